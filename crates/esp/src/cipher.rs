@@ -1,0 +1,173 @@
+//! Ciphers of ESP packets and of IKE's Encrypted payload behind one trait, and the providers they come from.
+
+use policy::{EspEncryption, Integrity, KeyBits, Secret};
+use std::fmt;
+
+/// What protects a packet: an AEAD, or a cipher with an HMAC.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Suite {
+    /// AES-GCM with an 8-octet IV and a 16-octet ICV (RFC 4106, RFC 5282).
+    AesGcm16(KeyBits),
+    /// AES-CBC (RFC 3602) with an HMAC over everything, encrypt-then-MAC.
+    AesCbcHmac(KeyBits, Integrity),
+}
+
+impl Suite {
+    /// The suite of a Child SA's proposal; `None` where cipher and integrity do not go together.
+    pub fn of(encryption: EspEncryption, integrity: Option<Integrity>) -> Option<Self> {
+        match (encryption, integrity) {
+            (EspEncryption::AesGcm16(k), None) => Some(Self::AesGcm16(k)),
+            (EspEncryption::AesCbc(k), Some(i)) => Some(Self::AesCbcHmac(k, i)),
+            _ => None,
+        }
+    }
+
+    /// Octets of key material one direction takes from KEYMAT: key and salt (RFC 4106 §8.1), or cipher key and then
+    /// integrity key (RFC 7296 §2.17).
+    pub fn key_material_len(self) -> usize {
+        match self {
+            Self::AesGcm16(k) => k.octets() + 4,
+            Self::AesCbcHmac(k, i) => k.octets() + integrity_key_len(i),
+        }
+    }
+
+    /// Octets of the IV that travels in the packet.
+    pub fn iv_len(self) -> usize {
+        match self {
+            Self::AesGcm16(_) => 8,
+            Self::AesCbcHmac(..) => 16,
+        }
+    }
+
+    /// Octets of the integrity check value.
+    pub fn icv_len(self) -> usize {
+        match self {
+            Self::AesGcm16(_) => 16,
+            Self::AesCbcHmac(_, i) => match i {
+                Integrity::HmacSha1_96 => 12,
+                Integrity::HmacSha2_256_128 => 16,
+                Integrity::HmacSha2_384_192 => 24,
+                Integrity::HmacSha2_512_256 => 32,
+                _ => unreachable!("every Integrity has its length here"),
+            },
+        }
+    }
+
+    /// Octets to which the plaintext with padding must be aligned by the cipher itself (ESP aligns to 4 besides).
+    pub fn block_len(self) -> usize {
+        match self {
+            Self::AesGcm16(_) => 1,
+            Self::AesCbcHmac(..) => 16,
+        }
+    }
+}
+
+/// Octets of an HMAC key: the hash's output (RFC 4868 §2.1.1, RFC 2404).
+pub fn integrity_key_len(integrity: Integrity) -> usize {
+    match integrity {
+        Integrity::HmacSha1_96 => 20,
+        Integrity::HmacSha2_256_128 => 32,
+        Integrity::HmacSha2_384_192 => 48,
+        Integrity::HmacSha2_512_256 => 64,
+        _ => unreachable!("every Integrity has its length here"),
+    }
+}
+
+impl fmt::Display for Suite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
+            Self::AesCbcHmac(k, i) => write!(f, "AES-CBC-{k}/{i}"),
+        }
+    }
+}
+
+/// What is authenticated besides the ciphertext.
+#[derive(Clone, Copy, Debug)]
+pub enum Aad<'a> {
+    /// An ESP header; with `esn` the high half of the sequence number is authenticated, too (RFC 4303 §2.2.1,
+    /// RFC 4106 §5).
+    Esp {
+        /// SPI.
+        spi: u32,
+        /// Whole sequence number.
+        sequence: u64,
+        /// Whether the SA uses extended sequence numbers.
+        esn: bool,
+    },
+    /// Octets as they are (IKE header up to and with the generic header of SK, RFC 5282 §5.1).
+    Octets(&'a [u8]),
+}
+
+/// A packet failed authentication, or its lengths cannot be those of a sealed packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("integrity check failed")]
+pub struct Forged;
+
+/// The keys of one direction of one SA, ready for use.
+pub trait Cipher: Send + Sync {
+    /// Writes IV ‖ ciphertext ‖ ICV of `plaintext ‖ trailer` to `out`, whose length must be exactly theirs.
+    /// `iv` has [`Suite::iv_len`] octets: unique per key for GCM, unpredictable for CBC. The caller pads: `plaintext
+    /// ‖ trailer` is a multiple of [`Suite::block_len`].
+    ///
+    /// # Panics
+    /// Where a length is not as above: a bug of the caller.
+    fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]);
+
+    /// Opens IV ‖ ciphertext ‖ ICV into `out` and returns how many octets of plaintext (with its padding) were
+    /// written. `out` must hold at least `sealed.len() − iv_len − icv_len` octets. On error `out` holds nothing
+    /// secret.
+    fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged>;
+}
+
+/// Where ciphers come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Provider {
+    /// AWS-LC: everything.
+    #[default]
+    AwsLc,
+    /// ring: no AES-192, no CBC.
+    Ring,
+}
+
+/// A provider cannot make a cipher.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CipherError {
+    /// The provider lacks the suite.
+    #[error("{provider:?} has no {suite}")]
+    Unsupported {
+        /// The provider asked.
+        provider: Provider,
+        /// The suite asked for.
+        suite: Suite,
+    },
+    /// Key material of the wrong length.
+    #[error("{suite} takes {} octets of key material, not {got}", suite.key_material_len())]
+    KeyLength {
+        /// The suite asked for.
+        suite: Suite,
+        /// Octets handed over.
+        got: usize,
+    },
+}
+
+impl Provider {
+    /// Whether the provider has the suite.
+    pub fn supports(self, suite: Suite) -> bool {
+        !matches!(
+            (self, suite),
+            (Self::Ring, Suite::AesGcm16(KeyBits::B192) | Suite::AesCbcHmac(..))
+        )
+    }
+
+    /// Makes one direction's cipher from [`Suite::key_material_len`] octets.
+    pub fn cipher(
+        self,
+        suite: Suite,
+        key_material: &Secret,
+    ) -> Result<Box<dyn Cipher>, CipherError> {
+        let _ = (suite, key_material);
+        unimplemented!()
+    }
+}

@@ -1,0 +1,237 @@
+//! The seam between key management and whatever protects packets.
+
+use crate::cipher::Suite;
+use policy::{Mode, Secret, Selector};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Instant;
+
+/// Security Parameters Index of ESP: 256 and above (RFC 4303 §2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Spi(pub u32);
+
+impl fmt::Display for Spi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0)
+    }
+}
+
+/// Names one SA of one direction for as long as the plane lives; chosen by key management, never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SaId(pub u64);
+
+/// Names one rule of the policy: the traffic of one phase 2 tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RuleId(pub u32);
+
+/// How ESP travels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Encapsulation {
+    /// IP protocol 50.
+    Native,
+    /// UDP, on the ports of the path (RFC 3948).
+    Udp,
+}
+
+/// Between which addresses an SA's packets travel. For [`Encapsulation::Native`] the ports are IKE's and unused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Path {
+    /// This side.
+    pub local: SocketAddr,
+    /// The peer.
+    pub remote: SocketAddr,
+    /// Native or in UDP.
+    pub encapsulation: Encapsulation,
+}
+
+/// The traffic of one SA pair: any of `local` with any of `remote`, as agreed with the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrafficSelectors {
+    /// This side's.
+    pub local: Vec<Selector>,
+    /// The peer's.
+    pub remote: Vec<Selector>,
+}
+
+impl TrafficSelectors {
+    /// Whether a packet that leaves this side is covered; ports are `None` where the packet shows none.
+    pub fn covers(
+        &self,
+        protocol: u8,
+        local: (IpAddr, Option<u16>),
+        remote: (IpAddr, Option<u16>),
+    ) -> bool {
+        self.local.iter().any(|s| s.contains(protocol, local.0, local.1))
+            && self.remote.iter().any(|s| s.contains(protocol, remote.0, remote.1))
+    }
+}
+
+/// Limits after which the plane reports [`Notice::Expiring`] and, at the hard one, stops using the SA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// Octets of inner packets at which a rekey should start.
+    pub soft_bytes: Option<u64>,
+    /// Octets of inner packets after which no more are protected.
+    pub hard_bytes: Option<u64>,
+}
+
+/// An SA that receives.
+#[derive(Debug)]
+pub struct InboundSa {
+    /// Its name.
+    pub id: SaId,
+    /// Chosen by this side.
+    pub spi: Spi,
+    /// Cipher.
+    pub suite: Suite,
+    /// [`Suite::key_material_len`] octets.
+    pub key: Secret,
+    /// Extended sequence numbers.
+    pub esn: bool,
+    /// Packets of anti-replay window (RFC 4303 §3.4.3); 0 turns the check off.
+    pub replay_window: u32,
+    /// Transport or tunnel mode.
+    pub mode: Mode,
+    /// Where it comes from.
+    pub path: Path,
+    /// What may be inside (RFC 4301 §5.2).
+    pub selectors: TrafficSelectors,
+    /// When to renew or stop.
+    pub limits: Limits,
+}
+
+/// An SA that sends.
+#[derive(Debug)]
+pub struct OutboundSa {
+    /// Its name.
+    pub id: SaId,
+    /// The rule whose traffic it carries.
+    pub rule: RuleId,
+    /// Chosen by the peer.
+    pub spi: Spi,
+    /// Cipher.
+    pub suite: Suite,
+    /// [`Suite::key_material_len`] octets.
+    pub key: Secret,
+    /// Extended sequence numbers.
+    pub esn: bool,
+    /// Transport or tunnel mode.
+    pub mode: Mode,
+    /// Where it goes.
+    pub path: Path,
+    /// What it carries.
+    pub selectors: TrafficSelectors,
+    /// When to renew or stop.
+    pub limits: Limits,
+    /// Installed, but not used before [`DataPlane::promote`]: the peer may not have the other half yet.
+    pub standby: bool,
+}
+
+/// Traffic that must be protected. While no outbound SA serves it, it is dropped and counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its name.
+    pub id: RuleId,
+    /// Name of the phase 2 tunnel, for counters and messages.
+    pub tunnel: String,
+    /// Its traffic.
+    pub selectors: TrafficSelectors,
+    /// Whether a packet without an SA asks for one ([`Notice::Acquire`]).
+    pub trap: bool,
+}
+
+/// The headers of a packet that met a rule without an SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketSummary {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Source address and port.
+    pub source: (IpAddr, Option<u16>),
+    /// Destination address and port.
+    pub destination: (IpAddr, Option<u16>),
+}
+
+/// What a plane tells key management.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A packet met a trap without an SA.
+    Acquire {
+        /// The rule it met.
+        rule: RuleId,
+        /// The packet.
+        packet: PacketSummary,
+    },
+    /// An SA reached a limit of volume or of sequence numbers.
+    Expiring {
+        /// The SA.
+        sa: SaId,
+        /// Whether it is no longer used.
+        hard: bool,
+    },
+    /// An authentic ESP packet came from another address or port (RFC 7296 §2.23).
+    PeerMoved {
+        /// The inbound SA it came on.
+        sa: SaId,
+        /// Where it came from.
+        remote: SocketAddr,
+    },
+}
+
+/// What an SA has done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Packets protected or accepted.
+    pub packets: u64,
+    /// Octets of inner packets.
+    pub bytes: u64,
+    /// When the last of them passed.
+    pub last_used: Option<Instant>,
+    /// Packets refused on this SA (replayed, forged, wrong selectors, exhausted).
+    pub refused: u64,
+}
+
+/// A plane cannot do what it is asked.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlaneError {
+    /// The SPI is in use.
+    #[error("SPI {0} is in use")]
+    SpiInUse(Spi),
+    /// The plane lacks the suite.
+    #[error("no provider has {0}")]
+    Suite(Suite),
+    /// No such rule.
+    #[error("no rule {0:?}")]
+    NoSuchRule(RuleId),
+    /// No such SA.
+    #[error("no SA {0:?}")]
+    NoSuchSa(SaId),
+    /// The system refused.
+    #[error("{what}: {why}")]
+    System {
+        /// What was asked of it.
+        what: String,
+        /// Its answer.
+        why: String,
+    },
+}
+
+/// Where packets are protected. A call returns once the change is in force.
+pub trait DataPlane {
+    /// Requires that the rule's traffic be protected. Rules are matched in ascending order of [`RuleId`].
+    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError>;
+    /// Forgets a rule; its traffic is no longer this plane's concern.
+    fn remove_rule(&mut self, rule: RuleId);
+    /// Receives on an SA from now on.
+    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError>;
+    /// Sends on an SA from now on: the rule's traffic that its selectors cover takes the SA added or promoted last.
+    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError>;
+    /// Starts to use an outbound SA that was added in standby.
+    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError>;
+    /// Moves an SA of either direction to another path.
+    fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError>;
+    /// Forgets an SA of either direction and wipes its keys. Unknown names are ignored.
+    fn remove(&mut self, sa: SaId);
+    /// What an SA has done so far; `None` if there is no such SA.
+    fn usage(&mut self, sa: SaId) -> Option<Usage>;
+}

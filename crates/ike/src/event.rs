@@ -1,0 +1,66 @@
+//! What the engine tells its owner.
+
+use crate::failure::Failure;
+use std::fmt;
+
+/// Something that happened to a tunnel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    /// Phase 1 tunnel, or the peer's address where no tunnel is known yet.
+    pub tunnel: String,
+    /// Phase 2 tunnel, where the event concerns one.
+    pub child: Option<String>,
+    /// What happened.
+    pub kind: EventKind,
+}
+
+/// Kinds of [`Event`].
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum EventKind {
+    /// A negotiation began.
+    Negotiating {
+        /// Whether this side began it.
+        initiator: bool,
+    },
+    /// The IKE SA (no `child`) or the Child SA is up.
+    Established {
+        /// Negotiated algorithms.
+        suite: String,
+    },
+    /// The SA was replaced by a new one without interruption.
+    Rekeyed {
+        /// Negotiated algorithms.
+        suite: String,
+    },
+    /// A negotiation failed; what was up before stays up.
+    Failed(Failure),
+    /// The SA is gone.
+    Closed {
+        /// In words: by whom and why.
+        reason: String,
+    },
+    /// A peer that this side is not configured for, or a packet worth the operator's attention.
+    Warning(String),
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.tunnel)?;
+        if let Some(child) = &self.child {
+            write!(f, "/{child}")?;
+        }
+        f.write_str(": ")?;
+        match &self.kind {
+            EventKind::Negotiating { initiator: true } => f.write_str("negotiating"),
+            EventKind::Negotiating { initiator: false } => {
+                f.write_str("negotiating (started by the peer)")
+            }
+            EventKind::Established { suite } => write!(f, "up, {suite}"),
+            EventKind::Rekeyed { suite } => write!(f, "rekeyed, {suite}"),
+            EventKind::Failed(failure) => write!(f, "failed: {failure}"),
+            EventKind::Closed { reason } => write!(f, "down: {reason}"),
+            EventKind::Warning(text) => f.write_str(text),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A picture of what is defined and what is up, for people and programs.
+
+use crate::failure::Failure;
+use crate::wire::header::IkeSpi;
+use esp::plane::{Encapsulation, Spi};
+use policy::{Mode, Selector};
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// State of an IKE SA or Child SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// Defined, not up.
+    Down,
+    /// Negotiating for the first time.
+    Negotiating,
+    /// Up.
+    Established,
+    /// Up, and its successor is being negotiated.
+    Rekeying,
+    /// Being deleted.
+    Closing,
+}
+
+impl State {
+    /// Stable lower-case name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Down => "down",
+            Self::Negotiating => "negotiating",
+            Self::Established => "established",
+            Self::Rekeying => "rekeying",
+            Self::Closing => "closing",
+        }
+    }
+}
+
+/// One phase 1 tunnel of the policy and its IKE SA, if it has one.
+#[derive(Clone, Debug)]
+pub struct IkeStatus {
+    /// Name in the policy.
+    pub name: String,
+    /// State.
+    pub state: State,
+    /// Identities and addresses of the policy.
+    pub local_id: String,
+    /// The peer's.
+    pub remote_id: String,
+    /// The policy's address of this side.
+    pub local_address: Option<IpAddr>,
+    /// The policy's address of the peer.
+    pub remote_address: Option<IpAddr>,
+    /// The IKE SA; `None` while down.
+    pub sa: Option<IkeSaStatus>,
+    /// Child SAs to be and in being.
+    pub children: Vec<ChildStatus>,
+    /// The last failure, with how long ago.
+    pub last_failure: Option<(Failure, Duration)>,
+}
+
+/// An IKE SA.
+#[derive(Clone, Debug)]
+pub struct IkeSaStatus {
+    /// Whether this side is its original initiator.
+    pub initiator: bool,
+    /// SPI of the original initiator.
+    pub initiator_spi: IkeSpi,
+    /// SPI of the original responder.
+    pub responder_spi: IkeSpi,
+    /// This side's address and port now.
+    pub local: SocketAddr,
+    /// The peer's address and port now.
+    pub remote: SocketAddr,
+    /// Whether this side is behind a NAT.
+    pub nat_local: bool,
+    /// Whether the peer is behind a NAT.
+    pub nat_remote: bool,
+    /// Algorithms, empty while unknown.
+    pub suite: String,
+    /// How long it has been up (since the first IKE SA of the tunnel's present life).
+    pub established_for: Option<Duration>,
+    /// Time to the next rekey.
+    pub rekey_in: Option<Duration>,
+    /// Time to its hard end.
+    pub expires_in: Option<Duration>,
+    /// How many times it was rekeyed.
+    pub rekeys: u64,
+}
+
+/// One phase 2 tunnel of the policy and its Child SA, if it has one.
+#[derive(Clone, Debug)]
+pub struct ChildStatus {
+    /// Name in the policy.
+    pub name: String,
+    /// State.
+    pub state: State,
+    /// Mode of the policy.
+    pub mode: Mode,
+    /// Selectors: agreed ones while up, else the policy's.
+    pub local: Vec<Selector>,
+    /// The peer's.
+    pub remote: Vec<Selector>,
+    /// The Child SA; `None` while down.
+    pub sa: Option<ChildSaStatus>,
+    /// The last failure, with how long ago.
+    pub last_failure: Option<(Failure, Duration)>,
+}
+
+/// A Child SA: a pair of ESP SAs.
+#[derive(Clone, Debug)]
+pub struct ChildSaStatus {
+    /// Algorithms.
+    pub suite: String,
+    /// Extended sequence numbers.
+    pub esn: bool,
+    /// How ESP travels.
+    pub encapsulation: Encapsulation,
+    /// SPI of what is received.
+    pub inbound_spi: Spi,
+    /// SPI of what is sent.
+    pub outbound_spi: Spi,
+    /// Packets and octets since the tunnel came up, over all rekeys.
+    pub packets_in: u64,
+    /// Packets sent.
+    pub packets_out: u64,
+    /// Octets of inner packets received.
+    pub bytes_in: u64,
+    /// Octets of inner packets sent.
+    pub bytes_out: u64,
+    /// Packets refused on these SAs.
+    pub refused: u64,
+    /// How long the tunnel has been up.
+    pub established_for: Duration,
+    /// Time to the next rekey.
+    pub rekey_in: Option<Duration>,
+    /// Time to its hard end.
+    pub expires_in: Option<Duration>,
+    /// How many times it was rekeyed.
+    pub rekeys: u64,
+}

@@ -1,0 +1,8 @@
+//! Octets ↔ values, no state (RFC 7296 §3).
+
+pub mod header;
+pub mod message;
+pub mod payload;
+pub mod protected;
+pub mod reader;
+pub mod registry;

@@ -1,0 +1,132 @@
+//! IANA's IKEv2 numbers as newtypes that keep the unknown ones.
+
+macro_rules! registry {
+    ($(#[$doc:meta])* $name:ident($int:ty) { $($(#[$vdoc:meta])* $variant:ident = $value:literal),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub $int);
+
+        #[allow(missing_docs, reason = "the names are the registry's own")]
+        impl $name {
+            $($(#[$vdoc])* pub const $variant: Self = Self($value);)*
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                match self.0 {
+                    $($value => f.write_str(stringify!($variant)),)*
+                    other => write!(f, "{}({other})", stringify!($name)),
+                }
+            }
+        }
+
+        impl std::fmt::Debug for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+registry! {
+    /// Exchange types.
+    ExchangeType(u8) {
+        IKE_SA_INIT = 34, IKE_AUTH = 35, CREATE_CHILD_SA = 36, INFORMATIONAL = 37,
+    }
+}
+
+registry! {
+    /// Payload types.
+    PayloadType(u8) {
+        NONE = 0, SA = 33, KE = 34, IDI = 35, IDR = 36, CERT = 37, CERTREQ = 38, AUTH = 39, NONCE = 40, NOTIFY = 41,
+        DELETE = 42, VENDOR_ID = 43, TSI = 44, TSR = 45, SK = 46, CP = 47, EAP = 48, SKF = 53,
+    }
+}
+
+registry! {
+    /// Security protocol identifiers.
+    ProtocolId(u8) { NONE = 0, IKE = 1, AH = 2, ESP = 3 }
+}
+
+registry! {
+    /// Transform types.
+    TransformType(u8) { ENCR = 1, PRF = 2, INTEG = 3, KE = 4, ESN = 5 }
+}
+
+registry! {
+    /// Identification types.
+    IdType(u8) {
+        IPV4_ADDR = 1, FQDN = 2, RFC822_ADDR = 3, IPV6_ADDR = 5, DER_ASN1_DN = 9, DER_ASN1_GN = 10, KEY_ID = 11,
+    }
+}
+
+registry! {
+    /// Authentication methods.
+    AuthMethod(u8) {
+        RSA_DIGITAL_SIGNATURE = 1, SHARED_KEY_MIC = 2, DSS_DIGITAL_SIGNATURE = 3, ECDSA_SHA256_P256 = 9,
+        ECDSA_SHA384_P384 = 10, ECDSA_SHA512_P521 = 11, DIGITAL_SIGNATURE = 14,
+    }
+}
+
+registry! {
+    /// Notify message types; below 16384 they are errors.
+    NotifyType(u16) {
+        UNSUPPORTED_CRITICAL_PAYLOAD = 1, INVALID_IKE_SPI = 4, INVALID_MAJOR_VERSION = 5, INVALID_SYNTAX = 7,
+        INVALID_MESSAGE_ID = 9, INVALID_SPI = 11, NO_PROPOSAL_CHOSEN = 14, INVALID_KE_PAYLOAD = 17,
+        AUTHENTICATION_FAILED = 24, SINGLE_PAIR_REQUIRED = 34, NO_ADDITIONAL_SAS = 35, INTERNAL_ADDRESS_FAILURE = 36,
+        FAILED_CP_REQUIRED = 37, TS_UNACCEPTABLE = 38, INVALID_SELECTORS = 39, UNACCEPTABLE_ADDRESSES = 40,
+        UNEXPECTED_NAT_DETECTED = 41, TEMPORARY_FAILURE = 43, CHILD_SA_NOT_FOUND = 44,
+        INITIAL_CONTACT = 16384, SET_WINDOW_SIZE = 16385, ADDITIONAL_TS_POSSIBLE = 16386, IPCOMP_SUPPORTED = 16387,
+        NAT_DETECTION_SOURCE_IP = 16388, NAT_DETECTION_DESTINATION_IP = 16389, COOKIE = 16390,
+        USE_TRANSPORT_MODE = 16391, HTTP_CERT_LOOKUP_SUPPORTED = 16392, REKEY_SA = 16393,
+        ESP_TFC_PADDING_NOT_SUPPORTED = 16394, NON_FIRST_FRAGMENTS_ALSO = 16395, MOBIKE_SUPPORTED = 16396,
+        ADDITIONAL_IP4_ADDRESS = 16397, ADDITIONAL_IP6_ADDRESS = 16398, NO_ADDITIONAL_ADDRESSES = 16399,
+        UPDATE_SA_ADDRESSES = 16400, COOKIE2 = 16401, NO_NATS_ALLOWED = 16402, AUTH_LIFETIME = 16403,
+        EAP_ONLY_AUTHENTICATION = 16417, CHILDLESS_IKEV2_SUPPORTED = 16418, IKEV2_FRAGMENTATION_SUPPORTED = 16430,
+        SIGNATURE_HASH_ALGORITHMS = 16431,
+    }
+}
+
+impl NotifyType {
+    /// Whether it reports an error (RFC 7296 §3.10.1).
+    pub fn is_error(self) -> bool {
+        self.0 < 16384
+    }
+}
+
+registry! {
+    /// Traffic selector types.
+    TsType(u8) { IPV4_ADDR_RANGE = 7, IPV6_ADDR_RANGE = 8 }
+}
+
+registry! {
+    /// Encryption transforms.
+    EncryptionId(u16) {
+        ENCR_3DES = 3, ENCR_NULL = 11, ENCR_AES_CBC = 12, ENCR_AES_CTR = 13, ENCR_AES_GCM_8 = 18,
+        ENCR_AES_GCM_12 = 19, ENCR_AES_GCM_16 = 20, ENCR_NULL_AUTH_AES_GMAC = 21, ENCR_CHACHA20_POLY1305 = 28,
+    }
+}
+
+registry! {
+    /// PRF transforms.
+    PrfId(u16) {
+        PRF_HMAC_MD5 = 1, PRF_HMAC_SHA1 = 2, PRF_AES128_XCBC = 4, PRF_HMAC_SHA2_256 = 5, PRF_HMAC_SHA2_384 = 6,
+        PRF_HMAC_SHA2_512 = 7, PRF_AES128_CMAC = 8,
+    }
+}
+
+registry! {
+    /// Integrity transforms.
+    IntegrityId(u16) {
+        NONE = 0, AUTH_HMAC_MD5_96 = 1, AUTH_HMAC_SHA1_96 = 2, AUTH_AES_XCBC_96 = 5, AUTH_HMAC_SHA2_256_128 = 12,
+        AUTH_HMAC_SHA2_384_192 = 13, AUTH_HMAC_SHA2_512_256 = 14,
+    }
+}
+
+registry! {
+    /// Key exchange methods.
+    GroupId(u16) {
+        NONE = 0, MODP_768 = 1, MODP_1024 = 2, MODP_1536 = 5, MODP_2048 = 14, MODP_3072 = 15, MODP_4096 = 16,
+        ECP_256 = 19, ECP_384 = 20, ECP_521 = 21, MODP_2048_256 = 24, CURVE25519 = 31, CURVE448 = 32,
+    }
+}

@@ -1,0 +1,40 @@
+//! Who a peer is (RFC 7296 §3.5).
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// An identity as it stands in a policy and in an ID payload.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Identity {
+    /// ID_IPV4_ADDR.
+    Ipv4(Ipv4Addr),
+    /// ID_IPV6_ADDR.
+    Ipv6(Ipv6Addr),
+    /// ID_FQDN, compared without regard to ASCII case.
+    Fqdn(String),
+    /// ID_RFC822_ADDR, `user@domain`.
+    UserFqdn(String),
+    /// ID_KEY_ID, opaque octets.
+    KeyId(Vec<u8>),
+}
+
+impl From<IpAddr> for Identity {
+    fn from(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(a) => Self::Ipv4(a),
+            IpAddr::V6(a) => Self::Ipv6(a),
+        }
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ipv4(a) => a.fmt(f),
+            Self::Ipv6(a) => a.fmt(f),
+            Self::Fqdn(s) | Self::UserFqdn(s) => f.write_str(s),
+            Self::KeyId(octets) => write!(f, "{}", octets.escape_ascii()),
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! What the operator wants: tunnels, proposals, selectors, identities, credentials and lifetimes as plain values.
+//!
+//! This crate knows no protocol and does no I/O beyond parsing text that it is handed.
+#![forbid(unsafe_code)]
+
+pub mod credential;
+pub mod identity;
+pub mod lifetime;
+pub mod proposal;
+pub mod selector;
+pub mod tunnel;
+
+pub use credential::{Credential, Secret};
+pub use identity::Identity;
+pub use lifetime::Lifetime;
+pub use proposal::{
+    EspEncryption, EspProposal, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Prf,
+};
+pub use selector::{AddressRange, PortRange, Selector};
+pub use tunnel::{ChildTunnel, Endpoint, IkeTunnel, Mode, Pfs, Policy, Role};

@@ -1,0 +1,187 @@
+//! Algorithms a policy may name, in order of preference.
+
+use crate::Lifetime;
+use std::fmt;
+
+/// Length of an AES key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeyBits {
+    /// 128 bits.
+    B128,
+    /// 192 bits.
+    B192,
+    /// 256 bits.
+    B256,
+}
+
+impl KeyBits {
+    /// The length in bits.
+    pub fn bits(self) -> u16 {
+        match self {
+            Self::B128 => 128,
+            Self::B192 => 192,
+            Self::B256 => 256,
+        }
+    }
+
+    /// The length in octets.
+    pub fn octets(self) -> usize {
+        usize::from(self.bits() / 8)
+    }
+}
+
+/// Encryption of the IKE SA (transform type 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum IkeEncryption {
+    /// ENCR_AES_CBC (RFC 3602), needs an integrity transform.
+    AesCbc(KeyBits),
+    /// ENCR_AES_GCM with a 16-octet ICV (RFC 5282).
+    AesGcm16(KeyBits),
+}
+
+/// Encryption of ESP (transform type 1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum EspEncryption {
+    /// ENCR_AES_CBC (RFC 3602), needs an integrity transform.
+    AesCbc(KeyBits),
+    /// ENCR_AES_GCM with a 16-octet ICV (RFC 4106).
+    AesGcm16(KeyBits),
+}
+
+/// Pseudorandom function (transform type 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Prf {
+    /// PRF_HMAC_SHA1.
+    HmacSha1,
+    /// PRF_HMAC_SHA2_256.
+    HmacSha2_256,
+    /// PRF_HMAC_SHA2_384.
+    HmacSha2_384,
+    /// PRF_HMAC_SHA2_512.
+    HmacSha2_512,
+}
+
+/// Integrity (transform type 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Integrity {
+    /// AUTH_HMAC_SHA1_96 (RFC 2404).
+    HmacSha1_96,
+    /// AUTH_HMAC_SHA2_256_128 (RFC 4868).
+    HmacSha2_256_128,
+    /// AUTH_HMAC_SHA2_384_192 (RFC 4868).
+    HmacSha2_384_192,
+    /// AUTH_HMAC_SHA2_512_256 (RFC 4868).
+    HmacSha2_512_256,
+}
+
+/// Key exchange method (transform type 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum Group {
+    /// Group 2, 1024-bit MODP; weak, only where the policy names it.
+    Modp1024,
+    /// Group 5, 1536-bit MODP; weak, only where the policy names it.
+    Modp1536,
+    /// Group 14, 2048-bit MODP (RFC 3526).
+    Modp2048,
+    /// Group 19, NIST P-256 (RFC 5903).
+    Ecp256,
+    /// Group 20, NIST P-384 (RFC 5903).
+    Ecp384,
+    /// Group 21, NIST P-521 (RFC 5903).
+    Ecp521,
+    /// Group 31, X25519 (RFC 8031).
+    Curve25519,
+}
+
+/// One offer for an IKE SA; each list is in order of preference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IkeProposal {
+    /// Either all AEAD or none: RFC 7296 §3.3 has AEAD and other ciphers in separate proposals.
+    pub encryption: Vec<IkeEncryption>,
+    /// Empty with AEAD ciphers.
+    pub integrity: Vec<Integrity>,
+    /// At least one.
+    pub prf: Vec<Prf>,
+    /// At least one; the first is the one whose public value is sent first.
+    pub groups: Vec<Group>,
+}
+
+/// One offer for a Child SA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EspProposal {
+    /// Name in the policy, for messages to the operator.
+    pub name: String,
+    /// Cipher.
+    pub encryption: EspEncryption,
+    /// `None` with an AEAD cipher, `Some` otherwise.
+    pub integrity: Option<Integrity>,
+    /// Extended (64-bit) sequence numbers (RFC 4303 §2.2.1).
+    pub esn: bool,
+    /// Lifetime of Child SAs made from this offer.
+    pub lifetime: Lifetime,
+}
+
+impl fmt::Display for KeyBits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.bits().fmt(f)
+    }
+}
+
+impl fmt::Display for IkeEncryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AesCbc(k) => write!(f, "AES-CBC-{k}"),
+            Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
+        }
+    }
+}
+
+impl fmt::Display for EspEncryption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AesCbc(k) => write!(f, "AES-CBC-{k}"),
+            Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
+        }
+    }
+}
+
+impl fmt::Display for Prf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HmacSha1 => "PRF-HMAC-SHA1",
+            Self::HmacSha2_256 => "PRF-HMAC-SHA2-256",
+            Self::HmacSha2_384 => "PRF-HMAC-SHA2-384",
+            Self::HmacSha2_512 => "PRF-HMAC-SHA2-512",
+        })
+    }
+}
+
+impl fmt::Display for Integrity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HmacSha1_96 => "HMAC-SHA1-96",
+            Self::HmacSha2_256_128 => "HMAC-SHA2-256-128",
+            Self::HmacSha2_384_192 => "HMAC-SHA2-384-192",
+            Self::HmacSha2_512_256 => "HMAC-SHA2-512-256",
+        })
+    }
+}
+
+impl fmt::Display for Group {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Modp1024 => "MODP-1024",
+            Self::Modp1536 => "MODP-1536",
+            Self::Modp2048 => "MODP-2048",
+            Self::Ecp256 => "ECP-256",
+            Self::Ecp384 => "ECP-384",
+            Self::Ecp521 => "ECP-521",
+            Self::Curve25519 => "CURVE25519",
+        })
+    }
+}

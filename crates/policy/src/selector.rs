@@ -1,0 +1,151 @@
+//! Which packets a tunnel protects (RFC 4301 §4.4.1, RFC 7296 §3.13).
+
+use std::fmt;
+use std::net::IpAddr;
+
+/// Inclusive range of addresses of one family, `start ≤ end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct AddressRange {
+    start: IpAddr,
+    end: IpAddr,
+}
+
+impl AddressRange {
+    /// `None` if the families differ or `start` is above `end`.
+    pub fn new(start: IpAddr, end: IpAddr) -> Option<Self> {
+        (start.is_ipv4() == end.is_ipv4() && start <= end).then_some(Self { start, end })
+    }
+
+    /// The first address.
+    pub fn start(&self) -> IpAddr {
+        self.start
+    }
+
+    /// The last address.
+    pub fn end(&self) -> IpAddr {
+        self.end
+    }
+
+    /// Whether the address lies in the range.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.start.is_ipv4() == address.is_ipv4() && self.start <= address && address <= self.end
+    }
+
+    /// The addresses both ranges hold.
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
+        if self.start.is_ipv4() != other.start.is_ipv4() {
+            return None;
+        }
+        Self::new(self.start.max(other.start), self.end.min(other.end))
+    }
+}
+
+impl From<IpAddr> for AddressRange {
+    fn from(address: IpAddr) -> Self {
+        Self { start: address, end: address }
+    }
+}
+
+/// Inclusive range of ports (for ICMP: type × 256 + code), `start ≤ end`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PortRange {
+    start: u16,
+    end: u16,
+}
+
+impl PortRange {
+    /// Every port.
+    pub const ANY: Self = Self { start: 0, end: u16::MAX };
+
+    /// `None` if `start` is above `end`.
+    pub fn new(start: u16, end: u16) -> Option<Self> {
+        (start <= end).then_some(Self { start, end })
+    }
+
+    /// The first port.
+    pub fn start(&self) -> u16 {
+        self.start
+    }
+
+    /// The last port.
+    pub fn end(&self) -> u16 {
+        self.end
+    }
+
+    /// Whether the port lies in the range.
+    pub fn contains(&self, port: u16) -> bool {
+        self.start <= port && port <= self.end
+    }
+
+    /// The ports both ranges hold.
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
+        Self::new(self.start.max(other.start), self.end.min(other.end))
+    }
+}
+
+/// One end of the traffic a tunnel protects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Selector {
+    /// IP protocol number; 0 is any.
+    pub protocol: u8,
+    /// Addresses.
+    pub addresses: AddressRange,
+    /// Ports; [`PortRange::ANY`] where the protocol has none.
+    pub ports: PortRange,
+}
+
+impl Selector {
+    /// Every protocol and port of a range of addresses.
+    pub fn all_of(addresses: AddressRange) -> Self {
+        Self { protocol: 0, addresses, ports: PortRange::ANY }
+    }
+
+    /// Whether a packet's end lies in the selector; `port` is `None` where the packet shows none (a fragment, or a
+    /// protocol without ports), which only a selector for all ports covers.
+    pub fn contains(&self, protocol: u8, address: IpAddr, port: Option<u16>) -> bool {
+        (self.protocol == 0 || self.protocol == protocol)
+            && self.addresses.contains(address)
+            && port.map_or(self.ports == PortRange::ANY, |p| self.ports.contains(p))
+    }
+
+    /// The traffic both selectors hold (narrowing, RFC 7296 §2.9).
+    pub fn intersection(&self, other: &Self) -> Option<Self> {
+        let protocol = match (self.protocol, other.protocol) {
+            (0, p) | (p, 0) => p,
+            (a, b) if a == b => a,
+            _ => return None,
+        };
+        Some(Self {
+            protocol,
+            addresses: self.addresses.intersection(&other.addresses)?,
+            ports: self.ports.intersection(&other.ports)?,
+        })
+    }
+}
+
+impl fmt::Display for AddressRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.start == self.end {
+            write!(f, "{}", self.start)
+        } else {
+            write!(f, "{}-{}", self.start, self.end)
+        }
+    }
+}
+
+impl fmt::Display for Selector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.addresses.fmt(f)?;
+        if self.protocol != 0 || self.ports != PortRange::ANY {
+            write!(f, "[{}", self.protocol)?;
+            if self.ports != PortRange::ANY {
+                write!(f, "/{}", self.ports.start)?;
+                if self.ports.start != self.ports.end {
+                    write!(f, "-{}", self.ports.end)?;
+                }
+            }
+            f.write_str("]")?;
+        }
+        Ok(())
+    }
+}

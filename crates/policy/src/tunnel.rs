@@ -1,0 +1,122 @@
+//! Tunnels: an IKE SA to be (phase 1) and the Child SAs it carries (phase 2).
+
+use crate::{Credential, EspProposal, Group, Identity, IkeProposal, Lifetime, Selector};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Everything a gateway is told to do: all tunnels, every reference resolved.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Policy {
+    /// In the order of the document.
+    pub tunnels: Vec<Arc<IkeTunnel>>,
+}
+
+impl Policy {
+    /// The phase 1 tunnel of that name.
+    pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
+        self.tunnels.iter().find(|t| t.name == name)
+    }
+
+    /// The phase 2 tunnel of that name, with the phase 1 tunnel that carries it.
+    pub fn child(&self, name: &str) -> Option<(&Arc<IkeTunnel>, &Arc<ChildTunnel>)> {
+        self.tunnels.iter().find_map(|t| t.children.iter().find(|c| c.name == name).map(|c| (t, c)))
+    }
+}
+
+/// Who may start a negotiation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// Starts and answers.
+    Both,
+    /// Starts only.
+    Initiator,
+    /// Answers only.
+    Responder,
+}
+
+impl Role {
+    /// Whether this side may start.
+    pub fn may_initiate(self) -> bool {
+        self != Self::Responder
+    }
+
+    /// Whether this side may answer.
+    pub fn may_respond(self) -> bool {
+        self != Self::Initiator
+    }
+}
+
+/// Transport or tunnel mode (RFC 4301 §4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Protects the payload of packets between the two gateways themselves.
+    Transport,
+    /// Protects whole packets.
+    Tunnel,
+}
+
+/// One side of a phase 1 tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Where the side is; `None` means any address, which only a responder can serve.
+    pub address: Option<IpAddr>,
+    /// Who the side is.
+    pub identity: Identity,
+}
+
+/// Phase 1: one IKE SA to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IkeTunnel {
+    /// Unique among phase 1 tunnels.
+    pub name: String,
+    /// Who may start it.
+    pub role: Role,
+    /// This side.
+    pub local: Endpoint,
+    /// The peer.
+    pub remote: Endpoint,
+    /// How both prove who they are.
+    pub credential: Credential,
+    /// Offers in order of preference, at least one.
+    pub proposals: Vec<IkeProposal>,
+    /// Lifetime of the IKE SA.
+    pub lifetime: Lifetime,
+    /// Started when the daemon starts.
+    pub auto_start: bool,
+    /// The phase 2 tunnels it carries.
+    pub children: Vec<Arc<ChildTunnel>>,
+}
+
+/// Perfect forward secrecy of a Child SA's rekeys (RFC 7296 §1.3).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Pfs {
+    /// Groups offered as initiator, in order of preference; empty: no key exchange in CREATE_CHILD_SA.
+    pub offer: Vec<Group>,
+    /// Groups accepted as responder.
+    pub accept: Vec<Group>,
+    /// Whether a request without key exchange is accepted as responder.
+    pub accept_none: bool,
+}
+
+/// Phase 2: one Child SA to be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildTunnel {
+    /// Unique among phase 2 tunnels.
+    pub name: String,
+    /// Who may start it.
+    pub role: Role,
+    /// Transport or tunnel mode; the peer must agree.
+    pub mode: Mode,
+    /// This side's traffic, at least one.
+    pub local: Vec<Selector>,
+    /// The peer's traffic, at least one.
+    pub remote: Vec<Selector>,
+    /// Offers in order of preference, at least one.
+    pub proposals: Vec<EspProposal>,
+    /// Key exchange at creation outside IKE_AUTH and at rekeys.
+    pub pfs: Pfs,
+    /// Started when the daemon starts.
+    pub auto_start: bool,
+    /// Started by the first matching packet.
+    pub on_demand: bool,
+}
