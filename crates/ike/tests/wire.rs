@@ -521,7 +521,13 @@ fn a_protected_message_is_what_the_rfcs_say() {
     let inner = hex("00 00 0008 01 00 0000");
 
     let key_material = key(GCM);
-    let message = seal(&header(PayloadType::NONE), &[delete.clone()], GCM, &*cipher(GCM), &[7; 8]);
+    let message = seal(
+        &header(PayloadType::NONE),
+        std::slice::from_ref(&delete),
+        GCM,
+        &*cipher(GCM),
+        &[7; 8],
+    );
     let mut aad = datagram(46, &[]);
     aad[24..28].copy_from_slice(&(32 + 8 + 9 + 16_u32).to_be_bytes());
     aad.extend_from_slice(&[42, 0, 0, 4 + 8 + 9 + 16]);
