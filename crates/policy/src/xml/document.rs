@@ -1,12 +1,17 @@
 //! The file as written: elements and attributes with their places, nothing interpreted.
 
+mod attribute;
+
+pub(super) use attribute::Attribute;
+
 use super::diagnostic::{Place, Report};
 use super::schema;
 use super::source::Source;
+use attribute::{Damage, Written, decode};
 use quick_xml::Reader;
 use quick_xml::errors::{Error, SyntaxError};
 use quick_xml::events::Event;
-use quick_xml::events::attributes::{AttrError, Attributes};
+use quick_xml::events::attributes::Attributes;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
@@ -14,20 +19,6 @@ const MAX_DEPTH: usize = 16;
 const MAX_ELEMENTS: usize = 20_000;
 const MAX_ATTRIBUTES: usize = 64;
 const MAX_NAME: usize = 128;
-
-/// Characters of a value that a diagnostic carries.
-const MAX_SHOWN: usize = 256;
-
-/// One attribute. Values are wiped when dropped, since some are keys.
-pub(super) struct Attribute<'t> {
-    pub name: &'t str,
-    /// References resolved, line breaks and tabs made blanks (XML 1.0 §3.3.3), not trimmed.
-    pub value: Zeroizing<String>,
-    /// Whether the value may be a key.
-    pub secret: bool,
-    name_span: Range<usize>,
-    value_span: Range<usize>,
-}
 
 /// One element with all it holds.
 pub(super) struct Element<'t> {
@@ -47,38 +38,6 @@ impl<'t> Element<'t> {
     /// The element's name.
     pub fn place(&self) -> Place {
         Place { element: Some(self.name.to_owned()), ..self.name_span.clone().into() }
-    }
-}
-
-impl Attribute<'_> {
-    /// The value without blanks around it.
-    pub fn trimmed(&self) -> &str {
-        self.value.trim_matches(is_blank)
-    }
-
-    /// The attribute's value.
-    pub fn place(&self, element: &Element<'_>) -> Place {
-        Place { span: self.value_span.clone(), ..self.name_place(element) }
-    }
-
-    /// A part of the attribute's value, or all of it where references make the two differ in length.
-    pub fn part(&self, element: &Element<'_>, part: &str) -> Place {
-        let mut place = self.place(element);
-        if self.value.len() == self.value_span.len() {
-            let at = self.value_span.start + offset_in(&self.value, part);
-            place.span = at..(at + part.len()).min(self.value_span.end);
-        }
-        place
-    }
-
-    /// The attribute's name.
-    pub fn name_place(&self, element: &Element<'_>) -> Place {
-        Place {
-            span: self.name_span.clone(),
-            element: Some(element.name.to_owned()),
-            attribute: Some(self.name.to_owned()),
-            value: (!self.secret).then(|| self.value.chars().take(MAX_SHOWN).collect()),
-        }
     }
 }
 
@@ -209,121 +168,77 @@ impl<'t> Builder<'_, 't> {
             self.report.error(element.place(), message, "move it inside AIX_VPN");
         }
 
-        let public = schema::is_public(name);
-        // A '<' inside a tag is never right (XML 1.0 §3.1); from there on it may be the text of other tags.
-        let safe = content.find('<').map_or(tag.end, |at| inside.start + at);
-        if public {
-            self.source.show(tag.start..safe);
-        } else {
-            self.source.show(tag.start..name_span.end);
-        }
-        self.attributes(&mut element, content, inside.start, public);
-        if !public && !element.damaged {
+        self.source.show(tag.start..name_span.end);
+        self.attributes(&mut element, content, inside.start);
+        if !element.damaged {
             self.source.show(inside.end..tag.end);
         }
         Ok(element)
     }
 
-    fn attributes(
-        &mut self,
-        element: &mut Element<'t>,
-        content: &'t str,
-        base: usize,
-        public: bool,
-    ) {
-        let name_len = element.name.len();
-        let mut attributes = Attributes::new(content, name_len);
-        let mut last_end = name_len;
-        for attribute in attributes.with_checks(false) {
-            let damage = match attribute {
-                Err(error) => Some(describe(&error, content, public)),
-                Ok(attribute) => {
-                    let name = attribute.key.as_ref();
-                    let at = offset_in(content, name);
-                    let raw = match attribute.value {
-                        std::borrow::Cow::Borrowed(raw) => raw,
-                        // The reader's attributes borrow from the text.
-                        std::borrow::Cow::Owned(_) => "",
-                    };
-                    // Re-borrowed from the text itself, whose lifetime the element has.
-                    let (name, value_at) = (&content[at..at + name.len()], offset_in(content, raw));
-                    let raw = content.get(value_at..value_at + raw.len()).unwrap_or_default();
-                    let damage = if !is_name(name) {
-                        Some((at, "this is not the name of an attribute".to_owned(), String::new()))
-                    } else if at == last_end {
-                        let message = "no blank before the attribute".to_owned();
-                        Some((at, message, "put a blank after the quotation mark".to_owned()))
-                    } else if raw.contains('<') {
-                        let message = format!("'<' in the value of {name}");
-                        let help = "close the quotation marks, or write \"&lt;\"".to_owned();
-                        Some((at, message, help))
-                    } else if element.attributes.len() >= MAX_ATTRIBUTES {
-                        Some((at, format!("more than {MAX_ATTRIBUTES} attributes"), String::new()))
-                    } else {
-                        last_end = value_at + raw.len() + 1;
-                        self.attribute(element, name, base + at, raw, base + value_at, public);
-                        None
-                    };
-                    damage
+    /// Reads the attributes in `content`, which starts at `base`. Of what cannot be read, the element is left
+    /// without.
+    fn attributes(&mut self, element: &mut Element<'t>, content: &'t str, base: usize) {
+        let mut end = element.name.len();
+        for written in attribute::split(content, element.name.len()) {
+            let damage = match written {
+                Ok(_) if element.attributes.len() >= MAX_ATTRIBUTES => {
+                    let message = format!("more than {MAX_ATTRIBUTES} attributes");
+                    Damage { at: end, message, help: String::new() }
                 }
+                Ok(written) => {
+                    end = written.value_at + written.raw.len() + 1;
+                    self.attribute(element, &written, base);
+                    continue;
+                }
+                Err(damage) => damage,
             };
-            if let Some((at, message, help)) = damage {
-                let at = (base + at).min(base + content.len());
-                let place = Place { element: Some(element.name.to_owned()), ..(at..at + 1).into() };
-                self.report.error(place, message, help);
-                self.source.set_partial();
-                element.damaged = true;
-                return;
+            if schema::kind(element.name).is_some_and(|kind| kind.name != "IKEPresharedKey") {
+                // The words before the next mark are names, not values.
+                let words = content.get(end..).unwrap_or_default();
+                let shown = words.find(['=', '"', '\'', '<', '>']).unwrap_or(words.len());
+                self.source.show(base + end..base + end + shown);
             }
+            let at = (base + damage.at).min(base + content.len());
+            let place = Place { element: Some(element.name.to_owned()), ..(at..at + 1).into() };
+            self.report.error(place, damage.message, damage.help);
+            self.source.set_partial();
+            element.damaged = true;
+            return;
         }
     }
 
-    fn attribute(
-        &mut self,
-        element: &mut Element<'t>,
-        name: &'t str,
-        name_at: usize,
-        raw: &str,
-        value_at: usize,
-        public: bool,
-    ) {
-        let secret = !public && !(element.name == "IKEPresharedKey" && name == "Format");
-        let value_span = value_at..value_at + raw.len();
+    fn attribute(&mut self, element: &mut Element<'t>, written: &Written<'t>, base: usize) {
+        let Written { name, name_at, raw, value_at } = *written;
+        let secret = !schema::is_public(element.name, name);
+        let name_at = base + name_at;
+        let value_span = base + value_at..base + value_at + raw.len();
         if secret {
-            self.source.show(name_at..value_at);
+            self.source.show(name_at..value_span.start);
             self.source.show(value_span.end..value_span.end + 1);
-        } else if !public {
+        } else {
             self.source.show(name_at..value_span.end + 1);
         }
-        let mut attribute = Attribute {
-            name,
-            value: Zeroizing::new(String::new()),
-            secret,
-            name_span: name_at..name_at + name.len(),
-            value_span,
+        let (value, wrong) = match decode(raw) {
+            Ok(value) => (value, None),
+            Err(wrong) => (Zeroizing::default(), Some(wrong)),
         };
+        let name_span = name_at..name_at + name.len();
+        let attribute = Attribute { name, value, secret, name_span, value_span };
         if element.attribute(name).is_some() {
             let message = format!("{name} is given twice");
             self.report.error(attribute.name_place(element), message, "remove one of the two");
-            return;
-        }
-        match decode(raw) {
-            Ok(value) => {
-                attribute.value = value;
-                element.attributes.push(attribute);
+        } else if let Some((part, message)) = wrong {
+            let mut place = Place { value: None, ..attribute.place(element) };
+            if !secret {
+                place.span = place.span.start + part.start..place.span.start + part.end;
             }
-            Err((at, length, message)) => {
-                let place = attribute.name_place(element);
-                let place = if secret {
-                    Place { span: attribute.value_span, value: None, ..place }
-                } else {
-                    Place { span: value_at + at..value_at + at + length, value: None, ..place }
-                };
-                let help = "only &lt; &gt; &amp; &quot; &apos; and &#number; are known; \
-                            write \"&amp;\" for an '&'";
-                self.report.error(place, message, help);
-                element.damaged = true;
-            }
+            let help = "only &lt; &gt; &amp; &quot; &apos; and &#number; are known; \
+                        write \"&amp;\" for an '&'";
+            self.report.error(place, message, help);
+            element.damaged = true;
+        } else {
+            element.attributes.push(attribute);
         }
     }
 
@@ -458,99 +373,6 @@ impl<'t> Builder<'_, 't> {
         self.source.show(at..at + shown);
         self.report.error((at..at + shown.max(1)).into(), message, help);
     }
-}
-
-/// Offset in the tag, message and help of an attribute that cannot be read. Nothing of the tag is quoted unless it is
-/// public.
-fn describe(error: &AttrError, content: &str, public: bool) -> (usize, String, String) {
-    let plain = |at: usize, message: &str, help: &str| (at, message.to_owned(), help.to_owned());
-    match *error {
-        AttrError::ExpectedEq(at) => {
-            // The position is that of the name or of what follows it, so the name is looked up around it.
-            let joined = public.then(|| joined_name(content, at)).flatten();
-            match joined {
-                Some((at, name)) => (
-                    at,
-                    "blank in the name of an attribute".to_owned(),
-                    format!("did you mean {name}?"),
-                ),
-                None => {
-                    plain(at, "'=' expected after the name of an attribute", "write name=\"value\"")
-                }
-            }
-        }
-        AttrError::ExpectedValue(at) => {
-            plain(at, "an attribute has no value", "write name=\"value\"")
-        }
-        AttrError::UnquotedValue(at) => {
-            plain(at, "the value of an attribute is not in quotation marks", "write name=\"value\"")
-        }
-        AttrError::ExpectedQuote(at, _) => {
-            plain(at, "the quotation marks of a value are not closed", "add the closing mark")
-        }
-        AttrError::Duplicated(at, _) => plain(at, "an attribute is given twice", "remove one"),
-    }
-}
-
-/// Two words with a blank between that are an attribute's name with `_`, where `at` lies in or just after the first.
-fn joined_name(content: &str, at: usize) -> Option<(usize, String)> {
-    let head = content.get(..at)?.trim_end_matches(is_blank);
-    let first = head.rfind(is_blank).map_or(0, |blank| blank + 1);
-    for start in [first, at] {
-        let mut words = content.get(start..)?.split(|c| is_blank(c) || c == '=');
-        let (one, two) = (words.next()?, words.next()?);
-        let name = format!("{one}_{two}");
-        if schema::is_attribute(&name) {
-            return Some((start, name));
-        }
-    }
-    None
-}
-
-/// Resolves references and makes line breaks and tabs blanks (XML 1.0 §2.11, §3.3.3); the error is offset, length
-/// and message. The buffer is as long as it can get, so that a key leaves no copy behind.
-fn decode(raw: &str) -> Result<Zeroizing<String>, (usize, usize, &'static str)> {
-    let mut value = Zeroizing::new(String::with_capacity(raw.len()));
-    let mut rest = raw;
-    while let Some(character) = rest.chars().next() {
-        let at = raw.len() - rest.len();
-        let mut length = character.len_utf8();
-        match character {
-            '&' => {
-                let end = rest.find(';').ok_or((at, 1, "'&' starts no reference"))?;
-                length = end + 1;
-                let unknown = (at, length, "reference to an unknown entity");
-                value.push(match &rest[1..end] {
-                    "lt" => '<',
-                    "gt" => '>',
-                    "amp" => '&',
-                    "quot" => '"',
-                    "apos" => '\'',
-                    name => {
-                        let number = name.strip_prefix('#').ok_or(unknown)?;
-                        let (digits, radix) = match number.strip_prefix('x') {
-                            Some(digits) => (digits, 16),
-                            None => (number, 10),
-                        };
-                        // from_str_radix would take a sign.
-                        if !digits.starts_with(|c: char| c.is_digit(radix)) {
-                            return Err(unknown);
-                        }
-                        u32::from_str_radix(digits, radix)
-                            .ok()
-                            .and_then(char::from_u32)
-                            .filter(|c| is_xml_character(*c))
-                            .ok_or((at, length, "reference to no character"))?
-                    }
-                });
-            }
-            '\r' if rest.starts_with("\r\n") => {}
-            '\t' | '\r' | '\n' => value.push(' '),
-            character => value.push(character),
-        }
-        rest = &rest[length..];
-    }
-    Ok(value)
 }
 
 /// Where a part of a text starts in it.

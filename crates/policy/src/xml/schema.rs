@@ -225,12 +225,14 @@ pub(super) fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// Whether an element of that name is known and holds no key, so that its tag may be shown.
-pub(super) fn is_public(name: &str) -> bool {
-    name != "IKEPresharedKey" && kind(name).is_some()
+/// Whether an attribute of an element is known and holds no key, so that its value may be shown.
+pub(super) fn is_public(element: &str, attribute: &str) -> bool {
+    let is_key = element == "IKEPresharedKey" && attribute == "Value";
+    let known = |kind: &Kind| kind.attributes().any(|name| name == attribute);
+    !is_key && kind(element).is_some_and(|kind| kind.unsupported.is_some() || known(kind))
 }
 
-/// Every attribute's name, for `blank in an attribute's name`.
+/// Whether any element has an attribute of that name.
 pub(super) fn is_attribute(name: &str) -> bool {
     KINDS.iter().any(|kind| kind.attributes().any(|attribute| attribute == name))
 }
