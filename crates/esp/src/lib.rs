@@ -9,3 +9,13 @@ pub mod encap;
 pub mod offload;
 pub mod plane;
 pub mod queue;
+
+mod coalesce;
+mod header;
+mod inbound;
+mod ip;
+mod outbound;
+mod replay;
+mod sad;
+mod segment;
+mod spd;
