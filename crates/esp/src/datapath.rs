@@ -227,11 +227,13 @@ impl Shared {
         if !rule.trap {
             return Err(Discard::NoSa);
         }
+        // Asked first: the notice may bring an SA at once, which then is to find this packet kept.
+        let served = service.is_served();
         if service.may_acquire(now) {
             self.notify(Notice::Acquire { rule: rule.id, packet: header.summary() });
         }
         // Other SAs of the rule serve other traffic; none is to come for this packet by itself.
-        if service.is_served() {
+        if served {
             return Err(Discard::NoSa);
         }
         service.hold(now, packet, offload, &|discard| _ = self.counters.count(discard))?;

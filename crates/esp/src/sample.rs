@@ -62,7 +62,7 @@ pub(crate) fn tcp(ipv6: bool, sequence: u32, flags: u8, options: &[u8], payload:
     let (source, destination) = hosts(ipv6);
     let mut upper = vec![0x9c, 0x40, 0, 80];
     upper.extend(sequence.to_be_bytes());
-    upper.extend([1, 2, 3, 4, ((20 + options.len()) / 4 << 4) as u8, flags, 0x10, 0, 0, 0, 0, 0]);
+    upper.extend([1, 2, 3, 4, ((20 + options.len()) << 2) as u8, flags, 0x10, 0, 0, 0, 0, 0]);
     upper.extend(options);
     upper.extend(payload);
     let sum = checksum(&with_pseudo(source, destination, TCP, &upper));
