@@ -175,6 +175,7 @@ pub(crate) fn complete_checksum(packet: &mut [u8], header: &Header, offload: Off
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ip::rebuild_checksum;
     use crate::offload::PartialChecksum;
     use crate::queue::{Coalesce, ReceiveQueue};
     use crate::sample::{self, ACK, PSH, checksums_hold};
@@ -358,6 +359,38 @@ mod tests {
         assert_eq!(packets.len(), 3);
         assert_eq!(packets[1].0, segments[1]);
         assert!(!packets[1].1.checksum_verified);
+    }
+
+    /// Every octet of the headers either must be equal, or is made anew by splitting.
+    #[test]
+    fn only_segments_with_equal_headers_are_joined() {
+        for ipv6 in [false, true] {
+            for tcp in [false, true] {
+                let (mut packet, offload) = super_packet(ipv6, tcp, ACK, &TIMESTAMPS, 100, 200);
+                let segments = split(&mut packet, offload).expect("as described");
+                assert_eq!(coalesce(&segments).len(), 1);
+                let (transport, headers) = (if ipv6 { 40 } else { 20 }, segments[0].len() - 100);
+                // Lengths and checksums follow from the rest, and the identification of atomic packets means nothing.
+                let made_anew: &[usize] = if ipv6 { &[4, 5] } else { &[2, 3, 4, 5, 10, 11] };
+                let checksum = transport + if tcp { 16 } else { 6 };
+                for at in
+                    (0..headers).filter(|at| !made_anew.contains(at) && at / 2 != checksum / 2)
+                {
+                    let mut other = segments.clone();
+                    let next = &mut other[1];
+                    next[at] ^= 1;
+                    let Some(header) = Header::parse(next) else { continue };
+                    if !ipv6 {
+                        put_word(next, 10, 0);
+                        let sum = Sum::default().octets(&next[..header.transport]).finish();
+                        put_word(next, 10, sum);
+                    }
+                    let upper = &mut next[header.transport..];
+                    rebuild_checksum(header.source, header.destination, header.protocol, upper);
+                    assert_eq!(coalesce(&other).len(), 2, "{ipv6} {tcp} octet {at}");
+                }
+            }
+        }
     }
 
     #[test]
