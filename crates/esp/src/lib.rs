@@ -9,3 +9,4 @@ pub mod encap;
 pub mod offload;
 pub mod plane;
 pub mod queue;
+pub mod userspace;
