@@ -40,7 +40,13 @@ impl Sum {
     }
 
     /// The pseudo-header of TCP, UDP and ICMPv6 (RFC 9293 §3.1, RFC 8200 §8.1); `len` is that of the upper layer.
-    pub(crate) fn pseudo(self, source: IpAddr, destination: IpAddr, protocol: u8, len: usize) -> Self {
+    pub(crate) fn pseudo(
+        self,
+        source: IpAddr,
+        destination: IpAddr,
+        protocol: u8,
+        len: usize,
+    ) -> Self {
         let addresses = match (source, destination) {
             (IpAddr::V4(s), IpAddr::V4(d)) => self.octets(&s.octets()).octets(&d.octets()),
             (IpAddr::V6(s), IpAddr::V6(d)) => self.octets(&s.octets()).octets(&d.octets()),
@@ -155,7 +161,12 @@ pub(crate) fn write_header(
 
 /// Computes the checksum of a TCP, UDP or ICMPv6 message anew; others are left alone. Repairs what a NAT broke by
 /// changing the addresses of a transport mode packet (RFC 3948 §3.1.2).
-pub(crate) fn rebuild_checksum(source: IpAddr, destination: IpAddr, protocol: u8, message: &mut [u8]) {
+pub(crate) fn rebuild_checksum(
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    message: &mut [u8],
+) {
     let (at, shortest) = match protocol {
         TCP => (16, 20),
         UDP => (6, 8),
@@ -163,7 +174,8 @@ pub(crate) fn rebuild_checksum(source: IpAddr, destination: IpAddr, protocol: u8
         _ => return,
     };
     // A UDP datagram over IPv4 may go without.
-    if message.len() < shortest || protocol == UDP && source.is_ipv4() && word_at(message, at) == 0 {
+    if message.len() < shortest || protocol == UDP && source.is_ipv4() && word_at(message, at) == 0
+    {
         return;
     }
     put_word(message, at, 0);
@@ -195,7 +207,8 @@ mod tests {
     fn checksum_of_a_real_header() {
         // From draft-mcgrew-gcm-test, case 1: 45000048 699a0000 80114db7 c0a80102 c0a80101.
         let header = [
-            0x45, 0, 0, 0x48, 0x69, 0x9a, 0, 0, 0x80, 0x11, 0x4d, 0xb7, 0xc0, 0xa8, 1, 2, 0xc0, 0xa8, 1, 1,
+            0x45, 0, 0, 0x48, 0x69, 0x9a, 0, 0, 0x80, 0x11, 0x4d, 0xb7, 0xc0, 0xa8, 1, 2, 0xc0,
+            0xa8, 1, 1,
         ];
         assert_eq!(Sum::default().octets(&header).finish(), 0);
     }

@@ -10,3 +10,13 @@ pub mod offload;
 pub mod plane;
 pub mod queue;
 pub mod userspace;
+
+mod coalesce;
+mod header;
+mod inbound;
+mod ip;
+mod outbound;
+mod replay;
+mod sad;
+mod segment;
+mod spd;
