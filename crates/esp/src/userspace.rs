@@ -288,9 +288,14 @@ impl DataPlane for Userspace {
         let id = rule.id;
         // The datapath first: what the routes bring it, it knows. The routes last: they change where traffic goes.
         self.datapath.add_rule(rule.clone())?;
-        let outcome = self.extend_guard(&rule).and_then(|()| self.routing.add(&rule));
-        self.rules.insert(id, rule);
-        outcome.inspect_err(|_| self.remove_rule(id))
+        let replaces = self.rules.insert(id, rule.clone()).is_some();
+        let outcome = if replaces {
+            self.rebuild_guard();
+            Ok(())
+        } else {
+            self.extend_guard(&rule)
+        };
+        outcome.and_then(|()| self.routing.add(&rule)).inspect_err(|_| self.remove_rule(id))
     }
 
     fn remove_rule(&mut self, rule: RuleId) {

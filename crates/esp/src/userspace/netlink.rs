@@ -15,6 +15,7 @@ use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessa
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
 use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
+use std::fmt;
 use std::io;
 use std::net::IpAddr;
 
@@ -48,6 +49,12 @@ impl Family {
 pub(super) struct Prefix {
     pub address: IpAddr,
     pub length: u8,
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
 }
 
 /// Where packets for a prefix go.

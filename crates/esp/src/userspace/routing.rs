@@ -63,25 +63,27 @@ impl Routing {
         Ok(Self { netlink, device, table, mark, families, wanted, local, loosened })
     }
 
-    /// Routes the remote addresses of a rule to the device. On error nothing of the rule remains.
+    /// Routes the remote addresses of a rule to the device, and no longer those of a former rule of its name. On error
+    /// nothing of the rule remains.
     pub(super) fn add(&mut self, rule: &Rule) -> Result<(), PlaneError> {
         self.local.insert(rule.id, rule.selectors.local.clone());
         let prefixes = self.prefixes(&rule.selectors.remote);
+        let former = self.concerned(rule.id);
         for prefix in &prefixes {
             self.wanted.entry(*prefix).or_default().insert(rule.id);
         }
         let owned = self.owned();
-        for prefix in prefixes {
-            if let Err(e) = self.put(prefix, &owned) {
+        for prefix in &prefixes {
+            if let Err(e) = self.put(*prefix, &owned) {
                 self.remove(rule.id);
                 return Err(refused(
-                    format!(
-                        "routing {}/{} to the tunnel device for {}",
-                        prefix.address, prefix.length, rule.tunnel
-                    ),
+                    format!("routing {prefix} to the tunnel device for {}", rule.tunnel),
                     &e,
                 ));
             }
+        }
+        for prefix in former.into_iter().filter(|p| !prefixes.contains(p)) {
+            self.release(prefix, rule.id, &owned);
         }
         Ok(())
     }
@@ -90,20 +92,8 @@ impl Routing {
     pub(super) fn remove(&mut self, rule: RuleId) {
         self.local.remove(&rule);
         let owned = self.owned();
-        let concerned: Vec<Prefix> =
-            self.wanted.iter().filter(|(_, r)| r.contains(&rule)).map(|(p, _)| *p).collect();
-        for prefix in concerned {
-            let Some(rules) = self.wanted.get_mut(&prefix) else { continue };
-            rules.remove(&rule);
-            let outcome = if rules.is_empty() {
-                self.wanted.remove(&prefix);
-                self.withdraw(prefix)
-            } else {
-                self.put(prefix, &owned)
-            };
-            if let Err(error) = outcome {
-                tracing::warn!(%error, "withdrawing the route to {}/{}", prefix.address, prefix.length);
-            }
+        for prefix in self.concerned(rule) {
+            self.release(prefix, rule, &owned);
         }
     }
 
@@ -111,11 +101,9 @@ impl Routing {
     /// deletes the routes that prefer an address which goes.
     pub(super) fn refresh(&mut self, rule: RuleId) {
         let owned = self.owned();
-        let concerned: Vec<Prefix> =
-            self.wanted.iter().filter(|(_, r)| r.contains(&rule)).map(|(p, _)| *p).collect();
-        for prefix in concerned {
+        for prefix in self.concerned(rule) {
             if let Err(error) = self.put(prefix, &owned) {
-                tracing::warn!(%error, "renewing the route to {}/{}", prefix.address, prefix.length);
+                tracing::warn!(%error, "renewing the route to {prefix}");
             }
         }
     }
@@ -146,6 +134,25 @@ impl Routing {
                 self.loosened.insert(name);
             }
             Err(error) => tracing::debug!(%error, %peer, "no route to the peer yet"),
+        }
+    }
+
+    fn concerned(&self, rule: RuleId) -> Vec<Prefix> {
+        self.wanted.iter().filter(|(_, rules)| rules.contains(&rule)).map(|(p, _)| *p).collect()
+    }
+
+    /// Takes a prefix from a rule: the others keep the route, the last one takes it along.
+    fn release(&mut self, prefix: Prefix, rule: RuleId, owned: &[IpAddr]) {
+        let Some(rules) = self.wanted.get_mut(&prefix) else { return };
+        rules.remove(&rule);
+        let outcome = if rules.is_empty() {
+            self.wanted.remove(&prefix);
+            self.withdraw(prefix)
+        } else {
+            self.put(prefix, owned)
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "withdrawing the route to {prefix}");
         }
     }
 
@@ -234,10 +241,12 @@ pub(super) fn prefixes(range: &AddressRange) -> Vec<Prefix> {
 }
 
 fn covers(prefix: &Prefix, address: IpAddr) -> bool {
+    if Family::of(prefix.address) != Family::of(address) {
+        return false;
+    }
     let width = if address.is_ipv4() { 32 } else { 128 };
-    let host_bits = width - u32::from(prefix.length);
-    Family::of(prefix.address) == Family::of(address)
-        && (bits(prefix.address) ^ bits(address)).checked_shr(host_bits).unwrap_or(0) == 0
+    let differing = bits(prefix.address) ^ bits(address);
+    differing.checked_shr(width - u32::from(prefix.length)).unwrap_or(0) == 0
 }
 
 fn bits(address: IpAddr) -> u128 {
@@ -294,7 +303,7 @@ mod tests {
     }
 
     fn shown(start: &str, end: &str) -> Vec<String> {
-        prefixes(&range(start, end)).iter().map(|p| format!("{}/{}", p.address, p.length)).collect()
+        prefixes(&range(start, end)).iter().map(|p| p.to_string()).collect()
     }
 
     #[test]
@@ -319,6 +328,16 @@ mod tests {
         );
         assert_eq!(shown("0.0.0.1", "255.255.255.254").len(), 62);
         assert_eq!(shown("::1", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe").len(), 254);
+    }
+
+    #[test]
+    fn families_do_not_mix() {
+        let [all4, all6] = ["0.0.0.0", "::"].map(|a| a.parse::<IpAddr>().expect("address"));
+        for (prefix, length) in [(all4, 0), (all4, 32), (all6, 0), (all6, 128)] {
+            let prefix = Prefix { address: prefix, length };
+            assert_eq!(covers(&prefix, all4), prefix.address == all4);
+            assert_eq!(covers(&prefix, all6), prefix.address == all6);
+        }
     }
 
     #[test]

@@ -241,6 +241,9 @@ fn udp(family: Family, port: u16, mark: u32) -> io::Result<Socket> {
         Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
         Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
     };
+    if family == Family::V6 {
+        socket.set_only_v6(true)?;
+    }
     socket.bind(&SocketAddr::new(any, port).into())?;
     Ok(socket)
 }
@@ -266,7 +269,6 @@ fn marked(family: Family, kind: Type, protocol: Protocol, mark: u32) -> io::Resu
             set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
         }
         Family::V6 => {
-            socket.set_only_v6(true)?;
             set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
             set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
             set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)?;
