@@ -15,7 +15,6 @@
 //! rather than leaks, until the next start cleans up.
 
 mod cleanup;
-#[allow(unsafe_code)]
 mod datagrams;
 mod guard;
 mod netlink;
@@ -163,7 +162,6 @@ impl Userspace {
             mss_clamp: config.mss_clamp,
             on_notice: Some(hooks.notice),
             on_release: Some(on_release),
-            ..Settings::default()
         };
         let datapath = Datapath::new(settings, Instant::now());
         let shared = Arc::new(Shared {

@@ -273,8 +273,11 @@ impl Ring {
         let octets = self.buffers.get(start..start + header.msg_len as usize)?;
         let mut incoming =
             Incoming { octets, remote, local: None, segment_len: octets.len(), tos: None };
-        let valid = (header.msg_hdr.msg_controllen as usize).min(mem::size_of::<Control>());
-        read_control(&self.controls[index].0[..valid], &mut incoming);
+        let control = &self.controls[index].0;
+        // The type of the length differs among C libraries.
+        #[allow(clippy::unnecessary_cast)]
+        let valid = header.msg_hdr.msg_controllen as usize;
+        read_control(control.get(..valid).unwrap_or_default(), &mut incoming);
         Some(incoming)
     }
 }

@@ -68,7 +68,7 @@ table inet {name} {{
     meta l4proto 50 accept
     udp dport {{ 500, {port} }} accept
     ip frag-off & 0x1fff != 0 accept
-    exthdr frag frag-off != 0 accept
+    frag frag-off != 0 accept
     icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
   }}
 }}
