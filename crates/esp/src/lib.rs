@@ -18,5 +18,7 @@ mod ip;
 mod outbound;
 mod replay;
 mod sad;
+#[cfg(test)]
+mod sample;
 mod segment;
 mod spd;
