@@ -38,7 +38,7 @@ use rustix::thread::CapabilitySet;
 use socket::Sockets;
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -202,6 +202,13 @@ impl Userspace {
         IkeSender { sockets: Arc::clone(&self.shared.sockets) }
     }
 
+    /// Lets the packets of a peer in that the kernel would drop because its own address lies in the remote side of a
+    /// rule. The plane does so by itself where the remote side is one address, and for the paths of SAs; call it for a
+    /// configured peer whose address lies in a larger network that is protected.
+    pub fn expect_peer(&mut self, peer: IpAddr) {
+        self.routing.admit_peer(peer, &mut self.journal);
+    }
+
     /// The mark for every socket whose packets must not enter a tunnel.
     pub fn mark(&self) -> u32 {
         self.config.mark
@@ -240,10 +247,13 @@ impl Userspace {
         self.journal.record(&Change::Guard(name.clone()))?;
         match guard::install(&name, &self.config.device, self.config.natt_port, [].iter()) {
             Ok(()) => self.guard = Some(name),
-            Err(error) => tracing::warn!(
-                %error,
-                "no inbound guard: cleartext that should be protected is not dropped; install nftables for it"
-            ),
+            Err(error) => {
+                self.journal.forget(&Change::Guard(name));
+                tracing::warn!(
+                    %error,
+                    "no inbound guard: cleartext that should be protected is not dropped; install nftables for it"
+                );
+            }
         }
         Ok(())
     }
@@ -293,7 +303,10 @@ impl DataPlane for Userspace {
         } else {
             self.extend_guard(&rule)
         };
-        outcome.and_then(|()| self.routing.add(&rule)).inspect_err(|_| self.remove_rule(id))
+        outcome
+            .and_then(|()| self.routing.add(&rule))
+            .map(|()| self.routing.admit_hosts(&rule, &mut self.journal))
+            .inspect_err(|_| self.remove_rule(id))
     }
 
     fn remove_rule(&mut self, rule: RuleId) {

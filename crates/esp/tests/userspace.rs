@@ -333,6 +333,43 @@ fn ike_shares_the_port() {
 }
 
 #[test]
+fn ike_reaches_a_peer_whose_own_address_is_protected() {
+    let Some(network) = Network::make() else { return };
+    let (messages, received) = mpsc::channel();
+    let hooks = Hooks {
+        notice: Arc::new(|_| {}),
+        ike: Arc::new(move |message| {
+            let _ = messages.send(message);
+        }),
+    };
+    let planes = [gateway(&network, Side::A, silent()), gateway(&network, Side::B, hooks)];
+    let form = Agreement { mode: Mode::Transport, ..TUNNEL };
+    for (plane, side) in planes.iter().zip([Side::A, Side::B]) {
+        plane.with(move |p| p.add_rule(form.rule(side)).expect("the rule is added"));
+    }
+    let (local, remote) = (form.path(Side::A).local, form.path(Side::A).remote);
+    let sender = planes[0].with(|plane| plane.ike_sender());
+    sender.send_ike(local, remote, b"an IKE message").expect("sent");
+    let got = received.recv_timeout(Duration::from_secs(5)).expect("it arrives");
+    assert_eq!(got.octets, b"an IKE message");
+}
+
+#[test]
+fn a_link_narrower_than_configured_still_carries_everything() {
+    for encapsulation in [Encapsulation::Udp, Encapsulation::Native] {
+        let Some(network) = Network::make() else { return };
+        let form = Agreement { encapsulation, ..TUNNEL };
+        network.narrow(1400);
+        let gateways = gateways(&network, form);
+        connect(&gateways, form);
+        let (a, b) = form.ends(Side::A);
+        let mut capture = network.capture();
+        tcp_echo(network.namespace(0), a, network.namespace(1), b, 100_000);
+        assert_eq!(capture.finish().in_the_clear, Vec::<String>::new());
+    }
+}
+
+#[test]
 fn a_device_and_a_table_have_one_owner() {
     let Some(network) = Network::make() else { return };
     let state_dir = network.state_dir(0);

@@ -130,6 +130,11 @@ impl Journal {
             .map_err(|e| refused(format!("writing the state file {}", self.path.display()), &e))
     }
 
+    /// Takes back that a change is going to be made.
+    pub(super) fn forget(&mut self, change: &Change) {
+        self.changes.retain(|c| c != change);
+    }
+
     /// Makes sure that no other plane of this namespace uses the table, and clears it of what a crashed one left.
     fn claim(&mut self, state_dir: &Path, suffix: &str, table: u32) -> Result<(), PlaneError> {
         let entries = fs::read_dir(state_dir)

@@ -116,6 +116,7 @@ impl Routing {
     /// Lets the protected packets of a peer in whose own address is routed to the device. The reverse path of such a
     /// packet is the device, not the interface it arrives on, and strict reverse path filtering would drop it.
     pub(super) fn admit_peer(&mut self, peer: IpAddr, journal: &mut Journal) {
+        // The kernel filters reverse paths of IPv4 only.
         let IpAddr::V4(_) = peer else { return };
         if !self.wanted.keys().any(|p| covers(p, peer)) {
             return;
@@ -134,6 +135,16 @@ impl Routing {
                 self.loosened.insert(name);
             }
             Err(error) => tracing::debug!(%error, %peer, "no route to the peer yet"),
+        }
+    }
+
+    /// Lets in the peers that a rule names as its remote side, as transport mode does: their IKE messages come before
+    /// any SA tells where the peer is.
+    pub(super) fn admit_hosts(&mut self, rule: &Rule, journal: &mut Journal) {
+        for range in rule.selectors.remote.iter().map(|s| s.addresses) {
+            if range.start() == range.end() {
+                self.admit_peer(range.start(), journal);
+            }
         }
     }
 

@@ -122,6 +122,13 @@ impl Network {
         ip(&self.gateways[side], &format!("route add {remote} via {via}"));
     }
 
+    /// Lowers the MTU of the network between the gateways.
+    pub fn narrow(&self, mtu: u16) {
+        for gateway in &self.gateways {
+            ip(gateway, &format!("link set wan mtu {mtu}"));
+        }
+    }
+
     /// Turns reverse path filtering off.
     pub fn accept_any_path(&self, side: usize) {
         for which in ["all", "default", "wan"] {
@@ -195,7 +202,11 @@ impl Seen {
             [0x08, 0x06] => {}
             [0x08, 0x00] if packet.len() >= 24 => {
                 let upper = &packet[usize::from(packet[0] & 15) * 4..];
-                self.protocol(packet[9], upper);
+                let follows_a_fragment = packet[6] & 0x1f != 0 || packet[7] != 0;
+                match packet[9] {
+                    17 | 50 if follows_a_fragment => self.protected += 1,
+                    protocol => self.protocol(protocol, upper),
+                }
             }
             [0x86, 0xdd] if packet.len() >= 44 => self.protocol(packet[6], &packet[40..]),
             _ => self.in_the_clear.push(format!("{:02x?}", &frame[..frame.len().min(64)])),
