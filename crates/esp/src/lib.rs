@@ -9,6 +9,7 @@ pub mod encap;
 pub mod offload;
 pub mod plane;
 pub mod queue;
+pub mod userspace;
 
 mod coalesce;
 mod header;
