@@ -66,29 +66,33 @@ pub fn inlet() -> (Inlet, Inputs) {
 /// What the plane counts, by reason.
 pub type PlaneCounters<P> = fn(&mut P) -> BTreeMap<&'static str, u64>;
 
-/// Opens IKE's sockets on port 500 and runs the engine in the current tokio runtime. `make` makes the engine once the
-/// sockets are there; `mark` is put on them (SO_MARK), so that IKE does not enter its own tunnels.
-///
-/// # Errors
-/// Where a socket cannot be had, and those of `make`.
-pub fn start<P, E>(
-    mark: u32,
+/// IKE's sockets on port 500.
+pub struct Sockets(IkeSockets);
+
+impl Sockets {
+    /// Opens them in the calling thread's network namespace, inside a tokio runtime. `mark` is put on them (SO_MARK),
+    /// so that IKE does not enter its own tunnels.
+    ///
+    /// # Errors
+    /// Where one cannot be had: its port is taken, or a capability is missing.
+    pub fn open(mark: u32) -> Result<Self, SocketError> {
+        IkeSockets::open(mark).map(Self)
+    }
+}
+
+/// Runs an engine in the current tokio runtime; `make` makes it.
+pub fn start<P: DataPlane + Send + 'static>(
+    sockets: Sockets,
     inputs: Inputs,
     send_nat_t: SendNatT,
     plane_counters: PlaneCounters<P>,
-    make: impl FnOnce(Instant) -> Result<Engine<P>, E>,
-) -> Result<Handle, E>
-where
-    P: DataPlane + Send + 'static,
-    E: From<SocketError>,
-{
-    let sockets = Arc::new(IkeSockets::open(mark)?);
-    let engine = make(Instant::now())?;
+    make: impl FnOnce(Instant) -> Engine<P>,
+) -> Handle {
     let (commands, commands_out) = mpsc::channel(64);
     let (events, _) = broadcast::channel(EVENTS);
     let driver = Driver {
-        engine,
-        sockets,
+        engine: make(Instant::now()),
+        sockets: Arc::new(sockets.0),
         send_nat_t,
         plane_counters,
         waiting: Waiting::default(),
@@ -96,7 +100,7 @@ where
         stopped: Vec::new(),
     };
     tokio::spawn(driver.run(inputs, commands_out));
-    Ok(Handle::new(commands, events))
+    Handle::new(commands, events)
 }
 
 /// A socket of IKE cannot be had.
