@@ -1,0 +1,97 @@
+//! The policy as a file: who may have written it, who may read it, what is in it.
+
+use policy::Policy;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Largest file that is read, in octets.
+pub const MAX_SIZE: u64 = 1024 * 1024;
+
+/// A policy that was read, and what was remarked on the way.
+#[derive(Debug)]
+pub struct PolicyFile {
+    /// The policy.
+    pub policy: Policy,
+    /// Each a text of one or more lines for the operator.
+    pub warnings: Vec<String>,
+}
+
+/// A policy file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyFileError {
+    /// It cannot be read.
+    #[error("cannot read the policy {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no file.
+    #[error("the policy {} is a directory; name an AIX_VPN XML file", .0.display())]
+    Directory(PathBuf),
+    /// It is too large to be a policy.
+    #[error("the policy {} is larger than {MAX_SIZE} octets", .0.display())]
+    TooLarge(PathBuf),
+    /// It is no text.
+    #[error("the policy {} is not UTF-8 at octet {at}", .path.display())]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        at: usize,
+    },
+    /// Everybody may write it.
+    #[error(
+        "every user of this machine may change the policy {}; close it with: chmod 600 {}",
+        .0.display(), .0.display()
+    )]
+    Writable(PathBuf),
+    /// It has errors, listed here.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Reads a policy file.
+///
+/// # Errors
+/// As [`PolicyFileError`], all errors of a file at once.
+pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
+    let unreadable = |source| PolicyFileError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(PolicyFileError::Directory(path.to_owned()));
+    }
+    if metadata.is_file() && metadata.mode() & 0o002 != 0 {
+        return Err(PolicyFileError::Writable(path.to_owned()));
+    }
+    // Reserved in one piece: a buffer that grows leaves copies of the keys in freed memory.
+    let size = usize::try_from(metadata.len().min(MAX_SIZE)).unwrap_or(0);
+    let mut octets = Zeroizing::new(Vec::with_capacity(size + 1));
+    file.take(MAX_SIZE + 1).read_to_end(&mut octets).map_err(unreadable)?;
+    if octets.len() as u64 > MAX_SIZE {
+        return Err(PolicyFileError::TooLarge(path.to_owned()));
+    }
+    let text = std::str::from_utf8(&octets).map_err(|error| PolicyFileError::NotUtf8 {
+        path: path.to_owned(),
+        at: error.valid_up_to(),
+    })?;
+    let (policy, mut warnings) = parse(&path.display().to_string(), text)?;
+    if metadata.is_file() && metadata.mode() & 0o004 != 0 && !policy.tunnels.is_empty() {
+        warnings.push(format!(
+            "{}: every user of this machine can read the keys in it; close it with: chmod 600 {}",
+            path.display(),
+            path.display()
+        ));
+    }
+    Ok(PolicyFile { policy, warnings })
+}
+
+fn parse(name: &str, text: &str) -> Result<(Policy, Vec<String>), PolicyFileError> {
+    let _ = (name, text);
+    Err(PolicyFileError::Invalid("no reader yet".into()))
+}
