@@ -4,6 +4,7 @@ use super::protocol::{Command, Outcome, Refusal, Reply, Request, Response, VERSI
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Longest answer that is read: some 10 000 tunnels.
 const MAX_RESPONSE: u64 = 64 * 1024 * 1024;
@@ -104,6 +105,22 @@ impl Client {
             Outcome::Result(reply) => Ok(reply),
             Outcome::Error(refusal) => Err(ClientError::Refused(refusal)),
         }
+    }
+
+    /// Waits no longer than this for an answer.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(timeout))
+    }
+
+    /// The connection itself, for another thread to break off.
+    ///
+    /// # Errors
+    /// Where no descriptor is left.
+    pub fn connection(&self) -> io::Result<UnixStream> {
+        self.stream.get_ref().try_clone()
     }
 
     /// Waits until the daemon has closed the connection, which it does when its tunnels are gone.
