@@ -150,3 +150,46 @@ fn alternatives<T: Display>(values: &[T]) -> String {
 fn plural(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_reads_like_this() {
+        let text = include_str!("../../../config/left.xml");
+        let loaded = policy::xml::read("left.xml", text).expect("the sample is valid");
+        let described = describe(&loaded.policy, Colour(false));
+        assert_eq!(
+            described,
+            "\
+1 phase 1 tunnel, 1 phase 2 tunnel
+
+site  phase 1, IKEv2
+  local          192.0.2.1
+  remote         192.0.2.2
+  role           starts and answers
+  starts         on command
+  proves itself  preshared key of 27 octets
+  offers         AES-CBC-256, HMAC-SHA2-256-128, PRF-HMAC-SHA2-256, ECP-256
+  lifetime       rekey at 7h 12m, end at 8h
+  site_lan  phase 2, tunnel mode
+    local   10.1.0.0/24
+    remote  10.2.0.0/24
+    role    starts and answers
+    starts  on command
+    offers  AES-GCM-16-256; rekey at 54m, end at 1h (site_gcm)
+    PFS     offers ECP-256; accepts ECP-256
+"
+        );
+        assert!(!described.contains("replace-this-key"));
+    }
+
+    #[test]
+    fn an_empty_policy_is_counted() {
+        assert_eq!(
+            describe(&Policy::default(), Colour(false)),
+            "0 phase 1 tunnels, 0 phase 2 tunnels\n"
+        );
+    }
+}

@@ -19,7 +19,7 @@ mod privilege;
 mod service;
 
 pub use gateway::Gateway;
-pub use logging::{LevelControl, follow};
+pub use logging::{LevelControl, follow, start as start_log};
 pub use service::Daemon;
 
 /// What the command line says.

@@ -140,8 +140,7 @@ pub fn run(length: Duration, json: bool) -> ExitCode {
 }
 
 fn progress(length: Duration, json: bool) -> ProgressBar {
-    let target =
-        if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let target = if json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let milliseconds = u64::try_from(length.as_millis()).unwrap_or(u64::MAX);
     let bar = ProgressBar::with_draw_target(Some(milliseconds), target);
     let style = ProgressStyle::with_template("{bar:30.green} {percent:>3}%  {msg}");
@@ -158,9 +157,8 @@ fn play(
     let left_space = Namespace::new("left").map_err(|error| error.to_string())?;
     let right_space = Namespace::new("right").map_err(|error| error.to_string())?;
     network::connect((&left_space, LEFT), (&right_space, RIGHT))?;
-    let captures = [&left_space, &right_space].map(|space| {
-        space.run(|| Capture::start(if_nametoindex(network::WIRE)?))
-    });
+    let captures = [&left_space, &right_space]
+        .map(|space| space.run(|| Capture::start(if_nametoindex(network::WIRE)?)));
     let [left_capture, right_capture] =
         captures.map(|capture| capture.map_err(|error| format!("cannot watch the wire: {error}")));
     let (left_capture, right_capture) = (left_capture?, right_capture?);
@@ -188,7 +186,8 @@ fn play(
 
     let run = Run { length, progress, interrupt };
     let spaces = (&left_space, &right_space);
-    let (echoes, stream_bytes, throughput_bps, asked) = run.traffic(spaces, &mut left, &mut right)?;
+    let (echoes, stream_bytes, throughput_bps, asked) =
+        run.traffic(spaces, &mut left, &mut right)?;
     let after = (left.tunnel(TUNNEL)?, right.tunnel(TUNNEL)?);
 
     progress.set_message("stopping");
@@ -386,15 +385,24 @@ impl Findings {
         };
         problem(self.packets_lost > 0, packets(self.packets_lost, "small packets were lost"));
         problem(self.packets_duplicated > 0, packets(self.packets_duplicated, "echoes came twice"));
-        problem(self.cleartext_packets > 0, packets(self.cleartext_packets, "packets went in the clear"));
-        problem(self.child_rekeys < asked.child, "the Child SA was not rekeyed as asked".to_owned());
+        problem(
+            self.cleartext_packets > 0,
+            packets(self.cleartext_packets, "packets went in the clear"),
+        );
+        problem(
+            self.child_rekeys < asked.child,
+            "the Child SA was not rekeyed as asked".to_owned(),
+        );
         problem(self.ike_rekeys < asked.ike, "the IKE SA was not rekeyed as asked".to_owned());
         // Each small packet and its echo is an ESP packet: fewer would mean that they went another way.
         problem(
             self.esp_packets < 2 * (self.packets_sent - self.packets_lost),
             "the SAs counted fewer packets than went through".to_owned(),
         );
-        problem(self.packets_sent == 0 || self.tcp_bytes == 0, "no traffic went through".to_owned());
+        problem(
+            self.packets_sent == 0 || self.tcp_bytes == 0,
+            "no traffic went through".to_owned(),
+        );
         self.ok = self.problems.is_empty();
     }
 
@@ -404,7 +412,8 @@ impl Findings {
             colour.heading("vpnd demo"),
             duration(length)
         );
-        let verdict = |n: u64, text: String| if n == 0 { colour.good(&text) } else { colour.bad(&text) };
+        let verdict =
+            |n: u64, text: String| if n == 0 { colour.good(&text) } else { colour.bad(&text) };
         let microseconds = |us: u64| format!("{}.{:02} ms", us / 1000, us % 1000 / 10);
         let travels = if self.encapsulation == "udp" { "in UDP" } else { "natively" };
         let mut fields = Fields::new("  ");
@@ -413,7 +422,10 @@ impl Findings {
         fields.add("SPIs", format!("in {}, out {}", self.esp_spis[0], self.esp_spis[1]));
         fields.add(
             "rekeys",
-            format!("{} of the Child SA, {} of the IKE SA, all under traffic", self.child_rekeys, self.ike_rekeys),
+            format!(
+                "{} of the Child SA, {} of the IKE SA, all under traffic",
+                self.child_rekeys, self.ike_rekeys
+            ),
         );
         fields.add(
             "packets",
@@ -427,7 +439,11 @@ impl Findings {
         );
         fields.add(
             "TCP",
-            format!("{}, {} at full speed, every octet right", bytes(self.tcp_bytes), rate(self.throughput_bps)),
+            format!(
+                "{}, {} at full speed, every octet right",
+                bytes(self.tcp_bytes),
+                rate(self.throughput_bps)
+            ),
         );
         fields.add(
             "wire",
@@ -435,7 +451,10 @@ impl Findings {
                 "{} frames, {} IKE messages, {}",
                 count(self.wire_frames),
                 count(self.ike_messages),
-                verdict(self.cleartext_packets, format!("{} packets in the clear", count(self.cleartext_packets))),
+                verdict(
+                    self.cleartext_packets,
+                    format!("{} packets in the clear", count(self.cleartext_packets))
+                ),
             ),
         );
         fields.write(&mut text, colour);

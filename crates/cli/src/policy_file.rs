@@ -92,6 +92,56 @@ pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
 }
 
 fn parse(name: &str, text: &str) -> Result<(Policy, Vec<String>), PolicyFileError> {
-    let _ = (name, text);
-    Err(PolicyFileError::Invalid("no reader yet".into()))
+    let loaded = policy::xml::read(name, text)
+        .map_err(|diagnostics| PolicyFileError::Invalid(diagnostics.to_string()))?;
+    Ok((loaded.policy, loaded.warnings.iter().map(ToString::to_string).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    const SAMPLE: &str = include_str!("../../../config/left.xml");
+
+    fn file(directory: &Path, text: impl AsRef<[u8]>, mode: u32) -> PathBuf {
+        let path = directory.join("policy.xml");
+        fs::write(&path, text).expect("writable");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
+        path
+    }
+
+    #[test]
+    fn both_samples_are_read_without_a_warning() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        for text in [SAMPLE, include_str!("../../../config/right.xml")] {
+            let read = read(&file(directory.path(), text, 0o600)).expect("the sample is valid");
+            assert_eq!(read.policy.tunnels.len(), 1);
+            assert_eq!(read.warnings, Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn who_may_read_and_write_the_file_matters() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let warnings = |mode| read(&file(directory.path(), SAMPLE, mode)).map(|f| f.warnings);
+        let readable = warnings(0o644).expect("a warning only");
+        assert!(readable.len() == 1 && readable[0].contains("chmod 600"), "{readable:?}");
+        assert!(matches!(warnings(0o602), Err(PolicyFileError::Writable(_))));
+        assert!(warnings(0o640).expect("for a group, as its owner wants").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_policy_is_told_apart() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path();
+        let error = |text: &[u8]| read(&file(path, text, 0o600)).expect_err("no policy");
+        assert!(matches!(read(path), Err(PolicyFileError::Directory(_))));
+        assert!(matches!(read(&path.join("none")), Err(PolicyFileError::Read { .. })));
+        assert!(matches!(error(b"<AIX_VPN>\xff"), PolicyFileError::NotUtf8 { at: 9, .. }));
+        assert!(matches!(error(&vec![b' '; 1 << 21]), PolicyFileError::TooLarge(_)));
+        let text = error(b"<AIX_VPN Version=\"2.1\"><IKETunel/></AIX_VPN>").to_string();
+        assert!(text.contains("policy.xml:1:") && text.contains("IKETunnel"), "{text}");
+    }
 }

@@ -94,7 +94,12 @@ pub fn classify(frame: &[u8]) -> Kind {
         Some(0x0800) => {
             let Some(&first) = frame.get(14) else { return Kind::Cleartext };
             let later_fragment = half(20).is_none_or(|fragment| fragment & 0x1fff != 0);
-            transport(frame, frame.get(23).copied(), 14 + usize::from(first & 15) * 4, later_fragment)
+            transport(
+                frame,
+                frame.get(23).copied(),
+                14 + usize::from(first & 15) * 4,
+                later_fragment,
+            )
         }
         Some(0x86dd) => transport(frame, frame.get(20).copied(), 54, false),
         _ => Kind::Cleartext,
@@ -109,7 +114,9 @@ fn transport(frame: &[u8], protocol: Option<u8>, at: usize, later_fragment: bool
         // Router and neighbour discovery (RFC 4861), and multicast listeners (RFC 3810).
         Some(58) if matches!(payload.first(), Some(130..=137 | 143)) => Kind::Neighbour,
         // Multicast listener reports come behind a hop-by-hop header with a router alert.
-        Some(0) if payload.first() == Some(&58) && matches!(payload.get(8), Some(130..=132 | 143)) => {
+        Some(0)
+            if payload.first() == Some(&58) && matches!(payload.get(8), Some(130..=132 | 143)) =>
+        {
             Kind::Neighbour
         }
         Some(17) if !later_fragment => udp(payload),
@@ -152,7 +159,8 @@ fn filter(device: u32) -> [SockFilter; 18] {
     const DROP: u8 = 17;
     // A jump counts from the instruction after it; `to` gives the way to an absolute place.
     let op = |code, k| SockFilter::new(code, 0, 0, k);
-    let jump = |at: u8, code, k, yes: u8, no: u8| SockFilter::new(code, yes - at - 1, no - at - 1, k);
+    let jump =
+        |at: u8, code, k, yes: u8, no: u8| SockFilter::new(code, yes - at - 1, no - at - 1, k);
     [
         op(LD_W, IFINDEX),
         jump(1, JEQ, device, 2, DROP),
@@ -189,7 +197,8 @@ mod tests {
     }
 
     fn udp(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
-        let mut datagram = [source.to_be_bytes(), destination.to_be_bytes(), [0; 2], [0; 2]].concat();
+        let mut datagram =
+            [source.to_be_bytes(), destination.to_be_bytes(), [0; 2], [0; 2]].concat();
         datagram.extend(payload);
         datagram
     }

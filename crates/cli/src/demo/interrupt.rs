@@ -41,7 +41,9 @@ impl Interrupt {
                 }
             });
             inner.set.store(true, Ordering::SeqCst);
-            for connection in inner.connections.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            for connection in
+                inner.connections.lock().unwrap_or_else(PoisonError::into_inner).iter()
+            {
                 // Closed already, perhaps.
                 let _ = connection.shutdown(Shutdown::Both);
             }

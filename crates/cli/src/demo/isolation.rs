@@ -71,7 +71,9 @@ fn explain(errno: nix::Error) -> String {
     } else {
         "this process may not make namespaces, as in a container without --privileged"
     };
-    format!("cannot make namespaces for the demo: {errno}\n  {cure}\n  run it as root: sudo vpnd demo")
+    format!(
+        "cannot make namespaces for the demo: {errno}\n  {cure}\n  run it as root: sudo vpnd demo"
+    )
 }
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -118,7 +120,10 @@ impl Namespace {
             let _ = done.send(work());
         });
         let jobs = self.jobs.as_ref().expect("it is taken only when dropped");
-        assert!(jobs.send(job).is_ok(), "the thread of the namespace takes jobs as long as it is there");
+        assert!(
+            jobs.send(job).is_ok(),
+            "the thread of the namespace takes jobs as long as it is there"
+        );
         result.recv().expect("a job does not panic")
     }
 

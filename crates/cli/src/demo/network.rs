@@ -1,12 +1,15 @@
 //! The wire between two namespaces, and the addresses at its ends; through netlink, so that `ip` need not be there.
 
 use super::isolation::Namespace;
-use nix::net::if_::if_nametoindex;
-use rtnetlink::{AddressMessageBuilder, Handle, LinkUnspec, LinkVeth};
+use nix::ifaddrs::{InterfaceAddress, getifaddrs};
+use nix::net::if_::{InterfaceFlags, if_nametoindex};
+use rtnetlink::{Handle, LinkUnspec, LinkVeth};
 use std::future::Future;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Name of the wire's end in either namespace.
 pub const WIRE: &str = "wire";
@@ -25,7 +28,8 @@ pub fn connect(
     left: (&Namespace, Addresses),
     right: (&Namespace, Addresses),
 ) -> Result<(), String> {
-    let target = right.0.descriptor().map_err(|error| format!("cannot open a namespace: {error}"))?;
+    let target =
+        right.0.descriptor().map_err(|error| format!("cannot open a namespace: {error}"))?;
     left.0.run(move || {
         netlink(async |handle: Handle| {
             let pair = LinkVeth::new(WIRE, "wire-peer").build();
@@ -38,9 +42,29 @@ pub fn connect(
         })
     })?;
     for (namespace, addresses) in [left, right] {
-        namespace.run(move || netlink(async |handle: Handle| configure(&handle, addresses).await))?;
+        namespace
+            .run(move || netlink(async |handle: Handle| configure(&handle, addresses).await))?;
+    }
+    for (namespace, _) in [left, right] {
+        namespace.run(await_carrier)?;
     }
     Ok(())
+}
+
+/// Waits until the kernel, which takes its time over a carrier, lets packets through.
+fn await_carrier() -> Result<(), String> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let running = |device: InterfaceAddress| {
+        device.interface_name == WIRE && device.flags.contains(InterfaceFlags::IFF_RUNNING)
+    };
+    while Instant::now() < deadline {
+        let devices = getifaddrs().map_err(|errno| format!("cannot list devices: {errno}"))?;
+        if devices.into_iter().any(running) {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+    Err("the wire between the namespaces has no carrier".to_owned())
 }
 
 async fn configure(handle: &Handle, addresses: Addresses) -> Result<(), String> {
@@ -48,9 +72,8 @@ async fn configure(handle: &Handle, addresses: Addresses) -> Result<(), String> 
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{WIRE}/disable_ipv6"), "1");
     for (device, address, prefix) in [("lo", addresses.inner, 32), (WIRE, addresses.outer, 24)] {
         let index = index(device)?;
-        let address =
-            AddressMessageBuilder::<Ipv4Addr>::new().index(index).address(address, prefix).build();
-        handle.address().add(address).execute().await.map_err(step("set an address"))?;
+        let address = handle.address().add(index, address.into(), prefix);
+        address.execute().await.map_err(step("set an address"))?;
         let up = LinkUnspec::new_with_index(index).up().build();
         handle.link().set(up).execute().await.map_err(step("bring a device up"))?;
     }
@@ -96,4 +119,13 @@ pub fn frames() -> io::Result<u64> {
         (Some(received), Some(sent)) => Ok(received + sent),
         _ => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+/// Takes this namespace's end of the wire down. Runs inside the namespace.
+#[cfg(test)]
+pub fn cut() -> Result<(), String> {
+    netlink(async |handle: Handle| {
+        let down = LinkUnspec::new_with_index(index(WIRE)?).down().build();
+        handle.link().set(down).execute().await.map_err(step("take a device down"))
+    })
 }

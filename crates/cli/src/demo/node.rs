@@ -82,9 +82,11 @@ impl Node {
     pub fn stop(mut self) -> Result<(), String> {
         match end(&mut self.process) {
             Some(status) if status.success() => Ok(()),
-            Some(status) => {
-                Err(format!("{}: vpnd ended with {status}{}", self.name, last_words(&self.directory)))
-            }
+            Some(status) => Err(format!(
+                "{}: vpnd ended with {status}{}",
+                self.name,
+                last_words(&self.directory)
+            )),
             None => Err(format!("{}: vpnd did not stop in {FAREWELL:?} and was killed", self.name)),
         }
     }

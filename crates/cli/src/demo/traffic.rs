@@ -36,6 +36,7 @@ pub struct Echoes {
 /// A flow of small packets.
 pub struct Pings {
     stop: Arc<AtomicBool>,
+    all_sent: Arc<AtomicBool>,
     sender: JoinHandle<io::Result<u64>>,
     receiver: JoinHandle<io::Result<Vec<Option<Duration>>>>,
     duplicates: Arc<AtomicU64>,
@@ -59,15 +60,17 @@ impl Pings {
             thread::Builder::new().name("echo".to_owned()).spawn(move || echo(&target, &stop))?
         };
         let stop = Arc::new(AtomicBool::new(false));
+        let all_sent = Arc::new(AtomicBool::new(false));
         let sent = Arc::new(AtomicU64::new(0));
         let duplicates = Arc::new(AtomicU64::new(0));
         let start = Instant::now();
         let receiver = {
             let source = source.try_clone()?;
-            let (stop, sent, twice) = (Arc::clone(&stop), Arc::clone(&sent), Arc::clone(&duplicates));
+            let (all_sent, sent) = (Arc::clone(&all_sent), Arc::clone(&sent));
+            let twice = Arc::clone(&duplicates);
             thread::Builder::new()
                 .name("echoes".to_owned())
-                .spawn(move || collect(&source, start, &stop, &sent, &twice))?
+                .spawn(move || collect(&source, start, &all_sent, &sent, &twice))?
         };
         let sender = {
             let stop = Arc::clone(&stop);
@@ -75,13 +78,14 @@ impl Pings {
                 .name("pings".to_owned())
                 .spawn(move || send(&source, start, &stop, &sent))?
         };
-        Ok(Self { stop, sender, receiver, duplicates, echo_stop, echo })
+        Ok(Self { stop, all_sent, sender, receiver, duplicates, echo_stop, echo })
     }
 
     /// Stops sending, waits for the last echoes and counts.
     pub fn finish(self) -> io::Result<Echoes> {
         self.stop.store(true, Ordering::Relaxed);
         let sent = join(self.sender)?;
+        self.all_sent.store(true, Ordering::Release);
         let trips = join(self.receiver)?;
         self.echo_stop.store(true, Ordering::Relaxed);
         join(self.echo)?;
@@ -137,7 +141,7 @@ fn send(
 fn collect(
     socket: &UdpSocket,
     start: Instant,
-    stop: &AtomicBool,
+    all_sent: &AtomicBool,
     sent: &AtomicU64,
     duplicates: &AtomicU64,
 ) -> io::Result<Vec<Option<Duration>>> {
@@ -146,7 +150,7 @@ fn collect(
     let mut deadline = None;
     let mut packet = [0; SMALL];
     loop {
-        if stop.load(Ordering::Relaxed) {
+        if all_sent.load(Ordering::Acquire) {
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
             let all = trips.len() as u64 == sent.load(Ordering::Relaxed) && missing == 0;
             if all || Instant::now() >= deadline {
