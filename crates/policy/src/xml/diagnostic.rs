@@ -248,7 +248,7 @@ pub(super) fn nearest<'c>(
         return None;
     }
     let lower = written.to_ascii_lowercase();
-    let allowed = (written.chars().count() / 3).clamp(1, 4);
+    let allowed = (written.chars().count() / 3).min(4);
     candidates
         .into_iter()
         .take(MAX_CANDIDATES)

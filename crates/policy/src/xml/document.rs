@@ -367,11 +367,18 @@ impl<'t> Builder<'_, 't> {
         };
         // Only '<' and a name: the rest may be a key whose quotation mark is missing.
         let rest = self.text.get(at..).unwrap_or_default();
-        let shown = rest
-            .strip_prefix('<')
-            .map_or(0, |rest| 1 + rest.find(|c| !is_name_character(c)).unwrap_or(rest.len()));
+        let content = rest.strip_prefix('<').unwrap_or_default();
+        let name_len = content.find(|c| !is_name_character(c)).unwrap_or(content.len());
+        let shown = if content.is_empty() { 0 } else { 1 + name_len };
         self.source.show(at..at + shown);
-        self.report.error((at..at + shown.max(1)).into(), message, help);
+        let damage = attribute::split(content, name_len).find_map(Result::err);
+        match damage.filter(|_| shown > 1 && matches!(error, Error::Syntax(_))) {
+            Some(damage) => {
+                let at = (at + 1 + damage.at).min(self.text.len());
+                self.report.error((at..at + 1).into(), damage.message, damage.help);
+            }
+            None => self.report.error((at..at + shown.max(1)).into(), message, help),
+        }
     }
 }
 

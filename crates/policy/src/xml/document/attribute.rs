@@ -4,6 +4,7 @@ use super::{Element, is_blank, is_name, is_xml_character, offset_in};
 use crate::xml::diagnostic::Place;
 use crate::xml::schema;
 use quick_xml::events::attributes::{AttrError, Attributes};
+use std::borrow::Cow;
 use std::ops::Range;
 use zeroize::Zeroizing;
 
@@ -54,6 +55,7 @@ impl Attribute<'_> {
 }
 
 /// An attribute as written; offsets are those in the tag.
+#[derive(Clone, Copy)]
 pub(super) struct Written<'t> {
     pub name: &'t str,
     pub name_at: usize,
@@ -83,41 +85,67 @@ pub(super) fn split<'t>(
     // Repeated names are found where their places are known.
     attributes.with_checks(false);
     let mut end = name_len;
+    let mut last: Option<Written<'t>> = None;
     attributes.map(move |attribute| {
-        let attribute = attribute.map_err(|error| describe(&error, content))?;
-        let (name, raw) = (attribute.key.as_ref(), attribute.value.as_ref());
-        let (name_at, value_at) = (offset_in(content, name), offset_in(content, raw));
-        // Taken from the content itself, which outlives the reader's value.
-        let name = content.get(name_at..name_at + name.len()).unwrap_or_default();
-        let raw = content.get(value_at..value_at + raw.len()).unwrap_or_default();
-        if !is_name(name) {
-            return Err(Damage::new(name_at, "this is not the name of an attribute", ""));
-        }
-        if name_at == end {
-            let help = "put a blank after the quotation mark";
-            return Err(Damage::new(name_at, "no blank before the attribute", help));
-        }
-        // Never right in a tag (XML 1.0 §3.1): the values that seem to follow may belong to other tags.
-        if raw.contains('<') {
-            let help = "close the quotation marks, or write \"&lt;\"";
-            return Err(Damage::new(name_at, format!("'<' in the value of {name}"), help));
-        }
-        end = value_at + raw.len() + 1;
-        Ok(Written { name, name_at, raw, value_at })
+        let written = attribute
+            .map_err(|error| describe(&error, content))
+            .and_then(|attribute| check(content, attribute, end))
+            // What follows a missing mark is nonsense; it is missing where a value runs on into the next line.
+            .map_err(|damage| match &last {
+                Some(last) if last.raw.contains('\n') => Damage::new(
+                    last.name_at,
+                    format!("the value of {} is not closed in its line", last.name),
+                    "add the closing quotation mark",
+                ),
+                _ => damage,
+            })?;
+        end = written.value_at + written.raw.len() + 1;
+        last = Some(written);
+        Ok(written)
     })
+}
+
+/// Checks what the reader leaves to its caller; `end` is that of the attribute before.
+fn check<'t>(
+    content: &'t str,
+    attribute: quick_xml::events::attributes::Attribute<'t>,
+    end: usize,
+) -> Result<Written<'t>, Damage> {
+    let name = attribute.key.0;
+    let name_at = offset_in(content, name);
+    let Cow::Borrowed(raw) = attribute.value else {
+        return Err(Damage::new(name_at, "the value cannot be read", ""));
+    };
+    if !is_name(name) {
+        return Err(Damage::new(name_at, "this is not the name of an attribute", ""));
+    }
+    if name_at == end {
+        let help = "put a blank after the quotation mark";
+        return Err(Damage::new(name_at, "no blank before the attribute", help));
+    }
+    // Never right in a tag (XML 1.0 §3.1): the values that seem to follow may belong to other tags.
+    if raw.contains('<') {
+        let help = "close the quotation marks, or write \"&lt;\"";
+        return Err(Damage::new(name_at, format!("'<' in the value of {name}"), help));
+    }
+    Ok(Written { name, name_at, raw, value_at: offset_in(content, raw) })
 }
 
 fn describe(error: &AttrError, content: &str) -> Damage {
     const FORM: &str = "write name=\"value\"";
     match *error {
-        AttrError::ExpectedEq(at) => match joined_name(content, at) {
-            Some((at, name)) => Damage::new(
-                at,
-                "blank in the name of an attribute",
-                format!("did you mean {name}?"),
-            ),
-            None => Damage::new(at, "'=' expected after the name of an attribute", FORM),
-        },
+        AttrError::ExpectedEq(after) => {
+            // The position is that of what follows the name.
+            let head = content.get(..after).unwrap_or_default().trim_end_matches(is_blank);
+            let at = head.rfind(is_blank).map_or(0, |blank| blank + 1);
+            match joined_name(&content[at..]) {
+                Some(name) => {
+                    let help = format!("did you mean {name}?");
+                    Damage::new(at, "blank in the name of an attribute", help)
+                }
+                None => Damage::new(at, "'=' expected after the name of an attribute", FORM),
+            }
+        }
         AttrError::ExpectedValue(at) => Damage::new(at, "an attribute has no value", FORM),
         AttrError::UnquotedValue(at) => {
             Damage::new(at, "the value of an attribute is not in quotation marks", FORM)
@@ -131,16 +159,11 @@ fn describe(error: &AttrError, content: &str) -> Damage {
     }
 }
 
-/// Two words with a blank between that are an attribute's name with `_`, where `at` lies in or just after the first:
-/// IBM's documentation prints `IKE ProtectionName`.
-fn joined_name(content: &str, at: usize) -> Option<(usize, String)> {
-    let head = content.get(..at)?.trim_end_matches(is_blank);
-    let first = head.rfind(is_blank).map_or(0, |blank| blank + 1);
-    [first, at].into_iter().find_map(|start| {
-        let mut words = content.get(start..)?.split(|c| is_blank(c) || c == '=');
-        let name = format!("{}_{}", words.next()?, words.next()?);
-        schema::is_attribute(&name).then_some((start, name))
-    })
+/// The attribute's name that two words with a blank between make: IBM's documentation prints `IKE ProtectionName`.
+fn joined_name(words: &str) -> Option<String> {
+    let mut words = words.split(|c| is_blank(c) || c == '=');
+    let name = format!("{}_{}", words.next()?, words.next()?);
+    schema::is_attribute(&name).then_some(name)
 }
 
 /// Resolves references and makes line breaks and tabs blanks (XML 1.0 §2.11, §3.3.3). The buffer is as long as it can

@@ -175,7 +175,8 @@ fn proposals(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<IkeProposal>>
     const ALGORITHMS: [&str; 4] = ["IKE_Encryption", "IKE_Hash", "IKE_PRF", "IKE_DHGroup"];
     let mut whole: Vec<(&Element<'_>, Offer)> = Vec::new();
     let mut shared = Offer::default();
-    let mut good = !element.damaged;
+    // An unknown element is reported, and may hold what seems to be missing.
+    let mut good = !element.damaged && element.children.iter().all(|c| c.name == "IKETransform");
     let mut any = false;
     for transform in Cx::children(element, "IKETransform") {
         any = true;
