@@ -159,7 +159,9 @@ fn what_prevents_a_start_is_told() {
         String::from_utf8(output.stderr).expect("text")
     };
     let error = refused(left.command());
-    assert!(error.contains("another vpnd is listening on"), "{error}");
+    let error = json(&error);
+    let message = error["message"].as_str().expect("a text");
+    assert!(message.contains("another vpnd is listening on"), "{error}");
     assert!(left.ctl_ok(&["list"]).starts_with("TUNNEL"), "the first one lives");
 
     let mut no_policy = Command::new(env!("CARGO_BIN_EXE_vpnd"));
