@@ -158,9 +158,11 @@ pub(crate) fn answer(
             describe(&offer_ike(&ours, &[]))
         );
         let rejection = Rejection::no_proposal_chosen(detail.clone());
-        let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
-        for tunnel in &candidates {
-            cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
+        if cx.out.may_tell(cx.now, datagram.remote.ip()) {
+            let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
+            for tunnel in &candidates {
+                cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
+            }
         }
         return Some(Answer::Stateless(rejection.payload()));
     };
