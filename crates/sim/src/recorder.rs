@@ -103,15 +103,16 @@ pub struct Recorder {
     order: u64,
     asked: BTreeSet<RuleId>,
     notices: Vec<Notice>,
-    refusals: VecDeque<PlaneError>,
+    refusals: VecDeque<Option<PlaneError>>,
     journal: Vec<Change>,
     misuse: Vec<String>,
 }
 
 impl Recorder {
-    /// Makes the next installation of an SA fail; several calls make several fail.
-    pub fn refuse_next(&mut self, error: PlaneError) {
-        self.refusals.push_back(error);
+    /// Makes an installation of an SA fail, after so many that succeed.
+    pub fn refuse_next_after(&mut self, accepted: usize, error: PlaneError) {
+        self.refusals.extend(std::iter::repeat_n(None, accepted));
+        self.refusals.push_back(Some(error));
     }
 
     /// The rules in force.
@@ -219,7 +220,7 @@ impl Recorder {
         key: &Secret,
         expected: usize,
     ) -> Result<(), PlaneError> {
-        if let Some(error) = self.refusals.pop_front() {
+        if let Some(Some(error)) = self.refusals.pop_front() {
             return Err(error);
         }
         if !self.names.insert(id) {

@@ -410,7 +410,7 @@ impl World {
         let id = FlowId(u32::try_from(self.flows.len()).expect("a scenario has few flows"));
         self.flows.push(Flow {
             from,
-            ends: (SocketAddr::new(source, 40_000), SocketAddr::new(destination, 50_000)),
+            ends: (SocketAddr::new(source, 40_000), SocketAddr::new(destination, 40_000)),
             every: Some(every),
             offered: 0,
             without_sa: 0,

@@ -178,7 +178,7 @@ fn an_authentic_packet_from_elsewhere_is_told() {
 fn misuse_is_noted_and_refusals_come_as_ordered() {
     let mut plane = Recorder::default();
     let error = PlaneError::Suite(SUITE);
-    plane.refuse_next(error.clone());
+    plane.refuse_next_after(0, error.clone());
     assert_eq!(plane.add_inbound(inbound(1, 301, 1)), Err(error));
     assert_eq!(plane.inbound().count(), 0);
     plane.add_inbound(inbound(1, 301, 1)).expect("a new SA");
