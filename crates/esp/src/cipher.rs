@@ -1,5 +1,8 @@
 //! Ciphers of ESP packets and of IKE's Encrypted payload behind one trait, and the providers they come from.
 
+mod aws_lc;
+mod ring;
+
 use policy::{EspEncryption, Integrity, KeyBits, Secret};
 use std::fmt;
 
@@ -100,6 +103,49 @@ pub enum Aad<'a> {
     Octets(&'a [u8]),
 }
 
+impl<'a> Aad<'a> {
+    /// The octets an AEAD authenticates (RFC 4106 §5).
+    fn of_aead(self, buffer: &'a mut [u8; 12]) -> &'a [u8] {
+        match self {
+            Self::Esp { spi, sequence, esn: false } => {
+                buffer[..4].copy_from_slice(&spi.to_be_bytes());
+                buffer[4..8].copy_from_slice(&low(sequence).to_be_bytes());
+                &buffer[..8]
+            }
+            Self::Esp { spi, sequence, esn: true } => {
+                buffer[..4].copy_from_slice(&spi.to_be_bytes());
+                buffer[4..].copy_from_slice(&sequence.to_be_bytes());
+                &buffer[..]
+            }
+            Self::Octets(octets) => octets,
+        }
+    }
+
+    /// The octets a MAC takes before the IV and those it takes after the ciphertext (RFC 4303 §2.2.1).
+    fn of_mac(self, buffer: &'a mut [u8; 12]) -> (&'a [u8], &'a [u8]) {
+        match self {
+            Self::Esp { spi, sequence, esn } => {
+                buffer[..4].copy_from_slice(&spi.to_be_bytes());
+                buffer[4..8].copy_from_slice(&low(sequence).to_be_bytes());
+                buffer[8..].copy_from_slice(&high(sequence).to_be_bytes());
+                let (before, after) = buffer.split_at(8);
+                (before, if esn { after } else { &[] })
+            }
+            Self::Octets(octets) => (octets, &[]),
+        }
+    }
+}
+
+/// The half of a sequence number that travels.
+fn low(sequence: u64) -> u32 {
+    (sequence & u64::from(u32::MAX)) as u32
+}
+
+/// The half of a sequence number that both ends only count.
+fn high(sequence: u64) -> u32 {
+    (sequence >> 32) as u32
+}
+
 /// A packet failed authentication, or its lengths cannot be those of a sealed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("integrity check failed")]
@@ -116,8 +162,8 @@ pub trait Cipher: Send + Sync {
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]);
 
     /// Opens IV ‖ ciphertext ‖ ICV into `out` and returns how many octets of plaintext (with its padding) were
-    /// written. `out` must hold at least `sealed.len() − iv_len − icv_len` octets. On error `out` holds nothing
-    /// secret.
+    /// written. `out` must hold at least `sealed.len() − iv_len − icv_len` octets: what does not fit is refused, too.
+    /// On error `out` holds nothing secret.
     fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged>;
 }
 
@@ -167,7 +213,19 @@ impl Provider {
         suite: Suite,
         key_material: &Secret,
     ) -> Result<Box<dyn Cipher>, CipherError> {
-        let _ = (suite, key_material);
-        unimplemented!()
+        if !self.supports(suite) {
+            return Err(CipherError::Unsupported { provider: self, suite });
+        }
+        if key_material.len() != suite.key_material_len() {
+            return Err(CipherError::KeyLength { suite, got: key_material.len() });
+        }
+        let key = key_material.expose();
+        Ok(match (self, suite) {
+            (Self::AwsLc, Suite::AesGcm16(bits)) => Box::new(aws_lc::Gcm::new(bits, key)),
+            (Self::AwsLc, Suite::AesCbcHmac(bits, integrity)) => {
+                Box::new(aws_lc::CbcHmac::new(bits, integrity, key))
+            }
+            (Self::Ring, _) => Box::new(ring::Gcm::new(key)),
+        })
     }
 }

@@ -1,4 +1,21 @@
 //! Keys and packets in, protected packets out: ESP (RFC 4301, 4303, 4106, 3948). Knows no IKE.
 
+#![deny(unsafe_code)]
+
 pub mod cipher;
+pub mod datapath;
+pub mod discard;
+pub mod encap;
+pub mod offload;
 pub mod plane;
+pub mod queue;
+
+mod coalesce;
+mod header;
+mod inbound;
+mod ip;
+mod outbound;
+mod replay;
+mod sad;
+mod segment;
+mod spd;

@@ -1,6 +1,16 @@
 //! Diffie-Hellman groups (RFC 7296 §3.4, RFC 3526, RFC 5903, RFC 8031) with the checks of RFC 6989.
 
+mod modp;
+#[cfg(test)]
+mod tests;
+
+use aws_lc_rs::agreement::{self, UnparsedPublicKey};
+use modp::{Exponent, Modp};
 use policy::{Group, Secret};
+use std::fmt;
+
+/// The octet before an uncompressed point in SEC 1, which IKE leaves out (RFC 5903 §7).
+const UNCOMPRESSED: u8 = 0x04;
 
 /// The peer's public value is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -10,30 +20,105 @@ pub struct InvalidPublicValue {
     pub group: Group,
 }
 
-/// This side's half of a key exchange.
-pub struct PrivateKey {}
+/// This side's half of a key exchange; its memory is wiped when it is dropped or used up.
+pub struct PrivateKey {
+    group: Group,
+    public_value: Vec<u8>,
+    private_value: PrivateValue,
+}
+
+enum PrivateValue {
+    Modp(Modp, Exponent),
+    /// AWS-LC wipes it.
+    Curve(agreement::PrivateKey),
+}
+
+/// Where the arithmetic of a group is.
+enum Arithmetic {
+    Modp(Modp),
+    Curve(&'static agreement::Algorithm),
+}
 
 impl PrivateKey {
-    /// Makes a fresh key pair.
+    /// Makes a fresh key pair from the system's randomness.
     pub fn generate(group: Group) -> Self {
-        let _ = group;
-        unimplemented!()
+        let private_value = match arithmetic(group) {
+            Arithmetic::Modp(modp) => PrivateValue::Modp(modp, Exponent::generate()),
+            Arithmetic::Curve(curve) => PrivateValue::Curve(
+                agreement::PrivateKey::generate(curve)
+                    .expect("the system's randomness never runs dry"),
+            ),
+        };
+        Self::from_private_value(group, private_value)
     }
 
     /// The group.
     pub fn group(&self) -> Group {
-        unimplemented!()
+        self.group
     }
 
     /// The KE payload's key exchange data: MODP padded to the modulus' length, ECP `x | y` without a prefix, X25519 32
     /// octets.
     pub fn public_value(&self) -> &[u8] {
-        unimplemented!()
+        &self.public_value
     }
 
     /// The shared secret g^ir as RFC 7296 §2.14 (MODP, padded), RFC 5903 §7 (x coordinate) and RFC 8031 define it.
+    ///
+    /// # Errors
+    /// Where the peer's value has the wrong length, is 0, 1 or p − 1, is no point of the curve (RFC 6989 §2), or makes
+    /// X25519 give zero (RFC 8031 §5).
     pub fn agree(self, peer: &[u8]) -> Result<Secret, InvalidPublicValue> {
-        let _ = peer;
-        unimplemented!()
+        let invalid = InvalidPublicValue { group: self.group };
+        // Every group's values have one length, so the peer's has this side's.
+        if peer.len() != self.public_value.len() {
+            return Err(invalid);
+        }
+        match self.private_value {
+            PrivateValue::Modp(modp, exponent) => modp.agree(peer, &exponent).ok_or(invalid),
+            PrivateValue::Curve(key) => {
+                let algorithm = key.algorithm();
+                let point = match self.group {
+                    Group::Curve25519 => peer.to_vec(),
+                    _ => [&[UNCOMPRESSED], peer].concat(),
+                };
+                agreement::agree(&key, UnparsedPublicKey::new(algorithm, point), invalid, |x| {
+                    Ok(Secret::new(x.to_vec()))
+                })
+            }
+        }
+    }
+
+    fn from_private_value(group: Group, private_value: PrivateValue) -> Self {
+        let public_value = match &private_value {
+            PrivateValue::Modp(modp, exponent) => modp.public_value(exponent),
+            PrivateValue::Curve(key) => {
+                let public = key.compute_public_key().expect("a private key has a public value");
+                match group {
+                    Group::Curve25519 => public.as_ref().to_vec(),
+                    _ => public.as_ref()[1..].to_vec(),
+                }
+            }
+        };
+        Self { group, public_value, private_value }
+    }
+}
+
+fn arithmetic(group: Group) -> Arithmetic {
+    match group {
+        Group::Modp1024 => Arithmetic::Modp(Modp::Bits1024),
+        Group::Modp1536 => Arithmetic::Modp(Modp::Bits1536),
+        Group::Modp2048 => Arithmetic::Modp(Modp::Bits2048),
+        Group::Ecp256 => Arithmetic::Curve(&agreement::ECDH_P256),
+        Group::Ecp384 => Arithmetic::Curve(&agreement::ECDH_P384),
+        Group::Ecp521 => Arithmetic::Curve(&agreement::ECDH_P521),
+        Group::Curve25519 => Arithmetic::Curve(&agreement::X25519),
+        _ => unreachable!("every Group has its arithmetic here"),
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({})", self.group)
     }
 }

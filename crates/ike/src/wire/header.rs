@@ -1,6 +1,6 @@
 //! The IKE header (RFC 7296 §3.1).
 
-use super::reader::WireError;
+use super::reader::{Reader, WireError};
 use super::registry::{ExchangeType, PayloadType};
 use std::fmt;
 
@@ -13,6 +13,11 @@ impl fmt::Display for IkeSpi {
         write!(f, "{:016x}", self.0)
     }
 }
+
+const VERSION_2_0: u8 = 0x20;
+const INITIATOR: u8 = 0x08;
+const HIGHER_VERSION: u8 = 0x10;
+const RESPONSE: u8 = 0x20;
 
 /// The 28 octets every message starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +34,7 @@ pub struct Header {
     pub from_initiator: bool,
     /// R flag.
     pub response: bool,
-    /// V flag: the sender speaks a higher major version.
+    /// V flag: the sender speaks a higher major version (never set in what is sent).
     pub higher_version: bool,
     /// Minor version as received (0 in what is sent).
     pub minor_version: u8,
@@ -43,7 +48,52 @@ impl Header {
 
     /// Reads the header of a datagram and checks major version and that the length field is the datagram's.
     pub fn parse(datagram: &[u8]) -> Result<Self, WireError> {
-        let _ = datagram;
-        unimplemented!()
+        let mut reader = Reader::new(datagram, "IKE header");
+        let initiator_spi = IkeSpi(reader.u64()?);
+        let responder_spi = IkeSpi(reader.u64()?);
+        let next_payload = PayloadType(reader.u8()?);
+        let version = reader.u8()?;
+        let exchange = ExchangeType(reader.u8()?);
+        let flags = reader.u8()?;
+        let message_id = reader.u32()?;
+        let length = reader.u32()?;
+        let (major, minor) = (version >> 4, version & 0x0f);
+        if major != 2 {
+            return Err(WireError::Version(major, minor));
+        }
+        if usize::try_from(length) != Ok(datagram.len()) {
+            return Err(WireError::Malformed("message length"));
+        }
+        if initiator_spi == IkeSpi(0) {
+            return Err(WireError::Malformed("initiator SPI: it is zero"));
+        }
+        Ok(Self {
+            initiator_spi,
+            responder_spi,
+            next_payload,
+            exchange,
+            from_initiator: flags & INITIATOR != 0,
+            response: flags & RESPONSE != 0,
+            higher_version: flags & HIGHER_VERSION != 0,
+            minor_version: minor,
+            message_id,
+        })
+    }
+
+    /// Writes the header of a message of `len` octets. Version 2.0 and no V flag, whatever was received.
+    pub(super) fn write(&self, next_payload: PayloadType, len: usize, out: &mut Vec<u8>) {
+        let len = u32::try_from(len).expect("what is sent is far smaller than 4 GiB");
+        let mut flags = 0;
+        if self.from_initiator {
+            flags |= INITIATOR;
+        }
+        if self.response {
+            flags |= RESPONSE;
+        }
+        out.extend_from_slice(&self.initiator_spi.0.to_be_bytes());
+        out.extend_from_slice(&self.responder_spi.0.to_be_bytes());
+        out.extend_from_slice(&[next_payload.0, VERSION_2_0, self.exchange.0, flags]);
+        out.extend_from_slice(&self.message_id.to_be_bytes());
+        out.extend_from_slice(&len.to_be_bytes());
     }
 }

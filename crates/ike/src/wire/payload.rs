@@ -1,5 +1,12 @@
 //! Payloads as values (RFC 7296 §3.2 to §3.16).
 
+mod delete;
+mod identification;
+mod notify;
+mod security_association;
+mod traffic_selector;
+
+use super::reader::{Reader, WireError};
 use super::registry::{
     AuthMethod, GroupId, IdType, NotifyType, PayloadType, ProtocolId, TransformType,
 };
@@ -124,15 +131,87 @@ pub enum TrafficSelector {
     },
 }
 
-impl Identification {
-    /// The identity, where this implementation knows the type and the value is well-formed.
-    pub fn identity(&self) -> Option<policy::Identity> {
-        unimplemented!()
+impl Payload {
+    /// Its type.
+    pub fn kind(&self) -> PayloadType {
+        match self {
+            Self::Sa(_) => PayloadType::SA,
+            Self::KeyExchange { .. } => PayloadType::KE,
+            Self::IdInitiator(_) => PayloadType::IDI,
+            Self::IdResponder(_) => PayloadType::IDR,
+            Self::Auth { .. } => PayloadType::AUTH,
+            Self::Nonce(_) => PayloadType::NONCE,
+            Self::Notify(_) => PayloadType::NOTIFY,
+            Self::Delete(_) => PayloadType::DELETE,
+            Self::VendorId(_) => PayloadType::VENDOR_ID,
+            Self::TsInitiator(_) => PayloadType::TSI,
+            Self::TsResponder(_) => PayloadType::TSR,
+            Self::Other { kind, .. } => *kind,
+        }
     }
 
-    /// The payload body of an identity.
-    pub fn of(identity: &policy::Identity) -> Self {
-        let _ = identity;
-        unimplemented!()
+    /// Reads what follows the generic header of a payload; `critical` is that header's C bit.
+    pub(super) fn read(kind: PayloadType, critical: bool, body: &[u8]) -> Result<Self, WireError> {
+        match kind {
+            PayloadType::SA => security_association::read(body).map(Self::Sa),
+            PayloadType::KE => {
+                let mut reader = Reader::new(body, "KE payload");
+                let group = GroupId(reader.u16()?);
+                reader.take(2)?;
+                Ok(Self::KeyExchange { group, data: reader.rest().to_vec() })
+            }
+            PayloadType::IDI => Identification::read(body).map(Self::IdInitiator),
+            PayloadType::IDR => Identification::read(body).map(Self::IdResponder),
+            PayloadType::AUTH => {
+                let mut reader = Reader::new(body, "AUTH payload");
+                let method = AuthMethod(reader.u8()?);
+                reader.take(3)?;
+                Ok(Self::Auth { method, data: reader.rest().to_vec() })
+            }
+            // RFC 7296 §3.9
+            PayloadType::NONCE if !(16..=256).contains(&body.len()) => {
+                Err(WireError::Malformed("nonce: it must have 16 to 256 octets"))
+            }
+            PayloadType::NONCE => Ok(Self::Nonce(body.to_vec())),
+            PayloadType::NOTIFY => Notify::read(body).map(Self::Notify),
+            PayloadType::DELETE => Delete::read(body).map(Self::Delete),
+            PayloadType::VENDOR_ID => Ok(Self::VendorId(body.to_vec())),
+            PayloadType::TSI => traffic_selector::read(body).map(Self::TsInitiator),
+            PayloadType::TSR => traffic_selector::read(body).map(Self::TsResponder),
+            PayloadType::SK | PayloadType::SKF => Err(WireError::Malformed(
+                "message: an Encrypted payload among payloads read in the clear",
+            )),
+            // RFC 7296 §2.5: the bit is ignored where the type is known, though its content is not interpreted.
+            PayloadType::CERT | PayloadType::CERTREQ | PayloadType::CP | PayloadType::EAP => {
+                Ok(Self::Other { kind, data: body.to_vec() })
+            }
+            _ if critical => Err(WireError::UnsupportedCritical(kind)),
+            _ => Ok(Self::Other { kind, data: body.to_vec() }),
+        }
+    }
+
+    /// Writes what follows the generic header.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Sa(proposals) => security_association::write(proposals, out),
+            Self::KeyExchange { group, data } => {
+                out.extend_from_slice(&group.0.to_be_bytes());
+                out.extend_from_slice(&[0, 0]);
+                out.extend_from_slice(data);
+            }
+            Self::IdInitiator(id) | Self::IdResponder(id) => id.write(out),
+            Self::Auth { method, data } => {
+                out.extend_from_slice(&[method.0, 0, 0, 0]);
+                out.extend_from_slice(data);
+            }
+            Self::Nonce(data) | Self::VendorId(data) | Self::Other { data, .. } => {
+                out.extend_from_slice(data);
+            }
+            Self::Notify(notify) => notify.write(out),
+            Self::Delete(delete) => delete.write(out),
+            Self::TsInitiator(selectors) | Self::TsResponder(selectors) => {
+                traffic_selector::write(selectors, out);
+            }
+        }
     }
 }

@@ -1,0 +1,163 @@
+//! Ciphers of AWS-LC.
+
+use super::{Aad, Cipher, Forged, Suite};
+use aws_lc_rs::aead::{self, LessSafeKey, Nonce, UnboundKey};
+use aws_lc_rs::cipher::{
+    self, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
+};
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
+use aws_lc_rs::iv::FixedLength;
+use policy::{Integrity, KeyBits};
+use zeroize::Zeroizing;
+
+const GCM_IV: usize = 8;
+const GCM_ICV: usize = 16;
+const BLOCK: usize = 16;
+
+/// AES-GCM; AWS-LC wipes the key when it is dropped.
+pub(super) struct Gcm {
+    key: LessSafeKey,
+    salt: Zeroizing<[u8; 4]>,
+}
+
+impl Gcm {
+    /// Takes key ‖ salt of the length the suite asks for (RFC 4106 §8.1).
+    pub(super) fn new(bits: KeyBits, key_material: &[u8]) -> Self {
+        let algorithm = match bits {
+            KeyBits::B128 => &aead::AES_128_GCM,
+            KeyBits::B192 => &aead::AES_192_GCM,
+            KeyBits::B256 => &aead::AES_256_GCM,
+        };
+        let (key, salt) =
+            key_material.split_last_chunk::<4>().expect("the length of the key was checked");
+        let key = UnboundKey::new(algorithm, key).expect("the length of the key was checked");
+        Self { key: LessSafeKey::new(key), salt: Zeroizing::new(*salt) }
+    }
+
+    // RFC 4106 §4
+    fn nonce(&self, iv: &[u8; GCM_IV]) -> Nonce {
+        let mut nonce = [0; 12];
+        nonce[..4].copy_from_slice(&*self.salt);
+        nonce[4..].copy_from_slice(iv);
+        Nonce::assume_unique_for_key(nonce)
+    }
+}
+
+impl Cipher for Gcm {
+    fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
+        assert_eq!(out.len(), GCM_IV + plaintext.len() + trailer.len() + GCM_ICV, "length of out");
+        let iv: &[u8; GCM_IV] = iv.try_into().expect("the IV of GCM has 8 octets");
+        let (out_iv, rest) = out.split_at_mut(GCM_IV);
+        out_iv.copy_from_slice(iv);
+        let (ciphertext, trailer_and_icv) = rest.split_at_mut(plaintext.len());
+        let mut buffer = [0; 12];
+        self.key
+            .seal_out_of_place_scatter(
+                self.nonce(iv),
+                aead::Aad::from(aad.of_aead(&mut buffer)),
+                plaintext,
+                ciphertext,
+                trailer,
+                trailer_and_icv,
+            )
+            .expect("the lengths fit together and a packet is far below the limit of GCM");
+    }
+
+    fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
+        let (iv, rest) = sealed.split_first_chunk::<GCM_IV>().ok_or(Forged)?;
+        let (ciphertext, icv) = rest.split_last_chunk::<GCM_ICV>().ok_or(Forged)?;
+        let out = out.get_mut(..ciphertext.len()).ok_or(Forged)?;
+        let mut buffer = [0; 12];
+        let aad = aead::Aad::from(aad.of_aead(&mut buffer));
+        match self.key.open_separate_gather(self.nonce(iv), aad, ciphertext, icv, out) {
+            Ok(()) => Ok(out.len()),
+            Err(_) => {
+                out.fill(0);
+                Err(Forged)
+            }
+        }
+    }
+}
+
+/// AES-CBC, and an HMAC over everything. AWS-LC wipes the AES key when it is dropped.
+pub(super) struct CbcHmac {
+    encrypt: EncryptingKey,
+    decrypt: DecryptingKey,
+    /// Already scheduled: a packet starts from a copy of this state.
+    mac: hmac::Key,
+    icv_len: usize,
+}
+
+impl CbcHmac {
+    /// Takes cipher key ‖ integrity key of the lengths the suite asks for (RFC 7296 §2.17).
+    pub(super) fn new(bits: KeyBits, integrity: Integrity, key_material: &[u8]) -> Self {
+        let aes = match bits {
+            KeyBits::B128 => &cipher::AES_128,
+            KeyBits::B192 => &cipher::AES_192,
+            KeyBits::B256 => &cipher::AES_256,
+        };
+        let sha = match integrity {
+            Integrity::HmacSha1_96 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            Integrity::HmacSha2_256_128 => hmac::HMAC_SHA256,
+            Integrity::HmacSha2_384_192 => hmac::HMAC_SHA384,
+            Integrity::HmacSha2_512_256 => hmac::HMAC_SHA512,
+            _ => unreachable!("every Integrity has its hash here"),
+        };
+        let (cipher_key, integrity_key) = key_material.split_at(bits.octets());
+        let key =
+            || UnboundCipherKey::new(aes, cipher_key).expect("the length of the key was checked");
+        Self {
+            encrypt: EncryptingKey::cbc(key()).expect("AES has a CBC mode"),
+            decrypt: DecryptingKey::cbc(key()).expect("AES has a CBC mode"),
+            mac: hmac::Key::new(sha, integrity_key),
+            icv_len: Suite::AesCbcHmac(bits, integrity).icv_len(),
+        }
+    }
+
+    fn tag(&self, aad: Aad<'_>, iv_and_ciphertext: &[u8]) -> hmac::Tag {
+        let mut buffer = [0; 12];
+        let (before, after) = aad.of_mac(&mut buffer);
+        let mut mac = hmac::Context::with_key(&self.mac);
+        mac.update(before);
+        mac.update(iv_and_ciphertext);
+        mac.update(after);
+        mac.sign()
+    }
+}
+
+impl Cipher for CbcHmac {
+    fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
+        let len = plaintext.len() + trailer.len();
+        assert_eq!(len % BLOCK, 0, "plaintext and trailer are padded to the block");
+        assert_eq!(out.len(), BLOCK + len + self.icv_len, "length of out");
+        let iv: &[u8; BLOCK] = iv.try_into().expect("the IV of CBC has 16 octets");
+        let (body, icv) = out.split_at_mut(BLOCK + len);
+        let (out_iv, ciphertext) = body.split_at_mut(BLOCK);
+        out_iv.copy_from_slice(iv);
+        let (first, second) = ciphertext.split_at_mut(plaintext.len());
+        first.copy_from_slice(plaintext);
+        second.copy_from_slice(trailer);
+        self.encrypt
+            .less_safe_encrypt(ciphertext, EncryptionContext::Iv128(FixedLength::from(*iv)))
+            .expect("whole blocks with an IV of one block");
+        icv.copy_from_slice(&self.tag(aad, body).as_ref()[..self.icv_len]);
+    }
+
+    fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
+        let end = sealed.len().checked_sub(self.icv_len).ok_or(Forged)?;
+        let (body, icv) = sealed.split_at(end);
+        let (iv, ciphertext) = body.split_first_chunk::<BLOCK>().ok_or(Forged)?;
+        let out = out.get_mut(..ciphertext.len()).ok_or(Forged)?;
+        if ciphertext.len() % BLOCK != 0 {
+            return Err(Forged);
+        }
+        let tag = self.tag(aad, body);
+        verify_slices_are_equal(&tag.as_ref()[..self.icv_len], icv).map_err(|_| Forged)?;
+        out.copy_from_slice(ciphertext);
+        self.decrypt
+            .decrypt(out, DecryptionContext::Iv128(FixedLength::from(*iv)))
+            .expect("whole blocks with an IV of one block");
+        Ok(out.len())
+    }
+}

@@ -1,0 +1,408 @@
+//! Packets to ESP and back, without I/O: the SAD and the SPD, and the two directions over them.
+
+#![forbid(unsafe_code)]
+
+use crate::cipher::{CipherError, Provider};
+use crate::discard::{Counters, Discard};
+use crate::header::Header;
+use crate::inbound::Inbound;
+use crate::offload::{Offload, Segmentation};
+use crate::outbound::Outbound;
+use crate::plane::{
+    DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Spi, Usage,
+};
+use crate::queue::{ReceiveQueue, SendQueue};
+use crate::sad::Sad;
+use crate::spd::{Entry, Service, Spd, Verdict};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How a [`Datapath`] works.
+#[derive(Clone)]
+pub struct Settings {
+    /// Where ciphers come from.
+    pub provider: Provider,
+    /// Octets of the longest outer packet: decides the MSS that TCP connections are held to.
+    pub outer_mtu: usize,
+    /// Whether the MSS option of SYNs is lowered to what fits the tunnel.
+    pub mss_clamp: bool,
+    /// Called with every notice, on the thread that caused it; without it they wait in [`Datapath::take_notices`].
+    pub on_notice: Option<Arc<dyn Fn(Notice) + Send + Sync>>,
+    /// Called when kept packets may go: who owns the sockets is to call [`Datapath::flush_held`].
+    pub on_release: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            provider: Provider::default(),
+            outer_mtu: 1500,
+            mss_clamp: true,
+            on_notice: None,
+            on_release: None,
+        }
+    }
+}
+
+/// How an ESP packet arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    /// Between which addresses, and how.
+    pub path: Path,
+    /// DSCP and ECN of the outer header, where the socket tells.
+    pub tos: Option<u8>,
+    /// TTL or hop limit of the outer header, where the socket tells.
+    pub ttl: Option<u8>,
+}
+
+/// The pure packet work of the userspace plane. Clones share everything.
+#[derive(Clone)]
+pub struct Datapath(Arc<Shared>);
+
+struct Shared {
+    settings: Settings,
+    /// What times inside are counted from.
+    epoch: Instant,
+    counters: Counters,
+    sad: Sad,
+    spd: Spd,
+    /// Every SA by name. Its lock makes changes happen one at a time; packets never take it.
+    installed: Mutex<BTreeMap<SaId, Installed>>,
+    /// Rules with kept packets that an SA has arrived for.
+    releasable: Mutex<Vec<Arc<Service>>>,
+    notices: Mutex<VecDeque<Notice>>,
+}
+
+enum Installed {
+    Inbound(Arc<Inbound>),
+    Outbound { sa: Arc<Outbound>, rule: RuleId },
+}
+
+/// More notices than this are not kept; who never takes them loses the newest.
+const MAX_NOTICES: usize = 4096;
+
+impl Datapath {
+    /// Makes a datapath without rules and SAs, which therefore drops everything.
+    pub fn new(settings: Settings, now: Instant) -> Self {
+        Self(Arc::new(Shared {
+            settings,
+            epoch: now,
+            counters: Counters::new(),
+            sad: Sad::new(),
+            spd: Spd::new(),
+            installed: Mutex::default(),
+            releasable: Mutex::default(),
+            notices: Mutex::default(),
+        }))
+    }
+
+    /// Protects a packet from the TUN device, or each segment of a super-packet, and appends the ESP packets to
+    /// `queue`. `packet` is scratch space: what it holds afterwards is undefined. A packet that is kept until an SA
+    /// arrives ([`Rule::trap`]) is a success, too.
+    pub fn encapsulate(
+        &self,
+        now: Instant,
+        packet: &mut [u8],
+        offload: Offload,
+        queue: &mut SendQueue,
+    ) -> Result<(), Discard> {
+        let shared = &*self.0;
+        let now = shared.since_epoch(now);
+        let outcome = match shared.classify(packet, offload) {
+            Ok((header, Verdict::Protect(sa))) => {
+                sa.protect(now, packet, &header, offload, queue, &|n| shared.notify(n))
+            }
+            Ok((header, Verdict::NoSa(entry))) => {
+                shared.miss(now, &entry, packet, &header, offload)
+            }
+            Ok((_, Verdict::NoPolicy)) => Err(Discard::NoPolicy),
+            Err(discard) => Err(discard),
+        };
+        outcome.map_err(|discard| shared.counters.count(discard))
+    }
+
+    /// Opens an ESP packet (from the SPI on) and appends the inner packet to `queue`.
+    pub fn decapsulate(
+        &self,
+        now: Instant,
+        datagram: &[u8],
+        arrival: Arrival,
+        queue: &mut ReceiveQueue,
+    ) -> Result<(), Discard> {
+        let shared = &*self.0;
+        shared
+            .find(datagram)
+            .and_then(|sa| shared.open(now, &sa, datagram, &arrival, queue))
+            .map_err(|discard| shared.counters.count(discard))
+    }
+
+    /// Opens several ESP packets that arrived together: each `segment_len` octets, the last may be shorter, as UDP GRO
+    /// hands them over. Returns how many were accepted; the others are counted.
+    pub fn decapsulate_run(
+        &self,
+        now: Instant,
+        datagrams: &[u8],
+        segment_len: usize,
+        arrival: Arrival,
+        queue: &mut ReceiveQueue,
+    ) -> usize {
+        let shared = &*self.0;
+        let mut accepted = 0;
+        // Datagrams that arrive together are nearly always of one SA.
+        let mut last: Option<Arc<Inbound>> = None;
+        for datagram in datagrams.chunks(segment_len.max(1)) {
+            let same = last.take().filter(|sa| datagram.starts_with(&sa.spi.0.to_be_bytes()));
+            let outcome = match same {
+                Some(sa) => Ok(sa),
+                None => shared.find(datagram),
+            }
+            .and_then(|sa| {
+                let outcome = shared.open(now, &sa, datagram, &arrival, queue);
+                last = Some(sa);
+                outcome
+            });
+            match outcome {
+                Ok(()) => accepted += 1,
+                Err(discard) => _ = shared.counters.count(discard),
+            }
+        }
+        accepted
+    }
+
+    /// Protects the packets that were kept for SAs which have arrived since.
+    pub fn flush_held(&self, now: Instant, queue: &mut SendQueue) {
+        let shared = &*self.0;
+        let since_epoch = shared.since_epoch(now);
+        // A statement of its own, so that the lock is free again: protecting a packet may need it.
+        let releasable = std::mem::take(&mut *lock(&shared.releasable));
+        for service in releasable {
+            // An SA that has gone again leaves them to the next one.
+            while service.is_served()
+                && let Some(mut packet) = service.release()
+            {
+                if packet.is_stale(since_epoch) {
+                    shared.counters.count(Discard::HoldExpired);
+                    continue;
+                }
+                // Counted there; there is nobody else to tell.
+                _ = self.encapsulate(now, &mut packet.octets, packet.offload, queue);
+            }
+        }
+    }
+
+    /// The notices since the last call, oldest first; always empty with [`Settings::on_notice`].
+    pub fn take_notices(&self) -> Vec<Notice> {
+        lock(&self.0.notices).drain(..).collect()
+    }
+
+    /// How many packets were dropped, by reason: every [`Discard::name`], also those that never happened.
+    pub fn counters(&self) -> BTreeMap<&'static str, u64> {
+        self.0.counters.table()
+    }
+}
+
+impl Shared {
+    fn classify(&self, packet: &[u8], offload: Offload) -> Result<(Header, Verdict), Discard> {
+        let mut header = Header::parse(packet).ok_or(Discard::OutboundMalformed)?;
+        if offload.segmentation != Segmentation::None {
+            header.len = packet.len();
+        }
+        Ok((header, self.spd.lookup(&header)))
+    }
+
+    /// A rule without an SA: drop, or ask for one and keep the packet.
+    fn miss(
+        &self,
+        now: Duration,
+        entry: &Entry,
+        packet: &[u8],
+        header: &Header,
+        offload: Offload,
+    ) -> Result<(), Discard> {
+        let Entry { rule, service } = entry;
+        if !rule.trap {
+            return Err(Discard::NoSa);
+        }
+        if service.may_acquire(now) {
+            self.notify(Notice::Acquire { rule: rule.id, packet: header.summary() });
+        }
+        // Other SAs of the rule serve other traffic; none is to come for this packet by itself.
+        if service.is_served() {
+            return Err(Discard::NoSa);
+        }
+        service.hold(now, packet, offload, &|discard| _ = self.counters.count(discard))?;
+        // An SA may have arrived between the look-up and now, and found nothing to release.
+        if service.is_served() {
+            self.release(service);
+        }
+        Ok(())
+    }
+
+    fn find(&self, datagram: &[u8]) -> Result<Arc<Inbound>, Discard> {
+        let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
+        self.sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
+    }
+
+    fn open(
+        &self,
+        now: Instant,
+        sa: &Inbound,
+        datagram: &[u8],
+        arrival: &Arrival,
+        queue: &mut ReceiveQueue,
+    ) -> Result<(), Discard> {
+        sa.open(self.since_epoch(now), datagram, arrival, queue, &|notice| self.notify(notice))
+    }
+
+    fn notify(&self, notice: Notice) {
+        if let Some(hook) = &self.settings.on_notice {
+            return hook(notice);
+        }
+        let mut notices = lock(&self.notices);
+        if notices.len() < MAX_NOTICES {
+            notices.push_back(notice);
+        }
+    }
+
+    fn release(&self, service: &Arc<Service>) {
+        lock(&self.releasable).push(Arc::clone(service));
+        if let Some(hook) = &self.settings.on_release {
+            hook();
+        }
+    }
+
+    /// Lets an SA serve its rule.
+    fn serve(&self, service: &Arc<Service>, sa: &Arc<Outbound>) {
+        service.put_first(Arc::clone(sa));
+        if service.holds_packets() {
+            self.release(service);
+        }
+    }
+
+    /// Octets of the longest outer packet, where TCP is to be held to it.
+    fn clamped_mtu(&self) -> usize {
+        if self.settings.mss_clamp { self.settings.outer_mtu } else { 0 }
+    }
+
+    fn since_epoch(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.epoch)
+    }
+}
+
+impl DataPlane for Datapath {
+    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        let _one_at_a_time = lock(&self.0.installed);
+        self.0.spd.insert(rule);
+        Ok(())
+    }
+
+    fn remove_rule(&mut self, rule: RuleId) {
+        let _one_at_a_time = lock(&self.0.installed);
+        if let Some(entry) = self.0.spd.remove(rule) {
+            while entry.service.release().is_some() {
+                self.0.counters.count(Discard::NoPolicy);
+            }
+        }
+    }
+
+    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        let shared = &*self.0;
+        let mut installed = lock(&shared.installed);
+        name_is_free(&installed, sa.id)?;
+        // Below 256 they are reserved; 0 would make a datagram on port 4500 one of IKE (RFC 3948 §2.1).
+        if sa.spi.0 < 256 || shared.sad.find(sa.spi).is_some() {
+            return Err(PlaneError::SpiInUse(sa.spi));
+        }
+        let (id, spi) = (sa.id, sa.spi);
+        let sa = Inbound::new(sa, shared.settings.provider, shared.clamped_mtu())
+            .map_err(|error| no_cipher(spi, error))?;
+        let sa = Arc::new(sa);
+        shared.sad.insert(Arc::clone(&sa));
+        installed.insert(id, Installed::Inbound(sa));
+        Ok(())
+    }
+
+    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        let shared = &*self.0;
+        let mut installed = lock(&shared.installed);
+        name_is_free(&installed, sa.id)?;
+        let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
+        let (id, spi, rule, standby) = (sa.id, sa.spi, sa.rule, sa.standby);
+        let sa = Outbound::new(sa, shared.settings.provider, shared.clamped_mtu())
+            .map_err(|error| no_cipher(spi, error))?;
+        let sa = Arc::new(sa);
+        if !standby {
+            shared.serve(&service, &sa);
+        }
+        installed.insert(id, Installed::Outbound { sa, rule });
+        Ok(())
+    }
+
+    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        let shared = &*self.0;
+        let installed = lock(&shared.installed);
+        let Some(Installed::Outbound { sa, rule }) = installed.get(&sa) else {
+            return Err(PlaneError::NoSuchSa(sa));
+        };
+        let service = shared.spd.service(*rule).ok_or(PlaneError::NoSuchRule(*rule))?;
+        shared.serve(&service, sa);
+        Ok(())
+    }
+
+    fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
+        let shared = &*self.0;
+        match lock(&shared.installed).get(&sa) {
+            Some(Installed::Inbound(sa)) => sa.relocate(path, shared.clamped_mtu()),
+            Some(Installed::Outbound { sa, .. }) => sa.relocate(path, shared.clamped_mtu()),
+            None => return Err(PlaneError::NoSuchSa(sa)),
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, sa: SaId) {
+        let shared = &*self.0;
+        let mut installed = lock(&shared.installed);
+        match installed.remove(&sa) {
+            Some(Installed::Inbound(sa)) => shared.sad.remove(sa.spi),
+            Some(Installed::Outbound { sa, rule }) => {
+                if let Some(service) = shared.spd.service(rule) {
+                    service.withdraw(sa.id);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        match lock(&self.0.installed).get(&sa)? {
+            Installed::Inbound(sa) => Some(sa.usage(self.0.epoch)),
+            Installed::Outbound { sa, .. } => Some(sa.usage(self.0.epoch)),
+        }
+    }
+}
+
+fn name_is_free(installed: &BTreeMap<SaId, Installed>, sa: SaId) -> Result<(), PlaneError> {
+    if !installed.contains_key(&sa) {
+        return Ok(());
+    }
+    Err(PlaneError::System {
+        what: format!("adding SA {}", sa.0),
+        why: "an SA of that name is installed; remove it first".into(),
+    })
+}
+
+fn no_cipher(spi: Spi, error: CipherError) -> PlaneError {
+    match error {
+        CipherError::Unsupported { suite, .. } => PlaneError::Suite(suite),
+        error @ CipherError::KeyLength { .. } => PlaneError::System {
+            what: format!("making the cipher of SPI {spi}"),
+            why: error.to_string(),
+        },
+    }
+}
+
+/// A thread that panicked left nothing half done under any of these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

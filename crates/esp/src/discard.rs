@@ -1,0 +1,98 @@
+//! Why packets are dropped, and how often: the one table of both.
+
+#![forbid(unsafe_code)]
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! discards {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+        /// Why a packet was dropped.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
+        #[non_exhaustive]
+        pub enum Discard {
+            $($(#[$doc])* #[error($name)] $variant,)*
+        }
+
+        impl Discard {
+            /// Every reason, in the order of the packet path.
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// The stable name of the reason's counter.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $name,)*
+                }
+            }
+        }
+    };
+}
+
+discards! {
+    /// Outbound: not a whole IPv4 or IPv6 packet, or not what its offload description says.
+    OutboundMalformed = "outbound_malformed",
+    /// Outbound: no rule covers the packet.
+    NoPolicy = "no_policy",
+    /// Outbound: a rule covers the packet, but no SA serves it.
+    NoSa = "no_sa",
+    /// Outbound: no SA serves the rule, and no more packets can be kept until one does.
+    HoldFull = "hold_full",
+    /// Outbound: kept for an SA that came too late or not at all.
+    HoldExpired = "hold_expired",
+    /// Outbound: the SA has used up its sequence numbers or its volume.
+    OutboundExhausted = "outbound_exhausted",
+    /// Outbound: transport mode cannot carry fragments (RFC 4301 §4.1, §7).
+    TransportFragment = "transport_fragment",
+    /// Outbound: transport mode, and the packet is not between the SA's own addresses, or has options that the outer
+    /// header would lose.
+    TransportHeader = "transport_header",
+    /// Outbound: longer than an ESP packet can be.
+    TooLong = "too_long",
+    /// Inbound: shorter than the shortest ESP packet.
+    InboundTruncated = "inbound_truncated",
+    /// Inbound: no SA with that SPI.
+    UnknownSpi = "unknown_spi",
+    /// Inbound: the sequence number was received before.
+    Replayed = "replayed",
+    /// Inbound: the sequence number is below the anti-replay window.
+    ReplayTooOld = "replay_too_old",
+    /// Inbound: the integrity check failed.
+    Forged = "forged",
+    /// Inbound: the SA has used up its volume.
+    InboundExhausted = "inbound_exhausted",
+    /// Inbound: the padding is not that of RFC 4303 §2.4.
+    Padding = "padding",
+    /// Inbound: a dummy packet (RFC 4303 §2.6).
+    Dummy = "dummy",
+    /// Inbound: tunnel mode, and the next header is neither IPv4 nor IPv6.
+    NextHeader = "next_header",
+    /// Inbound: the inner packet is not a whole IPv4 or IPv6 packet.
+    InboundMalformed = "inbound_malformed",
+    /// Inbound: the outer header says congestion, and the inner transport does not understand it (RFC 6040 §4.2).
+    Congestion = "congestion",
+    /// Inbound: the inner packet is not traffic of the SA (RFC 4301 §5.2).
+    Selectors = "selectors",
+}
+
+/// How often each [`Discard`] happened.
+#[derive(Debug)]
+pub(crate) struct Counters([AtomicU64; Discard::ALL.len()]);
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+
+    /// Counts one packet, and hands the reason on.
+    pub(crate) fn count(&self, discard: Discard) -> Discard {
+        self.0[discard as usize].fetch_add(1, Ordering::Relaxed);
+        discard
+    }
+
+    pub(crate) fn table(&self) -> BTreeMap<&'static str, u64> {
+        Discard::ALL
+            .iter()
+            .map(|d| (d.name(), self.0[*d as usize].load(Ordering::Relaxed)))
+            .collect()
+    }
+}

@@ -1,0 +1,268 @@
+//! The way out, once the SPD has chosen the SA:
+//!
+//! 1. transport mode: the packet must be one that its own header can be taken off;
+//! 2. fill in the checksum the device left open, or split the super-packet into segments;
+//! 3. claim sequence numbers for all of it, or refuse it (RFC 4303 §3.3.3);
+//! 4. lower the MSS of a SYN;
+//! 5. header, IV, then plaintext and trailer sealed straight into the send queue.
+
+#![forbid(unsafe_code)]
+
+use crate::cipher::{Aad, Cipher, CipherError, Provider, Suite};
+use crate::discard::Discard;
+use crate::encap::{Placement, alignment, clamp_mss};
+use crate::header::{Fragment, Header};
+use crate::ip::{IPIP, IPV6};
+use crate::offload::{Offload, Segmentation};
+use crate::plane::{Limits, Notice, OutboundSa, Path, SaId, Spi, TrafficSelectors, Usage};
+use crate::queue::{RUN_OCTETS, SendQueue};
+use crate::segment::{Segments, complete_checksum};
+use arc_swap::ArcSwap;
+use policy::Mode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+const ESP_HEADER: usize = 8;
+const MAX_IV: usize = 16;
+
+/// The padding of RFC 4303 §2.4, for the widest alignment.
+const PADDING: [u8; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+
+/// How many sequence numbers are left when a rekey should start: several minutes at millions of packets per second.
+const SEQUENCE_MARGIN: u64 = 1 << 29;
+
+/// The last sequence number of an SA with extended ones. Nobody lives to see it; it is there so that arithmetic on
+/// sequence numbers cannot overflow.
+const LAST_EXTENDED: u64 = u64::MAX - (1 << 32);
+
+/// An SA that sends, ready for use.
+pub(crate) struct Outbound {
+    pub(crate) id: SaId,
+    spi: Spi,
+    suite: Suite,
+    esn: bool,
+    mode: Mode,
+    selectors: TrafficSelectors,
+    limits: Limits,
+    cipher: Box<dyn Cipher>,
+    placement: ArcSwap<Placement>,
+    /// The last sequence number used.
+    sequence: AtomicU64,
+    packets: AtomicU64,
+    bytes: AtomicU64,
+    refused: AtomicU64,
+    /// Nanoseconds since the datapath's epoch; meaningful once `packets` is above 0.
+    last_used: AtomicU64,
+    told_soft: AtomicBool,
+    told_hard: AtomicBool,
+}
+
+impl Outbound {
+    pub(crate) fn new(
+        sa: OutboundSa,
+        provider: Provider,
+        outer_mtu: usize,
+    ) -> Result<Self, CipherError> {
+        Ok(Self {
+            id: sa.id,
+            spi: sa.spi,
+            suite: sa.suite,
+            esn: sa.esn,
+            mode: sa.mode,
+            selectors: sa.selectors,
+            limits: sa.limits,
+            cipher: provider.cipher(sa.suite, &sa.key)?,
+            placement: ArcSwap::from_pointee(Placement::new(sa.path, sa.suite, sa.mode, outer_mtu)),
+            sequence: AtomicU64::new(0),
+            packets: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            last_used: AtomicU64::new(0),
+            told_soft: AtomicBool::new(false),
+            told_hard: AtomicBool::new(false),
+        })
+    }
+
+    pub(crate) fn carries(&self, header: &Header) -> bool {
+        header.leaves_by(&self.selectors)
+    }
+
+    pub(crate) fn relocate(&self, path: Path, outer_mtu: usize) {
+        self.placement.store(Arc::new(Placement::new(path, self.suite, self.mode, outer_mtu)));
+    }
+
+    pub(crate) fn usage(&self, epoch: Instant) -> Usage {
+        let packets = self.packets.load(Relaxed);
+        let last_used = Duration::from_nanos(self.last_used.load(Relaxed));
+        Usage {
+            packets,
+            bytes: self.bytes.load(Relaxed),
+            last_used: (packets > 0).then(|| epoch + last_used),
+            refused: self.refused.load(Relaxed),
+        }
+    }
+
+    /// Protects a packet or super-packet, and appends what comes of it to `queue`. `now` is since the epoch.
+    pub(crate) fn protect(
+        &self,
+        now: Duration,
+        packet: &mut [u8],
+        header: &Header,
+        offload: Offload,
+        queue: &mut SendQueue,
+        notify: &dyn Fn(Notice),
+    ) -> Result<(), Discard> {
+        self.protect_counted(now, packet, header, offload, queue, notify)
+            .inspect_err(|_| _ = self.refused.fetch_add(1, Relaxed))
+    }
+
+    fn protect_counted(
+        &self,
+        now: Duration,
+        packet: &mut [u8],
+        header: &Header,
+        offload: Offload,
+        queue: &mut SendQueue,
+        notify: &dyn Fn(Notice),
+    ) -> Result<(), Discard> {
+        let placement = self.placement.load();
+        let (skip, next_header) = match self.mode {
+            Mode::Tunnel => (0, if header.ipv6 { IPV6 } else { IPIP }),
+            Mode::Transport => {
+                may_lose_its_header(header, &placement.path)?;
+                (header.transport, header.protocol)
+            }
+        };
+        let cover = Cover { path: &placement.path, tos: header.tos, skip, next_header };
+
+        let (count, octets);
+        if offload.segmentation == Segmentation::None {
+            let packet = &mut packet[..header.len];
+            if !complete_checksum(packet, header, offload) {
+                return Err(Discard::OutboundMalformed);
+            }
+            if self.sealed_len(packet.len()) > RUN_OCTETS {
+                return Err(Discard::TooLong);
+            }
+            (count, octets) = (1, packet.len() as u64);
+            let sequence = self.claim(1, notify)?;
+            clamp_mss(packet, header, placement.inner_mtu);
+            queue.reserve(self.sealed_len(packet.len()));
+            self.seal(sequence, packet, &cover, queue);
+        } else {
+            let mut segments =
+                Segments::new(packet, header, offload).ok_or(Discard::OutboundMalformed)?;
+            let longest = self.sealed_len(segments.longest());
+            if longest > RUN_OCTETS {
+                return Err(Discard::TooLong);
+            }
+            (count, octets) = (segments.count() as u64, segments.octets() as u64);
+            let mut sequence = self.claim(count, notify)?;
+            queue.reserve(longest * segments.count());
+            while let Some(segment) = segments.next() {
+                self.seal(sequence, segment, &cover, queue);
+                sequence += 1;
+            }
+        }
+
+        self.packets.fetch_add(count, Relaxed);
+        self.last_used.store(now.as_nanos() as u64, Relaxed);
+        let bytes = self.bytes.fetch_add(octets, Relaxed) + octets;
+        if self.limits.soft_bytes.is_some_and(|soft| bytes >= soft) {
+            self.tell(false, notify);
+        }
+        Ok(())
+    }
+
+    /// The first of `count` sequence numbers that nobody else has.
+    fn claim(&self, count: u64, notify: &dyn Fn(Notice)) -> Result<u64, Discard> {
+        let last = if self.esn { LAST_EXTENDED } else { u64::from(u32::MAX) };
+        let volume_left = self.limits.hard_bytes.is_none_or(|hard| self.bytes.load(Relaxed) < hard);
+        // Never past the end, so that no failed attempt, however often repeated, makes the counter begin anew.
+        let claimed = self.sequence.fetch_update(Relaxed, Relaxed, |used| {
+            (volume_left && used + count <= last).then_some(used + count)
+        });
+        let Ok(used) = claimed else {
+            self.tell(true, notify);
+            return Err(Discard::OutboundExhausted);
+        };
+        if used + count >= last - SEQUENCE_MARGIN {
+            self.tell(false, notify);
+        }
+        Ok(used + 1)
+    }
+
+    fn tell(&self, hard: bool, notify: &dyn Fn(Notice)) {
+        let told = if hard { &self.told_hard } else { &self.told_soft };
+        if !told.load(Relaxed) && !told.swap(true, Relaxed) {
+            notify(Notice::Expiring { sa: self.id, hard });
+        }
+    }
+
+    fn seal(&self, sequence: u64, packet: &[u8], cover: &Cover<'_>, queue: &mut SendQueue) {
+        let plaintext = &packet[cover.skip..];
+        let pad = self.pad_len(plaintext.len());
+        let mut trailer = [0; PADDING.len() + 2];
+        trailer[..pad].copy_from_slice(&PADDING[..pad]);
+        trailer[pad] = pad as u8;
+        trailer[pad + 1] = cover.next_header;
+
+        let len = self.sealed_len(plaintext.len());
+        let out = queue.space(len);
+        out[..4].copy_from_slice(&self.spi.0.to_be_bytes());
+        out[4..8].copy_from_slice(&(sequence as u32).to_be_bytes());
+        let mut iv = [0; MAX_IV];
+        let iv = &mut iv[..self.suite.iv_len()];
+        fill_iv(self.suite, sequence, iv);
+        let aad = Aad::Esp { spi: self.spi.0, sequence, esn: self.esn };
+        self.cipher.seal(iv, aad, plaintext, &trailer[..pad + 2], &mut out[ESP_HEADER..]);
+        queue.push(len, cover.path, cover.tos);
+    }
+
+    fn pad_len(&self, plaintext: usize) -> usize {
+        (plaintext + 2).next_multiple_of(alignment(self.suite)) - (plaintext + 2)
+    }
+
+    /// Octets of the ESP packet, from the SPI on.
+    fn sealed_len(&self, plaintext: usize) -> usize {
+        let sealed = plaintext + 2 + self.pad_len(plaintext);
+        ESP_HEADER + self.suite.iv_len() + sealed + self.suite.icv_len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_sequence(&self, used: u64) {
+        self.sequence.store(used, Relaxed);
+    }
+}
+
+/// What all packets of one super-packet are sent with.
+struct Cover<'a> {
+    path: &'a Path,
+    tos: u8,
+    /// Octets in front that are not sent: the IP header in transport mode.
+    skip: usize,
+    next_header: u8,
+}
+
+/// Whether a transport mode packet survives getting its IP header from the socket: between the SA's own addresses,
+/// nothing beyond the fixed header, and not a fragment (RFC 4303 §3.1.1).
+fn may_lose_its_header(header: &Header, path: &Path) -> Result<(), Discard> {
+    if header.fragment != Fragment::Whole {
+        return Err(Discard::TransportFragment);
+    }
+    let local = path.local.ip();
+    let between_the_ends = header.destination == path.remote.ip()
+        && (header.source == local || local.is_unspecified());
+    if between_the_ends && header.is_plain() { Ok(()) } else { Err(Discard::TransportHeader) }
+}
+
+/// GCM's IV must be unique, and the sequence number is (RFC 4106 §3.1); CBC's must be unpredictable (RFC 3602 §3).
+fn fill_iv(suite: Suite, sequence: u64, iv: &mut [u8]) {
+    match suite {
+        Suite::AesGcm16(_) => iv.copy_from_slice(&sequence.to_be_bytes()),
+        Suite::AesCbcHmac(..) => {
+            aws_lc_rs::rand::fill(iv).expect("the system's random number generator works");
+        }
+    }
+}

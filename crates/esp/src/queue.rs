@@ -1,0 +1,231 @@
+//! Packets on their way out of the datapath, laid out so that one system call moves many.
+
+#![forbid(unsafe_code)]
+
+use crate::coalesce::{self, Flow};
+use crate::header::Header;
+use crate::offload::Offload;
+use crate::plane::Path;
+use std::ops::Range;
+
+/// Most ESP packets of one run: what UDP_SEGMENT takes on every kernel that has it.
+pub const RUN_PACKETS: usize = 64;
+
+/// Most octets of one run.
+pub const RUN_OCTETS: usize = 65_000;
+
+/// ESP packets of equal length (the last may be shorter) to one path, one behind the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where they go.
+    pub path: Path,
+    /// DSCP and ECN of the outer header (RFC 4301 §5.1.2, RFC 6040 §4.1).
+    pub tos: u8,
+    /// Octets of each packet but the last.
+    pub segment_len: usize,
+    /// Where they lie in the queue; [`SendQueue::octets`] gives them.
+    pub range: Range<usize>,
+}
+
+/// ESP packets to be sent, from the SPI on: one contiguous buffer, and the runs in it.
+pub struct SendQueue {
+    buffer: Vec<u8>,
+    used: usize,
+    runs: Vec<Run>,
+}
+
+impl SendQueue {
+    /// Makes a queue that is full after about so many octets.
+    pub fn new(capacity: usize) -> Self {
+        Self { buffer: vec![0; capacity], used: 0, runs: Vec::new() }
+    }
+
+    /// The runs, in the order they are to be sent.
+    pub fn runs(&self) -> &[Run] {
+        &self.runs
+    }
+
+    /// The packets of a run.
+    pub fn octets(&self, run: &Run) -> &[u8] {
+        &self.buffer[run.range.clone()]
+    }
+
+    /// Whether it is time to send: another super-packet might make the buffer grow.
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() - self.used < 2 * RUN_OCTETS
+    }
+
+    /// Whether there is nothing to send.
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Forgets all packets and keeps the buffer.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.runs.clear();
+    }
+
+    /// Makes room, once for a whole super-packet.
+    pub(crate) fn reserve(&mut self, octets: usize) {
+        if self.buffer.len() < self.used + octets {
+            self.buffer.resize((self.used + octets).next_power_of_two(), 0);
+        }
+    }
+
+    /// Where the next packet goes.
+    pub(crate) fn space(&mut self, len: usize) -> &mut [u8] {
+        &mut self.buffer[self.used..self.used + len]
+    }
+
+    /// Takes the packet that was written to [`space`](Self::space) into the last run, or begins another.
+    pub(crate) fn push(&mut self, len: usize, path: &Path, tos: u8) {
+        let range = self.used..self.used + len;
+        self.used += len;
+        if let Some(run) = self.runs.last_mut() {
+            let octets = run.range.len();
+            // A last packet that was shorter ends its run.
+            if octets.is_multiple_of(run.segment_len)
+                && len <= run.segment_len
+                && octets / run.segment_len < RUN_PACKETS
+                && octets + len <= RUN_OCTETS
+                && run.tos == tos
+                && run.path == *path
+            {
+                run.range.end = range.end;
+                return;
+            }
+        }
+        self.runs.push(Run { path: *path, tos, segment_len: len, range });
+    }
+}
+
+/// Which packets of one flow are put together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Coalesce {
+    /// Segments of TCP.
+    pub tcp: bool,
+    /// Datagrams of UDP.
+    pub udp: bool,
+}
+
+/// Inner packets for the TUN device, coalesced into super-packets where that is allowed.
+///
+/// A packet is opened so that its headers fall on the end of the super-packet before it. If it turns out to continue
+/// that one, putting the covered octets back leaves its payload where it belongs, and nothing was copied.
+pub struct ReceiveQueue {
+    coalesce: Coalesce,
+    buffer: Vec<u8>,
+    used: usize,
+    packets: Vec<(Range<usize>, Offload)>,
+    /// What the last of `packets` may grow into.
+    flow: Option<Flow>,
+    /// The last `overlap` octets before `used`, while a packet is being opened over them.
+    covered: [u8; coalesce::MAX_HEADERS],
+    overlap: usize,
+}
+
+impl ReceiveQueue {
+    /// Makes a queue that is full after about so many octets.
+    pub fn new(capacity: usize, coalesce: Coalesce) -> Self {
+        Self {
+            coalesce,
+            buffer: vec![0; capacity],
+            used: 0,
+            packets: Vec::new(),
+            flow: None,
+            covered: [0; coalesce::MAX_HEADERS],
+            overlap: 0,
+        }
+    }
+
+    /// Ends the super-packet being built and gives all packets, in the order they are to be written.
+    pub fn packets(&mut self) -> impl Iterator<Item = (&[u8], Offload)> {
+        self.finish_flow();
+        self.packets.iter().map(|(range, offload)| (&self.buffer[range.clone()], *offload))
+    }
+
+    /// Whether it is time to write: the next datagrams might make the buffer grow.
+    pub fn is_full(&self) -> bool {
+        self.buffer.len() - self.used < 2 * RUN_OCTETS
+    }
+
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.packets.is_empty()
+    }
+
+    /// Forgets all packets and keeps the buffer.
+    pub fn clear(&mut self) {
+        self.used = 0;
+        self.packets.clear();
+        self.flow = None;
+    }
+
+    /// Gives `len` octets to open a packet into. Every call is followed by [`accept`](Self::accept) or
+    /// [`abandon`](Self::abandon). A caller that puts a header of its own in front cannot say where the packet's
+    /// headers end, and forgoes `overlap`.
+    pub(crate) fn begin(&mut self, len: usize, overlap: bool) -> &mut [u8] {
+        if self.buffer.len() < self.used + len {
+            self.buffer.resize((self.used + len).next_power_of_two(), 0);
+        }
+        self.overlap = match &self.flow {
+            Some(flow) if overlap => flow.headers_len(),
+            _ => 0,
+        };
+        let at = self.used - self.overlap;
+        self.covered[..self.overlap].copy_from_slice(&self.buffer[at..self.used]);
+        &mut self.buffer[at..at + len]
+    }
+
+    /// Takes back what [`begin`](Self::begin) gave.
+    pub(crate) fn abandon(&mut self) {
+        self.buffer[self.used - self.overlap..self.used]
+            .copy_from_slice(&self.covered[..self.overlap]);
+        self.overlap = 0;
+    }
+
+    /// Takes in the packet that was opened into [`begin`](Self::begin)'s octets; `header` is its.
+    pub(crate) fn accept(&mut self, header: &Header) {
+        let at = self.used - self.overlap;
+        let packet = at..at + header.len;
+        let next = if self.coalesce == Coalesce::default() {
+            None
+        } else {
+            Flow::of(&self.buffer[packet.clone()], header, self.coalesce)
+        };
+
+        if let (Some(flow), Some(next)) = (&mut self.flow, &next)
+            && flow.append(next)
+        {
+            let payload = at + next.headers_len()..packet.end;
+            let octets = payload.len();
+            if payload.start != self.used {
+                self.buffer.copy_within(payload, self.used);
+            }
+            self.abandon();
+            self.used += octets;
+            let (range, _) = self.packets.last_mut().expect("a flow is that of the last packet");
+            range.end = self.used;
+            return;
+        }
+
+        if self.overlap > 0 {
+            self.buffer.copy_within(packet, self.used);
+            self.abandon();
+        }
+        self.finish_flow();
+        let offload = Offload { checksum_verified: next.is_some(), ..Offload::NONE };
+        self.packets.push((self.used..self.used + header.len, offload));
+        self.used += header.len;
+        self.flow = next;
+    }
+
+    fn finish_flow(&mut self) {
+        if let Some(flow) = self.flow.take() {
+            let (range, offload) =
+                self.packets.last_mut().expect("a flow is that of the last packet");
+            *offload = flow.finish(&mut self.buffer[range.clone()]);
+        }
+    }
+}

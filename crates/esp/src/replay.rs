@@ -1,0 +1,177 @@
+//! The anti-replay window (RFC 4303 §3.4.3), a bitmap of blocks that advances without shifting (RFC 6479).
+
+#![forbid(unsafe_code)]
+
+use crate::discard::Discard;
+
+/// The widest window; wider ones are held to it.
+pub(crate) const MAX_WINDOW: u32 = 65_536;
+
+const BITS: u64 = u64::BITS as u64;
+
+/// Which sequence numbers were received.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Window {
+    /// Sequence numbers the window spans; 0 turns the check off.
+    size: u64,
+    /// The highest number received.
+    top: u64,
+    /// One bit per number, by number modulo capacity. A power of two of blocks, one more than the window needs, so that
+    /// the block being entered can be cleared while all of the window remains.
+    blocks: Box<[u64]>,
+}
+
+impl Window {
+    pub(crate) fn new(size: u32) -> Self {
+        let size = u64::from(size.min(MAX_WINDOW));
+        let blocks = if size == 0 { 0 } else { (size.div_ceil(BITS) + 1).next_power_of_two() };
+        Self { size, top: 0, blocks: vec![0; blocks as usize].into() }
+    }
+
+    /// The whole sequence number of a packet that carries its low half (RFC 4303 §A2.2).
+    pub(crate) fn infer(&self, low: u32) -> u64 {
+        // The number with that low half nearest above the bottom of the window. Without a window, half of the space is
+        // taken for the past.
+        let size = if self.size == 0 { 1 << 31 } else { self.size };
+        let bottom = self.top.saturating_add(1).saturating_sub(size);
+        let candidate = bottom & !0xffff_ffff | u64::from(low);
+        if candidate >= bottom { candidate } else { candidate.saturating_add(1 << 32) }
+    }
+
+    /// Whether a packet with that number may be new. Changes nothing: the number is not authentic yet.
+    pub(crate) fn check(&self, sequence: u64) -> Result<(), Discard> {
+        if self.size == 0 || sequence > self.top {
+            return Ok(());
+        }
+        // The first packet of an SA is number 1 (RFC 4303 §3.3.3), so that 0 was never sent.
+        if sequence == 0 || self.top - sequence >= self.size {
+            return Err(Discard::ReplayTooOld);
+        }
+        let (block, bit) = self.place(sequence);
+        if self.blocks[block] & bit != 0 { Err(Discard::Replayed) } else { Ok(()) }
+    }
+
+    /// Takes note of an authentic packet, checking once more: another thread may have been faster. Tells whether its
+    /// number is the highest so far.
+    pub(crate) fn commit(&mut self, sequence: u64) -> Result<bool, Discard> {
+        self.check(sequence)?;
+        let newest = sequence > self.top;
+        if newest {
+            self.advance(sequence);
+        }
+        if self.size > 0 {
+            let (block, bit) = self.place(sequence);
+            self.blocks[block] |= bit;
+        }
+        Ok(newest)
+    }
+
+    fn advance(&mut self, top: u64) {
+        let capacity = self.blocks.len() as u64;
+        let (from, to) = (self.top / BITS, top / BITS);
+        for entered in from + 1..=to.min(from + capacity) {
+            self.blocks[(entered % capacity) as usize] = 0;
+        }
+        self.top = top;
+    }
+
+    fn place(&self, sequence: u64) -> (usize, u64) {
+        let block = (sequence / BITS) & (self.blocks.len() as u64 - 1);
+        (block as usize, 1 << (sequence % BITS))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn zero_is_never_a_sequence_number() {
+        assert_eq!(Window::new(64).check(0), Err(Discard::ReplayTooOld));
+    }
+
+    #[test]
+    fn edges_of_the_window() {
+        for size in [1, 63, 64, 65, 4096, MAX_WINDOW] {
+            let mut window = Window::new(size);
+            let top = 1_000_000;
+            assert_eq!(window.commit(top), Ok(true));
+            assert_eq!(window.commit(top), Err(Discard::Replayed));
+            let oldest = top - u64::from(size) + 1;
+            assert_eq!(window.check(oldest - 1), Err(Discard::ReplayTooOld), "{size}");
+            if size > 1 {
+                assert_eq!(window.commit(oldest), Ok(false), "{size}");
+                assert_eq!(window.commit(oldest), Err(Discard::Replayed), "{size}");
+            }
+        }
+    }
+
+    #[test]
+    fn wider_windows_are_held_to_the_widest() {
+        let mut window = Window::new(u32::MAX);
+        window.commit(1_000_000).expect("new");
+        assert!(window.check(1_000_000 - u64::from(MAX_WINDOW)).is_err());
+    }
+
+    #[test]
+    fn without_a_window_everything_passes() {
+        let mut window = Window::new(0);
+        assert_eq!(window.commit(7), Ok(true));
+        assert_eq!(window.commit(7), Ok(false));
+        assert_eq!(window.commit(0), Ok(false));
+    }
+
+    #[test]
+    fn high_half_is_inferred_across_the_wrap() {
+        let mut window = Window::new(64);
+        assert_eq!(window.infer(1), 1);
+        window.commit(0xffff_fff0).expect("new");
+        assert_eq!(window.infer(0xffff_ffff), 0xffff_ffff);
+        assert_eq!(window.infer(5), 0x1_0000_0005);
+        window.commit(0x1_0000_0005).expect("new");
+        // Within the window, yet of the era before (RFC 4303 §A2.1, case B).
+        assert_eq!(window.infer(0xffff_fff0), 0xffff_fff0);
+        assert_eq!(window.infer(6), 0x1_0000_0006);
+        assert_eq!(window.infer(0x8000_0000), 0x1_8000_0000);
+    }
+
+    proptest! {
+        /// Against every number ever received, kept in a set.
+        #[test]
+        fn agrees_with_a_set(size in prop_oneof![Just(1u32), Just(32), Just(64), Just(100), Just(1024)],
+                             steps in proptest::collection::vec((0..3u8, 0..3000u64), 1..400)) {
+            let mut window = Window::new(size);
+            let mut seen = BTreeSet::new();
+            let mut top = 0u64;
+            for (kind, by) in steps {
+                let sequence = match kind {
+                    0 => top + by % 200,
+                    1 => top.saturating_sub(by % 200),
+                    _ => (top + by).saturating_sub(1500),
+                };
+                let fresh = sequence > 0 && sequence + u64::from(size) > top && !seen.contains(&sequence);
+                let before = window.clone();
+                prop_assert_eq!(window.check(sequence).is_ok(), fresh, "{} at {}", sequence, top);
+                prop_assert_eq!(window.commit(sequence).ok(), fresh.then_some(sequence > top));
+                if fresh {
+                    seen.insert(sequence);
+                    top = top.max(sequence);
+                } else {
+                    prop_assert_eq!(&window, &before);
+                }
+            }
+        }
+
+        /// What a sender less than 2³² − size ahead or within the window behind has sent is inferred right.
+        #[test]
+        fn infers_the_number_sent(top in 1u64..1 << 40, ahead in 0u64..1 << 32, size in 1u32..4096) {
+            let mut window = Window::new(size);
+            window.commit(top).expect("the first");
+            let bottom = (top + 1).saturating_sub(u64::from(size));
+            let sent = bottom + ahead;
+            prop_assert_eq!(window.infer(sent as u32), sent);
+        }
+    }
+}

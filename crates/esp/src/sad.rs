@@ -1,0 +1,50 @@
+//! The inbound SAs by SPI.
+
+#![forbid(unsafe_code)]
+
+use crate::inbound::Inbound;
+use crate::plane::Spi;
+use arc_swap::ArcSwap;
+use std::sync::Arc;
+
+const SHARDS: usize = 1024;
+
+/// Finds an SA without a lock. Readers see snapshots of small shards, so that a change copies a few entries and not
+/// the table. Changes are made one at a time, which the caller sees to.
+pub(crate) struct Sad(Box<[ArcSwap<Shard>]>);
+
+/// Ordered by SPI.
+type Shard = Vec<(Spi, Arc<Inbound>)>;
+
+impl Sad {
+    pub(crate) fn new() -> Self {
+        Self((0..SHARDS).map(|_| ArcSwap::default()).collect())
+    }
+
+    pub(crate) fn find(&self, spi: Spi) -> Option<Arc<Inbound>> {
+        let shard = self.shard(spi).load();
+        let at = shard.binary_search_by_key(&spi, |(spi, _)| *spi).ok()?;
+        Some(Arc::clone(&shard[at].1))
+    }
+
+    pub(crate) fn insert(&self, sa: Arc<Inbound>) {
+        let shard = self.shard(sa.spi);
+        let mut entries = Shard::clone(&shard.load());
+        match entries.binary_search_by_key(&sa.spi, |(spi, _)| *spi) {
+            Ok(at) => entries[at].1 = sa,
+            Err(at) => entries.insert(at, (sa.spi, sa)),
+        }
+        shard.store(Arc::new(entries));
+    }
+
+    pub(crate) fn remove(&self, spi: Spi) {
+        let shard = self.shard(spi);
+        let mut entries = Shard::clone(&shard.load());
+        entries.retain(|(other, _)| *other != spi);
+        shard.store(Arc::new(entries));
+    }
+
+    fn shard(&self, spi: Spi) -> &ArcSwap<Shard> {
+        &self.0[spi.0 as usize % SHARDS]
+    }
+}
