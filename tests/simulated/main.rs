@@ -4,6 +4,7 @@
 
 mod admission;
 mod crossing;
+mod datapath;
 mod delete;
 mod establish;
 mod failure;

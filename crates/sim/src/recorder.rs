@@ -1,15 +1,18 @@
-//! A data plane in memory: it keeps what it is told, carries packets in a form that needs no cipher, and notes every use
-//! of it that the contract of [`DataPlane`] forbids.
+//! A data plane in memory: it keeps what it is told, and notes every use of it that the contract of [`DataPlane`]
+//! forbids. Packets it carries in a form that needs no cipher, or hands to a real [`Datapath`] beneath it.
 
 use crate::traffic::InnerPacket;
+use esp::datapath::{Arrival, Datapath};
+use esp::discard::Discard;
+use esp::offload::Offload;
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
     RuleId, SaId, Spi, Usage,
 };
+use esp::queue::{Coalesce, ReceiveQueue, SendQueue};
 use policy::Secret;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::net::SocketAddr;
 use std::time::Instant;
 
 /// Octets before the inner packet: SPI, sequence number and a proof of the key.
@@ -54,6 +57,8 @@ pub enum Verdict {
         /// Where to.
         path: Path,
     },
+    /// Kept until an SA comes; [`Recorder::take_released`] has it then.
+    Kept,
     /// Dropped: a rule covers it, but no SA.
     NoSa,
     /// No rule covers it: a plane lets it out as it is where the operator permits it.
@@ -75,6 +80,8 @@ pub enum Refusal {
     Selectors,
     /// The SA reached its hard limit.
     Exhausted,
+    /// The datapath beneath refuses it.
+    Datapath(Discard),
 }
 
 /// One change asked of the plane.
@@ -93,8 +100,9 @@ pub enum Change {
 }
 
 /// The in-memory plane.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Recorder {
+    datapath: Option<Datapath>,
     rules: BTreeMap<RuleId, Rule>,
     inbound: BTreeMap<SaId, Receiving>,
     outbound: BTreeMap<SaId, Sending>,
@@ -109,6 +117,16 @@ pub struct Recorder {
 }
 
 impl Recorder {
+    /// Makes a recorder that has a datapath do the packets' work.
+    pub fn over(datapath: Datapath) -> Self {
+        Self { datapath: Some(datapath), ..Self::default() }
+    }
+
+    /// Whether packets are really encrypted.
+    pub fn encrypts(&self) -> bool {
+        self.datapath.is_some()
+    }
+
     /// Makes an installation of an SA fail, after so many that succeed.
     pub fn refuse_next_after(&mut self, accepted: usize, error: PlaneError) {
         self.refusals.extend(std::iter::repeat_n(None, accepted));
@@ -142,11 +160,27 @@ impl Recorder {
 
     /// What key management has to hear.
     pub fn take_notices(&mut self) -> Vec<Notice> {
-        std::mem::take(&mut self.notices)
+        let mut notices = std::mem::take(&mut self.notices);
+        notices.extend(self.datapath.iter().flat_map(Datapath::take_notices));
+        notices
+    }
+
+    /// The packets that were kept for an SA which has come since: ESP packets from the SPI on, with their paths.
+    pub fn take_released(&mut self, now: Instant) -> Vec<(Vec<u8>, Path)> {
+        let mut queue = SendQueue::new(0);
+        self.datapath.iter().for_each(|d| d.flush_held(now, &mut queue));
+        packets_of(&queue)
     }
 
     /// Protects a packet that wants to leave.
     pub fn protect(&mut self, now: Instant, packet: &InnerPacket) -> Verdict {
+        match &self.datapath {
+            Some(datapath) => encapsulate(datapath, now, packet),
+            None => self.protect_here(now, packet),
+        }
+    }
+
+    fn protect_here(&mut self, now: Instant, packet: &InnerPacket) -> Verdict {
         let local = (packet.source.ip(), Some(packet.source.port()));
         let remote = (packet.destination.ip(), Some(packet.destination.port()));
         let covering = self
@@ -185,12 +219,27 @@ impl Recorder {
         Verdict::Protected { octets, path: sending.sa.path }
     }
 
-    /// Opens a received packet and checks it against its SA; `remote` is where it came from.
+    /// Opens a received packet and checks it against its SA; `path` is how it came.
+    ///
+    /// # Errors
+    /// Where the packet is refused.
     pub fn open(
         &mut self,
         now: Instant,
         octets: &[u8],
-        remote: SocketAddr,
+        path: Path,
+    ) -> Result<InnerPacket, Refusal> {
+        match &self.datapath {
+            Some(datapath) => decapsulate(datapath, now, octets, path),
+            None => self.open_here(now, octets, path),
+        }
+    }
+
+    fn open_here(
+        &mut self,
+        now: Instant,
+        octets: &[u8],
+        came: Path,
     ) -> Result<InnerPacket, Refusal> {
         let (header, inner) = octets.split_at_checked(OVERHEAD).ok_or(Refusal::Malformed)?;
         let (spi, rest) = header.split_first_chunk().ok_or(Refusal::Malformed)?;
@@ -205,15 +254,15 @@ impl Recorder {
         }
         let packet = accepted?;
         let (id, path) = (receiving.sa.id, receiving.sa.path);
-        if path.encapsulation == Encapsulation::Udp && path.remote != remote {
-            self.notices.push(Notice::PeerMoved { sa: id, remote });
+        if path.encapsulation == Encapsulation::Udp && path.remote != came.remote {
+            self.notices.push(Notice::PeerMoved { sa: id, remote: came.remote });
         }
         let (bytes, limits) = (receiving.usage.bytes, receiving.sa.limits);
         self.notices.extend(receiving.expiry.reached(id, bytes, limits));
         Ok(packet)
     }
 
-    fn name(
+    fn admit(
         &mut self,
         id: SaId,
         spi: Spi,
@@ -298,10 +347,56 @@ fn proof(key: &Secret, sequence: u64, inner: &[u8]) -> [u8; 8] {
     hasher.finish().to_be_bytes()
 }
 
+fn packets_of(queue: &SendQueue) -> Vec<(Vec<u8>, Path)> {
+    let split = |run| queue.octets(run).chunks(run.segment_len).map(|p| (p.to_vec(), run.path));
+    queue.runs().iter().flat_map(split).collect()
+}
+
+fn encapsulate(datapath: &Datapath, now: Instant, packet: &InnerPacket) -> Verdict {
+    let mut queue = SendQueue::new(0);
+    match datapath.encapsulate(now, &mut packet.encode(), Offload::NONE, &mut queue) {
+        Err(Discard::NoPolicy) => Verdict::NoRule,
+        Err(_) => Verdict::NoSa,
+        Ok(()) => match packets_of(&queue).pop() {
+            Some((octets, path)) => Verdict::Protected { octets, path },
+            None => Verdict::Kept,
+        },
+    }
+}
+
+fn decapsulate(
+    datapath: &Datapath,
+    now: Instant,
+    octets: &[u8],
+    path: Path,
+) -> Result<InnerPacket, Refusal> {
+    let mut queue = ReceiveQueue::new(0, Coalesce::default());
+    let arrival = Arrival { path, tos: None, ttl: None };
+    datapath.decapsulate(now, octets, arrival, &mut queue).map_err(Refusal::Datapath)?;
+    let inner = queue.packets().next().and_then(|(octets, _)| InnerPacket::decode(octets));
+    inner.ok_or(Refusal::Malformed)
+}
+
+/// The datapath takes an SA and keeps it; the record needs its own.
+fn copy_of_inbound(sa: &InboundSa) -> InboundSa {
+    let InboundSa { id, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
+    let (key, selectors) = (sa.key.clone(), sa.selectors.clone());
+    InboundSa { id, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
+}
+
+fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {
+    let OutboundSa { id, rule, spi, suite, esn, mode, path, limits, standby, .. } = *sa;
+    let (key, selectors) = (sa.key.clone(), sa.selectors.clone());
+    OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby }
+}
+
 impl DataPlane for Recorder {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
         if rule.selectors.local.is_empty() || rule.selectors.remote.is_empty() {
             self.misuse.push(format!("{:?} covers nothing", rule.id));
+        }
+        if let Some(datapath) = &mut self.datapath {
+            datapath.add_rule(rule.clone())?;
         }
         if let Some(before) = self.rules.insert(rule.id, rule) {
             self.misuse.push(format!("{:?} was in force already", before.id));
@@ -310,6 +405,7 @@ impl DataPlane for Recorder {
     }
 
     fn remove_rule(&mut self, rule: RuleId) {
+        self.datapath.iter_mut().for_each(|d| d.remove_rule(rule));
         self.rules.remove(&rule);
         self.asked.remove(&rule);
     }
@@ -318,7 +414,10 @@ impl DataPlane for Recorder {
         if self.inbound.values().any(|r| r.sa.spi == sa.spi) {
             return Err(PlaneError::SpiInUse(sa.spi));
         }
-        self.name(sa.id, sa.spi, &sa.key, sa.suite.key_material_len())?;
+        self.admit(sa.id, sa.spi, &sa.key, sa.suite.key_material_len())?;
+        if let Some(datapath) = &mut self.datapath {
+            datapath.add_inbound(copy_of_inbound(&sa))?;
+        }
         self.journal.push(Change::Inbound(sa.id, sa.spi));
         let (seen, usage, expiry) = Default::default();
         self.inbound.insert(sa.id, Receiving { sa, seen, usage, expiry });
@@ -329,7 +428,10 @@ impl DataPlane for Recorder {
         if !self.rules.contains_key(&sa.rule) {
             return Err(PlaneError::NoSuchRule(sa.rule));
         }
-        self.name(sa.id, sa.spi, &sa.key, sa.suite.key_material_len())?;
+        self.admit(sa.id, sa.spi, &sa.key, sa.suite.key_material_len())?;
+        if let Some(datapath) = &mut self.datapath {
+            datapath.add_outbound(copy_of_outbound(&sa))?;
+        }
         self.journal.push(Change::Outbound(sa.id, sa.spi, sa.standby));
         self.order += 1;
         if !sa.standby {
@@ -342,6 +444,9 @@ impl DataPlane for Recorder {
     }
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        if let Some(datapath) = &mut self.datapath {
+            datapath.promote(sa)?;
+        }
         self.order += 1;
         let sending = self.outbound.get_mut(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
         sending.sa.standby = false;
@@ -352,6 +457,9 @@ impl DataPlane for Recorder {
     }
 
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
+        if let Some(datapath) = &mut self.datapath {
+            datapath.relocate(sa, path)?;
+        }
         match (self.inbound.get_mut(&sa), self.outbound.get_mut(&sa)) {
             (Some(receiving), _) => receiving.sa.path = path,
             (_, Some(sending)) => sending.sa.path = path,
@@ -362,12 +470,16 @@ impl DataPlane for Recorder {
     }
 
     fn remove(&mut self, sa: SaId) {
+        self.datapath.iter_mut().for_each(|d| d.remove(sa));
         if self.inbound.remove(&sa).is_some() || self.outbound.remove(&sa).is_some() {
             self.journal.push(Change::Removed(sa));
         }
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        if let Some(datapath) = &mut self.datapath {
+            return datapath.usage(sa);
+        }
         let receiving = self.inbound.get(&sa).map(|r| r.usage);
         receiving.or_else(|| self.outbound.get(&sa).map(|o| o.usage))
     }

@@ -36,7 +36,7 @@ pub struct Flow {
     pub offered: u64,
     /// Packets the gateway dropped for want of an SA.
     pub without_sa: u64,
-    /// Packets that a plane would let out in the clear, because no rule covers them.
+    /// Packets that a plane would let out in the clear, because no rule covers them, or that can be read on the wire.
     pub in_the_clear: u64,
     /// How often each packet arrived.
     pub arrived: BTreeMap<u64, u32>,
@@ -80,6 +80,12 @@ impl InnerPacket {
         octets.extend(self.flow.0.to_be_bytes());
         octets.extend(self.number.to_be_bytes());
         octets
+    }
+
+    /// Whether its flow and number can be read in these octets.
+    pub fn shows_in(&self, octets: &[u8]) -> bool {
+        let payload = &self.encode()[HEADERS..];
+        octets.windows(payload.len()).any(|w| w == payload)
     }
 
     /// Reads what [`InnerPacket::encode`] wrote.

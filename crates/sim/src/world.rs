@@ -7,7 +7,8 @@ use crate::link::{Conditions, Content, Gate, Gates, Parcel, Passage};
 use crate::nat::Nat;
 use crate::recorder::{Recorder, Verdict};
 use crate::traffic::{Flow, FlowId, InnerPacket};
-use esp::plane::Encapsulation;
+use esp::datapath::{Datapath, Settings};
+use esp::plane::{Encapsulation, Path};
 use ike::event::{Event, EventKind};
 use ike::status::IkeStatus;
 use ike::{Config, Datagram, Engine};
@@ -42,6 +43,7 @@ pub struct World {
     ladder: Ladder,
     tapped: Option<Vec<Parcel>>,
     last_ike: Duration,
+    encrypts: bool,
 }
 
 enum Happening {
@@ -71,6 +73,7 @@ impl World {
             ladder: Ladder::default(),
             tapped: None,
             last_ike: Duration::ZERO,
+            encrypts: false,
         }
     }
 
@@ -82,7 +85,21 @@ impl World {
         (world, left, right)
     }
 
+    /// As [`World::of_site`], and packets go through the real datapath.
+    pub fn of_site_encrypting(seed: u64, site: &Site, config: &Config) -> (Self, HostId, HostId) {
+        let mut world = Self::new(seed);
+        world.encrypt();
+        let left = world.add_host("left", site.left, site.policy(Side::Left), config.clone());
+        let right = world.add_host("right", site.right, site.policy(Side::Right), config.clone());
+        (world, left, right)
+    }
+
     // ---- building
+
+    /// Gives the hosts added from now on the real datapath.
+    pub fn encrypt(&mut self) {
+        self.encrypts = true;
+    }
 
     /// Starts a host with a public address.
     pub fn add_host(
@@ -135,7 +152,10 @@ impl World {
     fn start_engine(&mut self, policy: &Arc<Policy>, config: &Config) -> Engine<Recorder> {
         self.starts += 1;
         let seed = Chance::new(self.seed, self.starts).seed();
-        let plane = Recorder::default();
+        let plane = match self.encrypts {
+            true => Recorder::over(Datapath::new(Settings::default(), self.instant())),
+            false => Recorder::default(),
+        };
         Engine::new(Arc::clone(policy), config.clone(), plane, seed, self.instant())
     }
 
@@ -494,6 +514,8 @@ impl World {
             }
         }
         let now = self.instant();
+        let released = self.plane(host).take_released(now);
+        released.into_iter().for_each(|(octets, path)| self.send_esp(host, octets, path));
         let engine = &mut self.hosts[host.0].engine;
         let notices = engine.plane().take_notices();
         if !notices.is_empty() {
@@ -548,6 +570,14 @@ impl World {
         }
     }
 
+    fn send_esp(&mut self, from: HostId, octets: Vec<u8>, path: Path) {
+        let content = match path.encapsulation {
+            Encapsulation::Native => Content::Esp(octets),
+            Encapsulation::Udp => Content::EspInUdp(octets),
+        };
+        self.send(from, Parcel { source: path.local, destination: path.remote, content });
+    }
+
     fn schedule(&mut self, from: HostId, parcel: Parcel, delay: Duration, fate: Fate) {
         let from = self.hosts[from.0].name.clone();
         self.row(&from, &parcel, fate);
@@ -595,7 +625,12 @@ impl World {
                 self.hosts[host].engine.handle_datagram(now, datagram);
             }
             Content::Esp(octets) | Content::EspInUdp(octets) => {
-                let opened = self.hosts[host].engine.plane().open(now, octets, source);
+                let encapsulation = match parcel.content {
+                    Content::Esp(_) => Encapsulation::Native,
+                    _ => Encapsulation::Udp,
+                };
+                let path = Path { local, remote: source, encapsulation };
+                let opened = self.hosts[host].engine.plane().open(now, octets, path);
                 // What was refused names its flow only to the sender; a scenario has few flows in each direction.
                 match opened {
                     Ok(packet) => {
@@ -626,13 +661,12 @@ impl World {
         flow.offered += 1;
         match self.hosts[from.0].engine.plane().protect(now, &packet) {
             Verdict::Protected { octets, path } => {
-                let content = match path.encapsulation {
-                    Encapsulation::Native => Content::Esp(octets),
-                    Encapsulation::Udp => Content::EspInUdp(octets),
-                };
-                let (source, destination) = (path.local, path.remote);
-                self.send(from, Parcel { source, destination, content });
+                if self.encrypts && packet.shows_in(&octets) {
+                    self.flows[id.0 as usize].in_the_clear += 1;
+                }
+                self.send_esp(from, octets, path);
             }
+            Verdict::Kept => {}
             Verdict::NoSa => self.flows[id.0 as usize].without_sa += 1,
             Verdict::NoRule => self.flows[id.0 as usize].in_the_clear += 1,
         }

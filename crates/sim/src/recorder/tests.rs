@@ -3,7 +3,7 @@ use crate::traffic::FlowId;
 use esp::cipher::Suite;
 use esp::plane::{Limits, TrafficSelectors};
 use policy::{AddressRange, KeyBits, Mode, Selector};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const SUITE: Suite = Suite::AesGcm16(KeyBits::B128);
@@ -114,7 +114,7 @@ fn a_receiver_refuses_what_it_must() {
     sender.add_outbound(outbound(1, 301, 1)).expect("a new SA");
     receiver.add_inbound(inbound(1, 301, 1)).expect("a new SA");
     receiver.add_inbound(inbound(2, 302, 2)).expect("a new SA");
-    let from = path(Encapsulation::Udp).remote;
+    let from = path(Encapsulation::Udp);
     let good = octets_of(sender.protect(now, &packet(0)));
     assert_eq!(receiver.open(now, &good, from), Ok(packet(0)));
     assert_eq!(receiver.open(now, &good, from), Err(Refusal::Replayed));
@@ -162,15 +162,14 @@ fn an_authentic_packet_from_elsewhere_is_told() {
     receiver.add_inbound(inbound(7, 301, 1)).expect("a new SA");
     let octets = octets_of(sender.protect(now, &packet(0)));
     let elsewhere = SocketAddr::from(([203, 0, 113, 9], 1024));
-    assert!(receiver.open(now, &octets, elsewhere).is_ok());
+    let moved = Path { remote: elsewhere, ..path(Encapsulation::Udp) };
+    assert!(receiver.open(now, &octets, moved).is_ok());
     assert_eq!(receiver.take_notices(), [Notice::PeerMoved { sa: SaId(7), remote: elsewhere }]);
-    assert!(receiver.open(now, &octets, path(Encapsulation::Udp).local).is_err());
+    assert!(receiver.open(now, &octets, path(Encapsulation::Udp)).is_err());
     assert!(receiver.take_notices().is_empty(), "a replayed packet moves nobody");
-    receiver
-        .relocate(SaId(7), Path { remote: elsewhere, ..path(Encapsulation::Udp) })
-        .expect("SA 7");
+    receiver.relocate(SaId(7), moved).expect("SA 7");
     let octets = octets_of(sender.protect(now, &packet(1)));
-    assert!(receiver.open(now, &octets, elsewhere).is_ok());
+    assert!(receiver.open(now, &octets, moved).is_ok());
     assert!(receiver.take_notices().is_empty());
 }
 
