@@ -15,6 +15,7 @@ mod nat;
 mod random;
 mod rekey_child;
 mod rekey_ike;
+mod replace;
 mod retransmission;
 
 use ike::Config;

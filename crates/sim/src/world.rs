@@ -1,20 +1,22 @@
 //! Hosts, the wire between them, and the order in which things happen.
 
+mod flows;
+mod wire;
+
 use crate::chance::Chance;
 use crate::host::{Host, HostId, Side, Site};
 use crate::ladder::{Fate, Label, Ladder, Row, Subject};
-use crate::link::{Conditions, Content, Gate, Gates, Parcel, Passage};
+use crate::link::{Conditions, Content, Gates, Parcel};
 use crate::nat::Nat;
-use crate::recorder::{Recorder, Verdict};
-use crate::traffic::{Flow, FlowId, InnerPacket};
+use crate::recorder::Recorder;
+use crate::traffic::{Flow, FlowId};
 use esp::datapath::{Datapath, Settings};
-use esp::plane::{Encapsulation, Path};
 use ike::event::{Event, EventKind};
 use ike::status::IkeStatus;
-use ike::{Config, Datagram, Engine};
+use ike::{Config, Engine};
 use policy::Policy;
 use std::collections::BTreeMap;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -317,96 +319,6 @@ impl World {
         self.host(host).events.iter().filter(|(_, e)| condition(&e.kind)).count()
     }
 
-    // ---- the wire
-
-    /// Sets the conditions for everyone who has none of his own.
-    pub fn set_conditions(&mut self, conditions: Conditions) {
-        self.conditions = conditions;
-    }
-
-    /// Sets the conditions of what one host sends.
-    pub fn set_conditions_from(&mut self, host: HostId, conditions: Conditions) {
-        self.conditions_from.insert(host, conditions);
-    }
-
-    /// Cuts a host off: nothing goes in or out any more.
-    pub fn cut(&mut self, host: HostId) {
-        self.note(host, "is cut off".into());
-        self.hosts[host.0].cut = true;
-    }
-
-    /// Undoes every cut and makes every link good.
-    pub fn heal(&mut self) {
-        self.hosts.iter_mut().for_each(|h| h.cut = false);
-        self.conditions_from.clear();
-        self.conditions = Conditions::default();
-    }
-
-    /// Keeps back every IKE message of a host that matches, retransmissions included, until [`World::release`].
-    pub fn hold(
-        &mut self,
-        from: HostId,
-        matches: impl Fn(&Label) -> bool + Send + 'static,
-    ) -> Gate {
-        self.gates.hold(from, Box::new(matches))
-    }
-
-    /// How many messages a gate holds.
-    pub fn held(&self, gate: Gate) -> usize {
-        self.gates.held(gate).len()
-    }
-
-    /// Lets go what a gate holds, in the order sent, and what would be held later.
-    pub fn release(&mut self, gate: Gate) {
-        let (from, parcels) = self.gates.open(gate);
-        let Some(from) = from else { return };
-        for parcel in parcels {
-            let delay = self.conditions_of(from).delay.start;
-            self.schedule(from, parcel, delay, Fate::Released(delay));
-        }
-    }
-
-    /// Throws away what a gate holds, and lets later messages through.
-    pub fn discard(&mut self, gate: Gate) {
-        self.gates.open(gate);
-    }
-
-    /// Drops the next so many IKE messages of a host that match.
-    pub fn drop_next(
-        &mut self,
-        from: HostId,
-        count: u32,
-        matches: impl Fn(&Label) -> bool + Send + 'static,
-    ) {
-        self.gates.drop_next(from, count, Box::new(matches));
-    }
-
-    /// Keeps a copy of every IKE message from now on, as its sender's outermost NAT shows it.
-    pub fn tap(&mut self) {
-        self.tapped.get_or_insert_default();
-    }
-
-    /// Hands out the copies made since the last call.
-    pub fn take_tapped(&mut self) -> Vec<Parcel> {
-        self.tapped.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Has a datagram arrive that nobody in this world sent.
-    pub fn inject(&mut self, delay: Duration, parcel: Parcel) {
-        let from = "forger".to_owned();
-        self.row(&from, &parcel, Fate::Injected);
-        self.at(self.now + delay, Happening::Arrival { from, parcel });
-    }
-
-    /// The NAT in front of a host.
-    ///
-    /// # Panics
-    /// Where there is none.
-    pub fn nat(&mut self, host: HostId) -> &mut Nat {
-        let nat = self.host(host).nat.expect("the scenario put the host behind a NAT");
-        &mut self.nats[nat]
-    }
-
     /// A number of the world's own chance, for scenarios that decide something at random.
     pub fn chance(&mut self) -> &mut Chance {
         &mut self.chance
@@ -417,55 +329,7 @@ impl World {
         &self.ladder
     }
 
-    // ---- traffic
-
-    /// Starts a flow of numbered packets from behind a gateway, one at once and then one per interval.
-    pub fn start_flow(
-        &mut self,
-        from: HostId,
-        source: IpAddr,
-        destination: IpAddr,
-        every: Duration,
-    ) -> FlowId {
-        let id = FlowId(u32::try_from(self.flows.len()).expect("a scenario has few flows"));
-        self.flows.push(Flow {
-            from,
-            ends: (SocketAddr::new(source, 40_000), SocketAddr::new(destination, 40_000)),
-            every: Some(every),
-            offered: 0,
-            without_sa: 0,
-            in_the_clear: 0,
-            arrived: BTreeMap::new(),
-            refused: BTreeMap::new(),
-        });
-        self.at(self.now, Happening::Packet(id));
-        id
-    }
-
-    /// Ends a flow; what is under way arrives.
-    pub fn stop_flow(&mut self, flow: FlowId) {
-        self.flows[flow.0 as usize].every = None;
-    }
-
-    /// The account of a flow.
-    pub fn flow(&self, flow: FlowId) -> &Flow {
-        &self.flows[flow.0 as usize]
-    }
-
-    /// Sends one packet and tells whether it arrived.
-    pub fn probe(&mut self, from: HostId, source: IpAddr, destination: IpAddr) -> bool {
-        let flow = self.start_flow(from, source, destination, Duration::ZERO);
-        self.run_for(Duration::ZERO);
-        self.stop_flow(flow);
-        let limit = self.conditions_of(from).delay.end * 2;
-        self.run_until(limit, |w| w.flow(flow).arrived.contains_key(&0))
-    }
-
     // ---- inside
-
-    fn conditions_of(&self, from: HostId) -> &Conditions {
-        self.conditions_from.get(&from).unwrap_or(&self.conditions)
-    }
 
     fn at(&mut self, at: Duration, happening: Happening) {
         self.sequence += 1;
@@ -530,60 +394,6 @@ impl World {
         self.hosts[host.0].events.push((now, event));
     }
 
-    fn send(&mut self, from: HostId, mut parcel: Parcel) {
-        let name = self.hosts[from.0].name.clone();
-        if matches!(parcel.content, Content::Ike(_)) {
-            self.last_ike = self.now;
-        }
-        if parcel.source.ip() != self.hosts[from.0].address {
-            self.row(&name, &parcel, Fate::Undeliverable("the source is not the sender's"));
-            return;
-        }
-        if let Some(nat) = self.hosts[from.0].nat {
-            if matches!(parcel.content, Content::Esp(_)) {
-                self.row(&name, &parcel, Fate::Undeliverable("the NAT does not know ESP"));
-                return;
-            }
-            let (source, destination) = (parcel.source, parcel.destination);
-            parcel.source = self.nats[nat].outbound(self.now, source, destination);
-        }
-        if let (Some(tapped), Content::Ike(_)) = (&mut self.tapped, &parcel.content) {
-            tapped.push(parcel.clone());
-        }
-        if self.hosts[from.0].cut {
-            self.row(&name, &parcel, Fate::Lost);
-            return;
-        }
-        let parcel = match self.gates.pass(from, parcel.clone()) {
-            Passage::Free(parcel) => parcel,
-            Passage::Held => return self.row(&name, &parcel, Fate::Held),
-            Passage::Dropped => return self.row(&name, &parcel, Fate::Dropped),
-        };
-        let conditions = self.conditions_of(from).clone();
-        let copies = conditions.copies(&parcel.content, &mut self.chance);
-        if copies.is_empty() {
-            self.row(&name, &parcel, Fate::Lost);
-        }
-        for (n, delay) in copies.into_iter().enumerate() {
-            let fate = if n == 0 { Fate::Delivered(delay) } else { Fate::Repeated(delay) };
-            self.schedule(from, parcel.clone(), delay, fate);
-        }
-    }
-
-    fn send_esp(&mut self, from: HostId, octets: Vec<u8>, path: Path) {
-        let content = match path.encapsulation {
-            Encapsulation::Native => Content::Esp(octets),
-            Encapsulation::Udp => Content::EspInUdp(octets),
-        };
-        self.send(from, Parcel { source: path.local, destination: path.remote, content });
-    }
-
-    fn schedule(&mut self, from: HostId, parcel: Parcel, delay: Duration, fate: Fate) {
-        let from = self.hosts[from.0].name.clone();
-        self.row(&from, &parcel, fate);
-        self.at(self.now + delay, Happening::Arrival { from, parcel });
-    }
-
     fn happen(&mut self) {
         match self.agenda.pop_first() {
             Some((_, Happening::Arrival { from, parcel })) => {
@@ -593,88 +403,6 @@ impl World {
             }
             Some((_, Happening::Packet(flow))) => self.offer(flow),
             None => {}
-        }
-    }
-
-    fn arrive(&mut self, parcel: &Parcel) -> Result<(), &'static str> {
-        let (source, destination) = (parcel.source, parcel.destination);
-        let nat = self.nats.iter().position(|n| n.address() == destination.ip());
-        let local = match nat {
-            Some(nat) => self.nats[nat].inbound(self.now, source, destination.port())?,
-            None => destination,
-        };
-        let host = self
-            .hosts
-            .iter()
-            .position(|h| h.address == local.ip() && h.nat == nat)
-            .ok_or("no host has the address")?;
-        if self.hosts[host].cut {
-            return Err("the receiver is cut off");
-        }
-        let now = self.instant();
-        match &parcel.content {
-            // A port without a socket; where a socket is, I/O swallows keepalives.
-            Content::Ike(_) | Content::Keepalive | Content::EspInUdp(_)
-                if !matches!(local.port(), 500 | 4500) =>
-            {
-                return Err("no socket has the port");
-            }
-            Content::Keepalive => {}
-            Content::Ike(octets) => {
-                let datagram = Datagram { local, remote: source, octets };
-                self.hosts[host].engine.handle_datagram(now, datagram);
-            }
-            Content::Esp(octets) | Content::EspInUdp(octets) => {
-                let encapsulation = match parcel.content {
-                    Content::Esp(_) => Encapsulation::Native,
-                    _ => Encapsulation::Udp,
-                };
-                let path = Path { local, remote: source, encapsulation };
-                let opened = self.hosts[host].engine.plane().open(now, octets, path);
-                // What was refused names its flow only to the sender; a scenario has few flows in each direction.
-                match opened {
-                    Ok(packet) => {
-                        let flow = &mut self.flows[packet.flow.0 as usize];
-                        *flow.arrived.entry(packet.number).or_default() += 1;
-                    }
-                    Err(reason) => self.refused(HostId(host), reason),
-                }
-            }
-        }
-        self.drain(HostId(host));
-        Ok(())
-    }
-
-    fn refused(&mut self, at: HostId, reason: crate::recorder::Refusal) {
-        for flow in self.flows.iter_mut().filter(|f| f.from != at) {
-            *flow.refused.entry(reason).or_default() += 1;
-        }
-        self.note(at, format!("refuses a packet: {reason:?}"));
-    }
-
-    fn offer(&mut self, id: FlowId) {
-        let now = self.instant();
-        let flow = &mut self.flows[id.0 as usize];
-        let Some(every) = flow.every else { return };
-        let (from, (source, destination)) = (flow.from, flow.ends);
-        let packet = InnerPacket { source, destination, flow: id, number: flow.offered };
-        flow.offered += 1;
-        match self.hosts[from.0].engine.plane().protect(now, &packet) {
-            Verdict::Protected { octets, path } => {
-                if self.encrypts && packet.shows_in(&octets) {
-                    self.flows[id.0 as usize].in_the_clear += 1;
-                }
-                self.send_esp(from, octets, path);
-            }
-            Verdict::Kept => {}
-            Verdict::NoSa => self.flows[id.0 as usize].without_sa += 1,
-            Verdict::NoRule => self.flows[id.0 as usize].in_the_clear += 1,
-        }
-        self.drain(from);
-        match every {
-            // A single packet.
-            Duration::ZERO => self.stop_flow(id),
-            every => self.at(self.now + every, Happening::Packet(id)),
         }
     }
 }
