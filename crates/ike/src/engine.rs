@@ -1,12 +1,28 @@
 //! All IKE SAs of a gateway, without sockets, clocks or threads.
 
+mod context;
+mod lifecycle;
+mod overview;
+
+pub(crate) use context::{Cx, Outputs, Spis};
+
+use crate::admission::{Admission, Admissions, Request};
+use crate::crypto::rng::Rng;
+use crate::deadlines::{Deadlines, Waiter};
 use crate::event::Event;
-use crate::failure::Failure;
-use crate::status::IkeStatus;
-use esp::plane::{DataPlane, Notice};
-use policy::Policy;
-use std::collections::BTreeMap;
-use std::marker::PhantomData;
+use crate::exchange::sa_init::HalfOpen;
+use crate::exchange::{Parts, auth, sa_init, status};
+use crate::session::{Session, SessionId};
+use crate::task::Task;
+use crate::wire::header::{Header, IkeSpi};
+use crate::wire::message;
+use crate::wire::payload::Payload;
+use crate::wire::reader::WireError;
+use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
+use esp::plane::{DataPlane, Notice, RuleId};
+use lifecycle::Retry;
+use policy::{IkeTunnel, Policy};
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,7 +66,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             retransmit_after: Duration::from_secs(1),
-            retransmissions: 6,
+            retransmissions: 5,
             liveness_interval: Some(Duration::from_secs(30)),
             nat_keepalive: Duration::from_secs(20),
             cookie_threshold: 32,
@@ -59,6 +75,15 @@ impl Default for Config {
             replay_window: 4096,
             encap: Encap::Auto,
         }
+    }
+}
+
+impl Config {
+    /// How long an exchange may take before the peer is given up.
+    pub(crate) fn patience(&self) -> Duration {
+        self.retransmit_after.mul_f64(
+            1.8f64.powi(i32::try_from(self.retransmissions.min(16)).unwrap_or(16) + 1) / 0.8,
+        )
     }
 }
 
@@ -107,6 +132,15 @@ pub enum CommandError {
     /// The tunnel's peer has no address in the policy.
     #[error("{0:?} names no address of the peer: only the peer may start it")]
     NoPeerAddress(String),
+    /// The tunnel has no address for this side.
+    #[error("{0:?} names no address of this side: only the peer may start it")]
+    NoLocalAddress(String),
+    /// The tunnel carries nothing that this side may start.
+    #[error("{0:?} has no phase 2 tunnel that this side may start")]
+    NothingToStart(String),
+    /// The engine is stopping.
+    #[error("the gateway is stopping")]
+    Stopping,
     /// Nothing is up under that name.
     #[error("{0:?} is not up")]
     NotUp(String),
@@ -114,7 +148,26 @@ pub enum CommandError {
 
 /// All IKE SAs of one gateway.
 pub struct Engine<P: DataPlane> {
-    _plane: PhantomData<P>,
+    policy: Arc<Policy>,
+    config: Config,
+    plane: P,
+    rng: Rng,
+    spis: Spis,
+    out: Outputs,
+    /// Rules by the name of the phase 2 tunnel they stand for.
+    rules: BTreeMap<String, RuleId>,
+    next_rule: u32,
+    sessions: BTreeMap<SessionId, Session>,
+    next_session: u64,
+    /// Local SPI to session; looked up, never iterated.
+    by_spi: HashMap<IkeSpi, SessionId>,
+    half_open: BTreeMap<IkeSpi, HalfOpen>,
+    /// The half-open IKE SA that a repeated IKE_SA_INIT belongs to.
+    by_init: HashMap<(SocketAddr, IkeSpi), IkeSpi>,
+    admissions: Admissions,
+    deadlines: Deadlines,
+    retries: BTreeMap<String, Retry>,
+    stopping: bool,
 }
 
 impl<P: DataPlane> Engine<P> {
@@ -127,107 +180,356 @@ impl<P: DataPlane> Engine<P> {
         seed: [u8; 32],
         now: Instant,
     ) -> Self {
-        let _ = (policy, config, plane, seed, now);
-        unimplemented!()
+        let mut rng = Rng::from_seed(seed);
+        let admissions = Admissions::new(&mut rng);
+        let mut engine = Self {
+            policy: Arc::default(),
+            config,
+            plane,
+            rng,
+            spis: Spis::default(),
+            out: Outputs::default(),
+            rules: BTreeMap::new(),
+            next_rule: 0,
+            sessions: BTreeMap::new(),
+            next_session: 0,
+            by_spi: HashMap::new(),
+            half_open: BTreeMap::new(),
+            by_init: HashMap::new(),
+            admissions,
+            deadlines: Deadlines::default(),
+            retries: BTreeMap::new(),
+            stopping: false,
+        };
+        engine.replace_policy(now, policy);
+        engine
     }
 
     // ---- inputs
 
     /// Takes a datagram from the network.
     pub fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
-        let _ = (now, datagram);
-        unimplemented!()
+        let header = match Header::parse(datagram.octets) {
+            Ok(header) => header,
+            Err(WireError::Version(major, _)) if major > 2 => return self.refuse_version(datagram),
+            Err(_) => return self.out.discard("malformed_header"),
+        };
+        let ours = if header.from_initiator { header.responder_spi } else { header.initiator_spi };
+        if ours == IkeSpi(0) {
+            if header.exchange == ExchangeType::IKE_SA_INIT
+                && !header.response
+                && header.message_id == 0
+            {
+                return self.handle_init(now, &header, datagram);
+            }
+            return self.out.discard("unknown_spi");
+        }
+        if let Some(id) = self.by_spi.get(&ours).copied() {
+            return self
+                .with_session(now, id, |session, cx| session.handle(cx, ours, &header, datagram));
+        }
+        if self.half_open.contains_key(&ours) {
+            return self.handle_auth(now, ours, &header, datagram);
+        }
+        match self.out.farewell_of(ours, datagram.octets) {
+            Some(answer) => self.out.transmit(datagram.local, datagram.remote, answer),
+            None => self.out.discard("unknown_spi"),
+        }
+    }
+
+    /// RFC 7296 §2.5: told without protection, and only what is needed.
+    fn refuse_version(&mut self, datagram: Datagram<'_>) {
+        self.out.discard("unsupported_version");
+        let octets = datagram.octets;
+        let spi = |range: std::ops::Range<usize>| {
+            octets.get(range).and_then(|o| o.try_into().ok()).map(|o| IkeSpi(u64::from_be_bytes(o)))
+        };
+        let (Some(initiator_spi), Some(responder_spi), Some(exchange), Some(flags), Some(id)) =
+            (spi(0..8), spi(8..16), octets.get(18), octets.get(19), octets.get(20..24))
+        else {
+            return;
+        };
+        if flags & 0x20 != 0 {
+            return;
+        }
+        let header = Header {
+            initiator_spi,
+            responder_spi,
+            next_payload: PayloadType::NONE,
+            exchange: ExchangeType(*exchange),
+            from_initiator: false,
+            response: true,
+            higher_version: false,
+            minor_version: 0,
+            message_id: id.try_into().map(u32::from_be_bytes).unwrap_or(0),
+        };
+        let answer = message::encode(&header, &[status(NotifyType::INVALID_MAJOR_VERSION, vec![])]);
+        self.out.transmit(datagram.local, datagram.remote, answer);
+    }
+
+    fn handle_init(&mut self, now: Instant, header: &Header, datagram: Datagram<'_>) {
+        if self.stopping {
+            return self.out.discard("stopping");
+        }
+        if let Some(half) = self
+            .by_init
+            .get(&(datagram.remote, header.initiator_spi))
+            .and_then(|s| self.half_open.get(s))
+        {
+            if half.request == datagram.octets {
+                let answer = half.response.clone();
+                return self.out.transmit(datagram.local, datagram.remote, answer);
+            }
+            return self.out.discard("unexpected_request");
+        }
+        let Ok(payloads) = message::decode(header, datagram.octets) else {
+            return self.out.discard("malformed");
+        };
+        let parts = Parts::of(&payloads);
+        let Some(nonce) = parts.nonce else { return self.out.discard("malformed") };
+        let cookie = parts.notify(NotifyType::COOKIE).map(|n| n.data.as_slice());
+        let request = Request { datagram, initiator_spi: header.initiator_spi, nonce, cookie };
+        let admission =
+            self.admissions.judge(now, &self.config, &mut self.rng, self.half_open.len(), request);
+        match admission {
+            Admission::Welcome => {}
+            Admission::Full => return self.out.discard("too_many_half_open"),
+            Admission::Cookie(cookie) => {
+                self.out.discard("without_cookie");
+                return self.answer_stateless(header, datagram, status(NotifyType::COOKIE, cookie));
+            }
+        }
+        let candidates = self.candidates(datagram);
+        if candidates.is_empty() {
+            self.out.discard("no_matching_tunnel");
+            let known: Vec<String> = self.policy.tunnels.iter().map(|t| endpoints(t)).collect();
+            let event = sa_init::stranger(datagram, &format!("it has {}", known.join(", ")));
+            self.out.warn_once(now, datagram.remote.ip(), event);
+            return self.answer_stateless(
+                header,
+                datagram,
+                status(NotifyType::NO_PROPOSAL_CHOSEN, vec![]),
+            );
+        }
+        let answer = {
+            let mut cx = self.cx(now);
+            sa_init::answer(&mut cx, header, datagram, &payloads, candidates)
+        };
+        match answer {
+            None => {}
+            Some(sa_init::Answer::Stateless(payload)) => {
+                self.answer_stateless(header, datagram, payload)
+            }
+            Some(sa_init::Answer::HalfOpen(half)) => {
+                self.out.transmit(datagram.local, datagram.remote, half.response.clone());
+                let spi = half.sa.local_spi;
+                self.by_init.insert((datagram.remote, header.initiator_spi), spi);
+                let deadline = Deadline { at: half.expires_at(), reason: "half-open IKE SA" };
+                self.deadlines.set(Waiter::HalfOpen(spi), Some(deadline));
+                self.half_open.insert(spi, *half);
+            }
+        }
+    }
+
+    /// The tunnels between these addresses that this side may answer for.
+    fn candidates(&self, datagram: Datagram<'_>) -> Vec<Arc<IkeTunnel>> {
+        let fits =
+            |ours: Option<std::net::IpAddr>, seen: SocketAddr| ours.is_none_or(|a| a == seen.ip());
+        let fits = |t: &&Arc<IkeTunnel>| {
+            t.role.may_respond()
+                && fits(t.local.address, datagram.local)
+                && fits(t.remote.address, datagram.remote)
+        };
+        self.policy.tunnels.iter().filter(fits).cloned().collect()
+    }
+
+    fn answer_stateless(&mut self, request: &Header, datagram: Datagram<'_>, payload: Payload) {
+        let header = Header { response: true, from_initiator: false, ..*request };
+        let octets = message::encode(&header, &[payload]);
+        self.out.transmit(datagram.local, datagram.remote, octets);
+    }
+
+    fn handle_auth(&mut self, now: Instant, spi: IkeSpi, header: &Header, datagram: Datagram<'_>) {
+        let Some(mut half) = self.half_open.remove(&spi) else { return };
+        if let Some((request, answer)) = &half.refused {
+            if request == datagram.octets {
+                let answer = answer.clone();
+                self.out.transmit(datagram.local, datagram.remote, answer);
+            } else {
+                self.out.discard("already_refused");
+            }
+            self.half_open.insert(spi, half);
+            return;
+        }
+        let answer = auth::answer(&mut self.cx(now), &mut half, header, datagram);
+        match answer {
+            auth::Answer::Nothing => {
+                self.half_open.insert(spi, half);
+            }
+            auth::Answer::Refused(answer) => {
+                self.out.transmit(datagram.local, datagram.remote, answer.clone());
+                half.refused = Some((datagram.octets.to_vec(), answer));
+                self.half_open.insert(spi, half);
+            }
+            auth::Answer::Established { session, answer, initial_contact } => {
+                self.forget_half_open(spi, &half);
+                self.out.transmit(datagram.local, datagram.remote, answer);
+                self.adopt(now, *session, initial_contact);
+            }
+        }
+    }
+
+    fn forget_half_open(&mut self, spi: IkeSpi, half: &HalfOpen) {
+        self.by_init.retain(|_, s| *s != spi);
+        let _ = half;
+        self.deadlines.set(Waiter::HalfOpen(spi), None);
     }
 
     /// Takes a notice from the data plane.
     pub fn handle_notice(&mut self, now: Instant, notice: Notice) {
-        let _ = (now, notice);
-        unimplemented!()
+        match notice {
+            Notice::Acquire { rule, .. } => {
+                let name =
+                    self.rules.iter().find(|(_, r)| **r == rule).map(|(name, _)| name.clone());
+                if let Some(name) = name {
+                    // A refusal is an event of its own; nobody waits for this call.
+                    let _ = self.connect(now, &name);
+                }
+            }
+            Notice::Expiring { sa, hard } => {
+                let Some((id, spi_in)) = self.child_of(|c| c.inbound == sa || c.outbound == sa)
+                else {
+                    return;
+                };
+                self.with_session(now, id, |session, cx| {
+                    if hard {
+                        let name = session.child_by_inbound(spi_in).map(|c| c.tunnel.name.clone());
+                        session.tasks.push_back(Task::DeleteChild(spi_in));
+                        session.tasks.extend(name.map(Task::CreateChild));
+                    } else {
+                        session.tasks.push_back(Task::RekeyChild(spi_in));
+                    }
+                    session.pump(cx);
+                });
+            }
+            Notice::PeerMoved { sa, remote } => {
+                let Some((id, _)) = self.child_of(|c| c.inbound == sa) else { return };
+                self.with_session(now, id, |session, cx| {
+                    if session.path.nat_remote && !session.path.nat_local {
+                        session.move_to(cx, remote);
+                    }
+                });
+            }
+        }
+    }
+
+    fn child_of(
+        &self,
+        wanted: impl Fn(&crate::sa::child::ChildSa) -> bool,
+    ) -> Option<(SessionId, esp::plane::Spi)> {
+        self.sessions
+            .iter()
+            .find_map(|(id, s)| s.children.iter().find(|c| wanted(c)).map(|c| (*id, c.spi_in)))
     }
 
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
-        let _ = now;
-        unimplemented!()
-    }
-
-    // ---- commands
-
-    /// Starts a phase 1 or phase 2 tunnel by name. A phase 2 tunnel brings up its phase 1; a phase 1 tunnel brings up
-    /// all of its phase 2 tunnels that this side may start. `Ok(true)`: it is up already.
-    pub fn connect(&mut self, now: Instant, name: &str) -> Result<bool, CommandError> {
-        let _ = (now, name);
-        unimplemented!()
-    }
-
-    /// Deletes a phase 1 tunnel with all it carries, or one phase 2 tunnel.
-    pub fn disconnect(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
-        let _ = (now, name);
-        unimplemented!()
-    }
-
-    /// Replaces the SA of a phase 1 or phase 2 tunnel by a new one without interruption.
-    pub fn rekey(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
-        let _ = (now, name);
-        unimplemented!()
-    }
-
-    /// Replaces the policy: tunnels that did not change are untouched, changed and removed ones are deleted, new ones
-    /// that say so are started.
-    pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
-        let _ = (now, policy);
-        unimplemented!()
-    }
-
-    /// Deletes everything and refuses all that is new; [`Engine::is_idle`] tells when the peers have answered.
-    pub fn stop(&mut self, now: Instant) {
-        let _ = now;
-        unimplemented!()
+        while let Some(waiter) = self.deadlines.take_due(now) {
+            match waiter {
+                Waiter::Session(id) => {
+                    self.with_session(now, id, |session, cx| session.handle_timeout(cx))
+                }
+                Waiter::HalfOpen(spi) => {
+                    if let Some(half) = self.half_open.remove(&spi) {
+                        self.forget_half_open(spi, &half);
+                    }
+                }
+                Waiter::Retry(name) => self.retry(now, &name),
+                Waiter::Farewells => {
+                    let next = self.out.forget_farewells(now);
+                    self.deadlines.set(Waiter::Farewells, next);
+                }
+            }
+        }
     }
 
     // ---- outputs: drain after every input and command
 
     /// The next datagram to send.
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        unimplemented!()
+        self.out.transmits.pop_front()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        unimplemented!()
+        self.out.events.pop_front()
     }
 
     /// When [`Engine::handle_timeout`] is wanted.
     pub fn poll_timeout(&self) -> Option<Deadline> {
-        unimplemented!()
+        self.deadlines.next()
     }
 
-    // ---- looking
+    // ---- inside
 
-    /// Whether no IKE SA is left.
-    pub fn is_idle(&self) -> bool {
-        unimplemented!()
+    fn cx(&mut self, now: Instant) -> Cx<'_> {
+        Cx {
+            now,
+            config: &self.config,
+            rules: &self.rules,
+            plane: &mut self.plane,
+            rng: &mut self.rng,
+            spis: &mut self.spis,
+            out: &mut self.out,
+        }
     }
 
-    /// Every tunnel of the policy, and every SA.
-    pub fn status(&mut self, now: Instant) -> Vec<IkeStatus> {
-        let _ = now;
-        unimplemented!()
+    /// Lets a session do something, and brings the tables up to date with what it did.
+    fn with_session<T: Default>(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> T,
+    ) -> T {
+        let Some(mut session) = self.sessions.remove(&id) else { return T::default() };
+        let established_before = session.is_established();
+        let done = work(&mut session, &mut self.cx(now));
+        let established_now = session.is_established() && !established_before;
+        self.put_back(now, id, session);
+        if established_now {
+            self.settle_sessions(now, id);
+        }
+        done
     }
 
-    /// Discarded datagrams by reason.
-    pub fn discards(&self) -> &BTreeMap<&'static str, u64> {
-        unimplemented!()
+    /// Stores a session and what follows from its present state.
+    fn put_back(&mut self, now: Instant, id: SessionId, session: Session) {
+        for spi in self.out.forgotten_spis.drain(..) {
+            self.by_spi.remove(&spi);
+        }
+        for spi in self.out.known_spis.drain(..) {
+            self.by_spi.insert(spi, id);
+        }
+        let waiter = Waiter::Session(id);
+        if session.is_over() {
+            self.deadlines.set(waiter, None);
+            let tunnel = Arc::clone(&session.tunnel);
+            self.after_session(now, &tunnel, session.is_established());
+        } else {
+            self.deadlines.set(waiter, session.deadline(&self.config));
+            self.sessions.insert(id, session);
+        }
+        let farewells = self.out.next_farewell();
+        self.deadlines.set(Waiter::Farewells, farewells);
     }
+}
 
-    /// The last failure of a phase 1 or phase 2 tunnel.
-    pub fn last_failure(&self, name: &str) -> Option<&Failure> {
-        let _ = name;
-        unimplemented!()
-    }
-
-    /// The data plane.
-    pub fn plane(&mut self) -> &mut P {
-        unimplemented!()
-    }
+fn endpoints(tunnel: &IkeTunnel) -> String {
+    let address = |a: Option<std::net::IpAddr>| a.map_or_else(|| "any".into(), |a| a.to_string());
+    format!(
+        "{}: {} to {}",
+        tunnel.name,
+        address(tunnel.local.address),
+        address(tunnel.remote.address)
+    )
 }

@@ -1,13 +1,23 @@
 //! IKEv2 (RFC 7296): a sans-IO engine, and a tokio shell around it.
 #![forbid(unsafe_code)]
 
+mod admission;
+mod collision;
 pub mod crypto;
+mod deadlines;
 #[cfg(feature = "tokio")]
 pub mod driver;
 pub mod engine;
 pub mod event;
+mod exchange;
 pub mod failure;
+pub mod negotiation;
+mod proof;
+mod rejection;
+mod sa;
+mod session;
 pub mod status;
+mod task;
 pub mod wire;
 
 pub use engine::{Config, Datagram, Deadline, Encap, Engine, Transmit};

@@ -68,21 +68,21 @@ impl PrivateKey {
     /// # Errors
     /// Where the peer's value has the wrong length, is 0, 1 or p − 1, is no point of the curve (RFC 6989 §2), or makes
     /// X25519 give zero (RFC 8031 §5).
-    pub fn agree(self, peer: &[u8]) -> Result<Secret, InvalidPublicValue> {
+    pub fn agree(&self, peer: &[u8]) -> Result<Secret, InvalidPublicValue> {
         let invalid = InvalidPublicValue { group: self.group };
         // Every group's values have one length, so the peer's has this side's.
         if peer.len() != self.public_value.len() {
             return Err(invalid);
         }
-        match self.private_value {
-            PrivateValue::Modp(modp, exponent) => modp.agree(peer, &exponent).ok_or(invalid),
+        match &self.private_value {
+            PrivateValue::Modp(modp, exponent) => modp.agree(peer, exponent).ok_or(invalid),
             PrivateValue::Curve(key) => {
                 let algorithm = key.algorithm();
                 let point = match self.group {
                     Group::Curve25519 => peer.to_vec(),
                     _ => [&[UNCOMPRESSED], peer].concat(),
                 };
-                agreement::agree(&key, UnparsedPublicKey::new(algorithm, point), invalid, |x| {
+                agreement::agree(key, UnparsedPublicKey::new(algorithm, point), invalid, |x| {
                     Ok(Secret::new(x.to_vec()))
                 })
             }

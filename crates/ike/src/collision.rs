@@ -1,0 +1,93 @@
+//! What happens when an exchange of ours and a request of the peer meet (RFC 7296 §2.8.1, §2.8.2, §2.25).
+
+use crate::rejection::Rejection;
+use crate::sa::child::ChildState;
+use crate::sa::{Active, Established, Phase};
+use crate::session::Session;
+use esp::plane::Spi;
+use std::cmp::Ordering;
+
+/// What the peer asks for, as far as collisions are concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    CreateChild,
+    /// By the SPI on which this side sends.
+    RekeyChild(Spi),
+    RekeyIke,
+}
+
+/// Whether a request on an IKE SA can be answered now. Deletions always can.
+pub(crate) fn admit(
+    session: &Session,
+    ike: &Established,
+    request: Request,
+) -> Result<(), Rejection> {
+    if ike.phase == Phase::Superseded
+        || matches!(ike.active, Some(Active::DeleteIke))
+        || session.is_closing()
+    {
+        return Err(Rejection::temporary());
+    }
+    match (request, &ike.active) {
+        // RFC 7296 §2.25.2: no Child SAs while the IKE SA is being rekeyed.
+        (Request::CreateChild | Request::RekeyChild(_), Some(Active::Rekey(_))) => {
+            Err(Rejection::temporary())
+        }
+        // RFC 7296 §2.25.1.
+        (Request::RekeyIke, Some(active)) if active.concerns_child() => Err(Rejection::temporary()),
+        // The peer already replaced this IKE SA: a second time would leave two successors.
+        (Request::RekeyIke, Some(Active::Rekey(pending))) if pending.rival.is_some() => {
+            Err(Rejection::temporary())
+        }
+        (Request::RekeyChild(spi_out), active) => {
+            admit_rekey_child(session, active.as_ref(), spi_out)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn admit_rekey_child(
+    session: &Session,
+    active: Option<&Active>,
+    spi_out: Spi,
+) -> Result<(), Rejection> {
+    let Some(child) = session.child_by_outbound(spi_out) else {
+        return Err(Rejection::child_sa_not_found(spi_out));
+    };
+    let closing = match active {
+        Some(Active::DeleteChildren(spis)) => spis.contains(&child.spi_in),
+        _ => false,
+    };
+    if closing || child.state != ChildState::Established {
+        Err(Rejection::temporary())
+    } else {
+        Ok(())
+    }
+}
+
+/// The lower of the two nonces that made an SA.
+pub(crate) fn lowest<'a>(a: &'a [u8], b: &'a [u8]) -> &'a [u8] {
+    a.min(b)
+}
+
+/// Which of two SAs from crossing rekeys stays: the one made with the lowest of the four nonces goes, deleted by the
+/// side that asked for it (RFC 7296 §2.8.1). Nonces compare octet by octet.
+pub(crate) fn ours_survives(our_lowest: &[u8], their_lowest: &[u8]) -> bool {
+    match our_lowest.cmp(their_lowest) {
+        Ordering::Less => false,
+        Ordering::Equal | Ordering::Greater => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sa_with_the_lowest_nonce_goes() {
+        assert!(ours_survives(lowest(&[9], &[5]), lowest(&[4], &[8])));
+        assert!(!ours_survives(lowest(&[9], &[3]), lowest(&[4], &[8])));
+        // A prefix is lower than what it begins.
+        assert!(!ours_survives(&[4], &[4, 0]));
+    }
+}

@@ -1,0 +1,73 @@
+//! The next wake-up over everything that waits, with its reason.
+
+use crate::engine::Deadline;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
+
+/// What waits.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Waiter {
+    Session(crate::session::SessionId),
+    HalfOpen(crate::wire::header::IkeSpi),
+    /// A phase 1 tunnel that is to be tried again.
+    Retry(String),
+    Farewells,
+}
+
+/// At most one deadline per waiter, in order of time.
+#[derive(Default)]
+pub(crate) struct Deadlines {
+    by_time: BTreeSet<(Instant, Waiter)>,
+    by_waiter: BTreeMap<Waiter, Deadline>,
+}
+
+impl Deadlines {
+    /// Sets, moves or clears a waiter's deadline.
+    pub fn set(&mut self, waiter: Waiter, deadline: Option<Deadline>) {
+        if let Some(old) = self.by_waiter.remove(&waiter) {
+            self.by_time.remove(&(old.at, waiter.clone()));
+        }
+        if let Some(deadline) = deadline {
+            self.by_time.insert((deadline.at, waiter.clone()));
+            self.by_waiter.insert(waiter, deadline);
+        }
+    }
+
+    /// The earliest deadline.
+    pub fn next(&self) -> Option<Deadline> {
+        self.by_time.first().and_then(|(_, waiter)| self.by_waiter.get(waiter)).copied()
+    }
+
+    /// Takes the earliest waiter whose time has come.
+    pub fn take_due(&mut self, now: Instant) -> Option<Waiter> {
+        let (_, waiter) = self.by_time.first().filter(|(at, _)| *at <= now)?.clone();
+        self.set(waiter.clone(), None);
+        Some(waiter)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::SessionId;
+    use std::time::Duration;
+
+    #[test]
+    fn the_earliest_comes_first_and_moves() {
+        let now = Instant::now();
+        let at = |s, reason| Some(Deadline { at: now + Duration::from_secs(s), reason });
+        let mut deadlines = Deadlines::default();
+        deadlines.set(Waiter::Session(SessionId(1)), at(5, "a"));
+        deadlines.set(Waiter::Session(SessionId(2)), at(3, "b"));
+        assert_eq!(deadlines.next(), at(3, "b"));
+        deadlines.set(Waiter::Session(SessionId(2)), at(9, "c"));
+        assert_eq!(deadlines.next(), at(5, "a"));
+        assert_eq!(deadlines.take_due(now), None);
+        assert_eq!(
+            deadlines.take_due(now + Duration::from_secs(6)),
+            Some(Waiter::Session(SessionId(1)))
+        );
+        deadlines.set(Waiter::Session(SessionId(2)), None);
+        assert_eq!(deadlines.next(), None);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a session works with: the time, randomness, the data plane, and where its outputs go.
+
+use super::{Config, Deadline, Transmit};
+use crate::crypto::rng::Rng;
+use crate::event::{Event, EventKind};
+use crate::failure::{Failure, FailureKind};
+use crate::wire::header::IkeSpi;
+use esp::plane::{DataPlane, RuleId, SaId, Spi};
+use policy::Identity;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// How long the last answer of an IKE SA that is gone is repeated.
+const FAREWELL_FOR: Duration = Duration::from_secs(30);
+/// How many of them are kept.
+const FAREWELLS: usize = 1024;
+/// A stranger is warned of once in this time.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+/// How many strangers are remembered for that.
+const STRANGERS: usize = 256;
+
+/// Everything but the session itself.
+pub(crate) struct Cx<'a> {
+    pub now: Instant,
+    pub config: &'a Config,
+    pub rules: &'a BTreeMap<String, RuleId>,
+    pub plane: &'a mut dyn DataPlane,
+    pub rng: &'a mut Rng,
+    pub spis: &'a mut Spis,
+    pub out: &'a mut Outputs,
+}
+
+impl Cx<'_> {
+    /// A new SPI for an IKE SA of ours; the engine delivers to it from the end of this call.
+    pub fn new_ike_spi(&mut self) -> IkeSpi {
+        loop {
+            let spi = IkeSpi(self.rng.u64());
+            if spi != IkeSpi(0) {
+                return spi;
+            }
+        }
+    }
+
+    /// `soft` from now, up to a tenth of what it leaves of `hard` earlier, so that two peers with the same lifetimes
+    /// do not rekey at the same moment (RFC 7296 §2.8).
+    pub fn jittered(&mut self, soft: Duration, hard: Duration) -> Instant {
+        let spread = (hard.saturating_sub(soft)).max(soft / 20).min(soft / 4);
+        let jitter = self.rng.below(u64::try_from(spread.as_micros()).unwrap_or(u64::MAX));
+        self.now + soft - Duration::from_micros(jitter)
+    }
+}
+
+/// Inbound SPIs of ESP in use.
+#[derive(Debug, Default)]
+pub(crate) struct Spis(BTreeSet<Spi>);
+
+impl Spis {
+    /// An SPI that no SA of this side has.
+    pub fn allocate(&mut self, rng: &mut Rng) -> Spi {
+        loop {
+            // RFC 4303 §2.1: up to 255 reserved. Above 2^24 they are easy to tell from a non-ESP marker.
+            let spi = Spi(u32::try_from(rng.below(0xff00_0000)).unwrap_or(0) + 0x0100_0000);
+            if self.0.insert(spi) {
+                return spi;
+            }
+        }
+    }
+
+    pub fn release(&mut self, spi: Spi) {
+        self.0.remove(&spi);
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+/// The last answer of an IKE SA that is gone, for a peer that did not get it.
+struct Farewell {
+    until: Instant,
+    spi: IkeSpi,
+    request: Vec<u8>,
+    answer: Vec<u8>,
+}
+
+/// What the engine hands out, and what sessions tell the engine.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    pub transmits: VecDeque<Transmit>,
+    pub events: VecDeque<Event>,
+    pub discards: BTreeMap<&'static str, u64>,
+    pub failures: BTreeMap<String, (Failure, Instant)>,
+    pub known_spis: Vec<IkeSpi>,
+    pub forgotten_spis: Vec<IkeSpi>,
+    /// Phase 2 tunnels to be set up anew.
+    pub reconnects: Vec<String>,
+    contacts: BTreeMap<Identity, usize>,
+    farewells: VecDeque<Farewell>,
+    strangers: VecDeque<(IpAddr, Instant)>,
+    sa_ids: u64,
+}
+
+impl Outputs {
+    pub fn push(&mut self, transmit: Transmit) {
+        self.transmits.push_back(transmit);
+    }
+
+    pub fn transmit(&mut self, local: SocketAddr, remote: SocketAddr, octets: Vec<u8>) {
+        self.push(Transmit { local, remote, octets, keepalive: false });
+    }
+
+    pub fn keepalive(&mut self, local: SocketAddr, remote: SocketAddr) {
+        self.push(Transmit { local, remote, octets: vec![0xff], keepalive: true });
+    }
+
+    /// Counts a datagram that is ignored: the only place where that happens.
+    pub fn discard(&mut self, reason: &'static str) {
+        tracing::debug!(reason, "datagram discarded");
+        *self.discards.entry(reason).or_default() += 1;
+    }
+
+    pub fn event(&mut self, tunnel: &str, child: Option<&str>, kind: EventKind) {
+        self.events.push_back(Event { tunnel: tunnel.into(), child: child.map(Into::into), kind });
+    }
+
+    /// Tells of a failure and remembers it.
+    pub fn fail(&mut self, now: Instant, tunnel: &str, child: Option<&str>, failure: Failure) {
+        self.note_failure(now, child.unwrap_or(tunnel), failure.clone());
+        self.event(tunnel, child, EventKind::Failed(failure));
+    }
+
+    /// Remembers why a tunnel is not up, without telling of it. That somebody gave up is no reason of its own.
+    pub fn note_failure(&mut self, now: Instant, name: &str, failure: Failure) {
+        if failure.kind != FailureKind::Cancelled {
+            self.failures.insert(name.into(), (failure, now));
+        }
+    }
+
+    pub fn clear_failure(&mut self, name: &str) {
+        self.failures.remove(name);
+    }
+
+    pub fn next_sa_id(&mut self) -> SaId {
+        self.sa_ids += 1;
+        SaId(self.sa_ids)
+    }
+
+    pub fn know_spi(&mut self, spi: IkeSpi) {
+        self.known_spis.push(spi);
+    }
+
+    pub fn forget_spi(&mut self, spi: IkeSpi) {
+        self.forgotten_spis.push(spi);
+    }
+
+    /// A session with this identity is up.
+    pub fn meet(&mut self, identity: &Identity) {
+        *self.contacts.entry(identity.clone()).or_default() += 1;
+    }
+
+    /// A session with this identity is gone.
+    pub fn part(&mut self, identity: &Identity) {
+        if let Some(sessions) = self.contacts.get_mut(identity) {
+            *sessions -= 1;
+            if *sessions == 0 {
+                self.contacts.remove(identity);
+            }
+        }
+    }
+
+    /// Whether a session with this identity is up.
+    pub fn knows(&self, identity: &Identity) -> bool {
+        self.contacts.contains_key(identity)
+    }
+
+    /// Keeps the answer with which an IKE SA ended.
+    pub fn farewell(&mut self, now: Instant, spi: IkeSpi, request: &[u8], answer: &[u8]) {
+        if self.farewells.len() >= FAREWELLS {
+            self.farewells.pop_front();
+        }
+        let (request, answer) = (request.to_vec(), answer.to_vec());
+        self.farewells.push_back(Farewell { until: now + FAREWELL_FOR, spi, request, answer });
+    }
+
+    /// The answer to the very request with which an IKE SA ended.
+    pub fn farewell_of(&self, spi: IkeSpi, request: &[u8]) -> Option<Vec<u8>> {
+        self.farewells
+            .iter()
+            .find(|f| f.spi == spi && f.request == request)
+            .map(|f| f.answer.clone())
+    }
+
+    pub fn next_farewell(&self) -> Option<Deadline> {
+        self.farewells
+            .front()
+            .map(|f| Deadline { at: f.until, reason: "last answer of a deleted IKE SA" })
+    }
+
+    pub fn forget_farewells(&mut self, now: Instant) -> Option<Deadline> {
+        while self.farewells.front().is_some_and(|f| f.until <= now) {
+            self.farewells.pop_front();
+        }
+        self.next_farewell()
+    }
+
+    /// Tells of a stranger, but not of every datagram it sends.
+    pub fn warn_once(&mut self, now: Instant, address: IpAddr, event: Event) {
+        self.strangers.retain(|(_, at)| now.saturating_duration_since(*at) < WARN_EVERY);
+        if self.strangers.iter().any(|(a, _)| *a == address) || self.strangers.len() >= STRANGERS {
+            return;
+        }
+        self.strangers.push_back((address, now));
+        self.events.push_back(event);
+    }
+}

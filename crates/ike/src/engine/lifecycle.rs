@@ -1,0 +1,379 @@
+//! Commands, and what keeps tunnels up: starting, stopping, retrying, one session per tunnel.
+
+use super::{CommandError, Deadline, Engine};
+use crate::deadlines::Waiter;
+use crate::event::EventKind;
+use crate::exchange::sa_init;
+use crate::failure::{Failure, FailureKind};
+use crate::sa::path::{IKE_PORT, Path};
+use crate::session::{Session, SessionId};
+use crate::task::Task;
+use esp::plane::{DataPlane, Rule, RuleId, TrafficSelectors};
+use policy::{ChildTunnel, IkeTunnel, Policy};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A phase 2 tunnel that is to be tried again.
+pub(super) struct Retry {
+    attempts: u32,
+}
+
+impl<P: DataPlane> Engine<P> {
+    /// Starts a phase 1 or phase 2 tunnel by name. A phase 2 tunnel brings up its phase 1; a phase 1 tunnel brings up
+    /// all of its phase 2 tunnels that this side may start. `Ok(true)`: all of it is up already.
+    ///
+    /// # Errors
+    /// Where there is no such tunnel, or this side cannot start it.
+    pub fn connect(&mut self, now: Instant, name: &str) -> Result<bool, CommandError> {
+        let (tunnel, children) = self.startable(name)?;
+        let names: Vec<String> = children.iter().map(|c| c.name.clone()).collect();
+        if let Some(id) = self.session_of(&tunnel.name) {
+            return Ok(self.with_session(now, id, |session, cx| {
+                for name in names {
+                    if !session.has_or_wants_child(&name) {
+                        session.tasks.push_back(Task::CreateChild(name));
+                    }
+                }
+                session.pump(cx);
+                session.is_established()
+                    && children.iter().all(|c| session.serving_child(&c.name).is_some())
+            }));
+        }
+        let local =
+            tunnel.local.address.ok_or_else(|| CommandError::NoLocalAddress(name.into()))?;
+        let remote =
+            tunnel.remote.address.ok_or_else(|| CommandError::NoPeerAddress(name.into()))?;
+        let path = Path::new(SocketAddr::new(local, IKE_PORT), SocketAddr::new(remote, IKE_PORT));
+        let first = Arc::clone(&children[0]);
+        let mut session = sa_init::begin(&mut self.cx(now), &tunnel, &first, path);
+        session.tasks.extend(names.into_iter().skip(1).map(Task::CreateChild));
+        self.take_in(now, session);
+        Ok(false)
+    }
+
+    fn startable(
+        &self,
+        name: &str,
+    ) -> Result<(Arc<IkeTunnel>, Vec<Arc<ChildTunnel>>), CommandError> {
+        if self.stopping {
+            return Err(CommandError::Stopping);
+        }
+        let (tunnel, children) = if let Some(tunnel) = self.policy.tunnel(name) {
+            let children =
+                tunnel.children.iter().filter(|c| c.role.may_initiate()).cloned().collect();
+            (tunnel, children)
+        } else if let Some((tunnel, child)) = self.policy.child(name) {
+            (tunnel, vec![Arc::clone(child)])
+        } else {
+            return Err(self.no_such_tunnel(name));
+        };
+        if !tunnel.role.may_initiate() || children.iter().any(|c| !c.role.may_initiate()) {
+            return Err(CommandError::ResponderOnly(name.into()));
+        }
+        if children.is_empty() {
+            return Err(CommandError::NothingToStart(name.into()));
+        }
+        Ok((Arc::clone(tunnel), children))
+    }
+
+    fn no_such_tunnel(&self, name: &str) -> CommandError {
+        let tunnels = self.policy.tunnels.iter();
+        let names = tunnels
+            .flat_map(|t| std::iter::once(&t.name).chain(t.children.iter().map(|c| &c.name)));
+        let near = names
+            .map(|n| (strsim::jaro_winkler(&n.to_lowercase(), &name.to_lowercase()), n))
+            .filter(|(likeness, _)| *likeness > 0.8)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        CommandError::NoSuchTunnel(name.into(), near.map(|(_, n)| n.clone()))
+    }
+
+    /// Deletes a phase 1 tunnel with all it carries, or one phase 2 tunnel.
+    ///
+    /// # Errors
+    /// Where there is no such tunnel, or it is not up.
+    pub fn disconnect(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
+        let not_up = || CommandError::NotUp(name.into());
+        if let Some(tunnel) = self.policy.tunnel(name).cloned() {
+            for child in &tunnel.children {
+                self.forget_retry(&child.name);
+            }
+            let ids: Vec<SessionId> = self.sessions_of(&tunnel.name).map(|(id, _)| *id).collect();
+            if ids.is_empty() {
+                return Err(not_up());
+            }
+            for id in ids {
+                self.with_session(now, id, |session, cx| session.close(cx, "deactivated"));
+            }
+            self.forget_retries(&tunnel);
+            return Ok(());
+        }
+        let Some((tunnel, _)) = self.policy.child(name) else {
+            return Err(self.no_such_tunnel(name));
+        };
+        let tunnel = tunnel.name.clone();
+        self.forget_retry(name);
+        let id = self.session_of(&tunnel).ok_or_else(not_up)?;
+        let done = self.with_session(now, id, |session, cx| session.drop_child(cx, name));
+        if done { Ok(()) } else { Err(not_up()) }
+    }
+
+    /// Replaces the SA of a phase 1 or phase 2 tunnel by a new one without interruption.
+    ///
+    /// # Errors
+    /// Where there is no such tunnel, or it is not up.
+    pub fn rekey(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
+        let is_ike = self.policy.tunnel(name).is_some();
+        let tunnel = match (self.policy.tunnel(name), self.policy.child(name)) {
+            (Some(tunnel), _) | (None, Some((tunnel, _))) => tunnel.name.clone(),
+            (None, None) => return Err(self.no_such_tunnel(name)),
+        };
+        let not_up = || CommandError::NotUp(name.into());
+        let id = self.session_of(&tunnel).ok_or_else(not_up)?;
+        let started = self.with_session(now, id, |session, cx| {
+            let task = if is_ike {
+                session.is_established().then_some(Task::RekeyIke(session.current))
+            } else {
+                session.serving_child(name).map(|c| Task::RekeyChild(c.spi_in))
+            };
+            let Some(task) = task else { return false };
+            if !session.tasks.contains(&task) {
+                session.tasks.push_back(task);
+            }
+            session.pump(cx);
+            true
+        });
+        if started { Ok(()) } else { Err(not_up()) }
+    }
+
+    /// Replaces the policy: tunnels that did not change are untouched, changed and removed ones are deleted, new ones
+    /// that say so are started.
+    pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
+        let old = Arc::clone(&self.policy);
+        let keep =
+            |t: &Arc<IkeTunnel>| old.tunnel(&t.name).filter(|o| *o == t).unwrap_or(t).clone();
+        let new = Policy { tunnels: policy.tunnels.iter().map(keep).collect() };
+        let unchanged =
+            |t: &&Arc<IkeTunnel>| new.tunnel(&t.name).is_some_and(|n| Arc::ptr_eq(n, t));
+        for gone in old.tunnels.iter().filter(|t| !unchanged(t)) {
+            let ids: Vec<SessionId> = self.sessions_of(&gone.name).map(|(id, _)| *id).collect();
+            for id in ids {
+                self.with_session(now, id, |session, cx| session.close(cx, "the policy changed"));
+            }
+            self.forget_retries(gone);
+            self.half_open
+                .values_mut()
+                .for_each(|h| h.candidates.retain(|c| !Arc::ptr_eq(c, gone)));
+            for child in &gone.children {
+                if let Some(rule) = self.rules.remove(&child.name) {
+                    self.plane.remove_rule(rule);
+                }
+                self.out.failures.remove(&child.name);
+            }
+            self.out.failures.remove(&gone.name);
+        }
+        self.policy = Arc::new(new);
+        let fresh: Vec<Arc<IkeTunnel>> = (self.policy.tunnels.iter())
+            .filter(|t| !old.tunnels.iter().any(|o| Arc::ptr_eq(o, t)))
+            .cloned()
+            .collect();
+        for tunnel in &fresh {
+            for child in &tunnel.children {
+                self.add_rule(now, tunnel, child);
+            }
+        }
+        for child in fresh.iter().flat_map(|t| auto_start(t)) {
+            // A tunnel that cannot be started says so when its policy is checked.
+            let _ = self.connect(now, &child.name);
+        }
+    }
+
+    fn add_rule(&mut self, now: Instant, tunnel: &IkeTunnel, child: &ChildTunnel) {
+        let id = RuleId(self.next_rule);
+        self.next_rule += 1;
+        self.rules.insert(child.name.clone(), id);
+        let rule = Rule {
+            id,
+            tunnel: child.name.clone(),
+            selectors: TrafficSelectors {
+                local: child.local.clone(),
+                remote: child.remote.clone(),
+            },
+            trap: child.on_demand && child.role.may_initiate() && tunnel.role.may_initiate(),
+        };
+        if let Err(error) = self.plane.add_rule(rule) {
+            let failure = Failure { kind: FailureKind::DataPlane, detail: error.to_string() };
+            self.out.fail(now, &tunnel.name, Some(&child.name), failure);
+        }
+    }
+
+    /// Deletes everything and refuses all that is new; [`Engine::is_idle`] tells when the peers have answered.
+    pub fn stop(&mut self, now: Instant) {
+        self.stopping = true;
+        for name in std::mem::take(&mut self.retries).into_keys() {
+            self.deadlines.set(Waiter::Retry(name), None);
+        }
+        for (spi, half) in std::mem::take(&mut self.half_open) {
+            self.forget_half_open(spi, &half);
+        }
+        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
+        for id in ids {
+            self.with_session(now, id, |session, cx| session.close(cx, "the gateway stops"));
+        }
+    }
+
+    // ---- sessions
+
+    pub(super) fn sessions_of(&self, tunnel: &str) -> impl Iterator<Item = (&SessionId, &Session)> {
+        self.sessions.iter().filter(move |(_, s)| s.tunnel.name == tunnel && !s.is_closing())
+    }
+
+    /// The session that serves a phase 1 tunnel, or will.
+    pub(super) fn session_of(&self, tunnel: &str) -> Option<SessionId> {
+        let sessions = || self.sessions_of(tunnel);
+        sessions()
+            .filter(|(_, s)| s.is_established())
+            .last()
+            .or_else(|| sessions().last())
+            .map(|(id, _)| *id)
+    }
+
+    fn take_in(&mut self, now: Instant, session: Session) -> SessionId {
+        self.next_session += 1;
+        let id = SessionId(self.next_session);
+        self.out.known_spis.extend(session.sas.iter().map(|s| s.local_spi));
+        self.put_back(now, id, session);
+        id
+    }
+
+    /// Takes in a session that a peer has begun.
+    pub(super) fn adopt(&mut self, now: Instant, session: Session, initial_contact: bool) {
+        let peer = session.tunnel.remote.identity.clone();
+        let begun_at = session.begun_at;
+        let id = self.take_in(now, session);
+        if initial_contact {
+            // RFC 7296 §2.4: the peer knows of no other, so whatever was up before it began is dead.
+            let dead: Vec<SessionId> = (self.sessions.iter())
+                .filter(|(other, s)| **other != id && s.tunnel.remote.identity == peer)
+                .filter(|(_, s)| s.established_at.is_some_and(|at| at < begun_at))
+                .map(|(other, _)| *other)
+                .collect();
+            for other in dead {
+                self.with_session(now, other, |session, cx| {
+                    session.end(cx, "the peer has restarted", None)
+                });
+            }
+        }
+        self.settle_sessions(now, id);
+    }
+
+    /// Leaves one session per tunnel. Of two begun by different sides, the one made with the lowest nonce goes, closed
+    /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes.
+    pub(super) fn settle_sessions(&mut self, now: Instant, new: SessionId) {
+        let Some(session) = self.sessions.get(&new).filter(|s| !s.is_closing()) else { return };
+        let (tunnel, here, nonce) =
+            (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce.clone());
+        let mut redundant = Vec::new();
+        for (id, other) in
+            self.sessions_of(&tunnel).filter(|(id, s)| **id != new && s.is_established())
+        {
+            if other.begun_here == here {
+                redundant.push(*id);
+            } else {
+                let (loser, begun_here) =
+                    if other.lowest_nonce < nonce { (*id, other.begun_here) } else { (new, here) };
+                redundant.extend(begun_here.then_some(loser));
+            }
+        }
+        for id in redundant {
+            self.with_session(now, id, |session, cx| {
+                session.close(cx, "another IKE SA serves the tunnel")
+            });
+        }
+    }
+
+    // ---- retries
+
+    /// A session is over: what should be up is tried again.
+    pub(super) fn after_session(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>, was_up: bool) {
+        if self.stopping || !self.policy.tunnels.iter().any(|t| Arc::ptr_eq(t, tunnel)) {
+            self.out.reconnects.clear();
+            return;
+        }
+        for name in std::mem::take(&mut self.out.reconnects) {
+            self.schedule_retry(now, &name, true);
+        }
+        if self.session_of(&tunnel.name).is_none() {
+            for child in auto_start(tunnel) {
+                self.schedule_retry(now, &child.name, was_up);
+            }
+        }
+    }
+
+    fn schedule_retry(&mut self, now: Instant, child: &str, afresh: bool) {
+        let retry = self.retries.entry(child.into()).or_insert(Retry { attempts: 0 });
+        retry.attempts = if afresh { 0 } else { retry.attempts + 1 };
+        let pause =
+            (self.config.retransmit_after * (1 << retry.attempts.min(8))).min(LONGEST_PAUSE);
+        let jitter = self.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
+        let at = now + pause / 2 + Duration::from_micros(jitter / 2);
+        self.deadlines
+            .set(Waiter::Retry(child.into()), Some(Deadline { at, reason: "next attempt" }));
+    }
+
+    pub(super) fn retry(&mut self, now: Instant, child: &str) {
+        if self.connect(now, child) == Ok(true) {
+            self.retries.remove(child);
+        }
+    }
+
+    fn forget_retry(&mut self, child: &str) {
+        self.retries.remove(child);
+        self.deadlines.set(Waiter::Retry(child.into()), None);
+    }
+
+    fn forget_retries(&mut self, tunnel: &IkeTunnel) {
+        for child in &tunnel.children {
+            self.forget_retry(&child.name);
+        }
+    }
+}
+
+/// The phase 2 tunnels that start by themselves: those that say so, or the first where only phase 1 does.
+fn auto_start(tunnel: &IkeTunnel) -> Vec<Arc<ChildTunnel>> {
+    if !tunnel.role.may_initiate() {
+        return Vec::new();
+    }
+    let startable = || tunnel.children.iter().filter(|c| c.role.may_initiate());
+    let mut chosen: Vec<Arc<ChildTunnel>> = startable().filter(|c| c.auto_start).cloned().collect();
+    if chosen.is_empty() && tunnel.auto_start {
+        chosen.extend(startable().next().cloned());
+    }
+    chosen
+}
+
+impl Session {
+    /// Deletes one phase 2 tunnel, or stops setting it up; `false` if there is nothing of it.
+    fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> bool {
+        if !self.has_or_wants_child(name) {
+            return false;
+        }
+        self.tasks.retain(|t| !matches!(t, Task::CreateChild(n) if n == name));
+        let spis: Vec<_> =
+            self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
+        if spis.is_empty() && !self.is_established() {
+            self.close(cx, "deactivated");
+            return true;
+        }
+        if spis.is_empty() {
+            let failure = Failure { kind: FailureKind::Cancelled, detail: "deactivated".into() };
+            cx.out.event(&self.tunnel.name, Some(name), EventKind::Failed(failure));
+        }
+        self.tasks.extend(spis.into_iter().map(Task::DeleteChild));
+        self.pump(cx);
+        true
+    }
+}

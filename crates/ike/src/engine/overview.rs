@@ -1,0 +1,197 @@
+//! A picture of what is defined and what is up.
+
+use super::Engine;
+use crate::failure::Failure;
+use crate::sa::child::{ChildSa, ChildState};
+use crate::sa::{Active, IkeSa, State as SaState};
+use crate::session::Session;
+use crate::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, State};
+use esp::plane::DataPlane;
+use policy::{ChildTunnel, IkeTunnel};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+impl<P: DataPlane> Engine<P> {
+    /// Whether no IKE SA is left.
+    pub fn is_idle(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    /// IKE SAs of all kinds (half-open, redundant, closing) and inbound SPIs in use: what a leak would show in.
+    pub fn inventory(&self) -> Inventory {
+        Inventory {
+            ike_sas: self.sessions.values().map(|s| s.sas.len()).sum(),
+            half_open: self.half_open.len(),
+            child_sas: self.sessions.values().map(|s| s.children.len()).sum(),
+            spis: self.spis.len(),
+            delivered_spis: self.by_spi.len(),
+        }
+    }
+
+    /// Every tunnel of the policy with its SAs.
+    pub fn status(&mut self, now: Instant) -> Vec<IkeStatus> {
+        let policy = Arc::clone(&self.policy);
+        policy.tunnels.iter().map(|t| self.status_of(now, t)).collect()
+    }
+
+    fn status_of(&mut self, now: Instant, tunnel: &IkeTunnel) -> IkeStatus {
+        let closing = || {
+            self.sessions
+                .iter()
+                .filter(|(_, s)| s.tunnel.name == tunnel.name)
+                .last()
+                .map(|(id, _)| *id)
+        };
+        let session =
+            self.session_of(&tunnel.name).or_else(closing).and_then(|id| self.sessions.get(&id));
+        let plane = &mut self.plane;
+        let failures = &self.out.failures;
+        let failure = |name: &str| {
+            failures.get(name).map(|(f, at)| (f.clone(), now.saturating_duration_since(*at)))
+        };
+        let sa = session.and_then(|s| Some((s, s.sas.get(s.current_index())?)));
+        IkeStatus {
+            name: tunnel.name.clone(),
+            state: sa.map_or(State::Down, |(session, sa)| ike_state(session, sa)),
+            local_id: tunnel.local.identity.to_string(),
+            remote_id: tunnel.remote.identity.to_string(),
+            local_address: tunnel.local.address,
+            remote_address: tunnel.remote.address,
+            sa: sa.map(|(session, sa)| ike_sa(now, session, sa)),
+            children: (tunnel.children.iter())
+                .map(|c| ChildStatus {
+                    last_failure: failure(&c.name),
+                    ..child(now, plane, session, c)
+                })
+                .collect(),
+            last_failure: failure(&tunnel.name),
+        }
+    }
+
+    /// Discarded datagrams by reason.
+    pub fn discards(&self) -> &BTreeMap<&'static str, u64> {
+        &self.out.discards
+    }
+
+    /// The last failure of a phase 1 or phase 2 tunnel since it was last up.
+    pub fn last_failure(&self, name: &str) -> Option<&Failure> {
+        self.out.failures.get(name).map(|(failure, _)| failure)
+    }
+
+    /// The data plane.
+    pub fn plane(&mut self) -> &mut P {
+        &mut self.plane
+    }
+}
+
+/// Numbers of what an engine holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Inventory {
+    /// IKE SAs of sessions: serving, superseded, being set up or deleted.
+    pub ike_sas: usize,
+    /// Half-open IKE SAs of strangers.
+    pub half_open: usize,
+    /// Child SAs: serving, replaced or redundant.
+    pub child_sas: usize,
+    /// Inbound ESP SPIs, those of lingering SAs and pending requests included.
+    pub spis: usize,
+    /// IKE SPIs to which messages are delivered.
+    pub delivered_spis: usize,
+}
+
+fn ike_state(session: &Session, sa: &IkeSa) -> State {
+    match &sa.state {
+        _ if session.is_closing() => State::Closing,
+        SaState::Established(e) if matches!(e.active, Some(Active::Rekey(_))) => State::Rekeying,
+        SaState::Established(_) => State::Established,
+        _ => State::Negotiating,
+    }
+}
+
+fn left(now: Instant, at: Instant) -> Duration {
+    at.saturating_duration_since(now)
+}
+
+fn ike_sa(now: Instant, session: &Session, sa: &IkeSa) -> IkeSaStatus {
+    let (initiator_spi, responder_spi) = sa.spis();
+    let established = sa.established();
+    IkeSaStatus {
+        initiator: sa.initiator,
+        initiator_spi,
+        responder_spi,
+        local: session.path.local,
+        remote: session.path.remote,
+        nat_local: session.path.nat_local,
+        nat_remote: session.path.nat_remote,
+        suite: established.map_or_else(String::new, |e| e.keys.suite.to_string()),
+        established_for: session.established_at.map(|at| now.saturating_duration_since(at)),
+        rekey_in: established.map(|e| left(now, e.rekey_at)),
+        expires_in: established.map(|e| left(now, e.expire_at)),
+        rekeys: session.rekeys,
+    }
+}
+
+fn child(
+    now: Instant,
+    plane: &mut dyn DataPlane,
+    session: Option<&Session>,
+    tunnel: &ChildTunnel,
+) -> ChildStatus {
+    let sa = session.and_then(|s| s.serving_child(&tunnel.name));
+    let negotiating =
+        || session.is_some_and(|s| !s.is_closing() && s.has_or_wants_child(&tunnel.name));
+    let rekeying = |c: &ChildSa| {
+        let rekeys = |s: &IkeSa| match s.established().map(|e| &e.active) {
+            Some(Some(Active::Child(p))) => p.rekeys == Some(c.spi_in),
+            _ => false,
+        };
+        session.is_some_and(|s| s.sas.iter().any(rekeys))
+    };
+    let state = match sa {
+        None if negotiating() => State::Negotiating,
+        None => State::Down,
+        Some(c) if c.state == ChildState::Unwanted => State::Closing,
+        Some(c) if rekeying(c) => State::Rekeying,
+        Some(_) => State::Established,
+    };
+    ChildStatus {
+        name: tunnel.name.clone(),
+        state,
+        mode: tunnel.mode,
+        local: sa.map_or_else(|| tunnel.local.clone(), |c| c.selectors.local.clone()),
+        remote: sa.map_or_else(|| tunnel.remote.clone(), |c| c.selectors.remote.clone()),
+        sa: sa.zip(session).map(|(c, session)| child_sa(now, plane, session, c)),
+        last_failure: None,
+    }
+}
+
+fn child_sa(
+    now: Instant,
+    plane: &mut dyn DataPlane,
+    session: &Session,
+    child: &ChildSa,
+) -> ChildSaStatus {
+    let inbound = plane.usage(child.inbound).unwrap_or_default();
+    let outbound = plane.usage(child.outbound).unwrap_or_default();
+    let before = &child.history;
+    ChildSaStatus {
+        suite: child.choice.to_string(),
+        esn: child.choice.proposal.esn,
+        encapsulation: session.path.of_plane().encapsulation,
+        inbound_spi: child.spi_in,
+        outbound_spi: child.spi_out,
+        packets_in: before.inbound.packets + inbound.packets,
+        packets_out: before.outbound.packets + outbound.packets,
+        bytes_in: before.inbound.bytes + inbound.bytes,
+        bytes_out: before.outbound.bytes + outbound.bytes,
+        refused: before.inbound.refused
+            + before.outbound.refused
+            + inbound.refused
+            + outbound.refused,
+        established_for: now.saturating_duration_since(before.established_at),
+        rekey_in: Some(left(now, child.rekey_at)),
+        expires_in: Some(left(now, child.expire_at)),
+        rekeys: before.rekeys,
+    }
+}

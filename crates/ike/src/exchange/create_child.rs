@@ -1,0 +1,677 @@
+//! CREATE_CHILD_SA for Child SAs: new ones and rekeys (RFC 7296 §1.3.1, §1.3.3, §2.8).
+
+use super::{NONCE_LEN, Parts, rekey_ike, status};
+use crate::collision::{self, Request, lowest};
+use crate::crypto::key_exchange::PrivateKey;
+use crate::engine::Cx;
+use crate::event::EventKind;
+use crate::failure::{Failure, FailureKind};
+use crate::negotiation::proposal::{
+    ChildKeyExchange, EspChoice, accept_esp, choose_esp, describe, group_id, group_of, offer_esp,
+};
+use crate::negotiation::selectors;
+use crate::rejection::{Rejection, failure_of};
+use crate::sa::Active;
+use crate::sa::child::{Blueprint, ChildState, History};
+use crate::sa::keys::Nonces;
+use crate::session::Session;
+use crate::task::Task;
+use crate::wire::payload::{Notify, Payload, Proposal, TrafficSelector};
+use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
+use esp::plane::{Spi, TrafficSelectors};
+use policy::{AddressRange, ChildTunnel, Group, Mode, Secret};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a peer may ask for another group.
+const RESTARTS: u8 = 3;
+
+/// A request of ours in flight.
+pub(crate) struct PendingChild {
+    pub tunnel: Arc<ChildTunnel>,
+    /// The Child SA it replaces, by inbound SPI.
+    pub rekeys: Option<Spi>,
+    pub spi_in: Spi,
+    nonce: Vec<u8>,
+    key_exchange: Option<PrivateKey>,
+    restarts: u8,
+    /// The peer's request to rekey the same Child SA, answered meanwhile.
+    pub rival: Option<Rival>,
+}
+
+/// What a crossing rekey of the peer made.
+pub(crate) struct Rival {
+    /// Its Child SA, by inbound SPI.
+    pub child: Spi,
+    /// The lower of its nonces.
+    pub lowest_nonce: Vec<u8>,
+}
+
+/// Asks for a new Child SA.
+pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name: &str) {
+    let Some(tunnel) = session.tunnel.children.iter().find(|c| c.name == name).cloned() else {
+        return;
+    };
+    if session.serving_child(name).is_some_and(|c| c.state == ChildState::Established) {
+        return;
+    }
+    cx.out.event(&session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
+    let group = tunnel.pfs.offer.first().copied();
+    ask(session, cx, index, tunnel, None, group, 0);
+}
+
+/// Asks for the successor of a Child SA.
+pub(crate) fn ask_rekey(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
+    let Some(child) =
+        session.child_by_inbound(spi_in).filter(|c| c.state == ChildState::Established)
+    else {
+        return;
+    };
+    let tunnel = Arc::clone(&child.tunnel);
+    let group = tunnel.pfs.offer.first().copied();
+    ask(session, cx, index, tunnel, Some(spi_in), group, 0);
+}
+
+fn ask(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    tunnel: Arc<ChildTunnel>,
+    rekeys: Option<Spi>,
+    group: Option<Group>,
+    restarts: u8,
+) {
+    let spi_in = cx.spis.allocate(cx.rng);
+    let mut nonce = vec![0; NONCE_LEN];
+    cx.rng.fill(&mut nonce);
+    let key_exchange = group.map(PrivateKey::generate);
+    let mut payloads = Vec::new();
+    payloads.extend(rekeys.map(|spi| {
+        let spi = spi.0.to_be_bytes().to_vec();
+        Payload::Notify(Notify {
+            protocol: ProtocolId::ESP,
+            spi,
+            kind: NotifyType::REKEY_SA,
+            data: vec![],
+        })
+    }));
+    if tunnel.mode == Mode::Transport {
+        payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
+    }
+    payloads.push(Payload::Sa(offer_esp(&tunnel.proposals, &tunnel.pfs.offer, spi_in)));
+    payloads.push(Payload::Nonce(nonce.clone()));
+    payloads.extend(key_exchange.as_ref().map(public_value));
+    payloads.push(Payload::TsInitiator(selectors::encode(&tunnel.local)));
+    payloads.push(Payload::TsResponder(selectors::encode(&tunnel.remote)));
+    let pending =
+        PendingChild { tunnel, rekeys, spi_in, nonce, key_exchange, restarts, rival: None };
+    let active = Some(Active::Child(Box::new(pending)));
+    session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
+}
+
+fn public_value(key: &PrivateKey) -> Payload {
+    Payload::KeyExchange { group: group_id(key.group()), data: key.public_value().to_vec() }
+}
+
+/// Answers a CREATE_CHILD_SA request; `true` beside the answer: the IKE SA ends with it.
+pub(crate) fn answer(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    payloads: Vec<Payload>,
+) -> (Vec<Payload>, bool) {
+    let parts = Parts::of(&payloads);
+    let answered = if parts
+        .sa
+        .is_some_and(|p| p.iter().all(|p| p.protocol == ProtocolId::IKE) && !p.is_empty())
+    {
+        rekey_ike::answer(session, cx, index, &parts)
+    } else {
+        answer_child(session, cx, index, &parts)
+    };
+    match answered {
+        Ok(payloads) => (payloads, false),
+        Err(rejection) => (vec![rejection.payload()], rejection.is_fatal()),
+    }
+}
+
+fn answer_child(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    parts: &Parts<'_>,
+) -> Result<Vec<Payload>, Rejection> {
+    let Some(initiator_nonce) = parts.nonce else {
+        return Err(Rejection::invalid_syntax("CREATE_CHILD_SA without nonce".into()));
+    };
+    let rekeys = match parts.notify(NotifyType::REKEY_SA) {
+        None => None,
+        Some(notify) => {
+            let octets = notify.spi.as_slice().try_into();
+            Some(Spi(u32::from_be_bytes(octets.map_err(|_| {
+                Rejection::invalid_syntax("REKEY_SA without an SPI of four octets".into())
+            })?)))
+        }
+    };
+    let request = rekeys.map_or(Request::CreateChild, Request::RekeyChild);
+    let Some(established) = session.sas[index].established() else {
+        return Err(Rejection::temporary());
+    };
+    collision::admit(session, established, request)?;
+    let old = rekeys.and_then(|spi| session.child_by_outbound(spi)).map(|c| c.spi_in);
+    let mut nonce = vec![0; NONCE_LEN];
+    cx.rng.fill(&mut nonce);
+    let nonces = Nonces { initiator: initiator_nonce, responder: &nonce };
+    let granted =
+        grant(session, cx, index, parts, &ChildRequest { rekeys: old, in_auth: false, nonces })?;
+    if let Some(old) = old {
+        note_successor(session, index, old, lowest(initiator_nonce, &nonce));
+    }
+    Ok(granted)
+}
+
+/// The Child SA just granted replaces `old`, and may meet a rekey of ours that is in flight.
+fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: &[u8]) {
+    let Some(new) = session.children.last().map(|c| c.spi_in) else { return };
+    if let Some(child) = session.child_mut(old) {
+        child.state = ChildState::Replaced(new);
+    }
+    if let Some(established) = session.sas[index].established_mut()
+        && let Some(Active::Child(pending)) = &mut established.active
+        && pending.rekeys == Some(old)
+    {
+        pending.rival = Some(Rival { child: new, lowest_nonce: lowest_nonce.to_vec() });
+    }
+}
+
+/// What a peer asks for, besides its payloads.
+pub(crate) struct ChildRequest<'a> {
+    /// The Child SA to be replaced, by inbound SPI.
+    pub rekeys: Option<Spi>,
+    /// In IKE_AUTH: no nonce and no key exchange of its own.
+    pub in_auth: bool,
+    pub nonces: Nonces<'a>,
+}
+
+/// Grants a Child SA: installs it and makes the payloads of the answer. Failures are noted for the operator.
+pub(crate) fn grant(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    parts: &Parts<'_>,
+    request: &ChildRequest<'_>,
+) -> Result<Vec<Payload>, Rejection> {
+    let granted = try_grant(session, cx, index, parts, request);
+    if let Err(Rejection { failure: Some(failure), .. }) = &granted {
+        let name = match session.tunnel.children.as_slice() {
+            [only] => Some(only.name.clone()),
+            _ => request
+                .rekeys
+                .and_then(|spi| Some(session.child_by_inbound(spi)?.tunnel.name.clone())),
+        };
+        cx.out.fail(cx.now, &session.tunnel.name, name.as_deref(), failure.clone());
+    }
+    granted
+}
+
+fn try_grant(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    parts: &Parts<'_>,
+    request: &ChildRequest<'_>,
+) -> Result<Vec<Payload>, Rejection> {
+    let (Some(theirs), Some(tsi), Some(tsr)) = (parts.sa, parts.ts_initiator, parts.ts_responder)
+    else {
+        return Err(Rejection::invalid_syntax(
+            "a Child SA is asked for without SA, TSi or TSr".into(),
+        ));
+    };
+    let transport = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
+    let Match { tunnel, selectors, seen } =
+        find_tunnel(session, request.rekeys, transport, tsi, tsr)?;
+    let spi_in = cx.spis.allocate(cx.rng);
+    let wanted = match request.in_auth {
+        true => ChildKeyExchange::Never,
+        false => ChildKeyExchange::Policy(&tunnel.pfs, parts.key_exchange.map(|(group, _)| group)),
+    };
+    let made = choose_esp(&tunnel.proposals, wanted, theirs, spi_in)
+        .ok_or_else(|| no_proposal(&tunnel, theirs, request.in_auth))
+        .and_then(|(choice, spi_out, proposal)| {
+            let (shared, public) = exchange_keys(choice.group, parts)?;
+            let offer = Agreed { choice, spi_in, spi_out, selectors: selectors.clone() };
+            install(session, cx, index, &tunnel, offer, shared.as_ref(), request)?;
+            Ok((proposal, public))
+        });
+    let (proposal, public) = match made {
+        Ok(made) => made,
+        Err(rejection) => {
+            cx.spis.release(spi_in);
+            return Err(rejection);
+        }
+    };
+    let mut payloads = Vec::new();
+    if tunnel.mode == Mode::Transport {
+        payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
+    }
+    payloads.push(Payload::Sa(vec![proposal]));
+    if !request.in_auth {
+        payloads.push(Payload::Nonce(request.nonces.responder.to_vec()));
+        payloads.extend(public);
+    }
+    // RFC 7296 §2.23.1: the peer knows itself by the addresses it sent.
+    payloads.push(Payload::TsInitiator(if seen {
+        tsi.to_vec()
+    } else {
+        selectors::encode(&selectors.remote)
+    }));
+    payloads.push(Payload::TsResponder(if seen {
+        tsr.to_vec()
+    } else {
+        selectors::encode(&selectors.local)
+    }));
+    Ok(payloads)
+}
+
+fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], in_auth: bool) -> Rejection {
+    let groups: &[Group] = if in_auth { &[] } else { &tunnel.pfs.accept };
+    let ours = offer_esp(&tunnel.proposals, groups, Spi(0));
+    let none =
+        if tunnel.pfs.accept_none && !groups.is_empty() { " (or no key exchange)" } else { "" };
+    Rejection::no_proposal_chosen(format!(
+        "{}: the peer offers {}; we accept {}{none}",
+        tunnel.name,
+        describe(theirs),
+        describe(&ours)
+    ))
+}
+
+/// Our half of a key exchange of the Child SA's own.
+fn exchange_keys(
+    group: Option<Group>,
+    parts: &Parts<'_>,
+) -> Result<(Option<Secret>, Option<Payload>), Rejection> {
+    let Some(group) = group else { return Ok((None, None)) };
+    let (sent, public) =
+        parts.key_exchange.ok_or_else(|| Rejection::invalid_ke(group_id(group)))?;
+    if group_of(sent) != Some(group) {
+        return Err(Rejection::invalid_ke(group_id(group)));
+    }
+    let key = PrivateKey::generate(group);
+    let answer = public_value(&key);
+    let shared = key.agree(public).map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
+    Ok((Some(shared), Some(answer)))
+}
+
+/// What both sides agree on.
+struct Agreed {
+    choice: EspChoice,
+    spi_in: Spi,
+    spi_out: Spi,
+    selectors: TrafficSelectors,
+}
+
+fn install(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    tunnel: &Arc<ChildTunnel>,
+    agreed: Agreed,
+    shared: Option<&Secret>,
+    request: &ChildRequest<'_>,
+) -> Result<(), Rejection> {
+    let suite =
+        agreed.choice.suite().expect("a chosen proposal has cipher and integrity that go together");
+    let keys = match session.sas[index].established() {
+        Some(established) => established.keys.child(suite, shared, request.nonces),
+        None => return Err(Rejection::temporary()),
+    };
+    let history = successor_history(session, cx, request.rekeys);
+    let blueprint = Blueprint {
+        tunnel,
+        choice: agreed.choice,
+        mode: tunnel.mode,
+        selectors: agreed.selectors,
+        spi_in: agreed.spi_in,
+        spi_out: agreed.spi_out,
+        keys,
+        initiator: false,
+        // The peer has the new SA only once our answer has arrived; what it then deletes tells us.
+        standby: request.rekeys.is_some(),
+        path: &session.path,
+        history,
+        lowest_nonce: lowest(request.nonces.initiator, request.nonces.responder).to_vec(),
+    };
+    let child = blueprint.install(cx).map_err(|e| Rejection::plane(&e))?;
+    session.add_child(cx, child, request.rekeys.is_some());
+    if request.rekeys.is_none() {
+        session.settle_duplicates(&tunnel.name);
+    }
+    Ok(())
+}
+
+fn successor_history(session: &Session, cx: &mut Cx<'_>, rekeys: Option<Spi>) -> History {
+    match rekeys.and_then(|spi| session.child_by_inbound(spi)) {
+        Some(old) => {
+            let mut history = old.history_so_far(cx);
+            history.rekeys += 1;
+            history
+        }
+        None => History::new(cx.now),
+    }
+}
+
+/// The phase 2 tunnel that fits a request.
+struct Match {
+    tunnel: Arc<ChildTunnel>,
+    selectors: TrafficSelectors,
+    /// Addresses were replaced by those seen from this side of a NAT.
+    seen: bool,
+}
+
+fn find_tunnel(
+    session: &Session,
+    rekeys: Option<Spi>,
+    transport: bool,
+    tsi: &[TrafficSelector],
+    tsr: &[TrafficSelector],
+) -> Result<Match, Rejection> {
+    let old = rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|c| Arc::clone(&c.tunnel));
+    let tunnels: Vec<Arc<ChildTunnel>> = match old {
+        Some(tunnel) => vec![tunnel],
+        None => session.tunnel.children.iter().filter(|c| c.role.may_respond()).cloned().collect(),
+    };
+    let translated = transport && (session.path.nat_local || session.path.nat_remote);
+    let mut found: Option<(bool, Match)> = None;
+    let mut wrong_mode = None;
+    for tunnel in &tunnels {
+        // RFC 7296 §2.23.1: in transport mode the addresses that count are those this side sees.
+        let (seen_i, seen_r);
+        let (tsi, tsr) = if translated && tunnel.mode == Mode::Transport {
+            seen_i = as_seen(tsi, session.path.remote.ip(), session.path.nat_remote);
+            seen_r = as_seen(tsr, session.path.local.ip(), session.path.nat_local);
+            (seen_i.as_slice(), seen_r.as_slice())
+        } else {
+            (tsi, tsr)
+        };
+        let Some(selectors) = selectors::grant(tunnel, tsr, tsi) else { continue };
+        if tunnel.mode == Mode::Transport && !transport {
+            wrong_mode = Some(tunnel);
+            continue;
+        }
+        let exact =
+            selectors::is_exact(tunnel, tsr, tsi) && (tunnel.mode == Mode::Transport) == transport;
+        if found.as_ref().is_none_or(|(best, _)| exact && !best) {
+            let seen = translated && tunnel.mode == Mode::Transport;
+            found = Some((exact, Match { tunnel: Arc::clone(tunnel), selectors, seen }));
+        }
+    }
+    if let Some((_, found)) = found {
+        return Ok(found);
+    }
+    if let Some(tunnel) = wrong_mode {
+        return Err(Rejection::mode_mismatch(format!(
+            "the peer asks for tunnel mode, {} is in transport mode; set ESP_EncapsulationMode alike on both sides",
+            tunnel.name
+        )));
+    }
+    let ours: Vec<String> = (session.tunnel.children.iter())
+        .map(|c| {
+            format!(
+                "{}: {} to {}",
+                c.name,
+                selectors::describe(&c.local),
+                selectors::describe(&c.remote)
+            )
+        })
+        .collect();
+    Err(Rejection::ts_unacceptable(format!(
+        "the peer asks for {} (ours) to {} (its own); the policy has {}",
+        selectors::describe_wire(tsr),
+        selectors::describe_wire(tsi),
+        if ours.is_empty() { "no phase 2 tunnel".into() } else { ours.join("; ") }
+    )))
+}
+
+fn as_seen(
+    selectors: &[TrafficSelector],
+    address: IpAddr,
+    behind_nat: bool,
+) -> Vec<TrafficSelector> {
+    let replace = |selector: &TrafficSelector| match selector {
+        TrafficSelector::Range(s) if behind_nat && s.addresses.start() == s.addresses.end() => {
+            TrafficSelector::Range(policy::Selector {
+                addresses: AddressRange::from(address),
+                ..*s
+            })
+        }
+        other => other.clone(),
+    };
+    selectors.iter().map(replace).collect()
+}
+
+/// The parts of an answer that creates a Child SA.
+pub(crate) struct Answered<'a> {
+    pub proposals: &'a [Proposal],
+    pub selectors: TrafficSelectors,
+}
+
+/// Reads an answer to a request for `tunnel`'s Child SA.
+pub(crate) fn read_answer<'a>(
+    tunnel: &ChildTunnel,
+    asked: &TrafficSelectors,
+    parts: &Parts<'a>,
+) -> Result<Answered<'a>, Failure> {
+    let (Some(proposals), Some(tsi), Some(tsr)) =
+        (parts.sa, parts.ts_initiator, parts.ts_responder)
+    else {
+        return Err(match parts.error() {
+            Some(error) => failure_of(error, &ours(tunnel, error.kind)),
+            None => Failure {
+                kind: FailureKind::ProtocolError,
+                detail: "the answer has no Child SA".into(),
+            },
+        });
+    };
+    let confirmed = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
+    if tunnel.mode == Mode::Transport && !confirmed {
+        let detail =
+            format!("{} asks for transport mode, the peer insists on tunnel mode", tunnel.name);
+        return Err(Failure { kind: FailureKind::ModeMismatch, detail });
+    }
+    if tunnel.mode == Mode::Tunnel && confirmed {
+        let detail =
+            format!("{} asks for tunnel mode, the peer answers with transport mode", tunnel.name);
+        return Err(Failure { kind: FailureKind::ModeMismatch, detail });
+    }
+    let selectors = selectors::accept(asked, tsi, tsr).ok_or_else(|| Failure {
+        kind: FailureKind::TsUnacceptable,
+        detail: format!(
+            "the peer answers {} to {}, more than was asked for",
+            selectors::describe_wire(tsi),
+            selectors::describe_wire(tsr)
+        ),
+    })?;
+    Ok(Answered { proposals, selectors })
+}
+
+fn ours(tunnel: &ChildTunnel, error: NotifyType) -> String {
+    match error {
+        NotifyType::TS_UNACCEPTABLE => {
+            format!(
+                "{} to {}",
+                selectors::describe(&tunnel.local),
+                selectors::describe(&tunnel.remote)
+            )
+        }
+        _ => describe(&offer_esp(&tunnel.proposals, &tunnel.pfs.offer, Spi(0))),
+    }
+}
+
+/// Takes the answer to a request of ours.
+pub(crate) fn conclude(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    pending: PendingChild,
+    payloads: Vec<Payload>,
+) {
+    let parts = Parts::of(&payloads);
+    if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
+        cx.spis.release(pending.spi_in);
+        return conclude_error(session, cx, index, pending, error.clone(), &parts);
+    }
+    match conclude_success(session, cx, index, &pending, &parts) {
+        Ok(()) => {}
+        Err(failure) => {
+            // The peer has a Child SA that we do not want.
+            session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+            cx.spis.release(pending.spi_in);
+            fail(session, cx, &pending, failure);
+        }
+    }
+}
+
+fn conclude_success(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    pending: &PendingChild,
+    parts: &Parts<'_>,
+) -> Result<(), Failure> {
+    let broken = |detail: String| Failure { kind: FailureKind::ProtocolError, detail };
+    let tunnel = &pending.tunnel;
+    let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
+    let answered = read_answer(tunnel, &asked, parts)?;
+    let Some(nonce) = parts.nonce else { return Err(broken("the answer has no nonce".into())) };
+    let (choice, spi_out) = accept_esp(&tunnel.proposals, &tunnel.pfs.offer, answered.proposals)
+        .ok_or_else(|| {
+            broken(format!(
+                "the peer chose {}, which was not offered",
+                describe(answered.proposals)
+            ))
+        })?;
+    let shared = match (&pending.key_exchange, choice.group, parts.key_exchange) {
+        (None, None, _) => None,
+        (Some(key), Some(group), Some((sent, public)))
+            if key.group() == group && group_of(sent) == Some(group) =>
+        {
+            Some(key.agree(public).map_err(|e| broken(e.to_string()))?)
+        }
+        _ => return Err(broken("the answer's key exchange does not fit what was offered".into())),
+    };
+    let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
+    let our_lowest = lowest(nonces.initiator, nonces.responder).to_vec();
+    let rival = pending.rival.as_ref().filter(|r| session.child_by_inbound(r.child).is_some());
+    let survives = rival.is_none_or(|r| collision::ours_survives(&our_lowest, &r.lowest_nonce));
+    let suite =
+        choice.suite().expect("an accepted proposal has cipher and integrity that go together");
+    let Some(established) = session.sas[index].established() else { return Ok(()) };
+    let keys = established.keys.child(suite, shared.as_ref(), nonces);
+    let history = successor_history(session, cx, pending.rekeys);
+    let blueprint = Blueprint {
+        tunnel,
+        choice,
+        mode: tunnel.mode,
+        selectors: answered.selectors,
+        spi_in: pending.spi_in,
+        spi_out,
+        keys,
+        initiator: true,
+        standby: !survives,
+        path: &session.path,
+        history,
+        lowest_nonce: our_lowest,
+    };
+    let mut child = blueprint
+        .install(cx)
+        .map_err(|e| Failure { kind: FailureKind::DataPlane, detail: e.to_string() })?;
+    let rival = rival.map(|r| r.child);
+    if !survives {
+        // RFC 7296 §2.8.1: the side that made the redundant Child SA deletes it; the peer deletes the old one.
+        child.state = ChildState::Unwanted;
+        let spi = child.spi_in;
+        session.children.push(child);
+        session.tasks.push_front(Task::DeleteChild(spi));
+        return Ok(());
+    }
+    let new = child.spi_in;
+    session.add_child(cx, child, pending.rekeys.is_some());
+    if let Some(redundant) = rival.and_then(|r| session.child_mut(r)) {
+        redundant.state = ChildState::Unwanted;
+    }
+    match pending.rekeys {
+        Some(old) => {
+            if let Some(child) = session.child_mut(old) {
+                child.state = ChildState::Replaced(new);
+                session.tasks.push_front(Task::DeleteChild(old));
+            }
+        }
+        None => session.settle_duplicates(&tunnel.name),
+    }
+    Ok(())
+}
+
+fn conclude_error(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    pending: PendingChild,
+    error: Notify,
+    parts: &Parts<'_>,
+) {
+    if pending.rival.is_some() {
+        // The peer's own rekey has done the work.
+        return;
+    }
+    let again = match pending.rekeys {
+        Some(old) => Task::RekeyChild(old),
+        None => Task::CreateChild(pending.tunnel.name.clone()),
+    };
+    match error.kind {
+        NotifyType::TEMPORARY_FAILURE => session.delay(cx, again),
+        NotifyType::INVALID_KE_PAYLOAD => {
+            let wanted = parts
+                .wanted_group()
+                .and_then(group_of)
+                .filter(|g| pending.tunnel.pfs.offer.contains(g));
+            match wanted {
+                Some(group) if pending.restarts < RESTARTS => {
+                    let restarts = pending.restarts + 1;
+                    ask(session, cx, index, pending.tunnel, pending.rekeys, Some(group), restarts);
+                }
+                _ => {
+                    let failure = failure_of(&error, &ours(&pending.tunnel, error.kind));
+                    fail(session, cx, &pending, failure);
+                }
+            }
+        }
+        NotifyType::CHILD_SA_NOT_FOUND => {
+            // RFC 7296 §2.25: the peer has lost it; start from scratch.
+            if let Some(old) = pending.rekeys {
+                let lost = session
+                    .remove_child(cx, old, true)
+                    .is_some_and(|c| c.state == ChildState::Established);
+                if lost {
+                    session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone()));
+                }
+            }
+        }
+        _ => {
+            let failure = failure_of(&error, &ours(&pending.tunnel, error.kind));
+            fail(session, cx, &pending, failure);
+        }
+    }
+}
+
+/// Tells the operator, and tries a rekey once more in what is left of the old Child SA's life.
+fn fail(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild, failure: Failure) {
+    cx.out.fail(cx.now, &session.tunnel.name, Some(&pending.tunnel.name), failure);
+    if let Some(child) = pending.rekeys.and_then(|old| session.child_mut(old)) {
+        let left = child.expire_at.saturating_duration_since(cx.now);
+        child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));
+    } else if pending.rekeys.is_none() {
+        session.close_when_idle(cx);
+    }
+}

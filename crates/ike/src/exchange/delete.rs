@@ -1,0 +1,155 @@
+//! INFORMATIONAL with Delete (RFC 7296 §1.4.1).
+
+use super::{rekey_ike, status};
+use crate::engine::Cx;
+use crate::event::EventKind;
+use crate::sa::child::ChildState;
+use crate::sa::{Active, Phase};
+use crate::session::Session;
+use crate::task::Task;
+use crate::wire::payload::{Delete, Payload};
+use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
+use esp::plane::Spi;
+
+/// Asks the peer to delete a Child SA.
+pub(crate) fn ask_child(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
+    if let Some(child) = session.child_mut(spi_in)
+        && child.state == ChildState::Established
+    {
+        child.state = ChildState::Unwanted;
+    }
+    let delete = Delete::ChildSas { protocol: ProtocolId::ESP, spis: vec![spi_in.0] };
+    let active = Some(Active::DeleteChildren(vec![spi_in]));
+    session.send_request(
+        cx,
+        index,
+        ExchangeType::INFORMATIONAL,
+        &[Payload::Delete(delete)],
+        active,
+    );
+}
+
+/// Asks the peer to delete an IKE SA, and with the last one everything.
+pub(crate) fn ask_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    let payloads = [Payload::Delete(Delete::IkeSa)];
+    session.send_request(
+        cx,
+        index,
+        ExchangeType::INFORMATIONAL,
+        &payloads,
+        Some(Active::DeleteIke),
+    );
+}
+
+/// Tells a responder whose proof was not accepted (RFC 7296 §2.21.2). Nothing waits for its answer.
+pub(crate) fn ask_refused(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    let payloads =
+        [status(NotifyType::AUTHENTICATION_FAILED, vec![]), Payload::Delete(Delete::IkeSa)];
+    session.send_request(
+        cx,
+        index,
+        ExchangeType::INFORMATIONAL,
+        &payloads,
+        Some(Active::DeleteIke),
+    );
+}
+
+/// The peer has deleted its halves.
+pub(crate) fn conclude_children(session: &mut Session, cx: &mut Cx<'_>, spis: &[Spi]) {
+    for spi in spis {
+        give_up_child(session, cx, *spi, "deleted by this side");
+    }
+}
+
+/// The peer has deleted its half.
+pub(crate) fn conclude_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    drop_ike(session, cx, index);
+}
+
+/// Forgets a Child SA; its successor, if it has one, takes over.
+fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &str) -> bool {
+    let Some(child) = session.child_by_inbound(spi_in) else { return false };
+    let (name, state) = (child.tunnel.name.clone(), child.state);
+    if let ChildState::Replaced(successor) = state
+        && let Some(successor) = session.child_mut(successor)
+        && let Err(error) = successor.promote(cx)
+    {
+        cx.out.event(&session.tunnel.name, Some(&name), EventKind::Warning(error.to_string()));
+    }
+    session.remove_child(cx, spi_in, true);
+    if session.serving_child(&name).is_none() && !matches!(state, ChildState::Replaced(_)) {
+        cx.out.event(
+            &session.tunnel.name,
+            Some(&name),
+            EventKind::Closed { reason: reason.into() },
+        );
+    }
+    true
+}
+
+/// Answers the peer's Delete of Child SAs: the SPIs of our halves, but for those we are deleting ourselves (RFC 7296
+/// §1.4.1, §2.25.1).
+pub(crate) fn answer_children(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    spis: &[u32],
+) -> Option<Payload> {
+    let ours: Vec<Spi> = match session.sas[index].established().map(|e| &e.active) {
+        Some(Some(Active::DeleteChildren(spis))) => spis.clone(),
+        _ => Vec::new(),
+    };
+    let mut deleted = Vec::new();
+    for spi in spis {
+        let Some(spi_in) = session.child_by_outbound(Spi(*spi)).map(|c| c.spi_in) else { continue };
+        if give_up_child(session, cx, spi_in, "deleted by the peer") && !ours.contains(&spi_in) {
+            deleted.push(spi_in.0);
+        }
+    }
+    (!deleted.is_empty())
+        .then(|| Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis: deleted }))
+}
+
+/// Does what the peer's Delete of an IKE SA asks for, after it was answered.
+pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) {
+    let Some((spi, reason)) = session.deleted.take() else { return };
+    let Some(index) = session.position(spi) else { return };
+    if session.sas.len() == 1 {
+        return session.end(cx, &reason, None);
+    }
+    drop_ike(session, cx, index);
+}
+
+/// Forgets an IKE SA; the session ends with the last.
+pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    if session.sas.len() == 1 {
+        return session.end(cx, "deleted", None);
+    }
+    let mut sa = session.sas.remove(index);
+    cx.out.forget_spi(sa.local_spi);
+    match sa.established_mut().and_then(|e| e.active.take()) {
+        // RFC 7296 §2.25.2: the peer's rekey of the same IKE SA stands, ours is forgotten.
+        Some(Active::Rekey(pending)) => {
+            if let Some(rival) = &pending.rival {
+                rekey_ike::yield_to(session, cx, sa.local_spi, rival);
+            }
+        }
+        Some(Active::Child(pending)) => {
+            cx.spis.release(pending.spi_in);
+            session.tasks.push_back(match pending.rekeys {
+                Some(old) => Task::RekeyChild(old),
+                None => Task::CreateChild(pending.tunnel.name.clone()),
+            });
+        }
+        Some(Active::DeleteChildren(spis)) => {
+            session.tasks.extend(spis.into_iter().map(Task::DeleteChild))
+        }
+        _ => {}
+    }
+    if session.current == sa.local_spi {
+        let serving =
+            |s: &&crate::sa::IkeSa| s.established().is_some_and(|e| e.phase == Phase::Serving);
+        let heir = session.sas.iter().rfind(serving).or(session.sas.last());
+        session.current = heir.map_or(session.current, |s| s.local_spi);
+    }
+}

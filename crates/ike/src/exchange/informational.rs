@@ -1,0 +1,43 @@
+//! INFORMATIONAL (RFC 7296 §1.4): signs of life, deletions, notifications.
+
+use super::delete;
+use crate::engine::Cx;
+use crate::sa::Active;
+use crate::session::Session;
+use crate::wire::payload::{Delete, Payload};
+use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
+
+/// Asks whether the peer lives.
+pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    session.send_request(cx, index, ExchangeType::INFORMATIONAL, &[], Some(Active::Liveness));
+}
+
+/// Answers whatever the peer tells.
+pub(crate) fn answer(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    payloads: &[Payload],
+) -> Vec<Payload> {
+    let mut answer = Vec::new();
+    for payload in payloads {
+        match payload {
+            Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis }) => {
+                answer.extend(delete::answer_children(session, cx, index, spis));
+            }
+            Payload::Delete(Delete::IkeSa) => {
+                let reason =
+                    session.deleted.take().map_or_else(|| "deleted by the peer".into(), |(_, r)| r);
+                session.deleted = Some((session.sas[index].local_spi, reason));
+            }
+            Payload::Notify(n) if n.kind == NotifyType::AUTHENTICATION_FAILED => {
+                let reason =
+                    "the peer did not accept our proof; compare preshared keys and identities"
+                        .into();
+                session.deleted = Some((session.sas[index].local_spi, reason));
+            }
+            _ => {}
+        }
+    }
+    answer
+}

@@ -1,0 +1,290 @@
+//! CREATE_CHILD_SA for the IKE SA itself (RFC 7296 §1.3.2, §2.8, §2.18).
+
+use super::{NONCE_LEN, Parts};
+use crate::collision::{self, Request, lowest};
+use crate::crypto::key_exchange::PrivateKey;
+use crate::engine::Cx;
+use crate::event::EventKind;
+use crate::failure::{Failure, FailureKind};
+use crate::negotiation::proposal::{
+    IkeSuite, accept_ike, choose_ike, describe, group_id, group_of, offer_ike,
+};
+use crate::rejection::{Rejection, failure_of};
+use crate::sa::keys::{Keys, Nonces};
+use crate::sa::window::Window;
+use crate::sa::{Active, Established, IkeSa, Phase, State};
+use crate::session::Session;
+use crate::task::Task;
+use crate::wire::header::IkeSpi;
+use crate::wire::payload::{Payload, Proposal};
+use crate::wire::registry::{ExchangeType, NotifyType};
+use policy::Group;
+use std::time::Duration;
+
+/// How often a peer may ask for another group.
+const RESTARTS: u8 = 3;
+
+/// A request of ours in flight.
+pub(crate) struct PendingRekey {
+    /// The new IKE SA's SPI on this side.
+    spi: IkeSpi,
+    nonce: Vec<u8>,
+    key_exchange: PrivateKey,
+    restarts: u8,
+    /// The peer's request to rekey the same IKE SA, answered meanwhile.
+    pub rival: Option<Rival>,
+}
+
+/// What a crossing rekey of the peer made.
+pub(crate) struct Rival {
+    /// Its IKE SA, by local SPI.
+    pub sa: IkeSpi,
+    /// The lower of its nonces.
+    pub lowest_nonce: Vec<u8>,
+}
+
+/// Asks for the successor of an IKE SA.
+pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    let Some(established) = session.sas[index].established() else { return };
+    if established.phase != Phase::Serving || session.sas[index].local_spi != session.current {
+        return;
+    }
+    let group = established.keys.suite.group;
+    send(session, cx, index, group, 0);
+}
+
+fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, group: Group, restarts: u8) {
+    let spi = cx.new_ike_spi();
+    let mut nonce = vec![0; NONCE_LEN];
+    cx.rng.fill(&mut nonce);
+    let key_exchange = PrivateKey::generate(group);
+    let payloads = [
+        Payload::Sa(offer_ike(&session.tunnel.proposals, &spi.0.to_be_bytes())),
+        Payload::Nonce(nonce.clone()),
+        Payload::KeyExchange { group: group_id(group), data: key_exchange.public_value().to_vec() },
+    ];
+    let pending = PendingRekey { spi, nonce, key_exchange, restarts, rival: None };
+    let active = Some(Active::Rekey(Box::new(pending)));
+    session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
+}
+
+fn peer_spi(proposal: &Proposal) -> Option<IkeSpi> {
+    let spi = u64::from_be_bytes(proposal.spi.as_slice().try_into().ok()?);
+    (spi != 0).then_some(IkeSpi(spi))
+}
+
+/// Answers the peer's request.
+pub(crate) fn answer(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    parts: &Parts<'_>,
+) -> Result<Vec<Payload>, Rejection> {
+    let Some(established) = session.sas[index].established() else {
+        return Err(Rejection::temporary());
+    };
+    collision::admit(session, established, Request::RekeyIke)?;
+    let (Some(theirs), Some((sent, public)), Some(nonce)) =
+        (parts.sa, parts.key_exchange, parts.nonce)
+    else {
+        return Err(Rejection::invalid_syntax(
+            "the IKE SA is to be rekeyed without SA, KE or nonce".into(),
+        ));
+    };
+    let spi = cx.new_ike_spi();
+    let chosen = choose_ike(&session.tunnel.proposals, theirs, sent, &spi.0.to_be_bytes());
+    let Some((suite, proposal)) = chosen else {
+        let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
+        let detail = format!(
+            "the peer offers {} for the IKE SA's rekey; we accept {ours}",
+            describe(theirs)
+        );
+        return Err(Rejection::no_proposal_chosen(detail));
+    };
+    let offered = theirs.iter().find(|p| p.number == proposal.number).and_then(peer_spi);
+    let Some(remote_spi) = offered else {
+        return Err(Rejection::invalid_syntax("the new IKE SA has no SPI of eight octets".into()));
+    };
+    if group_of(sent) != Some(suite.group) {
+        return Err(Rejection::invalid_ke(group_id(suite.group)));
+    }
+    let key = PrivateKey::generate(suite.group);
+    let our_public = key.public_value().to_vec();
+    let shared = key.agree(public).map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
+    let mut our_nonce = vec![0; NONCE_LEN];
+    cx.rng.fill(&mut our_nonce);
+    let nonces = Nonces { initiator: nonce, responder: &our_nonce };
+    let keys = established.keys.successor(suite, &shared, nonces, (remote_spi, spi), false);
+    let old = session.sas[index].local_spi;
+    take_in(session, cx, spi, remote_spi, false, keys);
+    let lowest_nonce = lowest(nonce, &our_nonce).to_vec();
+    match session.sas[index].established_mut().map(|e| &mut e.active) {
+        Some(Some(Active::Rekey(pending))) => pending.rival = Some(Rival { sa: spi, lowest_nonce }),
+        _ => succeed(session, cx, old, spi, suite),
+    }
+    Ok(vec![
+        Payload::Sa(vec![proposal]),
+        Payload::Nonce(our_nonce),
+        Payload::KeyExchange { group: group_id(suite.group), data: our_public },
+    ])
+}
+
+fn take_in(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    spi: IkeSpi,
+    remote_spi: IkeSpi,
+    initiator: bool,
+    keys: Keys,
+) {
+    let lifetime = session.tunnel.lifetime;
+    let established = Established {
+        keys,
+        active: None,
+        phase: Phase::Serving,
+        rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
+        expire_at: cx.now + lifetime.hard,
+    };
+    cx.out.know_spi(spi);
+    session.sas.push(IkeSa {
+        local_spi: spi,
+        remote_spi,
+        initiator,
+        window: Window::default(),
+        state: State::Established(Box::new(established)),
+    });
+}
+
+fn succeed(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi, suite: IkeSuite) {
+    session.rekeys += 1;
+    session.temporary_failures = 0;
+    session.supersede(cx, old, new);
+    cx.out.event(&session.tunnel.name, None, EventKind::Rekeyed { suite: suite.to_string() });
+}
+
+/// Settles for the peer's rekey where ours has come to nothing.
+pub(crate) fn yield_to(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, rival: &Rival) -> bool {
+    let suite =
+        session.position(rival.sa).and_then(|i| session.sas[i].established()).map(|e| e.keys.suite);
+    match suite {
+        Some(suite) => {
+            succeed(session, cx, old, rival.sa, suite);
+            true
+        }
+        None => false,
+    }
+}
+
+/// Takes the answer to a request of ours.
+pub(crate) fn conclude(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    pending: PendingRekey,
+    payloads: Vec<Payload>,
+) {
+    let parts = Parts::of(&payloads);
+    let old = session.sas[index].local_spi;
+    if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
+        if let Some(rival) = &pending.rival
+            && yield_to(session, cx, old, rival)
+        {
+            return;
+        }
+        return conclude_error(session, cx, index, &pending, error.clone(), &parts);
+    }
+    match read(session, index, &pending, &parts) {
+        Ok((keys, remote_spi, lowest_nonce)) => {
+            let suite = keys.suite;
+            let spi = pending.spi;
+            let rival = pending.rival.as_ref().filter(|r| session.position(r.sa).is_some());
+            let survives =
+                rival.is_none_or(|r| collision::ours_survives(&lowest_nonce, &r.lowest_nonce));
+            take_in(session, cx, spi, remote_spi, true, keys);
+            match rival {
+                // RFC 7296 §2.8.2: the side that made the redundant IKE SA deletes it; the peer deletes the old one.
+                Some(rival) if !survives => {
+                    yield_to(session, cx, old, rival);
+                    session.supersede(cx, spi, rival.sa);
+                    session.tasks.push_front(Task::DeleteIke(spi));
+                }
+                rival => {
+                    if let Some(rival) = rival {
+                        session.supersede(cx, rival.sa, spi);
+                    }
+                    succeed(session, cx, old, spi, suite);
+                    session.tasks.push_front(Task::DeleteIke(old));
+                }
+            }
+        }
+        Err(detail) => {
+            // The peer holds an IKE SA that we cannot use: there is no safe way on.
+            let failure = Failure { kind: FailureKind::ProtocolError, detail };
+            cx.out.fail(cx.now, &session.tunnel.name, None, failure);
+            session.close_and_reconnect(cx, "the IKE SA could not be rekeyed");
+        }
+    }
+}
+
+fn read(
+    session: &Session,
+    index: usize,
+    pending: &PendingRekey,
+    parts: &Parts<'_>,
+) -> Result<(Keys, IkeSpi, Vec<u8>), String> {
+    let (Some(chosen), Some((sent, public)), Some(nonce)) =
+        (parts.sa, parts.key_exchange, parts.nonce)
+    else {
+        return Err("the answer to the IKE SA's rekey has no SA, KE or nonce".into());
+    };
+    let suite = accept_ike(&session.tunnel.proposals, chosen)
+        .filter(|s| group_of(sent) == Some(s.group) && s.group == pending.key_exchange.group())
+        .ok_or_else(|| format!("the peer chose {}, which was not offered", describe(chosen)))?;
+    let remote_spi =
+        chosen.first().and_then(peer_spi).ok_or("the new IKE SA has no SPI of eight octets")?;
+    let shared = pending.key_exchange.agree(public).map_err(|e| e.to_string())?;
+    let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
+    let established = session.sas[index].established().ok_or("the IKE SA is gone")?;
+    let keys = established.keys.successor(suite, &shared, nonces, (pending.spi, remote_spi), true);
+    Ok((keys, remote_spi, lowest(nonces.initiator, nonces.responder).to_vec()))
+}
+
+fn conclude_error(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    pending: &PendingRekey,
+    error: crate::wire::payload::Notify,
+    parts: &Parts<'_>,
+) {
+    match error.kind {
+        NotifyType::TEMPORARY_FAILURE => {
+            let spi = session.sas[index].local_spi;
+            session.delay(cx, Task::RekeyIke(spi));
+        }
+        NotifyType::INVALID_KE_PAYLOAD if pending.restarts < RESTARTS => {
+            let ours = |g: &Group| session.tunnel.proposals.iter().any(|p| p.groups.contains(g));
+            match parts.wanted_group().and_then(group_of).filter(ours) {
+                Some(group) => send(session, cx, index, group, pending.restarts + 1),
+                None => fail(session, cx, index, &error),
+            }
+        }
+        _ => fail(session, cx, index, &error),
+    }
+}
+
+/// Tells the operator, and tries again in what is left of the IKE SA's life.
+fn fail(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    error: &crate::wire::payload::Notify,
+) {
+    let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
+    cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, &ours));
+    let now = cx.now;
+    if let Some(established) = session.sas[index].established_mut() {
+        let left = established.expire_at.saturating_duration_since(now);
+        established.rekey_at = now + (left / 2).max(Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,356 @@
+//! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
+
+use super::{NONCE_LEN, Parts, VENDOR_ID, auth, status};
+use crate::crypto::key_exchange::PrivateKey;
+use crate::engine::{Cx, Datagram, Encap};
+use crate::event::EventKind;
+use crate::failure::{Failure, FailureKind};
+use crate::negotiation::proposal::{
+    accept_ike, choose_ike, describe, group_id, group_of, offer_ike,
+};
+use crate::rejection::{Rejection, failure_of};
+use crate::sa::keys::{Keys, Nonces};
+use crate::sa::path::{Path, announce, detect};
+use crate::sa::window::Window;
+use crate::sa::{IkeSa, State};
+use crate::session::Session;
+use crate::wire::header::{Header, IkeSpi};
+use crate::wire::message;
+use crate::wire::payload::Payload;
+use crate::wire::registry::{ExchangeType, GroupId, NotifyType};
+use crate::{Config, Event};
+use policy::{ChildTunnel, IkeProposal, IkeTunnel};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How often a peer may send us back to the start (cookie, other group).
+const RESTARTS: u8 = 5;
+/// How long a half-open IKE SA waits for IKE_AUTH.
+const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
+
+/// An initiator that has asked.
+pub(crate) struct InitSent {
+    /// The first Child SA, which IKE_AUTH will ask for.
+    pub child: Arc<ChildTunnel>,
+    nonce: Vec<u8>,
+    key_exchange: PrivateKey,
+    request: Vec<u8>,
+    cookie: Option<Vec<u8>>,
+    restarts: u8,
+    /// An unauthenticated refusal, and when it came: believed if nothing better comes (RFC 7296 §2.21.1).
+    refusal: Option<(Failure, Instant)>,
+}
+
+impl InitSent {
+    /// When a refusal is believed.
+    pub fn refused_at(&self, config: &Config) -> Option<Instant> {
+        self.refusal.as_ref().map(|(_, at)| *at + config.retransmit_after * 2)
+    }
+}
+
+/// A responder that has answered.
+pub(crate) struct HalfOpen {
+    pub path: Path,
+    /// The tunnels that fit the addresses and the chosen suite; IKE_AUTH tells which it is.
+    pub candidates: Vec<Arc<IkeTunnel>>,
+    pub sa: IkeSa,
+    pub keys: Option<Keys>,
+    pub request: Vec<u8>,
+    pub response: Vec<u8>,
+    pub initiator_nonce: Vec<u8>,
+    pub responder_nonce: Vec<u8>,
+    pub begun_at: Instant,
+    /// A refusal in IKE_AUTH: the request and the answer, kept for its repetitions.
+    pub refused: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl HalfOpen {
+    pub fn expires_at(&self) -> Instant {
+        self.begun_at + HALF_OPEN_FOR
+    }
+}
+
+/// Begins a session: the first message goes out.
+pub(crate) fn begin(
+    cx: &mut Cx<'_>,
+    tunnel: &Arc<IkeTunnel>,
+    child: &Arc<ChildTunnel>,
+    mut path: Path,
+) -> Session {
+    path.pretended = cx.config.encap == Encap::Always;
+    let local_spi = cx.new_ike_spi();
+    let mut nonce = vec![0; NONCE_LEN];
+    cx.rng.fill(&mut nonce);
+    let state = State::InitSent(Box::new(InitSent {
+        child: Arc::clone(child),
+        nonce,
+        key_exchange: PrivateKey::generate(tunnel.proposals[0].groups[0]),
+        request: Vec::new(),
+        cookie: None,
+        restarts: 0,
+        refusal: None,
+    }));
+    let sa = IkeSa {
+        local_spi,
+        remote_spi: IkeSpi(0),
+        initiator: true,
+        window: Window::default(),
+        state,
+    };
+    let mut session = Session::new(Arc::clone(tunnel), path, sa, true, cx.now, cx.now);
+    cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: true });
+    ask(&mut session, cx, 0);
+    session
+}
+
+fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    let sa = &mut session.sas[index];
+    sa.remote_spi = IkeSpi(0);
+    let header = sa.header(ExchangeType::IKE_SA_INIT, 0, false);
+    let spis = sa.spis();
+    let State::InitSent(init) = &mut sa.state else { return };
+    let mut payloads = Vec::new();
+    payloads.extend(init.cookie.clone().map(|c| status(NotifyType::COOKIE, c)));
+    payloads.push(Payload::Sa(offer_ike(&session.tunnel.proposals, &[])));
+    payloads.push(Payload::KeyExchange {
+        group: group_id(init.key_exchange.group()),
+        data: init.key_exchange.public_value().to_vec(),
+    });
+    payloads.push(Payload::Nonce(init.nonce.clone()));
+    payloads.extend(announce(spis, &session.path, session.path.pretended, cx.rng));
+    payloads.push(Payload::VendorId(VENDOR_ID.to_vec()));
+    init.request = message::encode(&header, &payloads);
+    cx.out.transmit(session.path.local, session.path.remote, init.request.clone());
+    let request = init.request.clone();
+    sa.window.restart(cx.now, cx.config, request);
+}
+
+/// What a responder does with a request.
+pub(crate) enum Answer {
+    /// Refuse or ask for something else; nothing is kept.
+    Stateless(Payload),
+    /// Go on.
+    HalfOpen(Box<HalfOpen>),
+}
+
+/// Answers a request whose cookie, if one is due, was right. `candidates` fit its addresses.
+pub(crate) fn answer(
+    cx: &mut Cx<'_>,
+    header: &Header,
+    datagram: Datagram<'_>,
+    payloads: &[Payload],
+    candidates: Vec<Arc<IkeTunnel>>,
+) -> Option<Answer> {
+    let parts = Parts::of(payloads);
+    let (Some(theirs), Some((sent_group, public)), Some(nonce)) =
+        (parts.sa, parts.key_exchange, parts.nonce)
+    else {
+        cx.out.discard("malformed");
+        return None;
+    };
+    let chosen = candidates.iter().find_map(|t| choose_ike(&t.proposals, theirs, sent_group, &[]));
+    let Some((suite, proposal)) = chosen else {
+        let ours: Vec<IkeProposal> = candidates.iter().flat_map(|t| t.proposals.clone()).collect();
+        let detail = format!(
+            "{} offers {}; we accept {}",
+            datagram.remote.ip(),
+            describe(theirs),
+            describe(&offer_ike(&ours, &[]))
+        );
+        let rejection = Rejection::no_proposal_chosen(detail.clone());
+        let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
+        for tunnel in &candidates {
+            cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
+        }
+        return Some(Answer::Stateless(rejection.payload()));
+    };
+    if group_of(sent_group) != Some(suite.group) {
+        return Some(Answer::Stateless(Rejection::invalid_ke(group_id(suite.group)).payload()));
+    }
+    let fits = |t: &Arc<IkeTunnel>| {
+        choose_ike(&t.proposals, std::slice::from_ref(&proposal), sent_group, &[]).is_some()
+    };
+    let candidates: Vec<_> = candidates.into_iter().filter(fits).collect();
+    let key_exchange = PrivateKey::generate(suite.group);
+    let our_public = key_exchange.public_value().to_vec();
+    let Ok(shared) = key_exchange.agree(public) else {
+        cx.out.discard("invalid_public_value");
+        return None;
+    };
+    let local_spi = cx.new_ike_spi();
+    let spis = (header.initiator_spi, local_spi);
+    let mut path = Path::new(datagram.local, datagram.remote);
+    let traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
+    let kin = payloads.iter().any(|p| matches!(p, Payload::VendorId(v) if v == VENDOR_ID));
+    path.pretended = traverses
+        && match cx.config.encap {
+            Encap::Always => true,
+            Encap::Auto => kin && !path.in_udp(),
+            Encap::Never => false,
+        };
+    let mut our_nonce = vec![0; NONCE_LEN];
+    cx.rng.fill(&mut our_nonce);
+    let mut answer = vec![
+        Payload::Sa(vec![proposal]),
+        Payload::KeyExchange { group: group_id(suite.group), data: our_public },
+        Payload::Nonce(our_nonce.clone()),
+    ];
+    if traverses {
+        answer.extend(announce(spis, &path, path.pretended, cx.rng));
+    }
+    answer.push(Payload::VendorId(VENDOR_ID.to_vec()));
+    let sa = IkeSa {
+        local_spi,
+        remote_spi: header.initiator_spi,
+        initiator: false,
+        window: Window::default(),
+        state: State::Moving,
+    };
+    let response = message::encode(&sa.header(ExchangeType::IKE_SA_INIT, 0, true), &answer);
+    let nonces = Nonces { initiator: nonce, responder: &our_nonce };
+    Some(Answer::HalfOpen(Box::new(HalfOpen {
+        path,
+        candidates,
+        keys: Some(Keys::initial(suite, &shared, nonces, spis, false)),
+        sa,
+        request: datagram.octets.to_vec(),
+        response,
+        initiator_nonce: nonce.to_vec(),
+        responder_nonce: our_nonce,
+        begun_at: cx.now,
+        refused: None,
+    })))
+}
+
+/// Takes the answer to our request.
+pub(crate) fn conclude(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    header: &Header,
+    datagram: Datagram<'_>,
+) {
+    if !header.response || header.exchange != ExchangeType::IKE_SA_INIT || header.message_id != 0 {
+        return cx.out.discard("unexpected_response");
+    }
+    let Ok(payloads) = message::decode(header, datagram.octets) else {
+        return cx.out.discard("malformed");
+    };
+    let parts = Parts::of(&payloads);
+    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    if let Some(cookie) = parts.notify(NotifyType::COOKIE).filter(|_| parts.sa.is_none()) {
+        if !(1..=64).contains(&cookie.data.len()) || init.restarts >= RESTARTS {
+            return cx.out.discard("malformed");
+        }
+        init.restarts += 1;
+        init.cookie = Some(cookie.data.clone());
+        return ask(session, cx, index);
+    }
+    if let Some(wanted) = parts.wanted_group().filter(|_| parts.sa.is_none()) {
+        return change_group(session, cx, index, wanted);
+    }
+    if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
+        let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
+        return refuse(session, cx, index, failure_of(error, &ours));
+    }
+    let (Some(chosen), Some((group, public)), Some(nonce)) =
+        (parts.sa, parts.key_exchange, parts.nonce)
+    else {
+        return cx.out.discard("malformed");
+    };
+    if header.responder_spi == IkeSpi(0) {
+        return cx.out.discard("malformed");
+    }
+    let Some(suite) = accept_ike(&session.tunnel.proposals, chosen)
+        .filter(|s| group_id(s.group) == group && init.key_exchange.group() == s.group)
+    else {
+        let detail = format!("the peer chose {}, which was not offered", describe(chosen));
+        return refuse(session, cx, index, Failure { kind: FailureKind::ProtocolError, detail });
+    };
+    let fresh = PrivateKey::generate(suite.group);
+    let Ok(shared) = std::mem::replace(&mut init.key_exchange, fresh).agree(public) else {
+        // The public value was not one; our private key is spent, so the exchange starts over.
+        cx.out.discard("invalid_public_value");
+        return restart(session, cx, index);
+    };
+    let sa = &mut session.sas[index];
+    let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else { return };
+    sa.remote_spi = header.responder_spi;
+    sa.window.concluded();
+    let spis = sa.spis();
+    let traverses = detect(spis, &mut session.path, &payloads);
+    session.path.pretended &= traverses;
+    if session.path.in_udp() {
+        session.path.float();
+    }
+    let nonces = Nonces { initiator: &init.nonce, responder: nonce };
+    let keys = Keys::initial(suite, &shared, nonces, spis, true);
+    let handshake = auth::Handshake {
+        initiator_nonce: init.nonce.clone(),
+        responder_nonce: nonce.to_vec(),
+        request: init.request,
+        response: datagram.octets.to_vec(),
+    };
+    auth::ask(session, cx, index, keys, init.child, handshake);
+}
+
+fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    if init.restarts < RESTARTS {
+        init.restarts += 1;
+        ask(session, cx, index);
+    }
+}
+
+fn change_group(session: &mut Session, cx: &mut Cx<'_>, index: usize, wanted: GroupId) {
+    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    let ours = |g| session.tunnel.proposals.iter().any(|p| p.groups.contains(&g));
+    match group_of(wanted).filter(|g| ours(*g)) {
+        Some(group) if group != init.key_exchange.group() => {
+            init.key_exchange = PrivateKey::generate(group);
+            restart(session, cx, index);
+        }
+        // The group in use: an answer to an earlier request, come late.
+        Some(_) => cx.out.discard("unexpected_response"),
+        None => {
+            let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
+            let detail = format!("the peer wants the key exchange {wanted}; we offered {ours}");
+            refuse(session, cx, index, Failure { kind: FailureKind::NoProposalChosen, detail });
+        }
+    }
+}
+
+/// Notes a refusal that anyone could have sent: a real answer may still come.
+fn refuse(session: &mut Session, cx: &mut Cx<'_>, index: usize, failure: Failure) {
+    cx.out.discard("unauthenticated_refusal");
+    if let State::InitSent(init) = &mut session.sas[index].state
+        && init.refusal.is_none()
+    {
+        init.refusal = Some((failure, cx.now));
+    }
+}
+
+/// Believes a refusal that has stood long enough.
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
+    let believed = session.sas.iter().find_map(|s| match &s.state {
+        State::InitSent(i) if i.refused_at(cx.config).is_some_and(|at| at <= cx.now) => {
+            i.refusal.as_ref().map(|(failure, _)| failure.clone())
+        }
+        _ => None,
+    });
+    if let Some(failure) = believed {
+        session.end(cx, "refused by the peer", Some(failure));
+    }
+}
+
+/// For events about a peer that no tunnel names.
+pub(crate) fn stranger(datagram: Datagram<'_>, ours: &str) -> Event {
+    Event {
+        tunnel: datagram.remote.ip().to_string(),
+        child: None,
+        kind: EventKind::Warning(format!(
+            "asks {} for an IKE SA, but no tunnel of the policy has these two addresses and may answer; {ours}",
+            datagram.local.ip()
+        )),
+    }
+}

@@ -1,0 +1,527 @@
+//! Offers and choices of algorithms (RFC 7296 §2.7, §3.3).
+//!
+//! A responder takes the first proposal of its own policy that the peer offers too, and within it the first algorithm
+//! of its own; among acceptable groups it takes the one whose public value the peer already sent.
+
+use crate::wire::payload::{Proposal, Transform};
+use crate::wire::registry::{EncryptionId, GroupId, IntegrityId, PrfId, ProtocolId, TransformType};
+use esp::cipher::Suite;
+use esp::plane::Spi;
+use policy::{
+    EspEncryption, EspProposal, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Pfs, Prf,
+};
+use std::fmt;
+
+/// The algorithms of an IKE SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IkeSuite {
+    /// Cipher of SK payloads.
+    pub encryption: IkeEncryption,
+    /// Its integrity; `None` with AEAD.
+    pub integrity: Option<Integrity>,
+    /// PRF.
+    pub prf: Prf,
+    /// Key exchange.
+    pub group: Group,
+}
+
+impl IkeSuite {
+    /// What protects SK payloads; `None` where cipher and integrity do not go together.
+    pub fn protection(&self) -> Option<Suite> {
+        match (self.encryption, self.integrity) {
+            (IkeEncryption::AesGcm16(k), None) => Some(Suite::AesGcm16(k)),
+            (IkeEncryption::AesCbc(k), Some(i)) => Some(Suite::AesCbcHmac(k, i)),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for IkeSuite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.encryption)?;
+        if let Some(integrity) = self.integrity {
+            write!(f, "/{integrity}")?;
+        }
+        write!(f, "/{}/{}", self.prf, self.group)
+    }
+}
+
+/// The algorithms of a Child SA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EspChoice {
+    /// The policy's proposal it comes from.
+    pub proposal: EspProposal,
+    /// Key exchange of its own (PFS).
+    pub group: Option<Group>,
+}
+
+impl EspChoice {
+    /// What protects packets.
+    pub fn suite(&self) -> Option<Suite> {
+        Suite::of(self.proposal.encryption, self.proposal.integrity)
+    }
+}
+
+impl fmt::Display for EspChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.proposal.encryption)?;
+        if let Some(integrity) = self.proposal.integrity {
+            write!(f, "/{integrity}")?;
+        }
+        if let Some(group) = self.group {
+            write!(f, "/{group}")?;
+        }
+        f.write_str(if self.proposal.esn { "/ESN" } else { "" })
+    }
+}
+
+/// The number of a group.
+pub fn group_id(group: Group) -> GroupId {
+    match group {
+        Group::Modp1024 => GroupId::MODP_1024,
+        Group::Modp1536 => GroupId::MODP_1536,
+        Group::Modp2048 => GroupId::MODP_2048,
+        Group::Ecp256 => GroupId::ECP_256,
+        Group::Ecp384 => GroupId::ECP_384,
+        Group::Ecp521 => GroupId::ECP_521,
+        Group::Curve25519 => GroupId::CURVE25519,
+        _ => unreachable!("every Group has its number here"),
+    }
+}
+
+const GROUPS: [Group; 7] = [
+    Group::Modp1024,
+    Group::Modp1536,
+    Group::Modp2048,
+    Group::Ecp256,
+    Group::Ecp384,
+    Group::Ecp521,
+    Group::Curve25519,
+];
+
+/// The group of a number, where this implementation has it.
+pub fn group_of(id: GroupId) -> Option<Group> {
+    GROUPS.into_iter().find(|g| group_id(*g) == id)
+}
+
+fn plain(kind: TransformType, id: u16) -> Transform {
+    Transform { kind, id, key_length: None, unknown_attribute: false }
+}
+
+fn keyed(id: EncryptionId, key: KeyBits) -> Transform {
+    Transform {
+        kind: TransformType::ENCR,
+        id: id.0,
+        key_length: Some(key.bits()),
+        unknown_attribute: false,
+    }
+}
+
+fn ike_encryption(encryption: IkeEncryption) -> Transform {
+    match encryption {
+        IkeEncryption::AesCbc(k) => keyed(EncryptionId::ENCR_AES_CBC, k),
+        IkeEncryption::AesGcm16(k) => keyed(EncryptionId::ENCR_AES_GCM_16, k),
+        _ => unreachable!("every IkeEncryption has its transform here"),
+    }
+}
+
+fn esp_encryption(encryption: EspEncryption) -> Transform {
+    match encryption {
+        EspEncryption::AesCbc(k) => keyed(EncryptionId::ENCR_AES_CBC, k),
+        EspEncryption::AesGcm16(k) => keyed(EncryptionId::ENCR_AES_GCM_16, k),
+        _ => unreachable!("every EspEncryption has its transform here"),
+    }
+}
+
+fn prf(prf: Prf) -> Transform {
+    let id = match prf {
+        Prf::HmacSha1 => PrfId::PRF_HMAC_SHA1,
+        Prf::HmacSha2_256 => PrfId::PRF_HMAC_SHA2_256,
+        Prf::HmacSha2_384 => PrfId::PRF_HMAC_SHA2_384,
+        Prf::HmacSha2_512 => PrfId::PRF_HMAC_SHA2_512,
+        _ => unreachable!("every Prf has its transform here"),
+    };
+    plain(TransformType::PRF, id.0)
+}
+
+fn integrity(integrity: Integrity) -> Transform {
+    let id = match integrity {
+        Integrity::HmacSha1_96 => IntegrityId::AUTH_HMAC_SHA1_96,
+        Integrity::HmacSha2_256_128 => IntegrityId::AUTH_HMAC_SHA2_256_128,
+        Integrity::HmacSha2_384_192 => IntegrityId::AUTH_HMAC_SHA2_384_192,
+        Integrity::HmacSha2_512_256 => IntegrityId::AUTH_HMAC_SHA2_512_256,
+        _ => unreachable!("every Integrity has its transform here"),
+    };
+    plain(TransformType::INTEG, id.0)
+}
+
+fn key_exchange(group: Group) -> Transform {
+    plain(TransformType::KE, group_id(group).0)
+}
+
+fn esn(esn: bool) -> Transform {
+    plain(TransformType::ESN, u16::from(esn))
+}
+
+/// One transform of a chosen proposal per type, and whether any type went unanswered.
+struct Chooser<'a> {
+    offered: &'a Proposal,
+    chosen: Vec<Transform>,
+}
+
+impl<'a> Chooser<'a> {
+    fn new(offered: &'a Proposal) -> Self {
+        Self { offered, chosen: Vec::new() }
+    }
+
+    fn offers(&self, kind: TransformType) -> bool {
+        self.offered.transforms.iter().any(|t| t.kind == kind)
+    }
+
+    /// Takes the first of `ours` that is offered.
+    fn take<T: Copy>(&mut self, ours: &[T], transform: impl Fn(T) -> Transform) -> Option<T> {
+        let found =
+            ours.iter().copied().find(|o| self.offered.transforms.contains(&transform(*o)))?;
+        self.chosen.push(transform(found));
+        Some(found)
+    }
+
+    /// Whether the type may go unanswered: it is absent or offers NONE (RFC 7296 §3.3.6).
+    fn none(&self, kind: TransformType) -> bool {
+        !self.offers(kind) || self.offered.transforms.contains(&plain(kind, 0))
+    }
+
+    /// The answer, if every type that was offered is known.
+    fn finish(self, known: &[TransformType], spi: Vec<u8>) -> Option<Proposal> {
+        // RFC 7296 §3.3.6: a proposal with a transform type that is not understood must not be chosen.
+        self.offered.transforms.iter().all(|t| known.contains(&t.kind)).then(|| Proposal {
+            number: self.offered.number,
+            protocol: self.offered.protocol,
+            spi,
+            transforms: self.chosen,
+        })
+    }
+}
+
+const IKE_TYPES: [TransformType; 4] =
+    [TransformType::ENCR, TransformType::PRF, TransformType::INTEG, TransformType::KE];
+const ESP_TYPES: [TransformType; 4] =
+    [TransformType::ENCR, TransformType::INTEG, TransformType::KE, TransformType::ESN];
+
+fn number(index: usize) -> u8 {
+    u8::try_from(index + 1).unwrap_or(u8::MAX)
+}
+
+/// The SA payload of a request for an IKE SA; `spi` is empty in IKE_SA_INIT, the new SPI when rekeying.
+pub fn offer_ike(ours: &[IkeProposal], spi: &[u8]) -> Vec<Proposal> {
+    let transforms = |p: &IkeProposal| {
+        (p.encryption.iter().map(|e| ike_encryption(*e)))
+            .chain(p.integrity.iter().map(|i| integrity(*i)))
+            .chain(p.prf.iter().map(|p| prf(*p)))
+            .chain(p.groups.iter().map(|g| key_exchange(*g)))
+            .collect()
+    };
+    (ours.iter().enumerate().take(255))
+        .map(|(i, p)| Proposal {
+            number: number(i),
+            protocol: ProtocolId::IKE,
+            spi: spi.to_vec(),
+            transforms: transforms(p),
+        })
+        .collect()
+}
+
+/// What a responder takes of an offer for an IKE SA, and the proposal it answers with; `None`: nothing in common.
+pub fn choose_ike(
+    ours: &[IkeProposal],
+    theirs: &[Proposal],
+    sent_group: GroupId,
+    spi: &[u8],
+) -> Option<(IkeSuite, Proposal)> {
+    let choose = |our: &IkeProposal, their: &Proposal| {
+        if their.protocol != ProtocolId::IKE {
+            return None;
+        }
+        let mut chooser = Chooser::new(their);
+        let encryption = chooser.take(&our.encryption, ike_encryption)?;
+        let prf = chooser.take(&our.prf, prf)?;
+        let integrity = match our.integrity.as_slice() {
+            [] => chooser.none(TransformType::INTEG).then_some(None)?,
+            some => Some(chooser.take(some, integrity)?),
+        };
+        let sent = group_of(sent_group).filter(|g| our.groups.contains(g));
+        let group = (sent.and_then(|g| chooser.take(&[g], key_exchange)))
+            .or_else(|| chooser.take(&our.groups, key_exchange))?;
+        let answer = chooser.finish(&IKE_TYPES, spi.to_vec())?;
+        Some((IkeSuite { encryption, integrity, prf, group }, answer))
+    };
+    ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
+}
+
+/// Checks that the answer to an offer of `ours` is one of its combinations (RFC 7296 §2.7).
+pub fn accept_ike(ours: &[IkeProposal], answer: &[Proposal]) -> Option<IkeSuite> {
+    let [answer] = answer else { return None };
+    let our = ours.get(usize::from(answer.number).checked_sub(1)?)?;
+    let (suite, chosen) =
+        choose_ike(std::slice::from_ref(our), std::slice::from_ref(answer), GroupId::NONE, &[])?;
+    exactly(answer, &chosen).then_some(suite)
+}
+
+/// Whether an answer holds the chosen transforms and nothing else but explicit NONEs.
+fn exactly(answer: &Proposal, chosen: &Proposal) -> bool {
+    let rest = answer.transforms.iter().filter(|t| !chosen.transforms.contains(t));
+    rest.clone().all(|t| t.id == 0 && matches!(t.kind, TransformType::INTEG | TransformType::KE))
+        && answer.transforms.len() - rest.count() == chosen.transforms.len()
+}
+
+/// The SA payload of a request for a Child SA.
+pub fn offer_esp(ours: &[EspProposal], groups: &[Group], spi: Spi) -> Vec<Proposal> {
+    let transforms = |p: &EspProposal| {
+        std::iter::once(esp_encryption(p.encryption))
+            .chain(p.integrity.map(integrity))
+            .chain(groups.iter().map(|g| key_exchange(*g)))
+            .chain(std::iter::once(esn(p.esn)))
+            .collect()
+    };
+    (ours.iter().enumerate().take(255))
+        .map(|(i, p)| Proposal {
+            number: number(i),
+            protocol: ProtocolId::ESP,
+            spi: spi.0.to_be_bytes().to_vec(),
+            transforms: transforms(p),
+        })
+        .collect()
+}
+
+/// Which key exchange a responder accepts for a Child SA.
+#[derive(Clone, Copy, Debug)]
+pub enum ChildKeyExchange<'a> {
+    /// In IKE_AUTH there is none, whatever the proposals say (RFC 7296 §1.2).
+    Never,
+    /// In CREATE_CHILD_SA, by the policy; the second is the group whose public value came along.
+    Policy(&'a Pfs, Option<GroupId>),
+}
+
+/// What a responder takes of an offer for a Child SA: the choice, the peer's SPI, and the proposal to answer with, which
+/// carries `spi`.
+pub fn choose_esp(
+    ours: &[EspProposal],
+    key_exchange_wanted: ChildKeyExchange<'_>,
+    theirs: &[Proposal],
+    spi: Spi,
+) -> Option<(EspChoice, Spi, Proposal)> {
+    let choose = |our: &EspProposal, their: &Proposal| {
+        let peer_spi = peer_spi(their)?;
+        let mut chooser = Chooser::new(their);
+        chooser.take(&[our.encryption], esp_encryption)?;
+        match our.integrity {
+            None => chooser.none(TransformType::INTEG).then_some(())?,
+            Some(i) => chooser.take(&[i], integrity).map(drop)?,
+        }
+        let group = match key_exchange_wanted {
+            ChildKeyExchange::Never => None,
+            ChildKeyExchange::Policy(pfs, sent) => choose_group(pfs, sent, &mut chooser)?,
+        };
+        // RFC 7296 §3.3.2: ESN is mandatory in ESP proposals; some peers leave it out to mean "no".
+        if chooser.offers(TransformType::ESN) {
+            chooser.take(&[our.esn], esn)?;
+        } else if our.esn {
+            return None;
+        }
+        let answer = chooser.finish(&ESP_TYPES, spi.0.to_be_bytes().to_vec())?;
+        Some((EspChoice { proposal: our.clone(), group }, peer_spi, answer))
+    };
+    ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
+}
+
+fn choose_group(
+    pfs: &Pfs,
+    sent: Option<GroupId>,
+    chooser: &mut Chooser<'_>,
+) -> Option<Option<Group>> {
+    let acceptable: Vec<Group> = pfs.offer.iter().chain(&pfs.accept).copied().collect();
+    if let Some(group) = sent.and_then(group_of).filter(|g| acceptable.contains(g))
+        && chooser.take(&[group], key_exchange).is_some()
+    {
+        return Some(Some(group));
+    }
+    if pfs.accept_none && chooser.none(TransformType::KE) {
+        return Some(None);
+    }
+    chooser.take(&acceptable, key_exchange).map(Some)
+}
+
+fn peer_spi(proposal: &Proposal) -> Option<Spi> {
+    let spi = u32::from_be_bytes(proposal.spi.as_slice().try_into().ok()?);
+    // RFC 4303 §2.1: 0 to 255 are reserved.
+    (proposal.protocol == ProtocolId::ESP && spi > 255).then_some(Spi(spi))
+}
+
+/// Checks that the answer to an offer of `ours` with `groups` is one of its combinations; returns the peer's SPI, too.
+pub fn accept_esp(
+    ours: &[EspProposal],
+    groups: &[Group],
+    answer: &[Proposal],
+) -> Option<(EspChoice, Spi)> {
+    let [answer] = answer else { return None };
+    let our = ours.get(usize::from(answer.number).checked_sub(1)?)?;
+    let pfs = Pfs { offer: groups.to_vec(), accept: Vec::new(), accept_none: groups.is_empty() };
+    let wanted = ChildKeyExchange::Policy(&pfs, None);
+    let (choice, spi, chosen) =
+        choose_esp(std::slice::from_ref(our), wanted, std::slice::from_ref(answer), Spi(0))?;
+    exactly(answer, &chosen).then_some((choice, spi))
+}
+
+/// What a peer offers, in words: `[AES-GCM-16-256 | PRF-HMAC-SHA1 | ECP-384]`, proposals separated by "or".
+pub fn describe(proposals: &[Proposal]) -> String {
+    let one = |p: &Proposal| {
+        let mut kinds: Vec<TransformType> = p.transforms.iter().map(|t| t.kind).collect();
+        kinds.dedup();
+        let of_kind = |kind| {
+            let names: Vec<String> =
+                p.transforms.iter().filter(|t| t.kind == kind).map(describe_transform).collect();
+            names.join(" or ")
+        };
+        format!("[{}]", kinds.into_iter().map(of_kind).collect::<Vec<_>>().join(" | "))
+    };
+    if proposals.is_empty() {
+        return "nothing".into();
+    }
+    proposals.iter().map(one).collect::<Vec<_>>().join(" or ")
+}
+
+fn describe_transform(transform: &Transform) -> String {
+    let name = match transform.kind {
+        TransformType::ENCR => EncryptionId(transform.id).to_string(),
+        TransformType::PRF => PrfId(transform.id).to_string(),
+        TransformType::INTEG => IntegrityId(transform.id).to_string(),
+        TransformType::KE => GroupId(transform.id).to_string(),
+        TransformType::ESN => {
+            return if transform.id == 1 { "ESN".into() } else { "no ESN".into() };
+        }
+        other => format!("{other}:{}", transform.id),
+    };
+    match transform.key_length {
+        Some(bits) => format!("{name}-{bits}"),
+        None => name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::Lifetime;
+    use std::time::Duration;
+
+    fn cbc() -> IkeProposal {
+        IkeProposal {
+            encryption: vec![
+                IkeEncryption::AesCbc(KeyBits::B256),
+                IkeEncryption::AesCbc(KeyBits::B128),
+            ],
+            integrity: vec![Integrity::HmacSha2_256_128, Integrity::HmacSha1_96],
+            prf: vec![Prf::HmacSha2_256, Prf::HmacSha1],
+            groups: vec![Group::Ecp384, Group::Curve25519],
+        }
+    }
+
+    fn gcm() -> IkeProposal {
+        IkeProposal {
+            encryption: vec![IkeEncryption::AesGcm16(KeyBits::B128)],
+            integrity: vec![],
+            prf: vec![Prf::HmacSha2_256],
+            groups: vec![Group::Curve25519],
+        }
+    }
+
+    fn esp(key: KeyBits, esn: bool) -> EspProposal {
+        EspProposal {
+            name: "p".into(),
+            encryption: EspEncryption::AesGcm16(key),
+            integrity: None,
+            esn,
+            lifetime: Lifetime {
+                hard: Duration::from_secs(3600),
+                bytes: None,
+                overlap_percent: 10,
+            },
+        }
+    }
+
+    #[test]
+    fn own_order_decides_and_sent_group_is_preferred() {
+        let (suite, answer) =
+            choose_ike(&[gcm(), cbc()], &offer_ike(&[cbc(), gcm()], &[]), GroupId::CURVE25519, &[])
+                .unwrap();
+        assert_eq!(suite.encryption, IkeEncryption::AesGcm16(KeyBits::B128));
+        assert_eq!(answer.number, 2);
+        let (suite, _) =
+            choose_ike(&[cbc()], &offer_ike(&[cbc()], &[]), GroupId::CURVE25519, &[]).unwrap();
+        assert_eq!(suite.group, Group::Curve25519);
+        let (suite, _) =
+            choose_ike(&[cbc()], &offer_ike(&[cbc()], &[]), GroupId::MODP_2048, &[]).unwrap();
+        assert_eq!(suite.group, Group::Ecp384);
+    }
+
+    #[test]
+    fn every_choice_is_accepted_and_nothing_else() {
+        let ours = [gcm(), cbc()];
+        let offer = offer_ike(&ours, &[]);
+        let (suite, answer) = choose_ike(&[cbc()], &offer, GroupId::NONE, &[]).unwrap();
+        assert_eq!(accept_ike(&ours, std::slice::from_ref(&answer)), Some(suite));
+        assert_eq!(accept_ike(&ours, &[answer.clone(), answer.clone()]), None);
+        let mut doubled = answer.clone();
+        doubled.transforms.push(integrity(Integrity::HmacSha1_96));
+        assert_eq!(accept_ike(&ours, &[doubled]), None);
+        let mut foreign = answer.clone();
+        foreign.transforms[0].key_length = Some(192);
+        assert_eq!(accept_ike(&ours, &[foreign]), None);
+        let mut other = answer;
+        other.number = 9;
+        assert_eq!(accept_ike(&ours, &[other]), None);
+    }
+
+    #[test]
+    fn a_proposal_with_an_unknown_transform_type_is_not_chosen() {
+        let mut offer = offer_ike(&[gcm()], &[]);
+        offer[0].transforms.push(plain(TransformType(6), 36));
+        assert!(choose_ike(&[gcm()], &offer, GroupId::CURVE25519, &[]).is_none());
+        let mut offer = offer_ike(&[gcm()], &[]);
+        offer[0].transforms[0].unknown_attribute = true;
+        assert!(choose_ike(&[gcm()], &offer, GroupId::CURVE25519, &[]).is_none());
+    }
+
+    #[test]
+    fn child_choices_follow_pfs_and_esn() {
+        let offer = offer_esp(
+            &[esp(KeyBits::B256, true), esp(KeyBits::B128, false)],
+            &[Group::Ecp256],
+            Spi(0x1000),
+        );
+        let pfs = Pfs { offer: vec![], accept: vec![Group::Ecp256], accept_none: true };
+        let wanted = ChildKeyExchange::Policy(&pfs, Some(GroupId::ECP_256));
+        let (choice, spi, _) =
+            choose_esp(&[esp(KeyBits::B128, false)], wanted, &offer, Spi(0x2000)).unwrap();
+        assert_eq!((choice.group, spi), (Some(Group::Ecp256), Spi(0x1000)));
+        assert!(choose_esp(&[esp(KeyBits::B256, false)], wanted, &offer, Spi(0x2000)).is_none());
+        let never =
+            choose_esp(&[esp(KeyBits::B256, true)], ChildKeyExchange::Never, &offer, Spi(0x2000))
+                .unwrap();
+        assert_eq!(never.0.group, None);
+        let none = offer_esp(&[esp(KeyBits::B128, false)], &[], Spi(0x1000));
+        let strict = Pfs { accept_none: false, ..pfs };
+        let wanted = ChildKeyExchange::Policy(&strict, None);
+        assert!(choose_esp(&[esp(KeyBits::B128, false)], wanted, &none, Spi(0x2000)).is_none());
+    }
+
+    #[test]
+    fn a_child_answer_must_name_a_usable_spi_and_the_offered_group() {
+        let ours = [esp(KeyBits::B128, false)];
+        let mut answer = offer_esp(&ours, &[Group::Ecp256], Spi(0x1000));
+        assert!(accept_esp(&ours, &[Group::Ecp256], &answer).is_some());
+        assert!(accept_esp(&ours, &[], &answer).is_none());
+        assert!(accept_esp(&ours, &[Group::Ecp384], &answer).is_none());
+        answer[0].spi = 255u32.to_be_bytes().to_vec();
+        assert!(accept_esp(&ours, &[Group::Ecp256], &answer).is_none());
+    }
+}

@@ -1,0 +1,128 @@
+//! Offers and choices of traffic (RFC 7296 §2.9, §3.13).
+
+use crate::wire::payload::TrafficSelector;
+use esp::plane::TrafficSelectors;
+use policy::{ChildTunnel, Selector};
+
+/// The most selectors kept of one list after narrowing.
+const LIMIT: usize = 256;
+
+/// Selectors as they stand in a payload.
+pub fn encode(selectors: &[Selector]) -> Vec<TrafficSelector> {
+    selectors.iter().copied().map(TrafficSelector::Range).collect()
+}
+
+fn ranges(selectors: &[TrafficSelector]) -> impl Iterator<Item = &Selector> + Clone {
+    selectors.iter().filter_map(|s| match s {
+        TrafficSelector::Range(selector) => Some(selector),
+        TrafficSelector::Unsupported { .. } => None,
+    })
+}
+
+fn narrow(ours: &[Selector], theirs: &[TrafficSelector]) -> Vec<Selector> {
+    let mut narrowed: Vec<Selector> = Vec::new();
+    for selector in ranges(theirs).flat_map(|t| ours.iter().filter_map(|o| o.intersection(t))) {
+        if !narrowed.contains(&selector) && narrowed.len() < LIMIT {
+            narrowed.push(selector);
+        }
+    }
+    narrowed
+}
+
+fn covered(part: &[Selector], whole: &[Selector]) -> bool {
+    part.iter().all(|p| whole.iter().any(|w| w.intersection(p) == Some(*p)))
+}
+
+/// What a responder grants of a request: the part of the tunnel's traffic that the peer asks for. `local` is what the
+/// peer calls TSr; `None`: nothing in common.
+pub fn grant(
+    tunnel: &ChildTunnel,
+    local: &[TrafficSelector],
+    remote: &[TrafficSelector],
+) -> Option<TrafficSelectors> {
+    let granted = TrafficSelectors {
+        local: narrow(&tunnel.local, local),
+        remote: narrow(&tunnel.remote, remote),
+    };
+    (!granted.local.is_empty() && !granted.remote.is_empty()).then_some(granted)
+}
+
+/// Whether a request asks for all of the tunnel's traffic and for nothing more.
+pub fn is_exact(
+    tunnel: &ChildTunnel,
+    local: &[TrafficSelector],
+    remote: &[TrafficSelector],
+) -> bool {
+    let same = |ours: &[Selector], theirs: &[TrafficSelector]| {
+        let theirs: Vec<Selector> = ranges(theirs).copied().collect();
+        covered(ours, &theirs) && covered(&theirs, ours)
+    };
+    same(&tunnel.local, local) && same(&tunnel.remote, remote)
+}
+
+/// Checks an answer: it may narrow what was asked for, never widen it.
+pub fn accept(
+    asked: &TrafficSelectors,
+    local: &[TrafficSelector],
+    remote: &[TrafficSelector],
+) -> Option<TrafficSelectors> {
+    let pick = |answer: &[TrafficSelector], asked: &[Selector]| {
+        let picked: Vec<Selector> = ranges(answer).copied().collect();
+        (!picked.is_empty() && picked.len() == answer.len() && covered(&picked, asked))
+            .then_some(picked)
+    };
+    Some(TrafficSelectors {
+        local: pick(local, &asked.local)?,
+        remote: pick(remote, &asked.remote)?,
+    })
+}
+
+/// A list of selectors in words.
+pub fn describe<'a>(selectors: impl IntoIterator<Item = &'a Selector>) -> String {
+    let words: Vec<String> = selectors.into_iter().map(ToString::to_string).collect();
+    if words.is_empty() { "nothing".into() } else { words.join(", ") }
+}
+
+/// A payload's selectors in words.
+pub fn describe_wire(selectors: &[TrafficSelector]) -> String {
+    describe(ranges(selectors))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::{AddressRange, PortRange};
+
+    fn range(protocol: u8, start: &str, end: &str, ports: (u16, u16)) -> Selector {
+        Selector {
+            protocol,
+            addresses: AddressRange::new(start.parse().unwrap(), end.parse().unwrap()).unwrap(),
+            ports: PortRange::new(ports.0, ports.1).unwrap(),
+        }
+    }
+
+    #[test]
+    fn narrowing_takes_the_common_part() {
+        let ours = [range(0, "10.1.0.0", "10.1.255.255", (0, 65535))];
+        let theirs = encode(&[range(6, "10.0.0.0", "10.1.0.255", (443, 443))]);
+        assert_eq!(narrow(&ours, &theirs), [range(6, "10.1.0.0", "10.1.0.255", (443, 443))]);
+        assert!(narrow(&ours, &encode(&[range(0, "fd00::", "fd00::1", (0, 65535))])).is_empty());
+        assert!(narrow(&ours, &[TrafficSelector::Unsupported { kind: 9 }]).is_empty());
+    }
+
+    #[test]
+    fn an_answer_may_not_widen() {
+        let asked = TrafficSelectors {
+            local: vec![range(0, "10.1.0.0", "10.1.0.255", (0, 65535))],
+            remote: vec![range(0, "10.2.0.0", "10.2.0.255", (0, 65535))],
+        };
+        let part = encode(&[range(17, "10.1.0.7", "10.1.0.7", (53, 53))]);
+        let all = encode(&asked.remote);
+        assert!(accept(&asked, &part, &all).is_some());
+        assert!(
+            accept(&asked, &encode(&[range(0, "10.1.0.0", "10.1.1.0", (0, 65535))]), &all)
+                .is_none()
+        );
+        assert!(accept(&asked, &[], &all).is_none());
+    }
+}

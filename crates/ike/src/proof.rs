@@ -1,0 +1,3 @@
+//! How a side proves who it is.
+
+pub mod psk;

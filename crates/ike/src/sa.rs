@@ -1,0 +1,134 @@
+//! One IKE SA: its states, and what belongs to it alone. What survives its rekeys is in [`crate::session`].
+
+pub(crate) mod child;
+pub(crate) mod keys;
+pub(crate) mod path;
+pub(crate) mod window;
+
+use crate::exchange::sa_init::InitSent;
+use crate::exchange::{auth::AuthSent, create_child::PendingChild, rekey_ike::PendingRekey};
+use crate::wire::header::{Header, IkeSpi};
+use crate::wire::registry::{ExchangeType, PayloadType};
+use esp::plane::Spi;
+use keys::Keys;
+use std::time::Instant;
+use window::Window;
+
+/// An IKE SA, or the attempt to set one up.
+pub(crate) struct IkeSa {
+    pub local_spi: IkeSpi,
+    /// Zero until the peer has answered IKE_SA_INIT.
+    pub remote_spi: IkeSpi,
+    /// Whether this side is its original initiator.
+    pub initiator: bool,
+    pub window: Window,
+    pub state: State,
+}
+
+/// Each state owns what is true in it.
+pub(crate) enum State {
+    /// IKE_SA_INIT is asked.
+    InitSent(Box<InitSent>),
+    /// IKE_AUTH is asked.
+    AuthSent(Box<AuthSent>),
+    /// Both have proved who they are.
+    Established(Box<Established>),
+    /// Between two states; never seen from outside a transition.
+    Moving,
+}
+
+/// An IKE SA in use.
+pub(crate) struct Established {
+    pub keys: Keys,
+    /// The exchange of ours in flight.
+    pub active: Option<Active>,
+    pub phase: Phase,
+    pub rekey_at: Instant,
+    pub expire_at: Instant,
+}
+
+/// Where an established IKE SA stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// Carries new exchanges.
+    Serving,
+    /// Replaced by a newer IKE SA; only its deletion is left.
+    Superseded,
+}
+
+/// An exchange of ours in flight, with what is needed to conclude it.
+pub(crate) enum Active {
+    Child(Box<PendingChild>),
+    Rekey(Box<PendingRekey>),
+    DeleteChildren(Vec<Spi>),
+    DeleteIke,
+    Liveness,
+}
+
+impl Active {
+    /// Whether the exchange creates, rekeys or closes a Child SA.
+    pub fn concerns_child(&self) -> bool {
+        matches!(self, Self::Child(_) | Self::DeleteChildren(_))
+    }
+}
+
+impl IkeSa {
+    /// The header of a message of ours.
+    pub fn header(&self, exchange: ExchangeType, message_id: u32, response: bool) -> Header {
+        let (initiator_spi, responder_spi) = if self.initiator {
+            (self.local_spi, self.remote_spi)
+        } else {
+            (self.remote_spi, self.local_spi)
+        };
+        Header {
+            initiator_spi,
+            responder_spi,
+            next_payload: PayloadType::NONE,
+            exchange,
+            from_initiator: self.initiator,
+            response,
+            higher_version: false,
+            minor_version: 0,
+            message_id,
+        }
+    }
+
+    /// SPIs in the order of the header: original initiator's, original responder's.
+    pub fn spis(&self) -> (IkeSpi, IkeSpi) {
+        if self.initiator {
+            (self.local_spi, self.remote_spi)
+        } else {
+            (self.remote_spi, self.local_spi)
+        }
+    }
+
+    pub fn established(&self) -> Option<&Established> {
+        match &self.state {
+            State::Established(e) => Some(e),
+            _ => None,
+        }
+    }
+
+    pub fn established_mut(&mut self) -> Option<&mut Established> {
+        match &mut self.state {
+            State::Established(e) => Some(e),
+            _ => None,
+        }
+    }
+
+    /// The keys, once there are any.
+    pub fn keys_mut(&mut self) -> Option<&mut Keys> {
+        match &mut self.state {
+            State::Established(e) => Some(&mut e.keys),
+            State::AuthSent(a) => Some(&mut a.keys),
+            State::InitSent(_) | State::Moving => None,
+        }
+    }
+
+    /// Whether new exchanges may run on it.
+    pub fn is_serving(&self) -> bool {
+        self.established().is_some_and(|e| {
+            e.phase == Phase::Serving && !matches!(e.active, Some(Active::DeleteIke))
+        })
+    }
+}

@@ -1,0 +1,182 @@
+//! A Child SA and its two halves in the data plane.
+
+use crate::engine::Cx;
+use crate::negotiation::proposal::EspChoice;
+use crate::sa::keys::ChildKeys;
+use crate::sa::path::Path;
+use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
+use policy::{ChildTunnel, Mode};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A pair of ESP SAs.
+pub(crate) struct ChildSa {
+    pub tunnel: Arc<ChildTunnel>,
+    pub choice: EspChoice,
+    pub mode: Mode,
+    pub selectors: TrafficSelectors,
+    pub inbound: SaId,
+    pub outbound: SaId,
+    /// Names the Child SA on this side.
+    pub spi_in: Spi,
+    pub spi_out: Spi,
+    pub state: ChildState,
+    /// The outbound half waits for the peer to have the SA.
+    pub standby: bool,
+    /// Whether this side asked for it.
+    pub created_here: bool,
+    /// The lower of the two nonces it was made with: decides between Child SAs of crossing requests.
+    pub lowest_nonce: Vec<u8>,
+    pub rekey_at: Instant,
+    pub expire_at: Instant,
+    pub history: History,
+}
+
+/// Where a Child SA stands in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ChildState {
+    Established,
+    /// Its successor, by inbound SPI, is in place; only its deletion is left.
+    Replaced(Spi),
+    /// Redundant or unwanted, to be deleted by this side.
+    Unwanted,
+}
+
+/// What a tunnel has done since it came up, over all rekeys before the present Child SA.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct History {
+    pub established_at: Instant,
+    pub rekeys: u64,
+    pub inbound: Usage,
+    pub outbound: Usage,
+}
+
+impl History {
+    pub fn new(now: Instant) -> Self {
+        Self {
+            established_at: now,
+            rekeys: 0,
+            inbound: Usage::default(),
+            outbound: Usage::default(),
+        }
+    }
+}
+
+/// Everything a new Child SA is made of.
+pub(crate) struct Blueprint<'a> {
+    pub tunnel: &'a Arc<ChildTunnel>,
+    pub choice: EspChoice,
+    pub mode: Mode,
+    pub selectors: TrafficSelectors,
+    pub spi_in: Spi,
+    pub spi_out: Spi,
+    pub keys: ChildKeys,
+    /// Whether this side asked for it.
+    pub initiator: bool,
+    /// Whether the outbound half must wait until the peer has the SA.
+    pub standby: bool,
+    pub path: &'a Path,
+    pub history: History,
+    pub lowest_nonce: Vec<u8>,
+}
+
+impl Blueprint<'_> {
+    /// Installs both halves; on error nothing of it is left in the plane.
+    pub fn install(self, cx: &mut Cx<'_>) -> Result<ChildSa, PlaneError> {
+        let suite = self
+            .choice
+            .suite()
+            .expect("a chosen proposal has cipher and integrity that go together");
+        let rule = *cx
+            .rules
+            .get(&self.tunnel.name)
+            .expect("every phase 2 tunnel of the policy has a rule");
+        let lifetime = self.choice.proposal.lifetime;
+        let limits = Limits { soft_bytes: lifetime.soft_bytes(), hard_bytes: lifetime.bytes };
+        let (in_key, out_key) = match self.initiator {
+            true => (self.keys.to_initiator, self.keys.to_responder),
+            false => (self.keys.to_responder, self.keys.to_initiator),
+        };
+        let (inbound, outbound) = (cx.out.next_sa_id(), cx.out.next_sa_id());
+        let path = self.path.of_plane();
+        cx.plane.add_inbound(InboundSa {
+            id: inbound,
+            spi: self.spi_in,
+            suite,
+            key: in_key,
+            esn: self.choice.proposal.esn,
+            replay_window: cx.config.replay_window,
+            mode: self.mode,
+            path,
+            selectors: self.selectors.clone(),
+            limits,
+        })?;
+        let added = cx.plane.add_outbound(OutboundSa {
+            id: outbound,
+            rule,
+            spi: self.spi_out,
+            suite,
+            key: out_key,
+            esn: self.choice.proposal.esn,
+            mode: self.mode,
+            path,
+            selectors: self.selectors.clone(),
+            limits,
+            standby: self.standby,
+        });
+        if let Err(error) = added {
+            cx.plane.remove(inbound);
+            return Err(error);
+        }
+        let rekey_at = cx.jittered(lifetime.soft(), lifetime.hard);
+        Ok(ChildSa {
+            tunnel: Arc::clone(self.tunnel),
+            choice: self.choice,
+            mode: self.mode,
+            selectors: self.selectors,
+            inbound,
+            outbound,
+            spi_in: self.spi_in,
+            spi_out: self.spi_out,
+            state: ChildState::Established,
+            standby: self.standby,
+            created_here: self.initiator,
+            lowest_nonce: self.lowest_nonce,
+            rekey_at,
+            expire_at: cx.now + lifetime.hard,
+            history: self.history,
+        })
+    }
+}
+
+impl ChildSa {
+    /// The history its successor starts from.
+    pub fn history_so_far(&self, cx: &mut Cx<'_>) -> History {
+        let mut history = self.history;
+        add(&mut history.inbound, cx.plane.usage(self.inbound));
+        add(&mut history.outbound, cx.plane.usage(self.outbound));
+        history
+    }
+
+    /// Starts to send on it, if that has been waiting.
+    pub fn promote(&mut self, cx: &mut Cx<'_>) -> Result<(), PlaneError> {
+        if std::mem::take(&mut self.standby) { cx.plane.promote(self.outbound) } else { Ok(()) }
+    }
+
+    /// A short description for events.
+    pub fn summary(&self) -> String {
+        let mode = match self.mode {
+            Mode::Transport => "transport",
+            Mode::Tunnel => "tunnel",
+        };
+        format!("{mode} mode, {}, SPIs {} in, {} out", self.choice, self.spi_in, self.spi_out)
+    }
+}
+
+fn add(total: &mut Usage, part: Option<Usage>) {
+    let Some(part) = part else { return };
+    total.packets += part.packets;
+    total.bytes += part.bytes;
+    total.refused += part.refused;
+    total.last_used = part.last_used.or(total.last_used);
+}

@@ -1,0 +1,152 @@
+//! SK_* and KEYMAT (RFC 7296 §2.14, §2.17, §2.18).
+
+use crate::crypto::prf::{output_len, prf, prf_plus};
+use crate::crypto::rng::Rng;
+use crate::negotiation::proposal::IkeSuite;
+use crate::wire::header::{Header, IkeSpi};
+use crate::wire::payload::Payload;
+use crate::wire::protected::{self, OpenError};
+use esp::cipher::{Cipher, Provider, Suite, integrity_key_len};
+use policy::{IkeEncryption, Secret};
+
+/// The keys of an IKE SA, seen from this side.
+pub(crate) struct Keys {
+    pub suite: IkeSuite,
+    protection: Suite,
+    sk_d: Secret,
+    /// SK_pi.
+    pub initiator_proof: Secret,
+    /// SK_pr.
+    pub responder_proof: Secret,
+    ours: Box<dyn Cipher>,
+    theirs: Box<dyn Cipher>,
+    sealed: u64,
+}
+
+/// Nonces in the order of the exchange: initiator's, responder's.
+#[derive(Clone, Copy)]
+pub(crate) struct Nonces<'a> {
+    pub initiator: &'a [u8],
+    pub responder: &'a [u8],
+}
+
+/// Keys of a Child SA by direction as the exchange's initiator sees it.
+pub(crate) struct ChildKeys {
+    pub to_responder: Secret,
+    pub to_initiator: Secret,
+}
+
+impl Keys {
+    /// Keys of a first IKE SA: SKEYSEED = prf(Ni | Nr, g^ir).
+    pub fn initial(
+        suite: IkeSuite,
+        shared: &Secret,
+        nonces: Nonces<'_>,
+        spis: (IkeSpi, IkeSpi),
+        ours: bool,
+    ) -> Self {
+        let nonce = [nonces.initiator, nonces.responder].concat();
+        Self::expand(suite, &prf(suite.prf, &nonce, &[shared.expose()]), nonces, spis, ours)
+    }
+
+    /// Keys of an IKE SA that replaces this one: SKEYSEED = prf(SK_d, g^ir | Ni | Nr) with the old PRF.
+    pub fn successor(
+        &self,
+        suite: IkeSuite,
+        shared: &Secret,
+        nonces: Nonces<'_>,
+        spis: (IkeSpi, IkeSpi),
+        ours: bool,
+    ) -> Self {
+        let seed = prf(
+            self.suite.prf,
+            self.sk_d.expose(),
+            &[shared.expose(), nonces.initiator, nonces.responder],
+        );
+        Self::expand(suite, &seed, nonces, spis, ours)
+    }
+
+    /// `ours`: whether this side is the original initiator. `spis`: initiator's, responder's.
+    fn expand(
+        suite: IkeSuite,
+        seed: &Secret,
+        nonces: Nonces<'_>,
+        spis: (IkeSpi, IkeSpi),
+        ours: bool,
+    ) -> Self {
+        let protection = suite
+            .protection()
+            .expect("a negotiated suite has cipher and integrity that go together");
+        let proof = output_len(suite.prf);
+        let integrity = suite.integrity.map_or(0, integrity_key_len);
+        let encryption = match suite.encryption {
+            IkeEncryption::AesCbc(k) => k.octets(),
+            _ => protection.key_material_len(),
+        };
+        let material = prf_plus(
+            suite.prf,
+            seed.expose(),
+            &[nonces.initiator, nonces.responder, &spis.0.0.to_be_bytes(), &spis.1.0.to_be_bytes()],
+            3 * proof + 2 * (integrity + encryption),
+        );
+        let mut rest = material.expose();
+        let mut take = |len: usize| {
+            let (head, tail) = rest.split_at(len);
+            rest = tail;
+            head
+        };
+        // RFC 7296 §2.14: {SK_d | SK_ai | SK_ar | SK_ei | SK_er | SK_pi | SK_pr}.
+        let sk_d = take(proof);
+        let (ai, ar) = (take(integrity), take(integrity));
+        let (ei, er) = (take(encryption), take(encryption));
+        let (pi, pr) = (take(proof), take(proof));
+        let cipher = |encryption: &[u8], integrity: &[u8]| {
+            Provider::AwsLc
+                .cipher(protection, &Secret::new([encryption, integrity].concat()))
+                .expect("AWS-LC has every suite that can be negotiated")
+        };
+        let (initiator, responder) = (cipher(ei, ai), cipher(er, ar));
+        let (our_cipher, their_cipher) =
+            if ours { (initiator, responder) } else { (responder, initiator) };
+        Self {
+            suite,
+            protection,
+            sk_d: Secret::new(sk_d.to_vec()),
+            initiator_proof: Secret::new(pi.to_vec()),
+            responder_proof: Secret::new(pr.to_vec()),
+            ours: our_cipher,
+            theirs: their_cipher,
+            sealed: 0,
+        }
+    }
+
+    /// KEYMAT of a Child SA: prf+(SK_d, [g^ir |] Ni | Nr).
+    pub fn child(&self, suite: Suite, shared: Option<&Secret>, nonces: Nonces<'_>) -> ChildKeys {
+        let len = suite.key_material_len();
+        let shared = shared.map_or(&[][..], Secret::expose);
+        let seed = [shared, nonces.initiator, nonces.responder];
+        let material = prf_plus(self.suite.prf, self.sk_d.expose(), &seed, 2 * len);
+        let (to_responder, to_initiator) = material.expose().split_at(len);
+        ChildKeys {
+            to_responder: Secret::new(to_responder.to_vec()),
+            to_initiator: Secret::new(to_initiator.to_vec()),
+        }
+    }
+
+    /// Protects a message of ours.
+    pub fn seal(&mut self, header: &Header, payloads: &[Payload], rng: &mut Rng) -> Vec<u8> {
+        // GCM needs an IV that never repeats (RFC 5282 §4), CBC one that cannot be foretold (RFC 3602 §3).
+        let mut iv = vec![0; self.protection.iv_len()];
+        match self.protection {
+            Suite::AesCbcHmac(..) => rng.fill(&mut iv),
+            _ => iv.copy_from_slice(&self.sealed.to_be_bytes()),
+        }
+        self.sealed += 1;
+        protected::seal(header, payloads, self.protection, self.ours.as_ref(), &iv)
+    }
+
+    /// Checks and reads a message of the peer.
+    pub fn open(&self, header: &Header, datagram: &[u8]) -> Result<Vec<Payload>, OpenError> {
+        protected::open(header, datagram, self.protection, self.theirs.as_ref())
+    }
+}

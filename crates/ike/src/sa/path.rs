@@ -1,0 +1,104 @@
+//! Where the peer is, and whether a NAT is in between (RFC 7296 §2.23).
+
+use crate::crypto::rng::Rng;
+use crate::wire::header::IkeSpi;
+use crate::wire::payload::{Notify, Payload};
+use crate::wire::registry::{NotifyType, ProtocolId};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use esp::plane::{self, Encapsulation};
+use std::net::{IpAddr, SocketAddr};
+
+/// IKE's port.
+pub(crate) const IKE_PORT: u16 = 500;
+/// IKE's and ESP's port where NATs are traversed.
+pub(crate) const NAT_T_PORT: u16 = 4500;
+
+/// Addresses of both sides and what is known of NATs between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Path {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    /// This side is behind a NAT.
+    pub nat_local: bool,
+    /// The peer is behind a NAT.
+    pub nat_remote: bool,
+    /// One side has announced a NAT where there is none, to have ESP in UDP.
+    pub pretended: bool,
+}
+
+impl Path {
+    pub fn new(local: SocketAddr, remote: SocketAddr) -> Self {
+        Self { local, remote, nat_local: false, nat_remote: false, pretended: false }
+    }
+
+    /// Whether ESP travels in UDP.
+    pub fn in_udp(&self) -> bool {
+        self.nat_local || self.nat_remote || self.pretended
+    }
+
+    /// Moves to port 4500 (RFC 7296 §2.23: after IKE_SA_INIT, when a NAT was seen).
+    pub fn float(&mut self) {
+        self.local.set_port(NAT_T_PORT);
+        if self.remote.port() == IKE_PORT {
+            self.remote.set_port(NAT_T_PORT);
+        }
+    }
+
+    /// The data plane's view.
+    pub fn of_plane(&self) -> plane::Path {
+        let encapsulation = if self.in_udp() { Encapsulation::Udp } else { Encapsulation::Native };
+        plane::Path { local: self.local, remote: self.remote, encapsulation }
+    }
+}
+
+fn hash(spis: (IkeSpi, IkeSpi), address: SocketAddr) -> Vec<u8> {
+    let mut octets = [spis.0.0.to_be_bytes(), spis.1.0.to_be_bytes()].concat();
+    match address.ip() {
+        IpAddr::V4(a) => octets.extend(a.octets()),
+        IpAddr::V6(a) => octets.extend(a.octets()),
+    }
+    octets.extend(address.port().to_be_bytes());
+    digest(&SHA1_FOR_LEGACY_USE_ONLY, &octets).as_ref().to_vec()
+}
+
+/// The two NAT_DETECTION notifications; with `pretend` the source is one that cannot be seen.
+pub(crate) fn announce(
+    spis: (IkeSpi, IkeSpi),
+    path: &Path,
+    pretend: bool,
+    rng: &mut Rng,
+) -> [Payload; 2] {
+    let notify = |kind, data| {
+        Payload::Notify(Notify { protocol: ProtocolId::NONE, spi: vec![], kind, data })
+    };
+    let source = if pretend {
+        let mut random = vec![0; 20];
+        rng.fill(&mut random);
+        random
+    } else {
+        hash(spis, path.local)
+    };
+    [
+        notify(NotifyType::NAT_DETECTION_SOURCE_IP, source),
+        notify(NotifyType::NAT_DETECTION_DESTINATION_IP, hash(spis, path.remote)),
+    ]
+}
+
+/// Reads the peer's NAT_DETECTION notifications into `path`; `false` if it sent none and so cannot traverse NATs.
+pub(crate) fn detect(spis: (IkeSpi, IkeSpi), path: &mut Path, payloads: &[Payload]) -> bool {
+    let of_kind = |wanted| {
+        payloads.iter().filter_map(move |p| match p {
+            Payload::Notify(n) if n.kind == wanted => Some(&n.data),
+            _ => None,
+        })
+    };
+    let mut sources = of_kind(NotifyType::NAT_DETECTION_SOURCE_IP).peekable();
+    let mut destinations = of_kind(NotifyType::NAT_DETECTION_DESTINATION_IP).peekable();
+    if sources.peek().is_none() || destinations.peek().is_none() {
+        return false;
+    }
+    let (seen_source, seen_destination) = (hash(spis, path.remote), hash(spis, path.local));
+    path.nat_remote = !sources.any(|s| *s == seen_source);
+    path.nat_local = !destinations.any(|d| *d == seen_destination);
+    true
+}

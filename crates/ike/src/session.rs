@@ -1,0 +1,803 @@
+//! One authenticated peer: the IKE SA that serves now, those it replaces or is replaced by, and the Child SAs of all of
+//! them.
+//!
+//! Child SAs belong to the session, not to an IKE SA: an IKE SA's rekeying hands them over (RFC 7296 §2.8) without
+//! anything to move, and a request about a Child SA finds it whichever of the IKE SAs carried it. They end with the
+//! last IKE SA.
+
+use crate::collision;
+use crate::engine::{Cx, Datagram, Deadline, Transmit};
+use crate::event::EventKind;
+use crate::exchange::{auth, create_child, delete, informational, rekey_ike, sa_init};
+use crate::failure::{Failure, FailureKind};
+use crate::rejection::Rejection;
+use crate::sa::child::{ChildSa, ChildState};
+use crate::sa::keys::Nonces;
+use crate::sa::path::Path;
+use crate::sa::window::{Request, Retransmission};
+use crate::sa::{Active, IkeSa, Phase, State};
+use crate::task::Task;
+use crate::wire::header::{Header, IkeSpi};
+use crate::wire::payload::Payload;
+use crate::wire::protected::OpenError;
+use crate::wire::reader::WireError;
+use crate::wire::registry::ExchangeType;
+use esp::plane::{SaId, Spi};
+use policy::IkeTunnel;
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Names a session for as long as the engine lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct SessionId(pub u64);
+
+/// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
+const TEMPORARY_FAILURES: u32 = 20;
+/// How long a superseded IKE SA waits for the peer to delete it.
+const SUPERSEDED_FOR: Duration = Duration::from_secs(60);
+
+/// One authenticated peer, or the attempt to reach it.
+pub(crate) struct Session {
+    pub tunnel: Arc<IkeTunnel>,
+    pub path: Path,
+    /// Oldest first.
+    pub sas: Vec<IkeSa>,
+    /// The IKE SA, by local SPI, that carries new exchanges of ours.
+    pub current: IkeSpi,
+    pub children: Vec<ChildSa>,
+    pub tasks: VecDeque<Task>,
+    delayed: Vec<(Instant, Task)>,
+    lingering: Vec<(Instant, SaId, Spi)>,
+    pub established_at: Option<Instant>,
+    /// When this side first heard of the handshake, or began it.
+    pub begun_at: Instant,
+    /// Whether this side began it.
+    pub begun_here: bool,
+    /// The lower of the two nonces of its first IKE SA: decides between sessions that both sides began.
+    pub lowest_nonce: Vec<u8>,
+    pub rekeys: u64,
+    pub temporary_failures: u32,
+    last_heard: Instant,
+    keepalive_at: Instant,
+    closing: Option<String>,
+    /// Phase 2 tunnels to be set up anew when it is over.
+    reconnect: Vec<String>,
+    /// The IKE SA that the peer has just deleted; it goes once the answer is sent.
+    pub deleted: Option<(IkeSpi, String)>,
+    over: bool,
+}
+
+impl Session {
+    pub fn new(
+        tunnel: Arc<IkeTunnel>,
+        path: Path,
+        sa: IkeSa,
+        begun_here: bool,
+        begun_at: Instant,
+        now: Instant,
+    ) -> Self {
+        Self {
+            tunnel,
+            path,
+            current: sa.local_spi,
+            sas: vec![sa],
+            children: Vec::new(),
+            tasks: VecDeque::new(),
+            delayed: Vec::new(),
+            lingering: Vec::new(),
+            established_at: None,
+            begun_at,
+            begun_here,
+            lowest_nonce: Vec::new(),
+            rekeys: 0,
+            temporary_failures: 0,
+            last_heard: now,
+            keepalive_at: now,
+            closing: None,
+            reconnect: Vec::new(),
+            deleted: None,
+            over: false,
+        }
+    }
+
+    // ---- looking
+
+    /// Whether nothing of it is left.
+    pub fn is_over(&self) -> bool {
+        self.over
+    }
+
+    /// Whether this side is taking it down.
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_some() || self.over
+    }
+
+    pub fn is_established(&self) -> bool {
+        self.established_at.is_some()
+    }
+
+    pub fn position(&self, spi: IkeSpi) -> Option<usize> {
+        self.sas.iter().position(|s| s.local_spi == spi)
+    }
+
+    pub fn current_index(&self) -> usize {
+        self.position(self.current).unwrap_or(0)
+    }
+
+    pub fn child_by_inbound(&self, spi: Spi) -> Option<&ChildSa> {
+        self.children.iter().find(|c| c.spi_in == spi)
+    }
+
+    pub fn child_by_outbound(&self, spi: Spi) -> Option<&ChildSa> {
+        self.children.iter().find(|c| c.spi_out == spi)
+    }
+
+    pub fn child_mut(&mut self, spi_in: Spi) -> Option<&mut ChildSa> {
+        self.children.iter_mut().find(|c| c.spi_in == spi_in)
+    }
+
+    /// The Child SA that serves a phase 2 tunnel, if it is up.
+    pub fn serving_child(&self, name: &str) -> Option<&ChildSa> {
+        let of_name = || self.children.iter().filter(|c| c.tunnel.name == name);
+        (of_name().find(|c| c.state == ChildState::Established && !c.standby))
+            .or_else(|| of_name().find(|c| c.state == ChildState::Established))
+            .or_else(|| of_name().find(|c| matches!(c.state, ChildState::Replaced(_))))
+    }
+
+    /// Whether a phase 2 tunnel is up or on its way.
+    pub fn has_or_wants_child(&self, name: &str) -> bool {
+        let wants = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
+        self.serving_child(name).is_some()
+            || self.tasks.iter().any(wants)
+            || self.delayed.iter().any(|(_, t)| wants(t))
+            || self.sas.iter().any(|s| match &s.state {
+                State::InitSent(i) => i.child.name == name,
+                State::AuthSent(a) => a.child.name == name,
+                State::Established(e) => {
+                    matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name)
+                }
+                State::Moving => false,
+            })
+    }
+
+    // ---- inputs
+
+    /// Takes a message for the IKE SA with this local SPI.
+    pub fn handle(
+        &mut self,
+        cx: &mut Cx<'_>,
+        spi: IkeSpi,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let Some(index) = self.position(spi) else { return };
+        let sa = &self.sas[index];
+        if header.from_initiator == sa.initiator {
+            return cx.out.discard("wrong_initiator_flag");
+        }
+        if let State::InitSent(_) = sa.state {
+            return sa_init::conclude(self, cx, index, header, datagram);
+        }
+        let (initiator_spi, responder_spi) = sa.spis();
+        if (header.initiator_spi, header.responder_spi) != (initiator_spi, responder_spi) {
+            return cx.out.discard("unknown_spi");
+        }
+        if header.response {
+            self.handle_response(cx, index, header, datagram);
+        } else {
+            self.handle_request(cx, index, header, datagram);
+        }
+        self.pump(cx);
+    }
+
+    fn handle_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let sa = &mut self.sas[index];
+        if !sa.window.awaits(header.message_id) {
+            return cx.out.discard("unexpected_response");
+        }
+        let Some(keys) = sa.keys_mut() else { return cx.out.discard("unexpected_response") };
+        let payloads = match keys.open(header, datagram.octets) {
+            Err(OpenError::NotAuthentic(_)) => return cx.out.discard("not_authentic"),
+            Err(OpenError::Inside(error)) => return self.end_on_bad_response(cx, index, &error),
+            Ok(payloads) => payloads,
+        };
+        let expected = match &sa.state {
+            State::AuthSent(_) => ExchangeType::IKE_AUTH,
+            State::Established(e) => match e.active {
+                Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
+                _ => ExchangeType::INFORMATIONAL,
+            },
+            State::InitSent(_) | State::Moving => return,
+        };
+        if header.exchange != expected {
+            return cx.out.discard("wrong_exchange");
+        }
+        sa.window.concluded();
+        self.heard(cx, datagram);
+        if let State::AuthSent(_) = self.sas[index].state {
+            return auth::conclude(self, cx, index, payloads);
+        }
+        let Some(established) = self.sas[index].established_mut() else { return };
+        match established.active.take() {
+            Some(Active::Child(pending)) => {
+                create_child::conclude(self, cx, index, *pending, payloads)
+            }
+            Some(Active::Rekey(pending)) => {
+                rekey_ike::conclude(self, cx, index, *pending, payloads)
+            }
+            Some(Active::DeleteChildren(spis)) => delete::conclude_children(self, cx, &spis),
+            Some(Active::DeleteIke) => delete::conclude_ike(self, cx, index),
+            Some(Active::Liveness) | None => {}
+        }
+    }
+
+    fn handle_request(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let sa = &mut self.sas[index];
+        let class = sa.window.classify(header.message_id);
+        if class == Request::Foreign {
+            return cx.out.discard("message_id");
+        }
+        let State::Established(established) = &sa.state else { return cx.out.discard("too_early") };
+        let payloads = established.keys.open(header, datagram.octets);
+        if let Err(OpenError::NotAuthentic(_)) = payloads {
+            return cx.out.discard("not_authentic");
+        }
+        if class == Request::Repeated {
+            // RFC 7296 §2.1: the same answer, bit by bit.
+            if let Some(answer) = sa.window.kept_answer() {
+                let octets = answer.to_vec();
+                cx.out.transmit(datagram.local, datagram.remote, octets);
+            }
+            return;
+        }
+        self.heard(cx, datagram);
+        let (answer, fatal) = match (payloads, header.exchange) {
+            (Err(OpenError::Inside(error)), _) => {
+                let rejection = Rejection::unreadable(&error);
+                (vec![rejection.payload()], rejection.is_fatal())
+            }
+            (Ok(payloads), ExchangeType::CREATE_CHILD_SA) => {
+                create_child::answer(self, cx, index, payloads)
+            }
+            (Ok(payloads), ExchangeType::INFORMATIONAL) => {
+                (informational::answer(self, cx, index, &payloads), false)
+            }
+            (Ok(_), _) | (Err(OpenError::NotAuthentic(_)), _) => {
+                let rejection = Rejection::invalid_syntax(format!(
+                    "{} on an established IKE SA",
+                    header.exchange
+                ));
+                (vec![rejection.payload()], true)
+            }
+        };
+        let ends = fatal || self.deleted.is_some();
+        self.send_answer(cx, header, index, datagram, &answer, ends);
+        if fatal {
+            let failure = Failure {
+                kind: FailureKind::ProtocolError,
+                detail: format!("the peer's {} request cannot be read", header.exchange),
+            };
+            self.end(cx, "the peer sent a malformed request", Some(failure));
+        } else {
+            delete::settle(self, cx);
+        }
+    }
+
+    fn end_on_bad_response(&mut self, cx: &mut Cx<'_>, index: usize, error: &WireError) {
+        self.sas[index].window.concluded();
+        let failure = Failure {
+            kind: FailureKind::ProtocolError,
+            detail: format!("malformed answer: {error}"),
+        };
+        self.end(cx, "the peer sent a malformed answer", Some(failure));
+    }
+
+    /// Notes that the peer lives, and where it is now.
+    fn heard(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+        self.last_heard = cx.now;
+        // RFC 7296 §2.23: the side that is not behind a NAT follows the one that is.
+        if self.path.nat_remote && !self.path.nat_local && self.path.remote != datagram.remote {
+            self.move_to(cx, datagram.remote);
+        }
+    }
+
+    /// Follows the peer to another address or port.
+    pub fn move_to(&mut self, cx: &mut Cx<'_>, remote: std::net::SocketAddr) {
+        self.path.remote = remote;
+        let path = self.path.of_plane();
+        for sa in self.children.iter().flat_map(|c| [c.inbound, c.outbound]) {
+            if let Err(error) = cx.plane.relocate(sa, path) {
+                cx.out.event(
+                    &self.tunnel.name,
+                    None,
+                    EventKind::Warning(format!("cannot follow the peer: {error}")),
+                );
+            }
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        self.retransmit(cx);
+        if self.over {
+            return;
+        }
+        sa_init::handle_timeout(self, cx);
+        self.release_lingering(cx);
+        let due: Vec<Task> =
+            self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
+        self.tasks.extend(due);
+        self.age_children(cx);
+        self.age_ike(cx);
+        if self.over {
+            return;
+        }
+        self.keep_alive(cx);
+        self.pump(cx);
+    }
+
+    fn retransmit(&mut self, cx: &mut Cx<'_>) {
+        let mut given_up = Vec::new();
+        for sa in &mut self.sas {
+            match sa.window.retransmit(cx.now, cx.config) {
+                Retransmission::NotDue => {}
+                Retransmission::Send(octets) => {
+                    cx.out.transmit(self.path.local, self.path.remote, octets.to_vec());
+                }
+                Retransmission::GiveUp => given_up.push(sa.local_spi),
+            }
+        }
+        for spi in given_up {
+            let Some(index) = self.position(spi) else { continue };
+            let superseded =
+                self.sas[index].established().is_some_and(|e| e.phase == Phase::Superseded);
+            if superseded && spi != self.current {
+                delete::drop_ike(self, cx, index);
+                continue;
+            }
+            if self.closing.is_some() {
+                return self.end(cx, "the peer does not answer", None);
+            }
+            let sent = self.sas[index].window.retransmissions() + 1;
+            let failure = Failure {
+                kind: FailureKind::NoAnswer,
+                detail: format!(
+                    "{} sent {sent} times to {}, no answer; is the peer up, is UDP {} open on the way, does its policy name {}?",
+                    self.sas[index].awaited(),
+                    self.path.remote,
+                    self.path.remote.port(),
+                    self.path.local.ip(),
+                ),
+            };
+            return self.end(cx, "the peer does not answer", Some(failure));
+        }
+    }
+
+    fn release_lingering(&mut self, cx: &mut Cx<'_>) {
+        for (_, sa, spi) in self.lingering.extract_if(.., |(at, ..)| *at <= cx.now) {
+            cx.plane.remove(sa);
+            cx.spis.release(spi);
+        }
+    }
+
+    fn age_children(&mut self, cx: &mut Cx<'_>) {
+        let mut tasks = Vec::new();
+        for child in &mut self.children {
+            if child.expire_at <= cx.now {
+                // Once: the exchange that deletes it takes its own time.
+                child.expire_at = cx.now + cx.config.patience();
+                let replaced = matches!(child.state, ChildState::Replaced(_));
+                if child.state == ChildState::Established {
+                    tasks.push(Task::CreateChild(child.tunnel.name.clone()));
+                }
+                if !replaced {
+                    child.state = ChildState::Unwanted;
+                }
+                tasks.push(Task::DeleteChild(child.spi_in));
+            } else if child.rekey_at <= cx.now && child.state == ChildState::Established {
+                child.rekey_at = child.expire_at;
+                tasks.push(Task::RekeyChild(child.spi_in));
+            }
+        }
+        self.tasks.extend(tasks);
+    }
+
+    fn age_ike(&mut self, cx: &mut Cx<'_>) {
+        let mut expired = None;
+        let mut tasks = Vec::new();
+        for sa in &mut self.sas {
+            let spi = sa.local_spi;
+            let Some(established) = sa.established_mut() else { continue };
+            if established.expire_at <= cx.now {
+                established.expire_at = cx.now + cx.config.patience();
+                if spi == self.current {
+                    expired = Some(spi);
+                } else {
+                    tasks.push(Task::DeleteIke(spi));
+                }
+            } else if established.rekey_at <= cx.now && established.phase == Phase::Serving {
+                established.rekey_at = established.expire_at;
+                tasks.push(Task::RekeyIke(spi));
+            }
+        }
+        self.tasks.extend(tasks);
+        if expired.is_some() && !self.is_closing() {
+            self.close_and_reconnect(cx, "lifetime of the IKE SA ended");
+        }
+    }
+
+    /// Asks for a sign of life after silence (RFC 7296 §2.4) and keeps NAT mappings (RFC 3948 §4).
+    fn keep_alive(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_established() {
+            return;
+        }
+        if let Some(at) = self.liveness_at(cx.config)
+            && at <= cx.now
+        {
+            let used =
+                self.children.iter().filter_map(|c| cx.plane.usage(c.inbound)?.last_used).max();
+            self.last_heard = used.map_or(self.last_heard, |u| u.max(self.last_heard));
+            if self.liveness_at(cx.config).is_some_and(|at| at <= cx.now) {
+                self.last_heard = cx.now;
+                self.tasks.push_back(Task::Liveness);
+            }
+        }
+        if self.path.nat_local && self.keepalive_at <= cx.now {
+            self.keepalive_at = cx.now + cx.config.nat_keepalive;
+            cx.out.keepalive(self.path.local, self.path.remote);
+        }
+    }
+
+    fn liveness_at(&self, config: &crate::Config) -> Option<Instant> {
+        let idle =
+            self.sas.iter().all(|s| s.window.is_free()) && !self.tasks.contains(&Task::Liveness);
+        config
+            .liveness_interval
+            .filter(|_| self.is_established() && idle)
+            .map(|i| self.last_heard + i)
+    }
+
+    /// The earliest moment at which [`Session::handle_timeout`] has something to do.
+    pub fn deadline(&self, config: &crate::Config) -> Option<Deadline> {
+        let at = |at, reason| Deadline { at, reason };
+        let windows =
+            self.sas.iter().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));
+        let refusals = self.sas.iter().filter_map(|s| match &s.state {
+            State::InitSent(i) => i.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT")),
+            _ => None,
+        });
+        let ike = self.sas.iter().filter_map(|s| s.established()).flat_map(|e| {
+            let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
+            rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")])
+        });
+        let children = self.children.iter().flat_map(|c| {
+            let rekey =
+                (c.state == ChildState::Established).then_some(at(c.rekey_at, "Child SA rekey"));
+            rekey.into_iter().chain([at(c.expire_at, "Child SA lifetime")])
+        });
+        let delayed = self.delayed.iter().map(|(t, _)| at(*t, "retry"));
+        let lingering = self.lingering.iter().map(|(t, ..)| at(*t, "replaced SA"));
+        let liveness = self.liveness_at(config).map(|t| at(t, "liveness"));
+        let nat = (self.is_established() && self.path.nat_local)
+            .then_some(at(self.keepalive_at, "NAT keepalive"));
+        (windows
+            .chain(refusals)
+            .chain(ike)
+            .chain(children)
+            .chain(delayed)
+            .chain(lingering)
+            .chain(liveness)
+            .chain(nat))
+        .min_by_key(|d| d.at)
+    }
+
+    // ---- what exchanges bring about
+
+    /// Both sides have proved who they are.
+    pub fn establish(&mut self, cx: &mut Cx<'_>, suite: String, nonces: Nonces<'_>) {
+        self.lowest_nonce = collision::lowest(nonces.initiator, nonces.responder).to_vec();
+        self.established_at = Some(cx.now);
+        self.keepalive_at = cx.now + cx.config.nat_keepalive;
+        cx.out.meet(&self.tunnel.remote.identity);
+        cx.out.clear_failure(&self.tunnel.name);
+        cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
+    }
+
+    /// Takes in a Child SA that is installed.
+    pub fn add_child(&mut self, cx: &mut Cx<'_>, child: ChildSa, rekeyed: bool) {
+        let suite = child.summary();
+        let kind =
+            if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
+        cx.out.clear_failure(&child.tunnel.name);
+        cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
+        self.temporary_failures = 0;
+        self.children.push(child);
+    }
+
+    /// Settles what crossing requests for the same phase 2 tunnel leave: of two Child SAs the one made with the lowest
+    /// nonce goes, deleted by the side that asked for it, as after crossing rekeys.
+    pub fn settle_duplicates(&mut self, name: &str) {
+        let is_rival = |c: &ChildSa| c.tunnel.name == name && c.state == ChildState::Established;
+        let mut rivals: Vec<usize> =
+            (0..self.children.len()).filter(|i| is_rival(&self.children[*i])).collect();
+        rivals.sort_by(|a, b| self.children[*a].lowest_nonce.cmp(&self.children[*b].lowest_nonce));
+        rivals.pop();
+        for index in rivals {
+            let child = &mut self.children[index];
+            child.state = ChildState::Unwanted;
+            if child.created_here {
+                self.tasks.push_back(Task::DeleteChild(child.spi_in));
+            }
+        }
+    }
+
+    /// Takes the session down unless a Child SA is there or on its way.
+    pub fn close_when_idle(&mut self, cx: &mut Cx<'_>) {
+        let wants_more = self.tasks.iter().chain(self.delayed.iter().map(|(_, t)| t));
+        if self.children.is_empty()
+            && !wants_more.clone().any(|t| matches!(t, Task::CreateChild(_)))
+        {
+            self.close(cx, "no Child SA could be set up");
+        }
+    }
+
+    // ---- tasks
+
+    /// Starts what can be started.
+    pub fn pump(&mut self, cx: &mut Cx<'_>) {
+        let mut index = 0;
+        while !self.over && index < self.tasks.len() {
+            let carrier = match &self.tasks[index] {
+                Task::DeleteIke(spi) | Task::RekeyIke(spi) => self.position(*spi),
+                _ => Some(self.current_index()),
+            };
+            let ready = match carrier.map(|i| &self.sas[i]) {
+                // Its IKE SA is gone: so is the reason.
+                None => {
+                    self.tasks.remove(index);
+                    continue;
+                }
+                Some(sa) => sa.established().is_some() && sa.window.is_free(),
+            };
+            if !ready {
+                index += 1;
+                continue;
+            }
+            let (Some(task), Some(carrier)) = (self.tasks.remove(index), carrier) else { return };
+            self.start(cx, carrier, task);
+            index = 0;
+        }
+    }
+
+    fn start(&mut self, cx: &mut Cx<'_>, carrier: usize, task: Task) {
+        if self.is_closing() && !matches!(task, Task::DeleteIke(_)) {
+            return;
+        }
+        match task {
+            Task::CreateChild(name) => create_child::ask_new(self, cx, carrier, &name),
+            Task::RekeyChild(spi) => create_child::ask_rekey(self, cx, carrier, spi),
+            Task::DeleteChild(spi) => delete::ask_child(self, cx, carrier, spi),
+            Task::RekeyIke(_) => rekey_ike::ask(self, cx, carrier),
+            Task::DeleteIke(_) => delete::ask_ike(self, cx, carrier),
+            Task::Liveness => informational::ask_liveness(self, cx, carrier),
+        }
+    }
+
+    /// Tries a task again later (RFC 7296 §2.25: not at once), or ends the session when it has been tried too often.
+    pub fn delay(&mut self, cx: &mut Cx<'_>, task: Task) {
+        self.temporary_failures += 1;
+        if self.temporary_failures > TEMPORARY_FAILURES {
+            return self.close_and_reconnect(cx, "the peer keeps answering TEMPORARY_FAILURE");
+        }
+        let growth = 1 << self.temporary_failures.min(4);
+        let pause = cx.config.retransmit_after * growth;
+        let jitter = cx.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
+        self.delayed.push((cx.now + pause / 2 + Duration::from_micros(jitter), task));
+    }
+
+    // ---- outputs
+
+    /// Sends a protected request and remembers what it is for.
+    pub fn send_request(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        exchange: ExchangeType,
+        payloads: &[Payload],
+        active: Option<Active>,
+    ) {
+        let sa = &mut self.sas[index];
+        let header = sa.header(exchange, sa.window.next_id(), false);
+        let Some(keys) = sa.keys_mut() else { return };
+        let octets = keys.seal(&header, payloads, cx.rng);
+        cx.out.transmit(self.path.local, self.path.remote, octets.clone());
+        sa.window.sent(cx.now, cx.config, octets);
+        if let Some(established) = sa.established_mut() {
+            established.active = active;
+        }
+    }
+
+    fn send_answer(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: &Header,
+        index: usize,
+        datagram: Datagram<'_>,
+        payloads: &[Payload],
+        ends: bool,
+    ) {
+        let sa = &mut self.sas[index];
+        let header = sa.header(request.exchange, request.message_id, true);
+        let Some(keys) = sa.keys_mut() else { return };
+        let octets = keys.seal(&header, payloads, cx.rng);
+        // RFC 7296 §2.11: to where the request came from.
+        cx.out.push(Transmit {
+            local: datagram.local,
+            remote: datagram.remote,
+            octets: octets.clone(),
+            keepalive: false,
+        });
+        if ends {
+            cx.out.farewell(cx.now, sa.local_spi, datagram.octets, &octets);
+        }
+        sa.window.answered(octets);
+    }
+
+    // ---- endings
+
+    /// Puts an IKE SA in the place of another: it carries what comes next.
+    pub fn supersede(&mut self, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi) {
+        self.current = new;
+        if let Some(index) = self.position(old)
+            && let Some(established) = self.sas[index].established_mut()
+        {
+            established.phase = Phase::Superseded;
+            established.expire_at = established.expire_at.min(cx.now + SUPERSEDED_FOR);
+        }
+        self.tasks.retain(|t| *t != Task::RekeyIke(old));
+        self.delayed.retain(|(_, t)| *t != Task::RekeyIke(old));
+    }
+
+    /// Takes everything down with a Delete.
+    pub fn close(&mut self, cx: &mut Cx<'_>, reason: &str) {
+        if self.is_closing() {
+            return;
+        }
+        let established: Vec<IkeSpi> =
+            self.sas.iter().filter(|s| s.established().is_some()).map(|s| s.local_spi).collect();
+        if established.is_empty() {
+            let failure = Failure { kind: FailureKind::Cancelled, detail: reason.into() };
+            return self.end(cx, reason, Some(failure));
+        }
+        self.closing = Some(reason.into());
+        self.remove_children(cx, reason);
+        self.tasks.clear();
+        self.delayed.clear();
+        self.tasks.extend(established.into_iter().map(Task::DeleteIke));
+        self.pump(cx);
+    }
+
+    /// Takes everything down with a Delete, to set up anew what is up.
+    pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: &str) {
+        let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        self.reconnect = names;
+        self.close(cx, reason);
+    }
+
+    /// Ends it at once, without telling the peer; what has not been set up has failed with `failure`.
+    pub fn end(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Option<Failure>) {
+        if self.over {
+            return;
+        }
+        self.over = true;
+        cx.out.reconnects.append(&mut self.reconnect);
+        let reason = self.closing.take().unwrap_or_else(|| reason.into());
+        let was_up = self.is_established();
+        let mut pending: Vec<String> = Vec::new();
+        for sa in &mut self.sas {
+            cx.out.forget_spi(sa.local_spi);
+            match &sa.state {
+                State::InitSent(i) => pending.push(i.child.name.clone()),
+                State::AuthSent(a) => {
+                    cx.spis.release(a.spi_in);
+                    pending.push(a.child.name.clone());
+                }
+                State::Established(e) => {
+                    if let Some(Active::Child(p)) = &e.active {
+                        cx.spis.release(p.spi_in);
+                        if p.rekeys.is_none() {
+                            pending.push(p.tunnel.name.clone());
+                        }
+                    }
+                }
+                State::Moving => {}
+            }
+        }
+        let tasks = self.tasks.drain(..).chain(self.delayed.drain(..).map(|(_, t)| t));
+        pending.extend(tasks.filter_map(|t| match t {
+            Task::CreateChild(name) => Some(name),
+            _ => None,
+        }));
+        self.remove_children(cx, &reason);
+        for (_, sa, spi) in self.lingering.drain(..) {
+            cx.plane.remove(sa);
+            cx.spis.release(spi);
+        }
+        self.sas.clear();
+        let failure =
+            failure.unwrap_or(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
+        for name in &pending {
+            cx.out.fail(cx.now, &self.tunnel.name, Some(name), failure.clone());
+        }
+        if was_up {
+            if failure.kind != FailureKind::Cancelled {
+                cx.out.note_failure(cx.now, &self.tunnel.name, failure);
+            }
+            cx.out.part(&self.tunnel.remote.identity);
+            cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });
+        } else {
+            cx.out.fail(cx.now, &self.tunnel.name, None, failure);
+        }
+    }
+
+    fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) {
+        let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
+        for child in std::mem::take(&mut self.children) {
+            cx.plane.remove(child.inbound);
+            cx.plane.remove(child.outbound);
+            cx.spis.release(child.spi_in);
+        }
+        let mut told = std::collections::BTreeSet::new();
+        for name in names.into_iter().filter(|n| told.insert(n.clone())) {
+            cx.out.event(
+                &self.tunnel.name,
+                Some(&name),
+                EventKind::Closed { reason: reason.into() },
+            );
+        }
+    }
+
+    /// Forgets a Child SA; with `linger` packets that are still on their way are received for a while.
+    pub fn remove_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi, linger: bool) -> Option<ChildSa> {
+        let position = self.children.iter().position(|c| c.spi_in == spi_in)?;
+        let child = self.children.remove(position);
+        cx.plane.remove(child.outbound);
+        if linger && !cx.config.linger.is_zero() {
+            self.lingering.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
+        } else {
+            cx.plane.remove(child.inbound);
+            cx.spis.release(child.spi_in);
+        }
+        Some(child)
+    }
+}
+
+impl IkeSa {
+    /// The exchange whose answer is awaited.
+    fn awaited(&self) -> ExchangeType {
+        match &self.state {
+            State::InitSent(_) => ExchangeType::IKE_SA_INIT,
+            State::AuthSent(_) => ExchangeType::IKE_AUTH,
+            State::Established(e) => match e.active {
+                Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
+                _ => ExchangeType::INFORMATIONAL,
+            },
+            State::Moving => ExchangeType::INFORMATIONAL,
+        }
+    }
+}

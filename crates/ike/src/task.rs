@@ -1,0 +1,21 @@
+//! Our reasons to start an exchange. Tasks queue; one exchange of ours runs at a time per IKE SA.
+
+use crate::wire::header::IkeSpi;
+use esp::plane::Spi;
+
+/// A reason to start an exchange.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// A phase 2 tunnel, by name, is to come up.
+    CreateChild(String),
+    /// The Child SA with this inbound SPI is to be replaced.
+    RekeyChild(Spi),
+    /// The Child SA with this inbound SPI is to go.
+    DeleteChild(Spi),
+    /// The IKE SA with this local SPI is to be replaced.
+    RekeyIke(IkeSpi),
+    /// The IKE SA with this local SPI is to go.
+    DeleteIke(IkeSpi),
+    /// The peer has been silent.
+    Liveness,
+}
