@@ -68,9 +68,14 @@ fn variant(parcel: &Parcel, n: u32) -> Parcel {
     parcel
 }
 
+/// The right host serves peers from anywhere, so that a forged source address is as good as any.
+fn open_to_all() -> Site {
+    Site { left_roams: true, ..Site::default() }
+}
+
 #[test]
 fn a_flood_of_strangers_does_not_keep_a_friend_out() {
-    let site = Site::default();
+    let site = open_to_all();
     let config = Config { cookie_threshold: 8, half_open_limit: 64, ..calm() };
     let (mut world, left, right) = World::of_site(1, &site, &config);
     let init = captured_init(&mut world, left);
@@ -84,7 +89,7 @@ fn a_flood_of_strangers_does_not_keep_a_friend_out() {
 
 #[test]
 fn half_open_sas_are_forgotten() {
-    let site = Site::default();
+    let site = open_to_all();
     let config = Config { cookie_threshold: 1000, half_open_limit: 1000, ..calm() };
     let (mut world, left, right) = World::of_site(1, &site, &config);
     let init = captured_init(&mut world, left);
@@ -93,15 +98,16 @@ fn half_open_sas_are_forgotten() {
         world.inject(Duration::ZERO, variant(&init, n));
     }
     world.run_for(SOON);
-    assert!(!world.host(right).engine.is_idle(), "the scenario opens some");
+    let answered = |w: &World| w.ladder().sent_by("right").filter(|l| l.response).count();
+    assert!(answered(&world) >= 200, "the scenario opens some");
+    assert!(world.host(right).engine.poll_timeout().is_some());
     world.run_for(SETTLED);
-    assert!(world.host(right).engine.is_idle(), "nobody ever came back");
     assert_eq!(world.host(right).engine.poll_timeout(), None);
 }
 
 #[test]
 fn a_flood_does_not_disturb_what_is_up() {
-    let site = Site::default();
+    let site = open_to_all();
     let (mut world, left, right) = up(1, &site);
     world.tap();
     assert!(world.rekey(left, Site::TUNNEL));

@@ -3,6 +3,7 @@
 use crate::{SETTLED, SOON, assert_nothing_lost, talk, up};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
 use sim::{Exchange, Gate, HostId, Site, World};
+use std::time::Duration;
 
 /// Holds every request of both hosts.
 fn hold_both(world: &mut World, left: HostId, right: HostId) -> [Gate; 2] {
@@ -30,10 +31,11 @@ fn a_child_rekey_crosses_an_ike_rekey() {
                 assert!(world.rekey(left, l) && world.rekey(right, r));
                 let (first, second) = if left_first { (a, b) } else { (b, a) };
                 world.release(first);
-                world.run_for(std::time::Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+                world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
                 world.release(second);
-                world.run_for(SETTLED);
+                world.run_for(Duration::from_secs(20));
                 assert_nothing_lost(&mut world, flows);
+                world.run_for(SETTLED);
                 assert_agreement(&mut world, left, right, &site());
                 assert_clean_stop(&mut world, left, right);
             }
@@ -50,7 +52,7 @@ fn deleting_a_child_crosses_its_rekey() {
             assert!(world.disconnect(left, "net0") && world.rekey(right, "net0"));
             let (first, second) = if left_first { (a, b) } else { (b, a) };
             world.release(first);
-            world.run_for(std::time::Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+            world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
             world.release(second);
             world.run_for(SETTLED);
             for host in [left, right] {
@@ -73,7 +75,7 @@ fn deleting_a_child_crosses_an_ike_rekey() {
             assert!(world.disconnect(left, "net0") && world.rekey(right, Site::TUNNEL));
             let (first, second) = if left_first { (a, b) } else { (b, a) };
             world.release(first);
-            world.run_for(std::time::Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+            world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
             world.release(second);
             world.run_for(SETTLED);
             for host in [left, right] {
@@ -94,7 +96,7 @@ fn deleting_everything_crosses_rekeys_of_either_kind() {
                 assert!(world.disconnect(left, Site::TUNNEL) && world.rekey(right, name));
                 let (first, second) = if left_first { (a, b) } else { (b, a) };
                 world.release(first);
-                world.run_for(std::time::Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+                world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
                 world.release(second);
                 world.run_for(SETTLED);
                 assert_nothing_left(&mut world, left);
@@ -117,7 +119,7 @@ fn creating_a_child_crosses_an_ike_rekey() {
             assert!(world.rekey(right, Site::TUNNEL));
             let (first, second) = if left_first { (a, b) } else { (b, a) };
             world.release(first);
-            world.run_for(std::time::Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+            world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
             world.release(second);
             world.run_for(SETTLED);
             assert_agreement(&mut world, left, right, &site());

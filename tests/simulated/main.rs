@@ -45,10 +45,10 @@ fn up(seed: u64, site: &Site) -> (World, HostId, HostId) {
     (world, left, right)
 }
 
-/// Flows in both directions of phase 2 tunnel `net0`, a packet each every five milliseconds.
+/// Flows in both directions of phase 2 tunnel `net0`, a packet each every ten milliseconds.
 fn talk(world: &mut World, left: HostId, right: HostId, site: &Site) -> [FlowId; 2] {
     let (l, r) = site.inner(0);
-    let every = Duration::from_millis(5);
+    let every = Duration::from_millis(10);
     [world.start_flow(left, l, r, every), world.start_flow(right, r, l, every)]
 }
 

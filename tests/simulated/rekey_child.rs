@@ -97,8 +97,9 @@ fn simultaneous(seed: u64, site: &Site, answers: impl Fn(&mut World, HostId, Hos
     gates.iter().for_each(|&g| assert_eq!(world.held(g), 1, "a rekey asks at once"));
     answers(&mut world, left, right);
     gates.iter().for_each(|&g| world.release(g));
-    world.run_for(Duration::from_secs(60));
+    world.run_for(Duration::from_secs(20));
     assert_nothing_lost(&mut world, flows);
+    world.run_for(SETTLED);
     assert_agreement(&mut world, left, right, site);
     // The left plane got the SA the right host asked for when answering, and its own with the answer.
     let made = inbound_since(&mut world, left, start);
@@ -152,8 +153,9 @@ fn one_side_finishes_before_it_sees_the_other_ask() {
         world.run_for(SOON);
         assert!(world.held(gate) >= 1);
         world.release(gate);
-        world.run_for(Duration::from_secs(60));
+        world.run_for(Duration::from_secs(20));
         assert_nothing_lost(&mut world, flows);
+        world.run_for(SETTLED);
         assert_agreement(&mut world, left, right, &site);
         assert_clean_stop(&mut world, left, right);
     }
@@ -174,8 +176,9 @@ fn the_late_request_arrives_while_the_old_sa_is_being_deleted() {
         world.release(asking);
         world.run_for(Duration::from_millis(200));
         world.release(deleting);
-        world.run_for(Duration::from_secs(60));
+        world.run_for(Duration::from_secs(20));
         assert_nothing_lost(&mut world, flows);
+        world.run_for(SETTLED);
         assert_agreement(&mut world, left, right, &site);
         assert_clean_stop(&mut world, left, right);
     }
@@ -194,8 +197,9 @@ fn several_child_sas_from_both_sides_at_once() {
         }
         world.run_for(Duration::from_secs(10));
         world.heal();
-        world.run_for(SETTLED);
+        world.run_for(Duration::from_secs(20));
         assert_nothing_lost(&mut world, flows);
+        world.run_for(SETTLED);
         assert_agreement(&mut world, left, right, &site);
         assert_clean_stop(&mut world, left, right);
     }

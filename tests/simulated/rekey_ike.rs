@@ -103,8 +103,9 @@ fn simultaneous(seed: u64, answers: impl Fn(&mut World, HostId, HostId)) -> bool
     gates.iter().for_each(|&g| assert_eq!(world.held(g), 1, "a rekey asks at once"));
     answers(&mut world, left, right);
     gates.iter().for_each(|&g| world.release(g));
-    world.run_for(SETTLED);
+    world.run_for(Duration::from_secs(20));
     assert_nothing_lost(&mut world, flows);
+    world.run_for(SETTLED);
     assert_agreement(&mut world, left, right, &site());
     assert_ne!(ike_spis(&mut world, left), before);
     let left_won = is_initiator(&mut world, left);
@@ -146,8 +147,9 @@ fn one_side_finishes_before_it_sees_the_other_ask() {
         assert!(world.rekey(left, Site::TUNNEL) && world.rekey(right, Site::TUNNEL));
         world.run_for(SOON);
         world.release(gate);
-        world.run_for(SETTLED);
+        world.run_for(Duration::from_secs(20));
         assert_nothing_lost(&mut world, flows);
+        world.run_for(SETTLED);
         assert_agreement(&mut world, left, right, &site());
         assert_clean_stop(&mut world, left, right);
     }

@@ -76,8 +76,9 @@ fn everything_arrives_twice() {
             world.rekey(right, name);
             world.run_for(SOON);
         }
-        world.run_for(SETTLED);
+        world.run_for(Duration::from_secs(20));
         assert_nothing_lost(&mut world, flows);
+        world.run_for(SETTLED);
         assert_agreement(&mut world, left, right, &site);
         assert_clean_stop(&mut world, left, right);
         // Repeated requests were answered, not carried out again; nothing had to be asked twice.

@@ -170,8 +170,9 @@ fn mirror_ike(left: &End, right: &End, found: &mut Vec<String>) {
     if l.suite != r.suite {
         found.push(format!("the ends have different IKE algorithms: {} and {}", l.suite, r.suite));
     }
-    if (l.nat_local, l.nat_remote) != (r.nat_remote, r.nat_local) {
-        found.push("the ends differ on who is behind a NAT".into());
+    // Not the other way round: an end may announce a NAT where there is none, to have ESP in UDP.
+    if (l.nat_local && !r.nat_remote) || (r.nat_local && !l.nat_remote) {
+        found.push("an end is behind a NAT, and the other does not know".into());
     }
 }
 
