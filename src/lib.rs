@@ -1,10 +1,26 @@
 //! An IKEv2 and ESP gateway for Rust services: policy, key management and data plane behind one builder.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = std::fs::read_to_string("policy.xml")?;
+//! let loaded = policy::xml::read("policy.xml", &text).map_err(|errors| errors.to_string())?;
+//! let gateway = vpn::start(loaded.policy.into(), vpn::GatewayConfig::default()).await?;
+//! for tunnel in gateway.activate(vec![]).await? {
+//!     println!("{}: {:?}", tunnel.name, tunnel.outcome);
+//! }
+//! gateway.stop().await;
+//! # Ok(())
+//! # }
+//! ```
 #![forbid(unsafe_code)]
 
 pub use esp;
 pub use ike;
 pub use policy;
 
+use esp::plane::PlaneError;
+use esp::userspace::{Hooks, Userspace};
+use ike::driver::{self, Handle, SocketError};
 use policy::Policy;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,28 +39,59 @@ pub struct GatewayConfig {
 
 /// The gateway could not be started.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum StartError {
     /// The data plane could not be set up.
     #[error("data plane: {0}")]
-    Plane(#[from] esp::plane::PlaneError),
+    Plane(#[from] PlaneError),
     /// A socket could not be opened.
-    #[error("cannot open {what}: {source}")]
-    Socket {
-        /// Which.
-        what: String,
-        /// Why.
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The system gave no randomness.
+    #[error("the system's random number generator failed")]
+    Randomness,
 }
 
-/// Starts a gateway with the userspace data plane inside the current tokio runtime.
+/// Starts a gateway with the userspace data plane inside the current tokio runtime. The calling thread's network
+/// namespace is the gateway's.
 ///
 /// # Errors
 /// Where the device, the routes or a socket cannot be had; nothing is left behind.
-pub async fn start(
-    policy: Arc<Policy>,
-    config: GatewayConfig,
-) -> Result<ike::driver::Handle, StartError> {
-    let _ = (policy, config);
-    unimplemented!()
+pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle, StartError> {
+    let mut plane_config = esp::userspace::Config::default();
+    if let Some(device) = config.device {
+        plane_config.device = device;
+    }
+    if let Some(state_dir) = config.state_dir {
+        plane_config.state_dir = state_dir;
+    }
+    let (inlet, inputs) = driver::inlet();
+    let hooks = Hooks {
+        notice: {
+            let inlet = inlet.clone();
+            Arc::new(move |notice| inlet.notice(notice))
+        },
+        ike: Arc::new(move |d| inlet.datagram(d.local, d.remote, d.octets)),
+    };
+    let seed = seed()?;
+    let mark = plane_config.mark;
+    // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
+    let sockets = driver::Sockets::open(mark)?;
+    let plane = Userspace::start(plane_config, hooks)?;
+    let sender = plane.ike_sender();
+    let send_nat_t: driver::SendNatT = Box::new(move |t| {
+        if t.keepalive {
+            sender.send_keepalive(t.local, t.remote)
+        } else {
+            sender.send_ike(t.local, t.remote, &t.octets)
+        }
+    });
+    let make = |now| ike::Engine::new(policy, config.ike, plane, seed, now);
+    Ok(driver::start(sockets, inputs, send_nat_t, |plane| plane.counters(), make))
+}
+
+fn seed() -> Result<[u8; 32], StartError> {
+    let mut seed = [0; 32];
+    aws_lc_rs::rand::fill(&mut seed).map_err(|_| StartError::Randomness)?;
+    Ok(seed)
 }

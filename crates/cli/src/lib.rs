@@ -1,1 +1,10 @@
-//! .
+//! The daemon `vpnd` and the command `vpnctl`: everything but their arguments.
+#![forbid(unsafe_code)]
+
+pub mod check;
+pub mod config;
+pub mod control;
+pub mod daemon;
+pub mod demo;
+pub mod policy_file;
+pub mod report;

@@ -79,6 +79,9 @@ enum Installed {
     Outbound { sa: Arc<Outbound>, rule: RuleId },
 }
 
+/// Below it SPIs are reserved; with 0, UDP encapsulation would turn ESP into IKE (RFC 3948 §2.2).
+const FIRST_SPI: u32 = 256;
+
 /// More notices than this are not kept; who never takes them loses the newest.
 const MAX_NOTICES: usize = 4096;
 
@@ -224,11 +227,13 @@ impl Shared {
         if !rule.trap {
             return Err(Discard::NoSa);
         }
+        // Asked first: the notice may bring an SA at once, which then is to find this packet kept.
+        let served = service.is_served();
         if service.may_acquire(now) {
             self.notify(Notice::Acquire { rule: rule.id, packet: header.summary() });
         }
         // Other SAs of the rule serve other traffic; none is to come for this packet by itself.
-        if service.is_served() {
+        if served {
             return Err(Discard::NoSa);
         }
         service.hold(now, packet, offload, &|discard| _ = self.counters.count(discard))?;
@@ -310,8 +315,8 @@ impl DataPlane for Datapath {
         let shared = &*self.0;
         let mut installed = lock(&shared.installed);
         name_is_free(&installed, sa.id)?;
-        // Below 256 they are reserved; 0 would make a datagram on port 4500 one of IKE (RFC 3948 §2.1).
-        if sa.spi.0 < 256 || shared.sad.find(sa.spi).is_some() {
+        spi_is_lawful(sa.spi)?;
+        if shared.sad.find(sa.spi).is_some() {
             return Err(PlaneError::SpiInUse(sa.spi));
         }
         let (id, spi) = (sa.id, sa.spi);
@@ -327,6 +332,7 @@ impl DataPlane for Datapath {
         let shared = &*self.0;
         let mut installed = lock(&shared.installed);
         name_is_free(&installed, sa.id)?;
+        spi_is_lawful(sa.spi)?;
         let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
         let (id, spi, rule, standby) = (sa.id, sa.spi, sa.rule, sa.standby);
         let sa = Outbound::new(sa, shared.settings.provider, shared.clamped_mtu())
@@ -392,6 +398,16 @@ fn name_is_free(installed: &BTreeMap<SaId, Installed>, sa: SaId) -> Result<(), P
     })
 }
 
+fn spi_is_lawful(spi: Spi) -> Result<(), PlaneError> {
+    if spi.0 >= FIRST_SPI {
+        return Ok(());
+    }
+    Err(PlaneError::System {
+        what: format!("adding SPI {spi}"),
+        why: format!("SPIs below {FIRST_SPI} are reserved (RFC 4303 §2.1)"),
+    })
+}
+
 fn no_cipher(spi: Spi, error: CipherError) -> PlaneError {
     match error {
         CipherError::Unsupported { suite, .. } => PlaneError::Suite(suite),
@@ -406,3 +422,6 @@ fn no_cipher(spi: Spi, error: CipherError) -> PlaneError {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -190,7 +190,7 @@ mod tests {
         let (a, b): (IpAddr, IpAddr) = ([10, 0, 0, 1].into(), [10, 0, 0, 2].into());
         let mut tcp = vec![0, 80, 1, 2, 0, 0, 0, 9, 0, 0, 0, 0, 0, flags, 9, 9, 0, 0, 0, 0];
         tcp.extend(options);
-        tcp[12] = (tcp.len() / 4 << 4) as u8;
+        tcp[12] = (tcp.len() << 2) as u8;
         rebuild_checksum(a, b, TCP, &mut tcp);
         let mut packet = vec![0; IPV4_LEN];
         write_header(&mut packet, a, b, TCP, tcp.len(), 0, None);

@@ -235,6 +235,16 @@ impl Inbound {
     pub(crate) fn snapshot(&self) -> impl PartialEq + std::fmt::Debug + use<> {
         self.state().clone()
     }
+
+    /// As if so many packets had been received, and none of them lately.
+    #[cfg(test)]
+    pub(crate) fn set_top(&self, top: u64) {
+        let mut window = Window::new(64);
+        if top > 0 {
+            window.commit(top).expect("an empty window");
+        }
+        self.state().window = window;
+    }
 }
 
 /// Octets of payload, and the next header (RFC 4303 §2.4, §2.6).

@@ -191,17 +191,8 @@ pub(crate) fn nonzero_for_udp(protocol: u8, checksum: u16) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sample::checksum as plain;
     use proptest::prelude::*;
-
-    /// RFC 1071 as its text says it, octet pair by octet pair.
-    fn plain(octets: &[u8]) -> u16 {
-        let mut sum = 0u32;
-        for pair in octets.chunks(2) {
-            sum += u32::from(pair[0]) << 8 | u32::from(*pair.get(1).unwrap_or(&0));
-            sum = (sum & 0xffff) + (sum >> 16);
-        }
-        !(sum as u16)
-    }
 
     #[test]
     fn checksum_of_a_real_header() {

@@ -9,6 +9,7 @@ pub mod encap;
 pub mod offload;
 pub mod plane;
 pub mod queue;
+pub mod userspace;
 
 mod coalesce;
 mod header;
@@ -17,5 +18,7 @@ mod ip;
 mod outbound;
 mod replay;
 mod sad;
+#[cfg(test)]
+mod sample;
 mod segment;
 mod spd;

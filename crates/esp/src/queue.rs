@@ -52,7 +52,7 @@ impl SendQueue {
 
     /// Whether it is time to send: another super-packet might make the buffer grow.
     pub fn is_full(&self) -> bool {
-        self.buffer.len() - self.used < 2 * RUN_OCTETS
+        self.used > 0 && self.buffer.len() - self.used < 2 * RUN_OCTETS
     }
 
     /// Whether there is nothing to send.
@@ -147,7 +147,7 @@ impl ReceiveQueue {
 
     /// Whether it is time to write: the next datagrams might make the buffer grow.
     pub fn is_full(&self) -> bool {
-        self.buffer.len() - self.used < 2 * RUN_OCTETS
+        self.used > 0 && self.buffer.len() - self.used < 2 * RUN_OCTETS
     }
 
     /// Whether there is nothing to write.

@@ -1,83 +1,246 @@
-//! The tokio shell: sockets, clock and commands around an [`Engine`](crate::Engine).
+//! The tokio shell: sockets, clock and commands around an [`Engine`].
 
-use crate::engine::CommandError;
-use crate::event::Event;
-use crate::failure::Failure;
-use crate::status::IkeStatus;
-use policy::Policy;
+mod handle;
+mod socket;
+mod waiting;
+
+pub use handle::{Activation, Handle, HandleError};
+
+use crate::engine::{Datagram, Engine, Transmit};
+use esp::plane::{DataPlane, Notice};
+use handle::Command;
+use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::sync::broadcast;
+use std::time::{Duration, Instant};
+use tokio::sync::{broadcast, mpsc, oneshot};
+use waiting::Waiting;
 
-/// Talks to a running engine; clones talk to the same one.
+/// How long peers may take to answer the last deletes.
+const FAREWELL: Duration = Duration::from_secs(3);
+/// Events a slow listener may fall behind.
+const EVENTS: usize = 1024;
+/// IKE messages that may wait for the engine; more are dropped, as a full socket would.
+const DATAGRAMS: usize = 1024;
+
+/// Sends what belongs to port 4500, which a userspace plane shares with IKE.
+pub type SendNatT = Box<dyn Fn(&Transmit) -> io::Result<()> + Send>;
+
+/// What a data plane tells its engine; cloned into the plane's hooks, called on any thread, never blocks.
 #[derive(Clone)]
-pub struct Handle {}
-
-/// How one name of [`Handle::activate`] ended.
-#[derive(Clone, Debug)]
-pub struct Activation {
-    /// The name asked for.
-    pub name: String,
-    /// Up, or why not.
-    pub outcome: Result<(), Failure>,
+pub struct Inlet {
+    datagrams: mpsc::Sender<Received>,
+    notices: mpsc::UnboundedSender<Notice>,
 }
 
-/// A command failed.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum HandleError {
-    /// The engine refused it.
-    #[error(transparent)]
-    Command(#[from] CommandError),
-    /// The negotiation it started failed.
-    #[error(transparent)]
-    Failed(#[from] Failure),
-    /// The engine has stopped.
-    #[error("the gateway has stopped")]
-    Stopped,
+impl Inlet {
+    /// Hands over an IKE message that came to port 4500, without its non-ESP marker. Dropped if too many wait.
+    pub fn datagram(&self, local: SocketAddr, remote: SocketAddr, octets: Vec<u8>) {
+        if self.datagrams.try_send(Received { local, remote, octets }).is_err() {
+            tracing::debug!(%remote, "IKE message dropped, too many wait");
+        }
+    }
+
+    /// Hands over a notice.
+    pub fn notice(&self, notice: Notice) {
+        // The engine has stopped: nobody is left to care.
+        let _ = self.notices.send(notice);
+    }
 }
 
-impl Handle {
-    /// Starts tunnels (all this side may start, if none is named) and waits until each is up or has failed.
-    pub async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, HandleError> {
-        let _ = names;
-        unimplemented!()
+/// The other end of [`Inlet`].
+pub struct Inputs {
+    datagrams: mpsc::Receiver<Received>,
+    notices: mpsc::UnboundedReceiver<Notice>,
+}
+
+/// Makes both ends, before there is a plane.
+pub fn inlet() -> (Inlet, Inputs) {
+    let (datagrams, datagrams_out) = mpsc::channel(DATAGRAMS);
+    let (notices, notices_out) = mpsc::unbounded_channel();
+    (Inlet { datagrams, notices }, Inputs { datagrams: datagrams_out, notices: notices_out })
+}
+
+/// What the plane counts, by reason.
+pub type PlaneCounters<P> = fn(&mut P) -> BTreeMap<&'static str, u64>;
+
+/// IKE's sockets on port 500.
+pub struct Sockets(IkeSockets);
+
+impl Sockets {
+    /// Opens them in the calling thread's network namespace, inside a tokio runtime. `mark` is put on them (SO_MARK),
+    /// so that IKE does not enter its own tunnels.
+    ///
+    /// # Errors
+    /// Where one cannot be had: its port is taken, or a capability is missing.
+    pub fn open(mark: u32) -> Result<Self, SocketError> {
+        IkeSockets::open(mark).map(Self)
+    }
+}
+
+/// Runs an engine in the current tokio runtime; `make` makes it.
+pub fn start<P: DataPlane + Send + 'static>(
+    sockets: Sockets,
+    inputs: Inputs,
+    send_nat_t: SendNatT,
+    plane_counters: PlaneCounters<P>,
+    make: impl FnOnce(Instant) -> Engine<P>,
+) -> Handle {
+    let (commands, commands_out) = mpsc::channel(64);
+    let (events, _) = broadcast::channel(EVENTS);
+    let driver = Driver {
+        engine: make(Instant::now()),
+        sockets: Arc::new(sockets.0),
+        send_nat_t,
+        plane_counters,
+        waiting: Waiting::default(),
+        events: events.clone(),
+        stopped: Vec::new(),
+    };
+    tokio::spawn(driver.run(inputs, commands_out));
+    Handle::new(commands, events)
+}
+
+/// A socket of IKE cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open UDP port {port}: {source}{}", hint(.source))]
+pub struct SocketError {
+    /// The port.
+    pub port: u16,
+    /// Why.
+    pub source: io::Error,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another IKE daemon runs on this host (strongSwan, libreswan, another vpnd?): stop it first"
+        }
+        io::ErrorKind::PermissionDenied => "; CAP_NET_BIND_SERVICE and CAP_NET_ADMIN are needed",
+        _ => "",
+    }
+}
+
+struct Driver<P: DataPlane> {
+    engine: Engine<P>,
+    sockets: Arc<IkeSockets>,
+    send_nat_t: SendNatT,
+    plane_counters: PlaneCounters<P>,
+    waiting: Waiting,
+    events: broadcast::Sender<crate::Event>,
+    stopped: Vec<oneshot::Sender<()>>,
+}
+
+impl<P: DataPlane + Send + 'static> Driver<P> {
+    async fn run(mut self, mut inputs: Inputs, mut commands: mpsc::Receiver<Command>) {
+        self.drain();
+        let mut give_up: Option<Instant> = None;
+        loop {
+            let wake = self.wake_at(give_up);
+            let sockets = Arc::clone(&self.sockets);
+            tokio::select! {
+                received = sockets.receive() => {
+                    for datagram in received {
+                        self.datagram(&datagram);
+                    }
+                }
+                Some(datagram) = inputs.datagrams.recv() => self.datagram(&datagram),
+                Some(notice) = inputs.notices.recv() => self.engine.handle_notice(Instant::now(), notice),
+                command = commands.recv() => match command {
+                    Some(Command::Stop(reply)) => {
+                        self.stopped.push(reply);
+                        give_up = give_up.or_else(|| Some(self.begin_to_stop()));
+                    }
+                    Some(command) => self.command(command),
+                    // Every handle is gone: nobody can stop it any more.
+                    None => give_up = give_up.or_else(|| Some(self.begin_to_stop())),
+                },
+                () = sleep_until(wake) => self.engine.handle_timeout(Instant::now()),
+            }
+            self.drain();
+            self.waiting.expire(Instant::now());
+            if give_up.is_some_and(|at| self.engine.is_idle() || at <= Instant::now()) {
+                break;
+            }
+        }
+        let Self { engine, stopped, .. } = self;
+        // Dropping the plane waits for its threads and undoes its changes to the system.
+        let _ = tokio::task::spawn_blocking(move || drop(engine)).await;
+        for reply in stopped {
+            let _ = reply.send(());
+        }
     }
 
-    /// Deletes a tunnel and waits until it is gone.
-    pub async fn deactivate(&self, name: &str) -> Result<(), HandleError> {
-        let _ = name;
-        unimplemented!()
+    fn begin_to_stop(&mut self) -> Instant {
+        let now = Instant::now();
+        self.engine.stop(now);
+        now + FAREWELL
     }
 
-    /// Rekeys a tunnel and waits until the new SA is in use.
-    pub async fn rekey(&self, name: &str) -> Result<(), HandleError> {
-        let _ = name;
-        unimplemented!()
+    fn wake_at(&self, give_up: Option<Instant>) -> Option<Instant> {
+        let engine = self.engine.poll_timeout().map(|deadline| deadline.at);
+        [engine, self.waiting.next(), give_up].into_iter().flatten().min()
     }
 
-    /// Every tunnel of the policy.
-    pub async fn status(&self) -> Result<Vec<IkeStatus>, HandleError> {
-        unimplemented!()
+    fn datagram(&mut self, received: &Received) {
+        let Received { local, remote, ref octets } = *received;
+        self.engine.handle_datagram(Instant::now(), Datagram { local, remote, octets });
     }
 
-    /// Discarded datagrams and packets by reason.
-    pub async fn counters(&self) -> Result<BTreeMap<String, u64>, HandleError> {
-        unimplemented!()
+    fn command(&mut self, command: Command) {
+        let now = Instant::now();
+        match command {
+            Command::Activate(names, reply) => {
+                self.waiting.activate(&mut self.engine, now, names, reply)
+            }
+            Command::Deactivate(name, reply) => {
+                self.waiting.deactivate(&mut self.engine, now, name, reply)
+            }
+            Command::Rekey(name, reply) => self.waiting.rekey(&mut self.engine, now, name, reply),
+            Command::Status(reply) => drop(reply.send(self.engine.status(now))),
+            Command::Counters(reply) => drop(reply.send(self.counters())),
+            Command::ReplacePolicy(policy, reply) => {
+                self.engine.replace_policy(now, policy);
+                let _ = reply.send(());
+            }
+            Command::Stop(_) => unreachable!("handled where the loop ends"),
+        }
     }
 
-    /// Replaces the policy; unchanged tunnels are untouched.
-    pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
-        let _ = policy;
-        unimplemented!()
+    fn counters(&mut self) -> BTreeMap<String, u64> {
+        let ike = self
+            .engine
+            .discards()
+            .iter()
+            .map(|(k, v)| (format!("ike.{k}"), *v))
+            .collect::<Vec<_>>();
+        let plane = (self.plane_counters)(self.engine.plane());
+        plane.into_iter().map(|(k, v)| (format!("esp.{k}"), v)).chain(ike).collect()
     }
 
-    /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.
-    pub async fn stop(&self) {
-        unimplemented!()
+    fn drain(&mut self) {
+        while let Some(transmit) = self.engine.poll_transmit() {
+            let nat_t = transmit.local.port() != crate::engine::IKE_PORT;
+            let sent =
+                if nat_t { (self.send_nat_t)(&transmit) } else { self.sockets.send(&transmit) };
+            if let Err(error) = sent {
+                // It will be sent again if it matters.
+                tracing::debug!(%error, remote = %transmit.remote, "IKE message not sent");
+            }
+        }
+        while let Some(event) = self.engine.poll_event() {
+            self.waiting.see(&event);
+            // Nobody may be listening.
+            let _ = self.events.send(event);
+        }
     }
+}
 
-    /// Events from now on.
-    pub fn events(&self) -> broadcast::Receiver<Event> {
-        unimplemented!()
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }

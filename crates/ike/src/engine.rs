@@ -4,7 +4,9 @@ mod context;
 mod lifecycle;
 mod overview;
 
+pub use crate::sa::path::{IKE_PORT, NAT_T_PORT};
 pub(crate) use context::{Cx, Outputs, Spis};
+pub use overview::Inventory;
 
 use crate::admission::{Admission, Admissions, Request};
 use crate::crypto::rng::Rng;

@@ -67,10 +67,6 @@ impl Rejection {
         Self::plain(NotifyType::NO_ADDITIONAL_SAS, FailureKind::DataPlane, error.to_string())
     }
 
-    pub fn no_additional_sas(detail: String) -> Self {
-        Self::plain(NotifyType::NO_ADDITIONAL_SAS, FailureKind::Refused, detail)
-    }
-
     /// RFC 7296 §1.2: asks for another group.
     pub fn invalid_ke(group: GroupId) -> Self {
         Self {

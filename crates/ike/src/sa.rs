@@ -124,11 +124,4 @@ impl IkeSa {
             State::InitSent(_) | State::Moving => None,
         }
     }
-
-    /// Whether new exchanges may run on it.
-    pub fn is_serving(&self) -> bool {
-        self.established().is_some_and(|e| {
-            e.phase == Phase::Serving && !matches!(e.active, Some(Active::DeleteIke))
-        })
-    }
 }

@@ -19,6 +19,25 @@ pub enum Identity {
     KeyId(Vec<u8>),
 }
 
+impl Identity {
+    /// Whether both name the same side: domain names are compared without regard to ASCII case, everything else
+    /// octet by octet.
+    pub fn matches(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Fqdn(a), Self::Fqdn(b)) => a.eq_ignore_ascii_case(b),
+            (Self::UserFqdn(a), Self::UserFqdn(b)) => {
+                match (a.rsplit_once('@'), b.rsplit_once('@')) {
+                    (Some((user_a, a)), Some((user_b, b))) => {
+                        user_a == user_b && a.eq_ignore_ascii_case(b)
+                    }
+                    _ => a == b,
+                }
+            }
+            _ => self == other,
+        }
+    }
+}
+
 impl From<IpAddr> for Identity {
     fn from(address: IpAddr) -> Self {
         match address {

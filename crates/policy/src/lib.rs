@@ -9,6 +9,7 @@ pub mod lifetime;
 pub mod proposal;
 pub mod selector;
 pub mod tunnel;
+pub mod xml;
 
 pub use credential::{Credential, Secret};
 pub use identity::Identity;

@@ -1,6 +1,7 @@
 //! Tunnels: an IKE SA to be (phase 1) and the Child SAs it carries (phase 2).
 
 use crate::{Credential, EspProposal, Group, Identity, IkeProposal, Lifetime, Selector};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -53,6 +54,25 @@ pub enum Mode {
     Transport,
     /// Protects whole packets.
     Tunnel,
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Both => "both",
+            Self::Initiator => "initiator",
+            Self::Responder => "responder",
+        })
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Transport => "transport",
+            Self::Tunnel => "tunnel",
+        })
+    }
 }
 
 /// One side of a phase 1 tunnel.

@@ -80,6 +80,46 @@ impl<P: DataPlane> Engine<P> {
         Ok((Arc::clone(tunnel), children))
     }
 
+    /// Every phase 1 tunnel that this side may start.
+    pub fn startable_tunnels(&self) -> Vec<String> {
+        let may = |t: &&Arc<IkeTunnel>| {
+            t.remote.address.is_some() && self.check_startable(&t.name).is_ok()
+        };
+        self.policy.tunnels.iter().filter(may).map(|t| t.name.clone()).collect()
+    }
+
+    /// Whether [`Engine::connect`] would start the tunnel; returns its phase 1 tunnel.
+    ///
+    /// # Errors
+    /// Those of [`Engine::connect`].
+    pub fn check_startable(&self, name: &str) -> Result<String, CommandError> {
+        let (tunnel, _) = self.startable(name)?;
+        match (tunnel.local.address, tunnel.remote.address) {
+            (None, _) => Err(CommandError::NoLocalAddress(name.into())),
+            (_, None) => Err(CommandError::NoPeerAddress(name.into())),
+            _ => Ok(tunnel.name.clone()),
+        }
+    }
+
+    /// The phase 2 tunnels that [`Engine::connect`] would start; none where it would refuse.
+    pub fn children_of(&self, name: &str) -> Vec<String> {
+        self.startable(name)
+            .map(|(_, c)| c.iter().map(|c| c.name.clone()).collect())
+            .unwrap_or_default()
+    }
+
+    /// The phase 1 tunnel of a name, and the phase 2 tunnel if it names one.
+    ///
+    /// # Errors
+    /// Where the policy has no such tunnel.
+    pub fn tunnel_of(&self, name: &str) -> Result<(String, Option<String>), CommandError> {
+        match (self.policy.tunnel(name), self.policy.child(name)) {
+            (Some(tunnel), _) => Ok((tunnel.name.clone(), None)),
+            (None, Some((tunnel, child))) => Ok((tunnel.name.clone(), Some(child.name.clone()))),
+            (None, None) => Err(self.no_such_tunnel(name)),
+        }
+    }
+
     fn no_such_tunnel(&self, name: &str) -> CommandError {
         let tunnels = self.policy.tunnels.iter();
         let names = tunnels

@@ -8,10 +8,10 @@ use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use esp::plane::{self, Encapsulation};
 use std::net::{IpAddr, SocketAddr};
 
-/// IKE's port.
-pub(crate) const IKE_PORT: u16 = 500;
-/// IKE's and ESP's port where NATs are traversed.
-pub(crate) const NAT_T_PORT: u16 = 4500;
+/// IKE's port (RFC 7296 §2).
+pub const IKE_PORT: u16 = 500;
+/// The port of IKE and of ESP in UDP where NATs are traversed (RFC 3948).
+pub const NAT_T_PORT: u16 = 4500;
 
 /// Addresses of both sides and what is known of NATs between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

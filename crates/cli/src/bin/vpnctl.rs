@@ -1,0 +1,271 @@
+//! Commands a running `vpnd`: its arguments, and what is printed of the answers.
+#![forbid(unsafe_code)]
+
+use clap::{Args, Parser, Subcommand};
+use cli::control::client::{Client, ClientError};
+use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel};
+use cli::report::{self, Colour};
+use serde::Serialize;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Commands a running vpnd
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  vpnctl activate                start all tunnels this side may start, and wait until each is up or has failed
+  vpnctl activate site           start one
+  vpnctl list                    what is up
+  vpnctl status site             everything about one tunnel, also why it is down
+  vpnctl list --json | jq -r '.[] | select(.state != \"established\") | .name'
+
+Exit status:
+  0  done
+  1  refused or failed; the reason is on standard error
+  2  wrong arguments
+  3  no vpnd answers on the socket"
+)]
+struct Arguments {
+    /// Socket of the daemon
+    #[arg(long, global = true, value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
+    control: PathBuf,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Starts tunnels and waits until each is up or has failed
+    #[command(after_help = "\
+Examples:
+  vpnctl activate
+  vpnctl activate site branch
+
+Prints one line per tunnel, and ends with 1 if one of them failed.")]
+    Activate {
+        /// Phase 1 or phase 2 tunnels; none: all that this side may start
+        names: Vec<String>,
+    },
+    /// Deletes a tunnel and waits until it is gone
+    Deactivate {
+        /// Phase 1 tunnel with all it carries, or one phase 2 tunnel
+        name: String,
+    },
+    /// Lists the tunnels that are up or being negotiated
+    List(List),
+    /// Shows one tunnel, also why it is down
+    Status(Status),
+    /// Renews the keys of a tunnel without interruption
+    Rekey {
+        /// Phase 1 or phase 2 tunnel
+        name: String,
+    },
+    /// Reads the policy file again; a file with errors changes nothing
+    Reload,
+    /// Changes what the daemon logs, until it ends
+    #[command(after_help = "\
+Examples:
+  vpnctl log debug
+  vpnctl log info,ike=debug")]
+    Log {
+        /// error, warn, info, debug, trace or off; for one part of the daemon as in info,ike=debug
+        level: String,
+    },
+    /// Counts what was discarded, by reason
+    Counters(Counters),
+    /// Deletes all tunnels and ends the daemon
+    Stop,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Also tunnels that are defined but down
+    #[arg(long)]
+    all: bool,
+    /// Prints a JSON array; docs/control.md describes its fields
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Status {
+    /// Phase 1 or phase 2 tunnel
+    name: String,
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Counters {
+    /// Prints a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(code) => code,
+        Err(Failure::Client(error)) => {
+            eprintln!("vpnctl: {error}");
+            match error {
+                ClientError::Refused(_) => ExitCode::FAILURE,
+                _ => ExitCode::from(3),
+            }
+        }
+        // Whoever read our output has seen enough.
+        Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
+            ExitCode::SUCCESS
+        }
+        Err(Failure::Output(error)) => {
+            eprintln!("vpnctl: cannot write: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+enum Failure {
+    Client(ClientError),
+    Output(io::Error),
+}
+
+impl From<ClientError> for Failure {
+    fn from(error: ClientError) -> Self {
+        Self::Client(error)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Output(error)
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    let mut client = Client::connect(&arguments.control)?;
+    let colour = Colour::of_stdout();
+    let mut out = io::stdout().lock();
+    match &arguments.command {
+        Command::Activate { names } => {
+            let activations = match client.ask(Ask::Activate { names: names.clone() })? {
+                Reply::Activations(activations) => activations,
+                reply => return Err(client.unexpected(&reply).into()),
+            };
+            if activations.is_empty() {
+                writeln!(out, "the policy has no tunnel that this side may start")?;
+            }
+            for activation in &activations {
+                writeln!(out, "{}", report::activation(activation, colour))?;
+            }
+            let all_up = activations.iter().all(|activation| activation.up);
+            return Ok(if all_up { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
+        Command::List(list) => {
+            let tunnels = tunnels(&mut client, Ask::List { all: list.all })?;
+            if list.json {
+                print_json(&mut out, &tunnels)?;
+            } else {
+                write!(out, "{}", report::list(&tunnels, colour))?;
+            }
+        }
+        Command::Status(status) => {
+            for tunnel in tunnels(&mut client, Ask::Status { name: status.name.clone() })? {
+                if status.json {
+                    print_json(&mut out, &tunnel)?;
+                } else {
+                    write!(out, "{}", report::status(&tunnel, colour))?;
+                }
+            }
+        }
+        Command::Counters(counters) => match client.ask(Ask::Counters)? {
+            Reply::Counters(counts) if counters.json => print_json(&mut out, &counts)?,
+            Reply::Counters(counts) => write!(out, "{}", report::counters(&counts, colour))?,
+            reply => return Err(client.unexpected(&reply).into()),
+        },
+        Command::Reload => match client.ask(Ask::Reload)? {
+            Reply::Reloaded(reloaded) => {
+                for warning in &reloaded.warnings {
+                    eprintln!("{warning}");
+                }
+                writeln!(out, "policy reloaded: {} tunnels", reloaded.tunnels)?;
+            }
+            reply => return Err(client.unexpected(&reply).into()),
+        },
+        Command::Deactivate { name } => {
+            done(&mut client, Ask::Deactivate { name: name.clone() })?;
+            writeln!(out, "{}: down", report::plain(name))?;
+        }
+        Command::Rekey { name } => {
+            done(&mut client, Ask::Rekey { name: name.clone() })?;
+            writeln!(out, "{}: rekeyed", report::plain(name))?;
+        }
+        Command::Log { level } => {
+            done(&mut client, Ask::Log { level: level.clone() })?;
+            writeln!(out, "log level: {}", report::plain(level))?;
+        }
+        Command::Stop => {
+            done(&mut client, Ask::Stop)?;
+            client.wait_until_gone();
+            writeln!(out, "vpnd has stopped")?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tunnels(client: &mut Client, ask: Ask) -> Result<Vec<Tunnel>, Failure> {
+    match client.ask(ask)? {
+        Reply::Tunnels(tunnels) => Ok(tunnels),
+        reply => Err(client.unexpected(&reply).into()),
+    }
+}
+
+fn done(client: &mut Client, ask: Ask) -> Result<(), Failure> {
+    match client.ask(ask)? {
+        Reply::Done => Ok(()),
+        reply => Err(client.unexpected(&reply).into()),
+    }
+}
+
+fn print_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, value)?;
+    writeln!(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn parses_what_the_help_shows() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+        for line in [
+            "vpnctl activate",
+            "vpnctl activate site branch",
+            "vpnctl --control s list --json",
+            "vpnctl list --all --control s",
+            "vpnctl status site --json",
+            "vpnctl log info,ike=debug",
+            "vpnctl deactivate site",
+            "vpnctl rekey site",
+            "vpnctl reload",
+            "vpnctl counters",
+            "vpnctl stop",
+        ] {
+            assert!(parse(line).is_ok(), "{line}");
+        }
+        for line in ["vpnctl", "vpnctl status", "vpnctl deactivate", "vpnctl down site"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

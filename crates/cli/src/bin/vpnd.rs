@@ -1,0 +1,170 @@
+//! The IKEv2 and ESP gateway daemon: its arguments.
+#![forbid(unsafe_code)]
+
+use clap::{Args, Parser, Subcommand};
+use cli::config::LogFormat;
+use cli::report::Colour;
+use cli::{check, daemon, demo, policy_file};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// IKEv2 and ESP gateway that reads AIX_VPN XML policies
+#[derive(Debug, Parser)]
+#[command(
+    version,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  vpnd demo                                 see a tunnel work on this machine, in about 15 seconds
+  vpnd check /etc/vpnd/policy.xml           see what a policy means, and what is wrong with it
+  sudo vpnd start --policy /etc/vpnd/policy.xml
+  sudo vpnctl activate                      bring the tunnels up
+
+The daemon is commanded with vpnctl."
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Runs the gateway in the foreground
+    Start(Start),
+    /// Validates a policy and prints it as understood
+    Check(Check),
+    /// Shows a tunnel at work between two network namespaces of this machine
+    Demo(Demo),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo vpnd start --policy /etc/vpnd/policy.xml
+  sudo vpnd start --policy site.xml --config vpnd.toml --log-format json
+
+One line on standard output says when it is ready; the log goes to standard error.
+
+Signals:
+  SIGHUP           reads the policy again; a file with errors changes nothing
+  SIGTERM, SIGINT  deletes all tunnels, undoes every change to the system and ends
+
+It needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and /dev/net/tun.")]
+struct Start {
+    /// AIX_VPN XML policy with the tunnels
+    #[arg(long, value_name = "FILE")]
+    policy: PathBuf,
+    /// Configuration of timers, limits and paths; without it, the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Socket for vpnctl [default: the configuration's, /run/vpnd/control.sock]
+    #[arg(long, value_name = "SOCKET")]
+    control: Option<PathBuf>,
+    /// Form of the log [default: the configuration's, human]
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<LogFormat>,
+    /// Stops when the parent process ends
+    #[arg(long, hide = true)]
+    exit_with_parent: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Example:
+  vpnd check /etc/vpnd/policy.xml
+
+Ends with 0 if vpnd would run this policy, else with 1 after all its errors, each with its line and a cure.
+It needs no privilege and changes nothing.")]
+struct Check {
+    /// AIX_VPN XML policy
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo vpnd demo
+  vpnd demo --seconds 60                    as an ordinary user, where user namespaces are allowed
+  vpnd demo --json | jq .packets_lost
+
+Two vpnd negotiate a tunnel between two network namespaces. Traffic runs through it while its keys are renewed
+again and again, and everything on the wire is watched for packets that are not encrypted. The network of this
+machine is not touched, and nothing is left behind.")]
+struct Demo {
+    /// How long traffic runs
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u64).range(4..=3600))]
+    seconds: u64,
+    /// Prints one JSON object instead of a report
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    match Arguments::parse().command {
+        Command::Start(arguments) => start(arguments),
+        Command::Check(arguments) => check(&arguments),
+        Command::Demo(arguments) => {
+            demo::run(Duration::from_secs(arguments.seconds), arguments.json)
+        }
+    }
+}
+
+fn start(arguments: Start) -> ExitCode {
+    let options = daemon::Options {
+        policy: arguments.policy,
+        config: arguments.config,
+        control: arguments.control,
+        log_format: arguments.log_format,
+        exit_with_parent: arguments.exit_with_parent,
+    };
+    match daemon::start(&options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("vpnd: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn check(arguments: &Check) -> ExitCode {
+    match policy_file::read(&arguments.file) {
+        Ok(file) => {
+            print!("{}", check::describe(&file.policy, Colour::of_stdout()));
+            for warning in &file.warnings {
+                eprintln!("\n{warning}");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn parses_what_the_help_shows() {
+        let parse = |line: &str| Arguments::try_parse_from(line.split(' '));
+        assert!(
+            parse("vpnd start --policy p.xml --config c.toml --control s --log-format json")
+                .is_ok()
+        );
+        assert!(parse("vpnd start").is_err());
+        assert!(parse("vpnd start --policy p.xml --log-format xml").is_err());
+        assert!(parse("vpnd check p.xml").is_ok());
+        assert!(parse("vpnd demo --seconds 30 --json").is_ok());
+        assert!(parse("vpnd demo --seconds 0").is_err());
+    }
+}

@@ -1,0 +1,195 @@
+//! `vpnd check`: the policy as this program understands it.
+
+use crate::control::protocol::mode_name;
+use crate::report::{Colour, Fields, bytes, duration, plain, selector};
+use policy::{
+    ChildTunnel, Endpoint, EspProposal, Group, IkeProposal, IkeTunnel, Lifetime, Pfs, Policy, Role,
+    Selector,
+};
+use std::fmt::{Display, Write};
+
+/// The policy in words: every tunnel with its roles, algorithms, lifetimes and traffic. Keys are not shown.
+pub fn describe(policy: &Policy, colour: Colour) -> String {
+    let children: usize = policy.tunnels.iter().map(|tunnel| tunnel.children.len()).sum();
+    let mut text = format!(
+        "{}, {}\n",
+        plural(policy.tunnels.len(), "phase 1 tunnel"),
+        plural(children, "phase 2 tunnel")
+    );
+    for tunnel in &policy.tunnels {
+        text.push('\n');
+        ike_tunnel(&mut text, tunnel, colour);
+    }
+    text
+}
+
+fn ike_tunnel(text: &mut String, tunnel: &IkeTunnel, colour: Colour) {
+    // Writing to a String cannot fail, here and below.
+    let _ = writeln!(text, "{}  phase 1, IKEv2", colour.heading(&plain(&tunnel.name)));
+    let mut fields = Fields::new("  ");
+    fields.add("local", endpoint(&tunnel.local));
+    fields.add("remote", endpoint(&tunnel.remote));
+    fields.add("role", role(tunnel.role).to_owned());
+    fields.add("starts", starts(tunnel.auto_start, false).to_owned());
+    fields.add(
+        "proves itself",
+        match &tunnel.credential {
+            policy::Credential::PresharedKey(key) => {
+                format!("preshared key of {} octets", key.len())
+            }
+            _ => "other".to_owned(),
+        },
+    );
+    for (i, proposal) in tunnel.proposals.iter().enumerate() {
+        fields.add(if i == 0 { "offers" } else { "" }, ike_proposal(proposal));
+    }
+    fields.add("lifetime", lifetime(&tunnel.lifetime));
+    fields.write(text, colour);
+    for child in &tunnel.children {
+        child_tunnel(text, child, colour);
+    }
+}
+
+fn child_tunnel(text: &mut String, child: &ChildTunnel, colour: Colour) {
+    let _ = writeln!(
+        text,
+        "  {}  phase 2, {} mode",
+        colour.heading(&plain(&child.name)),
+        mode_name(child.mode)
+    );
+    let mut fields = Fields::new("    ");
+    fields.add("local", selectors(&child.local));
+    fields.add("remote", selectors(&child.remote));
+    fields.add("role", role(child.role).to_owned());
+    fields.add("starts", starts(child.auto_start, child.on_demand).to_owned());
+    for (i, proposal) in child.proposals.iter().enumerate() {
+        fields.add(if i == 0 { "offers" } else { "" }, esp_proposal(proposal));
+    }
+    fields.add("PFS", pfs(&child.pfs));
+    fields.write(text, colour);
+}
+
+fn endpoint(endpoint: &Endpoint) -> String {
+    let identity = endpoint.identity.to_string();
+    match endpoint.address {
+        Some(address) if address.to_string() == identity => identity,
+        Some(address) => format!("{} at {address}", plain(&identity)),
+        None => format!("{} at any address", plain(&identity)),
+    }
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Both => "starts and answers",
+        Role::Initiator => "starts only",
+        Role::Responder => "answers only",
+    }
+}
+
+fn starts(auto_start: bool, on_demand: bool) -> &'static str {
+    match (auto_start, on_demand) {
+        (true, true) => "with the daemon, and with the first packet",
+        (true, false) => "with the daemon",
+        (false, true) => "with the first packet",
+        (false, false) => "on command",
+    }
+}
+
+fn ike_proposal(proposal: &IkeProposal) -> String {
+    let parts = [
+        alternatives(&proposal.encryption),
+        alternatives(&proposal.integrity),
+        alternatives(&proposal.prf),
+        alternatives(&proposal.groups),
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+fn esp_proposal(proposal: &EspProposal) -> String {
+    let mut text = proposal.encryption.to_string();
+    if let Some(integrity) = proposal.integrity {
+        let _ = write!(text, ", {integrity}");
+    }
+    if proposal.esn {
+        text.push_str(", 64-bit sequence numbers");
+    }
+    let _ = write!(text, "; {} ({})", lifetime(&proposal.lifetime), plain(&proposal.name));
+    text
+}
+
+fn lifetime(lifetime: &Lifetime) -> String {
+    let mut text =
+        format!("rekey at {}, end at {}", duration(lifetime.soft()), duration(lifetime.hard));
+    if let (Some(soft), Some(hard)) = (lifetime.soft_bytes(), lifetime.bytes) {
+        let _ = write!(text, ", or at {} and {}", bytes(soft), bytes(hard));
+    }
+    text
+}
+
+fn pfs(pfs: &Pfs) -> String {
+    let offer = match pfs.offer.as_slice() {
+        [] => "offers none".to_owned(),
+        groups => format!("offers {}", alternatives(groups)),
+    };
+    let accept = match (pfs.accept.as_slice(), pfs.accept_none) {
+        ([], _) => "accepts none".to_owned(),
+        (groups, false) => format!("accepts {}", alternatives(groups)),
+        (groups, true) => format!("accepts {} or none", alternatives::<Group>(groups)),
+    };
+    format!("{offer}; {accept}")
+}
+
+fn selectors(selectors: &[Selector]) -> String {
+    selectors.iter().map(selector).collect::<Vec<_>>().join(", ")
+}
+
+fn alternatives<T: Display>(values: &[T]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+fn plural(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sample_reads_like_this() {
+        let text = include_str!("../../../config/left.xml");
+        let loaded = policy::xml::read("left.xml", text).expect("the sample is valid");
+        let described = describe(&loaded.policy, Colour(false));
+        assert_eq!(
+            described,
+            "\
+1 phase 1 tunnel, 1 phase 2 tunnel
+
+site  phase 1, IKEv2
+  local          192.0.2.1
+  remote         192.0.2.2
+  role           starts and answers
+  starts         on command
+  proves itself  preshared key of 27 octets
+  offers         AES-CBC-256, HMAC-SHA2-256-128, PRF-HMAC-SHA2-256, ECP-256
+  lifetime       rekey at 7h 12m, end at 8h
+  site_lan  phase 2, tunnel mode
+    local   10.1.0.0/24
+    remote  10.2.0.0/24
+    role    starts and answers
+    starts  on command
+    offers  AES-GCM-16-256; rekey at 54m, end at 1h (site_gcm)
+    PFS     offers ECP-256; accepts ECP-256
+"
+        );
+        assert!(!described.contains("replace-this-key"));
+    }
+
+    #[test]
+    fn an_empty_policy_is_counted() {
+        assert_eq!(
+            describe(&Policy::default(), Colour(false)),
+            "0 phase 1 tunnels, 0 phase 2 tunnels\n"
+        );
+    }
+}

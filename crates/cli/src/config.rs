@@ -1,0 +1,395 @@
+//! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
+
+use crate::control::protocol::DEFAULT_SOCKET;
+use serde::Deserialize;
+use serde::de::{self, Deserializer, Visitor};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tracing_subscriber::filter::Targets;
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Config {
+    /// `[control]`
+    pub control: Control,
+    /// `[log]`
+    pub log: Log,
+    /// `[ike]`
+    pub ike: Ike,
+    /// `[esp]`
+    pub esp: Esp,
+}
+
+/// `[control]`: how `vpnctl` reaches the daemon.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Control {
+    /// Path of the socket.
+    pub socket: PathBuf,
+}
+
+/// `[log]`: what is logged, and how.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Log {
+    /// `error`, `warn`, `info`, `debug`, `trace`, `off`, or directives such as `info,ike=debug`.
+    pub level: LogLevel,
+    /// For people or for programs.
+    pub format: LogFormat,
+}
+
+/// How a line of the log looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// One line of text.
+    #[default]
+    Human,
+    /// One JSON object per line.
+    Json,
+}
+
+/// A valid log level.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LogLevel {
+    text: String,
+    targets: Targets,
+}
+
+/// A log level that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is no log level; use error, warn, info, debug, trace or off, for one part of the daemon as in info,ike=debug"
+)]
+pub struct BadLevel(pub String);
+
+/// `[ike]`: timers and limits of IKE. The defaults are [`ike::Config`]'s.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Ike {
+    /// First retransmission.
+    pub retransmit_after: Span,
+    /// Retransmissions before the peer is given up.
+    pub retransmissions: u32,
+    /// Silence after which the peer is asked whether it lives; `off`: never.
+    pub liveness_interval: Span,
+    /// Interval of NAT keepalives.
+    pub nat_keepalive: Span,
+    /// Half-open IKE SAs above which a cookie is asked for.
+    pub cookie_threshold: usize,
+    /// Half-open IKE SAs above which no more are begun.
+    pub half_open_limit: usize,
+    /// How long a replaced SA still receives.
+    pub linger: Span,
+}
+
+/// `[esp]`: the data plane.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Esp {
+    /// Anti-replay window in packets.
+    pub replay_window: u32,
+    /// When ESP is put into UDP.
+    pub encap: Encap,
+    /// Name of the TUN device.
+    pub device: String,
+    /// Where a note is kept of what was changed in the system.
+    pub state_dir: PathBuf,
+}
+
+/// When ESP is put into UDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Encap {
+    /// Where a NAT is seen or UDP is faster.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Only where a NAT is seen.
+    Never,
+}
+
+/// A length of time, written as a number with `ms`, `s`, `m` or `h`, or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span(pub Option<Duration>);
+
+impl Default for Control {
+    fn default() -> Self {
+        Self { socket: PathBuf::from(DEFAULT_SOCKET) }
+    }
+}
+
+impl Default for Log {
+    fn default() -> Self {
+        let level = "info".parse().expect("info is a level");
+        Self { level, format: LogFormat::Human }
+    }
+}
+
+impl Default for Ike {
+    fn default() -> Self {
+        let ike = ike::Config::default();
+        Self {
+            retransmit_after: Span(Some(ike.retransmit_after)),
+            retransmissions: ike.retransmissions,
+            liveness_interval: Span(ike.liveness_interval),
+            nat_keepalive: Span(Some(ike.nat_keepalive)),
+            cookie_threshold: ike.cookie_threshold,
+            half_open_limit: ike.half_open_limit,
+            linger: Span(Some(ike.linger)),
+        }
+    }
+}
+
+impl Default for Esp {
+    fn default() -> Self {
+        Self {
+            replay_window: ike::Config::default().replay_window,
+            encap: Encap::Auto,
+            device: "vpn0".to_owned(),
+            state_dir: PathBuf::from("/run/vpnd"),
+        }
+    }
+}
+
+/// The configuration file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("cannot read the configuration {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no TOML, or has a field of another name or type.
+    #[error("{}: {source}", .path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Where and what, with the line of the file.
+        source: toml::de::Error,
+    },
+    /// A value is out of range.
+    #[error("{}: {field} = {value}: {rule}", .path.display())]
+    Range {
+        /// The file.
+        path: PathBuf,
+        /// Which field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// What it must be.
+        rule: String,
+    },
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// Where it cannot be read or a field is wrong; the text says which and what it may be.
+    pub fn read(path: &Path) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path)
+            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        Self::parse(path, &text)
+    }
+
+    /// Reads the text of a file; `path` is for messages only.
+    ///
+    /// # Errors
+    /// As [`Config::read`].
+    pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text)
+            .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source })?;
+        config.validate().map_err(|(field, value, rule)| ConfigError::Range {
+            path: path.to_owned(),
+            field,
+            value,
+            rule,
+        })?;
+        Ok(config)
+    }
+
+    /// What the gateway is started with.
+    pub fn gateway(&self) -> vpn::GatewayConfig {
+        let defaults = ike::Config::default();
+        let ike = ike::Config {
+            retransmit_after: self.ike.retransmit_after.0.unwrap_or(defaults.retransmit_after),
+            retransmissions: self.ike.retransmissions,
+            liveness_interval: self.ike.liveness_interval.0,
+            nat_keepalive: self.ike.nat_keepalive.0.unwrap_or(defaults.nat_keepalive),
+            cookie_threshold: self.ike.cookie_threshold,
+            half_open_limit: self.ike.half_open_limit,
+            linger: self.ike.linger.0.unwrap_or(defaults.linger),
+            replay_window: self.esp.replay_window,
+            encap: match self.esp.encap {
+                Encap::Auto => ike::Encap::Auto,
+                Encap::Always => ike::Encap::Always,
+                Encap::Never => ike::Encap::Never,
+            },
+        };
+        vpn::GatewayConfig {
+            ike,
+            device: Some(self.esp.device.clone()),
+            state_dir: Some(self.esp.state_dir.clone()),
+        }
+    }
+
+    fn validate(&self) -> Result<(), (&'static str, String, String)> {
+        let ms = Duration::from_millis;
+        let s = Duration::from_secs;
+        span("ike.retransmit_after", self.ike.retransmit_after, ms(100), s(60), false)?;
+        span("ike.liveness_interval", self.ike.liveness_interval, s(1), s(86_400), true)?;
+        span("ike.nat_keepalive", self.ike.nat_keepalive, s(1), s(3600), false)?;
+        span("ike.linger", self.ike.linger, ms(0), s(300), false)?;
+        range("ike.retransmissions", u64::from(self.ike.retransmissions), 1, 20)?;
+        range("ike.half_open_limit", self.ike.half_open_limit as u64, 1, 1_000_000)?;
+        range(
+            "ike.cookie_threshold",
+            self.ike.cookie_threshold as u64,
+            0,
+            self.ike.half_open_limit as u64,
+        )?;
+        range("esp.replay_window", u64::from(self.esp.replay_window), 0, 65_536)?;
+        let device = &self.esp.device;
+        let valid = (1..=15).contains(&device.len())
+            && device.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'/' | b':' | b'%'))
+            && !matches!(device.as_str(), "." | ".." | "all" | "default");
+        if !valid {
+            let rule = "a device name has 1 to 15 printable characters without blanks, / : and %";
+            return Err(("esp.device", format!("{device:?}"), rule.to_owned()));
+        }
+        Ok(())
+    }
+}
+
+fn span(
+    field: &'static str,
+    Span(value): Span,
+    min: Duration,
+    max: Duration,
+    off: bool,
+) -> Result<(), (&'static str, String, String)> {
+    match value {
+        Some(value) if min <= value && value <= max => Ok(()),
+        None if off => Ok(()),
+        value => {
+            let or_off = if off { " or \"off\"" } else { "" };
+            Err((
+                field,
+                value.map_or("\"off\"".to_owned(), |v| format!("{v:?}")),
+                format!("it must be between {min:?} and {max:?}{or_off}"),
+            ))
+        }
+    }
+}
+
+fn range(
+    field: &'static str,
+    value: u64,
+    min: u64,
+    max: u64,
+) -> Result<(), (&'static str, String, String)> {
+    if (min..=max).contains(&value) {
+        Ok(())
+    } else {
+        Err((field, value.to_string(), format!("it must be between {min} and {max}")))
+    }
+}
+
+impl LogLevel {
+    /// The filter it stands for.
+    pub fn targets(&self) -> Targets {
+        self.targets.clone()
+    }
+}
+
+impl fmt::Display for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::str::FromStr for LogLevel {
+    type Err = BadLevel;
+
+    fn from_str(text: &str) -> Result<Self, BadLevel> {
+        // A bare word that is no level would be taken for the name of a target, and log everything of it.
+        let known = |word: &str| {
+            ["error", "warn", "info", "debug", "trace", "off"]
+                .iter()
+                .any(|level| level.eq_ignore_ascii_case(word))
+        };
+        let plausible = text.split(',').all(|directive| {
+            let level = directive.rsplit('=').next().unwrap_or(directive);
+            known(level)
+        });
+        if !plausible || text.contains(char::is_whitespace) {
+            return Err(BadLevel(text.to_owned()));
+        }
+        let targets = text.parse().map_err(|_| BadLevel(text.to_owned()))?;
+        Ok(Self { text: text.to_owned(), targets })
+    }
+}
+
+impl<'de> Deserialize<'de> for LogLevel {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+impl std::str::FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "off" {
+            return Ok(Self(None));
+        }
+        let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, unit) = text.split_at(digits);
+        let milliseconds = match unit.trim_start() {
+            "ms" => 1,
+            "s" => 1000,
+            "m" => 60_000,
+            "h" => 3_600_000,
+            _ => 0,
+        };
+        number
+            .parse::<u64>()
+            .ok()
+            .filter(|_| milliseconds != 0)
+            .and_then(|n| n.checked_mul(milliseconds))
+            .map(|n| Self(Some(Duration::from_millis(n))))
+            .ok_or_else(|| {
+                format!("{text:?} is no length of time; write \"500ms\", \"30s\", \"5m\", \"1h\"")
+            })
+    }
+}
+
+impl<'de> Deserialize<'de> for Span {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = Span;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a length of time such as \"30s\"")
+            }
+
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Span, E> {
+                text.parse().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,112 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Config, String> {
+    Config::parse(Path::new("vpnd.toml"), text).map_err(|error| error.to_string())
+}
+
+#[test]
+fn an_empty_file_is_the_defaults_of_the_engine() {
+    let config = parse("").expect("nothing is required");
+    assert_eq!(config, Config::default());
+    let (ours, theirs) = (config.gateway().ike, ike::Config::default());
+    assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
+}
+
+#[test]
+fn the_shipped_file_is_valid_and_states_the_defaults() {
+    let text = include_str!("../../../../config/vpnd.toml");
+    assert_eq!(parse(text).expect("the shipped file is valid"), Config::default());
+    // Uncommenting every setting must give the same, so that what the comments promise is what happens.
+    let uncommented: String = text
+        .lines()
+        .map(|line| line.strip_prefix("#").filter(|l| !l.starts_with(' ')).unwrap_or(line))
+        .fold(String::new(), |text, line| text + line + "\n");
+    assert!(uncommented.contains("\nretransmissions"));
+    assert_eq!(parse(&uncommented).expect("every setting is valid"), Config::default());
+}
+
+#[test]
+fn every_field_reaches_the_gateway() {
+    let config = parse(
+        r#"
+        [control]
+        socket = "/tmp/c.sock"
+        [log]
+        level = "info,ike=debug"
+        format = "json"
+        [ike]
+        retransmit_after = "500ms"
+        retransmissions = 3
+        liveness_interval = "off"
+        nat_keepalive = "1m"
+        cookie_threshold = 7
+        half_open_limit = 70
+        linger = "2s"
+        [esp]
+        replay_window = 128
+        encap = "always"
+        device = "left0"
+        state_dir = "/run/left"
+        "#,
+    )
+    .expect("valid");
+    assert_eq!(config.control.socket, Path::new("/tmp/c.sock"));
+    assert_eq!(config.log.format, LogFormat::Json);
+    assert_eq!(config.log.level.to_string(), "info,ike=debug");
+    let gateway = config.gateway();
+    assert_eq!(gateway.device.as_deref(), Some("left0"));
+    assert_eq!(gateway.state_dir.as_deref(), Some(Path::new("/run/left")));
+    let ike = gateway.ike;
+    assert_eq!(ike.retransmit_after, Duration::from_millis(500));
+    assert_eq!(ike.retransmissions, 3);
+    assert_eq!(ike.liveness_interval, None);
+    assert_eq!(ike.nat_keepalive, Duration::from_secs(60));
+    assert_eq!((ike.cookie_threshold, ike.half_open_limit), (7, 70));
+    assert_eq!(ike.linger, Duration::from_secs(2));
+    assert_eq!(ike.replay_window, 128);
+    assert_eq!(ike.encap, ike::Encap::Always);
+}
+
+#[test]
+fn mistakes_are_named_with_their_place_and_cure() {
+    for (text, fragments) in [
+        ("[ike]\nretransmit = 3", &["vpnd.toml", "line 2", "retransmit", "retransmissions"][..]),
+        ("[ikev2]", &["line 1", "ikev2", "expected one of", "`ike`"]),
+        ("[ike]\nlinger = 5", &["line 2", "length of time such as \"30s\""]),
+        ("[ike]\nlinger = \"5 days\"", &["line 2", "\"5 days\" is no length of time", "\"5m\""]),
+        ("[ike]\nlinger = \"99999999999999999999h\"", &["is no length of time"]),
+        ("[ike]\nretransmissions = 0", &["ike.retransmissions = 0", "between 1 and 20"]),
+        ("[ike]\nretransmissions = -1", &["line 2", "retransmissions"]),
+        ("[ike]\nnat_keepalive = \"off\"", &["ike.nat_keepalive = \"off\"", "between 1s"]),
+        ("[ike]\nliveness_interval = \"1ms\"", &["ike.liveness_interval", "or \"off\""]),
+        ("[ike]\ncookie_threshold = 9\nhalf_open_limit = 8", &["ike.cookie_threshold = 9"]),
+        ("[esp]\nencap = \"maybe\"", &["line 2", "maybe", "always"]),
+        ("[esp]\nreplay_window = 70000", &["esp.replay_window", "between 0 and 65536"]),
+        ("[esp]\ndevice = \"a name of a device\"", &["esp.device", "1 to 15"]),
+        ("[esp]\ndevice = \"../x\"", &["esp.device"]),
+        ("[log]\nlevel = \"loud\"", &["line 2", "\"loud\" is no log level", "debug"]),
+        ("[log]\nformat = \"xml\"", &["line 2", "xml", "json"]),
+        ("[ike\n", &["line 1"]),
+    ] {
+        let error = parse(text).expect_err(text);
+        for fragment in fragments {
+            assert!(error.contains(fragment), "{text:?}: no {fragment:?} in:\n{error}");
+        }
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Config::read(Path::new("/nonexistent/vpnd.toml")).expect_err("there is none");
+    assert!(error.to_string().starts_with("cannot read the configuration /nonexistent/vpnd.toml"));
+}
+
+#[test]
+fn levels() {
+    for good in ["error", "info", "TRACE", "off", "info,ike=debug", "ike=trace,warn"] {
+        assert!(good.parse::<LogLevel>().is_ok(), "{good}");
+    }
+    for bad in ["", "loud", "info,", "ike", "ike=", "info,ike=loud", "info ike=debug"] {
+        assert!(bad.parse::<LogLevel>().is_err(), "{bad}");
+    }
+}

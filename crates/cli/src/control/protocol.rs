@@ -1,0 +1,435 @@
+//! The messages of the control protocol. Field names are stable: a client may rely on them, and must ignore fields it
+//! does not know.
+
+use ike::event::Event;
+use ike::failure::Failure;
+use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Version of the protocol; a request with another one is refused.
+pub const VERSION: u32 = 1;
+
+/// Longest request in octets, with its newline.
+pub const MAX_REQUEST: usize = 64 * 1024;
+
+/// Where `vpnd` listens unless told otherwise.
+pub const DEFAULT_SOCKET: &str = "/run/vpnd/control.sock";
+
+/// What a client sends.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// What is asked.
+    #[serde(flatten)]
+    pub command: Command,
+}
+
+/// What a client may ask, in the field `command`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    /// Starts tunnels and answers when each is up or has failed.
+    Activate {
+        /// Phase 1 or phase 2 tunnels; empty: all that this side may start.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Deletes a tunnel and answers when it is gone.
+    Deactivate {
+        /// Phase 1 or phase 2 tunnel.
+        name: String,
+    },
+    /// Asks for tunnels.
+    List {
+        /// Also those that are defined but down.
+        #[serde(default)]
+        all: bool,
+    },
+    /// Asks for one tunnel.
+    Status {
+        /// Phase 1 tunnel, or phase 2 tunnel: then the answer holds only this child.
+        name: String,
+    },
+    /// Replaces an SA without interruption and answers when the new one is in use.
+    Rekey {
+        /// Phase 1 or phase 2 tunnel.
+        name: String,
+    },
+    /// Reads the policy file again; a file with errors changes nothing.
+    Reload,
+    /// Changes what is logged until the daemon stops.
+    Log {
+        /// `error`, `warn`, `info`, `debug`, `trace`, `off`, or directives such as `info,ike=debug`.
+        level: String,
+    },
+    /// Asks for discarded datagrams and packets by reason.
+    Counters,
+    /// Deletes all tunnels and ends the daemon. The answer comes before it has ended.
+    Stop,
+}
+
+/// What the daemon answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// [`VERSION`] of the daemon.
+    pub version: u32,
+    /// Field `result` or field `error`.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// How a request ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was done.
+    Result(Reply),
+    /// It was refused or failed.
+    Error(Refusal),
+}
+
+impl Response {
+    /// Wraps how a request ended.
+    pub fn new(outcome: Result<Reply, Refusal>) -> Self {
+        let outcome = match outcome {
+            Ok(reply) => Outcome::Result(reply),
+            Err(refusal) => Outcome::Error(refusal),
+        };
+        Self { version: VERSION, outcome }
+    }
+}
+
+/// What is in the field `result`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// `"done"`: nothing to tell.
+    Done,
+    /// How each tunnel of [`Command::Activate`] ended; some may have failed.
+    Activations(Vec<Activation>),
+    /// Tunnels, in the order of the policy.
+    Tunnels(Vec<Tunnel>),
+    /// Count by reason.
+    Counters(BTreeMap<String, u64>),
+    /// The new policy is in force.
+    Reloaded(Reloaded),
+}
+
+/// The new policy after [`Command::Reload`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reloaded {
+    /// Number of phase 1 tunnels.
+    pub tunnels: usize,
+    /// What the reader of the file remarked.
+    pub warnings: Vec<String>,
+}
+
+/// Why a request was refused or failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[error("{message}")]
+pub struct Refusal {
+    /// For programs.
+    pub code: RefusalCode,
+    /// For people.
+    pub message: String,
+    /// [`FailureInfo::kind`] where a negotiation failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<String>,
+}
+
+impl Refusal {
+    /// A refusal without a failed negotiation behind it.
+    pub fn new(code: RefusalCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), failure: None }
+    }
+}
+
+/// Stable names of refusals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RefusalCode {
+    /// The line is no JSON object with the fields of a request, or too long.
+    BadRequest,
+    /// The client speaks another version.
+    UnsupportedVersion,
+    /// No such command.
+    UnknownCommand,
+    /// No tunnel of that name in the policy.
+    UnknownTunnel,
+    /// The command does not fit the tunnel (its role, its state).
+    NotPossible,
+    /// The negotiation failed; `failure` says how.
+    Failed,
+    /// The policy file has errors or cannot be read; the old policy stays in force.
+    BadPolicy,
+    /// The log level cannot be understood.
+    BadLevel,
+    /// Too many clients are connected.
+    Busy,
+    /// The daemon is stopping.
+    Stopping,
+    /// A newer daemon's refusal that this client does not know.
+    #[serde(other)]
+    Other,
+}
+
+/// How one tunnel of [`Command::Activate`] ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activation {
+    /// The name asked for.
+    pub name: String,
+    /// Whether it is up.
+    pub up: bool,
+    /// Why not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureInfo>,
+}
+
+/// A failed negotiation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureInfo {
+    /// Stable name: `no_answer`, `authentication_failed`, `no_proposal_chosen`, `ts_unacceptable`, `mode_mismatch`,
+    /// `no_matching_tunnel`, `protocol_error`, `refused`, `data_plane`, `cancelled`.
+    pub kind: String,
+    /// For people.
+    pub message: String,
+    /// How long ago, where it is not the answer to this very request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_ago: Option<u64>,
+}
+
+/// A phase 1 tunnel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// Name in the policy.
+    pub name: String,
+    /// `down`, `negotiating`, `established`, `rekeying` or `closing`.
+    pub state: String,
+    /// This side's identity.
+    pub local_id: String,
+    /// The peer's identity.
+    pub remote_id: String,
+    /// The policy's address of this side; `null`: any.
+    pub local_address: Option<IpAddr>,
+    /// The policy's address of the peer; `null`: any.
+    pub remote_address: Option<IpAddr>,
+    /// The IKE SA; `null` while down.
+    pub ike_sa: Option<IkeSa>,
+    /// Its phase 2 tunnels.
+    pub children: Vec<Child>,
+    /// The last failed negotiation of the IKE SA.
+    pub last_failure: Option<FailureInfo>,
+}
+
+/// An IKE SA.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IkeSa {
+    /// Whether this side is its original initiator.
+    pub initiator: bool,
+    /// SPI of the original initiator, 16 hexadecimal digits.
+    pub initiator_spi: String,
+    /// SPI of the original responder, 16 hexadecimal digits.
+    pub responder_spi: String,
+    /// This side's address and port now.
+    pub local: SocketAddr,
+    /// The peer's address and port now.
+    pub remote: SocketAddr,
+    /// Whether this side is behind a NAT.
+    pub nat_local: bool,
+    /// Whether the peer is behind a NAT.
+    pub nat_remote: bool,
+    /// Algorithms; empty while unknown.
+    pub suite: String,
+    /// Seconds since the tunnel came up.
+    pub established_seconds: Option<u64>,
+    /// Seconds to the next rekey.
+    pub rekey_in_seconds: Option<u64>,
+    /// Seconds to its hard end.
+    pub expires_in_seconds: Option<u64>,
+    /// How many times it was rekeyed.
+    pub rekeys: u64,
+}
+
+/// A phase 2 tunnel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// Name in the policy.
+    pub name: String,
+    /// As [`Tunnel::state`].
+    pub state: String,
+    /// `transport` or `tunnel`.
+    pub mode: String,
+    /// This side's traffic: agreed while up, else the policy's.
+    pub local: Vec<String>,
+    /// The peer's traffic.
+    pub remote: Vec<String>,
+    /// The Child SA; `null` while down.
+    pub child_sa: Option<ChildSa>,
+    /// The last failed negotiation of the Child SA.
+    pub last_failure: Option<FailureInfo>,
+}
+
+/// A Child SA: a pair of ESP SAs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChildSa {
+    /// Algorithms.
+    pub suite: String,
+    /// Whether sequence numbers have 64 bits.
+    pub esn: bool,
+    /// `native` (IP protocol 50) or `udp`.
+    pub encapsulation: String,
+    /// SPI of what is received, 8 hexadecimal digits.
+    pub inbound_spi: String,
+    /// SPI of what is sent, 8 hexadecimal digits.
+    pub outbound_spi: String,
+    /// Packets received since the tunnel came up, over all rekeys.
+    pub packets_in: u64,
+    /// Packets sent.
+    pub packets_out: u64,
+    /// Octets of inner packets received.
+    pub bytes_in: u64,
+    /// Octets of inner packets sent.
+    pub bytes_out: u64,
+    /// Packets refused on these SAs: replayed, forged or outside the selectors.
+    pub refused: u64,
+    /// Seconds since the tunnel came up.
+    pub established_seconds: u64,
+    /// Seconds to the next rekey.
+    pub rekey_in_seconds: Option<u64>,
+    /// Seconds to its hard end.
+    pub expires_in_seconds: Option<u64>,
+    /// How many times it was rekeyed.
+    pub rekeys: u64,
+}
+
+impl Tunnel {
+    /// Whether something of it is up or being negotiated.
+    pub fn is_active(&self) -> bool {
+        self.state != "down" || self.children.iter().any(|c| c.state != "down")
+    }
+}
+
+impl From<&Failure> for FailureInfo {
+    fn from(failure: &Failure) -> Self {
+        Self {
+            kind: failure.kind.name().to_owned(),
+            message: failure.to_string(),
+            seconds_ago: None,
+        }
+    }
+}
+
+impl From<ike::driver::Activation> for Activation {
+    fn from(activation: ike::driver::Activation) -> Self {
+        let failure = activation.outcome.as_ref().err().map(FailureInfo::from);
+        Self { name: activation.name, up: failure.is_none(), failure }
+    }
+}
+
+impl From<&IkeStatus> for Tunnel {
+    fn from(status: &IkeStatus) -> Self {
+        Self {
+            name: status.name.clone(),
+            state: status.state.name().to_owned(),
+            local_id: status.local_id.clone(),
+            remote_id: status.remote_id.clone(),
+            local_address: status.local_address,
+            remote_address: status.remote_address,
+            ike_sa: status.sa.as_ref().map(IkeSa::from),
+            children: status.children.iter().map(Child::from).collect(),
+            last_failure: last_failure(status.last_failure.as_ref()),
+        }
+    }
+}
+
+impl From<&IkeSaStatus> for IkeSa {
+    fn from(sa: &IkeSaStatus) -> Self {
+        Self {
+            initiator: sa.initiator,
+            initiator_spi: sa.initiator_spi.to_string(),
+            responder_spi: sa.responder_spi.to_string(),
+            local: sa.local,
+            remote: sa.remote,
+            nat_local: sa.nat_local,
+            nat_remote: sa.nat_remote,
+            suite: sa.suite.clone(),
+            established_seconds: sa.established_for.map(|d| d.as_secs()),
+            rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
+            expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
+            rekeys: sa.rekeys,
+        }
+    }
+}
+
+impl From<&ChildStatus> for Child {
+    fn from(child: &ChildStatus) -> Self {
+        Self {
+            name: child.name.clone(),
+            state: child.state.name().to_owned(),
+            mode: mode_name(child.mode).to_owned(),
+            local: child.local.iter().map(crate::report::selector).collect(),
+            remote: child.remote.iter().map(crate::report::selector).collect(),
+            child_sa: child.sa.as_ref().map(ChildSa::from),
+            last_failure: last_failure(child.last_failure.as_ref()),
+        }
+    }
+}
+
+impl From<&ChildSaStatus> for ChildSa {
+    fn from(sa: &ChildSaStatus) -> Self {
+        Self {
+            suite: sa.suite.clone(),
+            esn: sa.esn,
+            encapsulation: match sa.encapsulation {
+                esp::plane::Encapsulation::Native => "native",
+                esp::plane::Encapsulation::Udp => "udp",
+            }
+            .to_owned(),
+            inbound_spi: sa.inbound_spi.to_string(),
+            outbound_spi: sa.outbound_spi.to_string(),
+            packets_in: sa.packets_in,
+            packets_out: sa.packets_out,
+            bytes_in: sa.bytes_in,
+            bytes_out: sa.bytes_out,
+            refused: sa.refused,
+            established_seconds: sa.established_for.as_secs(),
+            rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
+            expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
+            rekeys: sa.rekeys,
+        }
+    }
+}
+
+/// Stable name of a mode.
+pub fn mode_name(mode: policy::Mode) -> &'static str {
+    match mode {
+        policy::Mode::Transport => "transport",
+        policy::Mode::Tunnel => "tunnel",
+    }
+}
+
+/// Stable name of a kind of event, for logs.
+pub fn event_name(event: &Event) -> &'static str {
+    use ike::event::EventKind;
+    match event.kind {
+        EventKind::Negotiating { .. } => "negotiating",
+        EventKind::Established { .. } => "established",
+        EventKind::Rekeyed { .. } => "rekeyed",
+        EventKind::Failed(_) => "failed",
+        EventKind::Closed { .. } => "closed",
+        EventKind::Warning(_) => "warning",
+        _ => "other",
+    }
+}
+
+fn last_failure(failure: Option<&(Failure, Duration)>) -> Option<FailureInfo> {
+    failure.map(|(failure, ago)| FailureInfo {
+        seconds_ago: Some(ago.as_secs()),
+        ..FailureInfo::from(failure)
+    })
+}

@@ -1,0 +1,196 @@
+//! The answering side of the control protocol: who may connect, how much a client may send and how long it may take.
+
+use super::protocol::{
+    Command, MAX_REQUEST, Outcome, Refusal, RefusalCode, Reply, Request, Response, VERSION,
+};
+use serde::Deserialize;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+use tracing::{debug, warn};
+
+mod socket;
+
+pub use socket::{ControlSocket, SocketError};
+
+/// What is behind the socket.
+pub trait Service: Send + Sync + 'static {
+    /// Carries out one command.
+    fn answer(&self, command: Command) -> impl Future<Output = Result<Reply, Refusal>> + Send;
+}
+
+/// What clients may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at the same time.
+    pub clients: usize,
+    /// For the next request to arrive in full.
+    pub read: Duration,
+    /// For an answer to be taken.
+    pub write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { clients: 32, read: Duration::from_secs(60), write: Duration::from_secs(10) }
+    }
+}
+
+/// Serves clients until `stopping` turns true; each has its own task, so that none waits for another. Requests that
+/// are being carried out then are still answered.
+///
+/// Only root and `owner`, the user the daemon runs as, are answered.
+pub async fn serve<S: Service>(
+    listener: UnixListener,
+    owner: u32,
+    service: Arc<S>,
+    limits: Limits,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let slots = Arc::new(Semaphore::new(limits.clients));
+    let mut clients = tokio::task::JoinSet::new();
+    loop {
+        while clients.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors: until one is freed, accept would fail again at once.
+                warn!(%error, "cannot accept a control connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        match stream.peer_cred() {
+            Ok(peer) if peer.uid() == 0 || peer.uid() == owner => {}
+            Ok(peer) => {
+                warn!(uid = peer.uid(), "refused a control connection of another user");
+                continue;
+            }
+            Err(error) => {
+                warn!(%error, "refused a control connection of an unknown user");
+                continue;
+            }
+        }
+        let service = Arc::clone(&service);
+        match Arc::clone(&slots).try_acquire_owned() {
+            Ok(slot) => {
+                let stopping = stopping.clone();
+                clients.spawn(async move {
+                    if let Err(error) = converse(stream, &*service, limits, stopping).await {
+                        debug!(%error, "a control connection ended early");
+                    }
+                    drop(slot);
+                });
+            }
+            Err(_) => turn_away(&stream, limits),
+        }
+    }
+    drop(listener);
+    // What is still unanswered then is cut off with its task.
+    let answered = async { while clients.join_next().await.is_some() {} };
+    let _ = timeout(limits.write, answered).await;
+}
+
+/// Tells a client that there are too many, without waiting for it: a fresh socket takes one short line at once.
+fn turn_away(stream: &UnixStream, limits: Limits) {
+    let refusal = Refusal::new(
+        RefusalCode::Busy,
+        format!("vpnd serves {} clients already; try again later", limits.clients),
+    );
+    if let Err(error) = stream.try_write(&line(&Response::new(Err(refusal)))) {
+        debug!(%error, "a control connection ended early");
+    }
+}
+
+/// Answers one request after the other until the client is gone, breaks the rules or takes too long.
+async fn converse<S: Service>(
+    stream: UnixStream,
+    service: &S,
+    limits: Limits,
+    mut stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    let mut request = Vec::new();
+    loop {
+        request.clear();
+        let mut bounded = (&mut reader).take(MAX_REQUEST as u64);
+        tokio::select! {
+            biased;
+            read = timeout(limits.read, bounded.read_until(b'\n', &mut request)) => read??,
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+        };
+        if request.is_empty() {
+            return Ok(());
+        }
+        let whole = request.ends_with(b"\n");
+        let outcome = if whole || request.len() < MAX_REQUEST {
+            match parse(&request) {
+                Ok(command) => service.answer(command).await,
+                Err(refusal) => Err(refusal),
+            }
+        } else {
+            Err(Refusal::new(
+                RefusalCode::BadRequest,
+                format!("a request has at most {MAX_REQUEST} octets"),
+            ))
+        };
+        timeout(limits.write, writer.write_all(&line(&Response::new(outcome)))).await??;
+        if !whole {
+            // Where the next request would begin is unknown.
+            return Ok(());
+        }
+    }
+}
+
+fn line(response: &Response) -> Vec<u8> {
+    let mut octets = serde_json::to_vec(response).unwrap_or_else(|error| {
+        // Only a value that JSON cannot hold leads here; the client is told rather than left waiting.
+        let refusal = Refusal::new(RefusalCode::BadRequest, error.to_string());
+        serde_json::to_vec(&Response { version: VERSION, outcome: Outcome::Error(refusal) })
+            .expect("a refusal is strings")
+    });
+    octets.push(b'\n');
+    octets
+}
+
+/// Reads a request, and says of a bad one what is wrong: its form, its version or its command.
+pub fn parse(request: &[u8]) -> Result<Command, Refusal> {
+    #[derive(Deserialize)]
+    struct Frame {
+        version: u32,
+        command: String,
+    }
+    let bad = |error: serde_json::Error| Refusal::new(RefusalCode::BadRequest, error.to_string());
+    let frame: Frame = serde_json::from_slice(request).map_err(bad)?;
+    if frame.version != VERSION {
+        return Err(Refusal::new(
+            RefusalCode::UnsupportedVersion,
+            format!(
+                "this vpnd speaks version {VERSION} of the control protocol, not {}; use the vpnctl that came with it",
+                frame.version
+            ),
+        ));
+    }
+    if !COMMANDS.contains(&frame.command.as_str()) {
+        return Err(Refusal::new(
+            RefusalCode::UnknownCommand,
+            format!("no command {:?}; there are {}", frame.command, COMMANDS.join(", ")),
+        ));
+    }
+    let request: Request = serde_json::from_slice(request).map_err(bad)?;
+    Ok(request.command)
+}
+
+/// Every value of the field `command`.
+const COMMANDS: [&str; 9] =
+    ["activate", "deactivate", "list", "status", "rekey", "reload", "log", "counters", "stop"];

@@ -1,0 +1,204 @@
+//! `vpnd start`: everything around the engine, from the first check to the last undone change.
+
+use crate::config::{Config, ConfigError, LogFormat};
+use crate::control::server::{ControlSocket, Limits, SocketError, serve};
+use crate::policy_file::{self, PolicyFileError};
+use nix::sys::stat::{Mode, umask};
+use sd_notify::NotifyState;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+pub mod gateway;
+mod logging;
+mod privilege;
+mod service;
+
+pub use gateway::Gateway;
+pub use logging::{LevelControl, follow, start as start_log};
+pub use service::Daemon;
+
+/// What the command line says.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The policy file.
+    pub policy: PathBuf,
+    /// The configuration file; `None`: the defaults.
+    pub config: Option<PathBuf>,
+    /// The control socket; `None`: the configuration's.
+    pub control: Option<PathBuf>,
+    /// How to log; `None`: the configuration's.
+    pub log_format: Option<LogFormat>,
+    /// Whether to stop when the parent process ends.
+    pub exit_with_parent: bool,
+}
+
+/// The daemon could not be started; nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+pub enum StartupError {
+    /// The configuration file.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The policy file.
+    #[error(transparent)]
+    Policy(#[from] PolicyFileError),
+    /// The control socket.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// Capabilities or devices.
+    #[error(transparent)]
+    Privilege(#[from] privilege::PrivilegeError),
+    /// The gateway itself.
+    #[error("cannot start the gateway: {0}")]
+    Gateway(#[from] vpn::StartError),
+    /// Something else of the system.
+    #[error("cannot {what}: {source}")]
+    System {
+        /// What was asked.
+        what: &'static str,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+/// Runs the daemon until it is told to stop by a signal or through its socket.
+///
+/// Prints one line to standard output when it is ready, and logs to standard error.
+///
+/// # Errors
+/// Where it cannot start; the text is for the operator.
+pub fn start(options: &Options) -> Result<(), StartupError> {
+    protect_memory(options.exit_with_parent)?;
+    let mut config = match &options.config {
+        Some(path) => Config::read(path)?,
+        None => Config::default(),
+    };
+    if let Some(path) = &options.control {
+        config.control.socket.clone_from(path);
+    }
+    config.log.format = options.log_format.unwrap_or(config.log.format);
+    let levels = logging::start(&config.log);
+
+    privilege::check()?;
+    let file = policy_file::read(&options.policy)?;
+    for warning in &file.warnings {
+        warn!("{warning}");
+    }
+    let (socket, listener) = ControlSocket::bind(&config.control.socket)?;
+
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|source| StartupError::System { what: "start the runtime", source })?;
+    runtime.block_on(async {
+        let signals = Signals::new()
+            .map_err(|source| StartupError::System { what: "listen for signals", source })?;
+        let listener = UnixListener::from_std(listener)
+            .map_err(|source| StartupError::System { what: "serve the control socket", source })?;
+        let policy = Arc::new(file.policy);
+        let handle = vpn::start(Arc::clone(&policy), config.gateway()).await?;
+        let daemon = Arc::new(Daemon::new(handle, options.policy.clone(), levels));
+        let ready = format!(
+            "ready: {} tunnel{}, control socket {}",
+            policy.tunnels.len(),
+            if policy.tunnels.len() == 1 { "" } else { "s" },
+            socket.path().display()
+        );
+        run(daemon, listener, signals, &ready).await;
+        Ok(())
+    })
+    // The runtime ends first, and the socket file goes with `socket`, after the gateway has undone its changes.
+}
+
+/// Serves until a signal or a client says stop, then stops the gateway.
+pub async fn run<G: Gateway>(
+    daemon: Arc<Daemon<G>>,
+    listener: UnixListener,
+    mut signals: Signals,
+    ready: &str,
+) {
+    let log = tokio::spawn(follow(daemon.gateway().events()));
+    let owner = nix::unistd::geteuid().as_raw();
+    let (stopped, stopping) = watch::channel(false);
+    let server =
+        tokio::spawn(serve(listener, owner, Arc::clone(&daemon), Limits::default(), stopping));
+
+    println!("{ready}");
+    if let Err(error) = io::stdout().flush() {
+        warn!(%error, "nobody reads standard output");
+    }
+    info!("{ready}");
+    tell_systemd(&[NotifyState::Ready, NotifyState::Status(ready)]);
+
+    loop {
+        tokio::select! {
+            () = daemon.stop_wanted() => break info!("stopping: asked to by vpnctl"),
+            _ = signals.terminate.recv() => break info!("stopping: SIGTERM"),
+            _ = signals.interrupt.recv() => break info!("stopping: SIGINT"),
+            _ = signals.hangup.recv() => {
+                // The daemon says in its log what came of it.
+                let _ = daemon.reload().await;
+            }
+        }
+    }
+    tell_systemd(&[NotifyState::Stopping]);
+    daemon.gateway().stop().await;
+    // Whoever asked gets the answer before the connection closes.
+    stopped.send_replace(true);
+    let _ = server.await;
+    log.abort();
+    info!("stopped");
+}
+
+/// The signals the daemon heeds.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Signal,
+}
+
+impl Signals {
+    /// Takes the signals over; from now on none of them kills the process.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn tell_systemd(state: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(state) {
+        warn!(%error, "cannot notify the service manager");
+    }
+}
+
+/// Makes files private to this user, and memory with its keys unreadable to debuggers and core dumps.
+///
+/// `/proc/self` stays readable to the process itself, which is all that network namespaces need.
+fn protect_memory(exit_with_parent: bool) -> Result<(), StartupError> {
+    let system =
+        |what| move |errno: nix::Error| StartupError::System { what, source: errno.into() };
+    umask(Mode::from_bits_truncate(0o077));
+    nix::sys::prctl::set_dumpable(false).map_err(system("turn core dumps off"))?;
+    if exit_with_parent {
+        nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM)
+            .map_err(system("tie this process to its parent"))?;
+    }
+    Ok(())
+}
+
+/// Writes an error that ended the daemon to its log.
+pub fn log_fatal(failure: &StartupError) {
+    error!("{failure}");
+}

@@ -1,0 +1,72 @@
+//! The seam between the daemon and the engine, with an in-memory twin.
+
+use ike::driver::{Activation, Handle, HandleError};
+use ike::event::Event;
+use ike::status::IkeStatus;
+use policy::Policy;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use tokio::sync::broadcast;
+
+pub mod memory;
+
+/// A running gateway, as far as the daemon needs one; the methods are those of [`Handle`].
+pub trait Gateway: Clone + Send + Sync + 'static {
+    /// Starts tunnels (all this side may start, if none is named) and waits until each is up or has failed.
+    fn activate(
+        &self,
+        names: Vec<String>,
+    ) -> impl Future<Output = Result<Vec<Activation>, HandleError>> + Send;
+    /// Deletes a tunnel and waits until it is gone.
+    fn deactivate(&self, name: &str) -> impl Future<Output = Result<(), HandleError>> + Send;
+    /// Rekeys a tunnel and waits until the new SA is in use.
+    fn rekey(&self, name: &str) -> impl Future<Output = Result<(), HandleError>> + Send;
+    /// Every tunnel of the policy.
+    fn status(&self) -> impl Future<Output = Result<Vec<IkeStatus>, HandleError>> + Send;
+    /// Discarded datagrams and packets by reason.
+    fn counters(&self) -> impl Future<Output = Result<BTreeMap<String, u64>, HandleError>> + Send;
+    /// Replaces the policy; unchanged tunnels are untouched.
+    fn replace_policy(
+        &self,
+        policy: Arc<Policy>,
+    ) -> impl Future<Output = Result<(), HandleError>> + Send;
+    /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.
+    fn stop(&self) -> impl Future<Output = ()> + Send;
+    /// Events from now on.
+    fn events(&self) -> broadcast::Receiver<Event>;
+}
+
+impl Gateway for Handle {
+    async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, HandleError> {
+        Handle::activate(self, names).await
+    }
+
+    async fn deactivate(&self, name: &str) -> Result<(), HandleError> {
+        Handle::deactivate(self, name).await
+    }
+
+    async fn rekey(&self, name: &str) -> Result<(), HandleError> {
+        Handle::rekey(self, name).await
+    }
+
+    async fn status(&self) -> Result<Vec<IkeStatus>, HandleError> {
+        Handle::status(self).await
+    }
+
+    async fn counters(&self) -> Result<BTreeMap<String, u64>, HandleError> {
+        Handle::counters(self).await
+    }
+
+    async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
+        Handle::replace_policy(self, policy).await
+    }
+
+    async fn stop(&self) {
+        Handle::stop(self).await;
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        Handle::events(self)
+    }
+}

@@ -1,0 +1,226 @@
+//! A gateway without a network: tunnels come up when asked, or fail as a test wants.
+
+use super::Gateway;
+use esp::plane::{Encapsulation, Spi};
+use ike::driver::{Activation, HandleError};
+use ike::engine::CommandError;
+use ike::event::{Event, EventKind};
+use ike::failure::Failure;
+use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, State};
+use ike::wire::header::IkeSpi;
+use policy::{IkeTunnel, Policy};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::broadcast;
+
+/// The twin of [`ike::driver::Handle`]. Whole phase 1 tunnels come and go, whichever child is named.
+#[derive(Clone)]
+pub struct MemoryGateway {
+    state: Arc<Mutex<Inner>>,
+    events: broadcast::Sender<Event>,
+}
+
+#[derive(Default)]
+struct Inner {
+    policy: Arc<Policy>,
+    /// Rekeys so far, of the phase 1 tunnels that are up.
+    up: BTreeMap<String, u64>,
+    /// What the next activations of a phase 1 tunnel fail with.
+    failing: BTreeMap<String, Failure>,
+    stopped: bool,
+}
+
+impl MemoryGateway {
+    /// A gateway with every tunnel down.
+    pub fn new(policy: Arc<Policy>) -> Self {
+        let state = Inner { policy, ..Inner::default() };
+        Self { state: Arc::new(Mutex::new(state)), events: broadcast::channel(256).0 }
+    }
+
+    /// Lets every activation of a phase 1 tunnel fail from now on.
+    pub fn fail(&self, tunnel: &str, failure: Failure) {
+        self.lock().failing.insert(tunnel.to_owned(), failure);
+    }
+
+    /// Whether [`Gateway::stop`] was called.
+    pub fn is_stopped(&self) -> bool {
+        self.lock().stopped
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell(&self, tunnel: &str, kind: EventKind) {
+        // Nobody may be listening.
+        let _ = self.events.send(Event { tunnel: tunnel.to_owned(), child: None, kind });
+    }
+}
+
+impl Inner {
+    fn find(&self, name: &str) -> Result<Arc<IkeTunnel>, HandleError> {
+        if self.stopped {
+            return Err(HandleError::Stopped);
+        }
+        self.policy
+            .tunnel(name)
+            .or_else(|| self.policy.child(name).map(|(tunnel, _)| tunnel))
+            .cloned()
+            .ok_or_else(|| CommandError::NoSuchTunnel(name.to_owned(), None).into())
+    }
+}
+
+impl Gateway for MemoryGateway {
+    async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, HandleError> {
+        let mut inner = self.lock();
+        let names = if names.is_empty() {
+            let startable = inner.policy.tunnels.iter().filter(|t| t.role.may_initiate());
+            startable.map(|t| t.name.clone()).collect()
+        } else {
+            names
+        };
+        let mut activations = Vec::new();
+        for name in names {
+            let tunnel = inner.find(&name)?;
+            if !tunnel.role.may_initiate() {
+                return Err(CommandError::ResponderOnly(name).into());
+            }
+            let outcome = match inner.failing.get(&tunnel.name) {
+                Some(failure) => Err(failure.clone()),
+                None => {
+                    inner.up.entry(tunnel.name.clone()).or_insert(0);
+                    Ok(())
+                }
+            };
+            let kind = match &outcome {
+                Ok(()) => EventKind::Established { suite: suite(&tunnel) },
+                Err(failure) => EventKind::Failed(failure.clone()),
+            };
+            self.tell(&tunnel.name, kind);
+            activations.push(Activation { name, outcome });
+        }
+        Ok(activations)
+    }
+
+    async fn deactivate(&self, name: &str) -> Result<(), HandleError> {
+        let mut inner = self.lock();
+        let tunnel = inner.find(name)?;
+        if inner.up.remove(&tunnel.name).is_none() {
+            return Err(CommandError::NotUp(name.to_owned()).into());
+        }
+        self.tell(&tunnel.name, EventKind::Closed { reason: "deactivated".to_owned() });
+        Ok(())
+    }
+
+    async fn rekey(&self, name: &str) -> Result<(), HandleError> {
+        let mut inner = self.lock();
+        let tunnel = inner.find(name)?;
+        let Some(rekeys) = inner.up.get_mut(&tunnel.name) else {
+            return Err(CommandError::NotUp(name.to_owned()).into());
+        };
+        *rekeys += 1;
+        self.tell(&tunnel.name, EventKind::Rekeyed { suite: suite(&tunnel) });
+        Ok(())
+    }
+
+    async fn status(&self) -> Result<Vec<IkeStatus>, HandleError> {
+        let inner = self.lock();
+        if inner.stopped {
+            return Err(HandleError::Stopped);
+        }
+        let status = |tunnel: &Arc<IkeTunnel>| {
+            let failure = inner.failing.get(&tunnel.name);
+            picture(tunnel, inner.up.get(&tunnel.name).copied(), failure)
+        };
+        Ok(inner.policy.tunnels.iter().map(status).collect())
+    }
+
+    async fn counters(&self) -> Result<BTreeMap<String, u64>, HandleError> {
+        Ok(BTreeMap::from([("replayed".to_owned(), 3)]))
+    }
+
+    async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
+        let mut inner = self.lock();
+        if inner.stopped {
+            return Err(HandleError::Stopped);
+        }
+        let Inner { policy: old, up, .. } = &mut *inner;
+        up.retain(|name, _| policy.tunnel(name).is_some_and(|new| old.tunnel(name) == Some(new)));
+        *old = policy;
+        Ok(())
+    }
+
+    async fn stop(&self) {
+        let mut inner = self.lock();
+        inner.up.clear();
+        inner.stopped = true;
+    }
+
+    fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+}
+
+fn suite(tunnel: &IkeTunnel) -> String {
+    let Some(proposal) = tunnel.proposals.first() else { return String::new() };
+    let names = proposal.encryption.iter().map(ToString::to_string).take(1);
+    names
+        .chain(proposal.groups.iter().map(ToString::to_string).take(1))
+        .collect::<Vec<_>>()
+        .join("/")
+}
+
+fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -> IkeStatus {
+    let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let state = if rekeys.is_some() { State::Established } else { State::Down };
+    let child = |child: &Arc<policy::ChildTunnel>| ChildStatus {
+        name: child.name.clone(),
+        state,
+        mode: child.mode,
+        local: child.local.clone(),
+        remote: child.remote.clone(),
+        sa: rekeys.map(|rekeys| ChildSaStatus {
+            suite: child.proposals.first().map(|p| p.encryption.to_string()).unwrap_or_default(),
+            esn: false,
+            encapsulation: Encapsulation::Native,
+            inbound_spi: Spi(0x1000_0001),
+            outbound_spi: Spi(0x2000_0002),
+            packets_in: 1_200,
+            packets_out: 3_400,
+            bytes_in: 1_572_864,
+            bytes_out: 52_428_800,
+            refused: 1,
+            established_for: Duration::from_secs(3_700),
+            rekey_in: Some(Duration::from_secs(90)),
+            expires_in: Some(Duration::from_secs(180)),
+            rekeys,
+        }),
+        last_failure: None,
+    };
+    IkeStatus {
+        name: tunnel.name.clone(),
+        state,
+        local_id: tunnel.local.identity.to_string(),
+        remote_id: tunnel.remote.identity.to_string(),
+        local_address: tunnel.local.address,
+        remote_address: tunnel.remote.address,
+        sa: rekeys.map(|rekeys| IkeSaStatus {
+            initiator: true,
+            initiator_spi: IkeSpi(0x1122_3344_5566_7788),
+            responder_spi: IkeSpi(0x99aa_bbcc_ddee_ff00),
+            local: SocketAddr::new(tunnel.local.address.unwrap_or(any), 500),
+            remote: SocketAddr::new(tunnel.remote.address.unwrap_or(any), 500),
+            nat_local: false,
+            nat_remote: false,
+            suite: suite(tunnel),
+            established_for: Some(Duration::from_secs(3_700)),
+            rekey_in: Some(Duration::from_secs(25_000)),
+            expires_in: Some(Duration::from_secs(28_800)),
+            rekeys,
+        }),
+        children: tunnel.children.iter().map(child).collect(),
+        last_failure: failure.map(|failure| (failure.clone(), Duration::from_secs(12))),
+    }
+}

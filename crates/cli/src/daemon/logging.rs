@@ -1,0 +1,190 @@
+//! The log: what is written of the engine's events, and how the level is changed while the daemon runs.
+
+use crate::config::{BadLevel, Log, LogFormat, LogLevel};
+use crate::control::protocol::event_name;
+use ike::event::{Event, EventKind};
+use std::io::{self, IsTerminal};
+use std::sync::Arc;
+use tokio::sync::broadcast::{Receiver, error::RecvError};
+use tracing::{Subscriber, info, warn};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::{LookupSpan, Registry};
+use tracing_subscriber::reload;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Changes the log level of a running daemon; clones change the same one.
+#[derive(Clone)]
+pub struct LevelControl {
+    set: Arc<dyn Fn(Targets) + Send + Sync>,
+}
+
+impl LevelControl {
+    /// Changes the level.
+    ///
+    /// # Errors
+    /// Where the text is no level; the old one stays.
+    pub fn set(&self, level: &str) -> Result<(), BadLevel> {
+        let level: LogLevel = level.parse()?;
+        (self.set)(level.targets());
+        info!(%level, "log level changed");
+        Ok(())
+    }
+}
+
+/// Starts to log to standard error for the whole process. Where a log is running already (an embedder's, a test's),
+/// that one stays.
+pub fn start(log: &Log) -> LevelControl {
+    let colour = io::stderr().is_terminal() && console::colors_enabled_stderr();
+    let (subscriber, levels) = subscriber(log, colour, io::stderr);
+    let _ = subscriber.try_init();
+    levels
+}
+
+/// Builds the log with its lever.
+fn subscriber<W>(
+    log: &Log,
+    colour: bool,
+    writer: W,
+) -> (impl Subscriber + Send + Sync + use<W>, LevelControl)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let (filter, handle) = reload::Layer::new(log.level.targets());
+    let lines = lines(log.format, colour, writer);
+    let set = move |targets| {
+        // It fails only once the log itself is gone.
+        let _ = handle.reload(targets);
+    };
+    (Registry::default().with(filter).with(lines), LevelControl { set: Arc::new(set) })
+}
+
+fn lines<S, W>(format: LogFormat, colour: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let layer = tracing_subscriber::fmt::layer().with_writer(writer).with_ansi(colour);
+    match format {
+        LogFormat::Human => layer.with_target(false).boxed(),
+        LogFormat::Json => layer.json().flatten_event(true).boxed(),
+    }
+}
+
+/// Writes every event of the engine to the log until the engine is gone.
+pub async fn follow(mut events: Receiver<Event>) {
+    loop {
+        match events.recv().await {
+            Ok(event) => write(&event),
+            Err(RecvError::Lagged(count)) => {
+                warn!(count, "events came faster than the log took them")
+            }
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+fn write(event: &Event) {
+    let (tunnel, child) = (event.tunnel.as_str(), event.child.as_deref());
+    let kind = event_name(event);
+    match &event.kind {
+        EventKind::Failed(failure) => {
+            warn!(tunnel, child, event = kind, failure = failure.kind.name(), "{event}");
+        }
+        EventKind::Warning(_) => warn!(tunnel, child, event = kind, "{event}"),
+        EventKind::Established { suite } | EventKind::Rekeyed { suite } => {
+            info!(tunnel, child, event = kind, suite, "{event}");
+        }
+        EventKind::Closed { reason } => info!(tunnel, child, event = kind, reason, "{event}"),
+        _ => info!(tunnel, child, event = kind, "{event}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ike::failure::{Failure, FailureKind};
+    use serde_json::Value;
+    use std::sync::Mutex;
+
+    #[derive(Clone, Default)]
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Buffer {
+        fn write(&mut self, octets: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no test panics while writing").extend_from_slice(octets);
+            Ok(octets.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn logged(format: LogFormat, f: impl FnOnce(&LevelControl)) -> String {
+        let buffer = Buffer::default();
+        let writer = buffer.clone();
+        let log = Log { format, ..Log::default() };
+        let (subscriber, levels) = subscriber(&log, false, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || f(&levels));
+        let octets = buffer.0.lock().expect("no test panics while writing").clone();
+        String::from_utf8(octets).expect("the log is text")
+    }
+
+    fn event(child: Option<&str>, kind: EventKind) -> Event {
+        Event {
+            tunnel: "gw \"quoted\"\n\u{1b}[31m".to_owned(),
+            child: child.map(str::to_owned),
+            kind,
+        }
+    }
+
+    #[test]
+    fn json_lines_are_valid_and_hold_tunnel_and_child() {
+        let detail = "the peer's \"key\"\nor identity differs".to_owned();
+        let failure = Failure { kind: FailureKind::AuthenticationFailed, detail };
+        let text = logged(LogFormat::Json, |_| {
+            write(&event(None, EventKind::Failed(failure)));
+            write(&event(Some("lan"), EventKind::Rekeyed { suite: "AES-GCM-16-256".to_owned() }));
+        });
+        let lines: Vec<Value> = text
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("every line is one object"))
+            .collect();
+        assert_eq!(lines.len(), 2);
+        assert_eq!(lines[0]["level"], "WARN");
+        assert_eq!(lines[0]["tunnel"], "gw \"quoted\"\n\u{1b}[31m");
+        assert_eq!(lines[0]["failure"], "authentication_failed");
+        assert!(lines[0].get("child").is_none());
+        assert_eq!(lines[1]["level"], "INFO");
+        assert_eq!(lines[1]["child"], "lan");
+        assert_eq!(lines[1]["event"], "rekeyed");
+        assert_eq!(lines[1]["suite"], "AES-GCM-16-256");
+    }
+
+    #[test]
+    fn human_lines_carry_no_escape_sequences_of_a_peer() {
+        let text = logged(LogFormat::Human, |_| {
+            write(&event(None, EventKind::Warning("\u{1b}]0;owned\u{7}".to_owned())));
+        });
+        assert!(text.contains("WARN"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn the_level_changes_while_running_and_a_bad_one_changes_nothing() {
+        let text = logged(LogFormat::Human, |levels| {
+            tracing::debug!("one");
+            levels.set("debug").expect("a level");
+            tracing::debug!("two");
+            levels.set("loud").expect_err("no level");
+            tracing::debug!("three");
+            levels.set("error").expect("a level");
+            tracing::warn!("four");
+        });
+        let seen = ["one", "two", "three", "four"].map(|word| text.contains(word));
+        assert_eq!(seen, [false, true, true, false], "{text}");
+    }
+}

@@ -1,0 +1,190 @@
+//! What the daemon does for those who ask through the control socket or with a signal.
+
+use super::{Gateway, LevelControl};
+use crate::control::protocol::{
+    Activation, Command, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
+};
+use crate::control::server::Service;
+use crate::policy_file;
+use ike::driver::HandleError;
+use ike::engine::CommandError;
+use sd_notify::NotifyState;
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::{Mutex, Notify};
+use tracing::{error, info, warn};
+
+/// A running daemon around a gateway.
+pub struct Daemon<G> {
+    gateway: G,
+    policy: PathBuf,
+    levels: LevelControl,
+    reloading: Mutex<()>,
+    stop: Notify,
+}
+
+impl<G: Gateway> Daemon<G> {
+    /// Puts the parts together; `policy` is the file a reload reads.
+    pub fn new(gateway: G, policy: PathBuf, levels: LevelControl) -> Self {
+        Self { gateway, policy, levels, reloading: Mutex::new(()), stop: Notify::new() }
+    }
+
+    /// The gateway.
+    pub fn gateway(&self) -> &G {
+        &self.gateway
+    }
+
+    /// Waits until a client asks the daemon to stop.
+    pub async fn stop_wanted(&self) {
+        self.stop.notified().await;
+    }
+
+    /// Reads the policy file again and puts it in force as a whole, or keeps the old policy and says why in the log
+    /// and to the caller.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or has errors.
+    pub async fn reload(&self) -> Result<Reloaded, Refusal> {
+        // One at a time, so that the file read last is the one in force.
+        let _guard = self.reloading.lock().await;
+        tell_reloading();
+        let outcome = self.replace_policy().await;
+        match &outcome {
+            Ok(reloaded) => {
+                for warning in &reloaded.warnings {
+                    warn!("{warning}");
+                }
+                info!(tunnels = reloaded.tunnels, policy = %self.policy.display(), "policy reloaded");
+            }
+            Err(refusal) => error!("the old policy stays in force: {refusal}"),
+        }
+        super::tell_systemd(&[NotifyState::Ready]);
+        outcome
+    }
+
+    async fn replace_policy(&self) -> Result<Reloaded, Refusal> {
+        let path = self.policy.clone();
+        let file = tokio::task::spawn_blocking(move || policy_file::read(&path))
+            .await
+            .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?
+            .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
+        let reloaded = Reloaded { tunnels: file.policy.tunnels.len(), warnings: file.warnings };
+        self.gateway.replace_policy(Arc::new(file.policy)).await.map_err(refusal)?;
+        Ok(reloaded)
+    }
+
+    async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
+        let status = self.gateway.status().await.map_err(refusal)?;
+        Ok(status.iter().map(Tunnel::from).collect())
+    }
+
+    /// Finds a phase 1 tunnel, or a phase 2 tunnel with the phase 1 tunnel that carries it and no other child.
+    async fn tunnel(&self, name: &str) -> Result<Tunnel, Refusal> {
+        let tunnels = self.tunnels().await?;
+        if let Some(tunnel) = tunnels.iter().find(|t| t.name == name) {
+            return Ok(tunnel.clone());
+        }
+        for tunnel in &tunnels {
+            if let Some(child) = tunnel.children.iter().find(|c| c.name == name) {
+                return Ok(Tunnel { children: vec![child.clone()], ..tunnel.clone() });
+            }
+        }
+        Err(unknown_tunnel(name, &tunnels))
+    }
+
+    /// Checks names before the engine sees them, so that every command says the same of an unknown one.
+    async fn know(&self, names: &[String]) -> Result<(), Refusal> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let tunnels = self.tunnels().await?;
+        let known = |name: &String| tunnels.iter().any(|t| t.name == *name || has_child(t, name));
+        match names.iter().find(|name| !known(name)) {
+            Some(name) => Err(unknown_tunnel(name, &tunnels)),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<G: Gateway> Service for Daemon<G> {
+    async fn answer(&self, command: Command) -> Result<Reply, Refusal> {
+        match command {
+            Command::Activate { names } => {
+                self.know(&names).await?;
+                let activations = self.gateway.activate(names).await.map_err(refusal)?;
+                Ok(Reply::Activations(activations.into_iter().map(Activation::from).collect()))
+            }
+            Command::Deactivate { name } => {
+                self.know(std::slice::from_ref(&name)).await?;
+                self.gateway.deactivate(&name).await.map_err(refusal)?;
+                Ok(Reply::Done)
+            }
+            Command::List { all } => {
+                let mut tunnels = self.tunnels().await?;
+                tunnels.retain(|tunnel| all || tunnel.is_active());
+                Ok(Reply::Tunnels(tunnels))
+            }
+            Command::Status { name } => Ok(Reply::Tunnels(vec![self.tunnel(&name).await?])),
+            Command::Rekey { name } => {
+                self.know(std::slice::from_ref(&name)).await?;
+                self.gateway.rekey(&name).await.map_err(refusal)?;
+                Ok(Reply::Done)
+            }
+            Command::Reload => self.reload().await.map(Reply::Reloaded),
+            Command::Log { level } => match self.levels.set(&level) {
+                Ok(()) => Ok(Reply::Done),
+                Err(error) => Err(Refusal::new(RefusalCode::BadLevel, error.to_string())),
+            },
+            Command::Counters => {
+                self.gateway.counters().await.map(Reply::Counters).map_err(refusal)
+            }
+            Command::Stop => {
+                self.stop.notify_one();
+                Ok(Reply::Done)
+            }
+        }
+    }
+}
+
+fn has_child(tunnel: &Tunnel, name: &str) -> bool {
+    tunnel.children.iter().any(|child| child.name == name)
+}
+
+fn unknown_tunnel(name: &str, tunnels: &[Tunnel]) -> Refusal {
+    let names = tunnels
+        .iter()
+        .flat_map(|t| std::iter::once(&t.name).chain(t.children.iter().map(|c| &c.name)));
+    let nearest = names
+        .map(|known| (strsim::normalized_damerau_levenshtein(name, known), known))
+        .filter(|(similarity, _)| *similarity >= 0.5)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let hint = match nearest {
+        Some((_, known)) => format!("; did you mean {known:?}?"),
+        None => "; vpnctl list --all shows all names".to_owned(),
+    };
+    Refusal::new(RefusalCode::UnknownTunnel, format!("no tunnel {name:?} in the policy{hint}"))
+}
+
+fn refusal(error: HandleError) -> Refusal {
+    let message = error.to_string();
+    match error {
+        HandleError::Command(CommandError::NoSuchTunnel(..)) => {
+            Refusal::new(RefusalCode::UnknownTunnel, message)
+        }
+        HandleError::Command(_) => Refusal::new(RefusalCode::NotPossible, message),
+        HandleError::Failed(failure) => Refusal {
+            code: RefusalCode::Failed,
+            message,
+            failure: Some(failure.kind.name().to_owned()),
+        },
+        HandleError::Stopped => Refusal::new(RefusalCode::Stopping, message),
+    }
+}
+
+/// Tells the service manager that a reload began; `Type=notify-reload` wants the time with it.
+fn tell_reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => super::tell_systemd(&[NotifyState::Reloading, now]),
+        Err(error) => warn!(%error, "cannot read the clock"),
+    }
+}

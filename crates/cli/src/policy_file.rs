@@ -1,0 +1,147 @@
+//! The policy as a file: who may have written it, who may read it, what is in it.
+
+use policy::Policy;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Largest file that is read, in octets.
+pub const MAX_SIZE: u64 = 1024 * 1024;
+
+/// A policy that was read, and what was remarked on the way.
+#[derive(Debug)]
+pub struct PolicyFile {
+    /// The policy.
+    pub policy: Policy,
+    /// Each a text of one or more lines for the operator.
+    pub warnings: Vec<String>,
+}
+
+/// A policy file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicyFileError {
+    /// It cannot be read.
+    #[error("cannot read the policy {}: {source}", .path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// It is no file.
+    #[error("the policy {} is a directory; name an AIX_VPN XML file", .0.display())]
+    Directory(PathBuf),
+    /// It is too large to be a policy.
+    #[error("the policy {} is larger than {MAX_SIZE} octets", .0.display())]
+    TooLarge(PathBuf),
+    /// It is no text.
+    #[error("the policy {} is not UTF-8 at octet {at}", .path.display())]
+    NotUtf8 {
+        /// The file.
+        path: PathBuf,
+        /// Where.
+        at: usize,
+    },
+    /// Everybody may write it.
+    #[error(
+        "every user of this machine may change the policy {}; close it with: chmod 600 {}",
+        .0.display(), .0.display()
+    )]
+    Writable(PathBuf),
+    /// It has errors, listed here.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+/// Reads a policy file.
+///
+/// # Errors
+/// As [`PolicyFileError`], all errors of a file at once.
+pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
+    let unreadable = |source| PolicyFileError::Read { path: path.to_owned(), source };
+    let file = File::open(path).map_err(unreadable)?;
+    let metadata = file.metadata().map_err(unreadable)?;
+    if metadata.is_dir() {
+        return Err(PolicyFileError::Directory(path.to_owned()));
+    }
+    if metadata.is_file() && metadata.mode() & 0o002 != 0 {
+        return Err(PolicyFileError::Writable(path.to_owned()));
+    }
+    // Reserved in one piece: a buffer that grows leaves copies of the keys in freed memory.
+    let size = usize::try_from(metadata.len().min(MAX_SIZE)).unwrap_or(0);
+    let mut octets = Zeroizing::new(Vec::with_capacity(size + 1));
+    file.take(MAX_SIZE + 1).read_to_end(&mut octets).map_err(unreadable)?;
+    if octets.len() as u64 > MAX_SIZE {
+        return Err(PolicyFileError::TooLarge(path.to_owned()));
+    }
+    let text = std::str::from_utf8(&octets).map_err(|error| PolicyFileError::NotUtf8 {
+        path: path.to_owned(),
+        at: error.valid_up_to(),
+    })?;
+    let (policy, mut warnings) = parse(&path.display().to_string(), text)?;
+    if metadata.is_file() && metadata.mode() & 0o004 != 0 && !policy.tunnels.is_empty() {
+        warnings.push(format!(
+            "{}: every user of this machine can read the keys in it; close it with: chmod 600 {}",
+            path.display(),
+            path.display()
+        ));
+    }
+    Ok(PolicyFile { policy, warnings })
+}
+
+fn parse(name: &str, text: &str) -> Result<(Policy, Vec<String>), PolicyFileError> {
+    let loaded = policy::xml::read(name, text)
+        .map_err(|diagnostics| PolicyFileError::Invalid(diagnostics.to_string()))?;
+    Ok((loaded.policy, loaded.warnings.iter().map(ToString::to_string).collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    const SAMPLE: &str = include_str!("../../../config/left.xml");
+
+    fn file(directory: &Path, text: impl AsRef<[u8]>, mode: u32) -> PathBuf {
+        let path = directory.join("policy.xml");
+        fs::write(&path, text).expect("writable");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
+        path
+    }
+
+    #[test]
+    fn both_samples_are_read_without_a_warning() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        for text in [SAMPLE, include_str!("../../../config/right.xml")] {
+            let read = read(&file(directory.path(), text, 0o600)).expect("the sample is valid");
+            assert_eq!(read.policy.tunnels.len(), 1);
+            assert_eq!(read.warnings, Vec::<String>::new());
+        }
+    }
+
+    #[test]
+    fn who_may_read_and_write_the_file_matters() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let warnings = |mode| read(&file(directory.path(), SAMPLE, mode)).map(|f| f.warnings);
+        let readable = warnings(0o644).expect("a warning only");
+        assert!(readable.len() == 1 && readable[0].contains("chmod 600"), "{readable:?}");
+        assert!(matches!(warnings(0o602), Err(PolicyFileError::Writable(_))));
+        assert!(warnings(0o640).expect("for a group, as its owner wants").is_empty());
+    }
+
+    #[test]
+    fn what_is_no_policy_is_told_apart() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path();
+        let error = |text: &[u8]| read(&file(path, text, 0o600)).expect_err("no policy");
+        assert!(matches!(read(path), Err(PolicyFileError::Directory(_))));
+        assert!(matches!(read(&path.join("none")), Err(PolicyFileError::Read { .. })));
+        assert!(matches!(error(b"<AIX_VPN>\xff"), PolicyFileError::NotUtf8 { at: 9, .. }));
+        assert!(matches!(error(&vec![b' '; 1 << 21]), PolicyFileError::TooLarge(_)));
+        let text = error(b"<AIX_VPN Version=\"2.1\"><IKETunel/></AIX_VPN>").to_string();
+        assert!(text.contains("policy.xml:1:") && text.contains("IKETunnel"), "{text}");
+    }
+}

@@ -1,0 +1,278 @@
+//! What people see: tables, states, durations and counts in words.
+//!
+//! Text that came from a peer or a file passes through [`plain`], so that it cannot steer the terminal.
+
+use crate::control::protocol::{Activation, ChildSa, FailureInfo, IkeSa, Tunnel};
+use console::Style;
+use std::borrow::Cow;
+use std::fmt::Write;
+use std::time::Duration;
+
+mod quantity;
+mod selector;
+mod table;
+
+pub use quantity::{bytes, count, duration, rate};
+pub use selector::selector;
+pub use table::Table;
+
+/// Whether to colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Colour(pub bool);
+
+impl Colour {
+    /// Colours where standard output is a terminal and neither `NO_COLOR` nor `TERM=dumb` objects.
+    pub fn of_stdout() -> Self {
+        let wanted = std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self(wanted && console::Term::stdout().features().colors_supported())
+    }
+
+    /// Emphasises a heading.
+    pub fn heading(self, text: &str) -> String {
+        self.paint(Style::new().bold(), text)
+    }
+
+    /// Marks what is well.
+    pub fn good(self, text: &str) -> String {
+        self.paint(Style::new().green(), text)
+    }
+
+    /// Marks what is under way or deserves attention.
+    pub fn notice(self, text: &str) -> String {
+        self.paint(Style::new().yellow(), text)
+    }
+
+    /// Marks what is wrong.
+    pub fn bad(self, text: &str) -> String {
+        self.paint(Style::new().red(), text)
+    }
+
+    /// Marks what is less important.
+    pub fn faint(self, text: &str) -> String {
+        self.paint(Style::new().dim(), text)
+    }
+
+    fn paint(self, style: Style, text: &str) -> String {
+        style.force_styling(self.0).apply_to(text).to_string()
+    }
+
+    fn state(self, state: &str) -> String {
+        match state {
+            "established" => self.good(state),
+            "negotiating" | "rekeying" | "closing" => self.notice(state),
+            _ => self.faint(&plain(state)),
+        }
+    }
+}
+
+/// Escapes control characters.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if text.chars().any(char::is_control) {
+        let escape = |c: char| {
+            if c.is_control() { c.escape_default().collect() } else { String::from(c) }
+        };
+        Cow::Owned(text.chars().map(escape).collect())
+    } else {
+        Cow::Borrowed(text)
+    }
+}
+
+/// One line per phase 2 tunnel; the header always.
+pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
+    let mut table =
+        Table::new(["TUNNEL", "CHILD", "STATE", "PEER", "LOCAL", "REMOTE", "IN", "OUT", "UP"]);
+    for tunnel in tunnels {
+        let peer = match (&tunnel.ike_sa, tunnel.remote_address) {
+            (Some(sa), _) => sa.remote.ip().to_string(),
+            (None, Some(address)) => address.to_string(),
+            (None, None) => "any".to_owned(),
+        };
+        if tunnel.children.is_empty() {
+            let dash = || "-".to_owned();
+            let name = plain(&tunnel.name).into_owned();
+            let state = colour.state(&tunnel.state);
+            table.row([name, dash(), state, peer.clone(), dash(), dash(), dash(), dash(), dash()]);
+        }
+        for child in &tunnel.children {
+            // A child that waits for its IKE SA is being negotiated, too, and the IKE SA is what one can wait for.
+            let state = if child.state == "down" && tunnel.state == "negotiating" {
+                &tunnel.state
+            } else {
+                &child.state
+            };
+            let sa = child.child_sa.as_ref();
+            let value = |f: fn(&ChildSa) -> String| sa.map_or("-".to_owned(), f);
+            table.row([
+                plain(&tunnel.name).into_owned(),
+                plain(&child.name).into_owned(),
+                colour.state(state),
+                peer.clone(),
+                child.local.join(", "),
+                child.remote.join(", "),
+                value(|sa| bytes(sa.bytes_in)),
+                value(|sa| bytes(sa.bytes_out)),
+                value(|sa| duration(Duration::from_secs(sa.established_seconds))),
+            ]);
+        }
+    }
+    table.render(colour)
+}
+
+/// Everything there is to know about one tunnel.
+pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
+    let mut text =
+        format!("{} {}\n", colour.heading(&plain(&tunnel.name)), colour.state(&tunnel.state));
+    let mut fields = Fields::new("  ");
+    let side = |id: &str, address: Option<std::net::IpAddr>| match address {
+        Some(address) if address.to_string() == id => id.to_owned(),
+        Some(address) => format!("{} at {address}", plain(id)),
+        None => format!("{} at any address", plain(id)),
+    };
+    fields.add("local", side(&tunnel.local_id, tunnel.local_address));
+    fields.add("remote", side(&tunnel.remote_id, tunnel.remote_address));
+    if let Some(sa) = &tunnel.ike_sa {
+        ike_sa(&mut fields, sa);
+    }
+    last_failure(&mut fields, tunnel.last_failure.as_ref(), &tunnel.state, colour);
+    fields.write(&mut text, colour);
+    for child in &tunnel.children {
+        let _ = writeln!(
+            text,
+            "  {} {}",
+            colour.heading(&plain(&child.name)),
+            colour.state(&child.state)
+        );
+        let mut fields = Fields::new("    ");
+        fields.add("mode", child.mode.clone());
+        fields.add("local", child.local.join(", "));
+        fields.add("remote", child.remote.join(", "));
+        if let Some(sa) = &child.child_sa {
+            child_sa(&mut fields, sa);
+        }
+        last_failure(&mut fields, child.last_failure.as_ref(), &child.state, colour);
+        fields.write(&mut text, colour);
+    }
+    text
+}
+
+fn ike_sa(fields: &mut Fields, sa: &IkeSa) {
+    let nat = match (sa.nat_local, sa.nat_remote) {
+        (false, false) => "none",
+        (true, false) => "this side is behind a NAT",
+        (false, true) => "the peer is behind a NAT",
+        (true, true) => "both sides are behind a NAT",
+    };
+    fields.add("path", format!("{} to {}", sa.local, sa.remote));
+    fields.add("NAT", nat.to_owned());
+    if !sa.suite.is_empty() {
+        fields.add("suite", plain(&sa.suite).into_owned());
+    }
+    fields.add("SPIs", format!("initiator {}, responder {}", sa.initiator_spi, sa.responder_spi));
+    fields.add("role", if sa.initiator { "initiator" } else { "responder" }.to_owned());
+    times(fields, sa.established_seconds, sa.rekey_in_seconds, sa.expires_in_seconds, sa.rekeys);
+}
+
+fn child_sa(fields: &mut Fields, sa: &ChildSa) {
+    let sequence = if sa.esn { ", 64-bit sequence numbers" } else { "" };
+    let travels = if sa.encapsulation == "udp" { "in UDP" } else { "natively" };
+    fields.add("suite", format!("{}{sequence}, {travels}", plain(&sa.suite)));
+    fields.add("SPIs", format!("in {}, out {}", sa.inbound_spi, sa.outbound_spi));
+    fields.add("in", format!("{} packets, {}", count(sa.packets_in), bytes(sa.bytes_in)));
+    fields.add("out", format!("{} packets, {}", count(sa.packets_out), bytes(sa.bytes_out)));
+    fields.add("refused", format!("{} packets", count(sa.refused)));
+    let up = Some(sa.established_seconds);
+    times(fields, up, sa.rekey_in_seconds, sa.expires_in_seconds, sa.rekeys);
+}
+
+fn times(
+    fields: &mut Fields,
+    up: Option<u64>,
+    rekey: Option<u64>,
+    expiry: Option<u64>,
+    rekeys: u64,
+) {
+    let seconds = |s: u64| duration(Duration::from_secs(s));
+    if let Some(up) = up {
+        let times = match rekeys {
+            0 => String::new(),
+            1 => ", rekeyed once".to_owned(),
+            n => format!(", rekeyed {n} times"),
+        };
+        fields.add("up", format!("{}{times}", seconds(up)));
+    }
+    match (rekey, expiry) {
+        (Some(rekey), Some(expiry)) => {
+            fields.add("rekey", format!("in {}, expires in {}", seconds(rekey), seconds(expiry)));
+        }
+        (Some(rekey), None) => fields.add("rekey", format!("in {}", seconds(rekey))),
+        (None, Some(expiry)) => fields.add("expires", format!("in {}", seconds(expiry))),
+        (None, None) => {}
+    }
+}
+
+fn last_failure(fields: &mut Fields, failure: Option<&FailureInfo>, state: &str, colour: Colour) {
+    let Some(failure) = failure else { return };
+    let ago = failure
+        .seconds_ago
+        .map(|s| format!(" ({} ago)", duration(Duration::from_secs(s))))
+        .unwrap_or_default();
+    let text = format!("{}{ago}", plain(&failure.message));
+    // A failed rekey or an earlier attempt is history while the SA is up.
+    if state == "established" {
+        fields.add("last failure", text);
+    } else {
+        fields.add("down because", colour.bad(&text));
+    }
+}
+
+/// One line of `vpnctl activate`.
+pub fn activation(activation: &Activation, colour: Colour) -> String {
+    let name = plain(&activation.name);
+    match &activation.failure {
+        None if activation.up => format!("{name}: {}", colour.good("up")),
+        None => format!("{name}: {}", colour.bad("failed")),
+        Some(failure) => format!("{name}: {}: {}", colour.bad("failed"), plain(&failure.message)),
+    }
+}
+
+/// Discards by reason, the most frequent first.
+pub fn counters(counters: &std::collections::BTreeMap<String, u64>, colour: Colour) -> String {
+    let mut sorted: Vec<_> = counters.iter().collect();
+    sorted.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+    let mut table = Table::new(["DISCARDED", "REASON"]);
+    for (reason, n) in sorted {
+        table.row([count(*n), plain(reason).into_owned()]);
+    }
+    table.render(colour)
+}
+
+/// Lines of a name and a value, the values in one column.
+pub struct Fields {
+    indent: &'static str,
+    lines: Vec<(&'static str, String)>,
+}
+
+impl Fields {
+    /// No lines yet; each will begin with `indent`.
+    pub fn new(indent: &'static str) -> Self {
+        Self { indent, lines: Vec::new() }
+    }
+
+    /// Adds a line.
+    pub fn add(&mut self, name: &'static str, value: String) {
+        self.lines.push((name, value));
+    }
+
+    /// Appends the lines to `text`.
+    pub fn write(&self, text: &mut String, colour: Colour) {
+        let width = self.lines.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+        for (name, value) in &self.lines {
+            let padded = format!("{name:<width$}");
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{}{}  {value}", self.indent, colour.faint(&padded));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,187 @@
+use super::*;
+use policy::{AddressRange, PortRange, Selector};
+
+const PLAIN: Colour = Colour(false);
+
+fn tunnel() -> Tunnel {
+    serde_json::from_value(serde_json::json!({
+        "name": "site", "state": "established",
+        "local_id": "192.0.2.1", "remote_id": "gw.example",
+        "local_address": "192.0.2.1", "remote_address": "192.0.2.2",
+        "ike_sa": {
+            "initiator": true, "initiator_spi": "1122334455667788", "responder_spi": "99aabbccddeeff00",
+            "local": "192.0.2.1:4500", "remote": "192.0.2.2:4500", "nat_local": false, "nat_remote": true,
+            "suite": "AES-CBC-256/HMAC-SHA2-256-128/ECP-384", "established_seconds": 3700,
+            "rekey_in_seconds": 25000, "expires_in_seconds": 28800, "rekeys": 1
+        },
+        "children": [{
+            "name": "lan", "state": "established", "mode": "tunnel",
+            "local": ["10.1.0.0/24"], "remote": ["10.2.0.0/24"],
+            "child_sa": {
+                "suite": "AES-GCM-16-256", "esn": true, "encapsulation": "udp",
+                "inbound_spi": "10000001", "outbound_spi": "20000002",
+                "packets_in": 1200, "packets_out": 3400, "bytes_in": 1572864, "bytes_out": 52428800,
+                "refused": 0, "established_seconds": 3700, "rekey_in_seconds": 90,
+                "expires_in_seconds": 180, "rekeys": 20
+            },
+            "last_failure": null
+        }],
+        "last_failure": { "kind": "no_answer", "message": "no answer from the peer", "seconds_ago": 4000 }
+    }))
+    .expect("a tunnel as it travels")
+}
+
+#[test]
+fn an_empty_list_is_its_header() {
+    assert_eq!(list(&[], PLAIN), "TUNNEL  CHILD  STATE  PEER  LOCAL  REMOTE  IN  OUT  UP\n");
+}
+
+#[test]
+fn a_list_has_a_line_per_child() {
+    let mut down = tunnel();
+    down.name = "branch-office".to_owned();
+    down.state = "down".to_owned();
+    down.ike_sa = None;
+    down.children[0].state = "down".to_owned();
+    down.children[0].child_sa = None;
+    assert_eq!(
+        list(&[tunnel(), down], PLAIN),
+        "\
+TUNNEL         CHILD  STATE        PEER       LOCAL        REMOTE       IN       OUT     UP
+site           lan    established  192.0.2.2  10.1.0.0/24  10.2.0.0/24  1.5 MiB  50 MiB  1h 1m
+branch-office  lan    down         192.0.2.2  10.1.0.0/24  10.2.0.0/24  -        -       -
+"
+    );
+}
+
+#[test]
+fn colour_does_not_move_columns() {
+    let coloured = list(&[tunnel()], Colour(true));
+    assert!(coloured.contains("\u{1b}["));
+    assert_eq!(console::strip_ansi_codes(&coloured), list(&[tunnel()], PLAIN));
+}
+
+#[test]
+fn status_shows_everything() {
+    assert_eq!(
+        status(&tunnel(), PLAIN),
+        "\
+site established
+  local         192.0.2.1
+  remote        gw.example at 192.0.2.2
+  path          192.0.2.1:4500 to 192.0.2.2:4500
+  NAT           the peer is behind a NAT
+  suite         AES-CBC-256/HMAC-SHA2-256-128/ECP-384
+  SPIs          initiator 1122334455667788, responder 99aabbccddeeff00
+  role          initiator
+  up            1h 1m, rekeyed once
+  rekey         in 6h 56m, expires in 8h
+  last failure  no answer from the peer (1h 6m ago)
+  lan established
+    mode     tunnel
+    local    10.1.0.0/24
+    remote   10.2.0.0/24
+    suite    AES-GCM-16-256, 64-bit sequence numbers, in UDP
+    SPIs     in 10000001, out 20000002
+    in       1 200 packets, 1.5 MiB
+    out      3 400 packets, 50 MiB
+    refused  0 packets
+    up       1h 1m, rekeyed 20 times
+    rekey    in 1m 30s, expires in 3m
+"
+    );
+}
+
+#[test]
+fn a_down_tunnel_says_why() {
+    let mut down = tunnel();
+    down.state = "down".to_owned();
+    down.ike_sa = None;
+    down.children.clear();
+    let text = status(&down, PLAIN);
+    assert!(text.contains("  down because  no answer from the peer (1h 6m ago)\n"), "{text}");
+}
+
+#[test]
+fn a_peer_cannot_steer_the_terminal() {
+    let mut hostile = tunnel();
+    hostile.remote_id = "\u{1b}[2J\r\nroot".to_owned();
+    hostile.last_failure.as_mut().expect("it has one").message =
+        "\u{1b}]0;x\u{7}\u{9b}1m".to_owned();
+    let text = status(&hostile, PLAIN);
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    assert!(text.contains("\\u{1b}[2J\\r\\nroot at 192.0.2.2"), "{text}");
+}
+
+#[test]
+fn activations() {
+    let up = Activation { name: "site".to_owned(), up: true, failure: None };
+    assert_eq!(activation(&up, PLAIN), "site: up");
+    let failure = FailureInfo {
+        kind: "no_answer".to_owned(),
+        message: "no answer from the peer: 7 messages sent".to_owned(),
+        seconds_ago: None,
+    };
+    let failed = Activation { name: "site".to_owned(), up: false, failure: Some(failure) };
+    assert_eq!(
+        activation(&failed, PLAIN),
+        "site: failed: no answer from the peer: 7 messages sent"
+    );
+}
+
+#[test]
+fn quantities() {
+    for (seconds, text) in [
+        (0, "0s"),
+        (59, "59s"),
+        (60, "1m"),
+        (125, "2m 5s"),
+        (3600, "1h"),
+        (3_700, "1h 1m"),
+        (86_399, "23h 59m"),
+        (273_600, "3d 4h"),
+    ] {
+        assert_eq!(duration(Duration::from_secs(seconds)), text);
+    }
+    assert_eq!(duration(Duration::from_millis(1)), "1ms");
+    for (octets, text) in [
+        (0, "0 B"),
+        (1023, "1023 B"),
+        (1024, "1.0 KiB"),
+        (1_048_575, "1023 KiB"),
+        (1_572_864, "1.5 MiB"),
+        (10 << 30, "10 GiB"),
+        (u64::MAX, "15 EiB"),
+    ] {
+        assert_eq!(bytes(octets), text);
+    }
+    assert_eq!(rate(999), "999 bit/s");
+    assert_eq!(rate(1_250_000_000), "1.2 Gbit/s");
+    assert_eq!(rate(950_000_000), "950 Mbit/s");
+    for (n, text) in [(0, "0"), (999, "999"), (1000, "1 000"), (1_234_567, "1 234 567")] {
+        assert_eq!(count(n), text);
+    }
+}
+
+#[test]
+fn selectors() {
+    let range = |start: &str, end: &str| {
+        let parse = |text: &str| text.parse().expect("an address");
+        AddressRange::new(parse(start), parse(end)).expect("in order")
+    };
+    let all = |start, end| selector(&Selector::all_of(range(start, end)));
+    assert_eq!(all("10.1.0.0", "10.1.255.255"), "10.1.0.0/16");
+    assert_eq!(all("10.1.0.1", "10.1.0.1"), "10.1.0.1");
+    assert_eq!(all("10.1.0.1", "10.1.0.2"), "10.1.0.1-10.1.0.2");
+    assert_eq!(all("10.1.0.1", "10.1.0.6"), "10.1.0.1-10.1.0.6");
+    assert_eq!(all("10.1.0.6", "10.1.0.9"), "10.1.0.6-10.1.0.9");
+    assert_eq!(all("0.0.0.0", "255.255.255.255"), "0.0.0.0/0");
+    assert_eq!(all("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "::/0");
+    assert_eq!(all("2001:db8::", "2001:db8::ffff"), "2001:db8::/112");
+    let https = Selector {
+        protocol: 6,
+        ports: PortRange::new(443, 444).expect("in order"),
+        ..Selector::all_of(range("10.0.0.0", "10.0.0.255"))
+    };
+    assert_eq!(selector(&https), "10.0.0.0/24[tcp/443-444]");
+}

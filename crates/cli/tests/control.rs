@@ -1,0 +1,438 @@
+//! The control protocol from end to end: a real daemon around an in-memory gateway, and the client of `vpnctl`.
+
+use cli::config::Log;
+use cli::control::client::{Client, ClientError};
+use cli::control::protocol::{Command, MAX_REQUEST, Outcome, RefusalCode, Reply, Response};
+use cli::control::server::{ControlSocket, Limits, parse, serve};
+use cli::daemon::gateway::memory::MemoryGateway;
+use cli::daemon::{self, Daemon, Gateway, Signals};
+use ike::failure::{Failure, FailureKind};
+use proptest::prelude::*;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use tokio::net::UnixListener;
+use tokio::sync::watch;
+
+const SAMPLE: &str = include_str!("../../../config/left.xml");
+
+/// A daemon in a thread, with its policy file and socket in a directory of its own.
+struct Fixture {
+    directory: tempfile::TempDir,
+    gateway: MemoryGateway,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Fixture {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let policy = directory.path().join("policy.xml");
+        write_private(&policy, SAMPLE);
+        let read = cli::policy_file::read(&policy).expect("the sample is valid");
+        let gateway = MemoryGateway::new(Arc::new(read.policy));
+        let daemon = Daemon::new(gateway.clone(), policy, daemon::start_log(&Log::default()));
+        let socket = directory.path().join("control.sock");
+        let (listening, ready) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(async move {
+                let (control, listener) = ControlSocket::bind(&socket).expect("a free path");
+                let listener = UnixListener::from_std(listener).expect("a runtime");
+                listening.send(()).expect("the test waits");
+                let signals = Signals::new().expect("signals");
+                daemon::run(Arc::new(daemon), listener, signals, "ready").await;
+                drop(control);
+            });
+        });
+        ready.recv().expect("the daemon listens");
+        Self { directory, gateway, thread: Some(thread) }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.directory.path().join("control.sock")
+    }
+
+    fn policy(&self) -> PathBuf {
+        self.directory.path().join("policy.xml")
+    }
+
+    fn client(&self) -> Client {
+        Client::connect(&self.socket()).expect("the daemon listens")
+    }
+
+    /// Sends octets as they are, and returns what comes back until the daemon closes.
+    fn raw(&self, octets: &[u8]) -> String {
+        let mut stream = UnixStream::connect(self.socket()).expect("the daemon listens");
+        // The daemon may close before it has read everything.
+        let _ = stream.write_all(octets);
+        let _ = stream.shutdown(std::net::Shutdown::Write);
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        text
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        if let Ok(mut client) = Client::connect(&self.socket()) {
+            let _ = client.ask(Command::Stop);
+        }
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || thread::panicking(), "the daemon panicked");
+        }
+    }
+}
+
+fn write_private(path: &Path, text: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    fs::write(path, text).expect("writable");
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("ours");
+}
+
+fn tunnels(client: &mut Client, command: Command) -> Vec<cli::control::protocol::Tunnel> {
+    match client.ask(command).expect("answered") {
+        Reply::Tunnels(tunnels) => tunnels,
+        reply => panic!("{reply:?}"),
+    }
+}
+
+fn refused(client: &mut Client, command: Command) -> (RefusalCode, String) {
+    match client.ask(command) {
+        Err(ClientError::Refused(refusal)) => (refusal.code, refusal.message),
+        outcome => panic!("{outcome:?}"),
+    }
+}
+
+fn named(name: &str) -> String {
+    name.to_owned()
+}
+
+#[test]
+fn a_tunnel_lives_its_life() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    assert!(tunnels(&mut client, Command::List { all: false }).is_empty());
+    let defined = tunnels(&mut client, Command::List { all: true });
+    assert_eq!(defined[0].name, "site");
+    assert_eq!(defined[0].state, "down");
+
+    let Ok(Reply::Activations(activations)) = client.ask(Command::Activate { names: vec![] })
+    else {
+        panic!("no activations")
+    };
+    assert_eq!(activations.len(), 1);
+    assert!(activations[0].up && activations[0].failure.is_none());
+    assert_eq!(client.ask(Command::Rekey { name: named("site_lan") }).expect("up"), Reply::Done);
+
+    let status = &tunnels(&mut client, Command::Status { name: named("site_lan") })[0];
+    assert_eq!((status.name.as_str(), status.state.as_str()), ("site", "established"));
+    let child = &status.children[0];
+    assert_eq!(child.local, ["10.1.0.0/24"]);
+    assert_eq!(child.child_sa.as_ref().expect("up").rekeys, 1);
+    assert_eq!(tunnels(&mut client, Command::List { all: false }).len(), 1);
+
+    assert_eq!(client.ask(Command::Deactivate { name: named("site") }).expect("up"), Reply::Done);
+    let (code, message) = refused(&mut client, Command::Rekey { name: named("site") });
+    assert_eq!((code, message.as_str()), (RefusalCode::NotPossible, "\"site\" is not up"));
+    assert!(tunnels(&mut client, Command::List { all: false }).is_empty());
+    let Ok(Reply::Counters(counters)) = client.ask(Command::Counters) else {
+        panic!("no counters")
+    };
+    assert_eq!(counters["replayed"], 3);
+}
+
+#[test]
+fn a_failed_activation_says_why_now_and_later() {
+    let fixture = Fixture::start();
+    let failure = Failure {
+        kind: FailureKind::NoProposalChosen,
+        detail: named("we offered AES-CBC-256; the peer refused it"),
+    };
+    fixture.gateway.fail("site", failure);
+    let mut client = fixture.client();
+    let Ok(Reply::Activations(activations)) =
+        client.ask(Command::Activate { names: vec![named("site")] })
+    else {
+        panic!("no activations")
+    };
+    let failure = activations[0].failure.as_ref().expect("it failed");
+    assert_eq!(failure.kind, "no_proposal_chosen");
+    assert!(!activations[0].up && failure.message.contains("we offered AES-CBC-256"));
+    let status = &tunnels(&mut client, Command::Status { name: named("site") })[0];
+    let last = status.last_failure.as_ref().expect("it is remembered");
+    assert_eq!((last.kind.as_str(), last.seconds_ago), ("no_proposal_chosen", Some(12)));
+}
+
+#[test]
+fn unknown_names_get_a_hint_and_the_connection_goes_on() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    for command in [
+        Command::Status { name: named("sité") },
+        Command::Activate { names: vec![named("site"), named("sitte")] },
+        Command::Deactivate { name: named("sites") },
+        Command::Rekey { name: named("sit") },
+    ] {
+        let (code, message) = refused(&mut client, command);
+        assert_eq!(code, RefusalCode::UnknownTunnel);
+        assert!(message.contains("did you mean \"site\"?"), "{message}");
+    }
+    let (_, message) = refused(&mut client, Command::Status { name: named("zzzzzz") });
+    assert!(message.contains("vpnctl list --all"), "{message}");
+    let (code, message) = refused(&mut client, Command::Log { level: named("loud") });
+    assert!(code == RefusalCode::BadLevel && message.contains("debug"), "{message}");
+    assert_eq!(client.ask(Command::Log { level: named("info") }).expect("a level"), Reply::Done);
+}
+
+#[test]
+fn a_reload_is_all_or_nothing() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    client.ask(Command::Activate { names: vec![] }).expect("it comes up");
+
+    write_private(&fixture.policy(), &SAMPLE.replace("ESP_AES256_GCM_16", "ESP_AES256_GCM_17"));
+    let (code, message) = refused(&mut client, Command::Reload);
+    assert_eq!(code, RefusalCode::BadPolicy);
+    assert!(message.contains("policy.xml:") && message.contains("ESP_AES256_GCM_17"), "{message}");
+    assert_eq!(tunnels(&mut client, Command::List { all: false }).len(), 1, "still up");
+
+    let added = SAMPLE.replace("_TunnelName=\"site_lan\"", "_TunnelName=\"other_lan\"");
+    write_private(&fixture.policy(), &added);
+    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload) else { panic!("not reloaded") };
+    assert_eq!((reloaded.tunnels, reloaded.warnings.len()), (1, 0));
+    let names = tunnels(&mut client, Command::List { all: true });
+    assert_eq!(names[0].children[0].name, "other_lan");
+
+    fs::remove_file(fixture.policy()).expect("it is there");
+    let (code, message) = refused(&mut client, Command::Reload);
+    assert!(code == RefusalCode::BadPolicy && message.contains("cannot read the policy"));
+    assert_eq!(tunnels(&mut client, Command::List { all: true }).len(), 1);
+}
+
+#[test]
+fn stop_is_answered_and_leaves_no_socket() {
+    let mut fixture = Fixture::start();
+    let mut idle = fixture.client();
+    let mut client = fixture.client();
+    assert_eq!(client.ask(Command::Stop).expect("answered"), Reply::Done);
+    client.wait_until_gone();
+    idle.wait_until_gone();
+    fixture.thread.take().expect("it runs").join().expect("it ends well");
+    assert!(fixture.gateway.is_stopped());
+    let socket = fixture.socket();
+    assert!(!socket.exists());
+    let Err(error) = Client::connect(&socket) else { panic!("nobody listens") };
+    let text = error.to_string();
+    assert!(matches!(error, ClientError::NoDaemon(_)));
+    assert!(text.contains(&socket.display().to_string()) && text.contains("vpnd start"), "{text}");
+}
+
+#[test]
+fn the_wire_format_is_the_documented_one() {
+    let fixture = Fixture::start();
+    let answers = fixture.raw(
+        b"{\"version\":1,\"command\":\"list\",\"colour\":\"blue\"}\n{\"command\":\"stop\",\"version\":7}\n",
+    );
+    let mut lines = answers.lines();
+    assert_eq!(lines.next(), Some("{\"version\":1,\"result\":{\"tunnels\":[]}}"));
+    let refusal: serde_json::Value =
+        serde_json::from_str(lines.next().expect("a second answer")).expect("JSON");
+    assert_eq!(refusal["error"]["code"], "unsupported_version");
+    let answer = fixture.raw(b"{\"version\":1,\"command\":\"log\",\"level\":\"info\"}");
+    assert_eq!(answer, "{\"version\":1,\"result\":\"done\"}\n");
+    let answer = fixture.raw(b"{\"version\":1,\"command\":\"reboot\"}\n");
+    assert!(answer.contains("\"code\":\"unknown_command\"") && answer.contains("deactivate"));
+}
+
+#[test]
+fn hostile_input_is_refused_and_harms_nobody() {
+    let fixture = Fixture::start();
+    let mut bystander = fixture.client();
+    let nested = [b"{\"version\":1,\"command\":".as_slice(), &[b'['; 10_000], b"\n"].concat();
+    for octets in [
+        b"\n".as_slice(),
+        b"\xff\xfe\0\n",
+        b"[]\n",
+        b"{\"version\":-1,\"command\":\"list\"}\n",
+        b"{\"version\":1,\"command\":{}}\n",
+        b"{\"version\":1,\"command\":\"status\"}\n",
+        b"{\"version\":1,\"command\":\"status\",\"name\":7}\n",
+        &nested,
+    ] {
+        let answer = fixture.raw(octets);
+        assert!(answer.contains("\"code\":\"bad_request\""), "{octets:?}: {answer}");
+    }
+    let long = vec![b' '; 2 * MAX_REQUEST];
+    let answer = fixture.raw(&long);
+    // Either the refusal arrives, or the connection was reset with data still unread.
+    assert!(answer.is_empty() || answer.contains("at most 65536 octets"), "{answer}");
+    assert!(tunnels(&mut bystander, Command::List { all: false }).is_empty());
+}
+
+#[test]
+fn the_longest_request_is_answered_and_one_octet_more_is_not() {
+    let fixture = Fixture::start();
+    let request = |length: usize| {
+        let mut line = b"{\"version\":1,\"command\":\"list\"}".to_vec();
+        line.resize(length - 1, b' ');
+        line.push(b'\n');
+        line
+    };
+    let mut stream = BufReader::new(UnixStream::connect(fixture.socket()).expect("it listens"));
+    for (length, good) in [(MAX_REQUEST, true), (MAX_REQUEST + 1, false)] {
+        stream.get_mut().write_all(&request(length)).expect("the daemon reads");
+        let mut answer = String::new();
+        stream.read_line(&mut answer).expect("an answer");
+        let answer: Response = serde_json::from_str(&answer).expect("JSON");
+        assert_eq!(matches!(answer.outcome, Outcome::Result(_)), good);
+    }
+}
+
+/// A server alone, so that its limits can be small.
+fn with_server(limits: Limits, test: impl AsyncFnOnce(PathBuf)) {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("control.sock");
+    let policy = directory.path().join("policy.xml");
+    write_private(&policy, SAMPLE);
+    let read = cli::policy_file::read(&policy).expect("the sample is valid");
+    let gateway = MemoryGateway::new(Arc::new(read.policy));
+    let service = Arc::new(Daemon::new(gateway, policy, daemon::start_log(&Log::default())));
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    runtime.block_on(async {
+        let listener = UnixListener::bind(&path).expect("a free path");
+        let (stop, stopping) = watch::channel(false);
+        let owner = fs::metadata(&path).map(|m| std::os::unix::fs::MetadataExt::uid(&m));
+        let owner = owner.expect("the socket is there");
+        let server = tokio::spawn(serve(listener, owner, service, limits, stopping));
+        test(path).await;
+        stop.send_replace(true);
+        server.await.expect("the server ends well");
+    });
+}
+
+#[test]
+fn too_many_clients_are_turned_away_until_one_leaves() {
+    let limits = Limits { clients: 2, ..Limits::default() };
+    with_server(limits, async |path| {
+        tokio::task::spawn_blocking(move || {
+            let mut first = Client::connect(&path).expect("it listens");
+            let mut second = Client::connect(&path).expect("it listens");
+            // Answers show that both are being served.
+            assert!(tunnels(&mut first, Command::List { all: false }).is_empty());
+            assert!(tunnels(&mut second, Command::List { all: false }).is_empty());
+            let mut third = Client::connect(&path).expect("it listens");
+            let (code, message) = refused(&mut third, Command::List { all: false });
+            assert!(code == RefusalCode::Busy && message.contains("2 clients"), "{message}");
+            drop(first);
+            // The daemon notices that the first has left in its own time.
+            loop {
+                let mut again = Client::connect(&path).expect("it listens");
+                match again.ask(Command::List { all: false }) {
+                    Ok(_) => break,
+                    Err(ClientError::Refused(refusal)) => {
+                        assert_eq!(refusal.code, RefusalCode::Busy);
+                    }
+                    // The refusal was sent before the question, and the connection closed upon it.
+                    Err(_) => {}
+                }
+            }
+        })
+        .await
+        .expect("the test ends well");
+    });
+}
+
+#[test]
+fn a_slow_client_blocks_nobody_and_is_cut_off() {
+    let limits = Limits {
+        read: Duration::from_millis(200),
+        write: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    with_server(limits, async |path| {
+        tokio::task::spawn_blocking(move || {
+            // One that sends half a request, and one that never takes its answers.
+            let mut half = UnixStream::connect(&path).expect("it listens");
+            half.write_all(b"{\"version\":1,").expect("it reads");
+            let mut deaf = UnixStream::connect(&path).expect("it listens");
+            let flood = thread::spawn(move || {
+                let request = b"{\"version\":1,\"command\":\"list\",\"all\":true}\n".repeat(64);
+                // Ends when the daemon, stuck with its answers, has cut the connection.
+                while deaf.write_all(&request).is_ok() {}
+            });
+            let mut client = Client::connect(&path).expect("it listens");
+            assert_eq!(tunnels(&mut client, Command::List { all: true }).len(), 1);
+            let mut rest = Vec::new();
+            half.read_to_end(&mut rest).expect("the daemon closes");
+            assert!(rest.is_empty());
+            flood.join().expect("it is cut off");
+        })
+        .await
+        .expect("the test ends well");
+    });
+}
+
+#[tokio::test]
+async fn the_twin_does_as_the_engine_promises() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("policy.xml");
+    write_private(&path, &SAMPLE.replace("IKE_Role=\"Both\"", "IKE_Role=\"Responder\""));
+    let read = cli::policy_file::read(&path).expect("valid");
+    let gateway = MemoryGateway::new(Arc::new(read.policy));
+    assert!(gateway.activate(vec![]).await.expect("nothing to start").is_empty());
+    let error = gateway.activate(vec![named("site")]).await.expect_err("a responder");
+    assert!(error.to_string().contains("only the peer may start it"), "{error}");
+    gateway.stop().await;
+    assert!(gateway.status().await.is_err());
+}
+
+fn command() -> impl Strategy<Value = Command> {
+    prop_oneof![
+        proptest::collection::vec(any::<String>(), 0..4)
+            .prop_map(|names| Command::Activate { names }),
+        any::<String>().prop_map(|name| Command::Deactivate { name }),
+        any::<bool>().prop_map(|all| Command::List { all }),
+        any::<String>().prop_map(|name| Command::Status { name }),
+        any::<String>().prop_map(|name| Command::Rekey { name }),
+        any::<String>().prop_map(|level| Command::Log { level }),
+        Just(Command::Reload),
+        Just(Command::Counters),
+        Just(Command::Stop),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn requests_come_back_as_they_were_sent(command in command()) {
+        let request = cli::control::protocol::Request { version: 1, command: command.clone() };
+        let octets = serde_json::to_vec(&request).expect("strings");
+        prop_assert!(!octets.contains(&b'\n'));
+        prop_assert_eq!(parse(&octets).expect("valid"), command);
+    }
+
+    #[test]
+    fn no_octets_make_the_parser_panic(octets in proptest::collection::vec(any::<u8>(), 0..256)) {
+        let _ = parse(&octets);
+    }
+
+    #[test]
+    fn no_mutation_makes_the_parser_panic(
+        command in command(),
+        changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
+    ) {
+        let request = cli::control::protocol::Request { version: 1, command };
+        let mut octets = serde_json::to_vec(&request).expect("strings");
+        for (at, value) in changes {
+            let at = at.index(octets.len());
+            octets[at] = value;
+        }
+        if let Err(refusal) = parse(&octets) {
+            prop_assert!(!refusal.message.is_empty());
+        }
+    }
+}

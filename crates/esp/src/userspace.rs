@@ -1,0 +1,468 @@
+//! The userspace plane: a TUN device, sockets, and the thread that carries packets between them through a
+//! [`Datapath`].
+//!
+//! What an operator sees of it on the host, all of it undone at shutdown:
+//!
+//! - a TUN device ([`Config::device`]) without addresses;
+//! - a routing table ([`Config::table`]) with a route to the device for the remote side of every rule, and a blackhole
+//!   behind each;
+//! - one rule per family that sends everything without the mark ([`Config::mark`]) through that table. What the plane
+//!   itself sends carries the mark, and so must IKE's sockets;
+//! - an nftables table that drops cleartext from the remote side, where nftables is present;
+//! - loose reverse path filtering on an interface where strict would drop a peer's packets.
+//!
+//! When the process is killed, the kernel removes device and routes; blackholes and rule remain, so that traffic stops
+//! rather than leaks, until the next start cleans up.
+
+mod cleanup;
+mod datagrams;
+mod guard;
+mod netlink;
+mod routing;
+mod socket;
+mod tun;
+mod worker;
+
+use crate::cipher::{Provider, Suite};
+use crate::datapath::{Datapath, Settings};
+use crate::encap::inner_mtu;
+use crate::plane::{
+    DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
+    Usage,
+};
+use cleanup::{Change, Journal};
+use netlink::Netlink;
+use policy::{KeyBits, Mode};
+use routing::Routing;
+use rustix::thread::CapabilitySet;
+use socket::Sockets;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use tun::Tun;
+use worker::{NON_ESP_MARKER, Shared, Signal};
+
+/// The smallest MTU of a device that carries IPv6 (RFC 8200 §5).
+const IPV6_MTU: u16 = 1280;
+
+/// How the plane appears on the host.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Name of the TUN device.
+    pub device: String,
+    /// MTU of the device; `None` derives it from the outer MTU and the SAs.
+    pub mtu: Option<u16>,
+    /// MTU of the networks between the peers; `None` is 1500.
+    pub outer_mtu: Option<u16>,
+    /// Mark of the packets that must not enter a tunnel: those of this plane, and those of IKE.
+    pub mark: u32,
+    /// Routing table for the rules' routes; no one else may use it.
+    pub table: u32,
+    /// Priority of the routing rule that leads to the table.
+    pub rule_priority: u32,
+    /// UDP port of ESP in UDP and of IKE with the non-ESP marker (RFC 3948).
+    pub natt_port: u16,
+    /// Directory of the record of what was changed on the host.
+    pub state_dir: PathBuf,
+    /// Whether cleartext that should have been protected is dropped with nftables (RFC 4301 §5.2).
+    pub inbound_guard: bool,
+    /// Whether TCP's MSS is lowered to what fits the tunnel.
+    pub mss_clamp: bool,
+    /// Where ciphers come from.
+    pub provider: Provider,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            device: "vpn0".to_owned(),
+            mtu: None,
+            outer_mtu: None,
+            mark: 0x0076_706e,
+            table: 4500,
+            rule_priority: 4500,
+            natt_port: 4500,
+            state_dir: "/run/vpnd".into(),
+            inbound_guard: true,
+            mss_clamp: true,
+            provider: Provider::default(),
+        }
+    }
+}
+
+/// An IKE message that came to the port of ESP in UDP; the non-ESP marker is removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IkeDatagram {
+    /// The address and port it came to.
+    pub local: SocketAddr,
+    /// Where it came from.
+    pub remote: SocketAddr,
+    /// The message, from the IKE header on.
+    pub octets: Vec<u8>,
+}
+
+/// Whom the plane tells what; called on its worker thread, so neither may block.
+#[derive(Clone)]
+pub struct Hooks {
+    /// Takes notices for key management.
+    pub notice: Arc<dyn Fn(Notice) + Send + Sync>,
+    /// Takes IKE messages.
+    pub ike: Arc<dyn Fn(IkeDatagram) + Send + Sync>,
+}
+
+/// A running userspace plane. Dropping it undoes what it did to the host.
+pub struct Userspace {
+    // Declared in the order in which they are to go: the host's settings, then the device.
+    routing: Routing,
+    journal: Journal,
+    worker: Option<JoinHandle<()>>,
+    shared: Arc<Shared>,
+    datapath: Datapath,
+    config: Config,
+    mtu: u16,
+    rules: BTreeMap<RuleId, Rule>,
+    outbound: BTreeMap<SaId, (Suite, Mode)>,
+    guard: Option<String>,
+}
+
+impl Userspace {
+    /// Creates device, sockets and routing, and starts the worker. Until rules are added no traffic is touched.
+    ///
+    /// The calling thread's network namespace is the plane's. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+    pub fn start(config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
+        check_capabilities()?;
+        let mut journal = Journal::open(&config.state_dir, &config.device, config.table)?;
+        let sockets = Arc::new(Sockets::open(config.natt_port, config.mark)?);
+        let tun = Tun::create(&config.device)?;
+
+        let outer_mtu = config.outer_mtu.unwrap_or(1500);
+        // The commonest suite, in the largest common wrapping; SAs that need more lower it.
+        let (suite, udp) = (Suite::AesGcm16(KeyBits::B256), Encapsulation::Udp);
+        let derived = inner_mtu(outer_mtu.into(), suite, Mode::Tunnel, udp, true);
+        let mtu = config.mtu.unwrap_or_else(|| device_mtu(derived));
+        let (netlink, index) = configure(&config.device, mtu)
+            .map_err(|e| refused(format!("setting up {}", config.device), &e))?;
+        let numbers = (config.mark, config.table, config.rule_priority);
+        let routing = Routing::start(netlink, index, numbers, &mut journal)?;
+
+        let signal = Signal::new().map_err(|e| refused("making an event descriptor".into(), &e))?;
+        let signal = Arc::new(signal);
+        let on_release: Arc<dyn Fn() + Send + Sync> = {
+            let signal = Arc::clone(&signal);
+            Arc::new(move || signal.release())
+        };
+        let settings = Settings {
+            provider: config.provider,
+            outer_mtu: outer_mtu.into(),
+            mss_clamp: config.mss_clamp,
+            on_notice: Some(hooks.notice),
+            on_release: Some(on_release),
+        };
+        let datapath = Datapath::new(settings, Instant::now());
+        let shared = Arc::new(Shared {
+            tun,
+            sockets,
+            datapath: datapath.clone(),
+            ike: hooks.ike,
+            signal,
+            unwritten: AtomicU64::new(0),
+        });
+        // IKE arrives through the same socket, so the worker is needed before the first SA is; idle, it sleeps.
+        let worker = std::thread::Builder::new()
+            .name(format!("{}-worker", config.device))
+            .spawn({
+                let shared = Arc::clone(&shared);
+                move || worker::run(&shared)
+            })
+            .map_err(|e| refused("starting the worker thread".into(), &e))?;
+
+        let mut plane = Self {
+            routing,
+            journal,
+            worker: Some(worker),
+            shared,
+            datapath,
+            config,
+            mtu,
+            rules: BTreeMap::new(),
+            outbound: BTreeMap::new(),
+            guard: None,
+        };
+        plane.start_guard()?;
+        Ok(plane)
+    }
+
+    /// Sends IKE messages and keepalives from the port that ESP uses.
+    pub fn ike_sender(&self) -> IkeSender {
+        IkeSender { sockets: Arc::clone(&self.shared.sockets) }
+    }
+
+    /// Lets the packets of a peer in that the kernel would drop because its own address lies in the remote side of a
+    /// rule. The plane does so by itself where the remote side is one address, and for the paths of SAs; call it for a
+    /// configured peer whose address lies in a larger network that is protected.
+    pub fn expect_peer(&mut self, peer: IpAddr) {
+        self.routing.admit_peer(peer, &mut self.journal);
+    }
+
+    /// The mark for every socket whose packets must not enter a tunnel.
+    pub fn mark(&self) -> u32 {
+        self.config.mark
+    }
+
+    /// MTU of the device.
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// Whether cleartext that should have been protected is dropped (RFC 4301 §5.2).
+    pub fn inbound_guard(&self) -> bool {
+        self.guard.is_some()
+    }
+
+    /// How many packets were dropped, by reason: those of [`Datapath::counters`], `unsent` (ESP packets the sockets
+    /// did not take) and `unwritten` (inner packets the device did not take).
+    pub fn counters(&self) -> BTreeMap<&'static str, u64> {
+        let mut counters = self.datapath.counters();
+        counters.insert("unsent", self.shared.sockets.unsent.load(Ordering::Relaxed));
+        counters.insert("unwritten", self.shared.unwritten.load(Ordering::Relaxed));
+        counters
+    }
+
+    /// Stops and undoes what was done to the host. Protected traffic is no longer this plane's concern: it takes
+    /// whatever other routes there are.
+    pub fn shutdown(self) {
+        drop(self);
+    }
+
+    fn start_guard(&mut self) -> Result<(), PlaneError> {
+        if !self.config.inbound_guard {
+            return Ok(());
+        }
+        let name = guard::table(&self.config.device);
+        self.journal.record(&Change::Guard(name.clone()))?;
+        match guard::install(&name, &self.config.device, self.config.natt_port, [].iter()) {
+            Ok(()) => self.guard = Some(name),
+            Err(error) => {
+                self.journal.forget(&Change::Guard(name));
+                tracing::warn!(
+                    %error,
+                    "no inbound guard: cleartext that should be protected is not dropped; install nftables for it"
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn extend_guard(&self, rule: &Rule) -> Result<(), PlaneError> {
+        let Some(name) = &self.guard else { return Ok(()) };
+        guard::extend(name, rule).map_err(|e| {
+            refused(format!("guarding the traffic of {} with nftables", rule.tunnel), &e)
+        })
+    }
+
+    fn rebuild_guard(&self) {
+        let Some(name) = &self.guard else { return };
+        let (device, port) = (&self.config.device, self.config.natt_port);
+        if let Err(error) = guard::install(name, device, port, self.rules.values()) {
+            tracing::warn!(%error, "the inbound guard still drops cleartext of a rule that is gone");
+        }
+    }
+
+    /// Lowers the device's MTU if packets of the SA would not fit the outer one.
+    fn fit(&mut self, (suite, mode): (Suite, Mode), path: &Path) {
+        if self.config.mtu.is_some() {
+            return;
+        }
+        let outer = self.config.outer_mtu.unwrap_or(1500).into();
+        let fits = inner_mtu(outer, suite, mode, path.encapsulation, path.remote.is_ipv6());
+        let mtu = device_mtu(fits);
+        if mtu >= self.mtu {
+            return;
+        }
+        match self.routing.set_mtu(mtu) {
+            Ok(()) => self.mtu = mtu,
+            Err(error) => tracing::warn!(%error, mtu, "lowering the device's MTU"),
+        }
+    }
+}
+
+impl DataPlane for Userspace {
+    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        let id = rule.id;
+        // The datapath first: what the routes bring it, it knows. The routes last: they change where traffic goes.
+        self.datapath.add_rule(rule.clone())?;
+        let replaces = self.rules.insert(id, rule.clone()).is_some();
+        let outcome = if replaces {
+            self.rebuild_guard();
+            Ok(())
+        } else {
+            self.extend_guard(&rule)
+        };
+        outcome
+            .and_then(|()| self.routing.add(&rule))
+            .map(|()| self.routing.admit_hosts(&rule, &mut self.journal))
+            .inspect_err(|_| self.remove_rule(id))
+    }
+
+    fn remove_rule(&mut self, rule: RuleId) {
+        self.routing.remove(rule);
+        if self.rules.remove(&rule).is_some() {
+            self.rebuild_guard();
+        }
+        self.datapath.remove_rule(rule);
+    }
+
+    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        self.routing.admit_peer(sa.path.remote.ip(), &mut self.journal);
+        self.datapath.add_inbound(sa)
+    }
+
+    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        let (id, rule, path, form) = (sa.id, sa.rule, sa.path, (sa.suite, sa.mode));
+        self.fit(form, &path);
+        self.routing.refresh(rule);
+        self.datapath.add_outbound(sa)?;
+        self.outbound.insert(id, form);
+        Ok(())
+    }
+
+    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        self.datapath.promote(sa)
+    }
+
+    fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
+        if let Some(form) = self.outbound.get(&sa) {
+            self.fit(*form, &path);
+        }
+        self.routing.admit_peer(path.remote.ip(), &mut self.journal);
+        self.datapath.relocate(sa, path)
+    }
+
+    fn remove(&mut self, sa: SaId) {
+        self.outbound.remove(&sa);
+        self.datapath.remove(sa);
+    }
+
+    fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        self.datapath.usage(sa)
+    }
+}
+
+impl Drop for Userspace {
+    fn drop(&mut self) {
+        self.shared.signal.stop();
+        if self.worker.take().is_some_and(|worker| worker.join().is_err()) {
+            tracing::error!("the worker thread had panicked");
+        }
+    }
+}
+
+/// Sends from the port that ESP in UDP uses. Clones share the sockets, which close with the last of them.
+#[derive(Clone)]
+pub struct IkeSender {
+    sockets: Arc<Sockets>,
+}
+
+impl IkeSender {
+    /// Sends an IKE message behind the non-ESP marker (RFC 3948 §2.2), from the address of `local`; its port is not
+    /// used.
+    pub fn send_ike(&self, local: SocketAddr, remote: SocketAddr, octets: &[u8]) -> io::Result<()> {
+        let marked = [&NON_ESP_MARKER, octets].concat();
+        self.sockets.send_datagram(local.ip(), remote, &marked)
+    }
+
+    /// Keeps the mappings of NATs on the way alive (RFC 3948 §2.3).
+    pub fn send_keepalive(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
+        self.sockets.send_datagram(local.ip(), remote, &[0xff])
+    }
+}
+
+/// Brings the device up, with nothing of its own on it: no addresses, no router discovery, no redirects.
+fn configure(device: &str, mtu: u16) -> io::Result<(Netlink, u32)> {
+    let mut netlink = Netlink::open()?;
+    let index =
+        netlink.link_index(device)?.ok_or_else(|| io::Error::from_raw_os_error(libc::ENODEV))?;
+    // They go with the device, and none is vital: a family may be missing.
+    for (setting, value) in [
+        // Whose reverse path is the device passes even strict filtering; loose spares the odd asymmetric case.
+        ("ipv4", "rp_filter", "2"),
+        ("ipv4", "send_redirects", "0"),
+        ("ipv6", "addr_gen_mode", "1"),
+        ("ipv6", "accept_ra", "0"),
+    ]
+    .map(|(family, name, value)| (format!("/proc/sys/net/{family}/conf/{device}/{name}"), value))
+    {
+        if let Err(error) = std::fs::write(&setting, value) {
+            tracing::debug!(%error, setting, "not set");
+        }
+    }
+    netlink.set_mtu(index, mtu)?;
+    netlink.set_up(index)?;
+    Ok((netlink, index))
+}
+
+/// The device's MTU for inner packets of at most so many octets. Below what IPv6 needs, the kernel would switch IPv6
+/// off; there the outer packets are fragmented instead.
+fn device_mtu(inner: usize) -> u16 {
+    u16::try_from(inner).unwrap_or(u16::MAX).max(IPV6_MTU)
+}
+
+fn check_capabilities() -> Result<(), PlaneError> {
+    let held = rustix::thread::capabilities(None)
+        .map_err(|e| refused("reading this process's capabilities".into(), &e.into()))?
+        .effective;
+    let needed =
+        [(CapabilitySet::NET_ADMIN, "CAP_NET_ADMIN"), (CapabilitySet::NET_RAW, "CAP_NET_RAW")];
+    let missing: Vec<&str> =
+        needed.iter().filter(|(c, _)| !held.contains(*c)).map(|(_, name)| *name).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(PlaneError::System {
+        what: "starting the userspace plane".to_owned(),
+        why: format!(
+            "this process lacks {}; run it as root, or grant them (AmbientCapabilities= in a systemd unit)",
+            missing.join(" and ")
+        ),
+    })
+}
+
+/// An error of the system, with advice where the cause is a common one.
+fn refused(what: String, error: &io::Error) -> PlaneError {
+    let advice = match error.raw_os_error() {
+        Some(libc::EPERM | libc::EACCES) => "; are CAP_NET_ADMIN and CAP_NET_RAW granted?",
+        Some(libc::EBUSY) => "; another process uses it: stop that one or choose another name",
+        Some(libc::EADDRINUSE) => "; another IPsec daemon may be running: stop it first",
+        Some(libc::ENOENT | libc::ENODEV) if what.contains("TUN") => "; is the tun module loaded?",
+        _ => "",
+    };
+    PlaneError::System { what, why: format!("{error}{advice}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_always_carries_ipv6() {
+        assert_eq!(device_mtu(0), 1280);
+        assert_eq!(device_mtu(1419), 1419);
+        assert_eq!(device_mtu(100_000), u16::MAX);
+    }
+
+    #[test]
+    fn errors_say_what_to_do() {
+        let error = refused(
+            "binding UDP port 4500".into(),
+            &io::Error::from_raw_os_error(libc::EADDRINUSE),
+        );
+        let shown = error.to_string();
+        assert!(shown.starts_with("binding UDP port 4500: "), "{shown}");
+        assert!(shown.ends_with("stop it first"), "{shown}");
+    }
+}

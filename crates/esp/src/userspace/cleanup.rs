@@ -1,0 +1,270 @@
+//! What was changed on the host, on record before it is changed, so that it can be undone: at shutdown, or at the next
+//! start after a crash.
+//!
+//! The record is a file per device and network namespace. Its owner holds a lock on it for as long as it runs; a file
+//! whose lock can be had is left over from a process that did not get to clean up.
+
+use super::netlink::{Family, MarkRule, Netlink};
+use super::{guard, refused};
+use crate::plane::PlaneError;
+use rustix::fs::{FlockOperation, flock};
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::mem;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Something that was changed on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Routes in a table.
+    Table(u32),
+    /// The rules of both families that lead to it.
+    Rules { mark: u32, table: u32, priority: u32 },
+    /// A kernel setting.
+    Sysctl { path: PathBuf, previous: String, set: String },
+    /// A table of nftables.
+    Guard(String),
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(table) => write!(f, "table {table}"),
+            Self::Rules { mark, table, priority } => write!(f, "rules {mark} {table} {priority}"),
+            Self::Sysctl { path, previous, set } => {
+                write!(f, "sysctl {previous} {set} {}", path.display())
+            }
+            Self::Guard(name) => write!(f, "guard {name}"),
+        }
+    }
+}
+
+impl Change {
+    fn parse(line: &str) -> Option<Self> {
+        let (kind, rest) = line.split_once(' ')?;
+        match kind {
+            "table" => Some(Self::Table(rest.parse().ok()?)),
+            "guard" => Some(Self::Guard(rest.to_owned())),
+            "rules" => {
+                let mut numbers = rest.split(' ').map(str::parse);
+                let mut next = || numbers.next()?.ok();
+                Some(Self::Rules { mark: next()?, table: next()?, priority: next()? })
+            }
+            "sysctl" => {
+                let mut parts = rest.splitn(3, ' ');
+                let mut next = || parts.next().map(str::to_owned);
+                Some(Self::Sysctl { previous: next()?, set: next()?, path: next()?.into() })
+            }
+            _ => None,
+        }
+    }
+
+    fn undo(&self, netlink: &mut Netlink) -> io::Result<()> {
+        match self {
+            Self::Rules { mark, table, priority } => Family::BOTH.iter().try_for_each(|&family| {
+                let (mark, table, priority) = (*mark, *table, *priority);
+                netlink.delete_rule(&MarkRule { family, mark, table, priority })
+            }),
+            Self::Table(table) => {
+                Family::BOTH.iter().try_for_each(|&family| netlink.flush(family, *table))
+            }
+            Self::Sysctl { path, previous, set } => match fs::read_to_string(path) {
+                // Whoever changed it since knows better.
+                Ok(now) if now.trim() == set => fs::write(path, previous),
+                Ok(_) => Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(e) => Err(e),
+            },
+            Self::Guard(name) => guard::remove(name),
+        }
+    }
+}
+
+/// The record of one running plane. Dropping it undoes everything.
+pub(super) struct Journal {
+    netlink: Netlink,
+    file: File,
+    path: PathBuf,
+    changes: Vec<Change>,
+}
+
+impl Journal {
+    /// Opens the record of a device, undoes what a crashed owner left, and makes sure that no other plane in this
+    /// namespace uses the routing table.
+    pub(super) fn open(state_dir: &Path, device: &str, table: u32) -> Result<Self, PlaneError> {
+        let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
+        fs::create_dir_all(state_dir)
+            .map_err(|e| refused(format!("creating {}", state_dir.display()), &e))?;
+        let namespace = fs::metadata("/proc/thread-self/ns/net")
+            .map_err(|e| refused("finding this thread's network namespace".to_owned(), &e))?
+            .ino();
+        let suffix = format!(".{namespace}.plane");
+        let path = state_dir.join(format!("{device}{suffix}"));
+        let fault =
+            |e: &io::Error| refused(format!("opening the state file {}", path.display()), e);
+
+        let file = locked(&path).map_err(|e| fault(&e))?.ok_or_else(|| PlaneError::System {
+            what: format!("starting the userspace plane on {device}"),
+            why: format!(
+                "another process uses the device (it holds {}); stop it, or give this one another device and table",
+                path.display()
+            ),
+        })?;
+        let mut journal = Self { netlink, file, path: path.clone(), changes: Vec::new() };
+        let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
+        undo(left_over, &mut journal.netlink, &path);
+        journal.file.set_len(0).map_err(|e| fault(&e))?;
+        journal.claim(state_dir, &suffix, table)?;
+        Ok(journal)
+    }
+
+    /// Puts a change on record; to be called before it is made.
+    pub(super) fn record(&mut self, change: &Change) -> Result<(), PlaneError> {
+        if self.changes.contains(change) {
+            return Ok(());
+        }
+        self.changes.push(change.clone());
+        writeln!(self.file, "{change}")
+            .map_err(|e| refused(format!("writing the state file {}", self.path.display()), &e))
+    }
+
+    /// Takes back that a change is going to be made.
+    pub(super) fn forget(&mut self, change: &Change) {
+        self.changes.retain(|c| c != change);
+    }
+
+    /// Makes sure that no other plane of this namespace uses the table, and clears it of what a crashed one left.
+    fn claim(&mut self, state_dir: &Path, suffix: &str, table: u32) -> Result<(), PlaneError> {
+        let entries = fs::read_dir(state_dir)
+            .map_err(|e| refused(format!("reading {}", state_dir.display()), &e))?;
+        for path in entries.flatten().map(|e| e.path()) {
+            if path == self.path || !path.to_string_lossy().ends_with(suffix) {
+                continue;
+            }
+            let uses_table = |changes: &[Change]| changes.contains(&Change::Table(table));
+            match locked(&path) {
+                Ok(Some(mut file)) => {
+                    let changes = read(&mut file).unwrap_or_default();
+                    if uses_table(&changes) || changes.is_empty() {
+                        undo(changes, &mut self.netlink, &path);
+                        remove(&path);
+                    } else {
+                        tracing::warn!(
+                            file = %path.display(),
+                            "another plane did not shut down, and its traffic stays blocked until it starts again"
+                        );
+                    }
+                }
+                Ok(None) => {
+                    let in_use = File::open(&path).and_then(|mut f| read(&mut f));
+                    if uses_table(&in_use.unwrap_or_default()) {
+                        return Err(PlaneError::System {
+                            what: format!("using routing table {table}"),
+                            why: format!(
+                                "another process uses it (see {}); choose another table",
+                                path.display()
+                            ),
+                        });
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, file = %path.display(), "reading a state file")
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        undo(mem::take(&mut self.changes), &mut self.netlink, &self.path);
+        // Removed while still locked: whoever waits for the lock finds the name gone and makes a new file.
+        remove(&self.path);
+    }
+}
+
+fn read(file: &mut File) -> io::Result<Vec<Change>> {
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text.lines().filter_map(Change::parse).collect())
+}
+
+/// Undoes changes, latest first.
+fn undo(changes: Vec<Change>, netlink: &mut Netlink, record: &Path) {
+    for change in changes.into_iter().rev() {
+        if let Err(error) = change.undo(netlink) {
+            tracing::warn!(%error, record = %record.display(), "cannot undo \"{change}\"; undo it by hand");
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::warn!(%error, file = %path.display(), "removing the state file");
+    }
+}
+
+/// Opens a file and locks it; `None` if someone else holds the lock.
+fn locked(path: &Path) -> io::Result<Option<File>> {
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(path)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+        // The former owner may have removed the file between our opening and locking it.
+        if fs::metadata(path).is_ok_and(|m| file.metadata().is_ok_and(|f| f.ino() == m.ino())) {
+            return Ok(Some(file));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_survive_the_file() {
+        for change in [
+            Change::Table(4500),
+            Change::Rules { mark: 7, table: 4500, priority: 100 },
+            Change::Sysctl {
+                path: "/proc/sys/net/ipv4/conf/a b/rp_filter".into(),
+                previous: "1".to_owned(),
+                set: "2".to_owned(),
+            },
+            Change::Guard("vpn_guard".to_owned()),
+        ] {
+            assert_eq!(Change::parse(&change.to_string()), Some(change));
+        }
+    }
+
+    #[test]
+    fn unknown_lines_are_ignored() {
+        for line in ["", "table", "table x", "rules 1 2", "rules 1 2 x", "sysctl 1 2", "else 1"] {
+            assert_eq!(Change::parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_locked_file_has_one_owner() {
+        let path = std::env::temp_dir().join(format!("lock-{}.plane", std::process::id()));
+        let first = locked(&path).expect("open").expect("lock");
+        assert!(locked(&path).expect("open").is_none());
+        fs::remove_file(&path).expect("remove");
+        let second = locked(&path).expect("open");
+        assert!(second.is_some(), "a removed file does not stand in the way");
+        drop(first);
+        fs::remove_file(&path).expect("remove");
+    }
+}

@@ -1,0 +1,348 @@
+//! Questions and orders to the kernel's routing netlink: one request, one answer, blocking.
+//!
+//! The socket belongs to the network namespace of the thread that opened it, whoever uses it later.
+
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::route::{
+    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+};
+use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
+use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::{Socket, SocketAddr};
+use std::fmt;
+use std::io;
+use std::net::IpAddr;
+
+/// Marks the routes and rules of this program among those of other routing daemons (`ip route` shows `proto 86`).
+const PROTOCOL: RouteProtocol = RouteProtocol::Other(86);
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(super) const BOTH: [Self; 2] = [Self::V4, Self::V6];
+
+    pub(super) fn of(address: IpAddr) -> Self {
+        if address.is_ipv4() { Self::V4 } else { Self::V6 }
+    }
+
+    fn number(self) -> AddressFamily {
+        match self {
+            Self::V4 => AddressFamily::Inet,
+            Self::V6 => AddressFamily::Inet6,
+        }
+    }
+}
+
+/// An address and how many of its leading bits count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Prefix {
+    pub address: IpAddr,
+    pub length: u8,
+}
+
+impl fmt::Display for Prefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.address, self.length)
+    }
+}
+
+/// Where packets for a prefix go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Device { index: u32, source: Option<IpAddr> },
+    Blackhole,
+}
+
+/// A route of ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    pub table: u32,
+    pub prefix: Prefix,
+    pub metric: u32,
+    pub target: Target,
+}
+
+/// "What does not carry `mark` is looked up in `table`."
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct MarkRule {
+    pub family: Family,
+    pub mark: u32,
+    pub table: u32,
+    pub priority: u32,
+}
+
+/// An open routing netlink socket.
+pub(super) struct Netlink {
+    socket: Socket,
+    sequence: u32,
+}
+
+impl Netlink {
+    pub(super) fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        Ok(Self { socket, sequence: 0 })
+    }
+
+    /// Index of the interface of that name.
+    pub(super) fn link_index(&mut self, name: &str) -> io::Result<Option<u32>> {
+        let mut link = LinkMessage::default();
+        link.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        match self.exchange(Message::GetLink(link), 0) {
+            Ok(answers) => Ok(answers.iter().find_map(|m| match m {
+                Message::NewLink(l) => Some(l.header.index),
+                _ => None,
+            })),
+            Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Name and MTU of an interface.
+    pub(super) fn link(&mut self, index: u32) -> io::Result<(String, u32)> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        let (mut name, mut mtu) = (String::new(), 0);
+        for answer in self.exchange(Message::GetLink(link), 0)? {
+            let Message::NewLink(link) = answer else { continue };
+            for attribute in link.attributes {
+                match attribute {
+                    LinkAttribute::IfName(n) => name = n,
+                    LinkAttribute::Mtu(m) => mtu = m,
+                    _ => {}
+                }
+            }
+        }
+        Ok((name, mtu))
+    }
+
+    pub(super) fn set_mtu(&mut self, index: u32, mtu: u16) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes.push(LinkAttribute::Mtu(mtu.into()));
+        self.order(Message::SetLink(link), 0)
+    }
+
+    pub(super) fn set_up(&mut self, index: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.header.flags = LinkFlags::Up;
+        link.header.change_mask = LinkFlags::Up;
+        self.order(Message::SetLink(link), 0)
+    }
+
+    /// The addresses this host owns.
+    pub(super) fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        let answers = self.exchange(Message::GetAddress(AddressMessage::default()), NLM_F_DUMP)?;
+        let mut owned = Vec::new();
+        for answer in answers {
+            let Message::NewAddress(a) = answer else { continue };
+            // On point-to-point links `Address` is the other end's; `Local` is ours where both are present.
+            let local = a.attributes.iter().find_map(|x| match x {
+                AddressAttribute::Local(l) => Some(*l),
+                _ => None,
+            });
+            let plain = a.attributes.iter().find_map(|x| match x {
+                AddressAttribute::Address(l) => Some(*l),
+                _ => None,
+            });
+            owned.extend(local.or(plain));
+        }
+        Ok(owned)
+    }
+
+    /// Index of the interface through which marked packets to `remote` leave.
+    pub(super) fn egress(&mut self, remote: IpAddr, mark: u32) -> io::Result<Option<u32>> {
+        let mut route = RouteMessage::default();
+        route.header.address_family = Family::of(remote).number();
+        route.header.destination_prefix_length = if remote.is_ipv4() { 32 } else { 128 };
+        route.attributes.push(RouteAttribute::Destination(remote.into()));
+        route.attributes.push(RouteAttribute::Mark(mark));
+        let answers = self.exchange(Message::GetRoute(route), 0)?;
+        Ok(answers.iter().find_map(|m| match m {
+            Message::NewRoute(r) => r.attributes.iter().find_map(|a| match a {
+                RouteAttribute::Oif(index) => Some(*index),
+                _ => None,
+            }),
+            _ => None,
+        }))
+    }
+
+    /// Adds a route, or replaces the one of the same prefix and metric.
+    pub(super) fn put_route(&mut self, route: &Route) -> io::Result<()> {
+        self.order(Message::NewRoute(route_message(route)), NLM_F_CREATE | NLM_F_REPLACE)
+    }
+
+    pub(super) fn delete_route(&mut self, route: &Route) -> io::Result<()> {
+        gone_is_fine(self.order(Message::DelRoute(route_message(route)), 0))
+    }
+
+    /// Removes every route of ours from a table.
+    pub(super) fn flush(&mut self, family: Family, table: u32) -> io::Result<()> {
+        let mut query = RouteMessage::default();
+        query.header.address_family = family.number();
+        for answer in self.exchange(Message::GetRoute(query), NLM_F_DUMP)? {
+            let Message::NewRoute(route) = answer else { continue };
+            let its_table = route
+                .attributes
+                .iter()
+                .find_map(|a| match a {
+                    RouteAttribute::Table(t) => Some(*t),
+                    _ => None,
+                })
+                .unwrap_or(route.header.table.into());
+            if its_table == table && route.header.protocol == PROTOCOL {
+                gone_is_fine(self.order(Message::DelRoute(essence(route)), 0))?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn add_rule(&mut self, rule: &MarkRule) -> io::Result<()> {
+        match self.order(Message::NewRule(rule_message(rule)), NLM_F_CREATE | NLM_F_EXCL) {
+            Err(e) if e.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+            other => other,
+        }
+    }
+
+    pub(super) fn delete_rule(&mut self, rule: &MarkRule) -> io::Result<()> {
+        gone_is_fine(self.order(Message::DelRule(rule_message(rule)), 0))
+    }
+
+    fn order(&mut self, message: Message, flags: u16) -> io::Result<()> {
+        self.exchange(message, flags | NLM_F_ACK).map(drop)
+    }
+
+    /// Sends one request and collects its answers up to the acknowledgement, the end of the dump or, where neither
+    /// was asked for, the first answer.
+    fn exchange(&mut self, message: Message, flags: u16) -> io::Result<Vec<Message>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        header.sequence_number = self.sequence;
+        let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+        request.finalize();
+        let mut octets = vec![0; request.buffer_len()];
+        request.serialize(&mut octets);
+        self.socket.send(&octets, 0)?;
+
+        let many = flags & (NLM_F_ACK | NLM_F_DUMP) != 0;
+        let mut answers = Vec::new();
+        loop {
+            let (datagram, _) = self.socket.recv_from_full()?;
+            let mut rest = &datagram[..];
+            while !rest.is_empty() {
+                let answer = NetlinkMessage::<Message>::deserialize(rest)
+                    .map_err(|e| io::Error::new(io::ErrorKind::InvalidData, e.to_string()))?;
+                let length = answer.header.length as usize;
+                rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
+                if answer.header.sequence_number != self.sequence {
+                    continue;
+                }
+                match answer.payload {
+                    NetlinkPayload::Done(_) => return Ok(answers),
+                    NetlinkPayload::Error(e) if e.code.is_none() => return Ok(answers),
+                    NetlinkPayload::Error(e) => return Err(e.to_io()),
+                    NetlinkPayload::InnerMessage(m) => {
+                        answers.push(m);
+                        if !many {
+                            return Ok(answers);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+}
+
+fn route_message(route: &Route) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    let family = Family::of(route.prefix.address);
+    message.header = RouteHeader {
+        address_family: family.number(),
+        destination_prefix_length: route.prefix.length,
+        protocol: PROTOCOL,
+        kind: RouteType::Unicast,
+        ..RouteHeader::default()
+    };
+    message.attributes.push(RouteAttribute::Table(route.table));
+    message.attributes.push(RouteAttribute::Priority(route.metric));
+    if route.prefix.length > 0 {
+        message.attributes.push(RouteAttribute::Destination(route.prefix.address.into()));
+    }
+    match route.target {
+        Target::Device { index, source } => {
+            if family == Family::V4 {
+                message.header.scope = RouteScope::Link;
+            }
+            message.attributes.push(RouteAttribute::Oif(index));
+            message.attributes.extend(source.map(|s| RouteAttribute::PrefSource(s.into())));
+        }
+        Target::Blackhole => message.header.kind = RouteType::BlackHole,
+    }
+    message
+}
+
+/// What identifies a route among those of a dump; the kernel refuses some of a dump's attributes in a deletion.
+fn essence(route: RouteMessage) -> RouteMessage {
+    let mut message = RouteMessage::default();
+    message.header = route.header;
+    message.header.flags = Default::default();
+    message.attributes = route
+        .attributes
+        .into_iter()
+        .filter(|a| {
+            matches!(
+                a,
+                RouteAttribute::Table(_)
+                    | RouteAttribute::Priority(_)
+                    | RouteAttribute::Destination(_)
+                    | RouteAttribute::Oif(_)
+            )
+        })
+        .collect();
+    message
+}
+
+fn rule_message(rule: &MarkRule) -> RuleMessage {
+    let mut message = RuleMessage::default();
+    message.header.family = rule.family.number();
+    message.header.action = RuleAction::ToTable;
+    message.header.flags = RuleFlags::Invert;
+    message.attributes = vec![
+        RuleAttribute::Priority(rule.priority),
+        RuleAttribute::FwMark(rule.mark),
+        RuleAttribute::FwMask(u32::MAX),
+        RuleAttribute::Table(rule.table),
+        RuleAttribute::Protocol(PROTOCOL),
+    ];
+    message
+}
+
+/// A deletion of what is not there has nothing left to do.
+fn gone_is_fine(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e)
+            if matches!(
+                e.raw_os_error(),
+                Some(libc::ESRCH | libc::ENOENT | libc::ENODEV | libc::EAFNOSUPPORT)
+            ) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}

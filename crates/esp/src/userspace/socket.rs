@@ -1,0 +1,286 @@
+//! The sockets that protected packets travel on: UDP 4500 and protocol 50, each for IPv4 and IPv6.
+//!
+//! All carry the mark that the routing rule exempts, or what they send would come back through the tunnel device.
+
+use super::datagrams::{Arena, BATCH, Outgoing, set_option};
+use super::netlink::Family;
+use super::refused;
+use super::routing::lacks_family;
+use crate::plane::{Encapsulation, Path, PlaneError};
+use crate::queue::{Run, SendQueue};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Octets of socket buffers: about what a 10 Gbit/s link brings in 5 ms.
+const SOCKET_BUFFER: usize = 8 << 20;
+
+/// How long a full socket may hold up the traffic before packets are dropped.
+const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+
+/// The sockets of one plane; those of a family that the host lacks are absent.
+pub(super) struct Sockets {
+    pub udp: [Option<Socket>; 2],
+    pub raw: [Option<Socket>; 2],
+    port: u16,
+    /// Whether the kernel segments UDP; given up at the first interface that cannot.
+    segments: AtomicBool,
+    /// ESP packets that the kernel did not take.
+    pub unsent: AtomicU64,
+}
+
+impl Sockets {
+    pub(super) fn open(port: u16, mark: u32) -> Result<Self, PlaneError> {
+        let open = |family, kind: &str, make: fn(Family, u16, u32) -> io::Result<Socket>| match make(
+            family, port, mark,
+        ) {
+            Ok(socket) => Ok(Some(socket)),
+            Err(e) if family == Family::V6 && lacks_family(&e) => Ok(None),
+            Err(e) => Err(refused(format!("opening the {kind} socket for {family:?}"), &e)),
+        };
+        let udp_name = format!("UDP port {port}");
+        let sockets = Self {
+            udp: [open(Family::V4, &udp_name, udp)?, open(Family::V6, &udp_name, udp)?],
+            raw: [open(Family::V4, "ESP", raw)?, open(Family::V6, "ESP", raw)?],
+            port,
+            segments: AtomicBool::new(true),
+            unsent: AtomicU64::new(0),
+        };
+        for socket in sockets.udp.iter().flatten() {
+            // A probe for the kernel's support only: 0 sets no segmentation.
+            if set_option(socket.as_fd(), SOL_UDP, libc::UDP_SEGMENT, 0).is_err() {
+                sockets.segments.store(false, Ordering::Relaxed);
+                tracing::info!("this kernel has no UDP segmentation; throughput will be lower");
+            }
+            if let Err(error) = set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1) {
+                tracing::info!(%error, "this kernel has no UDP GRO; throughput will be lower");
+            }
+        }
+        Ok(sockets)
+    }
+
+    /// The port ESP in UDP leaves from.
+    pub(super) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Sends all runs of a queue in order. What the kernel does not take is dropped and counted, as a router would.
+    pub(super) fn send(&self, queue: &SendQueue, arena: &mut Arena) {
+        let mut rest = queue.runs();
+        while let Some(first) = rest.first() {
+            let together = rest
+                .iter()
+                .take(BATCH)
+                .take_while(|run| self.is_one_message(run) && same_socket(&run.path, &first.path))
+                .count();
+            let (group, tail) = rest.split_at(together.max(1));
+            rest = tail;
+            let Some(socket) = self.socket(&first.path) else {
+                self.unsent.fetch_add(group.iter().map(packets).sum(), Ordering::Relaxed);
+                continue;
+            };
+            if together == 0 {
+                self.send_one_by_one(socket, queue, first, arena);
+            } else {
+                self.send_whole(socket, queue, group, arena);
+            }
+        }
+    }
+
+    /// Sends a datagram that is not ESP from the UDP port.
+    pub(super) fn send_datagram(
+        &self,
+        source: IpAddr,
+        destination: SocketAddr,
+        octets: &[u8],
+    ) -> io::Result<()> {
+        let socket = self.udp[usize::from(destination.is_ipv6())]
+            .as_ref()
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+        let mut arena = Arena::new();
+        let mut batch = arena.batch();
+        batch.push(Outgoing { octets, destination, source, segment_len: None, tos: 0 });
+        batch.send(socket.as_fd(), 0).map(drop)
+    }
+
+    /// Sends runs, a message each.
+    fn send_whole(&self, socket: &Socket, queue: &SendQueue, runs: &[Run], arena: &mut Arena) {
+        let mut refused_runs = Vec::new();
+        let mut batch = arena.batch();
+        for run in runs {
+            let octets = queue.octets(run);
+            let cut = (octets.len() > run.segment_len)
+                .then(|| u16::try_from(run.segment_len).expect("a segment fits a datagram"));
+            batch.push(outgoing(run, octets, cut));
+        }
+        let mut next = 0;
+        while next < batch.len() {
+            match send_patiently(&mut batch, socket, next) {
+                Ok(sent) => next += sent,
+                Err(error) => {
+                    if packets(&runs[next]) > 1 && self.may_need_cutting(&error) {
+                        refused_runs.push(next);
+                    } else {
+                        self.count_unsent(&runs[next], packets(&runs[next]), &error);
+                    }
+                    next += 1;
+                }
+            }
+        }
+        for index in refused_runs {
+            self.send_one_by_one(socket, queue, &runs[index], arena);
+        }
+    }
+
+    /// Sends each packet of a run as a message of its own.
+    fn send_one_by_one(&self, socket: &Socket, queue: &SendQueue, run: &Run, arena: &mut Arena) {
+        let mut segments = queue.octets(run).chunks(run.segment_len.max(1));
+        loop {
+            let mut batch = arena.batch();
+            for octets in segments.by_ref().take(BATCH) {
+                batch.push(outgoing(run, octets, None));
+            }
+            if batch.len() == 0 {
+                return;
+            }
+            let mut next = 0;
+            while next < batch.len() {
+                match send_patiently(&mut batch, socket, next) {
+                    Ok(sent) => next += sent,
+                    Err(error) => {
+                        self.count_unsent(run, 1, &error);
+                        next += 1;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether an error may be the kernel's way to say that it cannot cut this message, here or ever.
+    fn may_need_cutting(&self, error: &io::Error) -> bool {
+        match error.raw_os_error() {
+            // The interface cannot fill in checksums, so the kernel cannot segment for it.
+            Some(libc::EIO) => {
+                if self.segments.swap(false, Ordering::Relaxed) {
+                    tracing::warn!(
+                        "the interface takes no UDP segmentation; throughput will be lower"
+                    );
+                }
+                true
+            }
+            // Segments longer than the path's MTU: one by one, the kernel fragments them.
+            Some(libc::EINVAL | libc::EMSGSIZE) => true,
+            _ => false,
+        }
+    }
+
+    fn count_unsent(&self, run: &Run, packets: u64, error: &io::Error) {
+        self.unsent.fetch_add(packets, Ordering::Relaxed);
+        tracing::debug!(%error, remote = %run.path.remote, packets, "sending ESP");
+    }
+
+    fn is_one_message(&self, run: &Run) -> bool {
+        packets(run) == 1
+            || (run.path.encapsulation == Encapsulation::Udp
+                && self.segments.load(Ordering::Relaxed))
+    }
+
+    fn socket(&self, path: &Path) -> Option<&Socket> {
+        let family = usize::from(path.remote.is_ipv6());
+        match path.encapsulation {
+            Encapsulation::Udp => self.udp[family].as_ref(),
+            Encapsulation::Native => self.raw[family].as_ref(),
+        }
+    }
+}
+
+fn same_socket(a: &Path, b: &Path) -> bool {
+    a.encapsulation == b.encapsulation && a.remote.is_ipv6() == b.remote.is_ipv6()
+}
+
+fn packets(run: &Run) -> u64 {
+    run.range.len().div_ceil(run.segment_len.max(1)) as u64
+}
+
+fn outgoing<'a>(run: &Run, octets: &'a [u8], segment_len: Option<u16>) -> Outgoing<'a> {
+    let mut destination = run.path.remote;
+    if run.path.encapsulation == Encapsulation::Native {
+        // A raw socket takes a port for a protocol number, and IPv6 refuses one that differs.
+        destination.set_port(0);
+    }
+    Outgoing { octets, destination, source: run.path.local.ip(), segment_len, tos: run.tos }
+}
+
+/// Sends what the socket takes, and waits a little for one that is full.
+fn send_patiently(
+    batch: &mut super::datagrams::Batch<'_>,
+    socket: &Socket,
+    from: usize,
+) -> io::Result<usize> {
+    loop {
+        match batch.send(socket.as_fd(), from) {
+            Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                let mut full = [PollFd::new(socket, PollFlags::OUT)];
+                if poll(&mut full, Some(&SEND_PATIENCE))? == 0 {
+                    return Err(e);
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            outcome => return outcome,
+        }
+    }
+}
+
+fn udp(family: Family, port: u16, mark: u32) -> io::Result<Socket> {
+    let socket = marked(family, Type::DGRAM, Protocol::UDP, mark)?;
+    let any: IpAddr = match family {
+        Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
+        Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    if family == Family::V6 {
+        socket.set_only_v6(true)?;
+    }
+    socket.bind(&SocketAddr::new(any, port).into())?;
+    Ok(socket)
+}
+
+fn raw(family: Family, _port: u16, mark: u32) -> io::Result<Socket> {
+    marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)
+}
+
+fn marked(family: Family, kind: Type, protocol: Protocol, mark: u32) -> io::Result<Socket> {
+    let domain = match family {
+        Family::V4 => Domain::IPV4,
+        Family::V6 => Domain::IPV6,
+    };
+    let socket = Socket::new(domain, kind, Some(protocol))?;
+    socket.set_mark(mark)?;
+    socket.set_nonblocking(true)?;
+    let fd = socket.as_fd();
+    // As WANT lets it, the kernel fragments what exceeds the path's MTU rather than refusing it.
+    match family {
+        Family::V4 => {
+            set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+            set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+            set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
+        }
+        Family::V6 => {
+            set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+            set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+            set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)?;
+        }
+    }
+    for (forced, plain) in
+        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
+    {
+        // Forcing needs a right over the initial user namespace; without it the host's limit applies.
+        if set_option(fd, libc::SOL_SOCKET, forced, SOCKET_BUFFER as _).is_err() {
+            set_option(fd, libc::SOL_SOCKET, plain, SOCKET_BUFFER as _)?;
+        }
+    }
+    Ok(socket)
+}

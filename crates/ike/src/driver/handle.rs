@@ -1,0 +1,123 @@
+//! How the rest of a program talks to a running engine.
+
+use crate::engine::CommandError;
+use crate::event::Event;
+use crate::failure::Failure;
+use crate::status::IkeStatus;
+use policy::Policy;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use tokio::sync::{broadcast, mpsc, oneshot};
+
+/// Talks to a running engine; clones talk to the same one. The engine stops when the last of them is dropped.
+#[derive(Clone)]
+pub struct Handle {
+    commands: mpsc::Sender<Command>,
+    events: broadcast::Sender<Event>,
+}
+
+/// How one name of [`Handle::activate`] ended.
+#[derive(Clone, Debug)]
+pub struct Activation {
+    /// The name asked for.
+    pub name: String,
+    /// Up, or why not.
+    pub outcome: Result<(), Failure>,
+}
+
+/// A command failed.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum HandleError {
+    /// The engine refused it.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// The negotiation it started failed.
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    /// The engine has stopped.
+    #[error("the gateway has stopped")]
+    Stopped,
+}
+
+pub(super) type Reply<T> = oneshot::Sender<T>;
+
+pub(super) enum Command {
+    Activate(Vec<String>, Reply<Result<Vec<Activation>, HandleError>>),
+    Deactivate(String, Reply<Result<(), HandleError>>),
+    Rekey(String, Reply<Result<(), HandleError>>),
+    Status(Reply<Vec<IkeStatus>>),
+    Counters(Reply<BTreeMap<String, u64>>),
+    ReplacePolicy(Arc<Policy>, Reply<()>),
+    Stop(Reply<()>),
+}
+
+impl Handle {
+    pub(super) fn new(commands: mpsc::Sender<Command>, events: broadcast::Sender<Event>) -> Self {
+        Self { commands, events }
+    }
+
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, HandleError> {
+        let (reply, answer) = oneshot::channel();
+        self.commands.send(command(reply)).await.map_err(|_| HandleError::Stopped)?;
+        answer.await.map_err(|_| HandleError::Stopped)
+    }
+
+    /// Starts tunnels (all this side may start, if none is named) and waits until each is up or has failed.
+    ///
+    /// # Errors
+    /// Where a name is unknown or cannot be started from this side: then none is started.
+    pub async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, HandleError> {
+        self.ask(|reply| Command::Activate(names, reply)).await?
+    }
+
+    /// Deletes a tunnel and waits until it is gone.
+    ///
+    /// # Errors
+    /// Where the name is unknown or nothing is up under it.
+    pub async fn deactivate(&self, name: &str) -> Result<(), HandleError> {
+        self.ask(|reply| Command::Deactivate(name.into(), reply)).await?
+    }
+
+    /// Rekeys a tunnel and waits until the new SA is in use.
+    ///
+    /// # Errors
+    /// Where the name is unknown, nothing is up under it, or the peer refuses.
+    pub async fn rekey(&self, name: &str) -> Result<(), HandleError> {
+        self.ask(|reply| Command::Rekey(name.into(), reply)).await?
+    }
+
+    /// Every tunnel of the policy.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub async fn status(&self) -> Result<Vec<IkeStatus>, HandleError> {
+        self.ask(Command::Status).await
+    }
+
+    /// Discarded datagrams (`ike.…`) and packets (`esp.…`) by reason.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub async fn counters(&self) -> Result<BTreeMap<String, u64>, HandleError> {
+        self.ask(Command::Counters).await
+    }
+
+    /// Replaces the policy; unchanged tunnels are untouched.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
+        self.ask(|reply| Command::ReplacePolicy(policy, reply)).await
+    }
+
+    /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.
+    pub async fn stop(&self) {
+        // An engine that has stopped already needs no stopping.
+        let _ = self.ask(Command::Stop).await;
+    }
+
+    /// Events from now on.
+    pub fn events(&self) -> broadcast::Receiver<Event> {
+        self.events.subscribe()
+    }
+}

@@ -1,0 +1,124 @@
+//! IKE's sockets on port 500, one per address family, each for all addresses of the host.
+
+use super::SocketError;
+use crate::engine::{IKE_PORT, Transmit};
+use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, IoSliceMut};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+
+/// A datagram and the addresses it bore.
+pub(super) struct Received {
+    pub local: SocketAddr,
+    pub remote: SocketAddr,
+    pub octets: Vec<u8>,
+}
+
+struct IkeSocket {
+    socket: UdpSocket,
+    state: UdpSocketState,
+}
+
+/// Both families; IPv6 is absent where the host has none.
+pub(super) struct IkeSockets {
+    v4: IkeSocket,
+    v6: Option<IkeSocket>,
+}
+
+impl IkeSockets {
+    pub fn open(mark: u32) -> Result<Self, SocketError> {
+        let failed = |source| SocketError { port: IKE_PORT, source };
+        let v4 = IkeSocket::bind(Ipv4Addr::UNSPECIFIED.into(), mark).map_err(failed)?;
+        let v6 = match IkeSocket::bind(Ipv6Addr::UNSPECIFIED.into(), mark) {
+            Ok(socket) => Some(socket),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(failed(error)),
+            Err(error) => {
+                tracing::debug!(%error, "no IPv6 for IKE");
+                None
+            }
+        };
+        Ok(Self { v4, v6 })
+    }
+
+    /// Waits for datagrams.
+    pub async fn receive(&self) -> Vec<Received> {
+        let Some(v6) = &self.v6 else { return self.v4.receive().await };
+        tokio::select! {
+            received = self.v4.receive() => received,
+            received = v6.receive() => received,
+        }
+    }
+
+    /// Sends at once, or not at all: a full socket buffer loses the datagram, which retransmission makes good.
+    pub fn send(&self, transmit: &Transmit) -> io::Result<()> {
+        let socket = if transmit.remote.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };
+        let Some(socket) = socket else { return Err(io::ErrorKind::AddrNotAvailable.into()) };
+        socket.send(transmit)
+    }
+}
+
+impl IkeSocket {
+    fn bind(address: IpAddr, mark: u32) -> io::Result<Self> {
+        let address = SocketAddr::new(address, IKE_PORT);
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        socket.set_mark(mark)?;
+        socket.set_nonblocking(true)?;
+        socket.bind(&address.into())?;
+        let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
+        Ok(Self { socket: UdpSocket::from_std(socket.into())?, state })
+    }
+
+    async fn receive(&self) -> Vec<Received> {
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        loop {
+            let mut meta = [RecvMeta::default()];
+            let read = self.socket.async_io(Interest::READABLE, || {
+                let mut slices = [IoSliceMut::new(&mut buffer)];
+                self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut meta)
+            });
+            match read.await {
+                Ok(0) => {}
+                Ok(_) => {
+                    let [meta] = meta;
+                    let local = meta.dst_ip.unwrap_or(self.unspecified());
+                    let local = SocketAddr::new(local, IKE_PORT);
+                    return (buffer[..meta.len].chunks(meta.stride.max(1)))
+                        .map(|octets| Received {
+                            local,
+                            remote: meta.addr,
+                            octets: octets.to_vec(),
+                        })
+                        .collect();
+                }
+                Err(error) => {
+                    // An ICMP error of an earlier send comes back here; nothing else is known to.
+                    tracing::debug!(%error, "receiving IKE");
+                    tokio::time::sleep(Duration::from_millis(10)).await;
+                }
+            }
+        }
+    }
+
+    fn unspecified(&self) -> IpAddr {
+        self.socket.local_addr().map_or(Ipv4Addr::UNSPECIFIED.into(), |a| a.ip())
+    }
+
+    fn send(&self, transmit: &Transmit) -> io::Result<()> {
+        let datagram = quinn_udp::Transmit {
+            destination: transmit.remote,
+            ecn: None,
+            contents: &transmit.octets,
+            segment_size: None,
+            src_ip: Some(transmit.local.ip()),
+        };
+        self.socket.try_io(Interest::WRITABLE, || {
+            self.state.try_send(UdpSockRef::from(&self.socket), &datagram)
+        })
+    }
+}

@@ -1,0 +1,208 @@
+//! Commands that end when something has happened: up, gone, rekeyed.
+
+use super::handle::{Activation, HandleError, Reply};
+use crate::engine::{CommandError, Engine};
+use crate::event::{Event, EventKind};
+use crate::failure::{Failure, FailureKind};
+use esp::plane::DataPlane;
+use std::time::{Duration, Instant};
+
+/// How long a command waits for what it started; negotiations give up sooner by themselves.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Up,
+    Gone,
+    Rekeyed,
+}
+
+/// One tunnel that is waited for.
+struct Item {
+    /// The name the command was given.
+    name: String,
+    tunnel: String,
+    /// Its phase 2 tunnels that are still to come; empty where the phase 1 tunnel itself is waited for.
+    children: Vec<String>,
+    failure: Option<Failure>,
+    done: bool,
+}
+
+enum Answer {
+    All(Reply<Result<Vec<Activation>, HandleError>>),
+    One(Reply<Result<(), HandleError>>),
+}
+
+struct Wait {
+    what: What,
+    items: Vec<Item>,
+    until: Instant,
+    answer: Answer,
+}
+
+/// Everything that is waited for.
+#[derive(Default)]
+pub(super) struct Waiting(Vec<Wait>);
+
+impl Waiting {
+    pub fn activate<P: DataPlane>(
+        &mut self,
+        engine: &mut Engine<P>,
+        now: Instant,
+        names: Vec<String>,
+        reply: Reply<Result<Vec<Activation>, HandleError>>,
+    ) {
+        let names = if names.is_empty() { engine.startable_tunnels() } else { names };
+        let mut items = Vec::new();
+        for name in names {
+            let children = engine.children_of(&name);
+            match engine.check_startable(&name) {
+                Ok(tunnel) => {
+                    items.push(Item { name, tunnel, children, failure: None, done: false })
+                }
+                Err(error) => return drop(reply.send(Err(error.into()))),
+            }
+        }
+        for item in &mut items {
+            match engine.connect(now, &item.name) {
+                Ok(up) => item.done = up,
+                Err(error) => return drop(reply.send(Err(error.into()))),
+            }
+            let status = engine.status(now);
+            let is_up = |child: &String| {
+                let mut children = status.iter().flat_map(|t| &t.children);
+                children.any(|c| c.name == *child && c.sa.is_some())
+            };
+            item.children.retain(|c| !is_up(c));
+        }
+        self.add(now, What::Up, items, Answer::All(reply));
+    }
+
+    pub fn deactivate<P: DataPlane>(
+        &mut self,
+        engine: &mut Engine<P>,
+        now: Instant,
+        name: String,
+        reply: Reply<Result<(), HandleError>>,
+    ) {
+        let item = item_of(engine, name);
+        match item.and_then(|item| engine.disconnect(now, &item.name).map(|()| item)) {
+            Ok(item) => self.add(now, What::Gone, vec![item], Answer::One(reply)),
+            Err(error) => drop(reply.send(Err(error.into()))),
+        }
+    }
+
+    pub fn rekey<P: DataPlane>(
+        &mut self,
+        engine: &mut Engine<P>,
+        now: Instant,
+        name: String,
+        reply: Reply<Result<(), HandleError>>,
+    ) {
+        let item = item_of(engine, name);
+        match item.and_then(|item| engine.rekey(now, &item.name).map(|()| item)) {
+            Ok(item) => self.add(now, What::Rekeyed, vec![item], Answer::One(reply)),
+            Err(error) => drop(reply.send(Err(error.into()))),
+        }
+    }
+
+    fn add(&mut self, now: Instant, what: What, items: Vec<Item>, answer: Answer) {
+        self.0.push(Wait { what, items, until: now + PATIENCE, answer });
+        self.answer_done();
+    }
+
+    /// Takes note of an event.
+    pub fn see(&mut self, event: &Event) {
+        for wait in &mut self.0 {
+            for item in wait.items.iter_mut().filter(|i| !i.done && i.tunnel == event.tunnel) {
+                item.see(wait.what, event);
+            }
+        }
+        self.answer_done();
+    }
+
+    /// When the first wait ends in vain.
+    pub fn next(&self) -> Option<Instant> {
+        self.0.iter().map(|w| w.until).min()
+    }
+
+    /// Ends waits that have been in vain.
+    pub fn expire(&mut self, now: Instant) {
+        for item in self
+            .0
+            .iter_mut()
+            .filter(|w| w.until <= now)
+            .flat_map(|w| &mut w.items)
+            .filter(|i| !i.done)
+        {
+            let detail = "nothing came of it in time; see the log".to_owned();
+            item.fail(Failure { kind: FailureKind::NoAnswer, detail });
+        }
+        self.answer_done();
+    }
+
+    fn answer_done(&mut self) {
+        for wait in self.0.extract_if(.., |w| w.items.iter().all(|i| i.done)) {
+            let outcome = |item: &Item| item.failure.clone().map_or(Ok(()), Err);
+            match wait.answer {
+                Answer::All(reply) => {
+                    let all = wait.items.iter();
+                    let all = all
+                        .map(|i| Activation { name: i.name.clone(), outcome: outcome(i) })
+                        .collect();
+                    drop(reply.send(Ok(all)));
+                }
+                Answer::One(reply) => {
+                    let done = wait.items.iter().try_for_each(outcome);
+                    drop(reply.send(done.map_err(HandleError::from)));
+                }
+            }
+        }
+    }
+}
+
+fn item_of<P: DataPlane>(engine: &Engine<P>, name: String) -> Result<Item, CommandError> {
+    let (tunnel, child) = engine.tunnel_of(&name)?;
+    Ok(Item { name, tunnel, children: child.into_iter().collect(), failure: None, done: false })
+}
+
+impl Item {
+    fn see(&mut self, what: What, event: &Event) {
+        let child = event.child.as_ref().is_some_and(|c| self.children.contains(c));
+        let tunnel = event.child.is_none();
+        let only_tunnel = tunnel && self.children.is_empty();
+        match (what, &event.kind) {
+            (What::Up, EventKind::Established { .. } | EventKind::Rekeyed { .. }) if child => {
+                self.settle(event)
+            }
+            (What::Up, EventKind::Failed(failure)) if child => {
+                self.failure.get_or_insert_with(|| failure.clone());
+                self.settle(event);
+            }
+            (What::Rekeyed, EventKind::Rekeyed { .. }) if child || only_tunnel => self.done = true,
+            (What::Rekeyed, EventKind::Failed(failure)) if child || only_tunnel => {
+                self.fail(failure.clone())
+            }
+            (What::Gone, EventKind::Closed { .. } | EventKind::Failed(_)) if child || tunnel => {
+                self.done = true
+            }
+            // The IKE SA could not be set up, or is gone: so is anything it was to carry.
+            (What::Up, EventKind::Failed(failure)) if tunnel => self.fail(failure.clone()),
+            (What::Up | What::Rekeyed, EventKind::Closed { reason }) if tunnel => {
+                self.fail(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
+            }
+            _ => {}
+        }
+    }
+
+    /// One of the phase 2 tunnels is up or has failed.
+    fn settle(&mut self, event: &Event) {
+        self.children.retain(|c| Some(c) != event.child.as_ref());
+        self.done = self.children.is_empty();
+    }
+
+    fn fail(&mut self, failure: Failure) {
+        self.failure.get_or_insert(failure);
+        self.done = true;
+    }
+}

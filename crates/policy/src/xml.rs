@@ -1,0 +1,49 @@
+//! Reads AIX_VPN policy files.
+//!
+//! Three steps: `document` turns the text into elements with their places, `lower` turns those into a
+//! [`Policy`] with every reference resolved, and what either finds wrong becomes a [`Diagnostic`]. A file is read
+//! whole or not at all: every error in it is collected, and one is enough to refuse it.
+
+mod diagnostic;
+mod document;
+mod lower;
+mod schema;
+mod source;
+
+pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+
+use crate::Policy;
+use diagnostic::Report;
+use source::Source;
+
+/// Octets above which a file is refused.
+pub const MAX_FILE_LEN: usize = 1 << 20;
+
+/// What a file means, and what its author should look at again.
+#[derive(Clone, Debug)]
+pub struct Loaded {
+    /// The policy.
+    pub policy: Policy,
+    /// In the order of the file.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Reads the text of an AIX_VPN file; `file_name` only labels the diagnostics.
+///
+/// Preshared keys are copied once, into memory that is wiped. Neither they nor the text around them where it might
+/// hold one occur in a diagnostic. The caller owns `text` and should wipe it.
+///
+/// # Errors
+/// All errors of the file, up to a limit, with its warnings, in the order of the file.
+pub fn read(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {
+    let mut source = Source::new(file_name, text);
+    let mut report = Report::default();
+    let policy = document::read(&mut source, &mut report)
+        .and_then(|root| lower::lower(&root, source.is_whole(), &mut report));
+    match policy {
+        Some(policy) if !report.has_errors() => {
+            Ok(Loaded { policy, warnings: report.into_warnings(&source) })
+        }
+        _ => Err(report.into_diagnostics(&source)),
+    }
+}

@@ -1,0 +1,406 @@
+//! The file as written: elements and attributes with their places, nothing interpreted.
+
+mod attribute;
+
+pub(super) use attribute::Attribute;
+
+use super::diagnostic::{Place, Report};
+use super::schema;
+use super::source::Source;
+use attribute::{Damage, Written, decode};
+use quick_xml::Reader;
+use quick_xml::errors::{Error, SyntaxError};
+use quick_xml::events::Event;
+use quick_xml::events::attributes::Attributes;
+use std::ops::Range;
+use zeroize::Zeroizing;
+
+const MAX_DEPTH: usize = 16;
+const MAX_ELEMENTS: usize = 20_000;
+const MAX_ATTRIBUTES: usize = 64;
+const MAX_NAME: usize = 128;
+
+/// One element with all it holds.
+pub(super) struct Element<'t> {
+    pub name: &'t str,
+    pub attributes: Vec<Attribute<'t>>,
+    pub children: Vec<Element<'t>>,
+    /// Whether some of its attributes could not be read, which is reported.
+    pub damaged: bool,
+    name_span: Range<usize>,
+}
+
+impl<'t> Element<'t> {
+    pub fn attribute(&self, name: &str) -> Option<&Attribute<'t>> {
+        self.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// The element's name.
+    pub fn place(&self) -> Place {
+        Place { element: Some(self.name.to_owned()), ..self.name_span.clone().into() }
+    }
+}
+
+/// Reads the root element; `None` after an error that leaves the rest of the text without meaning. Lesser errors are
+/// reported, and the reading goes on.
+pub(super) fn read<'t>(source: &mut Source<'t>, report: &mut Report) -> Option<Element<'t>> {
+    let text = source.text();
+    if text.len() > super::MAX_FILE_LEN {
+        let message =
+            format!("the file has {} octets, more than {}", text.len(), super::MAX_FILE_LEN);
+        report.error((0..0).into(), message, "check that it is a policy, or split it");
+        return None;
+    }
+    // XML 1.0 §2.2.
+    if let Some(at) = text.find(|c: char| !is_xml_character(c)) {
+        report.error((at..at + 1).into(), "control character in the file", "remove it");
+        return None;
+    }
+    Builder { source, report, text, open: Vec::new(), root: None, elements: 0 }.run()
+}
+
+struct Builder<'s, 't> {
+    source: &'s mut Source<'t>,
+    report: &'s mut Report,
+    text: &'t str,
+    open: Vec<Element<'t>>,
+    root: Option<Element<'t>>,
+    elements: usize,
+}
+
+/// The file cannot be read further; the reason is reported.
+struct Stop;
+
+impl<'t> Builder<'_, 't> {
+    fn run(mut self) -> Option<Element<'t>> {
+        let mut reader = Reader::from_str(self.text);
+        let config = reader.config_mut();
+        // Unmatched ends are found here, where their places are known.
+        config.check_end_names = false;
+        config.allow_unmatched_ends = true;
+        config.allow_dangling_amp = true;
+        loop {
+            let start = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX);
+            let event = reader.read_event();
+            let end = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX);
+            let span = start.min(self.text.len())..end.min(self.text.len());
+            let step = match event {
+                Ok(Event::Eof) => break,
+                Ok(event) => self.handle(event, span),
+                Err(error) => {
+                    let at = usize::try_from(reader.error_position()).unwrap_or(0);
+                    self.malformed(&error, at.min(self.text.len()));
+                    Err(Stop)
+                }
+            };
+            if step.is_err() || self.report.is_full() {
+                return None;
+            }
+        }
+        if let Some(element) = self.open.last() {
+            let message = format!("{} is not closed before the end of the file", element.name);
+            let help = format!("add </{}>", element.name);
+            self.report.error(element.place(), message, help);
+            return None;
+        }
+        if self.root.is_none() && !self.report.has_errors() {
+            let help = "a policy is one <AIX_VPN Version=\"2.1\">…</AIX_VPN>";
+            self.report.error((0..0).into(), "the file holds no XML element", help);
+        }
+        self.root
+    }
+
+    fn handle(&mut self, event: Event<'t>, span: Range<usize>) -> Result<(), Stop> {
+        match event {
+            Event::Start(_) => {
+                let element = self.start(span, 1)?;
+                self.open.push(element);
+            }
+            Event::Empty(_) => {
+                let element = self.start(span, 2)?;
+                self.close(element);
+            }
+            Event::End(_) => self.end(span)?,
+            Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => self.characters(span),
+            Event::Decl(_) => self.declaration(span)?,
+            Event::DocType(_) => self.document_type(span)?,
+            Event::Comment(_) | Event::PI(_) | Event::Eof => {}
+        }
+        Ok(())
+    }
+
+    /// Reads `<name …>`, whose end takes `closing` octets.
+    fn start(&mut self, tag: Range<usize>, closing: usize) -> Result<Element<'t>, Stop> {
+        let inside = tag.start + 1..tag.end.saturating_sub(closing).max(tag.start + 1);
+        let content = self.text.get(inside.clone()).unwrap_or_default();
+        let name_len = content.find(is_blank).unwrap_or(content.len());
+        let name = &content[..name_len];
+        let name_span = inside.start..inside.start + name_len;
+        if !is_name(name) {
+            let message = "a tag starts with '<' and the name of an element";
+            self.report.error(
+                (tag.start..tag.start + 1).into(),
+                message,
+                "write \"&lt;\" for a '<'",
+            );
+            return Err(Stop);
+        }
+        self.elements += 1;
+        let mut element = Element {
+            name,
+            attributes: Vec::new(),
+            children: Vec::new(),
+            damaged: false,
+            name_span: name_span.clone(),
+        };
+        if self.open.len() >= MAX_DEPTH || self.elements > MAX_ELEMENTS {
+            self.source.show(tag.start..name_span.end);
+            let message = if self.open.len() >= MAX_DEPTH {
+                format!("elements are nested more than {MAX_DEPTH} deep")
+            } else {
+                format!("the file has more than {MAX_ELEMENTS} elements")
+            };
+            self.report.error(element.place(), message, "check that it is a policy");
+            return Err(Stop);
+        }
+        if self.open.is_empty() && self.root.is_some() {
+            let message = format!("{name} stands after the end of the policy");
+            self.report.error(element.place(), message, "move it inside AIX_VPN");
+        }
+
+        self.source.show(tag.start..name_span.end);
+        self.attributes(&mut element, content, inside.start);
+        if !element.damaged {
+            self.source.show(inside.end..tag.end);
+        }
+        Ok(element)
+    }
+
+    /// Reads the attributes in `content`, which starts at `base`. Of what cannot be read, the element is left
+    /// without.
+    fn attributes(&mut self, element: &mut Element<'t>, content: &'t str, base: usize) {
+        let mut end = element.name.len();
+        for written in attribute::split(content, element.name.len()) {
+            let damage = match written {
+                Ok(_) if element.attributes.len() >= MAX_ATTRIBUTES => {
+                    let message = format!("more than {MAX_ATTRIBUTES} attributes");
+                    Damage { at: end, message, help: String::new() }
+                }
+                Ok(written) => {
+                    end = written.value_at + written.raw.len() + 1;
+                    self.attribute(element, &written, base);
+                    continue;
+                }
+                Err(damage) => damage,
+            };
+            if schema::kind(element.name).is_some_and(|kind| kind.name != "IKEPresharedKey") {
+                // The words before the next mark are names, not values.
+                let words = content.get(end..).unwrap_or_default();
+                let shown = words.find(['=', '"', '\'', '<', '>']).unwrap_or(words.len());
+                self.source.show(base + end..base + end + shown);
+            }
+            let at = (base + damage.at).min(base + content.len());
+            let place = Place { element: Some(element.name.to_owned()), ..(at..at + 1).into() };
+            self.report.error(place, damage.message, damage.help);
+            self.source.set_partial();
+            element.damaged = true;
+            return;
+        }
+    }
+
+    fn attribute(&mut self, element: &mut Element<'t>, written: &Written<'t>, base: usize) {
+        let Written { name, name_at, raw, value_at } = *written;
+        let secret = !schema::is_public(element.name, name);
+        let name_at = base + name_at;
+        let value_span = base + value_at..base + value_at + raw.len();
+        if secret {
+            self.source.show(name_at..value_span.start);
+            self.source.show(value_span.end..value_span.end + 1);
+        } else {
+            self.source.show(name_at..value_span.end + 1);
+        }
+        let (value, wrong) = match decode(raw) {
+            Ok(value) => (value, None),
+            Err(wrong) => (Zeroizing::default(), Some(wrong)),
+        };
+        let name_span = name_at..name_at + name.len();
+        let attribute = Attribute { name, value, secret, name_span, value_span };
+        if element.attribute(name).is_some() {
+            let message = format!("{name} is given twice");
+            self.report.error(attribute.name_place(element), message, "remove one of the two");
+        } else if let Some((part, message)) = wrong {
+            let mut place = Place { value: None, ..attribute.place(element) };
+            if !secret {
+                place.span = place.span.start + part.start..place.span.start + part.end;
+            }
+            let help = "only &lt; &gt; &amp; &quot; &apos; and &#number; are known; \
+                        write \"&amp;\" for an '&'";
+            self.report.error(place, message, help);
+            element.damaged = true;
+        } else {
+            element.attributes.push(attribute);
+        }
+    }
+
+    fn end(&mut self, span: Range<usize>) -> Result<(), Stop> {
+        let content = self.text.get(span.start + 2..span.end.saturating_sub(1)).unwrap_or_default();
+        let name = content.trim_end_matches(is_blank);
+        let shown = is_name(name);
+        if shown {
+            self.source.show(span.clone());
+        }
+        let Some(element) = self.open.pop() else {
+            let message = "an end tag without a start tag";
+            self.report.error(span.into(), message, "remove it, or add the start tag");
+            return Err(Stop);
+        };
+        if element.name != name {
+            let (line, _) = self.source.locate(element.name_span.start);
+            let message = if shown {
+                format!("</{name}> where </{}> should close line {line}", element.name)
+            } else {
+                format!("no </{}> closes line {line}", element.name)
+            };
+            let help = format!(
+                "write </{0}>, or end the tag in line {line} with \"/>\" if {0} holds nothing",
+                element.name
+            );
+            self.report.error(span.into(), message, help);
+            return Err(Stop);
+        }
+        self.close(element);
+        Ok(())
+    }
+
+    fn close(&mut self, element: Element<'t>) {
+        match self.open.last_mut() {
+            Some(parent) => parent.children.push(element),
+            None if self.root.is_none() => self.root = Some(element),
+            // Reported at its start.
+            None => {}
+        }
+    }
+
+    /// Everything in a policy is in attributes; text is reported once for each element.
+    fn characters(&mut self, span: Range<usize>) {
+        let text = self.text.get(span.clone()).unwrap_or_default();
+        let Some(at) = text.find(|c: char| !is_blank(c)) else { return };
+        let at = span.start + at;
+        let place = Place::from(at..span.end);
+        match self.open.last_mut() {
+            None => self.report.error(place, "text outside the policy", "remove it"),
+            Some(element) if element.damaged => {}
+            Some(element) => {
+                element.damaged = true;
+                let place = Place { element: Some(element.name.to_owned()), ..place };
+                let message = format!("text inside {}", element.name);
+                let help = if text.contains('=') {
+                    format!("attributes go before the '>': <{} name=\"value\" …>", element.name)
+                } else {
+                    "remove it: all of a policy is in attributes".to_owned()
+                };
+                self.report.error(place, message, help);
+            }
+        }
+    }
+
+    fn declaration(&mut self, span: Range<usize>) -> Result<(), Stop> {
+        let content = self.text.get(span.start..span.end).unwrap_or_default();
+        let inside = content.trim_start_matches("<?").trim_end_matches("?>");
+        let mut attributes = Attributes::new(inside, 3);
+        for attribute in attributes.with_checks(false).flatten() {
+            let value: &str = attribute.value.as_ref();
+            let wrong = match attribute.key.as_ref() {
+                "version" => !value.starts_with("1."),
+                // The text is UTF-8 already; what is pure ASCII means the same in all of these.
+                "encoding" => {
+                    !value.eq_ignore_ascii_case("UTF-8") && !self.text.is_ascii()
+                        || value.to_ascii_uppercase().starts_with("UTF-16")
+                }
+                _ => false,
+            };
+            if wrong {
+                self.source.show(span.clone());
+                let message = "only XML 1.0 in UTF-8 is read";
+                let help = "convert the file to UTF-8 (iconv -t UTF-8) and change its first line";
+                self.report.error(span.into(), message, help);
+                return Err(Stop);
+            }
+        }
+        self.source.show(span);
+        Ok(())
+    }
+
+    fn document_type(&mut self, span: Range<usize>) -> Result<(), Stop> {
+        let content = self.text.get(span.clone()).unwrap_or_default();
+        let Some(at) = content.find('[') else {
+            // An external one is ignored, never fetched.
+            self.source.show(span);
+            return Ok(());
+        };
+        self.source.show(span.start..span.start + at + 1);
+        let message = "a DOCTYPE with definitions of its own is not allowed";
+        let help =
+            "remove the part in [ ]; entities are not expanded, so write their text in place";
+        self.report.error((span.start..span.start + at).into(), message, help);
+        Err(Stop)
+    }
+
+    fn malformed(&mut self, error: &Error, at: usize) {
+        let (message, help) = match error {
+            Error::Syntax(SyntaxError::UnclosedComment) => {
+                ("a comment is not closed", "add \"-->\"")
+            }
+            Error::Syntax(SyntaxError::UnclosedCData) => ("a CDATA section is not closed", ""),
+            Error::Syntax(SyntaxError::UnclosedDoctype) => ("the DOCTYPE is not closed", "add '>'"),
+            Error::Syntax(SyntaxError::UnclosedPI | SyntaxError::UnclosedXmlDecl) => {
+                ("a processing instruction is not closed", "add \"?>\"")
+            }
+            Error::Syntax(SyntaxError::InvalidBangMarkup) => {
+                ("\"<!\" starts neither a comment nor a DOCTYPE", "a comment is <!-- … -->")
+            }
+            Error::Syntax(_) => (
+                "a tag is not closed before the end of the file",
+                "add the missing '>' or quotation mark",
+            ),
+            _ => ("the file is not well-formed XML here", "check it with xmllint --noout"),
+        };
+        // Only '<' and a name: the rest may be a key whose quotation mark is missing.
+        let rest = self.text.get(at..).unwrap_or_default();
+        let content = rest.strip_prefix('<').unwrap_or_default();
+        let name_len = content.find(|c| !is_name_character(c)).unwrap_or(content.len());
+        let shown = if content.is_empty() { 0 } else { 1 + name_len };
+        self.source.show(at..at + shown);
+        let damage = attribute::split(content, name_len).find_map(Result::err);
+        match damage.filter(|_| shown > 1 && matches!(error, Error::Syntax(_))) {
+            Some(damage) => {
+                let at = (at + 1 + damage.at).min(self.text.len());
+                self.report.error((at..at + 1).into(), damage.message, damage.help);
+            }
+            None => self.report.error((at..at + shown.max(1)).into(), message, help),
+        }
+    }
+}
+
+/// Where a part of a text starts in it.
+fn offset_in(text: &str, part: &str) -> usize {
+    (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len())
+}
+
+fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t' | '\r' | '\n')
+}
+
+fn is_xml_character(c: char) -> bool {
+    is_blank(c) || (c >= ' ' && !matches!(c, '\u{fffe}' | '\u{ffff}'))
+}
+
+fn is_name_character(c: char) -> bool {
+    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')
+}
+
+fn is_name(name: &str) -> bool {
+    name.len() <= MAX_NAME
+        && name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+        && name.chars().all(is_name_character)
+}

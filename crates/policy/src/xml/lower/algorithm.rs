@@ -1,0 +1,174 @@
+//! What the file calls algorithms.
+
+use super::Cx;
+use super::value::Word;
+use crate::xml::diagnostic::{nearest, quoted};
+use crate::xml::document::{Attribute, Element};
+use crate::{EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf};
+
+use KeyBits::{B128, B192, B256};
+
+const WEAK_CIPHER: &str = "it is too weak; use AES-CBC-256 or AES-GCM-16-256 on both sides";
+const WEAK_HASH: &str = "it is too weak; use HMAC_SHA2_256, or SHA for an old peer, on both sides";
+const NO_XCBC: &str = "use HMAC_SHA2_256, or SHA for an old peer, on both sides";
+const NO_PRF: &str = "use PRF_HMAC_SHA2_256, or PRF_HMAC_SHA1 for an old peer, on both sides";
+const WEAK_ESP: &str = "it is too weak; use ESP_AES256_GCM_16 on both sides";
+const NO_SECRECY: &str =
+    "it does not encrypt; use ESP_AES256_GCM_16 on both sides, which protects integrity as well";
+const ESP_HASH: &str =
+    "use ESP_AES256_GCM_16 with NONE, or HMAC-SHA2-256, or HMAC-SHA for an old peer, on both sides";
+
+pub(super) const IKE_ENCRYPTION: &[Word<IkeEncryption>] = &[
+    ("AES-CBC-256", Ok(IkeEncryption::AesCbc(B256))),
+    ("AES-CBC-192", Ok(IkeEncryption::AesCbc(B192))),
+    ("AES-CBC-128", Ok(IkeEncryption::AesCbc(B128))),
+    ("AES-GCM-16-256", Ok(IkeEncryption::AesGcm16(B256))),
+    ("AES-GCM-16-192", Ok(IkeEncryption::AesGcm16(B192))),
+    ("AES-GCM-16-128", Ok(IkeEncryption::AesGcm16(B128))),
+    ("3DES-CBC", Err(WEAK_CIPHER)),
+    ("DES-CBC", Err(WEAK_CIPHER)),
+];
+
+pub(super) const IKE_HASH: &[Word<Integrity>] = &[
+    ("SHA", Ok(Integrity::HmacSha1_96)),
+    ("HMAC_SHA2_256", Ok(Integrity::HmacSha2_256_128)),
+    ("HMAC_SHA2_384", Ok(Integrity::HmacSha2_384_192)),
+    ("HMAC_SHA2_512", Ok(Integrity::HmacSha2_512_256)),
+    ("SHA2_256", Ok(Integrity::HmacSha2_256_128)),
+    ("SHA2_384", Ok(Integrity::HmacSha2_384_192)),
+    ("SHA2_512", Ok(Integrity::HmacSha2_512_256)),
+    ("SHA2-256", Ok(Integrity::HmacSha2_256_128)),
+    ("SHA2-384", Ok(Integrity::HmacSha2_384_192)),
+    ("SHA2-512", Ok(Integrity::HmacSha2_512_256)),
+    ("MD5", Err(WEAK_HASH)),
+    ("CMAC_AES_XCBC", Err(NO_XCBC)),
+    ("AES-XCBC", Err(NO_XCBC)),
+    ("AES_XCBC", Err(NO_XCBC)),
+];
+
+pub(super) const IKE_PRF: &[Word<Prf>] = &[
+    ("PRF_HMAC_SHA1", Ok(Prf::HmacSha1)),
+    ("PRF_HMAC_SHA2_256", Ok(Prf::HmacSha2_256)),
+    ("PRF_HMAC_SHA2_384", Ok(Prf::HmacSha2_384)),
+    ("PRF_HMAC_SHA2_512", Ok(Prf::HmacSha2_512)),
+    ("PRF_SHA2_256", Ok(Prf::HmacSha2_256)),
+    ("PRF_SHA2_384", Ok(Prf::HmacSha2_384)),
+    ("PRF_SHA2_512", Ok(Prf::HmacSha2_512)),
+    ("PRF_HMAC_MD5", Err(NO_PRF)),
+    ("PRF_AES128_XCBC", Err(NO_PRF)),
+];
+
+pub(super) const ESP_ENCRYPTION: &[Word<EspEncryption>] = &[
+    ("ESP_AES256_GCM_16", Ok(EspEncryption::AesGcm16(B256))),
+    ("ESP_AES192_GCM_16", Ok(EspEncryption::AesGcm16(B192))),
+    ("ESP_AES128_GCM_16", Ok(EspEncryption::AesGcm16(B128))),
+    ("ESP_AES_CBC_256", Ok(EspEncryption::AesCbc(B256))),
+    ("ESP_AES_CBC_192", Ok(EspEncryption::AesCbc(B192))),
+    ("ESP_AES_CBC_128", Ok(EspEncryption::AesCbc(B128))),
+    ("ESP_AES_256", Ok(EspEncryption::AesCbc(B256))),
+    ("ESP_AES_192", Ok(EspEncryption::AesCbc(B192))),
+    ("ESP_AES_128", Ok(EspEncryption::AesCbc(B128))),
+    ("ESP_AES256_CBC", Ok(EspEncryption::AesCbc(B256))),
+    ("ESP_AES192_CBC", Ok(EspEncryption::AesCbc(B192))),
+    ("ESP_AES128_CBC", Ok(EspEncryption::AesCbc(B128))),
+    ("ESP_AES256", Ok(EspEncryption::AesCbc(B256))),
+    ("ESP_AES192", Ok(EspEncryption::AesCbc(B192))),
+    ("ESP_AES128", Ok(EspEncryption::AesCbc(B128))),
+    ("ESP_AES256_GMAC", Err(NO_SECRECY)),
+    ("ESP_AES192_GMAC", Err(NO_SECRECY)),
+    ("ESP_AES128_GMAC", Err(NO_SECRECY)),
+    ("ESP_NULL", Err(NO_SECRECY)),
+    ("ESP_3DES", Err(WEAK_ESP)),
+    ("ESP_DES", Err(WEAK_ESP)),
+];
+
+pub(super) const ESP_AUTHENTICATION: &[Word<Option<Integrity>>] = &[
+    ("NONE", Ok(None)),
+    ("HMAC-SHA", Ok(Some(Integrity::HmacSha1_96))),
+    ("HMAC-SHA1", Ok(Some(Integrity::HmacSha1_96))),
+    ("HMAC-SHA2-256", Ok(Some(Integrity::HmacSha2_256_128))),
+    ("HMAC-SHA2-384", Ok(Some(Integrity::HmacSha2_384_192))),
+    ("HMAC-SHA2-512", Ok(Some(Integrity::HmacSha2_512_256))),
+    ("HMAC_SHA2_256", Ok(Some(Integrity::HmacSha2_256_128))),
+    ("HMAC_SHA2_384", Ok(Some(Integrity::HmacSha2_384_192))),
+    ("HMAC_SHA2_512", Ok(Some(Integrity::HmacSha2_512_256))),
+    ("HMAC-MD5", Err(ESP_HASH)),
+    ("AES-XCBC-MAC-96", Err(ESP_HASH)),
+    ("AES_XCBC_MAC_96", Err(ESP_HASH)),
+];
+
+/// The HMAC whose hash an integrity algorithm uses.
+pub(super) fn prf_of(integrity: Integrity) -> Prf {
+    match integrity {
+        Integrity::HmacSha1_96 => Prf::HmacSha1,
+        Integrity::HmacSha2_256_128 => Prf::HmacSha2_256,
+        Integrity::HmacSha2_384_192 => Prf::HmacSha2_384,
+        Integrity::HmacSha2_512_256 => Prf::HmacSha2_512,
+    }
+}
+
+/// Groups accepted where the policy names none.
+pub(super) const STRONG_GROUPS: &[Group] =
+    &[Group::Ecp384, Group::Ecp256, Group::Curve25519, Group::Ecp521, Group::Modp2048];
+
+impl Cx<'_> {
+    /// A group by its number, `19` or `GROUP_19`; the inner `None` is `0`, `NONE` or `NO_PFS`.
+    pub fn group(
+        &mut self,
+        element: &Element<'_>,
+        attribute: &Attribute<'_>,
+        value: &str,
+    ) -> Option<Option<Group>> {
+        let upper = value.to_ascii_uppercase();
+        if matches!(upper.as_str(), "NO_PFS" | "NONE") {
+            return Some(None);
+        }
+        let digits = upper.strip_prefix("GROUP_").unwrap_or(&upper);
+        let number = digits
+            .bytes()
+            .all(|b| b.is_ascii_digit())
+            .then(|| digits.parse::<u16>().ok())
+            .flatten();
+        let group = match number {
+            Some(0) => return Some(None),
+            Some(2) => Some(Group::Modp1024),
+            Some(5) => Some(Group::Modp1536),
+            Some(14) => Some(Group::Modp2048),
+            Some(19) => Some(Group::Ecp256),
+            Some(20) => Some(Group::Ecp384),
+            Some(21) => Some(Group::Ecp521),
+            Some(31) => Some(Group::Curve25519),
+            _ => None,
+        };
+        let place = attribute.part(element, value);
+        let Some(group) = group else {
+            let (message, help) = match number {
+                Some(1 | 22..=24) => (
+                    format!(
+                        "{} {} is not supported: the group is too weak",
+                        attribute.name,
+                        quoted(value)
+                    ),
+                    "use 14, 19 or 20 on both sides".to_owned(),
+                ),
+                _ => (
+                    format!("{} cannot be {}", attribute.name, quoted(value)),
+                    match nearest(value, ["NO_PFS", "GROUP_14", "GROUP_19", "GROUP_20"]) {
+                        Some(near) => format!("did you mean {near:?}?"),
+                        None => "known are 2, 5, 14, 19, 20, 21 and 31".to_owned(),
+                    },
+                ),
+            };
+            self.report.error(place, message, help);
+            return None;
+        };
+        if matches!(group, Group::Modp1024 | Group::Modp1536) {
+            let message = format!(
+                "Diffie-Hellman group {} ({group}) is weak",
+                digits.trim_start_matches('0')
+            );
+            self.report.warning(place, message, "use 14, 19 or 20 on both sides");
+        }
+        Some(Some(group))
+    }
+}

@@ -1,0 +1,454 @@
+//! Phase 1: IKEProtection and IKETunnel.
+
+use super::Cx;
+use super::algorithm::{IKE_ENCRYPTION, IKE_HASH, IKE_PRF, prf_of};
+use super::key::Keys;
+use super::table::Table;
+use super::value::{Word, lifetime};
+use crate::xml::diagnostic::{Place, quoted};
+use crate::xml::document::Element;
+use crate::{
+    ChildTunnel, Credential, Group, IkeEncryption, IkeProposal, IkeTunnel, Integrity, Lifetime,
+    Prf, Role,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Proposals are numbered by one octet (RFC 7296 §3.3.1).
+pub(super) const MAX_PROPOSALS: usize = 255;
+
+pub(super) const ROLE: &[Word<Role>] = &[
+    ("Both", Ok(Role::Both)),
+    ("Initiator", Ok(Role::Initiator)),
+    ("Responder", Ok(Role::Responder)),
+];
+
+const NO_CERTIFICATES: &str =
+    "certificates are not supported; use Preshared_key on both sides, with an IKEPresharedKey";
+
+const METHOD: &[Word<()>] = &[
+    ("Preshared_key", Ok(())),
+    ("RSA_signatures", Err(NO_CERTIFICATES)),
+    ("ECDSA-256", Err(NO_CERTIFICATES)),
+    ("ECDSA_256", Err(NO_CERTIFICATES)),
+    ("ECDSA-384", Err(NO_CERTIFICATES)),
+    ("ECDSA_384", Err(NO_CERTIFICATES)),
+    ("ECDSA-521", Err(NO_CERTIFICATES)),
+    ("ECDSA_521", Err(NO_CERTIFICATES)),
+    ("ECDSA_signatures", Err(NO_CERTIFICATES)),
+];
+
+/// One IKEProtection.
+pub(super) struct Protection {
+    role: Role,
+    proposals: Vec<IkeProposal>,
+    lifetime: Lifetime,
+}
+
+/// A phase 1 tunnel to which its phase 2 tunnels are still added.
+pub(super) struct Draft {
+    pub tunnel: IkeTunnel,
+    pub children: Vec<(ChildTunnel, Place)>,
+    /// Whether an IPSecTunnel names it, be it right or wrong.
+    pub carries: bool,
+    place: Place,
+}
+
+impl Draft {
+    /// The tunnel with all it carries.
+    pub fn finish(&self) -> IkeTunnel {
+        let children = self.children.iter().map(|(child, _)| Arc::new(child.clone())).collect();
+        IkeTunnel { children, ..self.tunnel.clone() }
+    }
+}
+
+/// Reads every IKEProtection.
+pub(super) fn protections(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Protection> {
+    let mut table = Table::new("IKEProtection");
+    for element in Cx::children(root, "IKEProtection") {
+        let protection = protection(cx, element);
+        table.insert(cx, element, "IKE_ProtectionName", protection);
+    }
+    table
+}
+
+fn protection(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Protection> {
+    const VERSION: &[Word<bool>] = &[("2", Ok(true)), ("1", Ok(false))];
+    const MODE: &[Word<bool>] =
+        &[("None", Ok(false)), ("Main", Ok(true)), ("Aggressive", Ok(true))];
+
+    let role = cx.word(element, "IKE_Role", ROLE);
+    let version = element.attribute("IKE_Version");
+    let ikev2 = version.map_or(Some(false), |_| cx.word(element, "IKE_Version", VERSION));
+    if ikev2 == Some(false) && !element.damaged {
+        let (place, message) = match version {
+            Some(attribute) => (attribute.place(element), "IKEv1 is not supported"),
+            None => (element.place(), "IKEv1 is not supported, and no IKE_Version means 1"),
+        };
+        let help = "write IKE_Version=\"2\" and IKE_XCHGMode=\"None\" on both sides; IKEv1 is obsolete (RFC 9395)";
+        cx.report.error(place, message, help);
+    }
+    let mode = cx.word(element, "IKE_XCHGMode", MODE);
+    if let (Some(true), Some(true), Some(attribute)) =
+        (ikev2, mode, element.attribute("IKE_XCHGMode"))
+    {
+        let message = "IKE_XCHGMode has no meaning in IKEv2 and is ignored";
+        cx.report.warning(attribute.place(element), message, "write IKE_XCHGMode=\"None\"");
+    }
+    if let (true, Some(attribute)) =
+        (cx.flag(element, "IKE_Flags_UseCRL"), element.attribute("IKE_Flags_UseCRL"))
+    {
+        let message = "IKE_Flags_UseCRL has no effect: preshared keys are not on revocation lists";
+        cx.report.warning(attribute.place(element), message, "write IKE_Flags_UseCRL=\"No\"");
+    }
+    let generic = ["IKE_IPSecDefaultProtectionRef", "IKE_IPSecDefaultAllowedTypes"];
+    if let Some(attribute) = generic.iter().find_map(|name| element.attribute(name)) {
+        let message = "generic phase 2 policies are not supported";
+        let help = "remove IKE_IPSecDefaultProtectionRef and IKE_IPSecDefaultAllowedTypes, and write an \
+                    IPSecTunnel for the traffic of each peer";
+        cx.report.error(attribute.name_place(element), message, help);
+    }
+    let overlap = cx.overlap(element, "IKE_KeyOverlap");
+    let offers = proposals(cx, element);
+    let minutes = method_and_minutes(cx, element);
+    cx.window(element, "IKE", "Minutes", &[minutes.unwrap_or(480)]);
+    // No volume is limited in phase 1, so that only Min ≤ Max can be wrong.
+    cx.window(element, "IKE", "KB", &[]);
+    let role = if element.attribute("IKE_Role").is_some() { role? } else { Role::Both };
+    Some(Protection { role, proposals: offers?, lifetime: lifetime(minutes?, 0, overlap) })
+}
+
+/// What stands in transforms but concerns the whole protection. `None` after an error.
+fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<u64> {
+    let mut methods = 0;
+    let mut wrong = false;
+    let mut minutes: Option<u64> = None;
+    for transform in Cx::children(element, "IKETransform") {
+        if transform.attribute("IKE_AuthenticationMethod").is_some() {
+            methods += 1;
+            wrong |= cx.word(transform, "IKE_AuthenticationMethod", METHOD).is_none();
+        }
+        if let Some(attribute) = transform.attribute("IKE_KeyRefreshMinutes") {
+            match (cx.minutes(transform, "IKE_KeyRefreshMinutes"), minutes) {
+                (None, _) => wrong = true,
+                (Some(new), Some(old)) if new != old => {
+                    let shorter = new.min(old);
+                    let message = format!(
+                        "IKE_KeyRefreshMinutes is {old} above: the shorter, {shorter}, is used"
+                    );
+                    let help = "one lifetime serves all transforms in IKEv2: write the same";
+                    cx.report.warning(attribute.place(transform), message, help);
+                    minutes = Some(shorter);
+                }
+                (Some(new), _) => minutes = Some(new),
+            }
+        }
+        if let Some(kilobytes) = cx.kilobytes(transform, "IKE_KeyRefreshKB").filter(|kb| *kb > 0)
+            && let Some(attribute) = transform.attribute("IKE_KeyRefreshKB")
+        {
+            let message = format!(
+                "IKE_KeyRefreshKB {kilobytes} is ignored: phase 1 is renewed by time alone"
+            );
+            cx.report.warning(attribute.place(transform), message, "write IKE_KeyRefreshKB=\"0\"");
+        }
+    }
+    if methods == 0 && Cx::children(element, "IKETransform").next().is_some() {
+        let message = "no IKETransform has an IKE_AuthenticationMethod; Preshared_key is assumed";
+        let help = "add <IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/>";
+        cx.report.warning(element.place(), message, help);
+    }
+    (!wrong).then(|| minutes.unwrap_or(480))
+}
+
+/// Algorithms that are offered together.
+#[derive(Clone, Default)]
+struct Offer {
+    encryption: Vec<IkeEncryption>,
+    integrity: Vec<Integrity>,
+    prf: Vec<Prf>,
+    groups: Vec<Group>,
+}
+
+/// Transforms with several algorithms are offers of their own, those with one are part of every offer; without any
+/// of the former, all of the latter are the one offer. `None` after an error.
+fn proposals(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<IkeProposal>> {
+    const ALGORITHMS: [&str; 4] = ["IKE_Encryption", "IKE_Hash", "IKE_PRF", "IKE_DHGroup"];
+    let mut whole: Vec<(&Element<'_>, Offer)> = Vec::new();
+    let mut shared = Offer::default();
+    // An unknown element is reported, and may hold what seems to be missing.
+    let mut good = !element.damaged && element.children.iter().all(|c| c.name == "IKETransform");
+    let mut any = false;
+    for transform in Cx::children(element, "IKETransform") {
+        any = true;
+        good &= !transform.damaged;
+        let named = ALGORITHMS.iter().filter(|name| transform.attribute(name).is_some()).count();
+        if named < 2 {
+            good &= read_transform(cx, transform, &mut shared);
+        } else {
+            let mut offer = Offer::default();
+            good &= read_transform(cx, transform, &mut offer);
+            whole.push((transform, offer));
+        }
+        if transform.attributes.is_empty() && !transform.damaged {
+            cx.report.warning(transform.place(), "this IKETransform says nothing", "remove it");
+        }
+    }
+    if !any {
+        if !element.damaged && element.children.is_empty() {
+            let help = "add <IKETransform …/> with IKE_Encryption, IKE_PRF, IKE_Hash, IKE_DHGroup";
+            cx.report.error(element.place(), "IKEProtection holds no IKETransform", help);
+        }
+        return None;
+    }
+    if !good {
+        return None;
+    }
+    let offers = if whole.is_empty() {
+        vec![(element, shared)]
+    } else {
+        for (_, offer) in &mut whole {
+            append(&mut offer.encryption, &shared.encryption);
+            append(&mut offer.integrity, &shared.integrity);
+            append(&mut offer.prf, &shared.prf);
+            append(&mut offer.groups, &shared.groups);
+        }
+        whole
+    };
+    let mut proposals = Vec::new();
+    for (at, offer) in offers {
+        good &= split(cx, at, offer, &mut proposals);
+    }
+    if proposals.len() > MAX_PROPOSALS {
+        let message = format!("{} proposals, more than {MAX_PROPOSALS}", proposals.len());
+        cx.report.error(element.place(), message, "remove some IKETransform");
+        return None;
+    }
+    good.then_some(proposals)
+}
+
+fn append<T: PartialEq + Copy>(list: &mut Vec<T>, more: &[T]) {
+    for item in more {
+        if !list.contains(item) {
+            list.push(*item);
+        }
+    }
+}
+
+/// Adds a transform's algorithms to an offer; false after an error.
+fn read_transform(cx: &mut Cx<'_>, transform: &Element<'_>, offer: &mut Offer) -> bool {
+    let encryption = cx.word(transform, "IKE_Encryption", IKE_ENCRYPTION);
+    let integrity = cx.word(transform, "IKE_Hash", IKE_HASH);
+    let prf = cx.word(transform, "IKE_PRF", IKE_PRF);
+    let group = transform.attribute("IKE_DHGroup").and_then(|attribute| {
+        let value = cx.trimmed(transform, attribute);
+        let group = cx.group(transform, attribute, value)?;
+        if group.is_none() {
+            let message = "the IKE SA needs a Diffie-Hellman group";
+            cx.report.error(attribute.place(transform), message, "use 14, 19 or 20");
+        }
+        group
+    });
+    let mut good = true;
+    good &= add(cx, transform, "IKE_Encryption", &mut offer.encryption, encryption);
+    good &= add(cx, transform, "IKE_Hash", &mut offer.integrity, integrity);
+    good &= add(cx, transform, "IKE_PRF", &mut offer.prf, prf);
+    good &= add(cx, transform, "IKE_DHGroup", &mut offer.groups, group);
+    good
+}
+
+fn add<T: PartialEq>(
+    cx: &mut Cx<'_>,
+    transform: &Element<'_>,
+    name: &str,
+    list: &mut Vec<T>,
+    item: Option<T>,
+) -> bool {
+    match (transform.attribute(name), item) {
+        (None, _) => true,
+        (Some(_), None) => false,
+        (Some(attribute), Some(item)) => {
+            if list.contains(&item) {
+                let message = format!("{name} {} is repeated", quoted(&attribute.value));
+                cx.report.warning(attribute.place(transform), message, "remove it");
+            } else {
+                list.push(item);
+            }
+            true
+        }
+    }
+}
+
+/// Makes proposals of an offer; false after an error. AEAD and other ciphers part, in the order of their first
+/// (RFC 7296 §3.3).
+fn split(
+    cx: &mut Cx<'_>,
+    at: &Element<'_>,
+    mut offer: Offer,
+    proposals: &mut Vec<IkeProposal>,
+) -> bool {
+    // IKE_Hash is the integrity algorithm in IKEv2; without IKE_PRF its hash serves both.
+    if offer.prf.is_empty() {
+        let prf: Vec<Prf> = offer.integrity.iter().map(|integrity| prf_of(*integrity)).collect();
+        append(&mut offer.prf, &prf);
+    }
+    let is_aead = |encryption: &IkeEncryption| matches!(encryption, IkeEncryption::AesGcm16(_));
+    let first_is_aead = offer.encryption.first().is_some_and(is_aead);
+    let (aead, other): (Vec<_>, Vec<_>) = offer.encryption.iter().partition(|e| is_aead(e));
+    let missing = [
+        (offer.encryption.is_empty(), "IKE_Encryption", "AES-CBC-256"),
+        (!other.is_empty() && offer.integrity.is_empty(), "IKE_Hash", "HMAC_SHA2_256"),
+        (offer.prf.is_empty(), "IKE_PRF", "PRF_HMAC_SHA2_256"),
+        (offer.groups.is_empty(), "IKE_DHGroup", "19"),
+    ];
+    let mut complete = true;
+    for (_, name, example) in missing.iter().filter(|(missing, ..)| *missing) {
+        complete = false;
+        let message = format!("the offer has no {name}");
+        let help = format!("add <IKETransform {name}=\"{example}\"/>");
+        cx.report.error(at.place(), message, help);
+    }
+    if !complete {
+        return false;
+    }
+    let proposal = |encryption: Vec<IkeEncryption>, integrity| IkeProposal {
+        encryption,
+        integrity,
+        prf: offer.prf.clone(),
+        groups: offer.groups.clone(),
+    };
+    let aead = (!aead.is_empty()).then(|| proposal(aead, Vec::new()));
+    let other = (!other.is_empty()).then(|| proposal(other, offer.integrity.clone()));
+    if other.is_none()
+        && let Some((transform, attribute)) = Cx::children(at, "IKETransform")
+            .chain([at])
+            .find_map(|e| e.attribute("IKE_Hash").map(|a| (e, a)))
+    {
+        let message = "AES-GCM protects integrity itself: IKE_Hash is not used for that";
+        cx.report.warning(attribute.place(transform), message, "write IKE_PRF in its place");
+    }
+    let pair = if first_is_aead { [aead, other] } else { [other, aead] };
+    for proposal in pair.into_iter().flatten() {
+        if !proposals.contains(&proposal) {
+            proposals.push(proposal);
+        }
+    }
+    true
+}
+
+/// Reads every IKETunnel.
+pub(super) fn tunnels(
+    cx: &mut Cx<'_>,
+    root: &Element<'_>,
+    protections: &Table<Protection>,
+    keys: &Keys,
+) -> Table<Draft> {
+    let mut table = Table::new("IKETunnel");
+    for element in Cx::children(root, "IKETunnel") {
+        let draft = tunnel(cx, element, protections, keys);
+        table.insert(cx, element, "IKE_TunnelName", draft);
+    }
+    table
+}
+
+fn tunnel(
+    cx: &mut Cx<'_>,
+    element: &Element<'_>,
+    protections: &Table<Protection>,
+    keys: &Keys,
+) -> Option<Draft> {
+    let auto_start = cx.flag(element, "IKE_Flags_AutoStart");
+    let optional_ip = cx.flag(element, "IKE_Flags_MakeRuleWithOptionalIP");
+    let protection = protections.resolve(cx, element, "IKE_ProtectionRef");
+    let local_side = cx.only(element, Some("IKELocalIdentity"));
+    let remote_side = cx.only(element, Some("IKERemoteIdentity"));
+    let local = local_side.and_then(|side| cx.endpoint(side));
+    let remote = remote_side.and_then(|side| cx.endpoint(side));
+    let (local, remote, remote_side) = (local?, remote?, remote_side?);
+    let secret = keys.for_peer(cx, remote_side.place(), &local, &remote);
+
+    if let (Some(a), Some(b)) = (local.address, remote.address) {
+        let wrong = if a.is_ipv4() != b.is_ipv4() {
+            Some((
+                format!("{a} and {b} are of different families"),
+                "both sides need IPv4, or both IPv6",
+            ))
+        } else if a == b {
+            Some((format!("both sides have the address {a}"), "write the peer's address here"))
+        } else {
+            None
+        };
+        if let Some((message, help)) = wrong {
+            cx.report.error(remote_side.place(), message, help);
+            return None;
+        }
+    }
+    if local.identity.matches(&remote.identity) {
+        let message = format!("both sides have the identity {}", local.identity);
+        cx.report.error(remote_side.place(), message, "name the peer here");
+        return None;
+    }
+    let protection = protection?;
+    for (side, endpoint) in [(local_side, &local), (Some(remote_side), &remote)] {
+        let Some(side) = side.filter(|_| endpoint.address.is_none()) else { continue };
+        let message = format!("{} is named without an address", endpoint.identity);
+        let help = "put the address inside the identity: <FQDN Value=\"…\"><IPV4_Address Value=\"…\"/></FQDN>";
+        match protection.role {
+            Role::Initiator => {
+                let message = format!("{message}, which an initiator needs");
+                cx.report.error(side.place(), message, help);
+                return None;
+            }
+            Role::Both => {
+                let message = format!("{message}: only the peer can start this tunnel");
+                let help = format!("{help}, or write IKE_Role=\"Responder\"");
+                cx.report.warning(side.place(), message, help);
+            }
+            Role::Responder if optional_ip => {
+                let message =
+                    format!("{message}: IKE_Flags_MakeRuleWithOptionalIP has none to use");
+                cx.report.warning(side.place(), message, help);
+            }
+            Role::Responder => {}
+        }
+    }
+    if let (true, false, Some(attribute)) =
+        (auto_start, protection.role.may_initiate(), element.attribute("IKE_Flags_AutoStart"))
+    {
+        let message = "IKE_Flags_AutoStart has no effect: the IKE_Role is Responder";
+        cx.report.warning(attribute.place(element), message, "write IKE_Flags_AutoStart=\"No\"");
+    }
+    let name = element.attribute("IKE_TunnelName")?;
+    let tunnel = IkeTunnel {
+        // A wrong one is reported where the tunnel is entered into the table.
+        name: name.trimmed().to_owned(),
+        role: protection.role,
+        local,
+        remote,
+        credential: Credential::PresharedKey(secret?),
+        proposals: protection.proposals.clone(),
+        lifetime: protection.lifetime,
+        auto_start,
+        children: Vec::new(),
+    };
+    Some(Draft { tunnel, children: Vec::new(), carries: false, place: name.place(element) })
+}
+
+/// Warns of tunnels that carry nothing, and of those that a responder cannot tell apart.
+pub(super) fn warn_idle(cx: &mut Cx<'_>, tunnels: &Table<Draft>) {
+    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
+    for draft in tunnels.in_order() {
+        let tunnel = &draft.tunnel;
+        if !draft.carries {
+            let message =
+                format!("no IPSecTunnel refers to {:?}: it protects no traffic", tunnel.name);
+            let help = format!("add an IPSecTunnel with IKE_TunnelName={:?}", tunnel.name);
+            cx.report.warning(draft.place.clone(), message, help);
+        }
+        let pair = format!("{:?} {:?}", tunnel.local, tunnel.remote).to_ascii_lowercase();
+        if let Some(other) = seen.insert(pair, &tunnel.name) {
+            let message = format!("{:?} has the same two sides as {other:?}", tunnel.name);
+            let help = "a peer that starts cannot say which it means: make them one IKETunnel";
+            cx.report.warning(draft.place.clone(), message, help);
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Preshared keys, found by the identity of the peer.
+
+use super::Cx;
+use crate::xml::diagnostic::Place;
+use crate::xml::document::Element;
+use crate::{Endpoint, Identity, Secret};
+use std::cell::Cell;
+
+/// Octets below which a key can be guessed from a recorded handshake.
+const SHORT: usize = 16;
+
+/// All preshared keys.
+pub(super) struct Keys {
+    keys: Vec<Key>,
+    /// Whether a key's identity could not be read, so that one that seems missing may be that one.
+    anonymous: bool,
+}
+
+struct Key {
+    identity: Identity,
+    place: Place,
+    used: Cell<bool>,
+    /// `None` where the key is wrong, which is reported.
+    secret: Option<Secret>,
+}
+
+/// Reads all keys of the file.
+pub(super) fn keys(cx: &mut Cx<'_>, root: &Element<'_>) -> Keys {
+    let mut keys = Keys { keys: Vec::new(), anonymous: false };
+    for element in Cx::children(root, "IKEPresharedKey") {
+        let secret = secret(cx, element);
+        let side = cx.only(element, Some("IKEPresharedRemoteID"));
+        let inner = side.and_then(|side| cx.only(side, None));
+        let identity = inner.and_then(|inner| cx.identity(inner));
+        let (Some(inner), Some(identity)) = (inner, identity) else {
+            keys.anonymous = true;
+            continue;
+        };
+        let place = inner.attribute("Value").map_or_else(|| inner.place(), |a| a.place(inner));
+        if keys.find(&identity).is_some() {
+            let message = format!("a second preshared key for {identity}");
+            cx.report.error(
+                place,
+                message,
+                "there is one key for each remote identity: remove one",
+            );
+            continue;
+        }
+        keys.keys.push(Key { identity, place, used: Cell::new(false), secret });
+    }
+    keys
+}
+
+fn secret(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Secret> {
+    const FORMATS: &[(&str, Result<bool, &str>)] = &[
+        ("ASCII", Ok(false)),
+        ("HEX", Ok(true)),
+        ("Hex", Ok(true)),
+        ("EBCDIC", Err("write the octets of the key as HEX")),
+    ];
+    let hex = match element.attribute("Format") {
+        None => false,
+        Some(_) => cx.word(element, "Format", FORMATS)?,
+    };
+    let attribute = element.attribute("Value")?;
+    let place = attribute.place(element);
+    let octets = if hex {
+        let digits = attribute.value.trim();
+        let digits = digits.strip_prefix("0x").or(digits.strip_prefix("0X")).unwrap_or(digits);
+        if digits.len() % 2 == 1 {
+            let help = "two digits are one octet: add the missing one";
+            cx.report.error(place, "the key has an odd number of hexadecimal digits", help);
+            return None;
+        }
+        let Some(octets) = from_hex(digits.as_bytes()) else {
+            let help = "write only 0-9 and a-f, or Format=\"ASCII\"";
+            cx.report.error(place, "the key is not hexadecimal", help);
+            return None;
+        };
+        octets
+    } else {
+        // Blanks are part of the key.
+        if !attribute.value.is_ascii() {
+            let help = "write the octets of the key as Format=\"HEX\"";
+            cx.report.error(place, "the key has characters that are not ASCII", help);
+            return None;
+        }
+        attribute.value.as_bytes().to_vec()
+    };
+    if octets.is_empty() {
+        cx.report.error(place, "the key is empty", "make one with: openssl rand -hex 32");
+        return None;
+    }
+    if octets.len() < SHORT {
+        let message = format!("the key has fewer than {SHORT} octets and can be guessed");
+        cx.report.warning(place, message, "make one with: openssl rand -hex 32 (Format=\"HEX\")");
+    }
+    Some(Secret::new(octets))
+}
+
+/// `None` if an octet is no digit. The capacity is exact, so that no copy of the key is left behind.
+fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
+    let digit = |c: u8| char::from(c).to_digit(16);
+    if !digits.iter().all(|c| digit(*c).is_some()) {
+        return None;
+    }
+    let mut octets = Vec::with_capacity(digits.len() / 2);
+    for pair in digits.chunks_exact(2) {
+        octets.push(u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?);
+    }
+    Some(octets)
+}
+
+impl Keys {
+    fn find(&self, identity: &Identity) -> Option<&Key> {
+        self.keys.iter().find(|key| key.identity.matches(identity))
+    }
+
+    /// The key for the peer of a tunnel; if there is none, that is reported.
+    pub fn for_peer(
+        &self,
+        cx: &mut Cx<'_>,
+        place: Place,
+        local: &Endpoint,
+        remote: &Endpoint,
+    ) -> Option<Secret> {
+        if let Some(key) = self.find(&remote.identity) {
+            key.used.set(true);
+            return key.secret.clone();
+        }
+        if self.anonymous {
+            return None;
+        }
+        let remote = &remote.identity;
+        let mut message = format!("no preshared key for the remote identity {remote}");
+        let help = match self.find(&local.identity) {
+            Some(key) => {
+                key.used.set(true);
+                message += &format!("; one exists for this tunnel's own identity {}", key.identity);
+                format!(
+                    "the IKEPresharedRemoteID of that key must name the other side: swap local for remote there, \
+                     {} for {remote}",
+                    key.identity
+                )
+            }
+            None => format!("add an IKEPresharedKey whose IKEPresharedRemoteID is {remote}"),
+        };
+        cx.report.error(place, message, help);
+        None
+    }
+
+    /// Warns of keys that no tunnel uses.
+    pub fn warn_unused(&self, cx: &mut Cx<'_>) {
+        for key in self.keys.iter().filter(|key| !key.used.get()) {
+            let message = format!("no tunnel has the remote identity {} of this key", key.identity);
+            cx.report.warning(key.place.clone(), message, "");
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Identities, endpoints and traffic selectors.
+
+use super::Cx;
+use crate::xml::diagnostic::quoted;
+use crate::xml::document::{Attribute, Element};
+use crate::xml::schema::{SUBNET_ADDRESS, SUBNET_MASK, listed};
+use crate::{AddressRange, Endpoint, Identity, PortRange, Selector};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+const TCP_LIKE: &[u64] = &[6, 17, 33, 132, 136];
+const ICMP: u64 = 1;
+const ICMPV6: u64 = 58;
+/// Mobility Header; its type takes the place of a port (RFC 7296 §3.13.1).
+const MOBILITY: u64 = 135;
+
+impl Cx<'_> {
+    /// The identity in one element, with or without the prefix `PK_`.
+    pub fn identity(&mut self, element: &Element<'_>) -> Option<Identity> {
+        let kind = element.name.strip_prefix("PK_").unwrap_or(element.name);
+        if kind.ends_with("_Range") || kind.ends_with("_Subnet") {
+            let message = format!("{kind} cannot say who a side is: it names many");
+            let help = "use IPV4_Address, IPV6_Address, FQDN, User_FQDN or Key_ID";
+            self.report.error(element.place(), message, help);
+            return None;
+        }
+        let attribute = element.attribute("Value")?;
+        match kind {
+            "IPV4_Address" | "IPV6_Address" => {
+                let address = self.address(element, "Value", kind == "IPV4_Address")?;
+                if address.is_unspecified() || address.is_multicast() {
+                    let message = format!("{address} is no host's address");
+                    let help = "for a peer whose address is not known, use FQDN, User_FQDN or Key_ID and the \
+                                IKE_Role \"Responder\"";
+                    self.report.error(attribute.place(element), message, help);
+                    return None;
+                }
+                Some(address.into())
+            }
+            "FQDN" => {
+                let value = self.trimmed(element, attribute);
+                if value.parse::<IpAddr>().is_ok() {
+                    let message = format!("FQDN {} is an address", quoted(value));
+                    let help = "use IPV4_Address or IPV6_Address";
+                    self.report.error(attribute.place(element), message, help);
+                    return None;
+                }
+                self.is_domain(element, attribute, value).then(|| Identity::Fqdn(value.to_owned()))
+            }
+            "User_FQDN" => {
+                let value = self.trimmed(element, attribute);
+                let Some((_, domain)) = value.rsplit_once('@').filter(|(user, _)| {
+                    !user.is_empty()
+                        && user.len() <= 64
+                        && user.bytes().all(|b| b.is_ascii_graphic())
+                }) else {
+                    let message = format!("User_FQDN {} is not user@domain", quoted(value));
+                    self.report.error(
+                        attribute.place(element),
+                        message,
+                        "write it like ops@example.net",
+                    );
+                    return None;
+                };
+                self.is_domain(element, attribute, domain)
+                    .then(|| Identity::UserFqdn(value.to_owned()))
+            }
+            _ => {
+                let octets = attribute.value.as_bytes();
+                if octets.is_empty() || octets.len() > 255 {
+                    let message = "Key_ID must have 1 to 255 octets";
+                    self.report.error(attribute.place(element), message, "");
+                    return None;
+                }
+                Some(Identity::KeyId(octets.to_vec()))
+            }
+        }
+    }
+
+    fn is_domain(&mut self, element: &Element<'_>, attribute: &Attribute<'_>, value: &str) -> bool {
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+        let good = !value.is_empty() && value.len() <= 255 && value.bytes().all(allowed);
+        if !good {
+            let message = format!("{} is not a domain name", quoted(value));
+            let help = "a domain name has letters, digits, '-', '_' and '.'";
+            self.report.error(attribute.place(element), message, help);
+        }
+        good
+    }
+
+    /// One side of a phase 1 tunnel: an address, or a name with the optional address inside it.
+    pub fn endpoint(&mut self, side: &Element<'_>) -> Option<Endpoint> {
+        let element = self.only(side, None)?;
+        let identity = self.identity(element);
+        let address = match &identity {
+            Some(Identity::Ipv4(a)) => Some(IpAddr::V4(*a)),
+            Some(Identity::Ipv6(a)) => Some(IpAddr::V6(*a)),
+            _ if element.children.is_empty() => None,
+            _ => match self.only(element, None).and_then(|inner| self.identity(inner))? {
+                Identity::Ipv4(a) => Some(IpAddr::V4(a)),
+                Identity::Ipv6(a) => Some(IpAddr::V6(a)),
+                _ => None,
+            },
+        };
+        Some(Endpoint { address, identity: identity? })
+    }
+
+    /// One side's traffic of a phase 2 tunnel.
+    pub fn selector(&mut self, side: &Element<'_>) -> Option<Selector> {
+        let protocol = match side.attribute("Protocol") {
+            None => Some(0),
+            Some(_) => self.number(side, "Protocol", 0..=255),
+        };
+        let ports = self.ports(side, protocol);
+        let addresses = self.only(side, None).and_then(|element| self.addresses(element));
+        let protocol = u8::try_from(protocol?).ok()?;
+        Some(Selector { protocol, addresses: addresses?, ports: ports? })
+    }
+
+    fn ports(&mut self, side: &Element<'_>, protocol: Option<u64>) -> Option<PortRange> {
+        let port = |cx: &mut Self, name, default| match side.attribute(name) {
+            None => Some(default),
+            Some(_) => {
+                cx.number(side, name, 0..=65535).and_then(|number| u16::try_from(number).ok())
+            }
+        };
+        let (start, end) = (port(self, "Port", 0), port(self, "EndPort", u16::MAX));
+        let (start, end) = (start?, end?);
+        let attribute = side.attribute("Port").or(side.attribute("EndPort"));
+        let place = attribute.map_or_else(|| side.place(), |attribute| attribute.place(side));
+        if (start, end) == (0, 0) && protocol != Some(ICMP) && protocol != Some(ICMPV6) {
+            let message = "Port 0 to EndPort 0 is read as every port";
+            self.report.warning(place, message, "write EndPort=\"65535\"");
+            return Some(PortRange::ANY);
+        }
+        let Some(ports) = PortRange::new(start, end) else {
+            let message = format!("Port {start} is above EndPort {end}");
+            let help = format!("write EndPort=\"{start}\" for the one port");
+            self.report.error(place, message, help);
+            return None;
+        };
+        let has_ports =
+            |protocol| TCP_LIKE.contains(&protocol) || [ICMP, ICMPV6, MOBILITY].contains(&protocol);
+        if ports != PortRange::ANY && protocol.is_some_and(|protocol| !has_ports(protocol)) {
+            // RFC 7296 §3.13.1: where ports have no meaning, all of them must be selected.
+            let protocol = protocol.unwrap_or(0);
+            let message = format!("Protocol {protocol} has no ports to select");
+            let help = match protocol {
+                0 => {
+                    "write Protocol=\"6\" (TCP) or \"17\" (UDP) on both sides, or remove Port and EndPort"
+                }
+                _ => "remove Port and EndPort",
+            };
+            self.report.error(place, message, help);
+            return None;
+        }
+        if start != 0 && side.attribute("EndPort").is_none() {
+            let message =
+                format!("Port {start} without EndPort is every port from {start} to 65535");
+            let help = format!("write EndPort=\"{start}\" for the one port, or EndPort=\"65535\"");
+            self.report.warning(place, message, help);
+        }
+        Some(ports)
+    }
+
+    fn addresses(&mut self, element: &Element<'_>) -> Option<AddressRange> {
+        let v4 = element.name.starts_with("IPV4");
+        match element.name {
+            "IPV4_Address_Range" | "IPV6_Address_Range" => {
+                let from = self.address(element, "From_IPAddr", v4);
+                let to = self.address(element, "To_IPAddr", v4);
+                let (from, to) = (from?, to?);
+                let range = AddressRange::new(from, to);
+                if range.is_none()
+                    && let Some(attribute) = element.attribute("From_IPAddr")
+                {
+                    let message = format!("From_IPAddr {from} is above To_IPAddr {to}");
+                    self.report.error(attribute.place(element), message, "exchange the two");
+                }
+                range
+            }
+            "IPV4_Address" | "IPV6_Address" => {
+                let range = AddressRange::from(self.address(element, "Value", v4)?);
+                self.warn_converted(element, &range);
+                Some(range)
+            }
+            _ => self.subnet(element, v4),
+        }
+    }
+
+    fn subnet(&mut self, element: &Element<'_>, v4: bool) -> Option<AddressRange> {
+        let address_name = self.one_spelling(element, SUBNET_ADDRESS);
+        let mask_name = self.one_spelling(element, SUBNET_MASK);
+        let address = address_name.and_then(|name| self.address(element, name, v4));
+        let prefix = mask_name.and_then(|name| self.prefix(element, name, v4));
+        let (address, prefix) = (address?, prefix?);
+        let (start, end) = match address {
+            IpAddr::V4(address) => {
+                let hosts = u32::MAX.checked_shr(prefix).unwrap_or(0);
+                let bits = u32::from(address);
+                (
+                    IpAddr::from(Ipv4Addr::from(bits & !hosts)),
+                    IpAddr::from(Ipv4Addr::from(bits | hosts)),
+                )
+            }
+            IpAddr::V6(address) => {
+                let hosts = u128::MAX.checked_shr(prefix).unwrap_or(0);
+                let bits = u128::from(address);
+                (
+                    IpAddr::from(Ipv6Addr::from(bits & !hosts)),
+                    IpAddr::from(Ipv6Addr::from(bits | hosts)),
+                )
+            }
+        };
+        let range = AddressRange::new(start, end)?;
+        self.warn_converted(element, &range);
+        Some(range)
+    }
+
+    /// The one of several names for an attribute that an element uses.
+    fn one_spelling(
+        &mut self,
+        element: &Element<'_>,
+        names: &'static [&'static str],
+    ) -> Option<&'static str> {
+        let mut present = names.iter().copied().filter(|name| element.attribute(name).is_some());
+        match (present.next(), present.next()) {
+            (Some(name), None) => Some(name),
+            (Some(_), Some(second)) => {
+                let place = element.attribute(second).map(|a| a.name_place(element));
+                let message = format!("{} is given in two spellings", names[0]);
+                self.report.error(place.unwrap_or_else(|| element.place()), message, "keep one");
+                None
+            }
+            (None, _) => {
+                if !element.damaged {
+                    let message = format!("{} lacks the attribute {}", element.name, names[0]);
+                    let help = format!("add {}=\"…\"", listed(names.iter().copied().take(1)));
+                    self.report.error(element.place(), message, help);
+                }
+                None
+            }
+        }
+    }
+
+    /// A prefix length, written as a number or as a mask.
+    fn prefix(&mut self, element: &Element<'_>, name: &str, v4: bool) -> Option<u32> {
+        let attribute = element.attribute(name)?;
+        let value = self.trimmed(element, attribute);
+        let bits = if v4 { 32 } else { 128 };
+        let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+        let prefix = match value.parse::<IpAddr>() {
+            Ok(IpAddr::V4(mask)) if v4 => {
+                let mask = u32::from(mask);
+                (mask.leading_ones() + mask.trailing_zeros() >= 32).then(|| mask.leading_ones())
+            }
+            Ok(IpAddr::V6(mask)) if !v4 => {
+                let mask = u128::from(mask);
+                (mask.leading_ones() + mask.trailing_zeros() >= 128).then(|| mask.leading_ones())
+            }
+            _ if digits => value.parse().ok().filter(|prefix| *prefix <= bits),
+            _ => None,
+        };
+        if prefix.is_none() {
+            let message = format!("{name} {} is not a mask", quoted(value));
+            let help = if v4 { "write it like 255.255.255.0 or 24" } else { "write it like 64" };
+            self.report.error(attribute.place(element), message, help);
+        }
+        prefix
+    }
+
+    /// IKEv2 knows ranges only (RFC 7296 §3.13.1), and so does AIX with it.
+    fn warn_converted(&mut self, element: &Element<'_>, range: &AddressRange) {
+        let family = &element.name[..4];
+        let message = format!("{} is read as the range {range}", element.name);
+        let help = format!(
+            "AIX takes only ranges with IKEv2: <{family}_Address_Range From_IPAddr=\"{}\" To_IPAddr=\"{}\"/>",
+            range.start(),
+            range.end()
+        );
+        self.report.warning(element.place(), message, help);
+    }
+}

@@ -1,0 +1,127 @@
+//! Objects by name: duplicates, references, what nobody refers to.
+
+use super::Cx;
+use crate::xml::diagnostic::{Place, did_you_mean, quoted};
+use crate::xml::document::{Attribute, Element};
+use crate::xml::schema::listed;
+use std::cell::Cell;
+use std::collections::BTreeMap;
+
+/// All objects of one kind.
+pub(super) struct Table<T> {
+    kind: &'static str,
+    entries: Vec<Entry<T>>,
+    by_name: BTreeMap<String, usize>,
+    /// Whether an object has no usable name, so that a reference may mean that one.
+    nameless: bool,
+}
+
+struct Entry<T> {
+    name: String,
+    place: Place,
+    used: Cell<bool>,
+    /// `None` where the object is wrong, which is reported.
+    value: Option<T>,
+}
+
+impl<T> Table<T> {
+    pub fn new(kind: &'static str) -> Self {
+        Self { kind, entries: Vec::new(), by_name: BTreeMap::new(), nameless: false }
+    }
+
+    /// Adds an object under the name in an attribute.
+    pub fn insert(&mut self, cx: &mut Cx<'_>, element: &Element<'_>, name: &str, value: Option<T>) {
+        let Some(attribute) = element.attribute(name) else {
+            self.nameless = true;
+            return;
+        };
+        let Some(name) = cx.name(element, attribute) else {
+            self.nameless = true;
+            return;
+        };
+        let place = attribute.place(element);
+        if self.by_name.contains_key(&name) {
+            let message = format!("a second {} named {}", self.kind, quoted(&name));
+            return cx.report.error(place, message, "rename or remove one of the two");
+        }
+        self.by_name.insert(name.clone(), self.entries.len());
+        self.entries.push(Entry { name, place, used: Cell::new(false), value });
+    }
+
+    fn position(
+        &self,
+        cx: &mut Cx<'_>,
+        place: Place,
+        attribute: &str,
+        name: &str,
+    ) -> Option<usize> {
+        if let Some(at) = self.by_name.get(name) {
+            self.entries[*at].used.set(true);
+            return Some(*at);
+        }
+        if !self.nameless {
+            let message = format!(
+                "{attribute} refers to {}, but no {} has that name",
+                quoted(name),
+                self.kind
+            );
+            let help = did_you_mean(name, self.by_name.keys().map(String::as_str), || {
+                match self.entries.len() {
+                    0 => format!("the file defines no {}", self.kind),
+                    1..=8 => {
+                        format!("defined: {}", listed(self.by_name.keys().map(String::as_str)))
+                    }
+                    _ => format!("add an {} of that name", self.kind),
+                }
+            });
+            cx.report.error(place, message, help);
+        }
+        None
+    }
+
+    /// What a name that stands in an attribute refers to; the outer `None` is reported here, the inner one was.
+    pub fn resolve_name(
+        &self,
+        cx: &mut Cx<'_>,
+        element: &Element<'_>,
+        attribute: &Attribute<'_>,
+        name: &str,
+    ) -> Option<Option<&T>> {
+        let at = self.position(cx, attribute.part(element, name), attribute.name, name)?;
+        Some(self.entries[at].value.as_ref())
+    }
+
+    /// What the attribute of that name refers to.
+    pub fn resolve(&self, cx: &mut Cx<'_>, element: &Element<'_>, name: &str) -> Option<&T> {
+        let attribute = element.attribute(name)?;
+        cx.name(element, attribute)?;
+        self.resolve_name(cx, element, attribute, attribute.trimmed())?
+    }
+
+    /// What the attribute of that name refers to, to add to it.
+    pub fn resolve_mut(
+        &mut self,
+        cx: &mut Cx<'_>,
+        element: &Element<'_>,
+        name: &str,
+    ) -> Option<&mut T> {
+        let attribute = element.attribute(name)?;
+        cx.name(element, attribute)?;
+        let name = attribute.trimmed();
+        let at = self.position(cx, attribute.part(element, name), attribute.name, name)?;
+        self.entries[at].value.as_mut()
+    }
+
+    /// The objects that are right, in the order of the file.
+    pub fn in_order(&self) -> impl Iterator<Item = &T> {
+        self.entries.iter().filter_map(|entry| entry.value.as_ref())
+    }
+
+    /// Warns of objects that nothing refers to.
+    pub fn warn_unused(&self, cx: &mut Cx<'_>) {
+        for entry in self.entries.iter().filter(|entry| !entry.used.get()) {
+            let message = format!("nothing refers to the {} {}", self.kind, quoted(&entry.name));
+            cx.report.warning(entry.place.clone(), message, "");
+        }
+    }
+}

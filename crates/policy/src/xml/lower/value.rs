@@ -1,0 +1,259 @@
+//! Attributes → numbers, flags, words, names, addresses.
+
+use super::Cx;
+use crate::Lifetime;
+use crate::xml::diagnostic::{did_you_mean, quoted};
+use crate::xml::document::{Attribute, Element};
+use crate::xml::schema;
+use crate::xml::schema::listed;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// A word of the vocabulary: its meaning, or why it has none here and what to write in its place.
+pub(super) type Word<T> = (&'static str, Result<T, &'static str>);
+
+const YES_NO: &[Word<bool>] = &[("Yes", Ok(true)), ("No", Ok(false))];
+
+/// Minutes of a year, above which a lifetime is taken for a slip.
+const MAX_MINUTES: u64 = 525_600;
+
+/// Kilobytes; AIX stores 32 bits.
+const MAX_KB: u64 = 0xffff_ffff;
+
+impl Cx<'_> {
+    /// The value without blanks around it, which are noted.
+    pub fn trimmed<'a>(&mut self, element: &Element<'_>, attribute: &'a Attribute<'_>) -> &'a str {
+        let value = attribute.trimmed();
+        if value.len() != attribute.value.len() && !attribute.secret {
+            let place = attribute.place(element);
+            self.padded.insert(place.span.start, place);
+        }
+        value
+    }
+
+    /// The name of an object.
+    pub fn name(&mut self, element: &Element<'_>, attribute: &Attribute<'_>) -> Option<String> {
+        let value = self.trimmed(element, attribute);
+        if value.is_empty() || value.len() > 255 || value.chars().any(char::is_control) {
+            let message = format!("{} is not a name", attribute.name);
+            let help = "a name has 1 to 255 octets and no control characters";
+            self.report.error(attribute.place(element), message, help);
+            return None;
+        }
+        Some(value.to_owned())
+    }
+
+    /// What one word means.
+    pub fn word_of<T: Copy>(
+        &mut self,
+        element: &Element<'_>,
+        attribute: &Attribute<'_>,
+        value: &str,
+        words: &[Word<T>],
+    ) -> Option<T> {
+        let exact = words.iter().find(|(word, _)| *word == value);
+        let found =
+            exact.or_else(|| words.iter().find(|(word, _)| word.eq_ignore_ascii_case(value)));
+        let place = attribute.place(element);
+        match found {
+            Some((word, Ok(meaning))) => {
+                if exact.is_none() {
+                    let message = format!("{} is read as {word:?}", quoted(value));
+                    self.report.warning(place, message, format!("write {word:?}"));
+                }
+                Some(*meaning)
+            }
+            Some((_, Err(instead))) => {
+                let message = format!("{} {} is not supported", attribute.name, quoted(value));
+                self.report.error(place, message, *instead);
+                None
+            }
+            None => {
+                let message = format!("{} cannot be {}", attribute.name, quoted(value));
+                let known = || words.iter().filter(|(_, m)| m.is_ok()).map(|(word, _)| *word);
+                let help = did_you_mean(value, words.iter().map(|(word, _)| *word), || {
+                    format!("known are {}", listed(known()))
+                });
+                self.report.error(place, message, help);
+                None
+            }
+        }
+    }
+
+    /// What the word in an attribute means; `None` where there is no such attribute, or a wrong one.
+    pub fn word<T: Copy>(
+        &mut self,
+        element: &Element<'_>,
+        name: &str,
+        words: &[Word<T>],
+    ) -> Option<T> {
+        let attribute = element.attribute(name)?;
+        let value = self.trimmed(element, attribute);
+        self.word_of(element, attribute, value, words)
+    }
+
+    /// A flag that is off unless the file says otherwise.
+    pub fn flag(&mut self, element: &Element<'_>, name: &str) -> bool {
+        self.word(element, name, YES_NO).unwrap_or(false)
+    }
+
+    /// A decimal number.
+    pub fn number(
+        &mut self,
+        element: &Element<'_>,
+        name: &str,
+        range: RangeInclusive<u64>,
+    ) -> Option<u64> {
+        let attribute = element.attribute(name)?;
+        let value = self.trimmed(element, attribute);
+        let digits = !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit());
+        let number = digits.then(|| value.parse().unwrap_or(u64::MAX));
+        if let Some(number) = number.filter(|number| range.contains(number)) {
+            return Some(number);
+        }
+        let message = if digits {
+            format!("{name} {} is out of range", quoted(value))
+        } else {
+            format!("{name} {} is not a number", quoted(value))
+        };
+        let help = format!("write a whole number from {} to {}", range.start(), range.end());
+        self.report.error(attribute.place(element), message, help);
+        None
+    }
+
+    /// A lifetime in minutes.
+    pub fn minutes(&mut self, element: &Element<'_>, name: &str) -> Option<u64> {
+        self.number(element, name, 1..=MAX_MINUTES)
+    }
+
+    /// A volume in kilobytes, 0 for none.
+    pub fn kilobytes(&mut self, element: &Element<'_>, name: &str) -> Option<u64> {
+        self.number(element, name, 0..=MAX_KB)
+    }
+
+    /// The overlap of an old and a new key: at most half of a lifetime.
+    pub fn overlap(&mut self, element: &Element<'_>, name: &str) -> u8 {
+        let percent = self.number(element, name, 1..=99).unwrap_or(10);
+        if percent > 50
+            && let Some(attribute) = element.attribute(name)
+        {
+            let message =
+                format!("{name} {percent} is read as 50: rekeying starts at half of the lifetime");
+            let help = "the overlap is the share of the lifetime in which old and new keys coexist; \
+                        write 50 or less";
+            self.report.warning(attribute.place(element), message, help);
+        }
+        u8::try_from(percent.min(50)).unwrap_or(50)
+    }
+
+    /// Checks a responder's window `…ResponderKeyRefreshMin…` to `…Max…` and warns of own values outside it.
+    /// Lifetimes are not negotiated in IKEv2 (RFC 7296 §2.8), so there is nothing of the peer's to check.
+    pub fn window(&mut self, element: &Element<'_>, prefix: &str, unit: &str, own: &[u64]) {
+        let names = ["Min", "Max"].map(|end| format!("{prefix}_ResponderKeyRefresh{end}{unit}"));
+        let [min, max] = names.each_ref().map(|name| self.number(element, name, 0..=MAX_KB));
+        if let (Some(min), Some(max), Some(attribute)) = (min, max, element.attribute(&names[0]))
+            && min > max
+        {
+            let message = format!("{} {min} is above {} {max}", names[0], names[1]);
+            return self.report.error(attribute.place(element), message, "exchange the two");
+        }
+        let outside =
+            own.iter().find(|own| min.is_some_and(|m| **own < m) || max.is_some_and(|m| **own > m));
+        let attribute = names.iter().find_map(|name| element.attribute(name));
+        if let (Some(own), Some(attribute)) = (outside, attribute) {
+            let message =
+                format!("the own lifetime of {own} {unit} is outside the responder's window");
+            let help = "IKEv2 does not negotiate lifetimes: the own one is used, the window is not";
+            self.report.warning(attribute.place(element), message, help);
+        }
+    }
+
+    /// An address of one family.
+    pub fn address(&mut self, element: &Element<'_>, name: &str, v4: bool) -> Option<IpAddr> {
+        let attribute = element.attribute(name)?;
+        let value = self.trimmed(element, attribute);
+        let family = if v4 { "IPv4" } else { "IPv6" };
+        let parsed = value.parse::<IpAddr>().ok();
+        if let Some(address) = parsed.filter(|address| address.is_ipv4() == v4) {
+            return Some(address);
+        }
+        let placeholder = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+            && !value.is_empty();
+        let (message, help) = if parsed.is_some() {
+            let other = element
+                .name
+                .replace(if v4 { "IPV4" } else { "IPV6" }, if v4 { "IPV6" } else { "IPV4" });
+            (format!("{} is not an {family} address", quoted(value)), format!("use {other}"))
+        } else if placeholder {
+            let help = format!("write the {family} address in its place");
+            (format!("placeholder not replaced: {value}"), help)
+        } else if let Some((address, _)) =
+            value.split_once('/').filter(|(a, _)| a.parse::<IpAddr>().is_ok())
+        {
+            let message = format!("{} is not an address but a subnet", quoted(value));
+            (message, format!("write the address alone ({address}), or use an address range"))
+        } else if value.bytes().any(|b| b.is_ascii_alphabetic()) && !value.contains(':') {
+            let message = format!("{} is not an {family} address", quoted(value));
+            (message, "host names are not looked up: write the address".to_owned())
+        } else {
+            let example = if v4 { "192.0.2.1" } else { "2001:db8::1" };
+            let help = format!("write it like {example}");
+            (format!("{} is not an {family} address", quoted(value)), help)
+        };
+        self.report.error(attribute.place(element), message, help);
+        None
+    }
+
+    /// The elements of one kind inside another.
+    pub fn children<'e, 't>(
+        element: &'e Element<'t>,
+        name: &'static str,
+    ) -> impl Iterator<Item = &'e Element<'t>> {
+        element.children.iter().filter(move |child| child.name == name)
+    }
+
+    /// The one element inside another with one of the names that its kind may hold, or with the one given. `None` if
+    /// there is none, or if it is not supported; both are reported.
+    pub fn only<'e, 't>(
+        &mut self,
+        element: &'e Element<'t>,
+        name: Option<&'static str>,
+    ) -> Option<&'e Element<'t>> {
+        let allowed = schema::kind(element.name).map_or(&[][..], |kind| kind.children);
+        let wanted = |child: &Element<'_>| match name {
+            Some(name) => child.name == name,
+            None => allowed.contains(&child.name),
+        };
+        let mut found = element.children.iter().filter(|child| wanted(child));
+        let what = || {
+            name.map_or_else(
+                || format!("one of {}", listed(allowed.iter().copied())),
+                str::to_owned,
+            )
+        };
+        let first = found.next();
+        if let Some(second) = found.next() {
+            let message = format!("a second {} inside {}", second.name, element.name);
+            self.report.error(second.place(), message, "remove one of the two");
+            return None;
+        }
+        // One that does not belong there is reported, and may be what is missing.
+        let stray = element.children.iter().any(|child| !allowed.contains(&child.name));
+        if first.is_none() && !stray && !element.damaged {
+            let message = format!("{} holds no {}", element.name, name.unwrap_or("identity"));
+            self.report.error(element.place(), message, format!("put {} inside it", what()));
+        }
+        first.filter(|child| schema::is_supported(child.name))
+    }
+}
+
+/// A lifetime of that many minutes and, if not 0, kilobytes of 1024 octets.
+pub(super) fn lifetime(minutes: u64, kilobytes: u64, overlap_percent: u8) -> Lifetime {
+    Lifetime {
+        hard: Duration::from_secs(minutes * 60),
+        bytes: (kilobytes > 0).then(|| kilobytes.saturating_mul(1024)),
+        overlap_percent,
+    }
+}

@@ -1,0 +1,130 @@
+//! The text of a file: where an offset lies in it, and what of it may be shown.
+
+use std::ops::Range;
+
+/// Characters of a quoted line before and after its place.
+const BEFORE: usize = 80;
+const AFTER: usize = 100;
+
+/// A file's text. Nothing of it is shown before the reader has recognised it as free of secrets.
+pub(super) struct Source<'t> {
+    file_name: String,
+    text: &'t str,
+    line_starts: Vec<usize>,
+    /// What may be shown: ascending, disjoint.
+    visible: Vec<Range<usize>>,
+    whole: bool,
+}
+
+/// A line as it is shown beneath a message.
+pub(super) struct Excerpt {
+    pub text: String,
+    /// Characters before the place.
+    pub caret: usize,
+    /// Characters of the place, at least one.
+    pub width: usize,
+}
+
+impl<'t> Source<'t> {
+    pub fn new(file_name: &str, text: &'t str) -> Self {
+        // RFC 3629 §6: a signature, not content.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let line_starts =
+            std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+        Self {
+            file_name: file_name.to_owned(),
+            text,
+            line_starts,
+            visible: Vec::new(),
+            whole: true,
+        }
+    }
+
+    pub fn file_name(&self) -> &str {
+        &self.file_name
+    }
+
+    pub fn text(&self) -> &'t str {
+        self.text
+    }
+
+    /// Whether every tag was understood; if not, what seems to be missing may stand in the rest.
+    pub fn is_whole(&self) -> bool {
+        self.whole
+    }
+
+    pub fn set_partial(&mut self) {
+        self.whole = false;
+    }
+
+    /// Allows a part of the text to be shown; parts come in ascending order.
+    pub fn show(&mut self, part: Range<usize>) {
+        if !part.is_empty() && self.visible.last().is_none_or(|last| last.end <= part.start) {
+            self.visible.push(part);
+        }
+    }
+
+    /// Line and column, both from 1, the column in characters.
+    pub fn locate(&self, offset: usize) -> (usize, usize) {
+        let line = self.line_starts.partition_point(|start| *start <= offset);
+        let start = self.line_starts[line - 1];
+        let before = self.text.get(start..offset).unwrap_or_default();
+        (line, before.chars().count() + 1)
+    }
+
+    /// The line that holds the start of `span`, cut to a readable length, everything masked that was not shown.
+    pub fn excerpt(&self, span: &Range<usize>) -> Excerpt {
+        let line = self.line_starts.partition_point(|start| *start <= span.start);
+        let line_start = self.line_starts[line - 1];
+        let line_end = self.line_starts.get(line).map_or(self.text.len(), |next| next - 1);
+        let head = self.text.get(line_start..span.start).unwrap_or_default();
+        let tail = self.text.get(span.start..line_end).unwrap_or_default();
+        let from = head
+            .char_indices()
+            .rev()
+            .take(BEFORE)
+            .last()
+            .map_or(line_start, |(at, _)| line_start + at);
+        let to = tail.char_indices().nth(AFTER).map_or(line_end, |(at, _)| span.start + at);
+
+        let mut shown = String::new();
+        let (mut length, mut caret, mut end) = (0, None, 0);
+        if from > line_start {
+            shown.push('…');
+            length += 1;
+        }
+        let mut masking = false;
+        for (at, character) in self.text[from..to].trim_end().char_indices() {
+            let at = from + at;
+            let visible = self.is_visible(at);
+            let printed = match (visible, character) {
+                (true, '\t') => Some(' '),
+                (true, c) if c == ' ' || c.is_ascii_graphic() || c.is_alphanumeric() => Some(c),
+                (true, _) => Some('\u{fffd}'),
+                (false, c) if c.is_ascii_whitespace() => (!masking).then_some(' '),
+                (false, _) => (!masking).then_some('…'),
+            };
+            masking = !visible && (masking || !character.is_ascii_whitespace());
+            if at >= span.start && caret.is_none() {
+                caret = Some(if printed.is_none() { length - 1 } else { length });
+            }
+            if let Some(character) = printed {
+                shown.push(character);
+                length += 1;
+            }
+            if at < span.end {
+                end = length;
+            }
+        }
+        if to < line_end {
+            shown.push('…');
+        }
+        let caret = caret.unwrap_or(length);
+        Excerpt { text: shown, caret, width: end.saturating_sub(caret).max(1) }
+    }
+
+    fn is_visible(&self, offset: usize) -> bool {
+        let after = self.visible.partition_point(|part| part.start <= offset);
+        after > 0 && offset < self.visible[after - 1].end
+    }
+}

@@ -1,0 +1,742 @@
+//! What a file can get wrong: each case changes one thing in a good file and names what must be said of it.
+
+use policy::xml::{Severity, read};
+
+const HOST: &str = include_str!("../fixtures/01_ikev2_psk_gcm_transport_v4.xml");
+const GATEWAY: &str = include_str!("../fixtures/02_ikev2_tunnel_multi_child_pfs.xml");
+
+struct Case {
+    /// Replaced once in the file …
+    from: &'static str,
+    /// … by this.
+    to: &'static str,
+    line: usize,
+    /// Parts of message and help.
+    says: &'static [&'static str],
+}
+
+const fn case(
+    from: &'static str,
+    to: &'static str,
+    line: usize,
+    says: &'static [&'static str],
+) -> Case {
+    Case { from, to, line, says }
+}
+
+/// Each must give exactly the one error.
+fn check_errors(file: &str, cases: &[Case]) {
+    for Case { from, to, line, says } in cases {
+        assert!(file.contains(from), "the file has no {from}");
+        let text = file.replacen(from, to, 1);
+        let errors = match read("p.xml", &text) {
+            Ok(_) => panic!("{from} → {to}: not refused"),
+            Err(errors) => errors,
+        };
+        let found: Vec<_> = errors.errors().collect();
+        assert_eq!(found.len(), 1, "{from} → {to}:\n{errors}");
+        assert_eq!(found[0].line, *line, "{from} → {to}:\n{errors}");
+        let said = format!("{} {}", found[0].message, found[0].help.as_deref().unwrap_or(""));
+        for part in *says {
+            assert!(said.contains(part), "{from} → {to}: no {part:?} in\n{errors}");
+        }
+    }
+}
+
+/// Each must load with a warning that the unchanged file does not give.
+fn check_warnings(file: &str, cases: &[Case]) {
+    for Case { from, to, line, says } in cases {
+        assert!(file.contains(from), "the file has no {from}");
+        let loaded = read("p.xml", &file.replacen(from, to, 1))
+            .unwrap_or_else(|e| panic!("{from} → {to}:\n{e}"));
+        let unchanged = read("p.xml", file).expect("the unchanged file is good").warnings;
+        let fits = |said: &str| says.iter().all(|part| said.contains(part));
+        let text = |w: &policy::xml::Diagnostic| {
+            format!("{} {}", w.message, w.help.as_deref().unwrap_or(""))
+        };
+        assert!(!unchanged.iter().any(|w| fits(&text(w))), "{from} → {to}: warned of before");
+        let found = loaded.warnings.iter().find(|w| fits(&text(w)));
+        let found =
+            found.unwrap_or_else(|| panic!("{from} → {to}: no {says:?} in {:#?}", loaded.warnings));
+        assert_eq!(
+            (found.severity, found.line),
+            (Severity::Warning, *line),
+            "{from} → {to}:\n{found}"
+        );
+    }
+}
+
+#[test]
+fn form() {
+    check_errors(
+        HOST,
+        &[
+            case(
+                "IKE_ProtectionName=",
+                "IKE ProtectionName=",
+                6,
+                &["blank in the name", "did you mean IKE_ProtectionName?"],
+            ),
+            case(
+                "<IKETransform IKE_Enc",
+                "<IKETTransform IKE_Enc",
+                16,
+                &["unknown element IKETTransform", "did you mean \"IKETransform\"?"],
+            ),
+            case(
+                "<IKETunnel IKE",
+                "<IKETunnel> IKE",
+                23,
+                &["text inside IKETunnel", "attributes go before the '>'"],
+            ),
+            case(
+                "</IKETunnel>",
+                "</IKETunel>",
+                27,
+                &["</IKETunel> where </IKETunnel> should close line 23"],
+            ),
+            case("</AIX_VPN>", "", 4, &["AIX_VPN is not closed", "add </AIX_VPN>"]),
+            case("</AIX_VPN>", "</AIX_VPN><AIX_VPN/>", 51, &["after the end of the policy"]),
+            case("</AIX_VPN>", "</AIX_VPN></AIX_VPN>", 51, &["an end tag without a start tag"]),
+            case("</AIX_VPN>", "</AIX_VPN>x", 51, &["text outside the policy"]),
+            case(
+                "\"hh_p1\"\n",
+                "\"hh_p1\n",
+                6,
+                &["the value of IKE_ProtectionName is not closed in its line"],
+            ),
+            case("\"hh_p1\"", "\"hh<p1\"", 6, &["'<' in the value of IKE_ProtectionName"]),
+            case("IKE_Role=\"Both\"", "IKE_Role=Both", 7, &["not in quotation marks"]),
+            case("IKE_Role=\"Both\"", "IKE_Role", 7, &["'=' expected"]),
+            case(
+                "IKE_Role=\"Both\"",
+                "IKE_Role=\"Both\" IKE_Role=\"Both\"",
+                7,
+                &["IKE_Role is given twice"],
+            ),
+            case("\"hh_k\" IKE_P", "\"hh_k\"IKE_P", 23, &["no blank before the attribute"]),
+            case("\"hh_k\" IKE_P", "\"hh&k\" IKE_P", 23, &["'&' starts no reference", "&amp;"]),
+            case("\"hh_k\" IKE_P", "\"&hh;k\" IKE_P", 23, &["unknown entity"]),
+            case("\"hh_k\" IKE_P", "\"&#0;k\" IKE_P", 23, &["reference to no character"]),
+            case(
+                "<AIX_VPN Version=\"2.1\">",
+                "<!DOCTYPE AIX_VPN [ ]><AIX_VPN>",
+                4,
+                &["DOCTYPE with definitions"],
+            ),
+            case(
+                "<AIX_VPN Version=\"2.1\">",
+                "<AIX_VPN Version=\"2.1\">\u{1}",
+                4,
+                &["control character"],
+            ),
+            case("version=\"1.0\"", "version=\"2.0\"", 1, &["only XML 1.0"]),
+            case("correct-horse-battery-staple-0192", "&#233;", 28, &["not ASCII", "HEX"]),
+        ],
+    );
+}
+
+#[test]
+fn vocabulary() {
+    check_errors(
+        HOST,
+        &[
+            case(
+                "IKE_Role=",
+                "IKE_Rol=",
+                7,
+                &["IKEProtection has no attribute IKE_Rol", "did you mean \"IKE_Role\"?"],
+            ),
+            case(
+                "IKE_Role=\"Both\"",
+                "IKE_Role=\"Bth\"",
+                7,
+                &["IKE_Role cannot be \"Bth\"", "did you mean \"Both\"?"],
+            ),
+            case(
+                "IKE_Role=\"Both\"",
+                "IKE_Role=\"Peer\"",
+                7,
+                &["known are Both, Initiator, Responder"],
+            ),
+            case(
+                "AES-CBC-256",
+                "AES-CBC-265",
+                16,
+                &["cannot be \"AES-CBC-265\"", "did you mean \"AES-CBC-256\"?"],
+            ),
+            case(
+                "PRF_HMAC_SHA1",
+                "PRF_AES128_XCBC",
+                17,
+                &["is not supported", "PRF_HMAC_SHA2_256"],
+            ),
+            case(
+                "IKE_DHGroup=\"20\"",
+                "IKE_DHGroup=\"18\"",
+                19,
+                &["known are 2, 5, 14, 19, 20, 21 and 31"],
+            ),
+            case("IKE_DHGroup=\"20\"", "IKE_DHGroup=\"0\"", 19, &["needs a Diffie-Hellman group"]),
+            case("Preshared_key", "RSA_signatures", 20, &["certificates are not supported"]),
+            case(
+                "IKE_Version=\"2\"",
+                "IKE_Version=\"1\"",
+                8,
+                &["IKEv1 is not supported", "IKE_Version=\"2\""],
+            ),
+            case("IKE_Version=\"2\"", "IKE_Version=\"3\"", 8, &["IKE_Version cannot be \"3\""]),
+            case(
+                "IKE_Flags_AutoStart=\"No\"",
+                "IKE_Flags_AutoStart=\"on\"",
+                24,
+                &["known are Yes, No"],
+            ),
+            case(
+                "IPSec_ProtectionName=\"hh_p2\"",
+                "",
+                36,
+                &["IPSecProtection lacks the attribute IPSec_ProtectionName"],
+            ),
+            case(
+                "ESP_AES256_GCM_16",
+                "ESP_AES256_GCM_8",
+                32,
+                &["did you mean \"ESP_AES256_GCM_16\"?"],
+            ),
+            case(
+                "<IPSecLocalIdentity P",
+                "<IKETransform/><IPSecLocalIdentity P",
+                44,
+                &["IKETransform does not belong inside IPSecTunnel"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "",
+                25,
+                &["IKELocalIdentity holds no identity"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<FQDN Value=\"a\"/><FQDN Value=\"b\"/>",
+                25,
+                &["a second FQDN inside"],
+            ),
+            case(
+                "<PK_IPV4_Address Value=\"192.0.2.20\"/>",
+                "<IPV4_Address Value=\"192.0.2.20\"/>",
+                29,
+                &["did you mean \"PK_IPV4_Address\"?"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn references() {
+    check_errors(
+        HOST,
+        &[
+            case(
+                "ProtectionRef=\"hh_p1\"",
+                "ProtectionRef=\"hh_p7\"",
+                23,
+                &["refers to \"hh_p7\"", "did you mean \"hh_p1\"?"],
+            ),
+            case(
+                "IKE_TunnelName=\"hh_k\" IPSec",
+                "IKE_TunnelName=\"x\" IPSec",
+                42,
+                &["no IKETunnel has that name", "defined: hh_k"],
+            ),
+            case(
+                "IPSec_ProposalRefs=\"hh_prop\"",
+                "IPSec_ProposalRefs=\" hh_prop zz\"",
+                36,
+                &["IPSec_ProposalRefs refers to \"zz\""],
+            ),
+            case(
+                "IPSec_ProposalRefs=\"hh_prop\"",
+                "IPSec_ProposalRefs=\" \"",
+                36,
+                &["lists no proposal"],
+            ),
+            case(
+                "IPSec_ProposalName=\"hh_prop\"",
+                "IPSec_ProposalName=\"\"",
+                31,
+                &["is not a name"],
+            ),
+            case(
+                "PK_IPV4_Address Value=\"192.0.2.20\"",
+                "PK_IPV4_Address Value=\"192.0.2.21\"",
+                26,
+                &["no preshared key for the remote identity 192.0.2.20", "add an IKEPresharedKey"],
+            ),
+            case(
+                "PK_IPV4_Address Value=\"192.0.2.20\"",
+                "PK_IPV4_Address Value=\"192.0.2.10\"",
+                26,
+                &["one exists for this tunnel's own identity 192.0.2.10", "swap local for remote"],
+            ),
+        ],
+    );
+    check_errors(
+        GATEWAY,
+        &[
+            case(
+                "</AIX_VPN>",
+                "<IPSecProposal IPSec_ProposalName='gw_cbc'><IPSecESPProtocol ESP_Encryption='ESP_AES128_GCM_16'/></IPSecProposal></AIX_VPN>",
+                67,
+                &["a second IPSecProposal named \"gw_cbc\""],
+            ),
+            case("\"gw_https\"", "\"gw_lan\"", 58, &["a second IPSecTunnel named \"gw_lan\""]),
+            case(
+                "</AIX_VPN>",
+                "<IKEPresharedKey Value='0123456789abcdef'><IKEPresharedRemoteID><PK_IPV4_Address Value='203.0.113.1'/></IKEPresharedRemoteID></IKEPresharedKey></AIX_VPN>",
+                67,
+                &["a second preshared key for 203.0.113.1"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn values() {
+    check_errors(
+        HOST,
+        &[
+            case(
+                "IKE_KeyOverlap=\"10\"",
+                "IKE_KeyOverlap=\"0\"",
+                10,
+                &["out of range", "from 1 to 99"],
+            ),
+            case("IKE_KeyOverlap=\"10\"", "IKE_KeyOverlap=\"10%\"", 10, &["is not a number"]),
+            case(
+                "IKE_KeyRefreshMinutes=\"480\"",
+                "IKE_KeyRefreshMinutes=\"0\"",
+                21,
+                &["out of range"],
+            ),
+            case(
+                "IKE_KeyRefreshMinutes=\"480\"",
+                "IKE_KeyRefreshMinutes=\"99999999999999999999999\"",
+                21,
+                &["out of range"],
+            ),
+            case(
+                "KeyRefreshMinMinutes=\"1\"",
+                "KeyRefreshMinMinutes=\"1441\"",
+                12,
+                &["1441 is above", "exchange the two"],
+            ),
+            case(
+                "IPSec_ResponderKeyRefreshMinKB=\"1\"",
+                "IPSec_ResponderKeyRefreshMinKB=\"201\"",
+                41,
+                &["201 is above"],
+            ),
+            case("ESP_ExtendedSeqNum=\"0\"", "ESP_ExtendedSeqNum=\"2\"", 33, &["out of range"]),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<IPV4_Address Value=\"my_address\"/>",
+                25,
+                &["placeholder not replaced: my_address"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<IPV4_Address Value=\"www.example.net\"/>",
+                25,
+                &["host names are not looked up"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<IPV4_Address Value=\"192.0.2.10/24\"/>",
+                25,
+                &["not an address but a subnet"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<IPV4_Address Value=\"192.0.2.256\"/>",
+                25,
+                &["not an IPv4 address", "192.0.2.1"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<IPV4_Address Value=\"2001:db8::1\"/>",
+                25,
+                &["use IPV6_Address"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<IPV4_Address Value=\"0.0.0.0\"/>",
+                25,
+                &["no host's address", "Responder"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<FQDN Value=\"192.0.2.10\"/>",
+                25,
+                &["is an address"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<FQDN Value=\"a b\"/>",
+                25,
+                &["not a domain name"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<User_FQDN Value=\"ab\"/>",
+                25,
+                &["not user@domain"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<Key_ID Value=\"\"/>",
+                25,
+                &["1 to 255 octets"],
+            ),
+            case(
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                "<IPV4_Address_Range From_IPAddr=\"192.0.2.1\" To_IPAddr=\"192.0.2.9\"/>",
+                25,
+                &["names many"],
+            ),
+            case(
+                "Format=\"ASCII\" Value=\"correct-horse-battery-staple-0192\"",
+                "Format=\"HEX\" Value=\"0x123\"",
+                28,
+                &["odd number"],
+            ),
+            case("Format=\"ASCII\"", "Format=\"HEX\"", 28, &["odd number"]),
+            case(
+                "Format=\"ASCII\" Value=\"correct",
+                "Format=\"HEX\" Value=\"xcorrect",
+                28,
+                &["not hexadecimal"],
+            ),
+            case("correct-horse-battery-staple-0192", "", 28, &["the key is empty"]),
+        ],
+    );
+}
+
+#[test]
+fn what_does_not_go_together() {
+    check_errors(
+        HOST,
+        &[
+            case(
+                "ESP_Authentication=\"NONE\"",
+                "ESP_Authentication=\"HMAC-SHA\"",
+                32,
+                &["ESP_Authentication must be NONE"],
+            ),
+            case(
+                "ESP_AES256_GCM_16",
+                "ESP_AES_CBC_256",
+                32,
+                &["AES-CBC without ESP_Authentication"],
+            ),
+            case("<IKETransform IKE_Hash=\"SHA\"/>", "", 5, &["the offer has no IKE_Hash"]),
+            case(
+                "<IKETransform IKE_Encryption=\"AES-CBC-256\"/>",
+                "",
+                5,
+                &["the offer has no IKE_Encryption"],
+            ),
+            case("<IKETransform IKE_DHGroup=\"20\"/>", "", 5, &["the offer has no IKE_DHGroup"]),
+            case(
+                "From_IPAddr=\"192.0.2.10\"",
+                "From_IPAddr=\"192.0.2.11\"",
+                45,
+                &["192.0.2.11 is above To_IPAddr 192.0.2.10"],
+            ),
+            case(
+                "From_IPAddr=\"192.0.2.10\"",
+                "From_IPAddr=\"192.0.2.0\"",
+                44,
+                &["in transport mode IPSecLocalIdentity must be 192.0.2.10", "Tunnel"],
+            ),
+            case(
+                "From_IPAddr=\"192.0.2.20\" To_IPAddr=\"192.0.2.20\"",
+                "From_IPAddr=\"192.0.2.21\" To_IPAddr=\"192.0.2.21\"",
+                47,
+                &["must be 192.0.2.20, the address of IKERemoteIdentity"],
+            ),
+            case(
+                "Protocol=\"0\"",
+                "Protocol=\"6\"",
+                47,
+                &["Protocol 0 here, but 6 at IPSecLocalIdentity"],
+            ),
+            case("Port=\"0\"", "Port=\"80\"", 44, &["Protocol 0 has no ports"]),
+            case(
+                "Protocol=\"0\" Port=\"0\" EndPort=\"65535\"",
+                "Protocol=\"0\" Port=\"9\" EndPort=\"8\"",
+                44,
+                &["Port 9 is above EndPort 8"],
+            ),
+            case(
+                "IPSec_InitiatorDHGroup=\"0\"",
+                "IPSec_InitiatorDHGroup=\"0 19\"",
+                39,
+                &["neither a group nor none"],
+            ),
+            case(
+                "IPSec_InitiatorDHGroup=\"0\" IPSec_ResponderDHGroup=\"GROUP_2\"",
+                "IPSec_InitiatorDHGroup=\"19\" IPSec_ResponderDHGroup=\"\"",
+                39,
+                &["accepts nothing"],
+            ),
+        ],
+    );
+    check_errors(
+        GATEWAY,
+        &[
+            case(
+                "ESP_EncapsulationMode=\"Tunnel\" ESP_ExtendedSeqNum=\"1\"",
+                "ESP_EncapsulationMode=\"Transport\" ESP_ExtendedSeqNum=\"1\"",
+                43,
+                &["\"gw_gcm128\" is for tunnel mode, but \"gw_gcm256\" is for transport mode"],
+            ),
+            case(
+                "<IPV4_Address Value=\"198.51.100.1\"/>",
+                "<IPV6_Address Value=\"2001:db8::1\"/>",
+                23,
+                &["of different families"],
+            ),
+            case(
+                "<IPV4_Address Value=\"198.51.100.1\"/>",
+                "<IPV4_Address Value=\"203.0.113.1\"/>",
+                23,
+                &["both sides have the address"],
+            ),
+            case(
+                "<IPV4_Address_Range From_IPAddr=\"10.1.0.0\" To_IPAddr=\"10.1.255.255\"/>",
+                "<IPV6_Address_Range From_IPAddr=\"::1\" To_IPAddr=\"::2\"/>",
+                54,
+                &["of different families"],
+            ),
+            case(
+                "<IPV4_Address_Range From_IPAddr=\"10.1.0.0\" To_IPAddr=\"10.1.255.255\"/>",
+                "<IPV4_Subnet Value=\"10.1.0.0\" Netmask=\"255.0.255.0\"/>",
+                52,
+                &["Netmask \"255.0.255.0\" is not a mask"],
+            ),
+            case(
+                "<IPV4_Address_Range From_IPAddr=\"10.1.0.0\" To_IPAddr=\"10.1.255.255\"/>",
+                "<IPV4_Subnet Value=\"10.1.0.0\"/>",
+                52,
+                &["IPV4_Subnet lacks the attribute Netmask"],
+            ),
+            case(
+                "<IPV4_Address_Range From_IPAddr=\"10.1.0.0\" To_IPAddr=\"10.1.255.255\"/>",
+                "<IPV4_Subnet Value=\"10.1.0.0\" Mask=\"8\" Netmask=\"8\"/>",
+                52,
+                &["two spellings"],
+            ),
+        ],
+    );
+}
+
+#[test]
+fn an_initiator_needs_addresses() {
+    let text = GATEWAY
+        .replace("IKE_Role=\"Both\"", "IKE_Role=\"Initiator\"")
+        .replace("PK_IPV4_Address Value=\"203.0.113.1\"", "PK_FQDN Value=\"b.example\"")
+        .replace("<IPV4_Address Value=\"203.0.113.1\"/>", "<FQDN Value=\"b.example\"/>");
+    let errors = read("p.xml", &text).expect_err("no address of the peer");
+    let found: Vec<_> = errors.errors().collect();
+    assert_eq!(found.len(), 1, "{errors}");
+    assert!(found[0].message.contains("without an address, which an initiator needs"), "{errors}");
+}
+
+#[test]
+fn warnings() {
+    check_warnings(
+        HOST,
+        &[
+            case(" Version=\"2.1\"", "", 4, &["AIX_VPN has no Version"]),
+            case("Version=\"2.1\"", "Version=\"3.0\"", 4, &["unknown Version"]),
+            case(
+                "IKE_XCHGMode=\"None\"",
+                "IKE_XCHGMode=\"Main\"",
+                9,
+                &["IKE_XCHGMode has no meaning in IKEv2"],
+            ),
+            case(
+                "IKE_KeyOverlap=\"10\"",
+                "IKE_KeyOverlap=\"51\"",
+                10,
+                &["IKE_KeyOverlap 51 is read as 50"],
+            ),
+            case(
+                "IKE_Flags_UseCRL=\"No\"",
+                "IKE_Flags_UseCRL=\"Yes\"",
+                11,
+                &["IKE_Flags_UseCRL has no effect"],
+            ),
+            case("IKE_Role=\"Both\"", "IKE_Role=\"both\"", 7, &["\"both\" is read as \"Both\""]),
+            case(
+                "IKE_Role=\"Both\"",
+                "IKE_Role=\" Both\"",
+                7,
+                &["blanks around a value are ignored"],
+            ),
+            case("IKE_DHGroup=\"20\"", "IKE_DHGroup=\"5\"", 19, &["group 5 (MODP-1536) is weak"]),
+            case(
+                "IKE_KeyRefreshMinutes=\"480\"",
+                "IKE_KeyRefreshMinutes=\"1441\"",
+                12,
+                &["1441 Minutes is outside the responder's window"],
+            ),
+            case(
+                "IKE_KeyRefreshMinutes=\"480\"",
+                "IKE_KeyRefreshMinutes=\"480\" IKE_KeyRefreshKB=\"7\"",
+                21,
+                &["IKE_KeyRefreshKB 7 is ignored"],
+            ),
+            case(
+                "<IKETransform IKE_Hash=\"SHA\"/>",
+                "<IKETransform IKE_Hash=\"SHA\"/><IKETransform IKE_Hash=\"SHA\"/>",
+                18,
+                &["IKE_Hash \"SHA\" is repeated"],
+            ),
+            case(
+                "<IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/>",
+                "",
+                5,
+                &["Preshared_key is assumed"],
+            ),
+            case("AES-CBC-256", "AES-GCM-16-256", 18, &["AES-GCM protects integrity itself"]),
+            case(
+                "IPSec_Flags_UseCommitBit=\"No\"",
+                "IPSec_Flags_UseCommitBit=\"Yes\"",
+                38,
+                &["IPSec_Flags_UseCommitBit has no meaning"],
+            ),
+            case(
+                "ESP_KeyRefreshKB=\"0\"",
+                "ESP_KeyRefreshKB=\"8\"",
+                38,
+                &["ESP_KeyRefreshKB 8 is ignored"],
+            ),
+            case(
+                "IPSec_ProposalRefs=\"hh_prop\"",
+                "IPSec_ProposalRefs=\"hh_prop hh_prop\"",
+                36,
+                &["\"hh_prop\" is listed twice"],
+            ),
+            case(
+                "IPSec_InitiatorDHGroup=\"0\"",
+                "IPSec_InitiatorDHGroup=\"GROUP_19\"",
+                39,
+                &["ECP-256 is offered as initiator, but not accepted"],
+            ),
+            case(
+                "IPSec_TunnelName=\"hh_d\"",
+                "IPSec_TunnelName=\"hh_k\"",
+                42,
+                &["an IKETunnel is named \"hh_k\" as well"],
+            ),
+            case(
+                "<IPV4_Address_Range From_IPAddr=\"192.0.2.10\" To_IPAddr=\"192.0.2.10\"/>",
+                "<IPV4_Address Value=\"192.0.2.10\"/>",
+                45,
+                &["IPV4_Address is read as the range 192.0.2.10"],
+            ),
+            case(
+                "EndPort=\"65535\"",
+                "EndPort=\"0\"",
+                44,
+                &["Port 0 to EndPort 0 is read as every port"],
+            ),
+            case("correct-horse-battery-staple-0192", "short", 28, &["fewer than 16 octets"]),
+            case(
+                "</AIX_VPN>",
+                "<IPSecProposal IPSec_ProposalName='u'><IPSecESPProtocol ESP_Encryption='ESP_AES128_GCM_16'/></IPSecProposal></AIX_VPN>",
+                51,
+                &["nothing refers to the IPSecProposal \"u\""],
+            ),
+            case(
+                "</AIX_VPN>",
+                "<IKEPresharedKey Value='0123456789abcdef'><IKEPresharedRemoteID><PK_FQDN Value='z'/></IKEPresharedRemoteID></IKEPresharedKey></AIX_VPN>",
+                51,
+                &["no tunnel has the remote identity z"],
+            ),
+            case(
+                "</AIX_VPN>",
+                "<IKETunnel IKE_TunnelName='i' IKE_ProtectionRef='hh_p1'><IKELocalIdentity><FQDN Value='z'/></IKELocalIdentity><IKERemoteIdentity><IPV4_Address Value='192.0.2.20'/></IKERemoteIdentity></IKETunnel></AIX_VPN>",
+                51,
+                &["\"i\": it protects no traffic"],
+            ),
+        ],
+    );
+    check_warnings(
+        GATEWAY,
+        &[
+            case(
+                "Port=\"443\" EndPort=\"444\"",
+                "Port=\"443\"",
+                63,
+                &["Port 443 without EndPort is every port from 443 to 65535"],
+            ),
+            case(
+                "IPSec_Role=\"Both\"",
+                "IPSec_Role=\"Responder\"",
+                50,
+                &["IPSec_Flags_AutoStart has no effect: the IPSec_Role is Responder"],
+            ),
+            case(
+                "IKE_Role=\"Both\"",
+                "IKE_Role=\"Responder\"",
+                21,
+                &["IKE_Flags_AutoStart has no effect: the IKE_Role is Responder"],
+            ),
+        ],
+    );
+}
+
+/// One run tells everything.
+#[test]
+fn all_errors_at_once() {
+    let text = HOST
+        .replace("IKE_Role=\"Both\"", "IKE_Role=\"Bth\"")
+        .replace("AES-CBC-256", "3DES-CBC")
+        .replace("\"192.0.2.10\"", "\"here\"")
+        .replace("IPSec_ProposalRefs=\"hh_prop\"", "IPSec_ProposalRefs=\"other\"");
+    let errors = read("p.xml", &text).expect_err("many errors");
+    let lines: Vec<_> = errors.errors().map(|e| e.line).collect();
+    assert_eq!(lines, [7, 16, 25, 36, 45, 45], "{errors}");
+}
+
+#[test]
+fn a_diagnostic_reads_like_a_compiler() {
+    let text = HOST.replace("AES-CBC-256", "AES-CBC-265");
+    let errors = read("dir/p.xml", &text).expect_err("an unknown cipher");
+    assert!(
+        errors.to_string().starts_with(concat!(
+            "dir/p.xml:16:35: error: IKE_Encryption cannot be \"AES-CBC-265\"\n",
+            "   |\n",
+            "16 |     <IKETransform IKE_Encryption=\"AES-CBC-265\"/>\n",
+            "   |                                   ^^^^^^^^^^^\n",
+            "   = help: did you mean \"AES-CBC-256\"?\n\n"
+        )),
+        "{errors}"
+    );
+    assert!(errors.to_string().ends_with("policy refused: 1 error"), "{errors}");
+    let error = errors.errors().next().expect("there is one");
+    assert_eq!(error.element.as_deref(), Some("IKETransform"));
+    assert_eq!(error.attribute.as_deref(), Some("IKE_Encryption"));
+    assert_eq!(error.value.as_deref(), Some("AES-CBC-265"));
+
+    let text = HOST.replace("Format=\"ASCII\"", "Format=\"HEX\"");
+    let errors = read("p.xml", &text).expect_err("not hexadecimal");
+    assert!(
+        errors.to_string().contains("28 |   <IKEPresharedKey Format=\"HEX\" Value=\"…\">\n"),
+        "{errors}"
+    );
+    assert_eq!(errors.errors().next().and_then(|e| e.value.clone()), None);
+}

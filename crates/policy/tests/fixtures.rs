@@ -1,0 +1,456 @@
+//! Whole policy files, and what they mean.
+
+use policy::xml::{Diagnostics, Loaded, read};
+use policy::{
+    Credential, EspEncryption, Group, Identity, IkeEncryption, IkeProposal, Integrity, KeyBits,
+    Mode, Prf, Role,
+};
+use std::time::Duration;
+
+const HOST: &str = include_str!("../fixtures/01_ikev2_psk_gcm_transport_v4.xml");
+const GATEWAY: &str = include_str!("../fixtures/02_ikev2_tunnel_multi_child_pfs.xml");
+const IKEV1: &str = include_str!("../fixtures/03_ikev1_main_combined_transforms_subnet.xml");
+const CERTIFICATES: &str = include_str!("../fixtures/04_ikev2_certificates_dn_ipv6.xml");
+const GENERIC: &str = include_str!("../fixtures/05_ikev1_aggressive_group_responder_generic.xml");
+const INTEGRITY: &str = include_str!("../fixtures/06_ah_gmac_and_null_encryption.xml");
+const QUIRKS: &str = include_str!("../fixtures/07_whitespace_and_order_quirks.xml");
+const ROLES: &str = include_str!("../fixtures/08_roles_autostart_ondemand_matrix.xml");
+const VENDOR: &str = include_str!("../fixtures/vendor_sample.xml");
+const PLACEHOLDERS: &str = include_str!("../fixtures/vendor_sample_placeholders.xml");
+
+fn load(text: &str) -> Loaded {
+    read("policy.xml", text).unwrap_or_else(|errors| panic!("{errors}"))
+}
+
+fn refuse(text: &str) -> Diagnostics {
+    read("policy.xml", text).expect_err("the file must be refused")
+}
+
+/// Line and a part of the message of every error.
+fn assert_errors(text: &str, expected: &[(usize, &str)]) {
+    let errors = refuse(text);
+    let found: Vec<_> = errors.errors().map(|e| (e.line, e.message.as_str())).collect();
+    assert_eq!(found.len(), expected.len(), "{errors}");
+    for ((line, message), (expected_line, part)) in found.iter().zip(expected) {
+        assert!(
+            line == expected_line && message.contains(part),
+            "{line}: {message} is not {expected_line}: {part}"
+        );
+    }
+}
+
+fn key(credential: &Credential) -> &[u8] {
+    match credential {
+        Credential::PresharedKey(secret) => secret.expose(),
+        other => panic!("{other:?} is no preshared key"),
+    }
+}
+
+fn minutes(minutes: u64) -> Duration {
+    Duration::from_secs(60 * minutes)
+}
+
+/// What the vendor's sample, and the two files made after it, say of phase 1.
+fn vendor_proposal() -> IkeProposal {
+    IkeProposal {
+        encryption: vec![IkeEncryption::AesCbc(KeyBits::B256)],
+        integrity: vec![Integrity::HmacSha1_96],
+        prf: vec![Prf::HmacSha1],
+        groups: vec![Group::Ecp384],
+    }
+}
+
+#[test]
+fn vendor_sample() {
+    let loaded = load(VENDOR);
+    let [tunnel] = &loaded.policy.tunnels[..] else { panic!("one tunnel") };
+    assert_eq!((tunnel.name.as_str(), tunnel.role, tunnel.auto_start), ("LP1", Role::Both, false));
+    assert_eq!(tunnel.local.address, Some("192.0.2.10".parse().unwrap()));
+    assert_eq!(tunnel.local.identity, Identity::Ipv4("192.0.2.10".parse().unwrap()));
+    assert_eq!(tunnel.remote.address, Some("192.0.2.20".parse().unwrap()));
+    assert_eq!(key(&tunnel.credential), b"12345");
+    assert_eq!(tunnel.proposals, [vendor_proposal()]);
+    assert_eq!((tunnel.lifetime.hard, tunnel.lifetime.bytes), (minutes(5), None));
+    assert_eq!(tunnel.lifetime.overlap_percent, 50);
+
+    let [child] = &tunnel.children[..] else { panic!("one child") };
+    assert_eq!((child.name.as_str(), child.role, child.mode), ("LP2", Role::Both, Mode::Transport));
+    assert_eq!((child.auto_start, child.on_demand), (false, false));
+    assert_eq!(child.local[0].to_string(), "192.0.2.10");
+    assert_eq!(child.remote[0].to_string(), "192.0.2.20");
+    let [offer] = &child.proposals[..] else { panic!("one proposal") };
+    assert_eq!((offer.name.as_str(), offer.esn), ("LP2Prop", false));
+    assert_eq!(offer.encryption, EspEncryption::AesGcm16(KeyBits::B256));
+    assert_eq!(offer.integrity, None);
+    assert_eq!((offer.lifetime.hard, offer.lifetime.bytes), (minutes(3), None));
+    assert_eq!(offer.lifetime.overlap_percent, 10);
+    // Offers no key exchange at a rekey, and accepts both none and group 2.
+    assert_eq!(child.pfs.offer, []);
+    assert_eq!(child.pfs.accept, [Group::Modp1024]);
+    assert!(child.pfs.accept_none);
+
+    let warnings: Vec<_> = loaded.warnings.iter().map(|w| w.line).collect();
+    assert_eq!(warnings, [6, 44, 47, 67], "overlap, short key, blanks, weak group");
+}
+
+#[test]
+fn vendor_sample_as_printed() {
+    let expected =
+        ["initiator", "receiver", "receiver", "initiator", "initiator", "receiver", "receiver"];
+    let errors = refuse(PLACEHOLDERS);
+    let found: Vec<_> = errors.errors().map(|e| e.message.clone()).collect();
+    assert_eq!(found, expected.map(|side| format!("placeholder not replaced: {side}_ip_address")));
+}
+
+#[test]
+fn host_to_host() {
+    let loaded = load(HOST);
+    let tunnel = loaded.policy.tunnel("hh_k").unwrap();
+    assert_eq!(tunnel.proposals, [vendor_proposal()]);
+    assert_eq!(tunnel.lifetime.hard, minutes(480));
+    assert_eq!(tunnel.lifetime.soft(), minutes(432));
+    assert_eq!(key(&tunnel.credential), b"correct-horse-battery-staple-0192");
+    let (_, child) = loaded.policy.child("hh_d").unwrap();
+    assert_eq!((child.mode, child.proposals[0].lifetime.hard), (Mode::Transport, minutes(60)));
+    assert_eq!(loaded.warnings.len(), 1, "the weak group");
+}
+
+#[test]
+fn gateway_with_alternatives() {
+    let loaded = load(GATEWAY);
+    assert_eq!(loaded.warnings, []);
+    let tunnel = loaded.policy.tunnel("gw_k").unwrap();
+    assert!(tunnel.auto_start);
+    assert_eq!(
+        tunnel.proposals,
+        [IkeProposal {
+            encryption: vec![
+                IkeEncryption::AesCbc(KeyBits::B256),
+                IkeEncryption::AesCbc(KeyBits::B128)
+            ],
+            integrity: vec![Integrity::HmacSha2_256_128, Integrity::HmacSha1_96],
+            prf: vec![Prf::HmacSha2_256, Prf::HmacSha1],
+            groups: vec![Group::Ecp256, Group::Modp2048],
+        }]
+    );
+    assert_eq!((tunnel.lifetime.hard, tunnel.lifetime.overlap_percent), (minutes(720), 15));
+    assert_eq!(
+        key(&tunnel.credential),
+        [
+            0x3f, 0x9a, 0x5c, 0x77, 0x11, 0xd0, 0x4b, 0xe2, 0x8a, 0x66, 0x01, 0xf3, 0xc4, 0xd5,
+            0xe6, 0xf7
+        ]
+    );
+
+    let [lan, https] = &tunnel.children[..] else { panic!("two children") };
+    let names: Vec<_> = lan.proposals.iter().map(|p| p.name.as_str()).collect();
+    assert_eq!(names, ["gw_gcm256", "gw_gcm128", "gw_cbc"]);
+    assert_eq!(lan.proposals.iter().map(|p| p.esn).collect::<Vec<_>>(), [true, false, false]);
+    let bytes: Vec<_> = lan.proposals.iter().map(|p| p.lifetime.bytes).collect();
+    assert_eq!(bytes, [None, Some(4_194_304 * 1024), None]);
+    assert_eq!(lan.proposals[2].encryption, EspEncryption::AesCbc(KeyBits::B256));
+    assert_eq!(lan.proposals[2].integrity, Some(Integrity::HmacSha1_96));
+    assert_eq!(lan.proposals[2].lifetime.soft(), minutes(48));
+    assert_eq!(lan.pfs.offer, [Group::Ecp256]);
+    assert_eq!(lan.pfs.accept, [Group::Modp2048, Group::Ecp256]);
+    assert!(lan.pfs.accept_none);
+    assert_eq!((lan.mode, lan.auto_start, lan.on_demand), (Mode::Tunnel, true, false));
+    assert_eq!(lan.local[0].to_string(), "10.1.0.0-10.1.255.255");
+    assert_eq!((https.auto_start, https.on_demand), (false, true));
+    assert_eq!(https.local[0].to_string(), "172.16.8.5-172.16.8.13[6]");
+    assert_eq!(https.remote[0].to_string(), "172.20.0.1[6/443-444]");
+}
+
+#[test]
+fn whitespace_and_order() {
+    let loaded = load(QUIRKS);
+    let tunnel = loaded.policy.tunnel("Q1").unwrap();
+    assert_eq!(tunnel.local.address, Some("192.0.2.101".parse().unwrap()));
+    assert_eq!(tunnel.proposals, [vendor_proposal()]);
+    let [child] = &tunnel.children[..] else { panic!("one child") };
+    assert_eq!(child.name, "Q2");
+    assert_eq!(child.local[0].to_string(), "192.0.2.101");
+    assert_eq!(child.remote[0].to_string(), "192.0.2.102");
+    let proposals: Vec<_> =
+        child.proposals.iter().map(|p| (p.name.as_str(), p.encryption, p.lifetime.hard)).collect();
+    assert_eq!(
+        proposals,
+        [
+            ("Q2Prop", EspEncryption::AesGcm16(KeyBits::B256), minutes(3)),
+            ("Q2Prop_b", EspEncryption::AesGcm16(KeyBits::B128), minutes(480)),
+        ]
+    );
+}
+
+#[test]
+fn ikev1_is_refused() {
+    assert_errors(
+        IKEV1,
+        &[
+            (5, "no IKE_Version means 1"),
+            (9, "3DES-CBC"),
+            (11, "DES-CBC"),
+            (12, "MD5"),
+            (12, "\"1\" is not supported: the group is too weak"),
+            (23, "ESP_3DES"),
+            (23, "HMAC-MD5"),
+            (29, "GROUP_1"),
+        ],
+    );
+    let errors = refuse(IKEV1);
+    let group = errors.errors().last().unwrap();
+    assert_eq!((group.column, group.width), (65, 7), "the one word of the list is pointed at");
+}
+
+#[test]
+fn certificates_are_refused() {
+    assert_errors(
+        CERTIFICATES,
+        &[
+            (11, "\"24\""),
+            (12, "RSA_signatures"),
+            (21, "ECDSA-256"),
+            (27, "certificates, which are not supported"),
+            (30, "certificates, which are not supported"),
+            (36, "no preshared key for the remote identity site-b-0007"),
+            (45, "GROUP_24"),
+        ],
+    );
+}
+
+#[test]
+fn groups_and_generic_policies_are_refused() {
+    assert_errors(
+        GENERIC,
+        &[
+            (6, "identity groups are not supported"),
+            (14, "IKEv1 is not supported"),
+            (18, "generic phase 2 policies are not supported"),
+            (29, "identity groups are not supported"),
+        ],
+    );
+}
+
+#[test]
+fn integrity_without_secrecy_is_refused() {
+    assert_errors(
+        INTEGRITY,
+        &[
+            (9, "CMAC_AES_XCBC"),
+            (22, "AH is not supported"),
+            (24, "AH is not supported"),
+            (26, "AH is not supported"),
+            (30, "AH is not supported"),
+            (32, "AH is not supported"),
+            (36, "ESP_AES256_GMAC"),
+            (38, "ESP_AES192_GMAC"),
+            (40, "ESP_AES128_GMAC"),
+            (44, "ESP_NULL"),
+            (50, "AH is not supported"),
+        ],
+    );
+}
+
+#[test]
+fn roles_and_flags() {
+    assert_errors(ROLES, &[(13, "PRF_HMAC_MD5"), (13, "MD5")]);
+
+    let modern =
+        ROLES.replace("PRF_HMAC_MD5", "PRF_HMAC_SHA2_256").replace("\"MD5\"", "\"SHA2-256\"");
+    let loaded = load(&modern);
+    let [a, b] = &loaded.policy.tunnels[..] else { panic!("two tunnels") };
+    assert_eq!((a.role, b.role), (Role::Initiator, Role::Responder));
+    assert_eq!((a.lifetime.hard, a.lifetime.overlap_percent), (minutes(1), 1));
+    assert_eq!((b.lifetime.hard, b.lifetime.overlap_percent), (minutes(1440), 50));
+    assert_eq!((a.auto_start, b.auto_start), (true, false));
+    assert_eq!(b.remote.identity, Identity::Fqdn("c.example".into()));
+    assert_eq!(b.remote.address, Some("127.10.0.3".parse().unwrap()));
+    assert_eq!((key(&a.credential), key(&b.credential)), (&b"a"[..], &b"c-secret"[..]));
+    assert_eq!(b.proposals.len(), 2, "one for each complete transform");
+    assert_eq!(b.proposals[1].groups, [Group::Modp1024]);
+    assert_eq!(b.proposals[1].encryption, [IkeEncryption::AesCbc(KeyBits::B128)]);
+
+    let flags: Vec<_> = [a, b]
+        .iter()
+        .flat_map(|t| &t.children)
+        .map(|c| (c.name.as_str(), c.role, c.auto_start, c.on_demand))
+        .collect();
+    assert_eq!(
+        flags,
+        [
+            ("a_auto", Role::Responder, true, false),
+            ("a_demand", Role::Responder, false, true),
+            ("b_both", Role::Responder, true, true),
+            ("b_manual", Role::Responder, false, false),
+        ]
+    );
+    let (_, both) = loaded.policy.child("b_both").unwrap();
+    assert_eq!(both.local[0].to_string(), "0.0.0.0-255.255.255.255[17/53]");
+    assert_eq!(both.remote[0].to_string(), "10.9.0.0-10.9.3.255[17/1024-65535]");
+    // No IPSec_ResponderDHGroup: no key exchange, or any group that is not weak.
+    assert!(both.pfs.accept_none && both.pfs.offer.is_empty());
+    assert!(
+        both.pfs.accept.contains(&Group::Ecp256) && !both.pfs.accept.contains(&Group::Modp1024)
+    );
+}
+
+#[test]
+fn aead_and_other_ciphers_part() {
+    let text = GATEWAY.replace("\"AES-CBC-128\"", "\"AES-GCM-16-256\"").replace(
+        "<IKETransform IKE_PRF=\"PRF_HMAC_SHA1\"/>",
+        "<IKETransform IKE_Encryption=\"AES-GCM-16-128\"/>",
+    );
+    let loaded = load(&text);
+    let proposals = &loaded.policy.tunnels[0].proposals;
+    assert_eq!(
+        *proposals,
+        [
+            IkeProposal {
+                encryption: vec![IkeEncryption::AesCbc(KeyBits::B256)],
+                integrity: vec![Integrity::HmacSha2_256_128, Integrity::HmacSha1_96],
+                prf: vec![Prf::HmacSha2_256],
+                groups: vec![Group::Ecp256, Group::Modp2048],
+            },
+            IkeProposal {
+                encryption: vec![
+                    IkeEncryption::AesGcm16(KeyBits::B256),
+                    IkeEncryption::AesGcm16(KeyBits::B128)
+                ],
+                integrity: vec![],
+                prf: vec![Prf::HmacSha2_256],
+                groups: vec![Group::Ecp256, Group::Modp2048],
+            },
+        ]
+    );
+}
+
+#[test]
+fn single_transforms_belong_to_every_whole_one() {
+    let text = HOST
+        .replace(
+            "<IKETransform IKE_Encryption=\"AES-CBC-256\"/>",
+            concat!(
+                "<IKETransform IKE_Encryption=\"AES-CBC-256\" IKE_Hash=\"HMAC_SHA2_512\"/>",
+                "<IKETransform IKE_Encryption=\"AES-GCM-16-128\" IKE_PRF=\"PRF_SHA2_384\"/>"
+            ),
+        )
+        .replace("<IKETransform IKE_Hash=\"SHA\"/>", "");
+    let proposals = load(&text).policy.tunnels[0].proposals.clone();
+    assert_eq!(
+        proposals,
+        [
+            IkeProposal {
+                encryption: vec![IkeEncryption::AesCbc(KeyBits::B256)],
+                integrity: vec![Integrity::HmacSha2_512_256],
+                prf: vec![Prf::HmacSha1],
+                groups: vec![Group::Ecp384],
+            },
+            IkeProposal {
+                encryption: vec![IkeEncryption::AesGcm16(KeyBits::B128)],
+                integrity: vec![],
+                prf: vec![Prf::HmacSha2_384, Prf::HmacSha1],
+                groups: vec![Group::Ecp384],
+            },
+        ]
+    );
+}
+
+#[test]
+fn a_hash_serves_as_prf_where_none_is_named() {
+    let text = HOST
+        .replace("<IKETransform IKE_PRF=\"PRF_HMAC_SHA1\"/>", "")
+        .replace("IKE_Hash=\"SHA\"", "IKE_Hash=\"HMAC_SHA2_384\"");
+    assert_eq!(load(&text).policy.tunnels[0].proposals[0].prf, [Prf::HmacSha2_384]);
+}
+
+#[test]
+fn ascii_keys_keep_their_blanks_and_references() {
+    let with = |value: &str| {
+        let text = HOST.replace("correct-horse-battery-staple-0192", value);
+        key(&load(&text).policy.tunnels[0].credential).to_vec()
+    };
+    assert_eq!(with("  key with  spaces kept "), b"  key with  spaces kept ");
+    assert_eq!(with("&lt;a&gt; &amp; &quot;b&quot; &apos;&#39;&#x9;"), b"<a> & \"b\" ''\t");
+    assert_eq!(with("a\tb\r\nc\rd"), b"a b c d");
+    assert_eq!(with("0x1234567890123456"), b"0x1234567890123456");
+}
+
+#[test]
+fn names_identify_and_the_address_inside_is_the_endpoint() {
+    let text = HOST
+        .replace("ESP_EncapsulationMode=\"Transport\"", "ESP_EncapsulationMode=\"Tunnel\"")
+        .replace(
+            "<IPV4_Address Value=\"192.0.2.10\"/>",
+            "<User_FQDN Value=\"ops@left.example.net\"/>",
+        )
+        .replace(
+            "<IPV4_Address Value=\"192.0.2.20\"/>",
+            "<Key_ID Value=\" b 7\"><IPV6_Address Value=\"2001:db8::7\"/></Key_ID>",
+        )
+        .replace("<PK_IPV4_Address Value=\"192.0.2.20\"/>", "<PK_Key_ID Value=\" b 7\"/>");
+    let loaded = load(&text);
+    let tunnel = &loaded.policy.tunnels[0];
+    assert_eq!(tunnel.local.identity, Identity::UserFqdn("ops@left.example.net".into()));
+    assert_eq!(tunnel.local.address, None);
+    assert_eq!(tunnel.remote.identity, Identity::KeyId(b" b 7".to_vec()));
+    assert_eq!(tunnel.remote.address, Some("2001:db8::7".parse().unwrap()));
+    assert!(loaded.warnings.iter().any(|w| w.message.contains("only the peer can start")));
+}
+
+#[test]
+fn domain_names_of_keys_compare_without_case() {
+    let text = ROLES
+        .replace("PRF_HMAC_MD5", "PRF_HMAC_SHA1")
+        .replace("\"MD5\"", "\"SHA\"")
+        .replace("PK_FQDN Value=\"c.example\"", "PK_FQDN Value=\"C.Example\"");
+    assert_eq!(key(&load(&text).policy.tunnels[1].credential), b"c-secret");
+}
+
+#[test]
+fn ipv6_and_subnets() {
+    let text = GATEWAY
+        .replace("IPV4_Address Value=\"198.51.100.1\"", "IPV6_Address Value=\"2001:db8::1\"")
+        .replace("IPV4_Address Value=\"203.0.113.1\"", "IPV6_Address Value=\" 2001:DB8:0::2 \"")
+        .replace(
+            "<IPV4_Address_Range From_IPAddr=\"10.1.0.0\" To_IPAddr=\"10.1.255.255\"/>",
+            "<IPV6_Subnet IPAddr=\"2001:db8:1::5\" PrefixLength=\"48\"/>",
+        )
+        .replace(
+            "<IPV4_Address_Range From_IPAddr=\"10.2.0.0\" To_IPAddr=\"10.2.255.255\"/>",
+            "<IPV6_Address_Range From_IPAddr=\"2001:db8:2::\" To_IPAddr=\"2001:db8:2::f\"/>",
+        )
+        .replace(
+            "<IPV4_Address_Range From_IPAddr=\"172.16.8.5\" To_IPAddr=\"172.16.8.13\"/>",
+            "<IPV4_Subnet Value=\"10.10.10.0\" Netmask=\"255.255.255.192\"/>",
+        )
+        .replace(
+            "<IPV4_Address_Range From_IPAddr=\"172.20.0.1\" To_IPAddr=\"172.20.0.1\"/>",
+            "<IPV4_Subnet Value=\"0.0.0.0\" Mask=\"0\"/>",
+        );
+    // The key's identity is PK_IPV4_Address and thereby renamed as well.
+    let loaded = load(&text);
+    let [lan, https] = &loaded.policy.tunnels[0].children[..] else { panic!("two children") };
+    assert_eq!(lan.local[0].to_string(), "2001:db8:1::-2001:db8:1:ffff:ffff:ffff:ffff:ffff");
+    assert_eq!(lan.remote[0].to_string(), "2001:db8:2::-2001:db8:2::f");
+    assert_eq!(https.local[0].to_string(), "10.10.10.0-10.10.10.63[6]");
+    assert_eq!(https.remote[0].to_string(), "0.0.0.0-255.255.255.255[6/443-444]");
+    let converted = loaded.warnings.iter().filter(|w| w.message.contains("is read as the range"));
+    assert_eq!(converted.count(), 3);
+}
+
+#[test]
+fn volume_counts_only_with_use_life_size() {
+    let loaded = load(&GATEWAY.replace("UseLifeSize=\"Yes\"", "UseLifeSize=\"No\""));
+    let (_, child) = loaded.policy.child("gw_lan").unwrap();
+    assert!(child.proposals.iter().all(|p| p.lifetime.bytes.is_none()));
+    let [warning] = &loaded.warnings[..] else { panic!("one warning") };
+    assert!(warning.message.contains("ESP_KeyRefreshKB 4194304 is ignored"), "{warning}");
+}
+
+#[test]
+fn external_doctype_and_byte_order_mark_are_ignored() {
+    let text =
+        HOST.replace("<AIX_VPN", "<!DOCTYPE AIX_VPN SYSTEM \"http://192.0.2.1/x.dtd\">\n<AIX_VPN");
+    assert_eq!(load(&text).policy, load(HOST).policy);
+    assert_eq!(load(&format!("\u{feff}{HOST}")).policy, load(HOST).policy);
+}
