@@ -126,6 +126,10 @@ pub(crate) fn conclude(
         }
         return session.end(cx, "the responder's proof was not accepted", Some(failure));
     }
+    if session.is_closing() {
+        cx.spis.release(spi_in);
+        return;
+    }
     let nonces = handshake.nonces();
     session.establish(cx, suite.to_string(), nonces);
     if let Err(failure) = conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
