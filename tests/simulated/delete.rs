@@ -102,3 +102,30 @@ fn stopping_ends_even_if_the_peer_is_gone() {
     assert!(world.run_until(SETTLED, |w| w.host(left).engine.is_idle()));
     assert_eq!(world.host(left).engine.poll_timeout(), None);
 }
+
+#[test]
+fn a_child_whose_exchange_of_this_side_is_under_way() {
+    for rekey in [true, false] {
+        for steps in 1..6 {
+            let (mut world, left, right) = World::of_site(1, &site(), &crate::calm());
+            world.connect(left, if rekey { Site::TUNNEL } else { "net1" });
+            world.run_for(SOON);
+            match rekey {
+                true => assert!(world.rekey(left, "net0")),
+                false => world.connect(left, "net0"),
+            }
+            let until = world.now() + SOON;
+            (0..steps).for_each(|_| _ = world.step(until));
+            assert!(world.disconnect(left, "net0"), "it is up, or being set up");
+            world.run_for(SETTLED);
+            let found = disagreements(&mut world, left, right, 1);
+            assert!(found.is_empty(), "{found:?}");
+            for host in [left, right] {
+                let status = world.status(host);
+                let up = status[0].children.iter().find(|c| c.sa.is_some()).expect("one is up");
+                assert_eq!(up.name, "net1");
+            }
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}

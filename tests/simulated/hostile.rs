@@ -2,7 +2,8 @@
 //! out as if nothing had happened.
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
-use ike::event::EventKind;
+use ike::event::{Event, EventKind};
+use ike::failure::FailureKind;
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::link::{Content, Parcel};
 use sim::{Exchange, HostId, Label, Site, World};
@@ -119,13 +120,17 @@ fn run_attacked(world: &mut World, time: Duration, attack: Attack, when: When) {
     }
 }
 
-/// What the operators of both ends hear of.
+/// What the operators of both ends hear of, but for what a stranger with another policy would cause, too.
 fn heard(world: &World, hosts: [HostId; 2]) -> Vec<String> {
     let told = |h: HostId| {
         let events = world.host(h).events.iter().filter(|(_, e)| {
-            !matches!(e.kind, EventKind::Warning(_) | EventKind::Negotiating { .. })
+            let strangers =
+                matches!(&e.kind, EventKind::Failed(f) if f.kind == FailureKind::NoProposalChosen);
+            !strangers && !matches!(e.kind, EventKind::Warning(_) | EventKind::Negotiating { .. })
         });
-        events.map(move |(_, e)| format!("{h:?} {e}")).collect::<Vec<_>>()
+        // SPIs are drawn at random, and a forged first message has one drawn, too.
+        let without_spis = |e: &Event| e.to_string().split(", SPIs").next().map(str::to_owned);
+        events.map(move |(_, e)| format!("{h:?} {:?}", without_spis(e))).collect::<Vec<_>>()
     };
     hosts.into_iter().flat_map(told).collect()
 }
