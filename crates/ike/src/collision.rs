@@ -58,7 +58,11 @@ fn admit_rekey_child(
     spi_out: Spi,
 ) -> Result<(), Rejection> {
     let Some(child) = session.child_by_outbound(spi_out) else {
-        return Err(Rejection::child_sa_not_found(spi_out));
+        // The answer under way to our own request may be what creates it.
+        return Err(match active {
+            Some(Active::Child(_)) => Rejection::temporary(),
+            _ => Rejection::child_sa_not_found(spi_out),
+        });
     };
     let closing = match active {
         Some(Active::DeleteChildren(spis)) => spis.contains(&child.spi_in),

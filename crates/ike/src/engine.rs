@@ -254,7 +254,10 @@ impl<P: DataPlane> Engine<P> {
         else {
             return;
         };
-        if flags & 0x20 != 0 {
+        // What is no IKE at all gets no answer, and an answer none either.
+        let length = octets.get(24..28).and_then(|o| o.try_into().ok()).map(u32::from_be_bytes);
+        let whole = length.and_then(|l| usize::try_from(l).ok()) == Some(octets.len());
+        if flags & 0x20 != 0 || !whole {
             return;
         }
         let header = Header {

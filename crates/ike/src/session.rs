@@ -459,8 +459,16 @@ impl Session {
             }
         }
         if self.path.nat_local && self.keepalive_at <= cx.now {
-            self.keepalive_at = cx.now + cx.config.nat_keepalive;
-            cx.out.keepalive(self.path.local, self.path.remote);
+            // RFC 3948 §4: only if nothing else was sent.
+            let used =
+                self.children.iter().filter_map(|c| cx.plane.usage(c.outbound)?.last_used).max();
+            let due = used.map_or(cx.now, |u| u + cx.config.nat_keepalive);
+            if due > cx.now {
+                self.keepalive_at = due;
+            } else {
+                self.keepalive_at = cx.now + cx.config.nat_keepalive;
+                cx.out.keepalive(self.path.local, self.path.remote);
+            }
         }
     }
 
@@ -680,9 +688,10 @@ impl Session {
         if self.is_closing() {
             return;
         }
-        let established: Vec<IkeSpi> =
-            self.sas.iter().filter(|s| s.established().is_some()).map(|s| s.local_spi).collect();
-        if established.is_empty() {
+        // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
+        let known = |s: &&IkeSa| !matches!(s.state, State::InitSent(_) | State::Moving);
+        let known: Vec<IkeSpi> = self.sas.iter().filter(known).map(|s| s.local_spi).collect();
+        if known.is_empty() {
             let failure = Failure { kind: FailureKind::Cancelled, detail: reason.into() };
             return self.end(cx, reason, Some(failure));
         }
@@ -690,7 +699,7 @@ impl Session {
         self.remove_children(cx, reason);
         self.tasks.clear();
         self.delayed.clear();
-        self.tasks.extend(established.into_iter().map(Task::DeleteIke));
+        self.tasks.extend(known.into_iter().map(Task::DeleteIke));
         self.pump(cx);
     }
 

@@ -5,6 +5,7 @@ use crate::deadlines::Waiter;
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
+use crate::sa::Active;
 use crate::sa::path::{IKE_PORT, Path};
 use crate::session::{Session, SessionId};
 use crate::task::Task;
@@ -474,6 +475,11 @@ impl Session {
             return false;
         }
         self.tasks.retain(|t| !matches!(t, Task::CreateChild(n) if n == name));
+        let pending = self.sas.iter_mut().filter_map(|s| match &mut s.established_mut()?.active {
+            Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
+            _ => None,
+        });
+        pending.for_each(|p| p.unwanted = true);
         let spis: Vec<_> =
             self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
         if spis.is_empty() && !self.is_established() {

@@ -13,6 +13,7 @@ use crate::proof::psk::{self, SignedOctets};
 use crate::rejection::{Rejection, failure_of};
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Nonces};
+use crate::sa::path::NAT_T_PORT;
 use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase, State};
 use crate::session::Session;
@@ -125,6 +126,10 @@ pub(crate) fn conclude(
             super::delete::ask_refused(session, cx, index);
         }
         return session.end(cx, "the responder's proof was not accepted", Some(failure));
+    }
+    if session.is_closing() {
+        cx.spis.release(spi_in);
+        return;
     }
     let nonces = handshake.nonces();
     session.establish(cx, suite.to_string(), nonces);
@@ -413,8 +418,13 @@ fn establish(
     let proof = psk::sign(keys.suite.prf, key, octets);
     let suite = keys.suite;
     let mut path = half.path;
-    // RFC 7296 §2.23: the peer may have moved to port 4500 meanwhile.
-    (path.local, path.remote) = (datagram.local, datagram.remote);
+    // RFC 7296 §2.23: the peer may have moved to port 4500 meanwhile, but to another address only behind a NAT: a copy
+    // sent from elsewhere must not draw the tunnel there.
+    if path.nat_remote || path.remote.ip() == datagram.remote.ip() {
+        (path.local, path.remote) = (datagram.local, datagram.remote);
+    } else if datagram.local.port() == NAT_T_PORT {
+        path.float();
+    }
     let sa = IkeSa {
         local_spi: half.sa.local_spi,
         remote_spi: half.sa.remote_spi,
