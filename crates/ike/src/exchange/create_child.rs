@@ -24,6 +24,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What the operator is to do about differing modes.
+const SET_ALIKE: &str = "set ESP_EncapsulationMode alike on both sides";
+
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
@@ -428,7 +431,7 @@ fn find_tunnel(
     }
     if let Some(tunnel) = wrong_mode {
         return Err(Rejection::mode_mismatch(format!(
-            "the peer asks for tunnel mode, {} is in transport mode; set ESP_EncapsulationMode alike on both sides",
+            "the peer asks for tunnel mode, {} is in transport mode; {SET_ALIKE}",
             tunnel.name
         )));
     }
@@ -492,13 +495,17 @@ pub(crate) fn read_answer<'a>(
     };
     let confirmed = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
     if tunnel.mode == Mode::Transport && !confirmed {
-        let detail =
-            format!("{} asks for transport mode, the peer insists on tunnel mode", tunnel.name);
+        let detail = format!(
+            "{} asks for transport mode, the peer insists on tunnel mode; {SET_ALIKE}",
+            tunnel.name
+        );
         return Err(Failure { kind: FailureKind::ModeMismatch, detail });
     }
     if tunnel.mode == Mode::Tunnel && confirmed {
-        let detail =
-            format!("{} asks for tunnel mode, the peer answers with transport mode", tunnel.name);
+        let detail = format!(
+            "{} asks for tunnel mode, the peer answers with transport mode; {SET_ALIKE}",
+            tunnel.name
+        );
         return Err(Failure { kind: FailureKind::ModeMismatch, detail });
     }
     let selectors = selectors::accept(asked, tsi, tsr).ok_or_else(|| Failure {
