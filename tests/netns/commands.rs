@@ -39,7 +39,8 @@ fn vpnctl() {
     assert!(!left.log().contains("\"level\":\"DEBUG\""));
     assert_eq!(left.ctl_ok(&["log", "debug"]), "log level: debug\n");
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
-    left.await_log(&["\"level\":\"DEBUG\""]);
+    left.await_log(&["\"level\":\"DEBUG\"", "sending IKE_SA_INIT request 0 with SA, KE"]);
+    left.await_log(&["\"level\":\"DEBUG\"", "received IKE_AUTH response 1 with IDR, AUTH"]);
     let error = left.ctl_fails(&["log", "loud"], 1);
     assert!(error.contains("loud") && error.contains("debug"), "{error}");
 

@@ -27,6 +27,9 @@ use std::time::Duration;
 /// What the operator is to do about differing modes.
 const SET_ALIKE: &str = "set ESP_EncapsulationMode alike on both sides";
 
+/// What else a peer may mean that chooses no proposal.
+const OR_MODE: &str = ", or is not in this mode";
+
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
@@ -486,7 +489,7 @@ pub(crate) fn read_answer<'a>(
         (parts.sa, parts.ts_initiator, parts.ts_responder)
     else {
         return Err(match parts.error() {
-            Some(error) => failure_of(error, &ours(tunnel, error.kind)),
+            Some(error) => failure_of(error, &ours(tunnel, error.kind), OR_MODE),
             None => Failure {
                 kind: FailureKind::ProtocolError,
                 detail: "the answer has no Child SA".into(),
@@ -667,7 +670,7 @@ fn conclude_error(
                     ask(session, cx, index, pending.tunnel, pending.rekeys, Some(group), restarts);
                 }
                 _ => {
-                    let failure = failure_of(&error, &ours(&pending.tunnel, error.kind));
+                    let failure = failure_of(&error, &ours(&pending.tunnel, error.kind), OR_MODE);
                     fail(session, cx, &pending, failure);
                 }
             }
@@ -684,7 +687,7 @@ fn conclude_error(
             }
         }
         _ => {
-            let failure = failure_of(&error, &ours(&pending.tunnel, error.kind));
+            let failure = failure_of(&error, &ours(&pending.tunnel, error.kind), OR_MODE);
             fail(session, cx, &pending, failure);
         }
     }
