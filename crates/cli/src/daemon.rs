@@ -7,6 +7,7 @@ use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::process::ExitCode;
 use std::sync::Arc;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -67,12 +68,26 @@ pub enum StartupError {
 
 /// Runs the daemon until it is told to stop by a signal or through its socket.
 ///
-/// Prints one line to standard output when it is ready, and logs to standard error.
-///
-/// # Errors
-/// Where it cannot start; the text is for the operator.
-pub fn start(options: &Options) -> Result<(), StartupError> {
-    protect_memory(options.exit_with_parent)?;
+/// Prints one line to standard output when it is ready, and logs to standard error; there it also says why it cannot
+/// start, in the form of the log.
+pub fn start(options: &Options) -> ExitCode {
+    let config = match protect_memory(options.exit_with_parent).and_then(|()| configure(options)) {
+        Ok(config) => config,
+        Err(error) => {
+            eprintln!("vpnd: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let levels = logging::start(&config.log);
+    match run_gateway(options, &config, levels) {
+        Ok(()) => return ExitCode::SUCCESS,
+        Err(error) if config.log.format == LogFormat::Json => error!("{error}"),
+        Err(error) => eprintln!("vpnd: {error}"),
+    }
+    ExitCode::FAILURE
+}
+
+fn configure(options: &Options) -> Result<Config, StartupError> {
     let mut config = match &options.config {
         Some(path) => Config::read(path)?,
         None => Config::default(),
@@ -81,8 +96,14 @@ pub fn start(options: &Options) -> Result<(), StartupError> {
         config.control.socket.clone_from(path);
     }
     config.log.format = options.log_format.unwrap_or(config.log.format);
-    let levels = logging::start(&config.log);
+    Ok(config)
+}
 
+fn run_gateway(
+    options: &Options,
+    config: &Config,
+    levels: LevelControl,
+) -> Result<(), StartupError> {
     privilege::check()?;
     let file = policy_file::read(&options.policy)?;
     for warning in &file.warnings {
@@ -196,9 +217,4 @@ fn protect_memory(exit_with_parent: bool) -> Result<(), StartupError> {
             .map_err(system("tie this process to its parent"))?;
     }
     Ok(())
-}
-
-/// Writes an error that ended the daemon to its log.
-pub fn log_fatal(failure: &StartupError) {
-    error!("{failure}");
 }

@@ -16,10 +16,10 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::{Duration, Instant};
 
-mod capture;
+pub mod capture;
 mod interrupt;
-mod isolation;
-mod network;
+pub mod isolation;
+pub mod network;
 mod node;
 mod traffic;
 

@@ -21,11 +21,10 @@ use crate::plane::{
 };
 use crate::queue::ReceiveQueue;
 use crate::replay::Window;
-use arc_swap::ArcSwap;
 use policy::Mode;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) const ESP_HEADER: usize = 8;
@@ -44,7 +43,8 @@ pub(crate) struct Inbound {
     selectors: TrafficSelectors,
     limits: Limits,
     cipher: Box<dyn Cipher>,
-    placement: ArcSwap<Placement>,
+    /// 0: not to be enforced.
+    inner_mtu: AtomicUsize,
     state: Mutex<State>,
     refused: AtomicU64,
 }
@@ -52,6 +52,8 @@ pub(crate) struct Inbound {
 /// What authentic packets change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
+    /// Where it comes from; kept here because every packet is compared with it, and the lock is taken anyway.
+    path: Path,
     window: Window,
     packets: u64,
     bytes: u64,
@@ -77,8 +79,11 @@ impl Inbound {
             selectors: sa.selectors,
             limits: sa.limits,
             cipher: provider.cipher(sa.suite, &sa.key)?,
-            placement: ArcSwap::from_pointee(Placement::new(sa.path, sa.suite, sa.mode, outer_mtu)),
+            inner_mtu: AtomicUsize::new(
+                Placement::new(sa.path, sa.suite, sa.mode, outer_mtu).inner_mtu,
+            ),
             state: Mutex::new(State {
+                path: sa.path,
                 window: Window::new(sa.replay_window),
                 packets: 0,
                 bytes: 0,
@@ -92,8 +97,11 @@ impl Inbound {
     }
 
     pub(crate) fn relocate(&self, path: Path, outer_mtu: usize) {
-        self.placement.store(Arc::new(Placement::new(path, self.suite, self.mode, outer_mtu)));
-        self.state().moved = None;
+        let placement = Placement::new(path, self.suite, self.mode, outer_mtu);
+        self.inner_mtu.store(placement.inner_mtu, Relaxed);
+        let mut state = self.state();
+        state.path = path;
+        state.moved = None;
     }
 
     pub(crate) fn usage(&self, epoch: Instant) -> Usage {
@@ -168,7 +176,7 @@ impl Inbound {
             return Err(Discard::Selectors);
         }
         self.account(now, header.len as u64, notify)?;
-        clamp_mss(packet, &header, self.placement.load().inner_mtu);
+        clamp_mss(packet, &header, self.inner_mtu.load(Relaxed));
         Ok(header)
     }
 
@@ -191,7 +199,7 @@ impl Inbound {
         let remote = arrival.path.remote;
         // Packets overtaken by others say where the peer was, not where it is.
         if newest && arrival.path.encapsulation == Encapsulation::Udp {
-            let path = self.placement.load().path;
+            let path = state.path;
             if path.encapsulation == Encapsulation::Udp && path.remote != remote {
                 if state.moved.replace(remote) != Some(remote) {
                     drop(state);

@@ -398,6 +398,21 @@ fn a_device_and_a_table_have_one_owner() {
 }
 
 #[test]
+fn a_missing_capability_is_named() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    let Some(network) = Network::make() else { return };
+    let config = config(network.state_dir(0));
+    let error = inside(network.namespace(0), move || {
+        let mut held = capabilities(None).expect("readable");
+        held.effective.remove(CapabilitySet::NET_RAW);
+        // A thread's own affair, and this thread ends here.
+        set_capabilities(None, held).expect("given up");
+        Userspace::start(config, silent()).err().expect("refused").to_string()
+    });
+    assert!(error.contains("lacks CAP_NET_RAW;") && error.contains("run it as root"), "{error}");
+}
+
+#[test]
 fn a_killed_process_fails_closed_and_the_next_cleans_up() {
     let Some(network) = Network::make() else { return };
     let state_dir = network.state_dir(0);

@@ -57,6 +57,8 @@ pub(crate) struct Session {
     /// The lower of the two nonces of its first IKE SA: decides between sessions that both sides began.
     pub lowest_nonce: Vec<u8>,
     pub rekeys: u64,
+    /// Whether a Child SA has ever been up.
+    pub has_served: bool,
     pub temporary_failures: u32,
     last_heard: Instant,
     keepalive_at: Instant,
@@ -91,6 +93,7 @@ impl Session {
             begun_here,
             lowest_nonce: Vec::new(),
             rekeys: 0,
+            has_served: false,
             temporary_failures: 0,
             last_heard: now,
             keepalive_at: now,
@@ -532,6 +535,7 @@ impl Session {
         cx.out.clear_failure(&child.tunnel.name);
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
         self.temporary_failures = 0;
+        self.has_served = true;
         self.children.push(child);
     }
 

@@ -33,6 +33,14 @@ pub struct Loaded {
 /// Preshared keys are copied once, into memory that is wiped. Neither they nor the text around them where it might
 /// hold one occur in a diagnostic. The caller owns `text` and should wipe it.
 ///
+/// ```
+/// let errors = policy::xml::read("vpn.xml", "<AIX_VPN Version=\"2.1\"><IKETunel/></AIX_VPN>").unwrap_err();
+/// let error = errors.errors().next().unwrap();
+/// assert_eq!((error.line, error.column), (1, 25));
+/// assert_eq!(error.message, "unknown element IKETunel");
+/// assert_eq!(error.help.as_deref(), Some("did you mean \"IKETunnel\"?"));
+/// ```
+///
 /// # Errors
 /// All errors of the file, up to a limit, with its warnings, in the order of the file.
 pub fn read(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {

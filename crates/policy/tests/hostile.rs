@@ -160,6 +160,7 @@ fn misspelt_names_show_no_key() {
         ("IKEPresharedKey Format=", "IKETunnel Format"),
         (" Value=\"Zq", " Valeu=\"Zq"),
         (" Value=\"Zq", " Value=\"&unknown;Zq"),
+        ("Format=\"ASCII\" Value=\"Zq9wJx7ZkQv\"", "Format=\"Zq9wJx7ZkQv\" Value=\"ASCII\""),
         ("Value=\"Zq9wJx7ZkQv\"", "Value=Zq9wJx7ZkQv"),
         ("Value=\"Zq9wJx7ZkQv\"", "Value=\"Zq9wJx7ZkQv"),
         ("Value=\"Zq9wJx7ZkQv\"", "Value=\"é Zq9wJx7ZkQv\""),
@@ -223,4 +224,31 @@ fn no_control_characters_are_shown() {
     let text = "<AIX_VPN Version=\"2.1\" Vers\u{202e}ion=\"&#x85;\u{9b}31m\u{202e}\"/>";
     let shown = read("p.xml", text).expect_err("an unknown attribute").to_string();
     assert!(shown.chars().all(|c| c == '\n' || !c.is_control() && c != '\u{202e}'), "{shown:?}");
+}
+
+/// Checks that compare everything with everything stay bearable at the largest size a file may have.
+#[test]
+fn a_large_policy_loads() {
+    let tunnel = |n: usize| {
+        format!(
+            "<IPSecTunnel IPSec_TunnelName='t{n}' IKE_TunnelName='hh_k' IPSec_ProtectionRef='hh_p2'>\
+             <IPSecLocalIdentity><IPV4_Address_Range From_IPAddr='192.0.2.10' To_IPAddr='192.0.2.10'/>\
+             </IPSecLocalIdentity><IPSecRemoteIdentity>\
+             <IPV4_Address_Range From_IPAddr='10.0.{}.{}' To_IPAddr='10.0.{}.{}'/>\
+             </IPSecRemoteIdentity></IPSecTunnel>\n",
+            n / 256,
+            n % 256,
+            n / 256,
+            n % 256
+        )
+    };
+    let tunnels: String = (0..2_500).map(tunnel).collect();
+    let text = FILES[0]
+        .replace("ESP_EncapsulationMode=\"Transport\"", "ESP_EncapsulationMode=\"Tunnel\"")
+        .replace("</AIX_VPN>", &format!("{tunnels}</AIX_VPN>"));
+    let loaded = read("p.xml", &text).unwrap_or_else(|errors| panic!("{errors}"));
+    assert_eq!(loaded.policy.tunnels[0].children.len(), 2_501);
+    let broken = text.replace("'hh_p2'", "'hh_p'");
+    let errors = read("p.xml", &broken).expect_err("no such protection");
+    assert_eq!((errors.errors().count(), errors.omitted()), (50, 2_450));
 }

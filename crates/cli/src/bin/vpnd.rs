@@ -119,13 +119,7 @@ fn start(arguments: Start) -> ExitCode {
         log_format: arguments.log_format,
         exit_with_parent: arguments.exit_with_parent,
     };
-    match daemon::start(&options) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("vpnd: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    daemon::start(&options)
 }
 
 fn check(arguments: &Check) -> ExitCode {

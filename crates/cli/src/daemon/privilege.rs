@@ -19,7 +19,7 @@ pub enum PrivilegeError {
     /// A capability.
     #[error(
         "vpnd lacks {}: run it as root (sudo vpnd start …), or as the service that config/vpnd.service describes",
-        .0.join(" and ")
+        .0.join(", ")
     )]
     Capabilities(Vec<String>),
     /// The TUN device.

@@ -62,18 +62,18 @@ fn explain(errno: nix::Error) -> String {
         let text = fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;
         text.trim().parse::<u64>().ok()
     };
-    let cure = if setting("user/max_user_namespaces") == Some(0) {
-        "user namespaces are turned off (sysctl user.max_user_namespaces is 0)"
+    let cause = if setting("user/max_user_namespaces") == Some(0) {
+        "user namespaces are turned off (sysctl user.max_user_namespaces is 0)".to_owned()
     } else if setting("kernel/unprivileged_userns_clone") == Some(0) {
         "user namespaces are for root only (sysctl kernel.unprivileged_userns_clone is 0)"
+            .to_owned()
     } else if setting("kernel/apparmor_restrict_unprivileged_userns") == Some(1) {
-        "AppArmor restricts user namespaces (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)"
+        "AppArmor restricts them (sysctl kernel.apparmor_restrict_unprivileged_userns is 1)"
+            .to_owned()
     } else {
-        "this process may not make namespaces, as in a container without --privileged"
+        format!("{}; a container needs --privileged for it", errno.desc())
     };
-    format!(
-        "cannot make namespaces for the demo: {errno}\n  {cure}\n  run it as root: sudo vpnd demo"
-    )
+    format!("cannot make namespaces for the demo: {cause}\n  run it as root: sudo vpnd demo")
 }
 
 type Job = Box<dyn FnOnce() + Send>;

@@ -109,9 +109,8 @@ fn namespaces() -> Option<[Namespace; 2]> {
 fn the_watch_sees_every_packet_in_the_clear_and_no_other() {
     let Some([left, right]) = namespaces() else { return };
     network::connect((&left, LEFT), (&right, RIGHT)).expect("a wire");
-    let captures = [&left, &right].map(|space| {
-        space.run(|| Capture::start(if_nametoindex(network::WIRE)?))
-    });
+    let captures =
+        [&left, &right].map(|space| space.run(|| Capture::start(if_nametoindex(network::WIRE)?)));
     let [plain, natt, ike] = [5001, 4500, 500].map(|port| {
         let socket = right.run(move || std::net::UdpSocket::bind((RIGHT.outer, port)));
         let socket = socket.expect("a free port");

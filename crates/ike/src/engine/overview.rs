@@ -36,13 +36,8 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn status_of(&mut self, now: Instant, tunnel: &IkeTunnel) -> IkeStatus {
-        let closing = || {
-            self.sessions
-                .iter()
-                .filter(|(_, s)| s.tunnel.name == tunnel.name)
-                .last()
-                .map(|(id, _)| *id)
-        };
+        let closing =
+            || self.sessions.iter().rfind(|(_, s)| s.tunnel.name == tunnel.name).map(|(id, _)| *id);
         let session =
             self.session_of(&tunnel.name).or_else(closing).and_then(|id| self.sessions.get(&id));
         let plane = &mut self.plane;

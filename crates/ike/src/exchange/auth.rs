@@ -135,6 +135,7 @@ pub(crate) fn conclude(
     session.establish(cx, suite.to_string(), nonces);
     if let Err(failure) = conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
         cx.spis.release(spi_in);
+        cx.out.unserved.push(child.name.clone());
         cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
         if parts.sa.is_some() {
             // The responder has the Child SA that we do not want.
@@ -311,7 +312,11 @@ fn report_refusal(cx: &mut Cx<'_>, half: &HalfOpen, datagram: Datagram<'_>, reje
     let Some(failure) = &rejection.failure else { return };
     match half.candidates.as_slice() {
         [only] => cx.out.fail(cx.now, &only.name, None, failure.clone()),
-        _ => cx.out.fail(cx.now, &datagram.remote.ip().to_string(), None, failure.clone()),
+        // Which tunnel is meant cannot be told.
+        _ => {
+            let kind = EventKind::Failed(failure.clone());
+            cx.out.event(&datagram.remote.ip().to_string(), None, kind);
+        }
     }
 }
 

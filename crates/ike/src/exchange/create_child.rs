@@ -27,6 +27,9 @@ use std::time::Duration;
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
+/// Child SAs that a peer may have for each phase 2 tunnel: what bounds the memory it can take.
+const CHILDREN_PER_TUNNEL: usize = 8;
+
 /// A request of ours in flight.
 pub(crate) struct PendingChild {
     pub tunnel: Arc<ChildTunnel>,
@@ -239,6 +242,9 @@ fn try_grant(
         ));
     };
     let transport = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
+    if session.children.len() >= CHILDREN_PER_TUNNEL * session.tunnel.children.len().max(1) {
+        return Err(Rejection::no_additional_sas(session.children.len()));
+    }
     let Match { tunnel, selectors, seen } =
         find_tunnel(session, request.rekeys, transport, tsi, tsr)?;
     let spi_in = cx.spis.allocate(cx.rng);
@@ -684,6 +690,7 @@ fn fail(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild, failure:
         let left = child.expire_at.saturating_duration_since(cx.now);
         child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));
     } else if pending.rekeys.is_none() {
+        cx.out.unserved.push(pending.tunnel.name.clone());
         session.close_when_idle(cx);
     }
 }

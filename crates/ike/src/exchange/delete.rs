@@ -107,7 +107,7 @@ pub(crate) fn answer_children(
         }
     }
     (!deleted.is_empty())
-        .then(|| Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis: deleted }))
+        .then_some(Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis: deleted }))
 }
 
 /// Does what the peer's Delete of an IKE SA asks for, after it was answered.

@@ -174,13 +174,11 @@ pub(crate) fn answer(
             describe(&offer_ike(&ours, &[]))
         );
         let rejection = Rejection::no_proposal_chosen(detail.clone());
-        let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
-        for tunnel in &candidates {
-            cx.out.note_failure(cx.now, &tunnel.name, failure.clone());
-            // Anyone may have sent it: not an event for every datagram.
-            let kind = EventKind::Failed(failure.clone());
-            let event = Event { tunnel: tunnel.name.clone(), child: None, kind };
-            cx.out.warn_once(cx.now, datagram.remote.ip(), event);
+        if cx.out.may_tell(cx.now, datagram.remote.ip()) {
+            let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
+            for tunnel in &candidates {
+                cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
+            }
         }
         return Some(Answer::Stateless(rejection.payload()));
     };

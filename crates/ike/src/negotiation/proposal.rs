@@ -194,7 +194,7 @@ impl<'a> Chooser<'a> {
     /// The answer, if every type that was offered is known.
     fn finish(self, known: &[TransformType], spi: Vec<u8>) -> Option<Proposal> {
         // RFC 7296 §3.3.6: a proposal with a transform type that is not understood must not be chosen.
-        self.offered.transforms.iter().all(|t| known.contains(&t.kind)).then(|| Proposal {
+        self.offered.transforms.iter().all(|t| known.contains(&t.kind)).then_some(Proposal {
             number: self.offered.number,
             protocol: self.offered.protocol,
             spi,

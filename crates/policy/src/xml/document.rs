@@ -210,7 +210,7 @@ impl<'t> Builder<'_, 't> {
 
     fn attribute(&mut self, element: &mut Element<'t>, written: &Written<'t>, base: usize) {
         let Written { name, name_at, raw, value_at } = *written;
-        let secret = !schema::is_public(element.name, name);
+        let secret = !schema::is_public(element.name, name, raw);
         let name_at = base + name_at;
         let value_span = base + value_at..base + value_at + raw.len();
         if secret {

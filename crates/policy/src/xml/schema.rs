@@ -225,11 +225,15 @@ pub(super) fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)
 }
 
-/// Whether an attribute of an element is known and holds no key, so that its value may be shown.
-pub(super) fn is_public(element: &str, attribute: &str) -> bool {
-    let is_key = element == "IKEPresharedKey" && attribute == "Value";
+/// Whether a value is that of a known attribute that holds no key, so that it may be shown. In a key's element only
+/// the word for its format is, since key and format are easily exchanged.
+pub(super) fn is_public(element: &str, attribute: &str, value: &str) -> bool {
+    if element == "IKEPresharedKey" {
+        let is_word = |word: &str| word.eq_ignore_ascii_case(value.trim());
+        return attribute == "Format" && ["ASCII", "HEX", "EBCDIC"].into_iter().any(is_word);
+    }
     let known = |kind: &Kind| kind.attributes().any(|name| name == attribute);
-    !is_key && kind(element).is_some_and(|kind| kind.unsupported.is_some() || known(kind))
+    kind(element).is_some_and(|kind| kind.unsupported.is_some() || known(kind))
 }
 
 /// Whether any element has an attribute of that name.

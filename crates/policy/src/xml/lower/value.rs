@@ -70,7 +70,8 @@ impl Cx<'_> {
                 None
             }
             None => {
-                let message = format!("{} cannot be {}", attribute.name, quoted(value));
+                let shown = if attribute.secret { "this".to_owned() } else { quoted(value) };
+                let message = format!("{} cannot be {shown}", attribute.name);
                 let known = || words.iter().filter(|(_, m)| m.is_ok()).map(|(word, _)| *word);
                 let help = did_you_mean(value, words.iter().map(|(word, _)| *word), || {
                     format!("known are {}", listed(known()))
