@@ -173,7 +173,7 @@ impl Outputs {
 
     /// Whether a session with this identity is up.
     pub fn knows(&self, identity: &Identity) -> bool {
-        self.contacts.contains_key(identity)
+        self.contacts.keys().any(|i| i.matches(identity))
     }
 
     /// Keeps the answer with which an IKE SA ended.

@@ -213,6 +213,10 @@ impl<P: DataPlane> Engine<P> {
                 }
             }
         }
+        // Of all tunnels: a new rule may cover the address of an old peer.
+        for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
+            self.plane.expect_peer(peer);
+        }
         let starting: Vec<Arc<ChildTunnel>> =
             self.policy.tunnels.iter().flat_map(|t| auto_start(t)).collect();
         for child in starting.iter().filter(|c| fresh.contains(&c.name)) {
@@ -335,7 +339,7 @@ impl<P: DataPlane> Engine<P> {
         if initial_contact {
             // RFC 7296 §2.4: the peer knows of no other, so whatever was up before it began is dead.
             let dead: Vec<SessionId> = (self.sessions.iter())
-                .filter(|(other, s)| **other != id && s.tunnel.remote.identity == peer)
+                .filter(|(other, s)| **other != id && s.tunnel.remote.identity.matches(&peer))
                 .filter(|(_, s)| s.established_at.is_some_and(|at| at < begun_at))
                 .map(|(other, _)| *other)
                 .collect();

@@ -187,7 +187,7 @@ fn verify(
         });
     };
     let failed = |detail| Err(Failure { kind: FailureKind::AuthenticationFailed, detail });
-    if id.identity().as_ref() != Some(&tunnel.remote.identity) {
+    if !id.identity().is_some_and(|i| i.matches(&tunnel.remote.identity)) {
         let got = id
             .identity()
             .map_or_else(|| format!("an identity of type {}", id.kind), |i| i.to_string());
@@ -349,8 +349,10 @@ fn authenticate(
     };
     let local = wanted.map(|w| w.identity());
     let fits = |t: &&Arc<IkeTunnel>| {
-        t.remote.identity == identity
-            && local.as_ref().is_none_or(|w| w.as_ref() == Some(&t.local.identity))
+        t.remote.identity.matches(&identity)
+            && local
+                .as_ref()
+                .is_none_or(|w| w.as_ref().is_some_and(|w| w.matches(&t.local.identity)))
     };
     let Some(tunnel) = half.candidates.iter().find(fits) else {
         let ours: Vec<String> = (half.candidates.iter())
