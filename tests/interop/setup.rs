@@ -29,6 +29,10 @@ pub struct Setup {
     pub pfs: &'static str,
     /// Identities are domain names rather than addresses.
     pub names: bool,
+    /// The identity strongSwan takes in place of the one the policy names.
+    pub charon_identity: Option<&'static str>,
+    /// A second pair of networks, 10.3.0.0/24 behind `vpnd` and 10.4.0.0/24 behind strongSwan.
+    pub second: bool,
     /// The protected networks have IPv6 addresses.
     pub inner_v6: bool,
     /// The gateways have IPv6 addresses.
@@ -39,12 +43,16 @@ pub struct Setup {
     pub networks: [[&'static str; 2]; 2],
     /// The same in strongSwan's words.
     pub charon_networks: [&'static str; 2],
-    /// Lines of `[ike]` in vpnd.toml besides the retransmission timers.
+    /// Lines of `[ike]` in vpnd.toml.
     pub vpnd_ike: &'static str,
+    /// First retransmission of `vpnd`, and how many there are.
+    pub retransmit: (&'static str, u32),
     /// Lines of `charon { }` in strongswan.conf.
     pub charon: &'static str,
     /// Lines of the connection in swanctl.conf.
     pub charon_connection: &'static str,
+    /// Lines of its child.
+    pub charon_child: &'static str,
     /// Who is behind a NAT.
     pub nat: Nat,
 }
@@ -63,14 +71,18 @@ impl Default for Setup {
             charon_esp: "aes256gcm16-x25519",
             pfs: "31",
             names: false,
+            charon_identity: None,
+            second: false,
             inner_v6: false,
             outer_v6: false,
             keys: ["8c1f0e5d-interop-preshared-key"; 2],
             networks: [["10.1.0.0", "10.1.0.255"], ["10.2.0.0", "10.2.0.255"]],
             charon_networks: ["10.1.0.0/24", "10.2.0.0/24"],
             vpnd_ike: "",
+            retransmit: ("500ms", 4),
             charon: "",
             charon_connection: "",
+            charon_child: "",
             nat: Nat::None,
         }
     }
@@ -79,6 +91,7 @@ impl Default for Setup {
 /// Names of the tunnels in the policy.
 pub const IKE_TUNNEL: &str = "site";
 pub const CHILD_TUNNEL: &str = "lan";
+const SECOND_TUNNEL: &str = "lab";
 /// Name of the connection and of its child in swanctl.conf.
 pub const CONNECTION: &str = "net";
 
@@ -109,6 +122,11 @@ impl Setup {
             Nat::None => self.outer(),
             Nat::Vpnd | Nat::Charon => [1, 2].map(|host| Ipv4Addr::new(192, 0, 2, host).into()),
         }
+    }
+
+    /// A host of each of the second networks.
+    pub fn second_inner(&self) -> [IpAddr; 2] {
+        [3, 4].map(|net| Ipv4Addr::new(10, net, 0, 1).into())
     }
 
     /// A host of each protected network.
@@ -166,18 +184,23 @@ impl Setup {
              IPSec_InitiatorDHGroup=\"{0}\" IPSec_ResponderDHGroup=\"{0}\"/>",
             self.pfs
         ));
-        line(format!(
-            "<IPSecTunnel IPSec_TunnelName=\"{CHILD_TUNNEL}\" IKE_TunnelName=\"{IKE_TUNNEL}\" \
-             IPSec_ProtectionRef=\"p2\">"
-        ));
-        for (side, [from, to]) in ["Local", "Remote"].iter().zip(self.networks) {
-            let family = if self.inner_v6 { "IPV6" } else { "IPV4" };
+        let second = [["10.3.0.0", "10.3.0.255"], ["10.4.0.0", "10.4.0.255"]];
+        let tunnels = [(CHILD_TUNNEL, self.networks), (SECOND_TUNNEL, second)];
+        for (name, networks) in tunnels.into_iter().take(1 + usize::from(self.second)) {
             line(format!(
-                "<IPSec{side}Identity Protocol=\"0\" Port=\"0\" EndPort=\"65535\">\
-                 <{family}_Address_Range From_IPAddr=\"{from}\" To_IPAddr=\"{to}\"/></IPSec{side}Identity>"
+                "<IPSecTunnel IPSec_TunnelName=\"{name}\" IKE_TunnelName=\"{IKE_TUNNEL}\" \
+                 IPSec_ProtectionRef=\"p2\">"
             ));
+            for (side, [from, to]) in ["Local", "Remote"].iter().zip(networks) {
+                let family = if self.inner_v6 { "IPV6" } else { "IPV4" };
+                line(format!(
+                    "<IPSec{side}Identity Protocol=\"0\" Port=\"0\" EndPort=\"65535\">\
+                     <{family}_Address_Range From_IPAddr=\"{from}\" To_IPAddr=\"{to}\"/></IPSec{side}Identity>"
+                ));
+            }
+            line("</IPSecTunnel>".into());
         }
-        line("</IPSecTunnel>\n</AIX_VPN>".into());
+        line("</AIX_VPN>".into());
         text
     }
 
@@ -187,8 +210,21 @@ impl Setup {
         let [peer, seen] = self.seen();
         let [theirs, ours] =
             if self.names { NAMES.map(String::from) } else { self.charon_identities() };
+        let ours = self.charon_identity.unwrap_or(&ours);
         let [remote_ts, local_ts] = self.charon_networks;
-        let Self { charon_ike, charon_esp, charon_connection, keys, .. } = self;
+        let second = if self.second {
+            format!(
+                "second {{
+        local_ts = 10.4.0.0/24
+        remote_ts = 10.3.0.0/24
+        esp_proposals = {}
+      }}",
+                self.charon_esp
+            )
+        } else {
+            String::new()
+        };
+        let Self { charon_ike, charon_esp, charon_connection, charon_child, keys, .. } = self;
         assert!(self.nat == Nat::Charon || own == seen, "only a NAT makes a difference");
         format!(
             "connections {{
@@ -211,7 +247,9 @@ impl Setup {
         local_ts = {local_ts}
         remote_ts = {remote_ts}
         esp_proposals = {charon_esp}
+        {charon_child}
       }}
+      {second}
     }}
   }}
 }}

@@ -1,13 +1,13 @@
 //! Traffic whose losses can be told: pings, a TCP stream of known octets, and numbered datagrams that are echoed.
 
-use crate::world;
+use crate::{eventually, world};
 use cli::demo::isolation::Namespace;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,11 +15,17 @@ use std::time::{Duration, Instant};
 pub type Endpoint<'a> = (&'a Namespace, IpAddr);
 
 /// Pings a host; every ping must be answered.
-pub fn ping((namespace, from): Endpoint<'_>, to: IpAddr, count: u32) {
-    let (from, to, count) = (from.to_string(), to.to_string(), count.to_string());
-    let printed =
-        world::run(namespace, "ping", &["-n", "-i", "0.01", "-W", "5", "-c", &count, "-I", &from, &to])
-            .unwrap_or_else(|error| panic!("{error}"));
+pub fn ping(from: Endpoint<'_>, to: IpAddr, count: u32) {
+    ping_with(from, to, count, 56);
+}
+
+/// Pings a host with so many octets.
+pub fn ping_with((namespace, from): Endpoint<'_>, to: IpAddr, count: u32, octets: u32) {
+    let [from, to, count, octets] =
+        [from.to_string(), to.to_string(), count.to_string(), octets.to_string()];
+    let arguments =
+        ["-n", "-i", "0.01", "-W", "5", "-c", &count, "-s", &octets, "-I", &from, &to];
+    let printed = world::run(namespace, "ping", &arguments).unwrap_or_else(|error| panic!("{error}"));
     assert!(printed.contains(" 0% packet loss"), "{printed}");
 }
 
@@ -95,6 +101,7 @@ impl Counts {
 pub struct Flow {
     stop: Arc<AtomicBool>,
     echo_stop: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
     sender: JoinHandle<u64>,
     receiver: JoinHandle<BTreeSet<u64>>,
     echo: JoinHandle<BTreeSet<u64>>,
@@ -132,6 +139,7 @@ impl Flow {
         };
         let (source, target) = (bind(left, from), bind(right, to));
         source.connect(target.local_addr().expect("it is bound")).expect("a route");
+        let sent = Arc::default();
         let [stop, echo_stop] = [(), ()].map(|()| Arc::new(AtomicBool::new(false)));
         let echo = {
             let stop = Arc::clone(&echo_stop);
@@ -143,10 +151,18 @@ impl Flow {
             thread::spawn(move || collect(&source, &stop))
         };
         let sender = {
-            let stop = Arc::clone(&stop);
-            thread::spawn(move || send(&source, &stop))
+            let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
+            thread::spawn(move || send(&source, &stop, &sent))
         };
-        Self { stop, echo_stop, sender, receiver, echo }
+        Self { stop, echo_stop, sent, sender, receiver, echo }
+    }
+
+    /// Waits until so many more datagrams are sent.
+    pub fn pass(&self, more: u64) {
+        let target = self.sent.load(Ordering::Relaxed) + more;
+        eventually("datagrams are sent", || {
+            (self.sent.load(Ordering::Relaxed) >= target).then_some(())
+        });
     }
 
     /// Ends it and counts.
@@ -163,7 +179,7 @@ impl Flow {
     }
 }
 
-fn send(socket: &UdpSocket, stop: &AtomicBool) -> u64 {
+fn send(socket: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) -> u64 {
     let start = Instant::now();
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -173,6 +189,7 @@ fn send(socket: &UdpSocket, stop: &AtomicBool) -> u64 {
         // What the host's own stack refuses is lost, and will be counted so.
         let _ = socket.send(&fill(next));
         next += 1;
+        sent.store(next, Ordering::Relaxed);
     }
     next
 }

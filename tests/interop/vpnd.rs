@@ -6,8 +6,9 @@ use cli::control::protocol::{Child as ChildTunnel, ChildSa, Tunnel};
 use cli::demo::isolation::Namespace;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 /// A running daemon; dropping it kills it.
@@ -22,14 +23,30 @@ impl Vpnd {
     pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
         let error = |error: std::io::Error| format!("cannot start vpnd: {error}");
         fs::create_dir(&directory).map_err(error)?;
-        fs::write(directory.join("policy.xml"), setup.policy()).map_err(error)?;
+        // It holds a key, and vpnd warns of one that others can read.
+        let mut policy = File::options()
+            .create_new(true)
+            .write(true)
+            .mode(0o600)
+            .open(directory.join("policy.xml"))
+            .map_err(error)?;
+        policy.write_all(setup.policy().as_bytes()).map_err(error)?;
         let config = format!(
-            "[ike]\nretransmit_after = \"500ms\"\nretransmissions = 4\n{}\n[esp]\nstate_dir = {:?}\n\
+            "[ike]\nretransmit_after = {:?}\nretransmissions = {}\n{}\n[esp]\nstate_dir = {:?}\n\
              [log]\nlevel = \"debug\"\n",
+            setup.retransmit.0,
+            setup.retransmit.1,
             setup.vpnd_ike,
             directory.join("state")
         );
         fs::write(directory.join("vpnd.toml"), config).map_err(error)?;
+        let process = Self::spawn(&space, &directory)?;
+        Ok(Self { space, directory, process })
+    }
+
+    fn spawn(space: &Namespace, directory: &Path) -> Result<Child, String> {
+        let error = |error: std::io::Error| format!("cannot start vpnd: {error}");
+        let log = File::options().create(true).append(true).open(directory.join("log"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
         command
             .args(["start", "--exit-with-parent", "--policy"])
@@ -41,16 +58,27 @@ impl Vpnd {
             .env_remove("NOTIFY_SOCKET")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(File::create(directory.join("log")).map_err(error)?);
+            .stderr(log.map_err(error)?);
         let mut process = space.run(move || command.spawn()).map_err(error)?;
         let output = process.stdout.take().expect("it is piped");
-        let vpnd = Self { space, directory, process };
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).map_err(error)?;
-        if !line.starts_with("ready: 1 tunnel") {
-            return Err(format!("vpnd is not ready but {line:?}\n{}", vpnd.log()));
+        if line.starts_with("ready: 1 tunnel") {
+            return Ok(process);
         }
-        Ok(vpnd)
+        let log = fs::read_to_string(directory.join("log")).unwrap_or_default();
+        Err(format!("vpnd is not ready but {line:?}\n{log}"))
+    }
+
+    /// Ends it without a farewell, as a power cut would.
+    pub fn crash(&mut self) {
+        self.process.kill().expect("it is our child and not waited for");
+        self.process.wait().expect("it is our child");
+    }
+
+    /// Starts it again after [`Vpnd::crash`].
+    pub fn restart(&mut self) {
+        self.process = Self::spawn(&self.space, &self.directory).expect("it started before");
     }
 
     pub fn log(&self) -> String {

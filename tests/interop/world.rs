@@ -17,7 +17,7 @@ pub struct World {
     pub vpnd: Vpnd,
     pub charon: Charon,
     capture: Option<Capture>,
-    _nat: Option<Namespace>,
+    nat: Option<Namespace>,
     _directory: tempfile::TempDir,
 }
 
@@ -31,6 +31,11 @@ impl World {
         }
         for (namespace, address) in [&left, &right].into_iter().zip(setup.inner()) {
             ip(namespace, &format!("addr add {address}/{} dev lo", bits(address)))?;
+        }
+        if setup.second {
+            for (namespace, address) in [&left, &right].into_iter().zip(setup.second_inner()) {
+                ip(namespace, &format!("addr add {address}/{} dev lo", bits(address)))?;
+            }
         }
         let nat = match setup.nat {
             Nat::None => {
@@ -56,7 +61,7 @@ impl World {
             vpnd,
             charon,
             capture: Some(capture),
-            _nat: nat,
+            nat,
             _directory: directory,
         })
     }
@@ -86,6 +91,43 @@ impl World {
         traffic::ping(right, left.1, 5);
         traffic::stream(left, right, 1 << 20).expect("a TCP stream from vpnd to strongSwan");
         traffic::stream(right, left, 1 << 20).expect("a TCP stream from strongSwan to vpnd");
+    }
+
+    /// The translator forgets its mappings and makes others, as one that was restarted.
+    pub fn rebind(&self) {
+        let nat = self.nat.as_ref().expect("the setup has a translator");
+        let step = |done: Result<String, String>| done.expect("as it was set up");
+        step(nft(
+            nat,
+            "flush chain ip nat post; \
+             add rule ip nat post oifname out udp sport { 500, 4500 } masquerade to :30000-39999",
+        ));
+        // What was masqueraded on a device is forgotten when it goes down.
+        step(ip(nat, "link set out down"));
+        step(ip(nat, "link set out up"));
+    }
+
+    /// Every third IKE message on port 4500 is lost in either direction; ESP is not.
+    pub fn lose_messages(&self) {
+        for namespace in [&self.vpnd.space, &self.charon.space] {
+            // Behind the UDP header of eight octets, four octets of zero mark a message (RFC 3948 §2.2).
+            nft(
+                namespace,
+                "add table inet loss; \
+                 add chain inet loss in { type filter hook input priority 0; }; \
+                 add rule inet loss in udp dport 4500 @th,64,32 0 numgen inc mod 3 == 2 counter drop",
+            )
+            .expect("nftables can match and count");
+        }
+    }
+
+    /// Messages lost by [`World::lose_messages`] on their way to `vpnd` and to strongSwan.
+    pub fn lost_messages(&self) -> [u64; 2] {
+        [&self.vpnd.space, &self.charon.space].map(|namespace| {
+            let rules = run(namespace, "nft", &["list", "table", "inet", "loss"]).expect("it is there");
+            let count = rules.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
+            count.and_then(|count| count.parse().ok()).expect("the rule counts")
+        })
     }
 
     /// What passed the wire so far, which must have been protected.

@@ -1,8 +1,8 @@
 //! A tunnel comes up from either side, and carries traffic both ways.
 
-use crate::setup::Setup;
+use crate::setup::{IKE_TUNNEL, Setup};
 use crate::world::World;
-use crate::{Scenario, scenario};
+use crate::{Scenario, eventually, scenario, traffic};
 use std::net::UdpSocket;
 
 fn from_vpnd(world: &mut World) {
@@ -36,6 +36,11 @@ pub fn all() -> Vec<Scenario> {
     both("ipv6_inside", Setup::default().with_inner_v6());
     both("ipv6_outside", Setup { outer_v6: true, ..Setup::default() });
     both("ipv6_both", Setup { outer_v6: true, ..Setup::default().with_inner_v6() });
+    // What strongSwan does where its operator names no algorithms.
+    both(
+        "charon_defaults",
+        Setup { charon_ike: "default", charon_esp: "default", pfs: "0", ..Setup::default() },
+    );
     both("cookie_of_vpnd", Setup { vpnd_ike: "cookie_threshold = 0", ..Setup::default() });
     scenarios.push(scenario(
         "establish::cookie_of_vpnd::is_demanded",
@@ -43,13 +48,62 @@ pub fn all() -> Vec<Scenario> {
         |world| {
             world.up_from_charon();
             assert!(world.charon.log().contains("received COOKIE notify"));
-            assert_eq!(world.vpnd.counters().get("without_cookie"), Some(&1));
+            let counters = world.vpnd.counters();
+            assert_eq!(counters.get("ike.without_cookie"), Some(&1), "{counters:?}");
         },
     ));
     scenarios.push(scenario(
         "establish::cookie_of_charon",
         Setup { charon: "cookie_threshold = 1", ..Setup::default() },
         cookie_of_charon,
+    ));
+    scenarios.push(scenario(
+        "establish::second_child",
+        Setup { second: true, ..Setup::default() },
+        |world| {
+            world.vpnd.must(&["activate", IKE_TUNNEL]);
+            eventually("both Child SAs on one IKE SA", || {
+                (world.charon.counts() == (1, 2)).then_some(())
+            });
+            world.exchange_traffic();
+            let [left, right] = world.setup.second_inner();
+            traffic::ping((&world.vpnd.space, left), right, 5);
+            traffic::ping((&world.charon.space, right), left, 5);
+            world.assert_nothing_in_the_clear();
+        },
+    ));
+    scenarios.push(scenario("establish::both_at_once", Setup::default(), |world| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| world.charon.initiate());
+            world.vpnd.must(&["activate", IKE_TUNNEL]);
+        });
+        world.vpnd.wait_up();
+        eventually("strongSwan has it", || (world.charon.counts().1 > 0).then_some(()));
+        world.exchange_traffic();
+    }));
+    scenarios.push(scenario("establish::large_packets", Setup::default(), |world| {
+        world.up_from_vpnd();
+        let [left, right] = world.hosts();
+        for octets in [1300, 1400, 1450, 3000, 20_000] {
+            traffic::ping_with(left, right.1, 3, octets);
+            traffic::ping_with(right, left.1, 3, octets);
+        }
+        world.assert_nothing_in_the_clear();
+    }));
+    scenarios.push(scenario(
+        "establish::other_group::after_cookie_from_charon",
+        Setup {
+            ike: &[
+                ("IKE_Encryption", "AES-CBC-256"),
+                ("IKE_PRF", "PRF_HMAC_SHA2_256"),
+                ("IKE_Hash", "HMAC_SHA2_256"),
+                ("IKE_DHGroup", "20"),
+            ],
+            charon_ike: "aes256-sha256-x25519-ecp384",
+            vpnd_ike: "cookie_threshold = 0",
+            ..Setup::default()
+        },
+        from_charon,
     ));
     // The first guess of the initiator is a group that the other side does not take.
     let mut other_group = |name: &str, setup: Setup, play: fn(&mut World)| {

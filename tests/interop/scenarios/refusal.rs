@@ -1,6 +1,6 @@
 //! What cannot come up says why, on both sides; what fits in part comes up in part.
 
-use crate::setup::Setup;
+use crate::setup::{CONNECTION, Setup};
 use crate::world::World;
 use crate::{Scenario, eventually, scenario};
 use cli::control::protocol::FailureInfo;
@@ -51,6 +51,13 @@ pub fn all() -> Vec<Scenario> {
     };
     let narrow_vpnd =
         Setup { charon_networks: ["10.1.0.0/16", "10.2.0.0/16"], ..Setup::default() };
+    let other_name = Setup {
+        names: true,
+        charon_identity: Some("elsewhere.example.net"),
+        ..Setup::default()
+    };
+    // strongSwan asks for a key exchange at a rekey, vpnd's policy has none.
+    let other_pfs = Setup { pfs: "0", ..Setup::default() };
     vec![
         scenario("refusal::key::from_vpnd", wrong_key.clone(), |world| {
             vpnd_says(
@@ -63,18 +70,25 @@ pub fn all() -> Vec<Scenario> {
             charon_is_told(world, "AUTHENTICATION_FAILED", "authentication_failed", &words);
             world.charon.wait_down();
         }),
+        scenario("refusal::identity::from_vpnd", other_name.clone(), |world| {
+            vpnd_says(world, &["authentication failed", "the peer should be right.example.net"]);
+        }),
+        scenario("refusal::identity::from_charon", other_name, |world| {
+            let words = ["says it is elsewhere.example.net", "the peer is right.example.net"];
+            charon_is_told(world, "AUTHENTICATION_FAILED", "no_matching_tunnel", &words);
+        }),
         scenario("refusal::ike_proposal::from_vpnd", other_ike.clone(), |world| {
-            vpnd_says(world, &["no proposal in common", "AES-CBC-256", "CURVE25519"]);
+            vpnd_says(world, &["no proposal in common", "ENCR_AES_CBC-256", "CURVE25519"]);
         }),
         scenario("refusal::ike_proposal::from_charon", other_ike, |world| {
-            let words = ["offers AES-CBC-128", "we accept AES-CBC-256"];
+            let words = ["offers [ENCR_AES_CBC-128", "we accept [ENCR_AES_CBC-256"];
             charon_is_told(world, "NO_PROPOSAL_CHOSEN", "no_proposal_chosen", &words);
         }),
         scenario("refusal::esp_proposal::from_vpnd", other_esp.clone(), |world| {
-            vpnd_says(world, &["no proposal in common", "AES-GCM-16-256"]);
+            vpnd_says(world, &["no proposal in common", "ENCR_AES_GCM_16-256"]);
         }),
         scenario("refusal::esp_proposal::from_charon", other_esp, |world| {
-            let words = ["AES-GCM-16-128", "we accept AES-GCM-16-256"];
+            let words = ["ENCR_AES_GCM_16-128", "we accept [ENCR_AES_GCM_16-256"];
             charon_is_told(world, "NO_PROPOSAL_CHOSEN", "no_proposal_chosen", &words);
         }),
         scenario("refusal::networks::from_vpnd", elsewhere.clone(), |world| {
@@ -82,6 +96,17 @@ pub fn all() -> Vec<Scenario> {
         }),
         scenario("refusal::networks::from_charon", elsewhere, |world| {
             charon_is_told(world, "TS_UNACCEPTABLE", "ts_unacceptable", &["10.3.0.0", "10.2.0.0"]);
+        }),
+        scenario("refusal::key_exchange_of_rekey", other_pfs, |world| {
+            world.up_from_charon();
+            let before = world.vpnd.child_sa();
+            world.charon.swanctl(&["--rekey", "--child", CONNECTION]).expect("strongSwan begins");
+            let failure = eventually("vpnd knows why", || world.vpnd.child().last_failure);
+            assert_eq!(failure.kind, "no_proposal_chosen", "{failure:?}");
+            assert!(failure.message.contains("CURVE25519"), "{failure:?}");
+            // What is up stays up.
+            assert_eq!(world.vpnd.child_sa().inbound_spi, before.inbound_spi);
+            world.exchange_traffic();
         }),
         scenario("narrowing::by_charon", narrow_charon, |world| {
             world.up_from_vpnd();

@@ -1,7 +1,8 @@
 //! The tunnel ends: by order of either side, or because one of them is gone.
 
 use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Setup};
-use crate::{Scenario, scenario, traffic};
+use crate::world::World;
+use crate::{Scenario, eventually, scenario};
 use nix::sys::signal::Signal;
 
 pub fn all() -> Vec<Scenario> {
@@ -27,7 +28,7 @@ pub fn all() -> Vec<Scenario> {
         scenario("teardown::child_by_vpnd", Setup::default(), |world| {
             world.up_from_charon();
             world.vpnd.must(&["deactivate", CHILD_TUNNEL]);
-            crate::eventually("strongSwan has only the IKE SA", || {
+            eventually("strongSwan has only the IKE SA", || {
                 (world.charon.counts() == (1, 0)).then_some(())
             });
             world.vpnd.must(&["activate", CHILD_TUNNEL]);
@@ -37,7 +38,7 @@ pub fn all() -> Vec<Scenario> {
         scenario("teardown::child_by_charon", Setup::default(), |world| {
             world.up_from_vpnd();
             world.charon.swanctl(&["--terminate", "--child", CONNECTION]).expect("it ends");
-            crate::eventually("vpnd has no Child SA", || {
+            eventually("vpnd has no Child SA", || {
                 world.vpnd.child().child_sa.is_none().then_some(())
             });
             world.charon.initiate().expect("a new Child SA on the IKE SA that is there");
@@ -72,6 +73,7 @@ pub fn all() -> Vec<Scenario> {
             "teardown::charon_dies",
             Setup {
                 vpnd_ike: "liveness_interval = \"1s\"",
+                retransmit: ("200ms", 3),
                 ..Setup::default()
             },
             |world| {
@@ -86,21 +88,49 @@ pub fn all() -> Vec<Scenario> {
             },
         ),
         scenario(
-            "teardown::signs_of_life",
-            Setup {
-                vpnd_ike: "liveness_interval = \"1s\"",
-                charon_connection: "dpd_delay = 1s",
-                ..Setup::default()
-            },
+            "teardown::charon_asks_for_life",
+            Setup { charon_connection: "dpd_delay = 1s", ..Setup::default() },
             |world| {
                 world.up_from_vpnd();
-                // Each side asks when the other has been silent for a second, and gets its answer.
-                world.charon.wait_log("sending DPD request");
-                world.vpnd.wait_log("liveness");
-                let [left, right] = world.hosts();
-                assert!(traffic::answers(left, right.1));
+                // One request at a time: the second shows that the first was answered.
+                world.charon.wait_log("generating INFORMATIONAL request 0 [ ]");
+                world.charon.wait_log("generating INFORMATIONAL request 1 [ ]");
                 assert_eq!(world.charon.counts(), (1, 1));
+            },
+        ),
+        scenario(
+            "teardown::vpnd_asks_for_life",
+            Setup { vpnd_ike: "liveness_interval = \"1s\"", ..Setup::default() },
+            |world| {
+                world.up_from_vpnd();
+                world.charon.wait_log("parsed INFORMATIONAL request 2 [ ]");
+                world.charon.wait_log("parsed INFORMATIONAL request 3 [ ]");
                 assert_eq!(world.vpnd.tunnel().state, "established");
+                assert_eq!(world.charon.counts(), (1, 1));
+            },
+        ),
+        scenario("teardown::vpnd_restarts_and_begins", Setup::default(), |world| {
+            world.up_from_charon();
+            world.vpnd.crash();
+            world.vpnd.restart();
+            // strongSwan gives up its old SAs at the INITIAL_CONTACT of the new one.
+            world.up_from_vpnd();
+            world.charon.wait_log("destroying duplicate IKE_SA");
+            world.exchange_traffic();
+        }),
+        scenario(
+            "teardown::charon_authenticates_anew",
+            Setup { charon_connection: "reauth_time = 1s\n    over_time = 1h", ..Setup::default() },
+            |world| {
+                world.up_from_charon();
+                let spi = |world: &World| world.vpnd.tunnel().ike_sa.map(|sa| sa.initiator_spi);
+                let first = spi(world).expect("it is up");
+                // It deletes the IKE SA and begins another.
+                eventually("another IKE SA is up", || {
+                    spi(world).filter(|spi| *spi != first)?;
+                    (world.vpnd.child().state == "established").then_some(())
+                });
+                world.vpnd.wait_log("deleted by the peer");
             },
         ),
     ]
