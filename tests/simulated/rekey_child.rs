@@ -185,6 +185,57 @@ fn the_late_request_arrives_while_the_old_sa_is_being_deleted() {
 }
 
 #[test]
+fn the_answerer_rekeys_what_it_has_just_made() {
+    // The asking side does not know the SA yet; it must not say that there is none.
+    for seed in 0..8 {
+        let site = Site { children: 2, ..Site::default() };
+        let (mut world, left, right) = World::of_site(seed, &site, &crate::calm());
+        world.connect(left, "net0");
+        world.run_for(SOON);
+        let flows = talk(&mut world, left, right, &site);
+        for name in ["net0", "net1"] {
+            let gate = world.hold(right, |l| l.is_response(Exchange::CreateChild));
+            match name {
+                "net0" => assert!(world.rekey(left, name)),
+                _ => world.connect(left, name),
+            }
+            assert!(world.run_until(SOON, |w| w.held(gate) > 0));
+            assert!(world.rekey(right, name));
+            world.run_for(Duration::from_millis(100));
+            world.release(gate);
+            world.run_for(Duration::from_secs(20));
+        }
+        assert_nothing_lost(&mut world, flows);
+        world.run_for(SETTLED);
+        assert_agreement(&mut world, left, right, &site);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn the_winner_rekeys_again_before_the_loser_knows() {
+    for seed in 0..16 {
+        let site = Site::default();
+        let (mut world, left, right) = up(seed, &site);
+        let flows = talk(&mut world, left, right, &site);
+        let gates = [left, right].map(|h| hold_requests(&mut world, h));
+        assert!(world.rekey(left, "net0") && world.rekey(right, "net0"));
+        let answer = world.hold(right, |l| l.is_response(Exchange::CreateChild));
+        gates.iter().for_each(|&g| world.release(g));
+        world.run_for(Duration::from_millis(100));
+        assert_eq!(world.held(answer), 1);
+        world.rekey(right, "net0");
+        world.run_for(Duration::from_millis(500));
+        world.release(answer);
+        world.run_for(Duration::from_secs(20));
+        assert_nothing_lost(&mut world, flows);
+        world.run_for(SETTLED);
+        assert_agreement(&mut world, left, right, &site);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
 fn several_child_sas_from_both_sides_at_once() {
     for seed in 0..16 {
         let site = Site { children: 4, ..with_pfs() };

@@ -175,6 +175,29 @@ fn the_late_request_arrives_while_the_old_sa_is_being_deleted() {
 }
 
 #[test]
+fn the_answerer_keeps_its_requests_until_the_new_sa_is_known() {
+    // The peer hears nothing on an IKE SA that it does not have yet: retransmissions would run out in vain.
+    let (mut world, left, right) = up(1, &site());
+    let flows = talk(&mut world, left, right, &site());
+    let gate = world.hold(right, |l| l.is_response(Exchange::CreateChild));
+    assert!(world.rekey(left, Site::TUNNEL));
+    assert!(world.run_until(SOON, |w| w.held(gate) > 0));
+    assert!(world.rekey(right, "net0"));
+    world.run_for(Duration::from_secs(20));
+    let asked = |w: &World| {
+        w.ladder().sent_by("right").filter(|l| l.is_request(Exchange::CreateChild)).count()
+    };
+    assert_eq!(asked(&world), 0);
+    world.release(gate);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(asked(&world), 1);
+    assert_nothing_lost(&mut world, flows);
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site());
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
 fn again_at_once_over_the_new_sa() {
     let (mut world, left, right) = up(1, &site());
     for _ in 0..10 {

@@ -2,7 +2,7 @@
 
 use crate::{SETTLED, child_spi, ike_spis, up};
 use sim::host::Side;
-use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
+use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
 use sim::{HostId, Site, World};
 use std::sync::Arc;
 
@@ -29,23 +29,32 @@ fn an_equal_policy_changes_nothing() {
 }
 
 #[test]
-fn a_tunnel_with_other_children_is_taken_down_and_comes_up_as_it_is_now() {
-    for (before, after) in [(2, 1), (1, 2)] {
-        let (mut world, left, right) = up(1, &site(before));
-        replace(&mut world, left, &site(after), Side::Left);
-        assert_nothing_left(&mut world, left);
-        assert_nothing_left(&mut world, right);
-        assert_eq!(world.plane(left).rules().count(), usize::from(after));
-        replace(&mut world, right, &site(after), Side::Right);
-        world.connect(right, Site::TUNNEL);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site(after));
-        assert_clean_stop(&mut world, left, right);
-    }
+fn a_removed_child_goes_and_the_others_stay() {
+    let (mut world, left, right) = up(1, &site(2));
+    let before = (ike_spis(&mut world, left), child_spi(&mut world, left, "net0"));
+    replace(&mut world, left, &site(1), Side::Left);
+    let found = disagreements(&mut world, left, right, 1);
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!(world.plane(left).rules().count(), 1, "its rule goes, too");
+    assert_eq!((ike_spis(&mut world, left), child_spi(&mut world, left, "net0")), before);
+    assert_clean_stop(&mut world, left, right);
 }
 
 #[test]
-fn a_changed_tunnel_that_starts_by_itself_comes_back() {
+fn an_added_child_can_be_brought_up() {
+    let (mut world, left, right) = up(1, &site(1));
+    let before = (ike_spis(&mut world, left), child_spi(&mut world, left, "net0"));
+    replace(&mut world, left, &site(2), Side::Left);
+    replace(&mut world, right, &site(2), Side::Right);
+    world.connect(right, "net1");
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site(2));
+    assert_eq!((ike_spis(&mut world, left), child_spi(&mut world, left, "net0")), before);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn an_added_child_that_starts_by_itself_comes_up() {
     let auto = Site { auto_start: true, ..site(1) };
     let (mut world, left, right) = up(1, &auto);
     let more = Site { auto_start: true, ..site(2) };

@@ -223,7 +223,7 @@ impl Session {
             return cx.out.discard("wrong_exchange");
         }
         sa.window.concluded();
-        self.heard(cx, datagram);
+        self.heard(cx, index, datagram);
         if let State::AuthSent(_) = self.sas[index].state {
             return auth::conclude(self, cx, index, payloads);
         }
@@ -266,7 +266,7 @@ impl Session {
             }
             return;
         }
-        self.heard(cx, datagram);
+        self.heard(cx, index, datagram);
         let (answer, fatal) = match (payloads, header.exchange) {
             (Err(OpenError::Inside(error)), _) => {
                 let rejection = Rejection::unreadable(&error);
@@ -309,8 +309,11 @@ impl Session {
     }
 
     /// Notes that the peer lives, and where it is now.
-    fn heard(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+    fn heard(&mut self, cx: &mut Cx<'_>, index: usize, datagram: Datagram<'_>) {
         self.last_heard = cx.now;
+        if let Some(established) = self.sas[index].established_mut() {
+            established.unproven = false;
+        }
         // RFC 7296 §2.23: the side that is not behind a NAT follows the one that is.
         if self.path.nat_remote && !self.path.nat_local && self.path.remote != datagram.remote {
             self.move_to(cx, datagram.remote);
@@ -582,7 +585,7 @@ impl Session {
                     self.tasks.remove(index);
                     continue;
                 }
-                Some(sa) => sa.established().is_some() && sa.window.is_free(),
+                Some(sa) => sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free(),
             };
             if !ready {
                 index += 1;

@@ -59,8 +59,7 @@ impl World {
         Self {
             seed,
             chance: Chance::new(seed, 0),
-            // Engines are given instants, and only differences of them mean anything.
-            base: Instant::now(),
+            base: first_instant(),
             now: Duration::ZERO,
             hosts: Vec::new(),
             starts: 0,
@@ -405,6 +404,15 @@ impl World {
             None => {}
         }
     }
+}
+
+/// There is no other way to an instant; only differences from it mean anything.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "engines are told the time as instants, and the first one must come from somewhere"
+)]
+pub(crate) fn first_instant() -> Instant {
+    Instant::now()
 }
 
 impl Drop for World {

@@ -152,6 +152,7 @@ fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
         keys,
         active: None,
         phase: Phase::Serving,
+        unproven: false,
         rekey_at: cx.jittered(tunnel.lifetime.soft(), tunnel.lifetime.hard),
         expire_at: cx.now + tunnel.lifetime.hard,
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::traffic::FlowId;
+use crate::world::first_instant;
 use esp::cipher::Suite;
 use esp::plane::{Limits, TrafficSelectors};
 use policy::{AddressRange, KeyBits, Mode, Selector};
@@ -76,7 +77,7 @@ fn octets_of(verdict: Verdict) -> Vec<u8> {
 
 #[test]
 fn the_sa_added_or_promoted_last_is_used() {
-    let (mut plane, now) = (Recorder::default(), Instant::now());
+    let (mut plane, now) = (Recorder::default(), first_instant());
     plane.add_rule(rule(false)).expect("a new rule");
     assert_eq!(plane.protect(now, &packet(0)), Verdict::NoSa);
     plane.add_outbound(outbound(1, 301, 1)).expect("a new SA");
@@ -94,7 +95,7 @@ fn the_sa_added_or_promoted_last_is_used() {
 
 #[test]
 fn a_trap_asks_once_until_an_sa_came() {
-    let (mut plane, now) = (Recorder::default(), Instant::now());
+    let (mut plane, now) = (Recorder::default(), first_instant());
     plane.add_rule(rule(true)).expect("a new rule");
     plane.protect(now, &packet(0));
     plane.protect(now, &packet(1));
@@ -109,7 +110,7 @@ fn a_trap_asks_once_until_an_sa_came() {
 #[test]
 fn a_receiver_refuses_what_it_must() {
     let (mut sender, mut receiver, now) =
-        (Recorder::default(), Recorder::default(), Instant::now());
+        (Recorder::default(), Recorder::default(), first_instant());
     sender.add_rule(rule(false)).expect("a new rule");
     sender.add_outbound(outbound(1, 301, 1)).expect("a new SA");
     receiver.add_inbound(inbound(1, 301, 1)).expect("a new SA");
@@ -138,7 +139,7 @@ fn a_receiver_refuses_what_it_must() {
 
 #[test]
 fn limits_are_reported_once_and_the_hard_one_ends_the_sa() {
-    let (mut plane, now) = (Recorder::default(), Instant::now());
+    let (mut plane, now) = (Recorder::default(), first_instant());
     plane.add_rule(rule(false)).expect("a new rule");
     let len = InnerPacket::LEN as u64;
     let limits = Limits { soft_bytes: Some(2 * len), hard_bytes: Some(3 * len) };
@@ -156,7 +157,7 @@ fn limits_are_reported_once_and_the_hard_one_ends_the_sa() {
 #[test]
 fn an_authentic_packet_from_elsewhere_is_told() {
     let (mut sender, mut receiver, now) =
-        (Recorder::default(), Recorder::default(), Instant::now());
+        (Recorder::default(), Recorder::default(), first_instant());
     sender.add_rule(rule(false)).expect("a new rule");
     sender.add_outbound(outbound(1, 301, 1)).expect("a new SA");
     receiver.add_inbound(inbound(7, 301, 1)).expect("a new SA");
@@ -196,7 +197,7 @@ fn misuse_is_noted_and_refusals_come_as_ordered() {
 
 #[test]
 fn usage_tells_when() {
-    let (mut plane, now) = (Recorder::default(), Instant::now());
+    let (mut plane, now) = (Recorder::default(), first_instant());
     plane.add_rule(rule(false)).expect("a new rule");
     plane.add_outbound(outbound(1, 301, 1)).expect("a new SA");
     let later = now + Duration::from_secs(5);

@@ -1,0 +1,85 @@
+//! `vpnd` against strongSwan: real daemons, real packets, each scenario between network namespaces of its own.
+//!
+//! Needs root, `/dev/net/tun`, `ip`, `nft`, `ping`, `unshare`, `setpriv`, and strongSwan's `charon` with the plugin
+//! kernel-libipsec and `swanctl` (Debian: strongswan-swanctl, strongswan-charon, libcharon-extra-plugins). Where one is
+//! missing, every scenario is reported as ignored, with the reason; with `VPN_TEST_REQUIRE=all` in the environment it
+//! fails. What a daemon logged stands behind the message of a failed scenario.
+//!
+//! charon's userspace plane knows ESP in UDP and tunnel mode only, and no extended sequence numbers; the tests of this
+//! implementation against itself cover those.
+#![forbid(unsafe_code)]
+
+mod charon;
+mod needs;
+mod scenarios;
+mod setup;
+mod traffic;
+mod vpnd;
+mod world;
+
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use setup::Setup;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+use world::World;
+
+/// How long a condition is waited for: far longer than it takes, even on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A name, what both sides are configured with, and what then happens.
+struct Scenario {
+    name: String,
+    setup: Setup,
+    play: Box<dyn FnOnce(&mut World) + Send>,
+}
+
+/// Makes a scenario.
+fn scenario(
+    name: impl Into<String>,
+    setup: Setup,
+    play: impl FnOnce(&mut World) + Send + 'static,
+) -> Scenario {
+    Scenario { name: name.into(), setup, play: Box::new(play) }
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let lacking = needs::lacking();
+    let trials = scenarios::all()
+        .into_iter()
+        .map(|Scenario { name, setup, play }| {
+            let lacking = lacking.clone();
+            Trial::ignorable_test(name, move || match lacking {
+                Some(why) => needs::without(&why),
+                None => run(setup, play),
+            })
+        })
+        .collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+fn run(setup: Setup, play: Box<dyn FnOnce(&mut World) + Send>) -> Result<Completion, Failed> {
+    let mut world = World::new(setup).map_err(Failed::from)?;
+    match catch_unwind(AssertUnwindSafe(|| play(&mut world))) {
+        Ok(()) => Ok(Completion::Completed),
+        Err(panic) => {
+            let text = (panic.downcast_ref::<String>().map(String::as_str))
+                .or(panic.downcast_ref::<&str>().copied())
+                .unwrap_or("a panic without words");
+            Err(Failed::from(format!("{text}\n{}", world.last_words())))
+        }
+    }
+}
+
+/// Waits until something is there.
+fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}

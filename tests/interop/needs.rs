@@ -1,0 +1,56 @@
+//! What this machine must have.
+
+use libtest_mimic::{Completion, Failed};
+use std::env;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
+
+/// Where distributions put charon.
+const CHARON: &[&str] =
+    &["/usr/lib/ipsec/charon", "/usr/libexec/ipsec/charon", "/usr/lib/strongswan/charon"];
+/// Its plugins, by the prefix of `charon`'s own directory and that of the libraries.
+const LIBIPSEC: &[&str] = &[
+    "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so",
+    "/usr/lib64/strongswan/plugins/libstrongswan-kernel-libipsec.so",
+    "/usr/lib/strongswan/plugins/libstrongswan-kernel-libipsec.so",
+];
+const PROGRAMS: &[&str] = &["ip", "nft", "ping", "setpriv", "swanctl", "unshare"];
+
+/// The IKE daemon of strongSwan.
+pub fn charon() -> Option<PathBuf> {
+    CHARON.iter().map(PathBuf::from).find(|path| path.exists())
+}
+
+/// What keeps the scenarios from running here.
+pub fn lacking() -> Option<String> {
+    if !nix::unistd::geteuid().is_root() {
+        return Some("this is not root".into());
+    }
+    if OpenOptions::new().read(true).write(true).open("/dev/net/tun").is_err() {
+        return Some("/dev/net/tun cannot be opened".into());
+    }
+    let missing = |program: &&&str| {
+        let path = env::var_os("PATH").unwrap_or_default();
+        !env::split_paths(&path)
+            .chain(["/usr/sbin".into(), "/sbin".into()])
+            .any(|directory| directory.join(program).exists())
+    };
+    if let Some(program) = PROGRAMS.iter().find(missing) {
+        return Some(format!("there is no {program}"));
+    }
+    if charon().is_none() {
+        return Some(format!("strongSwan's charon is not in {}", CHARON.join(", ")));
+    }
+    if !LIBIPSEC.iter().any(|path| Path::new(path).exists()) {
+        return Some("strongSwan has no plugin kernel-libipsec".into());
+    }
+    cli::demo::isolation::Namespace::new("probe").err().map(|error| error.to_string())
+}
+
+/// The outcome of a scenario that cannot run.
+pub fn without(why: &str) -> Result<Completion, Failed> {
+    if env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all") {
+        return Err(Failed::from(format!("required, but {why}")));
+    }
+    Ok(Completion::ignored_with(why))
+}

@@ -1,0 +1,25 @@
+//! What is played, by subject.
+
+mod establish;
+mod nat;
+mod refusal;
+mod rekey;
+mod suites;
+mod teardown;
+
+use crate::Scenario;
+
+/// Every scenario.
+pub fn all() -> Vec<Scenario> {
+    [
+        establish::all(),
+        suites::all(),
+        rekey::all(),
+        teardown::all(),
+        refusal::all(),
+        nat::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}

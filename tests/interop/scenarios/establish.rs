@@ -1,0 +1,187 @@
+//! A tunnel comes up from either side, and carries traffic both ways.
+
+use crate::setup::{IKE_TUNNEL, Setup};
+use crate::world::World;
+use crate::{Scenario, eventually, scenario, traffic};
+use std::net::UdpSocket;
+
+fn from_vpnd(world: &mut World) {
+    world.up_from_vpnd();
+    proven(world);
+}
+
+fn from_charon(world: &mut World) {
+    world.up_from_charon();
+    proven(world);
+}
+
+/// Traffic passes, counted by the Child SA, and nothing of it is seen on the wire.
+fn proven(world: &mut World) {
+    world.exchange_traffic();
+    let sa = world.vpnd.child_sa();
+    assert!(sa.bytes_in > 1 << 20 && sa.bytes_out > 1 << 20, "the SA carried it: {sa:?}");
+    assert_eq!(sa.refused, 0, "{sa:?}");
+    assert_eq!(sa.encapsulation, "udp");
+    world.assert_nothing_in_the_clear();
+}
+
+pub fn all() -> Vec<Scenario> {
+    let mut scenarios = Vec::new();
+    let mut both = |name: &str, setup: Setup| {
+        scenarios.push(scenario(format!("establish::{name}::from_vpnd"), setup.clone(), from_vpnd));
+        scenarios.push(scenario(format!("establish::{name}::from_charon"), setup, from_charon));
+    };
+    both("addresses", Setup::default());
+    both("names", Setup { names: true, ..Setup::default() });
+    both("ipv6_inside", Setup::default().with_inner_v6());
+    both("ipv6_outside", Setup { outer_v6: true, ..Setup::default() });
+    both("ipv6_both", Setup { outer_v6: true, ..Setup::default().with_inner_v6() });
+    // What strongSwan does where its operator names no algorithms.
+    both(
+        "charon_defaults",
+        Setup { charon_ike: "default", charon_esp: "default", pfs: "0", ..Setup::default() },
+    );
+    both("cookie_of_vpnd", Setup { vpnd_ike: "cookie_threshold = 0", ..Setup::default() });
+    scenarios.push(scenario(
+        "establish::cookie_of_vpnd::is_demanded",
+        Setup { vpnd_ike: "cookie_threshold = 0", ..Setup::default() },
+        |world| {
+            world.up_from_charon();
+            assert!(world.charon.log().contains("received COOKIE notify"));
+            let counters = world.vpnd.counters();
+            assert_eq!(counters.get("ike.without_cookie"), Some(&1), "{counters:?}");
+        },
+    ));
+    scenarios.push(scenario(
+        "establish::cookie_of_charon",
+        Setup { charon: "cookie_threshold = 1", ..Setup::default() },
+        cookie_of_charon,
+    ));
+    scenarios.push(scenario(
+        "establish::second_child",
+        Setup { second: true, ..Setup::default() },
+        |world| {
+            world.vpnd.must(&["activate", IKE_TUNNEL]);
+            eventually("both Child SAs on one IKE SA", || {
+                (world.charon.counts() == (1, 2)).then_some(())
+            });
+            world.exchange_traffic();
+            let [left, right] = world.setup.second_inner();
+            traffic::ping((&world.vpnd.space, left), right, 5);
+            traffic::ping((&world.charon.space, right), left, 5);
+            world.assert_nothing_in_the_clear();
+        },
+    ));
+    scenarios.push(scenario("establish::both_at_once", Setup::default(), |world| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| world.charon.initiate());
+            world.vpnd.must(&["activate", IKE_TUNNEL]);
+        });
+        world.vpnd.wait_up();
+        eventually("strongSwan has it", || (world.charon.counts().1 > 0).then_some(()));
+        world.exchange_traffic();
+    }));
+    scenarios.push(scenario("establish::large_packets", Setup::default(), |world| {
+        world.up_from_vpnd();
+        let [left, right] = world.hosts();
+        for octets in [1300, 1400, 1450, 3000, 20_000] {
+            traffic::ping_with(left, right.1, 3, octets);
+            traffic::ping_with(right, left.1, 3, octets);
+        }
+        world.assert_nothing_in_the_clear();
+    }));
+    scenarios.push(scenario(
+        "establish::other_group::after_cookie_from_charon",
+        Setup {
+            ike: &[
+                ("IKE_Encryption", "AES-CBC-256"),
+                ("IKE_PRF", "PRF_HMAC_SHA2_256"),
+                ("IKE_Hash", "HMAC_SHA2_256"),
+                ("IKE_DHGroup", "20"),
+            ],
+            charon_ike: "aes256-sha256-x25519-ecp384",
+            vpnd_ike: "cookie_threshold = 0",
+            ..Setup::default()
+        },
+        from_charon,
+    ));
+    // The first guess of the initiator is a group that the other side does not take.
+    let mut other_group = |name: &str, setup: Setup, play: fn(&mut World)| {
+        scenarios.push(scenario(format!("establish::other_group::{name}"), setup, play));
+    };
+    other_group(
+        "from_vpnd",
+        Setup {
+            ike: &[
+                ("IKE_Encryption", "AES-CBC-256"),
+                ("IKE_PRF", "PRF_HMAC_SHA2_256"),
+                ("IKE_Hash", "HMAC_SHA2_256"),
+                ("IKE_DHGroup", "31"),
+                ("IKE_DHGroup", "20"),
+            ],
+            charon_ike: "aes256-sha256-ecp384",
+            ..Setup::default()
+        },
+        |world| {
+            world.up_from_vpnd();
+            assert!(world.charon.log().contains("DH group CURVE_25519 unacceptable"));
+            world.exchange_traffic();
+        },
+    );
+    other_group(
+        "from_charon",
+        Setup {
+            ike: &[
+                ("IKE_Encryption", "AES-CBC-256"),
+                ("IKE_PRF", "PRF_HMAC_SHA2_256"),
+                ("IKE_Hash", "HMAC_SHA2_256"),
+                ("IKE_DHGroup", "20"),
+            ],
+            charon_ike: "aes256-sha256-x25519-ecp384",
+            ..Setup::default()
+        },
+        |world| {
+            world.up_from_charon();
+            assert!(world.charon.log().contains("it requested ECP_384"));
+            world.exchange_traffic();
+        },
+    );
+    scenarios
+}
+
+/// strongSwan asks for cookies as soon as there is one half-open IKE SA, which a stranger leaves here.
+fn cookie_of_charon(world: &mut World) {
+    let (from, to) = (world.setup.outer()[0], world.setup.outer()[1]);
+    let stranger = world.vpnd.space.run(move || UdpSocket::bind((from, 0))).expect("its address");
+    stranger.send_to(&first_message_of_a_stranger(), (to, 500)).expect("a route");
+    world.charon.wait_log("selected proposal: IKE:AES_CBC_256/HMAC_SHA2_256_128");
+    world.up_from_vpnd();
+    let log = world.charon.log();
+    assert!(log.contains("sending COOKIE") || log.contains("N(COOKIE)"), "no cookie was asked for");
+    world.exchange_traffic();
+}
+
+/// An IKE_SA_INIT request that strongSwan accepts, of somebody who never goes on.
+fn first_message_of_a_stranger() -> Vec<u8> {
+    // RFC 7296 §3.3: one proposal of AES-CBC-256, PRF and integrity of HMAC-SHA2-256, X25519.
+    const SA: &[u8] = &[
+        34, 0, 0, 48, // SA, KE follows
+        0, 0, 0, 44, 1, 1, 0, 4, // proposal 1 of IKE, four transforms
+        3, 0, 0, 12, 1, 0, 0, 12, 0x80, 14, 1, 0, // ENCR_AES_CBC with 256 bits
+        3, 0, 0, 8, 2, 0, 0, 5, // PRF_HMAC_SHA2_256
+        3, 0, 0, 8, 3, 0, 0, 12, // AUTH_HMAC_SHA2_256_128
+        0, 0, 0, 8, 4, 0, 0, 31, // Curve25519
+    ];
+    let mut message = vec![0; 28];
+    message[..8].copy_from_slice(b"stranger");
+    // The next payload is SA, version 2.0, exchange IKE_SA_INIT, of the initiator.
+    message[16..20].copy_from_slice(&[33, 0x20, 34, 0x08]);
+    message.extend(SA);
+    message.extend([40, 0, 0, 40, 0, 31, 0, 0]);
+    message.extend([9; 32]);
+    message.extend([0, 0, 0, 36]);
+    message.extend([7; 32]);
+    let length = u32::try_from(message.len()).expect("a short message");
+    message[24..28].copy_from_slice(&length.to_be_bytes());
+    message
+}

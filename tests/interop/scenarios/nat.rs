@@ -1,0 +1,69 @@
+//! An address translator in between.
+
+use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, Nat, Setup};
+use crate::{Scenario, eventually, scenario, traffic};
+
+pub fn all() -> Vec<Scenario> {
+    let vpnd_behind = Setup { nat: Nat::Vpnd, names: true, ..Setup::default() };
+    let charon_behind = Setup { nat: Nat::Charon, names: true, ..Setup::default() };
+    let mut scenarios = vec![
+        // strongSwan sends from another port: vpnd, which is outside, follows its first packet.
+        scenario("nat::charon_behind::moves", charon_behind.clone(), |world| {
+            world.up_from_charon();
+            world.exchange_traffic();
+            let before = world.vpnd.tunnel().ike_sa.expect("it is up").remote;
+            world.rebind();
+            let [left, right] = world.hosts();
+            eventually("a packet of strongSwan's gets through", || {
+                traffic::answers(right, left.1).then_some(())
+            });
+            let after = world.vpnd.tunnel().ike_sa.expect("it is up").remote;
+            assert_ne!(before, after);
+            world.exchange_traffic();
+            world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+            world.vpnd.must(&["rekey", IKE_TUNNEL]);
+            world.exchange_traffic();
+        }),
+        // strongSwan's userspace plane does not follow ESP, but an IKE message: vpnd's question whether it lives.
+        scenario(
+            "nat::vpnd_behind::moves",
+            Setup { vpnd_ike: "liveness_interval = \"1s\"", ..vpnd_behind.clone() },
+            |world| {
+                world.up_from_vpnd();
+                world.exchange_traffic();
+                world.rebind();
+                let [left, right] = world.hosts();
+                eventually("strongSwan follows", || traffic::answers(left, right.1).then_some(()));
+                world.exchange_traffic();
+                world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+                world.exchange_traffic();
+            },
+        ),
+    ];
+    for (name, setup) in [("vpnd_behind", vpnd_behind), ("charon_behind", charon_behind)] {
+        for from_vpnd in [true, false] {
+            let by = if from_vpnd { "vpnd" } else { "charon" };
+            scenarios.push(scenario(
+                format!("nat::{name}::from_{by}"),
+                setup.clone(),
+                move |world| {
+                    if from_vpnd {
+                        world.up_from_vpnd();
+                    } else {
+                        world.up_from_charon();
+                    }
+                    world.exchange_traffic();
+                    let sa = world.vpnd.tunnel().ike_sa.expect("it is up");
+                    assert_eq!(sa.nat_local, world.setup.nat == Nat::Vpnd, "{sa:?}");
+                    // charon's userspace plane announces a NAT whether there is one or not.
+                    assert!(sa.nat_remote, "{sa:?}");
+                    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+                    world.vpnd.must(&["rekey", IKE_TUNNEL]);
+                    world.exchange_traffic();
+                    world.assert_nothing_in_the_clear();
+                },
+            ));
+        }
+    }
+    scenarios
+}

@@ -1,0 +1,120 @@
+//! What cannot come up says why, on both sides; what fits in part comes up in part.
+
+use crate::setup::{CONNECTION, Setup};
+use crate::world::World;
+use crate::{Scenario, eventually, scenario};
+use cli::control::protocol::FailureInfo;
+
+/// The tunnel does not come up from `vpnd`; `vpnctl` says so in these words.
+fn vpnd_says(world: &World, words: &[&str]) {
+    let printed = world.vpnd.refused();
+    for words in words {
+        assert!(printed.contains(words), "{words:?} is not in\n{printed}");
+    }
+    // Nothing is left on either side.
+    world.charon.wait_down();
+    world.vpnd.wait_down();
+}
+
+/// The tunnel does not come up from strongSwan, which is told `notify`; `vpnd` notes why.
+fn charon_is_told(world: &World, notify: &str, kind: &str, words: &[&str]) {
+    let printed = world.charon.initiate().expect_err("it is refused");
+    assert!(printed.contains(notify) || world.charon.log().contains(notify), "{printed}");
+    let failure: FailureInfo = eventually("vpnd knows why", || {
+        let tunnel = world.vpnd.tunnel();
+        tunnel.children.into_iter().find_map(|c| c.last_failure).or(tunnel.last_failure)
+    });
+    assert_eq!(failure.kind, kind, "{failure:?}");
+    for words in words {
+        assert!(failure.message.contains(words), "{words:?} is not in {failure:?}");
+    }
+}
+
+/// Both sides agree on these networks, and traffic between their first hosts passes.
+fn narrowed(world: &mut World, local: &str, remote: &str) {
+    let child = world.vpnd.child();
+    assert_eq!((child.local, child.remote), (vec![local.to_owned()], vec![remote.to_owned()]));
+    world.exchange_traffic();
+}
+
+pub fn all() -> Vec<Scenario> {
+    let wrong_key = Setup {
+        keys: ["8c1f0e5d-interop-preshared-key", "another-preshared-key-altogether"],
+        ..Setup::default()
+    };
+    let other_ike = Setup { charon_ike: "aes128-sha256-ecp256", ..Setup::default() };
+    let other_esp = Setup { charon_esp: "aes128gcm16", ..Setup::default() };
+    let elsewhere = Setup { charon_networks: ["10.1.0.0/24", "10.3.0.0/24"], ..Setup::default() };
+    let narrow_charon = Setup {
+        networks: [["10.1.0.0", "10.1.255.255"], ["10.2.0.0", "10.2.255.255"]],
+        ..Setup::default()
+    };
+    let narrow_vpnd =
+        Setup { charon_networks: ["10.1.0.0/16", "10.2.0.0/16"], ..Setup::default() };
+    let other_name = Setup {
+        names: true,
+        charon_identity: Some("elsewhere.example.net"),
+        ..Setup::default()
+    };
+    // strongSwan asks for a key exchange at a rekey, vpnd's policy has none.
+    let other_pfs = Setup { pfs: "0", ..Setup::default() };
+    vec![
+        scenario("refusal::key::from_vpnd", wrong_key.clone(), |world| {
+            vpnd_says(
+                world,
+                &["authentication failed", "compare preshared keys and identities on both sides"],
+            );
+        }),
+        scenario("refusal::key::from_charon", wrong_key, |world| {
+            let words = ["does not have the preshared key that the policy has for it"];
+            charon_is_told(world, "AUTHENTICATION_FAILED", "authentication_failed", &words);
+            world.charon.wait_down();
+        }),
+        scenario("refusal::identity::from_vpnd", other_name.clone(), |world| {
+            vpnd_says(world, &["authentication failed", "the peer should be right.example.net"]);
+        }),
+        scenario("refusal::identity::from_charon", other_name, |world| {
+            let words = ["says it is elsewhere.example.net", "the peer is right.example.net"];
+            charon_is_told(world, "AUTHENTICATION_FAILED", "no_matching_tunnel", &words);
+        }),
+        scenario("refusal::ike_proposal::from_vpnd", other_ike.clone(), |world| {
+            vpnd_says(world, &["no proposal in common", "ENCR_AES_CBC-256", "CURVE25519"]);
+        }),
+        scenario("refusal::ike_proposal::from_charon", other_ike, |world| {
+            let words = ["offers [ENCR_AES_CBC-128", "we accept [ENCR_AES_CBC-256"];
+            charon_is_told(world, "NO_PROPOSAL_CHOSEN", "no_proposal_chosen", &words);
+        }),
+        scenario("refusal::esp_proposal::from_vpnd", other_esp.clone(), |world| {
+            vpnd_says(world, &["no proposal in common", "ENCR_AES_GCM_16-256"]);
+        }),
+        scenario("refusal::esp_proposal::from_charon", other_esp, |world| {
+            let words = ["ENCR_AES_GCM_16-128", "we accept [ENCR_AES_GCM_16-256"];
+            charon_is_told(world, "NO_PROPOSAL_CHOSEN", "no_proposal_chosen", &words);
+        }),
+        scenario("refusal::networks::from_vpnd", elsewhere.clone(), |world| {
+            vpnd_says(world, &["no traffic selectors in common", "10.2.0.0"]);
+        }),
+        scenario("refusal::networks::from_charon", elsewhere, |world| {
+            charon_is_told(world, "TS_UNACCEPTABLE", "ts_unacceptable", &["10.3.0.0", "10.2.0.0"]);
+        }),
+        scenario("refusal::key_exchange_of_rekey", other_pfs, |world| {
+            world.up_from_charon();
+            let before = world.vpnd.child_sa();
+            world.charon.swanctl(&["--rekey", "--child", CONNECTION]).expect("strongSwan begins");
+            let failure = eventually("vpnd knows why", || world.vpnd.child().last_failure);
+            assert_eq!(failure.kind, "no_proposal_chosen", "{failure:?}");
+            assert!(failure.message.contains("CURVE25519"), "{failure:?}");
+            // What is up stays up.
+            assert_eq!(world.vpnd.child_sa().inbound_spi, before.inbound_spi);
+            world.exchange_traffic();
+        }),
+        scenario("narrowing::by_charon", narrow_charon, |world| {
+            world.up_from_vpnd();
+            narrowed(world, "10.1.0.0/24", "10.2.0.0/24");
+        }),
+        scenario("narrowing::by_vpnd", narrow_vpnd, |world| {
+            world.up_from_charon();
+            narrowed(world, "10.1.0.0/24", "10.2.0.0/24");
+        }),
+    ]
+}

@@ -1,0 +1,183 @@
+//! Keys are renewed under traffic, by either side.
+
+use crate::setup::{CHILD_TUNNEL, CONNECTION, IKE_TUNNEL, Setup};
+use crate::traffic::Flow;
+use crate::world::World;
+use crate::{Scenario, eventually, scenario};
+
+/// strongSwan renews the Child SA.
+pub fn child_by_charon(world: &World) {
+    let before = world.vpnd.child_sa();
+    world.charon.swanctl(&["--rekey", "--child", CONNECTION]).expect("strongSwan begins");
+    eventually("vpnd has a new Child SA", || {
+        let sa = world.vpnd.child().child_sa?;
+        (sa.rekeys == before.rekeys + 1 && sa.inbound_spi != before.inbound_spi).then_some(())
+    });
+    world.charon.wait_up();
+}
+
+/// strongSwan renews the IKE SA.
+pub fn ike_by_charon(world: &World) {
+    let rekeys = || world.vpnd.tunnel().ike_sa.map(|sa| sa.rekeys);
+    let before = rekeys().expect("the IKE SA is up");
+    world.charon.swanctl(&["--rekey", "--ike", CONNECTION]).expect("strongSwan begins");
+    eventually("vpnd has a new IKE SA", || (rekeys() == Some(before + 1)).then_some(()));
+    world.charon.wait_up();
+}
+
+type Step = fn(&World);
+
+fn child_by_vpnd(world: &World) {
+    let before = world.vpnd.child_sa();
+    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    assert_ne!(world.vpnd.child_sa().inbound_spi, before.inbound_spi);
+    world.charon.wait_up();
+}
+
+fn ike_by_vpnd(world: &World) {
+    world.vpnd.must(&["rekey", IKE_TUNNEL]);
+    world.charon.wait_up();
+}
+
+/// Renews again and again while a datagram a millisecond is echoed; none may be missing.
+fn under_traffic(world: &mut World, from_vpnd: bool, steps: &[Step]) {
+    while_working(world, from_vpnd, |world| steps.iter().for_each(|step| step(world)));
+}
+
+fn while_working(world: &mut World, from_vpnd: bool, work: impl FnOnce(&World)) {
+    world.up_from_vpnd();
+    let [left, right] = world.hosts();
+    let flow = if from_vpnd { Flow::start(left, right) } else { Flow::start(right, left) };
+    flow.pass(100);
+    work(world);
+    flow.pass(100);
+    let counts = flow.finish();
+    let sa = world.vpnd.child_sa();
+    assert!(counts.is_complete(), "{counts:?}\n{sa:?}\n{:?}", world.vpnd.counters());
+    assert_eq!(sa.refused, 0, "{sa:?}");
+    world.assert_nothing_in_the_clear();
+}
+
+/// Both sides renew the Child SA at the same time.
+fn child_by_both(world: &World) {
+    let before = world.vpnd.child_sa();
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.charon.swanctl(&["--rekey", "--child", CONNECTION]));
+        world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    });
+    eventually("vpnd has a new Child SA", || {
+        let child = world.vpnd.child();
+        let other = child.child_sa.is_some_and(|sa| sa.inbound_spi != before.inbound_spi);
+        (child.state == "established" && other).then_some(())
+    });
+    world.charon.wait_up();
+}
+
+/// Both sides renew the IKE SA at the same time.
+fn ike_by_both(world: &World) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.charon.swanctl(&["--rekey", "--ike", CONNECTION]));
+        world.vpnd.must(&["rekey", IKE_TUNNEL]);
+    });
+    world.charon.wait_up();
+}
+
+/// One side renews the IKE SA, the other the Child SA.
+fn different_by_both(world: &World) {
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.charon.swanctl(&["--rekey", "--child", CONNECTION]));
+        world.vpnd.must(&["rekey", IKE_TUNNEL]);
+    });
+    world.charon.wait_up();
+    std::thread::scope(|scope| {
+        scope.spawn(|| world.charon.swanctl(&["--rekey", "--ike", CONNECTION]));
+        world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    });
+    world.charon.wait_up();
+}
+
+pub fn all() -> Vec<Scenario> {
+    let steps: [(&str, &'static [Step]); 8] = [
+        ("child_by_vpnd", &[child_by_vpnd as Step; 4]),
+        ("child_by_charon", &[child_by_charon as Step; 4]),
+        ("ike_by_vpnd", &[ike_by_vpnd as Step; 4]),
+        ("ike_by_charon", &[ike_by_charon as Step; 4]),
+        ("child_by_both", &[child_by_both as Step; 6]),
+        ("ike_by_both", &[ike_by_both as Step; 6]),
+        ("different_by_both", &[different_by_both as Step; 4]),
+        (
+            "in_turn",
+            &[child_by_vpnd, child_by_charon, ike_by_charon, child_by_charon, ike_by_vpnd, child_by_vpnd],
+        ),
+    ];
+    let mut scenarios = Vec::new();
+    for (name, steps) in steps {
+        scenarios.push(scenario(format!("rekey::{name}"), Setup::default(), move |world| {
+            under_traffic(world, true, steps);
+        }));
+    }
+    scenarios.push(scenario("rekey::traffic_of_charon", Setup::default(), |world| {
+        under_traffic(world, false, &[child_by_vpnd, child_by_charon, ike_by_vpnd, ike_by_charon]);
+    }));
+    scenarios.push(scenario(
+        "rekey::without_key_exchange",
+        Setup { pfs: "0", charon_esp: "aes256gcm16", ..Setup::default() },
+        |world| under_traffic(world, true, &[child_by_vpnd, child_by_charon]),
+    ));
+    scenarios.push(scenario(
+        "rekey::messages_lost",
+        Setup {
+            charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 10",
+            retransmit: ("200ms", 8),
+            ..Setup::default()
+        },
+        |world| {
+            world.lose_messages();
+            under_traffic(
+                world,
+                true,
+                &[child_by_vpnd, child_by_charon, ike_by_vpnd, ike_by_charon, child_by_vpnd, child_by_charon],
+            );
+            let lost = world.lost_messages();
+            assert!(lost.iter().all(|lost| *lost > 2), "messages were lost: {lost:?}");
+        },
+    ));
+    // strongSwan renews everything by its clock, vpnd beside it by order.
+    scenarios.push(scenario(
+        "rekey::again_and_again",
+        Setup {
+            charon_connection: "rekey_time = 1s\n    over_time = 1h\n    rand_time = 0",
+            charon_child: "rekey_time = 1s\n        life_time = 1h\n        rand_time = 0",
+            ..Setup::default()
+        },
+        |world| {
+            while_working(world, true, |world| {
+                let done = || {
+                    let rekeys = world.vpnd.tunnel().ike_sa.map_or(0, |sa| sa.rekeys);
+                    rekeys >= 4 && world.vpnd.child().child_sa.is_some_and(|sa| sa.rekeys >= 8)
+                };
+                eventually("four IKE SAs and eight Child SAs", || {
+                    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+                    done().then_some(())
+                });
+            });
+        },
+    ));
+    scenarios.push(scenario(
+        "rekey::other_group::by_charon",
+        Setup { pfs: "20", charon_esp: "aes256gcm16-x25519-ecp384", ..Setup::default() },
+        |world| {
+            under_traffic(world, true, &[child_by_charon]);
+            assert!(world.charon.log().contains("it requested ECP_384"));
+        },
+    ));
+    scenarios.push(scenario(
+        "rekey::other_group::by_vpnd",
+        Setup { pfs: "31 20", charon_esp: "aes256gcm16-ecp384", ..Setup::default() },
+        |world| {
+            under_traffic(world, true, &[child_by_vpnd]);
+            assert!(world.charon.log().contains("unacceptable, requesting ECP_384"));
+        },
+    ));
+    scenarios
+}

@@ -1,0 +1,244 @@
+//! Two gateways and the wire between them, with an address translator on it where the setup says so.
+
+use crate::charon::Charon;
+use crate::setup::{Nat, Setup};
+use crate::traffic::{self, Endpoint};
+use crate::vpnd::Vpnd;
+use cli::demo::capture::{Capture, Seen};
+use cli::demo::isolation::Namespace;
+use nix::net::if_::if_nametoindex;
+use nix::unistd::gettid;
+use std::net::IpAddr;
+use std::process::Command;
+
+/// Both daemons, in namespaces of their own.
+pub struct World {
+    pub setup: Setup,
+    pub vpnd: Vpnd,
+    pub charon: Charon,
+    capture: Option<Capture>,
+    nat: Option<Namespace>,
+    _directory: tempfile::TempDir,
+}
+
+impl World {
+    /// Builds the network and starts both daemons; no tunnel is up.
+    pub fn new(setup: Setup) -> Result<Self, String> {
+        let space = |name| Namespace::new(name).map_err(|error| error.to_string());
+        let (left, right) = (space("iop-vpnd")?, space("iop-charon")?);
+        for namespace in [&left, &right] {
+            bring_up_loopback(namespace)?;
+        }
+        for (namespace, address) in [&left, &right].into_iter().zip(setup.inner()) {
+            ip(namespace, &format!("addr add {address}/{} dev lo", bits(address)))?;
+        }
+        if setup.second {
+            for (namespace, address) in [&left, &right].into_iter().zip(setup.second_inner()) {
+                ip(namespace, &format!("addr add {address}/{} dev lo", bits(address)))?;
+            }
+        }
+        let nat = match setup.nat {
+            Nat::None => {
+                cable(&left, &right, "wire", "wire")?;
+                for (namespace, address) in [&left, &right].into_iter().zip(setup.outer()) {
+                    address_wire(namespace, "wire", address)?;
+                }
+                None
+            }
+            Nat::Vpnd => Some(translate(&left, &right, setup.outer(), setup.seen()[0])?),
+            Nat::Charon => {
+                let [vpnd, charon] = setup.outer();
+                Some(translate(&right, &left, [charon, vpnd], setup.seen()[1])?)
+            }
+        };
+        let device = right.run(|| if_nametoindex("wire")).map_err(|e| e.to_string())?;
+        let capture = right.run(move || Capture::start(device)).map_err(|e| e.to_string())?;
+        let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let vpnd = Vpnd::start(left, directory.path().join("vpnd"), &setup)?;
+        let charon = Charon::start(right, directory.path().join("charon"), &setup)?;
+        Ok(Self {
+            setup,
+            vpnd,
+            charon,
+            capture: Some(capture),
+            nat,
+            _directory: directory,
+        })
+    }
+
+    /// Host addresses behind the gateways with their namespaces: behind `vpnd`, behind strongSwan.
+    pub fn hosts(&self) -> [Endpoint<'_>; 2] {
+        let [left, right] = self.setup.inner();
+        [(&self.vpnd.space, left), (&self.charon.space, right)]
+    }
+
+    /// `vpnd` starts the tunnel, and both sides have it.
+    pub fn up_from_vpnd(&self) {
+        self.vpnd.must(&["activate", crate::setup::IKE_TUNNEL]);
+        self.charon.wait_up();
+    }
+
+    /// strongSwan starts the tunnel, and both sides have it.
+    pub fn up_from_charon(&self) {
+        self.charon.initiate().expect("strongSwan brings it up");
+        self.vpnd.wait_up();
+    }
+
+    /// Pings and TCP streams in both directions, with every octet checked.
+    pub fn exchange_traffic(&self) {
+        let [left, right] = self.hosts();
+        traffic::ping(left, right.1, 5);
+        traffic::ping(right, left.1, 5);
+        traffic::stream(left, right, 1 << 20).expect("a TCP stream from vpnd to strongSwan");
+        traffic::stream(right, left, 1 << 20).expect("a TCP stream from strongSwan to vpnd");
+    }
+
+    /// The translator forgets its mappings and makes others, as one that was restarted.
+    pub fn rebind(&self) {
+        let nat = self.nat.as_ref().expect("the setup has a translator");
+        let step = |done: Result<String, String>| done.expect("as it was set up");
+        step(nft(
+            nat,
+            "flush chain ip nat post; \
+             add rule ip nat post oifname out udp sport { 500, 4500 } masquerade to :30000-39999",
+        ));
+        // What was masqueraded on a device is forgotten when it goes down.
+        step(ip(nat, "link set out down"));
+        step(ip(nat, "link set out up"));
+    }
+
+    /// Every third IKE message on port 4500 is lost in either direction; ESP is not.
+    pub fn lose_messages(&self) {
+        for namespace in [&self.vpnd.space, &self.charon.space] {
+            // Behind the UDP header of eight octets, four octets of zero mark a message (RFC 3948 §2.2).
+            nft(
+                namespace,
+                "add table inet loss; \
+                 add chain inet loss in { type filter hook input priority 0; }; \
+                 add rule inet loss in udp dport 4500 @th,64,32 0 numgen inc mod 3 == 2 counter drop",
+            )
+            .expect("nftables can match and count");
+        }
+    }
+
+    /// Messages lost by [`World::lose_messages`] on their way to `vpnd` and to strongSwan.
+    pub fn lost_messages(&self) -> [u64; 2] {
+        [&self.vpnd.space, &self.charon.space].map(|namespace| {
+            let rules = run(namespace, "nft", &["list", "table", "inet", "loss"]).expect("it is there");
+            let count = rules.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
+            count.and_then(|count| count.parse().ok()).expect("the rule counts")
+        })
+    }
+
+    /// What passed the wire so far, which must have been protected.
+    pub fn assert_nothing_in_the_clear(&mut self) -> Seen {
+        let capture = self.capture.take().expect("asked once");
+        let seen = capture.finish().expect("the capture ran");
+        assert_eq!(seen.cleartext, 0, "{seen:?}");
+        assert!(seen.ike > 0, "the capture sees the wire: {seen:?}");
+        seen
+    }
+
+    /// The ends of both logs.
+    pub fn last_words(&self) -> String {
+        format!(
+            "---- vpnd\n{}\n---- charon\n{}",
+            tail(&self.vpnd.log(), 40),
+            tail(&self.charon.log(), 60)
+        )
+    }
+}
+
+fn tail(text: &str, count: usize) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
+}
+
+fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// Runs a program inside a namespace; its standard output.
+pub fn run(namespace: &Namespace, program: &str, arguments: &[&str]) -> Result<String, String> {
+    let mut command = Command::new(program);
+    command.args(arguments);
+    let output = namespace
+        .run(move || command.output())
+        .map_err(|error| format!("{program} {}: {error}", arguments.join(" ")))?;
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    Err(format!("{program} {}: {}\n{stdout}{stderr}", arguments.join(" "), output.status))
+}
+
+fn ip(namespace: &Namespace, arguments: &str) -> Result<String, String> {
+    run(namespace, "ip", &arguments.split(' ').collect::<Vec<_>>())
+}
+
+/// Rules of nftables.
+pub fn nft(namespace: &Namespace, rules: &str) -> Result<String, String> {
+    run(namespace, "nft", &[rules])
+}
+
+fn bring_up_loopback(namespace: &Namespace) -> Result<(), String> {
+    // No duplicate address detection: an address is to be there as soon as it is set.
+    for name in ["all", "default"] {
+        let path = format!("/proc/sys/net/ipv6/conf/{name}/accept_dad");
+        // Where IPv6 is off, no scenario with it can run, and that one will say so.
+        let _ = namespace.run(move || std::fs::write(path, "0"));
+    }
+    ip(namespace, "link set lo up").map(drop)
+}
+
+/// Connects two namespaces by a pair of Ethernet devices.
+fn cable(
+    left: &Namespace,
+    right: &Namespace,
+    left_name: &str,
+    right_name: &str,
+) -> Result<(), String> {
+    let thread = right.run(gettid);
+    ip(left, &format!("link add {left_name} type veth peer name {right_name} netns {thread}"))?;
+    for (namespace, name) in [(left, left_name), (right, right_name)] {
+        ip(namespace, &format!("link set {name} up"))?;
+    }
+    Ok(())
+}
+
+fn address_wire(namespace: &Namespace, device: &str, address: IpAddr) -> Result<(), String> {
+    let (prefix, flag) = if address.is_ipv4() { (24, "") } else { (64, " nodad") };
+    ip(namespace, &format!("addr add {address}/{prefix} dev {device}{flag}")).map(drop)
+}
+
+/// Puts a translator between: `inside` is seen from `outside` as `seen`.
+fn translate(
+    inside: &Namespace,
+    outside: &Namespace,
+    [inside_address, outside_address]: [IpAddr; 2],
+    seen: IpAddr,
+) -> Result<Namespace, String> {
+    let nat = Namespace::new("iop-nat").map_err(|error| error.to_string())?;
+    bring_up_loopback(&nat)?;
+    cable(inside, &nat, "wire", "in")?;
+    cable(outside, &nat, "wire", "out")?;
+    address_wire(inside, "wire", inside_address)?;
+    address_wire(outside, "wire", outside_address)?;
+    address_wire(&nat, "in", "172.16.0.1".parse().expect("an address"))?;
+    address_wire(&nat, "out", seen)?;
+    ip(inside, "route add default via 172.16.0.1")?;
+    nat.run(|| std::fs::write("/proc/sys/net/ipv4/ip_forward", "1")).map_err(|e| e.to_string())?;
+    // Its own port numbers, and the ports of IKE led inside for a peer that begins.
+    nft(
+        &nat,
+        &format!(
+            "add table ip nat; \
+             add chain ip nat post {{ type nat hook postrouting priority 100; }}; \
+             add chain ip nat pre {{ type nat hook prerouting priority -100; }}; \
+             add rule ip nat post oifname out udp sport {{ 500, 4500 }} masquerade to :20000-29999; \
+             add rule ip nat pre iifname out udp dport {{ 500, 4500 }} dnat to {inside_address}"
+        ),
+    )?;
+    Ok(nat)
+}
