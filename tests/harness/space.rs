@@ -108,6 +108,21 @@ impl Space {
             })
     }
 
+    /// Compares with an earlier state.
+    ///
+    /// # Panics
+    /// Where they differ.
+    pub fn is_as_before(&self, before: &str) {
+        let now = self.state();
+        let only = |these: &str, those: &str| {
+            let those: std::collections::BTreeSet<&str> = those.lines().collect();
+            let lines = these.lines().filter(|line| !those.contains(line));
+            lines.map(str::to_owned).collect::<Vec<_>>()
+        };
+        let (gone, new) = (only(before, &now), only(&now, before));
+        assert!(now == before, "not every change is undone\ngone: {gone:#?}\nnew: {new:#?}");
+    }
+
     /// A number of `/proc/net/snmp` or `snmp6`, such as `Ip FragCreates` or `Ip6FragCreates`.
     pub fn counter(&self, name: &str) -> u64 {
         let (snmp, snmp6) = self.run(|| {

@@ -117,6 +117,10 @@ fn crossing_rekeys() {
     let watch = gateways[0].space.watch("wire");
     gateways.iter_mut().for_each(Gateway::start);
     gateways[0].ctl_ok(&["activate"]);
+    for gateway in &gateways {
+        // Which messages crossed is not to be told otherwise.
+        gateway.ctl_ok(&["log", "debug"]);
+    }
     let [left, right] = &gateways;
     under_traffic(&gateways, addresses, |some_more| {
         for round in 0..CROSSINGS {

@@ -73,7 +73,7 @@ fn ends(end: fn(&mut Gateway)) {
         left.start();
         left.stop();
     }
-    assert_eq!(left.space.state(), untouched, "every change is undone");
+    left.space.is_as_before(&untouched);
     assert!(!left.path("control.sock").exists());
     let left_over = std::fs::read_dir(left.path("state")).expect("it is there").count();
     assert_eq!(left_over, 0, "no record of changes is left");
