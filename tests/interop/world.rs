@@ -1,6 +1,7 @@
 //! Two gateways and the wire between them, with an address translator on it where the setup says so.
 
 use crate::charon::Charon;
+use crate::eventually;
 use crate::setup::{Nat, Setup};
 use crate::traffic::{self, Endpoint};
 use crate::vpnd::Vpnd;
@@ -109,19 +110,41 @@ impl World {
 
     /// Every third IKE message on port 4500 is lost in either direction; ESP is not.
     pub fn lose_messages(&self) {
+        self.lose("numgen inc mod 3 == 2");
+    }
+
+    /// Makes requests cross: both sides begin while no IKE message gets through, and repeat them when they do again.
+    pub fn cross(&self, by_vpnd: &[&str], by_charon: &[&str]) {
+        self.lose("");
+        std::thread::scope(|scope| {
+            let vpnd = scope.spawn(|| self.vpnd.must(by_vpnd));
+            self.charon.swanctl(by_charon).expect("strongSwan begins");
+            eventually("both requests are on their way", || {
+                self.lost_messages().iter().all(|lost| *lost > 0).then_some(())
+            });
+            for namespace in [&self.vpnd.space, &self.charon.space] {
+                nft(namespace, "delete table inet loss").expect("it is there");
+            }
+            vpnd.join().expect("vpnd carries it out");
+        });
+    }
+
+    fn lose(&self, which: &str) {
         for namespace in [&self.vpnd.space, &self.charon.space] {
             // Behind the UDP header of eight octets, four octets of zero mark a message (RFC 3948 §2.2).
             nft(
                 namespace,
-                "add table inet loss; \
-                 add chain inet loss in { type filter hook input priority 0; }; \
-                 add rule inet loss in udp dport 4500 @th,64,32 0 numgen inc mod 3 == 2 counter drop",
+                &format!(
+                    "add table inet loss; \
+                     add chain inet loss in {{ type filter hook input priority 0; }}; \
+                     add rule inet loss in udp dport 4500 @th,64,32 0 {which} counter drop"
+                ),
             )
             .expect("nftables can match and count");
         }
     }
 
-    /// Messages lost by [`World::lose_messages`] on their way to `vpnd` and to strongSwan.
+    /// Messages lost on purpose on their way to `vpnd` and to strongSwan.
     pub fn lost_messages(&self) -> [u64; 2] {
         [&self.vpnd.space, &self.charon.space].map(|namespace| {
             let rules = run(namespace, "nft", &["list", "table", "inet", "loss"]).expect("it is there");
