@@ -99,7 +99,14 @@ pub fn all() -> Vec<Scenario> {
         ("ike_by_charon", &[ike_by_charon as Step; 4]),
         (
             "in_turn",
-            &[child_by_vpnd, child_by_charon, ike_by_charon, child_by_charon, ike_by_vpnd, child_by_vpnd],
+            &[
+                child_by_vpnd,
+                child_by_charon,
+                ike_by_charon,
+                child_by_charon,
+                ike_by_vpnd,
+                child_by_vpnd,
+            ],
         ),
     ];
     let mut scenarios = Vec::new();
@@ -145,7 +152,14 @@ pub fn all() -> Vec<Scenario> {
             under_traffic(
                 world,
                 true,
-                &[child_by_vpnd, child_by_charon, ike_by_vpnd, ike_by_charon, child_by_vpnd, child_by_charon],
+                &[
+                    child_by_vpnd,
+                    child_by_charon,
+                    ike_by_vpnd,
+                    ike_by_charon,
+                    child_by_vpnd,
+                    child_by_charon,
+                ],
             );
             let lost = world.lost_messages();
             assert!(lost.iter().all(|lost| *lost > 2), "messages were lost: {lost:?}");
@@ -161,13 +175,16 @@ pub fn all() -> Vec<Scenario> {
         },
         |world| {
             while_working(world, true, |world| {
-                let done = || {
-                    let rekeys = world.vpnd.tunnel().ike_sa.map_or(0, |sa| sa.rekeys);
-                    rekeys >= 4 && world.vpnd.child().child_sa.is_some_and(|sa| sa.rekeys >= 8)
-                };
-                eventually("four IKE SAs and eight Child SAs", || {
-                    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
-                    done().then_some(())
+                let mut before = 0;
+                eventually("three IKE SAs and six Child SAs", || {
+                    let ike = world.vpnd.tunnel().ike_sa.map_or(0, |sa| sa.rekeys);
+                    if ike > before {
+                        // Not more often: strongSwan puts its own off while a Child SA is being renewed.
+                        before = ike;
+                        world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+                    }
+                    let child = world.vpnd.child().child_sa.map_or(0, |sa| sa.rekeys);
+                    (ike >= 3 && child >= 6).then_some(())
                 });
             });
         },
