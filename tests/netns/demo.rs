@@ -1,23 +1,30 @@
 //! `vpnd demo` as root and as an ordinary user.
 
-use crate::skip;
-use nix::unistd::{Uid, geteuid};
+use crate::harness::{Need, test};
+use libtest_mimic::Trial;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 const NOBODY: u32 = 65_534;
+const NEEDS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun];
+/// The test is root, who becomes an ordinary user.
+const NOBODYS_NEEDS: &[Need] =
+    &[Need::Root, Need::Namespaces, Need::Tun, Need::UserNamespaces];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("vpnd demo as root", NEEDS, as_root),
+        test("vpnd demo as an ordinary user", NOBODYS_NEEDS, as_an_ordinary_user),
+    ]
+}
 
 fn check(mut command: Command) {
     let output = command
-        .args(["demo", "--json", "--seconds", "4"])
+        .args(["demo", "--json", "--seconds", "3"])
         .stdin(Stdio::null())
         .output()
         .expect("vpnd is built");
-    let error = String::from_utf8_lossy(&output.stderr);
-    if error.contains("cannot make namespaces") || error.contains("/dev/net/tun") {
-        return skip(&error);
-    }
     assert!(output.status.success(), "{output:?}");
     let found: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
     for (field, value) in [("packets_lost", 0), ("cleartext_packets", 0), ("esp_refused", 0)] {
@@ -37,16 +44,11 @@ fn check(mut command: Command) {
     assert!(!fs::exists("/run/vpnd-demo").expect("/run is readable"));
 }
 
-#[test]
-fn as_the_user_of_this_test() {
+fn as_root() {
     check(Command::new(env!("CARGO_BIN_EXE_vpnd")));
 }
 
-#[test]
 fn as_an_ordinary_user() {
-    if geteuid() != Uid::from_raw(0) {
-        return skip("the test is no root, who could become an ordinary user");
-    }
     // Where the build directory is closed to others, they run a copy.
     let directory = tempfile::tempdir().expect("a temporary directory");
     let copy = directory.path().join("vpnd");

@@ -1,16 +1,32 @@
-//! The binaries as an operator runs them, between two network namespaces of this machine.
-//!
-//! Needs what the binaries need: root, or user namespaces, and `/dev/net/tun`. Where that is missing, each test says
-//! so and passes; with `VPN_TEST_REQUIRE=all` in the environment it fails.
+//! The binaries as an operator runs them, between network namespaces of this machine.
 #![forbid(unsafe_code)]
 
+#[path = "../harness/harness.rs"]
+mod harness;
+
+mod acceptance;
+mod cleanup;
+mod commands;
 mod daemon;
 mod demo;
+mod failures;
+mod networks;
+mod reload;
+mod restart;
 mod site;
 
-/// Whether what is missing may be missing.
-fn skip(why: &str) {
-    let required = std::env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all");
-    assert!(!required, "required, but {why}");
-    eprintln!("skipped: {why}");
+fn main() -> std::process::ExitCode {
+    let trials = [
+        // The longest first.
+        acceptance::trials(),
+        demo::trials(),
+        networks::trials(),
+        failures::trials(),
+        cleanup::trials(),
+        restart::trials(),
+        reload::trials(),
+        commands::trials(),
+        daemon::trials(),
+    ];
+    harness::run(trials.into_iter().flatten().collect())
 }

@@ -21,7 +21,7 @@ mod interrupt;
 pub mod isolation;
 pub mod network;
 mod node;
-mod traffic;
+pub mod traffic;
 
 use capture::Capture;
 use interrupt::Interrupt;
@@ -270,7 +270,7 @@ impl Run<'_> {
         left: &mut Node,
         right: &mut Node,
     ) -> Result<(Echoes, u64, u64, Asked), String> {
-        let ends = ((left_space, LEFT.inner), (right_space, RIGHT.inner));
+        let ends = ((left_space, LEFT.inner.into()), (right_space, RIGHT.inner.into()));
         let traffic = |error: io::Error| format!("traffic through the tunnel failed: {error}");
         let stream = Stream::start(ends.0, ends.1, GENTLE).map_err(traffic)?;
         let mut pings = Some(Pings::start(ends.0, ends.1).map_err(traffic)?);

@@ -222,6 +222,11 @@ pub trait DataPlane {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError>;
     /// Forgets a rule; its traffic is no longer this plane's concern.
     fn remove_rule(&mut self, rule: RuleId);
+    /// Tells of a peer's address, which may lie in the remote side of a rule: its IKE messages must get in before any SA
+    /// tells where it is. To be called once the rules are there.
+    fn expect_peer(&mut self, peer: IpAddr) {
+        let _ = peer;
+    }
     /// Receives on an SA from now on.
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError>;
     /// Sends on an SA from now on: the rule's traffic that its selectors cover takes the SA added or promoted last.

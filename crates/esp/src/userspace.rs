@@ -202,13 +202,6 @@ impl Userspace {
         IkeSender { sockets: Arc::clone(&self.shared.sockets) }
     }
 
-    /// Lets the packets of a peer in that the kernel would drop because its own address lies in the remote side of a
-    /// rule. The plane does so by itself where the remote side is one address, and for the paths of SAs; call it for a
-    /// configured peer whose address lies in a larger network that is protected.
-    pub fn expect_peer(&mut self, peer: IpAddr) {
-        self.routing.admit_peer(peer, &mut self.journal);
-    }
-
     /// The mark for every socket whose packets must not enter a tunnel.
     pub fn mark(&self) -> u32 {
         self.config.mark
@@ -315,6 +308,12 @@ impl DataPlane for Userspace {
             self.rebuild_guard();
         }
         self.datapath.remove_rule(rule);
+    }
+
+    /// Lets the packets of a peer in that the kernel would drop because its own address lies in the remote side of a
+    /// rule.
+    fn expect_peer(&mut self, peer: IpAddr) {
+        self.routing.admit_peer(peer, &mut self.journal);
     }
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {

@@ -7,6 +7,9 @@ use crate::session::Session;
 use esp::plane::Spi;
 use std::cmp::Ordering;
 
+/// IKE SAs that a peer may have beside each other by rekeying without deleting.
+const IKE_SAS: usize = 8;
+
 /// What the peer asks for, as far as collisions are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
@@ -26,6 +29,9 @@ pub(crate) fn admit(
         || matches!(ike.active, Some(Active::DeleteIke))
         || session.is_closing()
     {
+        return Err(Rejection::temporary());
+    }
+    if request == Request::RekeyIke && session.sas.len() >= IKE_SAS {
         return Err(Rejection::temporary());
     }
     match (request, &ike.active) {
@@ -52,7 +58,11 @@ fn admit_rekey_child(
     spi_out: Spi,
 ) -> Result<(), Rejection> {
     let Some(child) = session.child_by_outbound(spi_out) else {
-        return Err(Rejection::child_sa_not_found(spi_out));
+        // The answer under way to our own request may be what creates it.
+        return Err(match active {
+            Some(Active::Child(_)) => Rejection::temporary(),
+            _ => Rejection::child_sa_not_found(spi_out),
+        });
     };
     let closing = match active {
         Some(Active::DeleteChildren(spis)) => spis.contains(&child.spi_in),

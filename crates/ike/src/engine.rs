@@ -24,7 +24,7 @@ use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
 use esp::plane::{DataPlane, Notice, RuleId};
 use lifecycle::Retry;
 use policy::{IkeTunnel, Policy};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -169,6 +169,8 @@ pub struct Engine<P: DataPlane> {
     admissions: Admissions,
     deadlines: Deadlines,
     retries: BTreeMap<String, Retry>,
+    /// Phase 2 tunnels that the operator has taken down: they do not come back by themselves.
+    deactivated: BTreeSet<String>,
     stopping: bool,
 }
 
@@ -201,6 +203,7 @@ impl<P: DataPlane> Engine<P> {
             admissions,
             deadlines: Deadlines::default(),
             retries: BTreeMap::new(),
+            deactivated: BTreeSet::new(),
             stopping: false,
         };
         engine.replace_policy(now, policy);
@@ -251,7 +254,10 @@ impl<P: DataPlane> Engine<P> {
         else {
             return;
         };
-        if flags & 0x20 != 0 {
+        // What is no IKE at all gets no answer, and an answer none either.
+        let length = octets.get(24..28).and_then(|o| o.try_into().ok()).map(u32::from_be_bytes);
+        let whole = length.and_then(|l| usize::try_from(l).ok()) == Some(octets.len());
+        if flags & 0x20 != 0 || !whole {
             return;
         }
         let header = Header {
@@ -304,9 +310,13 @@ impl<P: DataPlane> Engine<P> {
         let candidates = self.candidates(datagram);
         if candidates.is_empty() {
             self.out.discard("no_matching_tunnel");
-            let known: Vec<String> = self.policy.tunnels.iter().map(|t| endpoints(t)).collect();
-            let event = sa_init::stranger(datagram, &format!("it has {}", known.join(", ")));
-            self.out.warn_once(now, datagram.remote.ip(), event);
+            if self.out.may_tell(now, datagram.remote.ip()) {
+                let known: Vec<String> = self.policy.tunnels.iter().map(|t| endpoints(t)).collect();
+                self.out.events.push_back(sa_init::stranger(
+                    datagram,
+                    &format!("it has {}", known.join(", ")),
+                ));
+            }
             return self.answer_stateless(
                 header,
                 datagram,
@@ -382,8 +392,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn forget_half_open(&mut self, spi: IkeSpi, half: &HalfOpen) {
-        self.by_init.retain(|_, s| *s != spi);
-        let _ = half;
+        self.by_init.remove(&(half.path.remote, half.sa.remote_spi));
         self.deadlines.set(Waiter::HalfOpen(spi), None);
     }
 
@@ -516,10 +525,12 @@ impl<P: DataPlane> Engine<P> {
         if session.is_over() {
             self.deadlines.set(waiter, None);
             let tunnel = Arc::clone(&session.tunnel);
-            self.after_session(now, &tunnel, session.is_established());
+            self.after_session(now, &tunnel, session.has_served);
         } else {
             self.deadlines.set(waiter, session.deadline(&self.config));
+            let tunnel = Arc::clone(&session.tunnel);
             self.sessions.insert(id, session);
+            self.after_failures(now, &tunnel);
         }
         let farewells = self.out.next_farewell();
         self.deadlines.set(Waiter::Farewells, farewells);

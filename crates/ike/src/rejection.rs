@@ -67,6 +67,12 @@ impl Rejection {
         Self::plain(NotifyType::NO_ADDITIONAL_SAS, FailureKind::DataPlane, error.to_string())
     }
 
+    /// RFC 7296 §1.3: enough is enough.
+    pub fn no_additional_sas(have: usize) -> Self {
+        let detail = format!("the peer asks for one more Child SA, it has {have} already");
+        Self::plain(NotifyType::NO_ADDITIONAL_SAS, FailureKind::Refused, detail)
+    }
+
     /// RFC 7296 §1.2: asks for another group.
     pub fn invalid_ke(group: GroupId) -> Self {
         Self {

@@ -43,6 +43,8 @@ pub(crate) struct Established {
     /// The exchange of ours in flight.
     pub active: Option<Active>,
     pub phase: Phase,
+    /// The peer asked for it, and has not shown yet that it has our answer: a request of ours might meet nobody.
+    pub unproven: bool,
     pub rekey_at: Instant,
     pub expire_at: Instant,
 }

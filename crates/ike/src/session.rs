@@ -57,6 +57,8 @@ pub(crate) struct Session {
     /// The lower of the two nonces of its first IKE SA: decides between sessions that both sides began.
     pub lowest_nonce: Vec<u8>,
     pub rekeys: u64,
+    /// Whether a Child SA has ever been up.
+    pub has_served: bool,
     pub temporary_failures: u32,
     last_heard: Instant,
     keepalive_at: Instant,
@@ -91,6 +93,7 @@ impl Session {
             begun_here,
             lowest_nonce: Vec::new(),
             rekeys: 0,
+            has_served: false,
             temporary_failures: 0,
             last_heard: now,
             keepalive_at: now,
@@ -220,7 +223,7 @@ impl Session {
             return cx.out.discard("wrong_exchange");
         }
         sa.window.concluded();
-        self.heard(cx, datagram);
+        self.heard(cx, index, datagram);
         if let State::AuthSent(_) = self.sas[index].state {
             return auth::conclude(self, cx, index, payloads);
         }
@@ -263,7 +266,7 @@ impl Session {
             }
             return;
         }
-        self.heard(cx, datagram);
+        self.heard(cx, index, datagram);
         let (answer, fatal) = match (payloads, header.exchange) {
             (Err(OpenError::Inside(error)), _) => {
                 let rejection = Rejection::unreadable(&error);
@@ -306,8 +309,11 @@ impl Session {
     }
 
     /// Notes that the peer lives, and where it is now.
-    fn heard(&mut self, cx: &mut Cx<'_>, datagram: Datagram<'_>) {
+    fn heard(&mut self, cx: &mut Cx<'_>, index: usize, datagram: Datagram<'_>) {
         self.last_heard = cx.now;
+        if let Some(established) = self.sas[index].established_mut() {
+            established.unproven = false;
+        }
         // RFC 7296 §2.23: the side that is not behind a NAT follows the one that is.
         if self.path.nat_remote && !self.path.nat_local && self.path.remote != datagram.remote {
             self.move_to(cx, datagram.remote);
@@ -456,8 +462,16 @@ impl Session {
             }
         }
         if self.path.nat_local && self.keepalive_at <= cx.now {
-            self.keepalive_at = cx.now + cx.config.nat_keepalive;
-            cx.out.keepalive(self.path.local, self.path.remote);
+            // RFC 3948 §4: only if nothing else was sent.
+            let used =
+                self.children.iter().filter_map(|c| cx.plane.usage(c.outbound)?.last_used).max();
+            let due = used.map_or(cx.now, |u| u + cx.config.nat_keepalive);
+            if due > cx.now {
+                self.keepalive_at = due;
+            } else {
+                self.keepalive_at = cx.now + cx.config.nat_keepalive;
+                cx.out.keepalive(self.path.local, self.path.remote);
+            }
         }
     }
 
@@ -524,6 +538,7 @@ impl Session {
         cx.out.clear_failure(&child.tunnel.name);
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
         self.temporary_failures = 0;
+        self.has_served = true;
         self.children.push(child);
     }
 
@@ -570,7 +585,7 @@ impl Session {
                     self.tasks.remove(index);
                     continue;
                 }
-                Some(sa) => sa.established().is_some() && sa.window.is_free(),
+                Some(sa) => sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free(),
             };
             if !ready {
                 index += 1;
@@ -676,9 +691,10 @@ impl Session {
         if self.is_closing() {
             return;
         }
-        let established: Vec<IkeSpi> =
-            self.sas.iter().filter(|s| s.established().is_some()).map(|s| s.local_spi).collect();
-        if established.is_empty() {
+        // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
+        let known = |s: &&IkeSa| !matches!(s.state, State::InitSent(_) | State::Moving);
+        let known: Vec<IkeSpi> = self.sas.iter().filter(known).map(|s| s.local_spi).collect();
+        if known.is_empty() {
             let failure = Failure { kind: FailureKind::Cancelled, detail: reason.into() };
             return self.end(cx, reason, Some(failure));
         }
@@ -686,7 +702,7 @@ impl Session {
         self.remove_children(cx, reason);
         self.tasks.clear();
         self.delayed.clear();
-        self.tasks.extend(established.into_iter().map(Task::DeleteIke));
+        self.tasks.extend(known.into_iter().map(Task::DeleteIke));
         self.pump(cx);
     }
 

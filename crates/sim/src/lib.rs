@@ -1,1 +1,23 @@
-//! .
+//! Deterministic simulation of gateways.
+//!
+//! Real [`ike::Engine`]s meet on a virtual wire that loses, repeats, delays, translates and holds back their datagrams,
+//! under a virtual clock. Everything that is left to chance comes from one number, so that a failure can be repeated;
+//! a failing scenario prints that number and the [`ladder`] of messages.
+#![forbid(unsafe_code)]
+
+pub mod chance;
+pub mod host;
+pub mod invariant;
+pub mod ladder;
+pub mod link;
+pub mod nat;
+pub mod recorder;
+pub mod traffic;
+pub mod world;
+
+pub use host::{Host, HostId, Side, Site};
+pub use ladder::{Exchange, Label};
+pub use link::{Conditions, Gate};
+pub use nat::{Behaviour, Nat};
+pub use recorder::Recorder;
+pub use world::World;

@@ -94,7 +94,7 @@ again and again, and everything on the wire is watched for packets that are not 
 machine is not touched, and nothing is left behind.")]
 struct Demo {
     /// How long traffic runs
-    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u64).range(4..=3600))]
+    #[arg(long, value_name = "N", default_value_t = 12, value_parser = clap::value_parser!(u64).range(3..=3600))]
     seconds: u64,
     /// Prints one JSON object instead of a report
     #[arg(long)]

@@ -26,7 +26,7 @@ pub enum Kind {
 }
 
 /// Frames seen, by kind.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     /// IKE messages.
     pub ike: u64,
@@ -34,6 +34,8 @@ pub struct Seen {
     pub neighbour: u64,
     /// Packets that should not be there.
     pub cleartext: u64,
+    /// How the first of them began, from the link header on.
+    pub first_cleartext: Option<Vec<u8>>,
 }
 
 /// A running watch.
@@ -77,7 +79,11 @@ fn observe(socket: &Socket, device: usize, stop: &AtomicBool) -> io::Result<Seen
                 Kind::Esp => {}
                 Kind::Ike => seen.ike += 1,
                 Kind::Neighbour => seen.neighbour += 1,
-                Kind::Cleartext => seen.cleartext += 1,
+                Kind::Cleartext => {
+                    seen.cleartext += 1;
+                    let begins = || frame[..length.min(96)].to_vec();
+                    seen.first_cleartext.get_or_insert_with(begins);
+                }
             },
             Err(nix::Error::EAGAIN) if stopping => return Ok(seen),
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => {}

@@ -1,7 +1,7 @@
 //! Traffic whose losses can be counted: numbered small datagrams that are echoed, and a TCP stream of known octets.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -47,8 +47,8 @@ pub struct Pings {
 impl Pings {
     /// Sends a packet every millisecond from `from` in `left` to `to` in `right`, where each is echoed.
     pub fn start(
-        (left, from): (&Namespace, Ipv4Addr),
-        (right, to): (&Namespace, Ipv4Addr),
+        (left, from): (&Namespace, IpAddr),
+        (right, to): (&Namespace, IpAddr),
     ) -> io::Result<Self> {
         let target = right.run(move || bind(to))?;
         let source = left.run(move || bind(from))?;
@@ -104,8 +104,8 @@ impl Pings {
     }
 }
 
-fn bind(address: Ipv4Addr) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(SocketAddrV4::new(address, 0))?;
+fn bind(address: IpAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(SocketAddr::new(address, 0))?;
     socket.set_read_timeout(Some(TICK))?;
     // Losses are to be those of the tunnel, not of a program that was not scheduled for a while.
     socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20)?;
@@ -226,11 +226,11 @@ pub struct Stream {
 impl Stream {
     /// Connects from `from` in `left` to `to` in `right` and sends `rate` octets per second; 0: as fast as it goes.
     pub fn start(
-        (left, from): (&Namespace, Ipv4Addr),
-        (right, to): (&Namespace, Ipv4Addr),
+        (left, from): (&Namespace, IpAddr),
+        (right, to): (&Namespace, IpAddr),
         rate: u64,
     ) -> io::Result<Self> {
-        let listener = right.run(move || TcpListener::bind(SocketAddrV4::new(to, 0)))?;
+        let listener = right.run(move || TcpListener::bind(SocketAddr::new(to, 0)))?;
         let target = listener.local_addr()?;
         let sender = left.run(move || dial(from, target))?;
         let (receiver, _) = listener.accept()?;
@@ -281,8 +281,8 @@ impl Stream {
     }
 }
 
-fn dial(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)?;
+fn dial(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
     socket.connect_timeout(&to.into(), Duration::from_secs(10))?;
     Ok(socket.into())

@@ -95,6 +95,8 @@ pub(crate) struct Outputs {
     pub forgotten_spis: Vec<IkeSpi>,
     /// Phase 2 tunnels to be set up anew.
     pub reconnects: Vec<String>,
+    /// Phase 2 tunnels that could not be set up although their IKE SA is there.
+    pub unserved: Vec<String>,
     contacts: BTreeMap<Identity, usize>,
     farewells: VecDeque<Farewell>,
     strangers: VecDeque<(IpAddr, Instant)>,
@@ -171,7 +173,7 @@ impl Outputs {
 
     /// Whether a session with this identity is up.
     pub fn knows(&self, identity: &Identity) -> bool {
-        self.contacts.contains_key(identity)
+        self.contacts.keys().any(|i| i.matches(identity))
     }
 
     /// Keeps the answer with which an IKE SA ended.
@@ -204,13 +206,13 @@ impl Outputs {
         self.next_farewell()
     }
 
-    /// Tells of a stranger, but not of every datagram it sends.
-    pub fn warn_once(&mut self, now: Instant, address: IpAddr, event: Event) {
+    /// Whether to tell of what somebody without proof has sent: not of every datagram.
+    pub fn may_tell(&mut self, now: Instant, address: IpAddr) -> bool {
         self.strangers.retain(|(_, at)| now.saturating_duration_since(*at) < WARN_EVERY);
         if self.strangers.iter().any(|(a, _)| *a == address) || self.strangers.len() >= STRANGERS {
-            return;
+            return false;
         }
         self.strangers.push_back((address, now));
-        self.events.push_back(event);
+        true
     }
 }

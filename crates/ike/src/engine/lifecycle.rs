@@ -5,6 +5,7 @@ use crate::deadlines::Waiter;
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
+use crate::sa::Active;
 use crate::sa::path::{IKE_PORT, Path};
 use crate::session::{Session, SessionId};
 use crate::task::Task;
@@ -30,6 +31,9 @@ impl<P: DataPlane> Engine<P> {
     /// Where there is no such tunnel, or this side cannot start it.
     pub fn connect(&mut self, now: Instant, name: &str) -> Result<bool, CommandError> {
         let (tunnel, children) = self.startable(name)?;
+        for child in &children {
+            self.deactivated.remove(&child.name);
+        }
         let names: Vec<String> = children.iter().map(|c| c.name.clone()).collect();
         if let Some(id) = self.session_of(&tunnel.name) {
             return Ok(self.with_session(now, id, |session, cx| {
@@ -139,7 +143,7 @@ impl<P: DataPlane> Engine<P> {
         let not_up = || CommandError::NotUp(name.into());
         if let Some(tunnel) = self.policy.tunnel(name).cloned() {
             for child in &tunnel.children {
-                self.forget_retry(&child.name);
+                self.deactivate(&child.name);
             }
             let ids: Vec<SessionId> = self.sessions_of(&tunnel.name).map(|(id, _)| *id).collect();
             if ids.is_empty() {
@@ -148,14 +152,13 @@ impl<P: DataPlane> Engine<P> {
             for id in ids {
                 self.with_session(now, id, |session, cx| session.close(cx, "deactivated"));
             }
-            self.forget_retries(&tunnel);
             return Ok(());
         }
         let Some((tunnel, _)) = self.policy.child(name) else {
             return Err(self.no_such_tunnel(name));
         };
         let tunnel = tunnel.name.clone();
-        self.forget_retry(name);
+        self.deactivate(name);
         let id = self.session_of(&tunnel).ok_or_else(not_up)?;
         let done = self.with_session(now, id, |session, cx| session.drop_child(cx, name));
         if done { Ok(()) } else { Err(not_up()) }
@@ -189,45 +192,84 @@ impl<P: DataPlane> Engine<P> {
         if started { Ok(()) } else { Err(not_up()) }
     }
 
-    /// Replaces the policy: tunnels that did not change are untouched, changed and removed ones are deleted, new ones
-    /// that say so are started.
+    /// Replaces the policy. Phase 2 tunnels that did not change stay as they are; changed and removed ones are deleted,
+    /// with their IKE SA where phase 1 changed; new ones that say so are started.
     pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
-        let old = Arc::clone(&self.policy);
-        let keep =
-            |t: &Arc<IkeTunnel>| old.tunnel(&t.name).filter(|o| *o == t).unwrap_or(t).clone();
-        let new = Policy { tunnels: policy.tunnels.iter().map(keep).collect() };
-        let unchanged =
-            |t: &&Arc<IkeTunnel>| new.tunnel(&t.name).is_some_and(|n| Arc::ptr_eq(n, t));
-        for gone in old.tunnels.iter().filter(|t| !unchanged(t)) {
-            let ids: Vec<SessionId> = self.sessions_of(&gone.name).map(|(id, _)| *id).collect();
-            for id in ids {
-                self.with_session(now, id, |session, cx| session.close(cx, "the policy changed"));
-            }
-            self.forget_retries(gone);
-            self.half_open
-                .values_mut()
-                .for_each(|h| h.candidates.retain(|c| !Arc::ptr_eq(c, gone)));
-            for child in &gone.children {
-                if let Some(rule) = self.rules.remove(&child.name) {
-                    self.plane.remove_rule(rule);
+        let old = std::mem::replace(&mut self.policy, policy);
+        for before in &old.tunnels {
+            match self.policy.tunnel(&before.name).cloned() {
+                Some(after) if same_phase_1(before, &after) => {
+                    self.replace_children(now, before, &after)
                 }
-                self.out.failures.remove(&child.name);
+                _ => self.remove_tunnel(now, before),
             }
-            self.out.failures.remove(&gone.name);
         }
-        self.policy = Arc::new(new);
-        let fresh: Vec<Arc<IkeTunnel>> = (self.policy.tunnels.iter())
-            .filter(|t| !old.tunnels.iter().any(|o| Arc::ptr_eq(o, t)))
-            .cloned()
-            .collect();
-        for tunnel in &fresh {
+        let mut fresh = Vec::new();
+        for tunnel in self.policy.tunnels.clone() {
             for child in &tunnel.children {
-                self.add_rule(now, tunnel, child);
+                if !self.rules.contains_key(&child.name) {
+                    self.add_rule(now, &tunnel, child);
+                    fresh.push(child.name.clone());
+                }
             }
         }
-        for child in fresh.iter().flat_map(|t| auto_start(t)) {
+        // Of all tunnels: a new rule may cover the address of an old peer.
+        for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
+            self.plane.expect_peer(peer);
+        }
+        let starting: Vec<Arc<ChildTunnel>> =
+            self.policy.tunnels.iter().flat_map(|t| auto_start(t)).collect();
+        for child in starting.iter().filter(|c| fresh.contains(&c.name)) {
             // A tunnel that cannot be started says so when its policy is checked.
             let _ = self.connect(now, &child.name);
+        }
+    }
+
+    fn replace_children(&mut self, now: Instant, before: &Arc<IkeTunnel>, after: &Arc<IkeTunnel>) {
+        let ids: Vec<SessionId> = self
+            .sessions
+            .iter()
+            .filter(|(_, s)| Arc::ptr_eq(&s.tunnel, before))
+            .map(|(id, _)| *id)
+            .collect();
+        for child in before.children.iter().filter(|c| !after.children.contains(c)) {
+            for id in &ids {
+                self.with_session(now, *id, |session, cx| session.abandon_child(cx, &child.name));
+            }
+            self.remove_child_tunnel(child);
+        }
+        for id in ids {
+            self.with_session(now, id, |session, cx| {
+                session.tunnel = Arc::clone(after);
+                session.pump(cx);
+            });
+        }
+        let candidates = self.half_open.values_mut().flat_map(|h| &mut h.candidates);
+        for candidate in candidates.filter(|c| Arc::ptr_eq(c, before)) {
+            *candidate = Arc::clone(after);
+        }
+    }
+
+    fn remove_tunnel(&mut self, now: Instant, gone: &Arc<IkeTunnel>) {
+        let ids: Vec<SessionId> = self.sessions_of(&gone.name).map(|(id, _)| *id).collect();
+        for id in ids {
+            self.with_session(now, id, |session, cx| session.close(cx, "the policy changed"));
+        }
+        for half in self.half_open.values_mut() {
+            half.candidates.retain(|c| !Arc::ptr_eq(c, gone));
+        }
+        for child in &gone.children {
+            self.remove_child_tunnel(child);
+        }
+        self.out.failures.remove(&gone.name);
+    }
+
+    fn remove_child_tunnel(&mut self, child: &ChildTunnel) {
+        self.forget_retry(&child.name);
+        self.deactivated.remove(&child.name);
+        self.out.failures.remove(&child.name);
+        if let Some(rule) = self.rules.remove(&child.name) {
+            self.plane.remove_rule(rule);
         }
     }
 
@@ -297,7 +339,7 @@ impl<P: DataPlane> Engine<P> {
         if initial_contact {
             // RFC 7296 §2.4: the peer knows of no other, so whatever was up before it began is dead.
             let dead: Vec<SessionId> = (self.sessions.iter())
-                .filter(|(other, s)| **other != id && s.tunnel.remote.identity == peer)
+                .filter(|(other, s)| **other != id && s.tunnel.remote.identity.matches(&peer))
                 .filter(|(_, s)| s.established_at.is_some_and(|at| at < begun_at))
                 .map(|(other, _)| *other)
                 .collect();
@@ -339,6 +381,7 @@ impl<P: DataPlane> Engine<P> {
 
     /// A session is over: what should be up is tried again.
     pub(super) fn after_session(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>, was_up: bool) {
+        self.out.unserved.clear();
         if self.stopping || !self.policy.tunnels.iter().any(|t| Arc::ptr_eq(t, tunnel)) {
             self.out.reconnects.clear();
             return;
@@ -353,7 +396,27 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
+    /// Tries again what could not be set up on an IKE SA that is there.
+    pub(super) fn after_failures(&mut self, now: Instant, tunnel: &IkeTunnel) {
+        let unserved = std::mem::take(&mut self.out.unserved);
+        if self.stopping || unserved.is_empty() {
+            return;
+        }
+        for child in auto_start(tunnel).iter().filter(|c| unserved.contains(&c.name)) {
+            self.schedule_retry(now, &child.name, false);
+        }
+    }
+
+    /// A tunnel that the operator takes down stays down.
+    fn deactivate(&mut self, child: &str) {
+        self.forget_retry(child);
+        self.deactivated.insert(child.into());
+    }
+
     fn schedule_retry(&mut self, now: Instant, child: &str, afresh: bool) {
+        if self.deactivated.contains(child) {
+            return;
+        }
         let retry = self.retries.entry(child.into()).or_insert(Retry { attempts: 0 });
         retry.attempts = if afresh { 0 } else { retry.attempts + 1 };
         let pause =
@@ -374,12 +437,12 @@ impl<P: DataPlane> Engine<P> {
         self.retries.remove(child);
         self.deadlines.set(Waiter::Retry(child.into()), None);
     }
+}
 
-    fn forget_retries(&mut self, tunnel: &IkeTunnel) {
-        for child in &tunnel.children {
-            self.forget_retry(&child.name);
-        }
-    }
+/// Whether two versions of a tunnel differ in their phase 2 tunnels at most.
+fn same_phase_1(a: &IkeTunnel, b: &IkeTunnel) -> bool {
+    let bare = |t: &IkeTunnel| IkeTunnel { children: Vec::new(), ..t.clone() };
+    bare(a) == bare(b)
 }
 
 /// The phase 2 tunnels that start by themselves: those that say so, or the first where only phase 1 does.
@@ -396,12 +459,31 @@ fn auto_start(tunnel: &IkeTunnel) -> Vec<Arc<ChildTunnel>> {
 }
 
 impl Session {
+    /// Stops serving a phase 2 tunnel at once, whatever the peer says to its Delete.
+    fn abandon_child(&mut self, cx: &mut super::Cx<'_>, name: &str) {
+        self.drop_child(cx, name);
+        let spis: Vec<_> =
+            self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
+        for spi in &spis {
+            self.remove_child(cx, *spi, false);
+        }
+        if !spis.is_empty() {
+            let reason = "the policy changed".into();
+            cx.out.event(&self.tunnel.name, Some(name), EventKind::Closed { reason });
+        }
+    }
+
     /// Deletes one phase 2 tunnel, or stops setting it up; `false` if there is nothing of it.
     fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> bool {
         if !self.has_or_wants_child(name) {
             return false;
         }
         self.tasks.retain(|t| !matches!(t, Task::CreateChild(n) if n == name));
+        let pending = self.sas.iter_mut().filter_map(|s| match &mut s.established_mut()?.active {
+            Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
+            _ => None,
+        });
+        pending.for_each(|p| p.unwanted = true);
         let spis: Vec<_> =
             self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
         if spis.is_empty() && !self.is_established() {

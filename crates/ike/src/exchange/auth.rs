@@ -13,6 +13,7 @@ use crate::proof::psk::{self, SignedOctets};
 use crate::rejection::{Rejection, failure_of};
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Nonces};
+use crate::sa::path::NAT_T_PORT;
 use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase, State};
 use crate::session::Session;
@@ -126,10 +127,15 @@ pub(crate) fn conclude(
         }
         return session.end(cx, "the responder's proof was not accepted", Some(failure));
     }
+    if session.is_closing() {
+        cx.spis.release(spi_in);
+        return;
+    }
     let nonces = handshake.nonces();
     session.establish(cx, suite.to_string(), nonces);
     if let Err(failure) = conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
         cx.spis.release(spi_in);
+        cx.out.unserved.push(child.name.clone());
         cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
         if parts.sa.is_some() {
             // The responder has the Child SA that we do not want.
@@ -146,6 +152,7 @@ fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
         keys,
         active: None,
         phase: Phase::Serving,
+        unproven: false,
         rekey_at: cx.jittered(tunnel.lifetime.soft(), tunnel.lifetime.hard),
         expire_at: cx.now + tunnel.lifetime.hard,
     }
@@ -180,7 +187,7 @@ fn verify(
         });
     };
     let failed = |detail| Err(Failure { kind: FailureKind::AuthenticationFailed, detail });
-    if id.identity().as_ref() != Some(&tunnel.remote.identity) {
+    if !id.identity().is_some_and(|i| i.matches(&tunnel.remote.identity)) {
         let got = id
             .identity()
             .map_or_else(|| format!("an identity of type {}", id.kind), |i| i.to_string());
@@ -306,7 +313,11 @@ fn report_refusal(cx: &mut Cx<'_>, half: &HalfOpen, datagram: Datagram<'_>, reje
     let Some(failure) = &rejection.failure else { return };
     match half.candidates.as_slice() {
         [only] => cx.out.fail(cx.now, &only.name, None, failure.clone()),
-        _ => cx.out.fail(cx.now, &datagram.remote.ip().to_string(), None, failure.clone()),
+        // Which tunnel is meant cannot be told.
+        _ => {
+            let kind = EventKind::Failed(failure.clone());
+            cx.out.event(&datagram.remote.ip().to_string(), None, kind);
+        }
     }
 }
 
@@ -338,8 +349,10 @@ fn authenticate(
     };
     let local = wanted.map(|w| w.identity());
     let fits = |t: &&Arc<IkeTunnel>| {
-        t.remote.identity == identity
-            && local.as_ref().is_none_or(|w| w.as_ref() == Some(&t.local.identity))
+        t.remote.identity.matches(&identity)
+            && local
+                .as_ref()
+                .is_none_or(|w| w.as_ref().is_some_and(|w| w.matches(&t.local.identity)))
     };
     let Some(tunnel) = half.candidates.iter().find(fits) else {
         let ours: Vec<String> = (half.candidates.iter())
@@ -408,8 +421,13 @@ fn establish(
     let proof = psk::sign(keys.suite.prf, key, octets);
     let suite = keys.suite;
     let mut path = half.path;
-    // RFC 7296 §2.23: the peer may have moved to port 4500 meanwhile.
-    (path.local, path.remote) = (datagram.local, datagram.remote);
+    // RFC 7296 §2.23: the peer may have moved to port 4500 meanwhile, but to another address only behind a NAT: a copy
+    // sent from elsewhere must not draw the tunnel there.
+    if path.nat_remote || path.remote.ip() == datagram.remote.ip() {
+        (path.local, path.remote) = (datagram.local, datagram.remote);
+    } else if datagram.local.port() == NAT_T_PORT {
+        path.float();
+    }
     let sa = IkeSa {
         local_spi: half.sa.local_spi,
         remote_spi: half.sa.remote_spi,

@@ -12,7 +12,7 @@ use crate::negotiation::proposal::{
 use crate::negotiation::selectors;
 use crate::rejection::{Rejection, failure_of};
 use crate::sa::Active;
-use crate::sa::child::{Blueprint, ChildState, History};
+use crate::sa::child::{Blueprint, ChildSa, ChildState, History};
 use crate::sa::keys::Nonces;
 use crate::session::Session;
 use crate::task::Task;
@@ -27,6 +27,9 @@ use std::time::Duration;
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
+/// Child SAs that a peer may have for each phase 2 tunnel: what bounds the memory it can take.
+const CHILDREN_PER_TUNNEL: usize = 8;
+
 /// A request of ours in flight.
 pub(crate) struct PendingChild {
     pub tunnel: Arc<ChildTunnel>,
@@ -36,6 +39,8 @@ pub(crate) struct PendingChild {
     nonce: Vec<u8>,
     key_exchange: Option<PrivateKey>,
     restarts: u8,
+    /// The operator has meanwhile taken the tunnel down.
+    pub unwanted: bool,
     /// The peer's request to rekey the same Child SA, answered meanwhile.
     pub rival: Option<Rival>,
 }
@@ -63,9 +68,9 @@ pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name
 
 /// Asks for the successor of a Child SA.
 pub(crate) fn ask_rekey(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
-    let Some(child) =
-        session.child_by_inbound(spi_in).filter(|c| c.state == ChildState::Established)
-    else {
+    // One in standby was made by the peer's rekey just now, and the peer may not know it yet.
+    let renewable = |c: &&ChildSa| c.state == ChildState::Established && !c.standby;
+    let Some(child) = session.child_by_inbound(spi_in).filter(renewable) else {
         return;
     };
     let tunnel = Arc::clone(&child.tunnel);
@@ -104,8 +109,16 @@ fn ask(
     payloads.extend(key_exchange.as_ref().map(public_value));
     payloads.push(Payload::TsInitiator(selectors::encode(&tunnel.local)));
     payloads.push(Payload::TsResponder(selectors::encode(&tunnel.remote)));
-    let pending =
-        PendingChild { tunnel, rekeys, spi_in, nonce, key_exchange, restarts, rival: None };
+    let pending = PendingChild {
+        tunnel,
+        rekeys,
+        spi_in,
+        nonce,
+        key_exchange,
+        restarts,
+        unwanted: false,
+        rival: None,
+    };
     let active = Some(Active::Child(Box::new(pending)));
     session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
 }
@@ -229,6 +242,9 @@ fn try_grant(
         ));
     };
     let transport = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
+    if session.children.len() >= CHILDREN_PER_TUNNEL * session.tunnel.children.len().max(1) {
+        return Err(Rejection::no_additional_sas(session.children.len()));
+    }
     let Match { tunnel, selectors, seen } =
         find_tunnel(session, request.rekeys, transport, tsi, tsr)?;
     let spi_in = cx.spis.allocate(cx.rng);
@@ -523,6 +539,7 @@ pub(crate) fn conclude(
         return conclude_error(session, cx, index, pending, error.clone(), &parts);
     }
     match conclude_success(session, cx, index, &pending, &parts) {
+        Ok(()) if pending.unwanted => session.tasks.push_front(Task::DeleteChild(pending.spi_in)),
         Ok(()) => {}
         Err(failure) => {
             // The peer has a Child SA that we do not want.
@@ -563,7 +580,8 @@ fn conclude_success(
     };
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let our_lowest = lowest(nonces.initiator, nonces.responder).to_vec();
-    let rival = pending.rival.as_ref().filter(|r| session.child_by_inbound(r.child).is_some());
+    // Even if the peer has replaced its Child SA once more since: what was decided then still holds.
+    let rival = pending.rival.as_ref();
     let survives = rival.is_none_or(|r| collision::ours_survives(&our_lowest, &r.lowest_nonce));
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
@@ -621,8 +639,8 @@ fn conclude_error(
     error: Notify,
     parts: &Parts<'_>,
 ) {
-    if pending.rival.is_some() {
-        // The peer's own rekey has done the work.
+    if pending.rival.is_some() || pending.unwanted {
+        // The peer's own rekey has done the work, or there is none any more.
         return;
     }
     let again = match pending.rekeys {
@@ -672,6 +690,7 @@ fn fail(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild, failure:
         let left = child.expire_at.saturating_duration_since(cx.now);
         child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));
     } else if pending.rekeys.is_none() {
+        cx.out.unserved.push(pending.tunnel.name.clone());
         session.close_when_idle(cx);
     }
 }

@@ -127,6 +127,8 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     }
     let mut sa = session.sas.remove(index);
     cx.out.forget_spi(sa.local_spi);
+    // Whoever has its predecessor deleted knows the new one; if nobody does, waiting is over, too.
+    session.sas.iter_mut().filter_map(|s| s.established_mut()).for_each(|e| e.unproven = false);
     match sa.established_mut().and_then(|e| e.active.take()) {
         // RFC 7296 §2.25.2: the peer's rekey of the same IKE SA stands, ours is forgotten.
         Some(Active::Rekey(pending)) => {

@@ -142,6 +142,7 @@ fn take_in(
         keys,
         active: None,
         phase: Phase::Serving,
+        unproven: !initiator,
         rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
         expire_at: cx.now + lifetime.hard,
     };

@@ -118,11 +118,27 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     });
     payloads.push(Payload::Nonce(init.nonce.clone()));
     payloads.extend(announce(spis, &session.path, session.path.pretended, cx.rng));
-    payloads.push(Payload::VendorId(VENDOR_ID.to_vec()));
+    payloads.extend(introduction(cx.config));
     init.request = message::encode(&header, &payloads);
     cx.out.transmit(session.path.local, session.path.remote, init.request.clone());
     let request = init.request.clone();
     sa.window.restart(cx.now, cx.config, request);
+}
+
+/// Tells a peer of the same kind that ESP may go in UDP without a NAT.
+fn introduction(config: &Config) -> Option<Payload> {
+    (config.encap != Encap::Never).then(|| Payload::VendorId(VENDOR_ID.to_vec()))
+}
+
+/// Whether ESP is to go in UDP beside what NATs require. Two of this implementation need not pretend a NAT to each
+/// other for it, and so do not follow each other to addresses that a forger shows them (RFC 7296 §2.23).
+fn wants_udp(config: &Config, path: &Path, payloads: &[Payload]) -> bool {
+    let kin = payloads.iter().any(|p| matches!(p, Payload::VendorId(v) if v == VENDOR_ID));
+    match config.encap {
+        Encap::Always => true,
+        Encap::Auto => kin && !path.nat_local && !path.nat_remote,
+        Encap::Never => false,
+    }
 }
 
 /// What a responder does with a request.
@@ -158,9 +174,11 @@ pub(crate) fn answer(
             describe(&offer_ike(&ours, &[]))
         );
         let rejection = Rejection::no_proposal_chosen(detail.clone());
-        let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
-        for tunnel in &candidates {
-            cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
+        if cx.out.may_tell(cx.now, datagram.remote.ip()) {
+            let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
+            for tunnel in &candidates {
+                cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
+            }
         }
         return Some(Answer::Stateless(rejection.payload()));
     };
@@ -181,13 +199,7 @@ pub(crate) fn answer(
     let spis = (header.initiator_spi, local_spi);
     let mut path = Path::new(datagram.local, datagram.remote);
     let traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
-    let kin = payloads.iter().any(|p| matches!(p, Payload::VendorId(v) if v == VENDOR_ID));
-    path.pretended = traverses
-        && match cx.config.encap {
-            Encap::Always => true,
-            Encap::Auto => kin && !path.in_udp(),
-            Encap::Never => false,
-        };
+    path.pretended = traverses && wants_udp(cx.config, &path, payloads);
     let mut our_nonce = vec![0; NONCE_LEN];
     cx.rng.fill(&mut our_nonce);
     let mut answer = vec![
@@ -196,9 +208,9 @@ pub(crate) fn answer(
         Payload::Nonce(our_nonce.clone()),
     ];
     if traverses {
-        answer.extend(announce(spis, &path, path.pretended, cx.rng));
+        answer.extend(announce(spis, &path, cx.config.encap == Encap::Always, cx.rng));
     }
-    answer.push(Payload::VendorId(VENDOR_ID.to_vec()));
+    answer.extend(introduction(cx.config));
     let sa = IkeSa {
         local_spi,
         remote_spi: header.initiator_spi,
@@ -279,7 +291,7 @@ pub(crate) fn conclude(
     sa.window.concluded();
     let spis = sa.spis();
     let traverses = detect(spis, &mut session.path, &payloads);
-    session.path.pretended &= traverses;
+    session.path.pretended = traverses && wants_udp(cx.config, &session.path, &payloads);
     if session.path.in_udp() {
         session.path.float();
     }

@@ -1,0 +1,194 @@
+//! A gateway: a namespace, its files, and the `vpnd` in it, commanded with `vpnctl` as an operator would.
+
+use super::space::Space;
+use super::until;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+use std::fs::{self, File, Permissions};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+/// A gateway; its daemon runs between [`Gateway::start`] and [`Gateway::wait`]. Where a test fails, its log is printed.
+pub struct Gateway {
+    pub name: &'static str,
+    pub space: Space,
+    directory: tempfile::TempDir,
+    process: Option<Child>,
+}
+
+/// Whoever does not answer at once on this machine does not answer.
+pub const QUICK: &str = "retransmit_after = \"300ms\"\nretransmissions = 3\n";
+
+impl Gateway {
+    /// One without a daemon yet; `ike` and `esp` are lines of those sections of its configuration.
+    pub fn new(name: &'static str, policy: &str, ike: &str, esp: &str) -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let gateway = Self { name, space: Space::new(name), directory, process: None };
+        gateway.write_policy(policy);
+        let state = gateway.path("state");
+        let text = format!("[ike]\n{ike}\n[esp]\nstate_dir = {state:?}\n{esp}\n");
+        fs::write(gateway.path("vpnd.toml"), text).expect("writable");
+        gateway
+    }
+
+    /// Two on one wire, `192.0.2.` with these last numbers.
+    pub fn pair(policies: &[String; 2], numbers: [u8; 2], ike: &str) -> [Self; 2] {
+        let [left, right] = [("left", &policies[0]), ("right", &policies[1])]
+            .map(|(name, policy)| Self::new(name, policy, ike, ""));
+        let addresses = numbers.map(|number| format!("192.0.2.{number}/24"));
+        Space::connect(
+            (&left.space, "wire", &[&addresses[0]]),
+            (&right.space, "wire", &[&addresses[1]]),
+        );
+        [left, right]
+    }
+
+    /// A file of its own.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    pub fn write_policy(&self, text: &str) {
+        let path = self.path("policy.xml");
+        fs::write(&path, text).expect("writable");
+        fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("ours");
+    }
+
+    /// A `vpnd start` of this gateway that does not run yet.
+    pub fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+        command
+            .args(["start", "--exit-with-parent", "--log-format", "json", "--policy"])
+            .arg(self.path("policy.xml"))
+            .arg("--config")
+            .arg(self.path("vpnd.toml"))
+            .arg("--control")
+            .arg(self.path("control.sock"))
+            .env_remove("NOTIFY_SOCKET")
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// Starts the daemon and waits for its one line.
+    pub fn start(&mut self) {
+        let command = self.command();
+        self.start_as(command);
+    }
+
+    pub fn start_as(&mut self, mut command: Command) {
+        let log = File::options().create(true).append(true).open(self.path("log"));
+        command.stdout(Stdio::piped()).stderr(log.expect("writable"));
+        let mut process = self.space.run(move || command.spawn()).expect("vpnd is built");
+        let output = process.stdout.take().expect("it is piped");
+        let mut line = String::new();
+        BufReader::new(output).read_line(&mut line).expect("text");
+        self.process = Some(process);
+        assert!(line.starts_with("ready: ") && line.contains(", control socket "), "{line:?}");
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        let process = self.process.as_ref().expect("it runs");
+        kill(Pid::from_raw(i32::try_from(process.id()).expect("a process")), signal).expect("ours");
+    }
+
+    /// Waits until the daemon has ended.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.process.take().expect("it runs").wait().expect("a child of ours")
+    }
+
+    /// Ends the daemon as a crash would.
+    pub fn crash(&mut self) {
+        self.signal(Signal::SIGKILL);
+        assert!(!self.wait().success());
+    }
+
+    /// Ends the daemon as a service manager would.
+    pub fn stop(&mut self) {
+        self.signal(Signal::SIGTERM);
+        let status = self.wait();
+        assert!(status.success(), "{}: {status}", self.name);
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.path("log")).unwrap_or_default()
+    }
+
+    /// Waits until the log has a line with all of `words`, and returns it.
+    pub fn await_log(&self, words: &[&str]) -> String {
+        let fits = |line: &&str| words.iter().all(|word| line.contains(word));
+        let look = || self.log().lines().find(fits).map(str::to_owned);
+        until(&format!("{words:?} in the log of {}", self.name), look, String::new)
+    }
+
+    /// Waits until `vpnctl list` shows these phase 2 tunnels and no others.
+    pub fn await_list(&self, children: &[&str]) {
+        let look = || {
+            let list = self.json(&["list", "--json"]);
+            let up = list.as_array().into_iter().flatten().flat_map(|t| t["children"].as_array());
+            let up = up.flatten().filter(|c| c["state"] == "established");
+            let mut names: Vec<&str> = up.filter_map(|c| c["name"].as_str()).collect();
+            names.sort_unstable();
+            (names == children).then_some(())
+        };
+        until(&format!("{children:?} in the list of {}", self.name), look, || {
+            self.ctl_ok(&["list", "--all"])
+        });
+    }
+
+    pub fn ctl(&self, arguments: &[&str]) -> Output {
+        Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+            .arg("--control")
+            .arg(self.path("control.sock"))
+            .args(arguments)
+            .output()
+            .expect("vpnctl is built")
+    }
+
+    /// Standard output of a command that must succeed.
+    pub fn ctl_ok(&self, arguments: &[&str]) -> String {
+        let output = self.ctl(arguments);
+        assert!(output.status.success(), "{}: {arguments:?}: {output:?}", self.name);
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Output of a command that must fail with this status.
+    pub fn ctl_fails(&self, arguments: &[&str], status: i32) -> String {
+        let output = self.ctl(arguments);
+        let text = String::from_utf8([output.stderr, output.stdout].concat()).expect("text");
+        assert_eq!(output.status.code(), Some(status), "{}: {arguments:?}: {text}", self.name);
+        text
+    }
+
+    /// What a command prints as JSON.
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        serde_json::from_str(&self.ctl_ok(arguments)).expect("JSON")
+    }
+
+    /// The `child_sa` of a phase 2 tunnel.
+    pub fn child_sa(&self, name: &str) -> Value {
+        self.json(&["status", name, "--json"])["children"][0]["child_sa"].clone()
+    }
+
+    /// What was discarded, without the reasons that never were.
+    pub fn discards(&self) -> Vec<(String, u64)> {
+        let counters = self.json(&["counters", "--json"]);
+        let counters = counters.as_object().expect("an object").iter();
+        let count = |v: &Value| v.as_u64().expect("a number");
+        counters.map(|(k, v)| (k.clone(), count(v))).filter(|(_, n)| *n > 0).collect()
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("---- log of {}\n{}", self.name, self.log());
+        }
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}

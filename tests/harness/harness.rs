@@ -1,0 +1,129 @@
+//! What the tests of the binaries share: what they need of this machine, and how they say that it is missing.
+
+// Each test target uses its part.
+#![allow(dead_code)]
+
+pub mod gateway;
+pub mod policies;
+pub mod space;
+
+use libtest_mimic::{Arguments, Completion, Trial};
+use std::path::Path;
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+/// What a test cannot do without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// The rights of root.
+    Root,
+    /// Network namespaces of its own.
+    Namespaces,
+    /// Namespaces for ordinary users.
+    UserNamespaces,
+    /// The TUN driver.
+    Tun,
+    /// A program in the search path.
+    Program(&'static str),
+    /// A file that is not in the search path.
+    File(&'static str),
+}
+
+/// What two gateways in namespaces need.
+pub const GATEWAYS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip")];
+
+impl Need {
+    /// Why it cannot be met on this machine; `None`: it can.
+    fn missing(self) -> Option<String> {
+        match self {
+            Self::Root => {
+                (!nix::unistd::geteuid().is_root()).then(|| "not run as root".to_owned())
+            }
+            Self::Namespaces => {
+                cli::demo::isolation::Namespace::new("probe").err().map(|e| e.to_string())
+            }
+            Self::UserNamespaces => {
+                use std::os::unix::process::CommandExt;
+                let mut probe = Command::new("unshare");
+                let probe = probe.args(["--user", "--net", "true"]).uid(65_534).gid(65_534);
+                let works = probe.output().is_ok_and(|output| output.status.success());
+                (!works).then(|| "ordinary users cannot make namespaces".to_owned())
+            }
+            Self::Tun => std::fs::File::options()
+                .read(true)
+                .write(true)
+                .open("/dev/net/tun")
+                .err()
+                .map(|e| format!("cannot open /dev/net/tun: {e}")),
+            Self::Program(name) => {
+                let path = std::env::var_os("PATH").unwrap_or_default();
+                let found = std::env::split_paths(&path).any(|d| d.join(name).is_file());
+                (!found).then(|| format!("no program {name}"))
+            }
+            Self::File(path) => (!Path::new(path).exists()).then(|| format!("no file {path}")),
+        }
+    }
+}
+
+/// A test. Where one of its needs is missing it is reported as ignored, with the reason; with
+/// `VPN_TEST_REQUIRE=all` in the environment it fails.
+pub fn test(name: &str, needs: &'static [Need], work: fn()) -> Trial {
+    Trial::ignorable_test(name, move || {
+        let Some(reason) = needs.iter().find_map(|need| need.missing()) else {
+            work();
+            return Ok(Completion::Completed);
+        };
+        if std::env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all") {
+            return Err(format!("required, but {reason}").into());
+        }
+        Ok(Completion::ignored_with(reason))
+    })
+}
+
+/// Runs the tests that the command line asks for. They wait more than they compute, so that more of them run at the
+/// same time than there are processors, unless the command line says otherwise.
+pub fn run(trials: Vec<Trial>) -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    arguments.test_threads = arguments.test_threads.or(Some(processors * 2));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// How long anything that is waited for may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Asks again and again until there is an answer.
+///
+/// # Panics
+/// Where there is none in time; `what` and what `otherwise` tells go into the message.
+pub fn until<T>(
+    what: &str,
+    mut look: impl FnMut() -> Option<T>,
+    otherwise: impl FnOnce() -> String,
+) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < deadline, "waited in vain for {what}\n{}", otherwise());
+        // Between two looks others may have the processor; nothing depends on how long.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Standard output of a command.
+///
+/// # Panics
+/// Where it fails.
+pub fn output(mut command: Command) -> String {
+    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8(output.stdout).expect("text")
+}

@@ -1,0 +1,96 @@
+//! What a daemon leaves behind, in order or not: nothing in the system, and nothing in the clear on the wire.
+
+use crate::harness::gateway::Gateway;
+use crate::harness::{Need, policies, test};
+use libtest_mimic::Trial;
+use std::net::UdpSocket;
+
+const NEEDS: &[Need] = &[
+    Need::Root,
+    Need::Namespaces,
+    Need::Tun,
+    Need::Program("ip"),
+    Need::Program("ping"),
+    Need::Program("nft"),
+];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("SIGTERM leaves nothing behind", NEEDS, || ends(Gateway::stop)),
+        test("SIGKILL leaks nothing, and the next start cleans up", NEEDS, || ends(Gateway::crash)),
+        test("nothing leaks while a tunnel is down", NEEDS, nothing_leaks_while_down),
+    ]
+}
+
+fn two() -> [Gateway; 2] {
+    let gateways = Gateway::pair(
+        &policies::vendor(),
+        [10, 20],
+        "retransmit_after = \"200ms\"\nretransmissions = 2\nliveness_interval = \"off\"\n",
+    );
+    for gateway in &gateways {
+        // Strict: the daemon has to loosen it, and to restore it.
+        gateway.space.set("ipv4/conf/wire/rp_filter", "1");
+        gateway.space.set("ipv4/conf/all/rp_filter", "0");
+    }
+    gateways
+}
+
+/// All kinds of packets towards the peer, each of which must be protected or dropped.
+fn try_everything(gateway: &Gateway, peer: &str) {
+    let (answered, text) = gateway.space.try_sh(&format!("ping -q -c 3 -i 0.05 -W 0.2 {peer}"));
+    assert!(!answered, "{text}");
+    let target = format!("{peer}:53");
+    gateway.space.run(move || {
+        let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+        // Refused or swallowed, but not sent.
+        let _ = socket.send_to(b"a question", &target);
+        let target = target.parse().expect("an address");
+        let patience = std::time::Duration::from_millis(200);
+        assert!(std::net::TcpStream::connect_timeout(&target, patience).is_err());
+    });
+}
+
+fn ends(end: fn(&mut Gateway)) {
+    let [mut left, mut right] = two();
+    let untouched = left.space.state();
+    let watch = right.space.watch("wire");
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "LP1: up\n");
+    let pong = left.space.sh("ping -q -c 5 -i 0.01 -W 10 192.0.2.20");
+    assert!(pong.contains("5 received"), "{pong}");
+    assert_ne!(left.space.state(), untouched, "otherwise this test would see nothing");
+
+    end(&mut left);
+    let crashed = left.path("control.sock").exists();
+    if crashed {
+        // The peer still takes the tunnel to be up and sends; whatever the kernel here would answer is stopped, too.
+        let (answered, _) = right.space.try_sh("ping -q -c 3 -i 0.05 -W 0.2 192.0.2.10");
+        assert!(!answered);
+        try_everything(&left, "192.0.2.20");
+        watch.nothing_in_the_clear();
+        left.start();
+        left.stop();
+    }
+    assert_eq!(left.space.state(), untouched, "every change is undone");
+    assert!(!left.path("control.sock").exists());
+    let left_over = std::fs::read_dir(left.path("state")).expect("it is there").count();
+    assert_eq!(left_over, 0, "no record of changes is left");
+}
+
+fn nothing_leaks_while_down() {
+    let [mut left, mut right] = two();
+    let watch = right.space.watch("wire");
+    left.start();
+    right.start();
+    try_everything(&left, "192.0.2.20");
+    left.ctl_ok(&["activate"]);
+    assert_eq!(left.ctl_ok(&["deactivate", "LP1"]), "LP1: down\n");
+    right.await_list(&[]);
+    try_everything(&left, "192.0.2.20");
+    try_everything(&right, "192.0.2.10");
+    let discards = left.discards();
+    assert!(discards.iter().any(|(reason, _)| reason == "esp.no_sa"), "{discards:?}");
+    watch.nothing_in_the_clear();
+}

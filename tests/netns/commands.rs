@@ -1,0 +1,132 @@
+//! `vpnctl` and `vpnd check`, as people and programs rely on them.
+
+use crate::harness::gateway::Gateway;
+use crate::harness::{GATEWAYS, policies, test};
+use crate::site::two;
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("vpnctl from an empty list to a stopped daemon", GATEWAYS, vpnctl),
+        test("JSON has the fields that the document says", GATEWAYS, fields_are_documented),
+        test("vpnd check tells good from bad", &[], vpnd_check),
+    ]
+}
+
+fn vpnctl() {
+    let [mut left, mut right] = two();
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["list"]), "TUNNEL  CHILD  STATE  PEER  LOCAL  REMOTE  IN  OUT  UP\n");
+    assert_eq!(left.ctl_ok(&["list", "--json"]), "[]\n");
+    let mode = |path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!(mode(left.path("control.sock")), 0o600);
+
+    for command in ["activate", "deactivate", "status", "rekey"] {
+        let error = left.ctl_fails(&[command, "sitee"], 1);
+        assert!(error.contains("no tunnel \"sitee\" in the policy; did you mean \"site\"?"), "{error}");
+    }
+    let error = left.ctl_fails(&["rekey", "site"], 1);
+    assert!(error.contains("site") && error.contains("not up"), "{error}");
+
+    assert!(!left.log().contains("\"level\":\"DEBUG\""));
+    assert_eq!(left.ctl_ok(&["log", "debug"]), "log level: debug\n");
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    left.await_log(&["\"level\":\"DEBUG\""]);
+    let error = left.ctl_fails(&["log", "loud"], 1);
+    assert!(error.contains("loud") && error.contains("debug"), "{error}");
+
+    let list = left.ctl_ok(&["list"]);
+    let line = list.lines().nth(1).expect("the tunnel");
+    assert!(line.starts_with("site    site_lan  established  192.0.2.2  10.1.0.0/24  10.2.0.0/24"), "{list}");
+    let counters = left.ctl_ok(&["counters"]);
+    assert!(!counters.is_empty());
+
+    let mut second = left.command();
+    second.args(["--log-format", "human"]);
+    let mut human = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+    human.args(["start", "--policy"]).arg(left.path("policy.xml"));
+    human.arg("--control").arg(left.path("control.sock"));
+    let refused = left.space.run(move || human.output()).expect("vpnd is built");
+    assert_eq!(refused.status.code(), Some(1));
+    let error = String::from_utf8(refused.stderr).expect("text");
+    assert!(error.contains("another vpnd is listening on") && error.contains("stop"), "{error}");
+
+    assert_eq!(left.ctl_ok(&["stop"]), "vpnd has stopped\n");
+    assert!(left.wait().success());
+    let error = left.ctl_fails(&["list"], 3);
+    assert!(error.contains("no vpnd is listening on") && error.contains("vpnd start"), "{error}");
+    right.await_list(&[]);
+}
+
+/// The names in the first column of the table whose head says `title`.
+fn documented(title: &str) -> BTreeSet<String> {
+    let text = include_str!("../../docs/control.md");
+    let (_, table) = text.split_once(&format!("| {title} | |\n")).expect("the document has it");
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    let first = rows.filter_map(|row| row.split('|').nth(1));
+    let names = first.flat_map(|cell| cell.split('`').skip(1).step_by(2).map(str::to_owned));
+    names.collect()
+}
+
+fn keys(value: &Value) -> BTreeSet<String> {
+    value.as_object().expect("an object").keys().cloned().collect()
+}
+
+fn fields_are_documented() {
+    let [mut left, mut right] = two();
+    left.start();
+    let check = |gateway: &Gateway, up: bool| {
+        let status = gateway.json(&["status", "site", "--json"]);
+        assert_eq!(keys(&status), documented("field"), "{status}");
+        let child = &status["children"][0];
+        assert_eq!(keys(child), documented("field of a child"), "{status}");
+        assert_eq!(child["child_sa"].is_object(), up, "{status}");
+        if up {
+            assert_eq!(keys(&status["ike_sa"]), documented("field of `ike_sa`"));
+            assert_eq!(keys(&child["child_sa"]), documented("field of `child_sa`"));
+            assert_eq!(gateway.json(&["list", "--json"])[0]["name"], "site");
+        }
+        status
+    };
+    left.ctl_fails(&["activate"], 1);
+    let failed = check(&left, false);
+    let failure = BTreeSet::from(["kind", "message", "seconds_ago"].map(str::to_owned));
+    assert_eq!(keys(&failed["children"][0]["last_failure"]), failure);
+    right.start();
+    left.ctl_ok(&["activate"]);
+    check(&left, true);
+    check(&right, true);
+}
+
+fn vpnd_check() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("policy.xml");
+    let check = |text: &str| {
+        std::fs::write(&path, text).expect("writable");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");
+        let output = Command::new(env!("CARGO_BIN_EXE_vpnd")).arg("check").arg(&path).output();
+        let output = output.expect("vpnd is built");
+        let text = |octets| String::from_utf8(octets).expect("text");
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (status, told, warned) = check(policies::VENDOR);
+    assert_eq!(status, Some(0), "{warned}");
+    for part in ["LP1  phase 1, IKEv2", "LP2  phase 2, transport mode", "AES-GCM-16-256", "ECP-384"] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!told.contains("12345") && !warned.contains("12345"), "a key is shown");
+
+    let bad = policies::changed(policies::VENDOR, "IKE_DHGroup=\"20\"", "IKE_DHGroup=\"2O\"");
+    let bad = policies::changed(&bad, "ProtectionRef=\"LP2Pol\"", "ProtectionRef=\"LP2Poll\"");
+    let (status, told, error) = check(&bad);
+    assert_eq!((status, told.as_str()), (Some(1), ""), "{error}");
+    let line = |of: &str| 1 + bad.lines().position(|l| l.contains(of)).expect("there");
+    for (at, what) in [(line("2O"), "2O"), (line("LP2Poll"), "LP2Poll")] {
+        assert!(error.contains(&format!("policy.xml:{at}")) && error.contains(what), "{error}");
+    }
+}

@@ -1,0 +1,170 @@
+//! The failures a person meets: what `vpnctl activate` says, what both logs say, and what the peer is told.
+
+use crate::harness::gateway::Gateway;
+use crate::harness::policies::{changed, site, vendor};
+use crate::harness::{GATEWAYS, test, until};
+use libtest_mimic::Trial;
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("no answer", GATEWAYS, no_answer),
+        test("failures between two sites", GATEWAYS, between_two_sites),
+        test("failures in transport mode", GATEWAYS, in_transport_mode),
+    ]
+}
+
+/// A refusal in IKE_SA_INIT is believed after twice the first time.
+const IKE: &str = "retransmit_after = \"150ms\"\nretransmissions = 2\n";
+
+/// What is wrong, and what is to be read of it.
+struct Case<'a> {
+    what: &'a str,
+    policies: [String; 2],
+    kind: &'a str,
+    /// What `vpnctl activate` says here.
+    here: &'a [&'a str],
+    /// What the peer's log says.
+    there: &'a [&'a str],
+}
+
+/// Lets the left side start the tunnel in vain; what `vpnctl activate` says.
+fn fails(left: &mut Gateway, right: &mut Gateway, case: &Case<'_>) -> String {
+    left.write_policy(&case.policies[0]);
+    right.write_policy(&case.policies[1]);
+    left.start();
+    right.start();
+    let told = left.ctl_fails(&["activate"], 1);
+    if std::env::var_os("VPN_TEST_SHOW").is_some() {
+        eprintln!("==== {}\n{told}---- {}", case.what, right.log());
+    }
+    for words in case.here {
+        assert!(told.contains(words), "{}: no {words:?} in {told}", case.what);
+    }
+    right.await_log(case.there);
+    let status = left.json(&["status", &told[..told.find(':').expect("a name")], "--json"]);
+    let failure = [&status["last_failure"], &status["children"][0]["last_failure"]];
+    assert!(failure.iter().any(|f| f["kind"] == case.kind), "{}: {status}", case.what);
+    // What `activate` says is in the log, too.
+    left.await_log(&["\"level\":\"WARN\"", case.kind]);
+    assert_eq!(left.ctl_ok(&["list", "--json"]), "[]\n", "{}: nothing is left half up", case.what);
+    let gone = || (right.ctl_ok(&["list", "--json"]) == "[]\n").then_some(());
+    until("the peer to give up as well", gone, || right.ctl_ok(&["list"]));
+    for gateway in [left, right] {
+        gateway.stop();
+        std::fs::remove_file(gateway.path("log")).expect("it is there");
+    }
+    told
+}
+
+fn no_answer() {
+    let [mut left, _right] = Gateway::pair(&site(), [1, 2], IKE);
+    left.start();
+    let told = left.ctl_fails(&["activate"], 1);
+    let words = ["site: failed: no answer from the peer", "IKE_SA_INIT", "3 times", "192.0.2.2:500"];
+    for words in words {
+        assert!(told.contains(words), "no {words:?} in {told}");
+    }
+    left.await_log(&["\"level\":\"WARN\"", "no_answer"]);
+}
+
+fn between_two_sites() {
+    let [mut left, mut right] = Gateway::pair(&site(), [1, 2], IKE);
+    let with = |from: &str, to: &str| {
+        let [here, there] = site();
+        [here, changed(&there, from, to)]
+    };
+    let named = r#"<IKERemoteIdentity><FQDN Value="left.example"><IPV4_Address Value="192.0.2.1"/></FQDN></IKERemoteIdentity>"#;
+    let named = with(
+        r#"<IKERemoteIdentity><IPV4_Address Value="192.0.2.1"/></IKERemoteIdentity>"#,
+        named,
+    );
+    let named = named.map(|p| {
+        p.replace(
+            r#"<PK_IPV4_Address Value="192.0.2.1"/>"#,
+            r#"<PK_FQDN Value="left.example"/>"#,
+        )
+    });
+    let cases = [
+        Case {
+            what: "another preshared key",
+            policies: with("replace-this-key", "another-key-here"),
+            kind: "authentication_failed",
+            here: &["site: failed: authentication failed", "preshared keys", "192.0.2.1", "192.0.2.2"],
+            there: &["\"level\":\"WARN\"", "authentication_failed", "preshared key", "192.0.2.1"],
+        },
+        Case {
+            what: "another identity",
+            policies: named,
+            kind: "authentication_failed",
+            here: &["site: failed: authentication failed"],
+            there: &["\"level\":\"WARN\"", "says it is 192.0.2.1", "left.example"],
+        },
+        Case {
+            what: "no IKE proposal in common",
+            policies: with("\"AES-CBC-256\"", "\"AES-CBC-128\""),
+            kind: "no_proposal_chosen",
+            here: &["site: failed: no proposal in common", "AES-CBC-256", "ECP-256"],
+            there: &["\"level\":\"WARN\"", "AES-CBC-256", "AES-CBC-128", "192.0.2.1"],
+        },
+        Case {
+            what: "no ESP proposal in common",
+            policies: with("ESP_AES256_GCM_16", "ESP_AES128_GCM_16"),
+            kind: "no_proposal_chosen",
+            here: &["site: failed: no proposal in common", "AES-GCM-16-256"],
+            there: &["\"level\":\"WARN\"", "site_lan", "AES-GCM-16-256", "AES-GCM-16-128"],
+        },
+        Case {
+            what: "no traffic in common",
+            policies: {
+                let [here, there] = with("10.1.0.", "10.9.0.");
+                [here, there]
+            },
+            kind: "ts_unacceptable",
+            here: &["site: failed: no traffic selectors in common", "10.1.0.0", "10.2.0.0"],
+            there: &["\"level\":\"WARN\"", "10.1.0.0", "10.9.0.0", "site_lan"],
+        },
+        Case {
+            what: "a policy for another peer",
+            policies: with("192.0.2.1\"", "192.0.2.9\""),
+            kind: "no_proposal_chosen",
+            here: &["site: failed: no proposal in common", "192.0.2.1"],
+            there: &["\"level\":\"WARN\"", "192.0.2.1", "192.0.2.9", "no tunnel of the policy"],
+        },
+    ];
+    let told = cases.each_ref().map(|case| fails(&mut left, &mut right, case));
+    // RFC 7296 §2.21.2: nothing tells a peer whether its identity or its key was wrong.
+    assert_eq!(told[0], told[1]);
+
+    left.write_policy(&site()[0]);
+    right.write_policy(&site()[1]);
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n", "the samples themselves fit");
+}
+
+fn in_transport_mode() {
+    let [mut left, mut right] = Gateway::pair(&vendor(), [10, 20], IKE);
+    let [here, there] = vendor();
+    let tunnel = |text: &str| {
+        changed(text, "ESP_EncapsulationMode=\"Transport\"", "ESP_EncapsulationMode=\"Tunnel\"")
+    };
+    let cases = [
+        Case {
+            what: "transport mode here, tunnel mode there",
+            policies: [here.clone(), tunnel(&there)],
+            kind: "mode_mismatch",
+            here: &["LP1: failed: transport and tunnel mode differ", "LP2", "ESP_EncapsulationMode"],
+            there: &["\"event\":\"closed\""],
+        },
+        Case {
+            what: "tunnel mode here, transport mode there",
+            policies: [tunnel(&here), there.clone()],
+            kind: "no_proposal_chosen",
+            here: &["LP1: failed: no proposal in common", "mode"],
+            there: &["\"level\":\"WARN\"", "mode_mismatch", "LP2", "ESP_EncapsulationMode"],
+        },
+    ];
+    for case in &cases {
+        fails(&mut left, &mut right, case);
+    }
+}

@@ -1,0 +1,141 @@
+//! Tunnel mode between two networks, each behind its gateway: four namespaces in a row.
+
+use crate::harness::gateway::{Gateway, QUICK};
+use crate::harness::space::Space;
+use crate::harness::{Need, policies, test, until};
+use cli::demo::traffic::Stream;
+use libtest_mimic::Trial;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+
+const NEEDS: &[Need] =
+    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("two networks, ESP in UDP over IPv4", NEEDS, || over([4, 4], "auto")),
+        test("two networks, ESP natively over IPv4", NEEDS, || over([4, 4], "never")),
+        test("two networks, ESP natively over IPv6", NEEDS, || over([6, 6], "never")),
+    ]
+}
+
+const OUTER: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
+const HOSTS: [[&str; 2]; 2] = [["10.1.0.7", "10.2.0.7"], ["fd01::7", "fd02::7"]];
+
+/// The sample for two sites with a second pair of networks, of IPv6.
+fn policy(seen_from: usize, outer_v6: bool) -> String {
+    let sample = policies::SITE[seen_from];
+    let from = sample.find("<IPSecTunnel ").expect("the sample has one");
+    let to = from + sample[from..].find("</IPSecTunnel>").expect("it ends") + "</IPSecTunnel>".len();
+    let mut second = policies::changed(&sample[from..to], "site_lan", "site_lan6");
+    second = policies::changed(&second, "IPV4_Address_Range", "IPV6_Address_Range");
+    for number in ["1", "2"] {
+        let (first, last) = (format!("10.{number}.0.0\""), format!("10.{number}.0.255\""));
+        second = policies::changed(&second, &first, &format!("fd0{number}::\""));
+        second = policies::changed(&second, &last, &format!("fd0{number}::ffff:ffff:ffff:ffff\""));
+    }
+    let mut text = policies::changed(sample, "</AIX_VPN>", &format!("{second}</AIX_VPN>"));
+    if outer_v6 {
+        text = policies::changed(&text, "IPV4_Address Value", "IPV6_Address Value");
+        for (four, six) in OUTER[0].iter().zip(OUTER[1]) {
+            text = policies::changed(&text, &format!("\"{four}\""), &format!("\"{six}\""));
+        }
+    }
+    text
+}
+
+fn forward(space: &Space) {
+    space.set("ipv4/ip_forward", "1");
+    space.set("ipv6/conf/all/forwarding", "1");
+}
+
+fn over([outer, _]: [u8; 2], encap: &str) {
+    let ike = format!("{QUICK}\n");
+    let esp = format!("encap = {encap:?}");
+    let gateway = |name, end| Gateway::new(name, &policy(end, outer == 6), &ike, &esp);
+    let mut gateways = [gateway("left", 0), gateway("right", 1)];
+    let hosts = [Space::new("left host"), Space::new("right host")];
+    let wire = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
+    Space::connect(
+        (&gateways[0].space, "wire", &wire[0]),
+        (&gateways[1].space, "wire", &wire[1]),
+    );
+    for (end, (gateway, host)) in gateways.iter().zip(&hosts).enumerate() {
+        let number = end + 1;
+        forward(&gateway.space);
+        Space::connect(
+            (&gateway.space, "lan", &[&format!("10.{number}.0.1/24"), &format!("fd0{number}::1/64")]),
+            (host, "lan", &[&format!("{}/24", HOSTS[0][end]), &format!("{}/64", HOSTS[1][end])]),
+        );
+        host.ip(&format!("route add default via 10.{number}.0.1"));
+        host.ip(&format!("-6 route add default via fd0{number}::1"));
+    }
+    let watch = gateways[1].space.watch("wire");
+    gateways.iter_mut().for_each(Gateway::start);
+    let [left, right] = &gateways;
+
+    // Forwarded traffic is stopped, too, while the tunnel is down.
+    for addresses in HOSTS {
+        let (answered, _) = hosts[0].try_sh(&format!("ping -q -c 1 -W 0.2 {}", addresses[1]));
+        assert!(!answered, "{} answers without a tunnel", addresses[1]);
+    }
+
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    for child in ["site_lan", "site_lan6"] {
+        let native = left.child_sa(child)["encapsulation"] == "native";
+        assert_eq!(native, encap == "never", "{}", left.child_sa(child));
+    }
+    let device = left.space.ip("link show vpn0");
+    let words: Vec<&str> = device.split_whitespace().collect();
+    let mtu = words.iter().position(|w| *w == "mtu").and_then(|i| words.get(i + 1)?.parse().ok());
+    let mtu: u32 = mtu.expect("a device has an MTU");
+
+    for [from, to] in HOSTS {
+        let addresses = [from, to].map(|a| a.parse::<IpAddr>().expect("an address"));
+        let headers = if addresses[0].is_ipv4() { 40 } else { 60 };
+        let mss = segment_size(&hosts, addresses);
+        assert_eq!(mss, [mtu - headers; 2], "TCP is told of the tunnel's MTU {mtu} in its handshake");
+
+        let pong = hosts[1].sh(&format!("ping -q -c 20 -i 0.01 -W 10 {from}"));
+        assert!(pong.contains("20 received, 0% packet loss"), "{pong}");
+        // The largest that fits goes through; what does not fit is told so by the gateway.
+        let largest = mtu - (headers - 20) - 8;
+        let pong = hosts[0].sh(&format!("ping -q -c 3 -i 0.01 -W 10 -M do -s {largest} {to}"));
+        assert!(pong.contains("3 received"), "{pong}");
+        let (answered, told) =
+            hosts[0].try_sh(&format!("ping -c 1 -W 10 -M do -s {} {to}", largest + 1));
+        assert!(!answered && told.contains(&format!("mtu = {mtu}")) || told.contains(&format!("mtu={mtu}")), "{told}");
+
+        let ends = ((&hosts[0].0, addresses[0]), (&hosts[1].0, addresses[1]));
+        let stream = Stream::start(ends.0, ends.1, 0).expect("a connection");
+        let enough = || (stream.received() > 3_000_000).then_some(());
+        until("three megabytes", enough, || format!("{} arrived", stream.received()));
+        stream.finish().expect("every octet is right");
+    }
+
+    for gateway in [left, right] {
+        for counter in ["Ip FragCreates", "Ip ReasmReqds", "Ip6FragCreates", "Ip6ReasmReqds"] {
+            assert_eq!(gateway.space.counter(counter), 0, "{}: {counter}", gateway.name);
+        }
+        for child in ["site_lan", "site_lan6"] {
+            assert!(gateway.child_sa(child)["packets_in"].as_u64() > Some(20));
+        }
+    }
+    gateways.iter_mut().for_each(Gateway::stop);
+    watch.nothing_in_the_clear();
+}
+
+/// What both ends of a fresh connection take for the size of a segment.
+fn segment_size(hosts: &[Space; 2], [from, to]: [IpAddr; 2]) -> [u32; 2] {
+    let listener = hosts[1].run(move || TcpListener::bind((to, 0))).expect("an address");
+    let target = listener.local_addr().expect("bound");
+    let caller = hosts[0].run(move || {
+        let domain = socket2::Domain::for_address(target);
+        let socket = socket2::Socket::new(domain, socket2::Type::STREAM, None)?;
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+        socket.connect(&target.into())?;
+        Ok::<TcpStream, std::io::Error>(socket.into())
+    });
+    let caller = caller.expect("the handshake passes");
+    let (called, _) = listener.accept().expect("it has come");
+    [&caller, &called].map(|end| socket2::SockRef::from(end).tcp_mss().expect("a size"))
+}

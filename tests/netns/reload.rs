@@ -1,0 +1,93 @@
+//! A policy that changes while tunnels are up.
+
+use crate::harness::policies::{SITE, changed};
+use crate::harness::{GATEWAYS, test};
+use crate::site::{hosts, passes, two};
+use libtest_mimic::Trial;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("a broken policy changes nothing", GATEWAYS, a_broken_policy_changes_nothing),
+        test("unchanged tunnels stay, changed ones come up anew", GATEWAYS, only_what_changed),
+    ]
+}
+
+fn spis(sa: &Value) -> [String; 2] {
+    ["inbound_spi", "outbound_spi"].map(|f| sa[f].as_str().expect("an SPI").to_owned())
+}
+
+fn a_broken_policy_changes_nothing() {
+    let [mut left, mut right] = two();
+    left.start();
+    right.start();
+    left.ctl_ok(&["activate"]);
+    let before = spis(&left.child_sa("site_lan"));
+
+    left.write_policy(&changed(SITE[0], "192.0.2.2", "192.0.2.300"));
+    left.signal(Signal::SIGHUP);
+    left.await_log(&["\"level\":\"ERROR\"", "the old policy stays in force", "192.0.2.300"]);
+    let error = left.ctl_fails(&["reload"], 1);
+    assert!(error.contains("policy.xml:") && error.contains("192.0.2.300"), "{error}");
+    assert!(error.contains("the old policy stays in force"), "{error}");
+    assert_eq!(spis(&left.child_sa("site_lan")), before);
+    passes(&hosts(&left, &right), b"undisturbed");
+}
+
+/// The sample with another site beside the first, for either end.
+fn with_second_site(seen_from: usize) -> String {
+    let sample = SITE[seen_from];
+    let element = |name: &str| {
+        let (start, end) = (format!("<{name} "), format!("</{name}>"));
+        let from = sample.find(&start).expect("the sample has it");
+        let to = from + sample[from..].find(&end).expect("it ends") + end.len();
+        &sample[from..to]
+    };
+    let other = ["IKETunnel", "IKEPresharedKey", "IPSecTunnel"].map(element).concat();
+    let other = changed(&other, "IKE_TunnelName=\"site\"", "IKE_TunnelName=\"other\"");
+    let other = changed(&other, "site_lan", "other_lan").replace("10.1.0.", "10.3.0.");
+    let other = other.replace("10.2.0.", "10.4.0.");
+    let other = other.replace("192.0.2.1\"", "192.0.2.11\"").replace("192.0.2.2\"", "192.0.2.12\"");
+    changed(sample, "</AIX_VPN>", &format!("{other}</AIX_VPN>"))
+}
+
+fn only_what_changed() {
+    let [mut left, mut right] = two();
+    left.space.ip("address add 192.0.2.11/24 dev wire");
+    right.space.ip("address add 192.0.2.12/24 dev wire");
+    let policies = [0, 1].map(with_second_site);
+    left.write_policy(&policies[0]);
+    right.write_policy(&policies[1]);
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\nother: up\n");
+    let before = ["site_lan", "other_lan"].map(|name| spis(&left.child_sa(name)));
+
+    // Another lifetime, for the second tunnel alone.
+    let sample = &policies[0];
+    let from = sample.find("<IPSecProposal ").expect("the sample has one");
+    let to = sample.find("<IPSecTunnel ").expect("the sample has one");
+    let own = sample[from..to].replace("site_gcm", "own_gcm").replace("site_p2", "own_p2");
+    let own = changed(&own, "ESP_KeyRefreshMinutes=\"60\"", "ESP_KeyRefreshMinutes=\"50\"");
+    let (head, tail) = sample.split_at(sample.rfind("site_p2").expect("the second tunnel's"));
+    let tail = tail.replacen("site_p2", "own_p2", 1);
+    let policy = format!("{}{own}{}{tail}", &head[..to], &head[to..]);
+    left.write_policy(&policy);
+    left.signal(Signal::SIGHUP);
+    left.await_log(&["policy reloaded"]);
+    left.await_list(&["other_lan", "site_lan"]);
+    right.await_list(&["other_lan", "site_lan"]);
+    assert_eq!(spis(&left.child_sa("site_lan")), before[0], "unchanged");
+    let after = spis(&left.child_sa("other_lan"));
+    assert_ne!(after, before[1]);
+    let [inbound, outbound] = spis(&right.child_sa("other_lan"));
+    assert_eq!(after, [outbound, inbound]);
+    passes(&hosts(&left, &right), b"undisturbed");
+
+    // A tunnel that is no longer in the policy goes.
+    left.write_policy(SITE[0]);
+    assert_eq!(left.ctl_ok(&["reload"]), "policy reloaded: 1 tunnels\n");
+    right.await_list(&["site_lan"]);
+    assert_eq!(spis(&left.child_sa("site_lan")), before[0], "unchanged");
+}

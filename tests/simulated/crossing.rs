@@ -1,0 +1,145 @@
+//! Exchanges of different kinds that cross each other (RFC 7296 §2.25).
+
+use crate::{SETTLED, SOON, assert_nothing_lost, talk, up};
+use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
+use sim::{Exchange, Gate, HostId, Site, World};
+use std::time::Duration;
+
+/// Holds every request of both hosts.
+fn hold_both(world: &mut World, left: HostId, right: HostId) -> [Gate; 2] {
+    [left, right].map(|h| world.hold(h, |l| !l.response))
+}
+
+fn site() -> Site {
+    Site { children: 2, ..Site::default() }
+}
+
+fn children_up(world: &mut World, host: HostId) -> Vec<String> {
+    let status = world.status(host);
+    let up = status.iter().flat_map(|s| &s.children).filter(|c| c.sa.is_some());
+    up.map(|c| c.name.clone()).collect()
+}
+
+#[test]
+fn a_child_rekey_crosses_an_ike_rekey() {
+    for seed in 0..16 {
+        for (l, r) in [("net0", Site::TUNNEL), (Site::TUNNEL, "net0")] {
+            for left_first in [true, false] {
+                let (mut world, left, right) = up(seed, &site());
+                let flows = talk(&mut world, left, right, &site());
+                let [a, b] = hold_both(&mut world, left, right);
+                assert!(world.rekey(left, l) && world.rekey(right, r));
+                let (first, second) = if left_first { (a, b) } else { (b, a) };
+                world.release(first);
+                world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+                world.release(second);
+                world.run_for(Duration::from_secs(20));
+                assert_nothing_lost(&mut world, flows);
+                world.run_for(SETTLED);
+                assert_agreement(&mut world, left, right, &site());
+                assert_clean_stop(&mut world, left, right);
+            }
+        }
+    }
+}
+
+#[test]
+fn deleting_a_child_crosses_its_rekey() {
+    for seed in 0..8 {
+        for left_first in [true, false] {
+            let (mut world, left, right) = up(seed, &site());
+            let [a, b] = hold_both(&mut world, left, right);
+            assert!(world.disconnect(left, "net0") && world.rekey(right, "net0"));
+            let (first, second) = if left_first { (a, b) } else { (b, a) };
+            world.release(first);
+            world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+            world.release(second);
+            world.run_for(SETTLED);
+            for host in [left, right] {
+                assert_eq!(children_up(&mut world, host), ["net1"], "net0 was deleted");
+            }
+            assert!(world.rekey(right, "net1"), "the other is not harmed");
+            world.run_for(SETTLED);
+            assert_eq!(children_up(&mut world, left), ["net1"]);
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}
+
+#[test]
+fn deleting_a_child_crosses_an_ike_rekey() {
+    for seed in 0..8 {
+        for left_first in [true, false] {
+            let (mut world, left, right) = up(seed, &site());
+            let [a, b] = hold_both(&mut world, left, right);
+            assert!(world.disconnect(left, "net0") && world.rekey(right, Site::TUNNEL));
+            let (first, second) = if left_first { (a, b) } else { (b, a) };
+            world.release(first);
+            world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+            world.release(second);
+            world.run_for(SETTLED);
+            for host in [left, right] {
+                assert_eq!(children_up(&mut world, host), ["net1"]);
+            }
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}
+
+#[test]
+fn deleting_everything_crosses_rekeys_of_either_kind() {
+    for seed in 0..8 {
+        for name in ["net0", Site::TUNNEL] {
+            for left_first in [true, false] {
+                let (mut world, left, right) = up(seed, &site());
+                let [a, b] = hold_both(&mut world, left, right);
+                assert!(world.disconnect(left, Site::TUNNEL) && world.rekey(right, name));
+                let (first, second) = if left_first { (a, b) } else { (b, a) };
+                world.release(first);
+                world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+                world.release(second);
+                world.run_for(SETTLED);
+                assert_nothing_left(&mut world, left);
+                assert_nothing_left(&mut world, right);
+                assert_clean_stop(&mut world, left, right);
+            }
+        }
+    }
+}
+
+#[test]
+fn creating_a_child_crosses_an_ike_rekey() {
+    for seed in 0..8 {
+        for left_first in [true, false] {
+            let (mut world, left, right) = World::of_site(seed, &site(), &crate::calm());
+            world.connect(left, "net0");
+            world.run_for(SOON);
+            let [a, b] = hold_both(&mut world, left, right);
+            world.connect(left, "net1");
+            assert!(world.rekey(right, Site::TUNNEL));
+            let (first, second) = if left_first { (a, b) } else { (b, a) };
+            world.release(first);
+            world.run_for(Duration::from_millis(if seed % 2 == 0 { 0 } else { 50 }));
+            world.release(second);
+            world.run_for(SETTLED);
+            assert_agreement(&mut world, left, right, &site());
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}
+
+#[test]
+fn both_sides_create_the_same_child_at_once() {
+    for seed in 0..16 {
+        let (mut world, left, right) = World::of_site(seed, &site(), &crate::calm());
+        world.connect(left, "net0");
+        world.run_for(SOON);
+        let gates = [left, right].map(|h| world.hold(h, |l| l.is_request(Exchange::CreateChild)));
+        world.connect(left, "net1");
+        world.connect(right, "net1");
+        gates.into_iter().for_each(|g| world.release(g));
+        world.run_for(SETTLED);
+        assert_agreement(&mut world, left, right, &site());
+        assert_clean_stop(&mut world, left, right);
+    }
+}

@@ -1,0 +1,131 @@
+//! Deleting (RFC 7296 §1.4.1, §2.25).
+
+use crate::{SETTLED, SOON, up};
+use ike::event::EventKind;
+use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
+use sim::{Site, World};
+
+fn site() -> Site {
+    Site { children: 2, ..Site::default() }
+}
+
+#[test]
+fn a_child_alone_and_then_everything() {
+    for from_left in [true, false] {
+        let (mut world, left, right) = up(1, &site());
+        let host = if from_left { left } else { right };
+        assert!(world.disconnect(host, "net0"));
+        world.run_for(SETTLED);
+        let found = disagreements(&mut world, left, right, 1);
+        assert!(found.is_empty(), "{found:?}");
+        let (l, r) = site().inner(0);
+        let flow = world.start_flow(left, l, r, std::time::Duration::ZERO);
+        world.run_for(SOON);
+        assert_eq!((world.flow(flow).without_sa, world.flow(flow).in_the_clear), (1, 0));
+
+        assert!(world.disconnect(host, Site::TUNNEL));
+        world.run_for(SETTLED);
+        for host in [left, right] {
+            assert_nothing_left(&mut world, host);
+            let closed = world.count_events(host, |e| matches!(e, EventKind::Closed { .. }));
+            assert!(closed >= 2, "the operator is told of net0 and of the rest");
+        }
+        assert!(!world.disconnect(host, Site::TUNNEL), "nothing is up any more");
+        world.connect(right, Site::TUNNEL);
+        world.run_for(SOON);
+        assert_agreement(&mut world, left, right, &site());
+    }
+}
+
+#[test]
+fn both_sides_delete_the_same_child_at_once() {
+    let (mut world, left, right) = up(1, &site());
+    assert!(world.disconnect(left, "net0") && world.disconnect(right, "net0"));
+    world.run_for(SETTLED);
+    let found = disagreements(&mut world, left, right, 1);
+    assert!(found.is_empty(), "{found:?}");
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn both_sides_delete_everything_at_once() {
+    let (mut world, left, right) = up(1, &site());
+    assert!(world.disconnect(left, Site::TUNNEL) && world.disconnect(right, Site::TUNNEL));
+    world.run_for(SETTLED);
+    assert_nothing_left(&mut world, left);
+    assert_nothing_left(&mut world, right);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn everything_while_a_child_is_being_deleted() {
+    let (mut world, left, right) = up(1, &site());
+    assert!(world.disconnect(left, "net0") && world.disconnect(right, Site::TUNNEL));
+    world.run_for(SETTLED);
+    assert_nothing_left(&mut world, left);
+    assert_nothing_left(&mut world, right);
+}
+
+#[test]
+fn while_it_is_still_being_negotiated() {
+    for steps in 0..12 {
+        let (mut world, left, right) = World::of_site(1, &site(), &crate::calm());
+        world.connect(left, Site::TUNNEL);
+        (0..steps).for_each(|_| _ = world.step(SOON));
+        assert!(world.disconnect(left, Site::TUNNEL), "it is at least being negotiated");
+        world.run_for(std::time::Duration::from_secs(600));
+        assert_nothing_left(&mut world, left);
+        assert_nothing_left(&mut world, right);
+    }
+}
+
+#[test]
+fn a_stopped_host_takes_leave_and_answers_no_more() {
+    let (mut world, left, right) = up(1, &site());
+    world.stop(left);
+    assert!(!world.host(left).engine.is_idle(), "it waits for the peer's answer");
+    world.run_for(SETTLED);
+    assert!(world.host(left).engine.is_idle());
+    assert_nothing_left(&mut world, right);
+    world.connect(right, Site::TUNNEL);
+    world.run_for(SETTLED);
+    assert_nothing_left(&mut world, left);
+    assert_nothing_left(&mut world, right);
+}
+
+#[test]
+fn stopping_ends_even_if_the_peer_is_gone() {
+    let (mut world, left, right) = up(1, &site());
+    world.cut(right);
+    world.stop(left);
+    assert_eq!(world.plane(left).outbound().count(), 0, "nothing is sent into the void");
+    assert!(world.run_until(SETTLED, |w| w.host(left).engine.is_idle()));
+    assert_eq!(world.host(left).engine.poll_timeout(), None);
+}
+
+#[test]
+fn a_child_whose_exchange_of_this_side_is_under_way() {
+    for rekey in [true, false] {
+        for steps in 1..6 {
+            let (mut world, left, right) = World::of_site(1, &site(), &crate::calm());
+            world.connect(left, if rekey { Site::TUNNEL } else { "net1" });
+            world.run_for(SOON);
+            match rekey {
+                true => assert!(world.rekey(left, "net0")),
+                false => world.connect(left, "net0"),
+            }
+            let until = world.now() + SOON;
+            (0..steps).for_each(|_| _ = world.step(until));
+            assert!(world.disconnect(left, "net0"), "it is up, or being set up");
+            world.run_for(SETTLED);
+            let found = disagreements(&mut world, left, right, 1);
+            assert!(found.is_empty(), "{found:?}");
+            for host in [left, right] {
+                let status = world.status(host);
+                let up = status[0].children.iter().find(|c| c.sa.is_some()).expect("one is up");
+                assert_eq!(up.name, "net1");
+            }
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}

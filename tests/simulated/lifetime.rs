@@ -1,0 +1,120 @@
+//! Lifetimes drive rekeys.
+
+use crate::{assert_nothing_lost, calm, child_spi, ike_spis};
+use ike::event::EventKind;
+use policy::{KeyBits, Lifetime};
+use sim::host::{esp_offer, lifetime};
+use sim::invariant::{assert_agreement, assert_clean_stop, leftovers};
+use sim::traffic::InnerPacket;
+use sim::{Site, World};
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// Child SAs of ten minutes in IKE SAs of an hour.
+fn short_lived() -> Site {
+    Site {
+        children: 2,
+        esp: vec![esp_offer(KeyBits::B128, lifetime(10 * MINUTE))],
+        lifetime: lifetime(60 * MINUTE),
+        ..Site::default()
+    }
+}
+
+#[test]
+fn a_day_of_rekeys_loses_nothing() {
+    for seed in 0..4 {
+        let site = short_lived();
+        let (mut world, left, right) = World::of_site(seed, &site, &calm());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(MINUTE);
+        let (l, r) = site.inner(0);
+        let second = Duration::from_secs(1);
+        let flows = [world.start_flow(left, l, r, second), world.start_flow(right, r, l, second)];
+        world.run_for(24 * 60 * MINUTE);
+        let rekeyed = world.count_events(left, |e| matches!(e, EventKind::Rekeyed { .. }));
+        // Each of two Child SAs every 8 to 10 minutes, and the IKE SA about every 50.
+        assert!((290..=460).contains(&rekeyed), "{rekeyed} rekeys in a day");
+        assert_nothing_lost(&mut world, flows);
+        assert!(world.run_until_quiet(Duration::from_secs(20), 10 * MINUTE));
+        assert_agreement(&mut world, left, right, &site);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn the_end_with_the_shorter_lifetime_rekeys() {
+    let short = short_lived();
+    let long = Site {
+        esp: vec![esp_offer(KeyBits::B128, lifetime(600 * MINUTE))],
+        lifetime: lifetime(600 * MINUTE),
+        ..short.clone()
+    };
+    let mut world = World::new(1);
+    let left = world.add_host("left", long.left, long.policy(sim::Side::Left), calm());
+    let right = world.add_host("right", long.right, short.policy(sim::Side::Right), calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(MINUTE);
+    let before = (ike_spis(&mut world, left), child_spi(&mut world, left, "net0"));
+    world.run_for(90 * MINUTE);
+    assert!(world.run_until_quiet(Duration::from_secs(20), 10 * MINUTE));
+    assert_ne!(before.0, ike_spis(&mut world, left));
+    assert_ne!(before.1, child_spi(&mut world, left, "net0"));
+    let asked = |name| {
+        world.ladder().sent_by(name).filter(|l| l.is_request(sim::Exchange::CreateChild)).count()
+    };
+    assert_eq!(asked("left"), 1, "the second Child SA, when all came up");
+    assert!(asked("right") > 10);
+    assert_agreement(&mut world, left, right, &short);
+}
+
+#[test]
+fn volume_drives_rekeys() {
+    let volume =
+        Lifetime { bytes: Some(1000 * InnerPacket::LEN as u64), ..lifetime(24 * 60 * MINUTE) };
+    let site = Site { esp: vec![esp_offer(KeyBits::B128, volume)], ..Site::default() };
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(MINUTE);
+    let (l, r) = site.inner(0);
+    let every = Duration::from_millis(10);
+    let flows = [world.start_flow(left, l, r, every), world.start_flow(right, r, l, 3 * every)];
+    world.run_for(MINUTE);
+    let rekeys = world.status(left)[0].children[0].sa.as_ref().map_or(0, |sa| sa.rekeys);
+    // 6,000 packets, a rekey before each thousand.
+    assert!((5..=8).contains(&rekeys), "{rekeys} rekeys");
+    assert_nothing_lost(&mut world, flows);
+    world.run_for(MINUTE);
+    assert_agreement(&mut world, left, right, &site);
+}
+
+#[test]
+fn an_sa_that_cannot_be_renewed_ends_in_time() {
+    let site = Site { children: 1, ..short_lived() };
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(MINUTE);
+    world.cut(right);
+    world.run_for(61 * MINUTE);
+    for host in [left, right] {
+        let found = leftovers(&mut world, host);
+        assert!(found.is_empty(), "{found:?}");
+    }
+}
+
+#[test]
+fn a_refused_rekey_is_tried_again_and_the_old_sa_ends_in_time() {
+    // The right end will not hear of any rekey; the left one must give up the SA when it has run out.
+    let site = Site { children: 1, ..short_lived() };
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(MINUTE);
+    let old = child_spi(&mut world, left, "net0");
+    world.drop_next(left, u32::MAX, |l| l.is_request(sim::Exchange::CreateChild));
+    world.drop_next(right, u32::MAX, |l| l.is_request(sim::Exchange::CreateChild));
+    world.run_for(15 * MINUTE);
+    for host in [left, right] {
+        let held: Vec<u32> = world.plane(host).inbound().map(|i| i.sa.spi.0).collect();
+        assert!(!held.contains(&old), "an SA outlives its hard limit");
+    }
+}

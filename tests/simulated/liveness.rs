@@ -1,0 +1,116 @@
+//! Dead, restarted and unreachable peers (RFC 7296 §2.4, §1.5).
+
+use crate::{SETTLED, SOON, assert_nothing_lost, calm, failure, ike_spis};
+use ike::Config;
+use ike::failure::FailureKind;
+use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
+use sim::{Exchange, HostId, Site, World};
+use std::time::Duration;
+
+fn up(site: &Site, config: &Config) -> (World, HostId, HostId) {
+    let (mut world, left, right) = World::of_site(1, site, config);
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, site);
+    (world, left, right)
+}
+
+fn questions(world: &World, name: &str) -> usize {
+    world.ladder().sent_by(name).filter(|l| l.is_request(Exchange::Informational)).count()
+}
+
+#[test]
+fn a_dead_peer_is_noticed_and_forgotten() {
+    let (mut world, left, right) = up(&Site::default(), &Config::default());
+    world.cut(right);
+    world.run_for(Duration::from_secs(600));
+    for host in [left, right] {
+        assert_nothing_left(&mut world, host);
+        assert_eq!(failure(&world, host, Site::TUNNEL), Some(FailureKind::NoAnswer));
+    }
+    world.heal();
+    world.connect(right, Site::TUNNEL);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &Site::default());
+}
+
+#[test]
+fn an_idle_peer_is_asked_and_lives() {
+    let (mut world, left, right) = up(&Site::default(), &Config::default());
+    let before = ike_spis(&mut world, left);
+    world.run_for(Duration::from_secs(3600));
+    let asked = questions(&world, "left") + questions(&world, "right");
+    assert!((60..=241).contains(&asked), "{asked} questions in an idle hour");
+    assert_eq!(ike_spis(&mut world, left), before);
+    assert_agreement(&mut world, left, right, &Site::default());
+}
+
+#[test]
+fn traffic_is_proof_of_life() {
+    // RFC 7296 §2.4: no question while cryptographically protected traffic arrives.
+    let site = Site::default();
+    let (mut world, left, right) = up(&site, &Config::default());
+    let (l, r) = site.inner(0);
+    let second = Duration::from_secs(1);
+    let flows = [world.start_flow(left, l, r, second), world.start_flow(right, r, l, second)];
+    world.run_for(Duration::from_secs(3600));
+    assert_eq!(questions(&world, "left") + questions(&world, "right"), 0);
+    assert_nothing_lost(&mut world, flows);
+}
+
+#[test]
+fn a_short_outage_is_survived() {
+    let site = Site::default();
+    let (mut world, left, right) = up(&site, &Config::default());
+    let before = ike_spis(&mut world, left);
+    world.run_for(Duration::from_secs(25));
+    world.cut(right);
+    world.run_for(Duration::from_secs(20));
+    world.heal();
+    world.run_for(SETTLED);
+    assert_eq!(ike_spis(&mut world, left), before);
+    assert_agreement(&mut world, left, right, &site);
+}
+
+#[test]
+fn a_restarted_peer_comes_back_with_initial_contact() {
+    for (restarted, original) in [(1, 0), (0, 1)] {
+        let site = Site { children: 2, ..Site::default() };
+        let (mut world, left, right) = World::of_site(1, &site, &calm());
+        let hosts = [left, right];
+        world.connect(hosts[original], Site::TUNNEL);
+        world.run_for(SOON);
+        let before = ike_spis(&mut world, left);
+        world.restart(hosts[restarted]);
+        world.connect(hosts[restarted], Site::TUNNEL);
+        world.run_for(SETTLED);
+        assert_ne!(ike_spis(&mut world, left), before);
+        assert_agreement(&mut world, left, right, &site);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn a_restarted_peer_that_starts_by_itself_heals_the_tunnel() {
+    let site = Site { auto_start: true, ..Site::default() };
+    let (mut world, left, right) = World::of_site(1, &site, &Config::default());
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+    world.restart(right);
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+    world.restart(left);
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn a_restarted_peer_that_keeps_silent_is_noticed() {
+    // Whatever it says without a key (RFC 7296 §2.21.4) must not by itself end an SA.
+    let (mut world, left, right) = up(&Site::default(), &Config::default());
+    world.restart(right);
+    world.run_for(Duration::from_secs(600));
+    assert_nothing_left(&mut world, left);
+    assert_nothing_left(&mut world, right);
+}

@@ -1,0 +1,88 @@
+//! Real engines in a simulated world (crate `sim`): every scenario ends with a check that both ends are in the same
+//! state. A failing one prints its seed and the ladder of messages.
+#![forbid(unsafe_code)]
+
+mod admission;
+mod crossing;
+mod datapath;
+mod delete;
+mod establish;
+mod failure;
+mod hostile;
+mod lifetime;
+mod liveness;
+mod nat;
+mod random;
+mod rekey_child;
+mod rekey_ike;
+mod replace;
+mod retransmission;
+
+use ike::Config;
+use ike::failure::FailureKind;
+use sim::invariant::assert_agreement;
+use sim::traffic::FlowId;
+use sim::{HostId, Site, World};
+use std::time::Duration;
+
+/// More than any exchange takes on a good link.
+const SOON: Duration = Duration::from_secs(2);
+
+/// More than everything takes that follows from one command: retransmissions, retries, the linger time.
+const SETTLED: Duration = Duration::from_secs(300);
+
+/// The defaults, but nobody asks whether the peer lives.
+fn calm() -> Config {
+    Config { liveness_interval: None, ..Config::default() }
+}
+
+/// A site with everything up, started from the left.
+fn up(seed: u64, site: &Site) -> (World, HostId, HostId) {
+    let (mut world, left, right) = World::of_site(seed, site, &calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, site);
+    (world, left, right)
+}
+
+/// Flows in both directions of phase 2 tunnel `net0`, a packet each every ten milliseconds.
+fn talk(world: &mut World, left: HostId, right: HostId, site: &Site) -> [FlowId; 2] {
+    let (l, r) = site.inner(0);
+    let every = Duration::from_millis(10);
+    [world.start_flow(left, l, r, every), world.start_flow(right, r, l, every)]
+}
+
+/// Ends flows and checks that every packet arrived once and none was refused.
+fn assert_nothing_lost(world: &mut World, flows: [FlowId; 2]) {
+    flows.iter().for_each(|&f| world.stop_flow(f));
+    world.run_for(SOON);
+    for id in flows {
+        let flow = world.flow(id);
+        assert!(flow.offered > 0, "no packet was sent");
+        assert_eq!(flow.in_the_clear, 0, "packets would have left in the clear");
+        assert_eq!(flow.without_sa, 0, "of {} packets some met no SA", flow.offered);
+        assert!(flow.refused.is_empty(), "packets were refused: {:?}", flow.refused);
+        assert_eq!(flow.missing(), 0, "of {} packets some did not arrive", flow.offered);
+        assert!(flow.arrived.values().all(|&n| n == 1), "a packet arrived twice");
+    }
+}
+
+/// The last failure of a tunnel, where there is one.
+fn failure(world: &World, host: HostId, tunnel: &str) -> Option<FailureKind> {
+    world.host(host).engine.last_failure(tunnel).map(|f| f.kind)
+}
+
+/// SPIs of the IKE SA of a host that has just one.
+fn ike_spis(world: &mut World, host: HostId) -> (u64, u64) {
+    let status = world.status(host);
+    let sa = status.iter().find_map(|s| s.sa.as_ref()).expect("an IKE SA is up");
+    (sa.initiator_spi.0, sa.responder_spi.0)
+}
+
+/// Inbound SPI of a phase 2 tunnel that is up.
+fn child_spi(world: &mut World, host: HostId, name: &str) -> u32 {
+    let status = world.status(host);
+    let mut children = status.iter().flat_map(|s| &s.children).filter(|c| c.name == name);
+    let sa = children.find_map(|c| c.sa.as_ref()).expect("the Child SA is up");
+    sa.inbound_spi.0
+}

@@ -1,0 +1,162 @@
+//! Gateways behind NATs (RFC 7296 §2.23, RFC 3948, RFC 4787).
+
+use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
+use esp::plane::Encapsulation;
+use ike::{Config, Encap};
+use sim::host::Side;
+use sim::invariant::{assert_agreement, assert_clean_stop};
+use sim::ladder::{Row, Subject};
+use sim::{Behaviour, HostId, Nat, Site, World};
+use std::net::IpAddr;
+use std::time::Duration;
+
+const BEHAVIOURS: [Behaviour; 3] = [
+    Behaviour::EndpointIndependent,
+    Behaviour::AddressDependent,
+    Behaviour::AddressAndPortDependent,
+];
+
+fn roaming() -> Site {
+    Site { left: IpAddr::from([10, 0, 0, 5]), left_roams: true, ..Site::default() }
+}
+
+/// The left host behind a NAT, everything up.
+fn up_behind(mapping: Behaviour, filtering: Behaviour, config: &Config) -> (World, HostId, HostId) {
+    let site = roaming();
+    let mut world = World::new(1);
+    let nat = Nat::new(IpAddr::from([203, 0, 113, 1]), mapping, filtering, Duration::from_secs(60));
+    let policy = site.policy(Side::Left);
+    let left = world.add_host_behind(nat, "left", site.left, policy, config.clone());
+    let right = world.add_host("right", site.right, site.policy(Side::Right), config.clone());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &site);
+    (world, left, right)
+}
+
+fn encapsulation(world: &mut World, host: HostId) -> Option<Encapsulation> {
+    world.status(host)[0].children[0].sa.as_ref().map(|sa| sa.encapsulation)
+}
+
+#[test]
+fn the_nat_is_seen_and_ports_float() {
+    for mapping in BEHAVIOURS {
+        for filtering in BEHAVIOURS {
+            let (mut world, left, right) = up_behind(mapping, filtering, &calm());
+            let sa = world.status(left)[0].sa.clone().expect("up");
+            assert!(sa.nat_local && !sa.nat_remote);
+            assert_eq!((sa.local.port(), sa.remote.port()), (4500, 4500));
+            let sa = world.status(right)[0].sa.clone().expect("up");
+            assert!(sa.nat_remote && !sa.nat_local);
+            assert_eq!(sa.local.port(), 4500);
+            assert_eq!(sa.remote.ip(), IpAddr::from([203, 0, 113, 1]));
+            for host in [left, right] {
+                assert_eq!(encapsulation(&mut world, host), Some(Encapsulation::Udp));
+            }
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}
+
+#[test]
+fn rekeys_of_both_kinds_from_both_sides_stay_in_udp() {
+    let strict = Behaviour::AddressAndPortDependent;
+    let (mut world, left, right) = up_behind(strict, strict, &calm());
+    let flows = talk(&mut world, left, right, &roaming());
+    for name in ["net0", Site::TUNNEL] {
+        for host in [left, right] {
+            assert!(world.rekey(host, name));
+            world.run_for(Duration::from_secs(20));
+            assert_eq!(encapsulation(&mut world, host), Some(Encapsulation::Udp));
+        }
+    }
+    assert_nothing_lost(&mut world, flows);
+    assert_agreement(&mut world, left, right, &roaming());
+}
+
+#[test]
+fn keepalives_keep_the_mapping() {
+    let strict = Behaviour::AddressAndPortDependent;
+    let (mut world, left, right) = up_behind(strict, strict, &calm());
+    world.run_for(Duration::from_secs(3600));
+    let (l, r) = roaming().inner(0);
+    assert!(world.probe(right, r, l), "a packet from outside still gets in after an idle hour");
+    let keepalives = |name: &str| {
+        let sent = |row: &&Row| match row {
+            Row::Message { from, subject, .. } => from == name && *subject == Subject::Keepalive,
+            Row::Note { .. } => false,
+        };
+        world.ladder().rows().iter().filter(sent).count()
+    };
+    let sent = keepalives("left");
+    assert!((170..=185).contains(&sent), "one per 20 s, not {sent} in an hour");
+    assert_eq!(keepalives("right"), 0, "only the side behind the NAT sends them");
+    assert_agreement(&mut world, left, right, &roaming());
+}
+
+#[test]
+fn traffic_makes_keepalives_needless() {
+    let strict = Behaviour::AddressAndPortDependent;
+    let (mut world, left, _) = up_behind(strict, strict, &calm());
+    let (l, r) = roaming().inner(0);
+    let flow = world.start_flow(left, l, r, Duration::from_secs(1));
+    world.run_for(Duration::from_secs(600));
+    world.stop_flow(flow);
+    let keepalive = |row: &&Row| matches!(row, Row::Message { subject: Subject::Keepalive, .. });
+    // RFC 3948 §4: only if nothing else was sent.
+    assert_eq!(world.ladder().rows().iter().filter(keepalive).count(), 0);
+}
+
+#[test]
+fn a_rebooted_nat_is_followed_by_traffic() {
+    let strict = Behaviour::AddressAndPortDependent;
+    let (mut world, left, right) = up_behind(strict, strict, &calm());
+    let before = world.status(right)[0].sa.clone().expect("up").remote;
+    world.nat(left).reboot();
+    let (l, r) = roaming().inner(0);
+    assert!(!world.probe(right, r, l), "the reboot cuts the way back");
+    assert!(world.probe(left, l, r), "ESP from inside opens a new mapping");
+    assert!(world.probe(right, r, l), "and the answer takes it");
+    world.run_for(SETTLED);
+    let after = world.status(right)[0].sa.clone().expect("up").remote;
+    assert_ne!(before, after);
+    assert!(world.rekey(right, "net0"), "IKE takes it, too");
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &roaming());
+}
+
+#[test]
+fn a_rebooted_nat_is_followed_by_liveness() {
+    let strict = Behaviour::AddressAndPortDependent;
+    let (mut world, left, right) = up_behind(strict, strict, &Config::default());
+    world.run_for(SOON);
+    world.nat(left).reboot();
+    world.run_for(SETTLED);
+    let (l, r) = roaming().inner(0);
+    assert!(world.probe(right, r, l), "without a packet from inside");
+    assert_agreement(&mut world, left, right, &roaming());
+}
+
+#[test]
+fn without_a_nat_esp_goes_in_udp_only_where_that_is_asked_for() {
+    for (encap, expected) in
+        [(Encap::Never, Encapsulation::Native), (Encap::Always, Encapsulation::Udp)]
+    {
+        let site = Site::default();
+        let config = Config { encap, ..calm() };
+        let (mut world, left, right) = World::of_site(1, &site, &config);
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        for host in [left, right] {
+            assert_eq!(encapsulation(&mut world, host), Some(expected));
+            let paths: Vec<_> = world.plane(host).outbound().map(|s| s.sa.path).collect();
+            let port = if expected == Encapsulation::Udp { 4500 } else { 500 };
+            assert!(paths.iter().all(|p| p.encapsulation == expected), "{paths:?}");
+            assert!(paths.iter().all(|p| p.remote.port() == port), "{paths:?}");
+        }
+        // With a NAT only pretended, the ends need not agree on who is behind it.
+        let (l, r) = site.inner(0);
+        assert!(world.probe(left, l, r) && world.probe(right, r, l));
+        assert_clean_stop(&mut world, left, right);
+    }
+}

@@ -1,0 +1,87 @@
+//! Replacing the policy of a running gateway.
+
+use crate::{SETTLED, child_spi, ike_spis, up};
+use sim::host::Side;
+use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
+use sim::{HostId, Site, World};
+use std::sync::Arc;
+
+fn replace(world: &mut World, host: HostId, site: &Site, side: Side) {
+    let policy = site.policy(side);
+    world.command(host, "replace policy", |e, now| e.replace_policy(now, policy));
+    world.run_for(SETTLED);
+}
+
+fn site(children: u8) -> Site {
+    Site { children, ..Site::default() }
+}
+
+#[test]
+fn an_equal_policy_changes_nothing() {
+    let (mut world, left, right) = up(1, &site(2));
+    let before = (ike_spis(&mut world, left), child_spi(&mut world, left, "net0"));
+    let messages = world.ladder().rows().len();
+    replace(&mut world, left, &site(2), Side::Left);
+    assert_eq!((ike_spis(&mut world, left), child_spi(&mut world, left, "net0")), before);
+    assert_eq!(world.ladder().rows().len(), messages + 1, "nothing but the command");
+    assert_agreement(&mut world, left, right, &site(2));
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn a_removed_child_goes_and_the_others_stay() {
+    let (mut world, left, right) = up(1, &site(2));
+    let before = (ike_spis(&mut world, left), child_spi(&mut world, left, "net0"));
+    replace(&mut world, left, &site(1), Side::Left);
+    let found = disagreements(&mut world, left, right, 1);
+    assert!(found.is_empty(), "{found:?}");
+    assert_eq!(world.plane(left).rules().count(), 1, "its rule goes, too");
+    assert_eq!((ike_spis(&mut world, left), child_spi(&mut world, left, "net0")), before);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn an_added_child_can_be_brought_up() {
+    let (mut world, left, right) = up(1, &site(1));
+    let before = (ike_spis(&mut world, left), child_spi(&mut world, left, "net0"));
+    replace(&mut world, left, &site(2), Side::Left);
+    replace(&mut world, right, &site(2), Side::Right);
+    world.connect(right, "net1");
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site(2));
+    assert_eq!((ike_spis(&mut world, left), child_spi(&mut world, left, "net0")), before);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn an_added_child_that_starts_by_itself_comes_up() {
+    let auto = Site { auto_start: true, ..site(1) };
+    let (mut world, left, right) = up(1, &auto);
+    let more = Site { auto_start: true, ..site(2) };
+    replace(&mut world, left, &more, Side::Left);
+    replace(&mut world, right, &more, Side::Right);
+    assert_agreement(&mut world, left, right, &more);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn a_removed_tunnel_goes_from_both_ends() {
+    let (mut world, left, right) = up(1, &site(2));
+    world.command(left, "replace policy", |e, now| e.replace_policy(now, Arc::default()));
+    world.run_for(SETTLED);
+    assert_nothing_left(&mut world, left);
+    assert_nothing_left(&mut world, right);
+    assert_eq!(world.plane(left).rules().count(), 0);
+}
+
+#[test]
+fn a_changed_key_counts_from_the_next_handshake() {
+    let (mut world, left, right) = up(1, &site(1));
+    let other = Site { secret: "another one".into(), ..site(1) };
+    replace(&mut world, left, &other, Side::Left);
+    replace(&mut world, right, &other, Side::Right);
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &other);
+    assert_clean_stop(&mut world, left, right);
+}
