@@ -36,9 +36,7 @@ impl Need {
     /// Why it cannot be met on this machine; `None`: it can.
     fn missing(self) -> Option<String> {
         match self {
-            Self::Root => {
-                (!nix::unistd::geteuid().is_root()).then(|| "not run as root".to_owned())
-            }
+            Self::Root => (!nix::unistd::geteuid().is_root()).then(|| "not run as root".to_owned()),
             Self::Namespaces => {
                 cli::demo::isolation::Namespace::new("probe").err().map(|e| e.to_string())
             }

@@ -9,8 +9,7 @@ use std::process::{Command, Stdio};
 const NOBODY: u32 = 65_534;
 const NEEDS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun];
 /// The test is root, who becomes an ordinary user.
-const NOBODYS_NEEDS: &[Need] =
-    &[Need::Root, Need::Namespaces, Need::Tun, Need::UserNamespaces];
+const NOBODYS_NEEDS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::UserNamespaces];
 
 pub fn trials() -> Vec<Trial> {
     vec![

@@ -13,7 +13,7 @@
 use crate::cipher::{Aad, Cipher, CipherError, Provider, Suite};
 use crate::datapath::Arrival;
 use crate::discard::Discard;
-use crate::encap::{Placement, clamp_mss};
+use crate::encap::{Placement, Room, clamp_mss};
 use crate::header::Header;
 use crate::ip::{self, IPIP, IPV6, NO_NEXT_HEADER};
 use crate::plane::{
@@ -65,11 +65,7 @@ struct State {
 }
 
 impl Inbound {
-    pub(crate) fn new(
-        sa: InboundSa,
-        provider: Provider,
-        outer_mtu: usize,
-    ) -> Result<Self, CipherError> {
+    pub(crate) fn new(sa: InboundSa, provider: Provider, room: Room) -> Result<Self, CipherError> {
         Ok(Self {
             id: sa.id,
             spi: sa.spi,
@@ -79,9 +75,7 @@ impl Inbound {
             selectors: sa.selectors,
             limits: sa.limits,
             cipher: provider.cipher(sa.suite, &sa.key)?,
-            inner_mtu: AtomicUsize::new(
-                Placement::new(sa.path, sa.suite, sa.mode, outer_mtu).inner_mtu,
-            ),
+            inner_mtu: AtomicUsize::new(Placement::new(sa.path, sa.suite, sa.mode, room).inner_mtu),
             state: Mutex::new(State {
                 path: sa.path,
                 window: Window::new(sa.replay_window),
@@ -96,8 +90,15 @@ impl Inbound {
         })
     }
 
-    pub(crate) fn relocate(&self, path: Path, outer_mtu: usize) {
-        let placement = Placement::new(path, self.suite, self.mode, outer_mtu);
+    /// Follows a change of the device's MTU.
+    pub(crate) fn refit(&self, room: Room) {
+        let path = self.state().path;
+        let placement = Placement::new(path, self.suite, self.mode, room);
+        self.inner_mtu.store(placement.inner_mtu, Relaxed);
+    }
+
+    pub(crate) fn relocate(&self, path: Path, room: Room) {
+        let placement = Placement::new(path, self.suite, self.mode, room);
         self.inner_mtu.store(placement.inner_mtu, Relaxed);
         let mut state = self.state();
         state.path = path;

@@ -282,7 +282,8 @@ impl Stream {
 }
 
 fn dial(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
+    let socket =
+        socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
     socket.connect_timeout(&to.into(), Duration::from_secs(10))?;
     Ok(socket.into())

@@ -11,6 +11,7 @@ use crate::session::{Session, SessionId};
 use crate::task::Task;
 use esp::plane::{DataPlane, Rule, RuleId, TrafficSelectors};
 use policy::{ChildTunnel, IkeTunnel, Policy};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -196,6 +197,9 @@ impl<P: DataPlane> Engine<P> {
     /// with their IKE SA where phase 1 changed; new ones that say so are started.
     pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
         let old = std::mem::replace(&mut self.policy, policy);
+        let up: BTreeSet<String> = (self.sessions.values().filter(|s| !s.is_closing()))
+            .flat_map(|s| s.children.iter().map(|c| c.tunnel.name.clone()))
+            .collect();
         for before in &old.tunnels {
             match self.policy.tunnel(&before.name).cloned() {
                 Some(after) if same_phase_1(before, &after) => {
@@ -217,11 +221,14 @@ impl<P: DataPlane> Engine<P> {
         for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
             self.plane.expect_peer(peer);
         }
-        let starting: Vec<Arc<ChildTunnel>> =
-            self.policy.tunnels.iter().flat_map(|t| auto_start(t)).collect();
-        for child in starting.iter().filter(|c| fresh.contains(&c.name)) {
+        // What was up before it changed is wanted, too.
+        let starting: BTreeSet<String> = (self.policy.tunnels.iter().flat_map(|t| auto_start(t)))
+            .map(|c| c.name.clone())
+            .chain(up)
+            .collect();
+        for child in fresh.iter().filter(|c| starting.contains(*c)) {
             // A tunnel that cannot be started says so when its policy is checked.
-            let _ = self.connect(now, &child.name);
+            let _ = self.connect(now, child);
         }
     }
 

@@ -179,7 +179,7 @@ fn verify(
             tunnel.local.identity, tunnel.remote.identity
         );
         return Err(match parts.error() {
-            Some(error) => failure_of(error, &ours),
+            Some(error) => failure_of(error, &ours, ""),
             None => Failure {
                 kind: FailureKind::ProtocolError,
                 detail: "the answer has no proof".into(),

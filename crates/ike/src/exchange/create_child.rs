@@ -24,6 +24,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What the operator is to do about differing modes.
+const SET_ALIKE: &str = "set ESP_EncapsulationMode alike on both sides";
+
+/// What else a peer may mean that chooses no proposal.
+const OR_MODE: &str = ", or is not in this mode";
+
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
@@ -428,7 +434,7 @@ fn find_tunnel(
     }
     if let Some(tunnel) = wrong_mode {
         return Err(Rejection::mode_mismatch(format!(
-            "the peer asks for tunnel mode, {} is in transport mode; set ESP_EncapsulationMode alike on both sides",
+            "the peer asks for tunnel mode, {} is in transport mode; {SET_ALIKE}",
             tunnel.name
         )));
     }
@@ -483,7 +489,7 @@ pub(crate) fn read_answer<'a>(
         (parts.sa, parts.ts_initiator, parts.ts_responder)
     else {
         return Err(match parts.error() {
-            Some(error) => failure_of(error, &ours(tunnel, error.kind)),
+            Some(error) => failure_of(error, &ours(tunnel, error.kind), OR_MODE),
             None => Failure {
                 kind: FailureKind::ProtocolError,
                 detail: "the answer has no Child SA".into(),
@@ -492,13 +498,17 @@ pub(crate) fn read_answer<'a>(
     };
     let confirmed = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
     if tunnel.mode == Mode::Transport && !confirmed {
-        let detail =
-            format!("{} asks for transport mode, the peer insists on tunnel mode", tunnel.name);
+        let detail = format!(
+            "{} asks for transport mode, the peer insists on tunnel mode; {SET_ALIKE}",
+            tunnel.name
+        );
         return Err(Failure { kind: FailureKind::ModeMismatch, detail });
     }
     if tunnel.mode == Mode::Tunnel && confirmed {
-        let detail =
-            format!("{} asks for tunnel mode, the peer answers with transport mode", tunnel.name);
+        let detail = format!(
+            "{} asks for tunnel mode, the peer answers with transport mode; {SET_ALIKE}",
+            tunnel.name
+        );
         return Err(Failure { kind: FailureKind::ModeMismatch, detail });
     }
     let selectors = selectors::accept(asked, tsi, tsr).ok_or_else(|| Failure {
@@ -660,7 +670,7 @@ fn conclude_error(
                     ask(session, cx, index, pending.tunnel, pending.rekeys, Some(group), restarts);
                 }
                 _ => {
-                    let failure = failure_of(&error, &ours(&pending.tunnel, error.kind));
+                    let failure = failure_of(&error, &ours(&pending.tunnel, error.kind), OR_MODE);
                     fail(session, cx, &pending, failure);
                 }
             }
@@ -677,7 +687,7 @@ fn conclude_error(
             }
         }
         _ => {
-            let failure = failure_of(&error, &ours(&pending.tunnel, error.kind));
+            let failure = failure_of(&error, &ours(&pending.tunnel, error.kind), OR_MODE);
             fail(session, cx, &pending, failure);
         }
     }

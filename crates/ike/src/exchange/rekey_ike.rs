@@ -282,7 +282,7 @@ fn fail(
     error: &crate::wire::payload::Notify,
 ) {
     let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
-    cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, &ours));
+    cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, &ours, ""));
     let now = cx.now;
     if let Some(established) = session.sas[index].established_mut() {
         let left = established.expire_at.saturating_duration_since(now);

@@ -263,7 +263,8 @@ pub(crate) fn conclude(
     }
     if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
         let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
-        return refuse(session, cx, index, failure_of(error, &ours));
+        let or = format!(", or has no tunnel to {}", session.path.local.ip());
+        return refuse(session, cx, index, failure_of(error, &ours, &or));
     }
     let (Some(chosen), Some((group, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)

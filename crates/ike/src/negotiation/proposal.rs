@@ -391,11 +391,19 @@ pub fn describe(proposals: &[Proposal]) -> String {
 }
 
 fn describe_transform(transform: &Transform) -> String {
+    // As the policy and the log of what was agreed call them: the registry's names with hyphens.
+    let plain = |name: String| {
+        let name = name.trim_start_matches("ENCR_").trim_start_matches("AUTH_");
+        name.replace('_', "-")
+    };
     let name = match transform.kind {
-        TransformType::ENCR => EncryptionId(transform.id).to_string(),
-        TransformType::PRF => PrfId(transform.id).to_string(),
-        TransformType::INTEG => IntegrityId(transform.id).to_string(),
-        TransformType::KE => GroupId(transform.id).to_string(),
+        TransformType::ENCR => plain(EncryptionId(transform.id).to_string()),
+        TransformType::PRF => plain(PrfId(transform.id).to_string()),
+        TransformType::INTEG => plain(IntegrityId(transform.id).to_string()),
+        TransformType::KE => match group_of(GroupId(transform.id)) {
+            Some(group) => group.to_string(),
+            None => plain(GroupId(transform.id).to_string()),
+        },
         TransformType::ESN => {
             return if transform.id == 1 { "ESN".into() } else { "no ESN".into() };
         }

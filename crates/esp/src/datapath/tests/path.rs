@@ -81,6 +81,32 @@ fn syns_are_held_to_the_inner_mtu_both_ways() {
 }
 
 #[test]
+fn syns_are_held_to_the_device_whichever_comes_first() {
+    let now = Instant::now();
+    let kind = Kind::PLAIN;
+    for device_first in [true, false] {
+        let mut sender = Datapath::new(Settings::default(), now);
+        let mut receiver = Datapath::new(Settings::default(), now);
+        let set = |datapath: &Datapath, then: bool, mtu| {
+            if then == device_first {
+                datapath.set_device_mtu(mtu);
+            }
+        };
+        set(&sender, true, 1300);
+        set(&receiver, true, 1280);
+        sender.add_rule(rule(false)).expect("a new rule");
+        sender.add_outbound(kind.outbound()).expect("a new SA");
+        receiver.add_inbound(kind.inbound()).expect("a new SA");
+        set(&sender, false, 1280);
+        set(&receiver, false, 1300);
+        let pair = Pair { kind, now, sender, receiver };
+        let syn = sample::tcp(false, 1, 0x02, &[2, 4, 0x23, 0x28], &[]);
+        let opened = pair.open(&pair.protect(&syn).expect("an SA")).expect("authentic");
+        assert_eq!(u16::from_be_bytes([opened[42], opened[43]]), 1240);
+    }
+}
+
+#[test]
 fn a_moved_peer_is_reported_once_per_place() {
     let pair = Pair::new(Kind::PLAIN);
     let packet = sample::udp(false, (1, 2), &[]);
