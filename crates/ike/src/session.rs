@@ -158,7 +158,7 @@ impl Session {
                 State::InitSent(i) => i.child.name == name,
                 State::AuthSent(a) => a.child.name == name,
                 State::Established(e) => {
-                    matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name)
+                    matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
                 }
                 State::Moving => false,
             })
