@@ -47,7 +47,7 @@ pub(crate) struct Session {
     pub current: IkeSpi,
     pub children: Vec<ChildSa>,
     pub tasks: VecDeque<Task>,
-    delayed: Vec<(Instant, Task)>,
+    pub delayed: Vec<(Instant, Task)>,
     lingering: Vec<(Instant, SaId, Spi)>,
     pub established_at: Option<Instant>,
     /// When this side first heard of the handshake, or began it.
@@ -791,6 +791,13 @@ impl Session {
         let child = self.children.remove(position);
         cx.plane.remove(child.outbound);
         if linger && !cx.config.linger.is_zero() {
+            // A peer that makes and deletes them as fast as it can takes no more than this.
+            let most = create_child::CHILDREN_PER_TUNNEL * self.tunnel.children.len().max(1);
+            if self.lingering.len() >= most {
+                let (_, sa, spi) = self.lingering.remove(0);
+                cx.plane.remove(sa);
+                cx.spis.release(spi);
+            }
             self.lingering.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
         } else {
             cx.plane.remove(child.inbound);

@@ -478,7 +478,9 @@ impl Session {
         if !self.has_or_wants_child(name) {
             return false;
         }
-        self.tasks.retain(|t| !matches!(t, Task::CreateChild(n) if n == name));
+        let creates = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
+        self.tasks.retain(|t| !creates(t));
+        self.delayed.retain(|(_, t)| !creates(t));
         let pending = self.sas.iter_mut().filter_map(|s| match &mut s.established_mut()?.active {
             Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
             _ => None,
