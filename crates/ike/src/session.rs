@@ -522,7 +522,7 @@ impl Session {
         self.lowest_nonce = collision::lowest(nonces.initiator, nonces.responder).to_vec();
         self.established_at = Some(cx.now);
         self.keepalive_at = cx.now + cx.config.nat_keepalive;
-        cx.out.meet(&self.tunnel.remote.identity);
+        cx.out.meet(&self.tunnel);
         cx.out.clear_failure(&self.tunnel.name);
         cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
     }
@@ -761,7 +761,7 @@ impl Session {
             if failure.kind != FailureKind::Cancelled {
                 cx.out.note_failure(cx.now, &self.tunnel.name, failure);
             }
-            cx.out.part(&self.tunnel.remote.identity);
+            cx.out.part(&self.tunnel);
             cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });
         } else {
             cx.out.fail(cx.now, &self.tunnel.name, None, failure);
