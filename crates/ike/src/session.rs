@@ -47,7 +47,7 @@ pub(crate) struct Session {
     pub current: IkeSpi,
     pub children: Vec<ChildSa>,
     pub tasks: VecDeque<Task>,
-    delayed: Vec<(Instant, Task)>,
+    pub delayed: Vec<(Instant, Task)>,
     lingering: Vec<(Instant, SaId, Spi)>,
     pub established_at: Option<Instant>,
     /// When this side first heard of the handshake, or began it.
@@ -158,7 +158,7 @@ impl Session {
                 State::InitSent(i) => i.child.name == name,
                 State::AuthSent(a) => a.child.name == name,
                 State::Established(e) => {
-                    matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name)
+                    matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
                 }
                 State::Moving => false,
             })
@@ -525,7 +525,7 @@ impl Session {
         self.lowest_nonce = collision::lowest(nonces.initiator, nonces.responder).to_vec();
         self.established_at = Some(cx.now);
         self.keepalive_at = cx.now + cx.config.nat_keepalive;
-        cx.out.meet(&self.tunnel.remote.identity);
+        cx.out.meet(&self.tunnel);
         cx.out.clear_failure(&self.tunnel.name);
         cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
     }
@@ -764,7 +764,7 @@ impl Session {
             if failure.kind != FailureKind::Cancelled {
                 cx.out.note_failure(cx.now, &self.tunnel.name, failure);
             }
-            cx.out.part(&self.tunnel.remote.identity);
+            cx.out.part(&self.tunnel);
             cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });
         } else {
             cx.out.fail(cx.now, &self.tunnel.name, None, failure);
@@ -794,6 +794,13 @@ impl Session {
         let child = self.children.remove(position);
         cx.plane.remove(child.outbound);
         if linger && !cx.config.linger.is_zero() {
+            // A peer that makes and deletes them as fast as it can takes no more than this.
+            let most = create_child::CHILDREN_PER_TUNNEL * self.tunnel.children.len().max(1);
+            if self.lingering.len() >= most {
+                let (_, sa, spi) = self.lingering.remove(0);
+                cx.plane.remove(sa);
+                cx.spis.release(spi);
+            }
             self.lingering.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
         } else {
             cx.plane.remove(child.inbound);

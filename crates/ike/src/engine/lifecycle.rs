@@ -340,13 +340,18 @@ impl<P: DataPlane> Engine<P> {
 
     /// Takes in a session that a peer has begun.
     pub(super) fn adopt(&mut self, now: Instant, session: Session, initial_contact: bool) {
-        let peer = session.tunnel.remote.identity.clone();
+        let tunnel = Arc::clone(&session.tunnel);
         let begun_at = session.begun_at;
         let id = self.take_in(now, session);
         if initial_contact {
-            // RFC 7296 §2.4: the peer knows of no other, so whatever was up before it began is dead.
+            // RFC 7296 §2.4: the peer knows of no other between these two identities, so whatever was up before it
+            // began is dead.
+            let same = |other: &IkeTunnel| {
+                other.local.identity.matches(&tunnel.local.identity)
+                    && other.remote.identity.matches(&tunnel.remote.identity)
+            };
             let dead: Vec<SessionId> = (self.sessions.iter())
-                .filter(|(other, s)| **other != id && s.tunnel.remote.identity.matches(&peer))
+                .filter(|(other, s)| **other != id && same(&s.tunnel))
                 .filter(|(_, s)| s.established_at.is_some_and(|at| at < begun_at))
                 .map(|(other, _)| *other)
                 .collect();
@@ -485,7 +490,9 @@ impl Session {
         if !self.has_or_wants_child(name) {
             return false;
         }
-        self.tasks.retain(|t| !matches!(t, Task::CreateChild(n) if n == name));
+        let creates = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
+        self.tasks.retain(|t| !creates(t));
+        self.delayed.retain(|(_, t)| !creates(t));
         let pending = self.sas.iter_mut().filter_map(|s| match &mut s.established_mut()?.active {
             Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
             _ => None,

@@ -80,7 +80,7 @@ pub(crate) fn ask(
     let proof = psk::sign(keys.suite.prf, key, octets);
     let spi_in = cx.spis.allocate(cx.rng);
     let mut payloads = vec![Payload::IdInitiator(id.clone())];
-    if !cx.out.knows(&tunnel.remote.identity) {
+    if !cx.out.knows(&tunnel) {
         payloads.push(status(NotifyType::INITIAL_CONTACT, vec![]));
     }
     payloads.push(Payload::IdResponder(Identification::of(&tunnel.remote.identity)));

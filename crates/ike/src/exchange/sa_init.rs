@@ -166,21 +166,22 @@ pub(crate) fn answer(
     };
     let chosen = candidates.iter().find_map(|t| choose_ike(&t.proposals, theirs, sent_group, &[]));
     let Some((suite, proposal)) = chosen else {
-        let ours: Vec<IkeProposal> = candidates.iter().flat_map(|t| t.proposals.clone()).collect();
-        let detail = format!(
-            "{} offers {}; we accept {}",
-            datagram.remote.ip(),
-            describe(theirs),
-            describe(&offer_ike(&ours, &[]))
-        );
-        let rejection = Rejection::no_proposal_chosen(detail.clone());
+        let mut detail = String::new();
         if cx.out.may_tell(cx.now, datagram.remote.ip()) {
-            let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
+            let ours: Vec<IkeProposal> =
+                candidates.iter().flat_map(|t| t.proposals.clone()).collect();
+            detail = format!(
+                "{} offers {}; we accept {}",
+                datagram.remote.ip(),
+                describe(theirs),
+                describe(&offer_ike(&ours, &[]))
+            );
+            let failure = Failure { kind: FailureKind::NoProposalChosen, detail: detail.clone() };
             for tunnel in &candidates {
                 cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
             }
         }
-        return Some(Answer::Stateless(rejection.payload()));
+        return Some(Answer::Stateless(Rejection::no_proposal_chosen(detail).payload()));
     };
     if group_of(sent_group) != Some(suite.group) {
         return Some(Answer::Stateless(Rejection::invalid_ke(group_id(suite.group)).payload()));
