@@ -229,7 +229,7 @@ fn conclude_child(
     parts: &Parts<'_>,
 ) -> Result<(), Failure> {
     let asked = asked(child);
-    let agreed = create_child::read_answer(child, &asked, parts)?;
+    let agreed = create_child::read_answer(child, &asked, &[], parts)?;
     let (choice, spi_out) =
         accept_esp(&child.proposals, &[], agreed.proposals).ok_or_else(|| Failure {
             kind: FailureKind::ProtocolError,
