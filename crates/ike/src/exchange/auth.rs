@@ -310,6 +310,9 @@ pub(crate) fn answer(
 
 fn report_refusal(cx: &mut Cx<'_>, half: &HalfOpen, datagram: Datagram<'_>, rejection: &Rejection) {
     let Some(failure) = &rejection.failure else { return };
+    if !cx.out.may_tell(cx.now, datagram.remote.ip()) {
+        return;
+    }
     match half.candidates.as_slice() {
         [only] => cx.out.fail(cx.now, &only.name, None, failure.clone()),
         // Which tunnel is meant cannot be told.
