@@ -292,7 +292,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("planted-{}.plane", std::process::id()));
         fs::write(&path, "table 4500\n").expect("written");
         std::os::unix::fs::chown(&path, Some(65_534), None).expect("given away");
-        let refused = locked(&path).err().expect("refused").to_string();
+        let refused = locked(&path).expect_err("refused").to_string();
         fs::remove_file(&path).expect("remove");
         assert!(refused.contains("65534"), "{refused}");
     }
