@@ -411,7 +411,8 @@ impl<P: DataPlane> Engine<P> {
             Notice::Acquire { rule, .. } => {
                 let name =
                     self.rules.iter().find(|(_, r)| **r == rule).map(|(name, _)| name.clone());
-                if let Some(name) = name {
+                // What the operator has taken down is not brought back by whoever sends a packet.
+                if let Some(name) = name.filter(|n| !self.deactivated.contains(n)) {
                     // A refusal is an event of its own; nobody waits for this call.
                     let _ = self.connect(now, &name);
                 }

@@ -157,7 +157,7 @@ impl Session {
             || self.delayed.iter().any(|(_, t)| wants(t))
             || self.sas.iter().any(|s| match &s.state {
                 State::InitSent(i) => i.child.name == name,
-                State::AuthSent(a) => a.child.name == name,
+                State::AuthSent(a) => a.child.name == name && !a.unwanted,
                 State::Established(e) => {
                     matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
                 }

@@ -5,8 +5,8 @@ use crate::deadlines::Waiter;
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
-use crate::sa::Active;
 use crate::sa::path::{IKE_PORT, Path};
+use crate::sa::{Active, State};
 use crate::session::{Session, SessionId};
 use crate::task::Task;
 use esp::plane::{DataPlane, Rule, RuleId, TrafficSelectors};
@@ -485,6 +485,31 @@ impl Session {
         }
     }
 
+    /// Takes a phase 2 tunnel out of a handshake under way; `false` if nothing else is waited for.
+    fn goes_on_without(&mut self, name: &str) -> bool {
+        let next = self.tasks.iter().position(|t| matches!(t, Task::CreateChild(_)));
+        let waiting = next.and_then(|index| match &self.tasks[index] {
+            Task::CreateChild(next) => self.tunnel.children.iter().find(|c| c.name == *next),
+            _ => None,
+        });
+        let waiting = waiting.cloned();
+        for sa in &mut self.sas {
+            match (&mut sa.state, &waiting) {
+                (State::InitSent(i), Some(next_child)) if i.child.name == name => {
+                    i.child = Arc::clone(next_child);
+                    self.tasks
+                        .retain(|t| !matches!(t, Task::CreateChild(n) if *n == next_child.name));
+                    return true;
+                }
+                (State::InitSent(i), None) if i.child.name != name => return true,
+                (State::AuthSent(a), _) if a.child.name == name => a.unwanted = true,
+                (State::AuthSent(a), None) if !a.unwanted => return true,
+                _ => {}
+            }
+        }
+        waiting.is_some()
+    }
+
     /// Deletes one phase 2 tunnel, or stops setting it up; `false` if there is nothing of it.
     fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> bool {
         if !self.has_or_wants_child(name) {
@@ -500,7 +525,7 @@ impl Session {
         pending.for_each(|p| p.unwanted = true);
         let spis: Vec<_> =
             self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
-        if spis.is_empty() && !self.is_established() {
+        if spis.is_empty() && !self.is_established() && !self.goes_on_without(name) {
             self.close(cx, "deactivated");
             return true;
         }
