@@ -466,6 +466,7 @@ impl<P: DataPlane> Engine<P> {
                     }
                 }
                 Waiter::Retry(name) => self.retry(now, &name),
+                Waiter::Redundant(id) => self.close_redundant(now, id),
                 Waiter::Farewells => {
                     let next = self.out.forget_farewells(now);
                     self.deadlines.set(Waiter::Farewells, next);
@@ -534,6 +535,7 @@ impl<P: DataPlane> Engine<P> {
         let waiter = Waiter::Session(id);
         if session.is_over() {
             self.deadlines.set(waiter, None);
+            self.deadlines.set(Waiter::Redundant(id), None);
             let tunnel = Arc::clone(&session.tunnel);
             self.after_session(now, &tunnel, session.has_served);
         } else {

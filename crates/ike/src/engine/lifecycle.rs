@@ -365,12 +365,14 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Leaves one session per tunnel. Of two begun by different sides, the one made with the lowest nonce goes, closed
-    /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes.
+    /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes. No RFC says this of
+    /// whole IKE SAs: where the peer leaves its own in place, this side closes that after a while.
     pub(super) fn settle_sessions(&mut self, now: Instant, new: SessionId) {
         let Some(session) = self.sessions.get(&new).filter(|s| !s.is_closing()) else { return };
         let (tunnel, here, nonce) =
             (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce.clone());
         let mut redundant = Vec::new();
+        let mut left_to_the_peer = Vec::new();
         for (id, other) in
             self.sessions_of(&tunnel).filter(|(id, s)| **id != new && s.is_established())
         {
@@ -379,10 +381,28 @@ impl<P: DataPlane> Engine<P> {
             } else {
                 let (loser, begun_here) =
                     if other.lowest_nonce < nonce { (*id, other.begun_here) } else { (new, here) };
-                redundant.extend(begun_here.then_some(loser));
+                if begun_here { &mut redundant } else { &mut left_to_the_peer }.push(loser);
             }
         }
+        let at = now + self.config.patience();
+        for id in left_to_the_peer {
+            let deadline = Deadline { at, reason: "redundant IKE SA" };
+            self.deadlines.set(Waiter::Redundant(id), Some(deadline));
+        }
         for id in redundant {
+            self.with_session(now, id, |session, cx| {
+                session.close(cx, "another IKE SA serves the tunnel")
+            });
+        }
+    }
+
+    /// Closes a session that the peer should have closed, if another still serves the tunnel in its place.
+    pub(super) fn close_redundant(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get(&id).filter(|s| !s.is_closing()) else { return };
+        let serves = |(other, s): (&SessionId, &Session)| {
+            *other != id && s.is_established() && s.lowest_nonce > session.lowest_nonce
+        };
+        if self.sessions_of(&session.tunnel.name).any(serves) {
             self.with_session(now, id, |session, cx| {
                 session.close(cx, "another IKE SA serves the tunnel")
             });
