@@ -145,9 +145,7 @@ impl Charon {
 
     /// Waits for words in the log.
     pub fn wait_log(&self, words: &str) {
-        eventually(&format!("charon logs {words:?}"), || {
-            self.log().contains(words).then_some(())
-        });
+        eventually(&format!("charon logs {words:?}"), || self.log().contains(words).then_some(()));
     }
 
     /// Ends it without a farewell, as a power cut would.

@@ -11,15 +11,8 @@ use crate::Scenario;
 
 /// Every scenario.
 pub fn all() -> Vec<Scenario> {
-    [
-        establish::all(),
-        suites::all(),
-        rekey::all(),
-        teardown::all(),
-        refusal::all(),
-        nat::all(),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    [establish::all(), suites::all(), rekey::all(), teardown::all(), refusal::all(), nat::all()]
+        .into_iter()
+        .flatten()
+        .collect()
 }

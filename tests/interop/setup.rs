@@ -109,7 +109,9 @@ impl Setup {
     /// Own addresses of `vpnd` and strongSwan.
     pub fn outer(&self) -> [IpAddr; 2] {
         match (self.outer_v6, self.nat) {
-            (true, _) => [1, 2].map(|host| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into()),
+            (true, _) => {
+                [1, 2].map(|host| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
+            }
             (false, Nat::None) => [1, 2].map(|host| Ipv4Addr::new(192, 0, 2, host).into()),
             (false, Nat::Vpnd) => [[172, 16, 0, 2].into(), [192, 0, 2, 2].into()],
             (false, Nat::Charon) => [[192, 0, 2, 1].into(), [172, 16, 0, 2].into()],
@@ -155,7 +157,9 @@ impl Setup {
         let mut line = |line: String| {
             writeln!(text, "{line}").expect("a string takes everything");
         };
-        line("<IKEProtection IKE_ProtectionName=\"p1\" IKE_Role=\"Both\" IKE_Version=\"2\">".into());
+        line(
+            "<IKEProtection IKE_ProtectionName=\"p1\" IKE_Role=\"Both\" IKE_Version=\"2\">".into(),
+        );
         for (name, value) in self.ike {
             line(format!("<IKETransform {name}=\"{value}\"/>"));
         }

@@ -1,6 +1,7 @@
 //! Two gateways and the wire between them, with an address translator on it where the setup says so.
 
 use crate::charon::Charon;
+use crate::eventually;
 use crate::setup::{Nat, Setup};
 use crate::traffic::{self, Endpoint};
 use crate::vpnd::Vpnd;
@@ -10,6 +11,10 @@ use nix::net::if_::if_nametoindex;
 use nix::unistd::gettid;
 use std::net::IpAddr;
 use std::process::Command;
+
+/// IKE messages in the words of nftables: on port 4500 four octets of zero behind the UDP header of eight (RFC 3948
+/// §2.2).
+const MESSAGES: [&str; 2] = ["udp dport 500", "udp dport 4500 @th,64,32 0"];
 
 /// Both daemons, in namespaces of their own.
 pub struct World {
@@ -56,14 +61,7 @@ impl World {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let vpnd = Vpnd::start(left, directory.path().join("vpnd"), &setup)?;
         let charon = Charon::start(right, directory.path().join("charon"), &setup)?;
-        Ok(Self {
-            setup,
-            vpnd,
-            charon,
-            capture: Some(capture),
-            nat,
-            _directory: directory,
-        })
+        Ok(Self { setup, vpnd, charon, capture: Some(capture), nat, _directory: directory })
     }
 
     /// Host addresses behind the gateways with their namespaces: behind `vpnd`, behind strongSwan.
@@ -107,26 +105,45 @@ impl World {
         step(ip(nat, "link set out up"));
     }
 
-    /// Every third IKE message on port 4500 is lost in either direction; ESP is not.
+    /// Every third IKE message is lost in either direction; ESP is not.
     pub fn lose_messages(&self) {
+        self.lose("numgen inc mod 3 == 2");
+    }
+
+    /// Makes requests cross: both sides begin while no IKE message gets through, and repeat them when they do again.
+    pub fn cross(&self, by_vpnd: &[&str], by_charon: &[&str]) {
+        self.lose("");
+        std::thread::scope(|scope| {
+            let vpnd = scope.spawn(|| self.vpnd.must(by_vpnd));
+            let charon = scope.spawn(|| self.charon.swanctl(by_charon));
+            eventually("both requests are on their way", || {
+                self.lost_messages().iter().all(|lost| *lost > 0).then_some(())
+            });
+            for namespace in [&self.vpnd.space, &self.charon.space] {
+                nft(namespace, "delete table inet loss").expect("it is there");
+            }
+            vpnd.join().expect("vpnd carries it out");
+            charon.join().expect("no panic").expect("strongSwan carries it out");
+        });
+    }
+
+    fn lose(&self, which: &str) {
         for namespace in [&self.vpnd.space, &self.charon.space] {
-            // Behind the UDP header of eight octets, four octets of zero mark a message (RFC 3948 §2.2).
-            nft(
-                namespace,
-                "add table inet loss; \
-                 add chain inet loss in { type filter hook input priority 0; }; \
-                 add rule inet loss in udp dport 4500 @th,64,32 0 numgen inc mod 3 == 2 counter drop",
-            )
-            .expect("nftables can match and count");
+            let chain = "add table inet loss; \
+                         add chain inet loss in { type filter hook input priority 0; }";
+            let rules =
+                MESSAGES.map(|m| format!("; add rule inet loss in {m} {which} counter drop"));
+            nft(namespace, &(chain.to_owned() + &rules.concat())).expect("nftables can match");
         }
     }
 
-    /// Messages lost by [`World::lose_messages`] on their way to `vpnd` and to strongSwan.
+    /// Messages lost on purpose on their way to `vpnd` and to strongSwan.
     pub fn lost_messages(&self) -> [u64; 2] {
         [&self.vpnd.space, &self.charon.space].map(|namespace| {
-            let rules = run(namespace, "nft", &["list", "table", "inet", "loss"]).expect("it is there");
-            let count = rules.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
-            count.and_then(|count| count.parse().ok()).expect("the rule counts")
+            let rules =
+                run(namespace, "nft", &["list", "table", "inet", "loss"]).expect("it is there");
+            let counts = rules.split("packets ").skip(1).filter_map(|rest| rest.split(' ').next());
+            counts.map(|count| count.parse::<u64>().expect("a number")).sum()
         })
     }
 

@@ -1,6 +1,6 @@
 //! A tunnel comes up from either side, and carries traffic both ways.
 
-use crate::setup::{IKE_TUNNEL, Setup};
+use crate::setup::{CONNECTION, IKE_TUNNEL, Setup};
 use crate::world::World;
 use crate::{Scenario, eventually, scenario, traffic};
 use std::net::UdpSocket;
@@ -72,15 +72,21 @@ pub fn all() -> Vec<Scenario> {
             world.assert_nothing_in_the_clear();
         },
     ));
-    scenarios.push(scenario("establish::both_at_once", Setup::default(), |world| {
-        std::thread::scope(|scope| {
-            scope.spawn(|| world.charon.initiate());
-            world.vpnd.must(&["activate", IKE_TUNNEL]);
-        });
-        world.vpnd.wait_up();
-        eventually("strongSwan has it", || (world.charon.counts().1 > 0).then_some(()));
-        world.exchange_traffic();
-    }));
+    scenarios.push(scenario(
+        "establish::both_at_once",
+        Setup { charon: "retransmit_timeout = 0.3", ..Setup::default() },
+        |world| {
+            world.cross(
+                &["activate", IKE_TUNNEL],
+                &["--initiate", "--child", CONNECTION, "--timeout", "15"],
+            );
+            world.vpnd.wait_up();
+            eventually("strongSwan has it", || (world.charon.counts().1 > 0).then_some(()));
+            world.exchange_traffic();
+            std::thread::sleep(std::time::Duration::from_secs(3));
+            eprintln!("{}\n{}", world.charon.sas(), world.vpnd.log());
+        },
+    ));
     scenarios.push(scenario("establish::large_packets", Setup::default(), |world| {
         world.up_from_vpnd();
         let [left, right] = world.hosts();

@@ -49,13 +49,9 @@ pub fn all() -> Vec<Scenario> {
         networks: [["10.1.0.0", "10.1.255.255"], ["10.2.0.0", "10.2.255.255"]],
         ..Setup::default()
     };
-    let narrow_vpnd =
-        Setup { charon_networks: ["10.1.0.0/16", "10.2.0.0/16"], ..Setup::default() };
-    let other_name = Setup {
-        names: true,
-        charon_identity: Some("elsewhere.example.net"),
-        ..Setup::default()
-    };
+    let narrow_vpnd = Setup { charon_networks: ["10.1.0.0/16", "10.2.0.0/16"], ..Setup::default() };
+    let other_name =
+        Setup { names: true, charon_identity: Some("elsewhere.example.net"), ..Setup::default() };
     // strongSwan asks for a key exchange at a rekey, vpnd's policy has none.
     let other_pfs = Setup { pfs: "0", ..Setup::default() };
     vec![

@@ -88,7 +88,10 @@ const SUITES: &[Suite] = &[
         ike: (CBC192, "aes192-sha384-ecp256"),
         esp: (&[("ESP_AES_CBC_128", "HMAC-SHA", "0")], "aes128-sha1-x25519"),
         pfs: "31",
-        chosen: ["AES-CBC-192/HMAC-SHA2-384-192/PRF-HMAC-SHA2-384/ECP-256", "AES-CBC-128/HMAC-SHA1-96"],
+        chosen: [
+            "AES-CBC-192/HMAC-SHA2-384-192/PRF-HMAC-SHA2-384/ECP-256",
+            "AES-CBC-128/HMAC-SHA1-96",
+        ],
     },
 ];
 

@@ -34,7 +34,7 @@ const OR_MODE: &str = ", or is not in this mode";
 const RESTARTS: u8 = 3;
 
 /// Child SAs that a peer may have for each phase 2 tunnel: what bounds the memory it can take.
-const CHILDREN_PER_TUNNEL: usize = 8;
+pub(crate) const CHILDREN_PER_TUNNEL: usize = 8;
 
 /// A request of ours in flight.
 pub(crate) struct PendingChild {
@@ -545,12 +545,21 @@ pub(crate) fn conclude(
     payloads: Vec<Payload>,
 ) {
     let parts = Parts::of(&payloads);
-    if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
+    let refused = parts.error().filter(|_| parts.sa.is_none());
+    if pending.unwanted || session.is_closing() {
+        // The policy may no longer have the tunnel: nothing is installed, and the peer is told to forget it. With an
+        // IKE SA that is being deleted it goes anyway.
+        cx.spis.release(pending.spi_in);
+        if refused.is_none() && !session.is_closing() {
+            session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+        }
+        return;
+    }
+    if let Some(error) = refused {
         cx.spis.release(pending.spi_in);
         return conclude_error(session, cx, index, pending, error.clone(), &parts);
     }
     match conclude_success(session, cx, index, &pending, &parts) {
-        Ok(()) if pending.unwanted => session.tasks.push_front(Task::DeleteChild(pending.spi_in)),
         Ok(()) => {}
         Err(failure) => {
             // The peer has a Child SA that we do not want.
@@ -650,8 +659,8 @@ fn conclude_error(
     error: Notify,
     parts: &Parts<'_>,
 ) {
-    if pending.rival.is_some() || pending.unwanted {
-        // The peer's own rekey has done the work, or there is none any more.
+    if pending.rival.is_some() {
+        // The peer's own rekey has done the work.
         return;
     }
     let again = match pending.rekeys {
