@@ -147,7 +147,9 @@ impl Space {
         ];
         let counters = names.map(|name| format!("{name} {}", self.counter(name)));
         let devices = self.run(|| fs::read_to_string("/proc/thread-self/net/dev"));
-        format!("{counters:?}\n{}", devices.unwrap_or_default())
+        // Of the machine, in hexadecimal: the second column counts what found no room between two devices.
+        let queues = fs::read_to_string("/proc/net/softnet_stat").unwrap_or_default();
+        format!("{counters:?}\n{}{queues}", devices.unwrap_or_default())
     }
 
     /// Whether all of `count` echo requests are answered. None is taken for lost that is merely late.

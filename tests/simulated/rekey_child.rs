@@ -56,15 +56,25 @@ fn either_side_rekeys_without_losing_a_packet() {
 fn a_rekey_asked_for_right_after_the_peers_own_is_done_when_the_peer_is_ready() {
     let site = Site::default();
     let (mut world, left, right) = up(1, &site);
+    let sent = |world: &mut World, host| {
+        world.status(host)[0].children[0].sa.as_ref().map_or(0, |sa| sa.packets_out)
+    };
+    let before = [left, right].map(|host| sent(&mut world, host));
     let flows = talk(&mut world, left, right, &site);
     let gate = world.hold(left, |l| l.is_request(Exchange::Informational));
     assert!(world.rekey(left, "net0"));
     assert!(world.run_until(SOON, |world| rekeys(world, right) == 1));
+    // The old SA still sends when its successor is there.
+    world.run_for(Duration::from_secs(1));
     assert!(world.rekey(right, "net0"));
     world.release(gate);
     world.run_for(Duration::from_secs(20));
     assert_eq!([left, right].map(|host| rekeys(&mut world, host)), [2, 2]);
     assert_nothing_lost(&mut world, flows);
+    for ((host, flow), before) in [left, right].into_iter().zip(flows).zip(before) {
+        let passed = sent(&mut world, host) - before;
+        assert_eq!(passed, world.flow(flow).offered, "over all rekeys");
+    }
     assert_agreement(&mut world, left, right, &site);
     assert_clean_stop(&mut world, left, right);
 }

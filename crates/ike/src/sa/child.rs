@@ -62,6 +62,21 @@ impl History {
     }
 }
 
+impl History {
+    /// Adds what passed between two states of another history.
+    pub fn add_what_passed(&mut self, from: &Self, to: &Self) {
+        for (total, from, to) in [
+            (&mut self.inbound, from.inbound, to.inbound),
+            (&mut self.outbound, from.outbound, to.outbound),
+        ] {
+            total.packets += to.packets.saturating_sub(from.packets);
+            total.bytes += to.bytes.saturating_sub(from.bytes);
+            total.refused += to.refused.saturating_sub(from.refused);
+            total.last_used = total.last_used.max(to.last_used);
+        }
+    }
+}
+
 /// Everything a new Child SA is made of.
 pub(crate) struct Blueprint<'a> {
     pub tunnel: &'a Arc<ChildTunnel>,

@@ -5,7 +5,7 @@ use crate::engine::Cx;
 use crate::event::EventKind;
 use crate::exchange::create_child;
 use crate::failure::{Failure, FailureKind};
-use crate::sa::child::ChildSa;
+use crate::sa::child::{ChildSa, ChildState, History};
 use crate::sa::{Active, IkeSa, Phase, State};
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
@@ -135,6 +135,10 @@ impl Session {
     pub fn remove_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi, linger: bool) -> Option<ChildSa> {
         let position = self.children.iter().position(|c| c.spi_in == spi_in)?;
         let child = self.children.remove(position);
+        if let ChildState::Replaced(successor) = child.state {
+            let last = child.history_so_far(cx);
+            self.hand_over(successor, &last);
+        }
         cx.plane.remove(child.outbound);
         if linger && !cx.config.linger.is_zero() {
             // A peer that makes and deletes them as fast as it can takes no more than this.
@@ -150,5 +154,19 @@ impl Session {
             cx.spis.release(child.spi_in);
         }
         Some(child)
+    }
+
+    /// Counts for the tunnel what an SA has done since its successor was made.
+    fn hand_over(&mut self, successor: Spi, last: &History) {
+        let Some(counted) = self.child_by_inbound(successor).map(|c| c.history) else { return };
+        let mut next = Some(successor);
+        for _ in 0..self.children.len() {
+            let Some(child) = next.and_then(|spi| self.child_mut(spi)) else { return };
+            child.history.add_what_passed(&counted, last);
+            next = match child.state {
+                ChildState::Replaced(successor) => Some(successor),
+                ChildState::Established | ChildState::Unwanted => None,
+            };
+        }
     }
 }
