@@ -86,7 +86,11 @@ impl Gateway {
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).expect("text");
         self.process = Some(process);
-        assert!(line.starts_with("ready: ") && line.contains(", control socket "), "{line:?}");
+        assert!(
+            line.starts_with("ready: ") && line.contains(", control socket "),
+            "{line:?}\n{}",
+            self.log()
+        );
     }
 
     pub fn signal(&self, signal: Signal) {

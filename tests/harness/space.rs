@@ -51,7 +51,8 @@ impl Space {
     /// Writes a kernel setting below `/proc/sys/net`.
     pub fn set(&self, name: &str, value: &'static str) {
         let path = Path::new("/proc/sys/net").join(name);
-        let written = self.run(move || fs::write(&path, value).map_err(|e| format!("{path:?}: {e}")));
+        let written =
+            self.run(move || fs::write(&path, value).map_err(|e| format!("{path:?}: {e}")));
         written.expect("the setting exists");
     }
 
@@ -96,14 +97,15 @@ impl Space {
             let (_, text) = self.try_sh(line);
             state.push_str(&format!("# {line}\n{text}"));
         }
-        state + &self.run(|| {
-            let mut settings = Vec::new();
-            for root in ["/proc/sys/net/ipv4", "/proc/sys/net/ipv6"] {
-                collect(Path::new(root), &mut settings);
-            }
-            settings.sort();
-            settings.concat()
-        })
+        state
+            + &self.run(|| {
+                let mut settings = Vec::new();
+                for root in ["/proc/sys/net/ipv4", "/proc/sys/net/ipv6"] {
+                    collect(Path::new(root), &mut settings);
+                }
+                settings.sort();
+                settings.concat()
+            })
     }
 
     /// A number of `/proc/net/snmp` or `snmp6`, such as `Ip FragCreates` or `Ip6FragCreates`.

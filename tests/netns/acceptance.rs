@@ -2,7 +2,7 @@
 //! nothing lost however often the keys change.
 
 use crate::harness::gateway::Gateway;
-use crate::harness::{GATEWAYS, Need, policies, test};
+use crate::harness::{GATEWAYS, Need, policies, test, until};
 use cli::demo::traffic::{Pings, Stream};
 use libtest_mimic::Trial;
 use std::net::IpAddr;
@@ -34,12 +34,18 @@ fn two() -> ([Gateway; 2], [IpAddr; 2]) {
 fn under_traffic(
     [left, right]: &[Gateway; 2],
     [from, to]: [IpAddr; 2],
-    happens: impl FnOnce(),
+    happens: impl FnOnce(&dyn Fn()),
 ) {
     let ends = ((&left.space.0, from), (&right.space.0, to));
     let stream = Stream::start(ends.0, ends.1, GENTLE).expect("a connection");
     let pings = Pings::start(ends.0, ends.1).expect("sockets");
-    happens();
+    // A sign that both directions carry traffic again: some milliseconds of it.
+    let some_more = || {
+        let enough = stream.received() + GENTLE / 20;
+        let arrived = || (stream.received() >= enough).then_some(());
+        until("traffic", arrived, || format!("{:?} {:?}", left.discards(), right.discards()));
+    };
+    happens(&some_more);
     let echoes = pings.finish().expect("the flow ends");
     let octets = stream.finish().expect("every octet is right");
     let discards = || format!("{:?} {:?}", left.discards(), right.discards());
@@ -69,13 +75,16 @@ fn rekeyed_under_traffic() {
     let child = &status["children"][0];
     assert_eq!(child["mode"], "transport");
     assert_eq!(child["child_sa"]["suite"], "AES-GCM-16-256");
-    assert_eq!((&child["local"][0], &child["remote"][0]), (&"192.0.2.10".into(), &"192.0.2.20".into()));
+    assert_eq!(
+        (&child["local"][0], &child["remote"][0]),
+        (&"192.0.2.10".into(), &"192.0.2.20".into())
+    );
 
     let pong = left.space.sh("ping -q -c 50 -i 0.01 -W 10 192.0.2.20");
     assert!(pong.contains("50 received, 0% packet loss"), "{pong}");
 
     let both = [left, right];
-    under_traffic(&gateways, addresses, || {
+    under_traffic(&gateways, addresses, |some_more| {
         for round in 0..CHILD_REKEYS {
             let turn = usize::from(round % 2 == 1);
             assert_eq!(both[turn].ctl_ok(&["rekey", "LP2"]), "LP2: rekeyed\n");
@@ -83,6 +92,7 @@ fn rekeyed_under_traffic() {
                 let turn = usize::from(round % 8 == 3);
                 assert_eq!(both[turn].ctl_ok(&["rekey", "LP1"]), "LP1: rekeyed\n");
             }
+            some_more();
         }
     });
 
@@ -108,7 +118,7 @@ fn crossing_rekeys() {
     gateways.iter_mut().for_each(Gateway::start);
     gateways[0].ctl_ok(&["activate"]);
     let [left, right] = &gateways;
-    under_traffic(&gateways, addresses, || {
+    under_traffic(&gateways, addresses, |some_more| {
         for round in 0..CROSSINGS {
             let name = if round % 2 == 0 { "LP2" } else { "LP1" };
             std::thread::scope(|scope| {
@@ -116,6 +126,7 @@ fn crossing_rekeys() {
                     scope.spawn(move || gateway.ctl_ok(&["rekey", name]));
                 }
             });
+            some_more();
         }
     });
     // What the crossings left redundant goes, and both sides agree on what stays.
@@ -123,7 +134,7 @@ fn crossing_rekeys() {
         let sa = gateway.child_sa("LP2");
         fields.map(|field| sa[field].as_str().expect("an SPI").to_owned())
     };
-    crate::harness::until(
+    until(
         "the same Child SA on both sides",
         || {
             let left = spis(left, ["inbound_spi", "outbound_spi"]);

@@ -28,7 +28,10 @@ fn vpnctl() {
 
     for command in ["activate", "deactivate", "status", "rekey"] {
         let error = left.ctl_fails(&[command, "sitee"], 1);
-        assert!(error.contains("no tunnel \"sitee\" in the policy; did you mean \"site\"?"), "{error}");
+        assert!(
+            error.contains("no tunnel \"sitee\" in the policy; did you mean \"site\"?"),
+            "{error}"
+        );
     }
     let error = left.ctl_fails(&["rekey", "site"], 1);
     assert!(error.contains("site") && error.contains("not up"), "{error}");
@@ -36,13 +39,17 @@ fn vpnctl() {
     assert!(!left.log().contains("\"level\":\"DEBUG\""));
     assert_eq!(left.ctl_ok(&["log", "debug"]), "log level: debug\n");
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
-    left.await_log(&["\"level\":\"DEBUG\""]);
+    left.await_log(&["\"level\":\"DEBUG\"", "sending IKE_SA_INIT request 0 with SA, KE"]);
+    left.await_log(&["\"level\":\"DEBUG\"", "received IKE_AUTH response 1 with IDR, AUTH"]);
     let error = left.ctl_fails(&["log", "loud"], 1);
     assert!(error.contains("loud") && error.contains("debug"), "{error}");
 
     let list = left.ctl_ok(&["list"]);
     let line = list.lines().nth(1).expect("the tunnel");
-    assert!(line.starts_with("site    site_lan  established  192.0.2.2  10.1.0.0/24  10.2.0.0/24"), "{list}");
+    assert!(
+        line.starts_with("site    site_lan  established  192.0.2.2  10.1.0.0/24  10.2.0.0/24"),
+        "{list}"
+    );
     let counters = left.ctl_ok(&["counters"]);
     assert!(!counters.is_empty());
 
@@ -116,7 +123,8 @@ fn vpnd_check() {
     };
     let (status, told, warned) = check(policies::VENDOR);
     assert_eq!(status, Some(0), "{warned}");
-    for part in ["LP1  phase 1, IKEv2", "LP2  phase 2, transport mode", "AES-GCM-16-256", "ECP-384"] {
+    for part in ["LP1  phase 1, IKEv2", "LP2  phase 2, transport mode", "AES-GCM-16-256", "ECP-384"]
+    {
         assert!(told.contains(part), "{part}: {told}");
     }
     assert!(!told.contains("12345") && !warned.contains("12345"), "a key is shown");

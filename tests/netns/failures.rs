@@ -60,7 +60,8 @@ fn no_answer() {
     let [mut left, _right] = Gateway::pair(&site(), [1, 2], IKE);
     left.start();
     let told = left.ctl_fails(&["activate"], 1);
-    let words = ["site: failed: no answer from the peer", "IKE_SA_INIT", "3 times", "192.0.2.2:500"];
+    let words =
+        ["site: failed: no answer from the peer", "IKE_SA_INIT", "3 times", "192.0.2.2:500"];
     for words in words {
         assert!(told.contains(words), "no {words:?} in {told}");
     }
@@ -74,22 +75,22 @@ fn between_two_sites() {
         [here, changed(&there, from, to)]
     };
     let named = r#"<IKERemoteIdentity><FQDN Value="left.example"><IPV4_Address Value="192.0.2.1"/></FQDN></IKERemoteIdentity>"#;
-    let named = with(
-        r#"<IKERemoteIdentity><IPV4_Address Value="192.0.2.1"/></IKERemoteIdentity>"#,
-        named,
-    );
+    let named =
+        with(r#"<IKERemoteIdentity><IPV4_Address Value="192.0.2.1"/></IKERemoteIdentity>"#, named);
     let named = named.map(|p| {
-        p.replace(
-            r#"<PK_IPV4_Address Value="192.0.2.1"/>"#,
-            r#"<PK_FQDN Value="left.example"/>"#,
-        )
+        p.replace(r#"<PK_IPV4_Address Value="192.0.2.1"/>"#, r#"<PK_FQDN Value="left.example"/>"#)
     });
     let cases = [
         Case {
             what: "another preshared key",
             policies: with("replace-this-key", "another-key-here"),
             kind: "authentication_failed",
-            here: &["site: failed: authentication failed", "preshared keys", "192.0.2.1", "192.0.2.2"],
+            here: &[
+                "site: failed: authentication failed",
+                "preshared keys",
+                "192.0.2.1",
+                "192.0.2.2",
+            ],
             there: &["\"level\":\"WARN\"", "authentication_failed", "preshared key", "192.0.2.1"],
         },
         Case {
@@ -127,7 +128,7 @@ fn between_two_sites() {
             what: "a policy for another peer",
             policies: with("192.0.2.1\"", "192.0.2.9\""),
             kind: "no_proposal_chosen",
-            here: &["site: failed: no proposal in common", "192.0.2.1"],
+            here: &["site: failed: no proposal in common", "no tunnel to 192.0.2.1"],
             there: &["\"level\":\"WARN\"", "192.0.2.1", "192.0.2.9", "no tunnel of the policy"],
         },
     ];
@@ -153,7 +154,11 @@ fn in_transport_mode() {
             what: "transport mode here, tunnel mode there",
             policies: [here.clone(), tunnel(&there)],
             kind: "mode_mismatch",
-            here: &["LP1: failed: transport and tunnel mode differ", "LP2", "ESP_EncapsulationMode"],
+            here: &[
+                "LP1: failed: transport and tunnel mode differ",
+                "LP2",
+                "ESP_EncapsulationMode",
+            ],
             there: &["\"event\":\"closed\""],
         },
         Case {

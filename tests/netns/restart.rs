@@ -14,7 +14,7 @@ pub fn trials() -> Vec<Trial> {
 const QUICK: &str = "retransmit_after = \"200ms\"\nretransmissions = 2\n";
 
 fn a_dead_peer_is_noticed() {
-    let [mut left, mut right] = two_with(&format!("{QUICK}liveness_interval = \"500ms\"\n"));
+    let [mut left, mut right] = two_with(&format!("{QUICK}liveness_interval = \"1s\"\n"));
     left.start();
     right.start();
     left.ctl_ok(&["activate"]);

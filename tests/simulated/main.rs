@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod admission;
+mod attack;
 mod crossing;
 mod datapath;
 mod delete;

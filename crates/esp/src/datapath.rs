@@ -4,6 +4,7 @@
 
 use crate::cipher::{CipherError, Provider};
 use crate::discard::{Counters, Discard};
+use crate::encap::Room;
 use crate::header::Header;
 use crate::inbound::Inbound;
 use crate::offload::{Offload, Segmentation};
@@ -15,6 +16,7 @@ use crate::queue::{ReceiveQueue, SendQueue};
 use crate::sad::Sad;
 use crate::spd::{Entry, Service, Spd, Verdict};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -67,6 +69,8 @@ struct Shared {
     counters: Counters,
     sad: Sad,
     spd: Spd,
+    /// Octets of the longest packet that the device takes.
+    device_mtu: AtomicUsize,
     /// Every SA by name. Its lock makes changes happen one at a time; packets never take it.
     installed: Mutex<BTreeMap<SaId, Installed>>,
     /// Rules with kept packets that an SA has arrived for.
@@ -94,10 +98,23 @@ impl Datapath {
             counters: Counters::new(),
             sad: Sad::new(),
             spd: Spd::new(),
+            device_mtu: AtomicUsize::new(usize::MAX),
             installed: Mutex::default(),
             releasable: Mutex::default(),
             notices: Mutex::default(),
         }))
+    }
+
+    /// Takes note of the MTU of the device whose packets it protects: TCP is told of nothing that would not fit.
+    pub fn set_device_mtu(&self, mtu: usize) {
+        let installed = lock(&self.0.installed);
+        self.0.device_mtu.store(mtu, Relaxed);
+        for sa in installed.values() {
+            match sa {
+                Installed::Inbound(sa) => sa.refit(self.0.room()),
+                Installed::Outbound { sa, .. } => sa.refit(self.0.room()),
+            }
+        }
     }
 
     /// Protects a packet from the TUN device, or each segment of a super-packet, and appends the ESP packets to
@@ -285,9 +302,10 @@ impl Shared {
         }
     }
 
-    /// Octets of the longest outer packet, where TCP is to be held to it.
-    fn clamped_mtu(&self) -> usize {
-        if self.settings.mss_clamp { self.settings.outer_mtu } else { 0 }
+    /// What TCP is held to.
+    fn room(&self) -> Room {
+        let outer_mtu = if self.settings.mss_clamp { self.settings.outer_mtu } else { 0 };
+        Room { outer_mtu, device_mtu: self.device_mtu.load(Relaxed) }
     }
 
     fn since_epoch(&self, now: Instant) -> Duration {
@@ -320,7 +338,7 @@ impl DataPlane for Datapath {
             return Err(PlaneError::SpiInUse(sa.spi));
         }
         let (id, spi) = (sa.id, sa.spi);
-        let sa = Inbound::new(sa, shared.settings.provider, shared.clamped_mtu())
+        let sa = Inbound::new(sa, shared.settings.provider, shared.room())
             .map_err(|error| no_cipher(spi, error))?;
         let sa = Arc::new(sa);
         shared.sad.insert(Arc::clone(&sa));
@@ -335,7 +353,7 @@ impl DataPlane for Datapath {
         spi_is_lawful(sa.spi)?;
         let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
         let (id, spi, rule, standby) = (sa.id, sa.spi, sa.rule, sa.standby);
-        let sa = Outbound::new(sa, shared.settings.provider, shared.clamped_mtu())
+        let sa = Outbound::new(sa, shared.settings.provider, shared.room())
             .map_err(|error| no_cipher(spi, error))?;
         let sa = Arc::new(sa);
         if !standby {
@@ -359,8 +377,8 @@ impl DataPlane for Datapath {
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
         let shared = &*self.0;
         match lock(&shared.installed).get(&sa) {
-            Some(Installed::Inbound(sa)) => sa.relocate(path, shared.clamped_mtu()),
-            Some(Installed::Outbound { sa, .. }) => sa.relocate(path, shared.clamped_mtu()),
+            Some(Installed::Inbound(sa)) => sa.relocate(path, shared.room()),
+            Some(Installed::Outbound { sa, .. }) => sa.relocate(path, shared.room()),
             None => return Err(PlaneError::NoSuchSa(sa)),
         }
         Ok(())

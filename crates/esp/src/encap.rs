@@ -58,6 +58,15 @@ fn fixed(suite: Suite, mode: Mode, encapsulation: Encapsulation, outer_ipv6: boo
     ip + udp + ESP_HEADER + suite.iv_len() + suite.icv_len()
 }
 
+/// What bounds an inner packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    /// Octets of the longest outer packet; 0: nothing is enforced.
+    pub(crate) outer_mtu: usize,
+    /// Octets of the longest packet that the device takes.
+    pub(crate) device_mtu: usize,
+}
+
 /// Where an SA's packets travel, and how long an inner packet may be on that path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
@@ -67,10 +76,10 @@ pub(crate) struct Placement {
 }
 
 impl Placement {
-    /// With `outer_mtu` 0 no inner MTU is enforced.
-    pub(crate) fn new(path: Path, suite: Suite, mode: Mode, outer_mtu: usize) -> Self {
+    pub(crate) fn new(path: Path, suite: Suite, mode: Mode, room: Room) -> Self {
         let ipv6 = path.remote.is_ipv6();
-        let inner_mtu = inner_mtu(outer_mtu, suite, mode, path.encapsulation, ipv6);
+        let fits = inner_mtu(room.outer_mtu, suite, mode, path.encapsulation, ipv6);
+        let inner_mtu = fits.min(room.device_mtu);
         Self { path, inner_mtu }
     }
 }

@@ -13,7 +13,7 @@
 use crate::cipher::{Aad, Cipher, CipherError, Provider, Suite};
 use crate::datapath::Arrival;
 use crate::discard::Discard;
-use crate::encap::{Placement, clamp_mss};
+use crate::encap::{Placement, Room, clamp_mss};
 use crate::header::Header;
 use crate::ip::{self, IPIP, IPV6, NO_NEXT_HEADER};
 use crate::plane::{
@@ -29,6 +29,9 @@ use std::time::{Duration, Instant};
 
 pub(crate) const ESP_HEADER: usize = 8;
 const TRAILER: usize = 2;
+
+/// How often one SA may tell that its peer has moved: a peer can send from another port with every packet.
+const MOVES_EVERY: Duration = Duration::from_millis(100);
 
 /// Octets of the longest message that both families' length fields have room for.
 const MAX_MESSAGE: usize = u16::MAX as usize - ip::IPV4_LEN;
@@ -60,16 +63,14 @@ struct State {
     last_used: Duration,
     /// Where the peer was last seen, if that is not where the path says.
     moved: Option<SocketAddr>,
+    /// When that may be told again, since the epoch.
+    next_move: Duration,
     told_soft: bool,
     told_hard: bool,
 }
 
 impl Inbound {
-    pub(crate) fn new(
-        sa: InboundSa,
-        provider: Provider,
-        outer_mtu: usize,
-    ) -> Result<Self, CipherError> {
+    pub(crate) fn new(sa: InboundSa, provider: Provider, room: Room) -> Result<Self, CipherError> {
         Ok(Self {
             id: sa.id,
             spi: sa.spi,
@@ -79,9 +80,7 @@ impl Inbound {
             selectors: sa.selectors,
             limits: sa.limits,
             cipher: provider.cipher(sa.suite, &sa.key)?,
-            inner_mtu: AtomicUsize::new(
-                Placement::new(sa.path, sa.suite, sa.mode, outer_mtu).inner_mtu,
-            ),
+            inner_mtu: AtomicUsize::new(Placement::new(sa.path, sa.suite, sa.mode, room).inner_mtu),
             state: Mutex::new(State {
                 path: sa.path,
                 window: Window::new(sa.replay_window),
@@ -89,6 +88,7 @@ impl Inbound {
                 bytes: 0,
                 last_used: Duration::ZERO,
                 moved: None,
+                next_move: Duration::ZERO,
                 told_soft: false,
                 told_hard: false,
             }),
@@ -96,8 +96,15 @@ impl Inbound {
         })
     }
 
-    pub(crate) fn relocate(&self, path: Path, outer_mtu: usize) {
-        let placement = Placement::new(path, self.suite, self.mode, outer_mtu);
+    /// Follows a change of the device's MTU.
+    pub(crate) fn refit(&self, room: Room) {
+        let path = self.state().path;
+        let placement = Placement::new(path, self.suite, self.mode, room);
+        self.inner_mtu.store(placement.inner_mtu, Relaxed);
+    }
+
+    pub(crate) fn relocate(&self, path: Path, room: Room) {
+        let placement = Placement::new(path, self.suite, self.mode, room);
         self.inner_mtu.store(placement.inner_mtu, Relaxed);
         let mut state = self.state();
         state.path = path;
@@ -164,7 +171,7 @@ impl Inbound {
         let aad = Aad::Esp { spi: self.spi.0, sequence, esn: self.esn };
         let plaintext = &mut space[header_len..];
         let len = self.cipher.open(aad, sealed, plaintext).map_err(|_| Discard::Forged)?;
-        self.take_note(sequence, arrival, notify)?;
+        self.take_note(now, sequence, arrival, notify)?;
 
         let (payload_len, next_header) = trailer(&plaintext[..len])?;
         let packet = &mut space[..header_len + payload_len];
@@ -190,6 +197,7 @@ impl Inbound {
     /// Commits what an authentic packet proves: that its number is used, and where the peer is.
     fn take_note(
         &self,
+        now: Duration,
         sequence: u64,
         arrival: &Arrival,
         notify: &dyn Fn(Notice),
@@ -201,7 +209,9 @@ impl Inbound {
         if newest && arrival.path.encapsulation == Encapsulation::Udp {
             let path = state.path;
             if path.encapsulation == Encapsulation::Udp && path.remote != remote {
-                if state.moved.replace(remote) != Some(remote) {
+                if state.moved != Some(remote) && now >= state.next_move {
+                    state.moved = Some(remote);
+                    state.next_move = now + MOVES_EVERY;
                     drop(state);
                     notify(Notice::PeerMoved { sa: self.id, remote });
                 }

@@ -10,7 +10,7 @@
 
 use crate::cipher::{Aad, Cipher, CipherError, Provider, Suite};
 use crate::discard::Discard;
-use crate::encap::{Placement, alignment, clamp_mss};
+use crate::encap::{Placement, Room, alignment, clamp_mss};
 use crate::header::{Fragment, Header};
 use crate::ip::{IPIP, IPV6};
 use crate::offload::{Offload, Segmentation};
@@ -59,11 +59,7 @@ pub(crate) struct Outbound {
 }
 
 impl Outbound {
-    pub(crate) fn new(
-        sa: OutboundSa,
-        provider: Provider,
-        outer_mtu: usize,
-    ) -> Result<Self, CipherError> {
+    pub(crate) fn new(sa: OutboundSa, provider: Provider, room: Room) -> Result<Self, CipherError> {
         Ok(Self {
             id: sa.id,
             spi: sa.spi,
@@ -73,7 +69,7 @@ impl Outbound {
             selectors: sa.selectors,
             limits: sa.limits,
             cipher: provider.cipher(sa.suite, &sa.key)?,
-            placement: ArcSwap::from_pointee(Placement::new(sa.path, sa.suite, sa.mode, outer_mtu)),
+            placement: ArcSwap::from_pointee(Placement::new(sa.path, sa.suite, sa.mode, room)),
             sequence: AtomicU64::new(0),
             packets: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
@@ -88,8 +84,14 @@ impl Outbound {
         header.leaves_by(&self.selectors)
     }
 
-    pub(crate) fn relocate(&self, path: Path, outer_mtu: usize) {
-        self.placement.store(Arc::new(Placement::new(path, self.suite, self.mode, outer_mtu)));
+    /// Follows a change of the device's MTU.
+    pub(crate) fn refit(&self, room: Room) {
+        let path = self.placement.load().path;
+        self.relocate(path, room);
+    }
+
+    pub(crate) fn relocate(&self, path: Path, room: Room) {
+        self.placement.store(Arc::new(Placement::new(path, self.suite, self.mode, room)));
     }
 
     pub(crate) fn usage(&self, epoch: Instant) -> Usage {

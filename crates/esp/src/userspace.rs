@@ -164,6 +164,7 @@ impl Userspace {
             on_release: Some(on_release),
         };
         let datapath = Datapath::new(settings, Instant::now());
+        datapath.set_device_mtu(mtu.into());
         let shared = Arc::new(Shared {
             tun,
             sockets,
@@ -278,7 +279,10 @@ impl Userspace {
             return;
         }
         match self.routing.set_mtu(mtu) {
-            Ok(()) => self.mtu = mtu,
+            Ok(()) => {
+                self.mtu = mtu;
+                self.datapath.set_device_mtu(mtu.into());
+            }
             Err(error) => tracing::warn!(%error, mtu, "lowering the device's MTU"),
         }
     }

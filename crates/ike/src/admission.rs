@@ -13,6 +13,9 @@ use subtle::ConstantTimeEq;
 /// How long a cookie secret makes cookies; they are accepted for as long again.
 const SECRET_FOR: Duration = Duration::from_secs(60);
 
+/// So many neighbourhoods it takes to fill every place of half-open IKE SAs.
+const NEIGHBOURHOODS: usize = 16;
+
 /// What to do with a request of a stranger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
@@ -42,14 +45,19 @@ impl Admissions {
         now: Instant,
         config: &Config,
         rng: &mut Rng,
-        half_open: usize,
+        crowd: Crowd,
         request: Request<'_>,
     ) -> Admission {
-        if half_open >= config.half_open_limit {
+        if crowd.half_open >= config.half_open_limit {
             return Admission::Full;
         }
-        if half_open < config.cookie_threshold {
+        if crowd.half_open < config.cookie_threshold {
             return Admission::Welcome;
+        }
+        // What came without a cookie may have been sent by others in the name of this neighbourhood.
+        let share = (config.half_open_limit / NEIGHBOURHOODS).max(1);
+        if crowd.neighbours >= config.cookie_threshold + share {
+            return Admission::Full;
         }
         self.renew(now, rng);
         let good = |cookie: &[u8]| {
@@ -78,15 +86,43 @@ impl Admissions {
 
     /// Version | MAC(secret, Ni | IPi | port | SPIi), as RFC 7296 §2.6 suggests.
     fn cookie(&self, secret: usize, version: u8, request: Request<'_>) -> Vec<u8> {
+        // Of one length, so that no nonce and address together look like another nonce and address.
         let address = match request.datagram.remote.ip() {
-            IpAddr::V4(a) => a.octets().to_vec(),
-            IpAddr::V6(a) => a.octets().to_vec(),
+            IpAddr::V4(a) => a.to_ipv6_mapped().octets(),
+            IpAddr::V6(a) => a.octets(),
         };
         let port = request.datagram.remote.port().to_be_bytes();
         let spi = request.initiator_spi.0.to_be_bytes();
         let parts = [request.nonce, &address, &port, &spi];
         let mac = prf(Prf::HmacSha2_256, self.secrets[secret].expose(), &parts);
         [&[version], &mac.expose()[..16]].concat()
+    }
+}
+
+/// How many half-open IKE SAs there are.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Crowd {
+    pub half_open: usize,
+    /// Those of the neighbourhood that asks for one more.
+    pub neighbours: usize,
+}
+
+impl Crowd {
+    /// Counts them by the addresses of their peers.
+    pub fn of(asking: IpAddr, half_open: impl Iterator<Item = IpAddr>) -> Self {
+        let home = neighbourhood(asking);
+        half_open.fold(Self::default(), |crowd, address| Self {
+            half_open: crowd.half_open + 1,
+            neighbours: crowd.neighbours + usize::from(neighbourhood(address) == home),
+        })
+    }
+}
+
+/// What one stranger can answer for: an IPv4 address, or the 64 bits that come with an IPv6 link.
+fn neighbourhood(address: IpAddr) -> (bool, u64) {
+    match address {
+        IpAddr::V4(a) => (false, a.to_bits().into()),
+        IpAddr::V6(a) => (true, (a.to_bits() >> 64) as u64),
     }
 }
 
@@ -109,6 +145,51 @@ fn random(rng: &mut Rng) -> Secret {
 mod tests {
     use super::*;
 
+    fn crowd(half_open: usize) -> Crowd {
+        Crowd { half_open, neighbours: 0 }
+    }
+
+    #[test]
+    fn one_neighbourhood_has_its_share_and_others_theirs() {
+        let mut rng = Rng::from_seed([1; 32]);
+        let mut admissions = Admissions::new(&mut rng);
+        let config = Config { cookie_threshold: 8, half_open_limit: 64, ..Config::default() };
+        let datagram = Datagram {
+            local: "[2001:db8::1]:500".parse().unwrap(),
+            remote: "[2001:db8:0:1::2]:500".parse().unwrap(),
+            octets: &[],
+        };
+        let request = Request { datagram, initiator_spi: IkeSpi(7), nonce: &[5; 32], cookie: None };
+        let of = |n: u16, link: u16| {
+            let address = |i| IpAddr::from([0x2001, 0xdb8, 0, link, 0, 0, 0, i]);
+            Crowd::of(datagram.remote.ip(), (0..n).map(address))
+        };
+        let mut judge = |crowd| admissions.judge(Instant::now(), &config, &mut rng, crowd, request);
+        assert!(matches!(judge(of(11, 1)), Admission::Cookie(_)));
+        assert_eq!(judge(of(12, 1)), Admission::Full);
+        assert!(matches!(judge(of(63, 2)), Admission::Cookie(_)));
+        assert_eq!(judge(of(64, 2)), Admission::Full);
+    }
+
+    #[test]
+    fn a_cookie_for_an_ipv6_address_is_none_for_the_ipv4_address_in_it() {
+        let mut rng = Rng::from_seed([1; 32]);
+        let admissions = Admissions::new(&mut rng);
+        let cookie = |remote: &str, nonce: &[u8]| {
+            let datagram = Datagram {
+                local: "192.0.2.1:500".parse().unwrap(),
+                remote: remote.parse().unwrap(),
+                octets: &[],
+            };
+            let request = Request { datagram, initiator_spi: IkeSpi(7), nonce, cookie: None };
+            admissions.cookie(0, 0, request)
+        };
+        // 192.0.2.66 stands at the end of the IPv6 address, whose beginning continues the nonce.
+        let address: std::net::Ipv6Addr = "2001:db8::c000:242".parse().unwrap();
+        let longer = [[5; 16].as_slice(), &address.octets()[..12]].concat();
+        assert_ne!(cookie("[2001:db8::c000:242]:500", &[5; 16]), cookie("192.0.2.66:500", &longer));
+    }
+
     #[test]
     fn only_the_right_cookie_is_good_and_only_for_a_while() {
         let mut rng = Rng::from_seed([1; 32]);
@@ -121,20 +202,30 @@ mod tests {
             octets: &[],
         };
         let request = Request { datagram, initiator_spi: IkeSpi(7), nonce: &[5; 32], cookie: None };
-        assert_eq!(admissions.judge(start, &config, &mut rng, 0, request), Admission::Welcome);
-        assert_eq!(admissions.judge(start, &config, &mut rng, 3, request), Admission::Full);
-        let Admission::Cookie(cookie) = admissions.judge(start, &config, &mut rng, 1, request)
+        assert_eq!(
+            admissions.judge(start, &config, &mut rng, crowd(0), request),
+            Admission::Welcome
+        );
+        assert_eq!(admissions.judge(start, &config, &mut rng, crowd(3), request), Admission::Full);
+        let Admission::Cookie(cookie) =
+            admissions.judge(start, &config, &mut rng, crowd(1), request)
         else {
             panic!()
         };
         let with = Request { cookie: Some(&cookie), ..request };
-        assert_eq!(admissions.judge(start, &config, &mut rng, 1, with), Admission::Welcome);
+        assert_eq!(admissions.judge(start, &config, &mut rng, crowd(1), with), Admission::Welcome);
         let elsewhere = Datagram { remote: "192.0.2.3:500".parse().unwrap(), ..datagram };
         let spoofed = Request { datagram: elsewhere, ..with };
-        assert_ne!(admissions.judge(start, &config, &mut rng, 1, spoofed), Admission::Welcome);
+        assert_ne!(
+            admissions.judge(start, &config, &mut rng, crowd(1), spoofed),
+            Admission::Welcome
+        );
         let later = start + SECRET_FOR;
-        assert_eq!(admissions.judge(later, &config, &mut rng, 1, with), Admission::Welcome);
+        assert_eq!(admissions.judge(later, &config, &mut rng, crowd(1), with), Admission::Welcome);
         let too_late = later + SECRET_FOR;
-        assert_ne!(admissions.judge(too_late, &config, &mut rng, 1, with), Admission::Welcome);
+        assert_ne!(
+            admissions.judge(too_late, &config, &mut rng, crowd(1), with),
+            Admission::Welcome
+        );
     }
 }

@@ -8,7 +8,7 @@ pub use crate::sa::path::{IKE_PORT, NAT_T_PORT};
 pub(crate) use context::{Cx, Outputs, Spis};
 pub use overview::Inventory;
 
-use crate::admission::{Admission, Admissions, Request};
+use crate::admission::{Admission, Admissions, Crowd, Request};
 use crate::crypto::rng::Rng;
 use crate::deadlines::{Deadlines, Waiter};
 use crate::event::Event;
@@ -28,6 +28,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+/// Octets of the longest IKE_SA_INIT of a stranger that is read; RFC 7296 §2 asks for 3,000.
+const LONGEST_INIT: usize = 10_000;
 
 /// When ESP is put into UDP.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -279,6 +282,12 @@ impl<P: DataPlane> Engine<P> {
         if self.stopping {
             return self.out.discard("stopping");
         }
+        if self.by_spi.contains_key(&header.initiator_spi) {
+            return self.out.discard("reflected");
+        }
+        if datagram.octets.len() > LONGEST_INIT {
+            return self.out.discard("too_long");
+        }
         if let Some(half) = self
             .by_init
             .get(&(datagram.remote, header.initiator_spi))
@@ -297,8 +306,8 @@ impl<P: DataPlane> Engine<P> {
         let Some(nonce) = parts.nonce else { return self.out.discard("malformed") };
         let cookie = parts.notify(NotifyType::COOKIE).map(|n| n.data.as_slice());
         let request = Request { datagram, initiator_spi: header.initiator_spi, nonce, cookie };
-        let admission =
-            self.admissions.judge(now, &self.config, &mut self.rng, self.half_open.len(), request);
+        let crowd = Crowd::of(datagram.remote.ip(), self.by_init.keys().map(|(a, _)| a.ip()));
+        let admission = self.admissions.judge(now, &self.config, &mut self.rng, crowd, request);
         match admission {
             Admission::Welcome => {}
             Admission::Full => return self.out.discard("too_many_half_open"),
@@ -402,7 +411,8 @@ impl<P: DataPlane> Engine<P> {
             Notice::Acquire { rule, .. } => {
                 let name =
                     self.rules.iter().find(|(_, r)| **r == rule).map(|(name, _)| name.clone());
-                if let Some(name) = name {
+                // What the operator has taken down is not brought back by whoever sends a packet.
+                if let Some(name) = name.filter(|n| !self.deactivated.contains(n)) {
                     // A refusal is an event of its own; nobody waits for this call.
                     let _ = self.connect(now, &name);
                 }

@@ -105,13 +105,13 @@ impl Rejection {
     }
 }
 
-/// What a peer's error Notify means to the operator.
-pub(crate) fn failure_of(notify: &Notify, ours: &str) -> Failure {
+/// What a peer's error Notify means to the operator. `or` is what else NO_PROPOSAL_CHOSEN may mean in this exchange.
+pub(crate) fn failure_of(notify: &Notify, ours: &str, or: &str) -> Failure {
     let (kind, detail) = match notify.kind {
         NotifyType::NO_PROPOSAL_CHOSEN => (
             FailureKind::NoProposalChosen,
             format!(
-                "the peer accepts none of our proposals or not this mode; we offered {ours}; compare with the peer's policy and log"
+                "the peer accepts none of our proposals{or}; we offered {ours}; compare with the peer's policy and log"
             ),
         ),
         NotifyType::AUTHENTICATION_FAILED => (

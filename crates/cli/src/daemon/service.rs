@@ -59,7 +59,10 @@ impl<G: Gateway> Daemon<G> {
             Err(refusal) => error!("the old policy stays in force: {refusal}"),
         }
         super::tell_systemd(&[NotifyState::Ready]);
-        outcome
+        outcome.map_err(|mut refusal| {
+            refusal.message.push_str("\nthe old policy stays in force");
+            refusal
+        })
     }
 
     async fn replace_policy(&self) -> Result<Reloaded, Refusal> {

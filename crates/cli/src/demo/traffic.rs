@@ -236,6 +236,9 @@ impl Stream {
         let (receiver, _) = listener.accept()?;
         receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
         sender.set_write_timeout(Some(Duration::from_secs(10)))?;
+        // Closing waits until the other end knows of it: nothing of the connection is sent after the end of the stream,
+        // when the tunnel may be gone.
+        socket2::SockRef::from(&receiver).set_linger(Some(Duration::from_secs(10)))?;
 
         let stop = Arc::new(AtomicBool::new(false));
         let rate = Arc::new(AtomicU64::new(rate));
@@ -282,7 +285,8 @@ impl Stream {
 }
 
 fn dial(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
-    let socket = socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
+    let socket =
+        socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
     socket.connect_timeout(&to.into(), Duration::from_secs(10))?;
     Ok(socket.into())

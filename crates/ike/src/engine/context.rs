@@ -6,7 +6,7 @@ use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
 use crate::wire::header::IkeSpi;
 use esp::plane::{DataPlane, RuleId, SaId, Spi};
-use policy::Identity;
+use policy::{Identity, IkeTunnel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -97,7 +97,8 @@ pub(crate) struct Outputs {
     pub reconnects: Vec<String>,
     /// Phase 2 tunnels that could not be set up although their IKE SA is there.
     pub unserved: Vec<String>,
-    contacts: BTreeMap<Identity, usize>,
+    /// Sessions that are up, by our identity and the peer's.
+    contacts: BTreeMap<(Identity, Identity), usize>,
     farewells: VecDeque<Farewell>,
     strangers: VecDeque<(IpAddr, Instant)>,
     sa_ids: u64,
@@ -156,24 +157,27 @@ impl Outputs {
         self.forgotten_spis.push(spi);
     }
 
-    /// A session with this identity is up.
-    pub fn meet(&mut self, identity: &Identity) {
-        *self.contacts.entry(identity.clone()).or_default() += 1;
+    /// A session of the tunnel is up.
+    pub fn meet(&mut self, tunnel: &IkeTunnel) {
+        *self.contacts.entry(identities(tunnel)).or_default() += 1;
     }
 
-    /// A session with this identity is gone.
-    pub fn part(&mut self, identity: &Identity) {
-        if let Some(sessions) = self.contacts.get_mut(identity) {
+    /// A session of the tunnel is gone.
+    pub fn part(&mut self, tunnel: &IkeTunnel) {
+        let identities = identities(tunnel);
+        if let Some(sessions) = self.contacts.get_mut(&identities) {
             *sessions -= 1;
             if *sessions == 0 {
-                self.contacts.remove(identity);
+                self.contacts.remove(&identities);
             }
         }
     }
 
-    /// Whether a session with this identity is up.
-    pub fn knows(&self, identity: &Identity) -> bool {
-        self.contacts.keys().any(|i| i.matches(identity))
+    /// Whether a session between the same two identities is up.
+    pub fn knows(&self, tunnel: &IkeTunnel) -> bool {
+        self.contacts.keys().any(|(local, remote)| {
+            local.matches(&tunnel.local.identity) && remote.matches(&tunnel.remote.identity)
+        })
     }
 
     /// Keeps the answer with which an IKE SA ended.
@@ -215,4 +219,8 @@ impl Outputs {
         self.strangers.push_back((address, now));
         true
     }
+}
+
+fn identities(tunnel: &IkeTunnel) -> (Identity, Identity) {
+    (tunnel.local.identity.clone(), tunnel.remote.identity.clone())
 }

@@ -5,12 +5,13 @@ use crate::deadlines::Waiter;
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
-use crate::sa::Active;
 use crate::sa::path::{IKE_PORT, Path};
+use crate::sa::{Active, State};
 use crate::session::{Session, SessionId};
 use crate::task::Task;
 use esp::plane::{DataPlane, Rule, RuleId, TrafficSelectors};
 use policy::{ChildTunnel, IkeTunnel, Policy};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -196,6 +197,9 @@ impl<P: DataPlane> Engine<P> {
     /// with their IKE SA where phase 1 changed; new ones that say so are started.
     pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
         let old = std::mem::replace(&mut self.policy, policy);
+        let up: BTreeSet<String> = (self.sessions.values().filter(|s| !s.is_closing()))
+            .flat_map(|s| s.children.iter().map(|c| c.tunnel.name.clone()))
+            .collect();
         for before in &old.tunnels {
             match self.policy.tunnel(&before.name).cloned() {
                 Some(after) if same_phase_1(before, &after) => {
@@ -217,11 +221,14 @@ impl<P: DataPlane> Engine<P> {
         for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
             self.plane.expect_peer(peer);
         }
-        let starting: Vec<Arc<ChildTunnel>> =
-            self.policy.tunnels.iter().flat_map(|t| auto_start(t)).collect();
-        for child in starting.iter().filter(|c| fresh.contains(&c.name)) {
+        // What was up before it changed is wanted, too.
+        let starting: BTreeSet<String> = (self.policy.tunnels.iter().flat_map(|t| auto_start(t)))
+            .map(|c| c.name.clone())
+            .chain(up)
+            .collect();
+        for child in fresh.iter().filter(|c| starting.contains(*c)) {
             // A tunnel that cannot be started says so when its policy is checked.
-            let _ = self.connect(now, &child.name);
+            let _ = self.connect(now, child);
         }
     }
 
@@ -333,13 +340,18 @@ impl<P: DataPlane> Engine<P> {
 
     /// Takes in a session that a peer has begun.
     pub(super) fn adopt(&mut self, now: Instant, session: Session, initial_contact: bool) {
-        let peer = session.tunnel.remote.identity.clone();
+        let tunnel = Arc::clone(&session.tunnel);
         let begun_at = session.begun_at;
         let id = self.take_in(now, session);
         if initial_contact {
-            // RFC 7296 §2.4: the peer knows of no other, so whatever was up before it began is dead.
+            // RFC 7296 §2.4: the peer knows of no other between these two identities, so whatever was up before it
+            // began is dead.
+            let same = |other: &IkeTunnel| {
+                other.local.identity.matches(&tunnel.local.identity)
+                    && other.remote.identity.matches(&tunnel.remote.identity)
+            };
             let dead: Vec<SessionId> = (self.sessions.iter())
-                .filter(|(other, s)| **other != id && s.tunnel.remote.identity.matches(&peer))
+                .filter(|(other, s)| **other != id && same(&s.tunnel))
                 .filter(|(_, s)| s.established_at.is_some_and(|at| at < begun_at))
                 .map(|(other, _)| *other)
                 .collect();
@@ -493,12 +505,39 @@ impl Session {
         }
     }
 
+    /// Takes a phase 2 tunnel out of a handshake under way; `false` if nothing else is waited for.
+    fn goes_on_without(&mut self, name: &str) -> bool {
+        let next = self.tasks.iter().position(|t| matches!(t, Task::CreateChild(_)));
+        let waiting = next.and_then(|index| match &self.tasks[index] {
+            Task::CreateChild(next) => self.tunnel.children.iter().find(|c| c.name == *next),
+            _ => None,
+        });
+        let waiting = waiting.cloned();
+        for sa in &mut self.sas {
+            match (&mut sa.state, &waiting) {
+                (State::InitSent(i), Some(next_child)) if i.child.name == name => {
+                    i.child = Arc::clone(next_child);
+                    self.tasks
+                        .retain(|t| !matches!(t, Task::CreateChild(n) if *n == next_child.name));
+                    return true;
+                }
+                (State::InitSent(i), None) if i.child.name != name => return true,
+                (State::AuthSent(a), _) if a.child.name == name => a.unwanted = true,
+                (State::AuthSent(a), None) if !a.unwanted => return true,
+                _ => {}
+            }
+        }
+        waiting.is_some()
+    }
+
     /// Deletes one phase 2 tunnel, or stops setting it up; `false` if there is nothing of it.
     fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> bool {
         if !self.has_or_wants_child(name) {
             return false;
         }
-        self.tasks.retain(|t| !matches!(t, Task::CreateChild(n) if n == name));
+        let creates = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
+        self.tasks.retain(|t| !creates(t));
+        self.delayed.retain(|(_, t)| !creates(t));
         let pending = self.sas.iter_mut().filter_map(|s| match &mut s.established_mut()?.active {
             Some(Active::Child(pending)) if pending.tunnel.name == name => Some(pending),
             _ => None,
@@ -506,7 +545,7 @@ impl Session {
         pending.for_each(|p| p.unwanted = true);
         let spis: Vec<_> =
             self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
-        if spis.is_empty() && !self.is_established() {
+        if spis.is_empty() && !self.is_established() && !self.goes_on_without(name) {
             self.close(cx, "deactivated");
             return true;
         }

@@ -24,11 +24,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// What the operator is to do about differing modes.
+const SET_ALIKE: &str = "set ESP_EncapsulationMode alike on both sides";
+
+/// What else a peer may mean that chooses no proposal.
+const OR_MODE: &str = ", or is not in this mode";
+
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
 /// Child SAs that a peer may have for each phase 2 tunnel: what bounds the memory it can take.
-const CHILDREN_PER_TUNNEL: usize = 8;
+pub(crate) const CHILDREN_PER_TUNNEL: usize = 8;
 
 /// A request of ours in flight.
 pub(crate) struct PendingChild {
@@ -428,7 +434,7 @@ fn find_tunnel(
     }
     if let Some(tunnel) = wrong_mode {
         return Err(Rejection::mode_mismatch(format!(
-            "the peer asks for tunnel mode, {} is in transport mode; set ESP_EncapsulationMode alike on both sides",
+            "the peer asks for tunnel mode, {} is in transport mode; {SET_ALIKE}",
             tunnel.name
         )));
     }
@@ -473,17 +479,18 @@ pub(crate) struct Answered<'a> {
     pub selectors: TrafficSelectors,
 }
 
-/// Reads an answer to a request for `tunnel`'s Child SA.
+/// Reads an answer to a request for `tunnel`'s Child SA that offered these groups.
 pub(crate) fn read_answer<'a>(
     tunnel: &ChildTunnel,
     asked: &TrafficSelectors,
+    groups: &[Group],
     parts: &Parts<'a>,
 ) -> Result<Answered<'a>, Failure> {
     let (Some(proposals), Some(tsi), Some(tsr)) =
         (parts.sa, parts.ts_initiator, parts.ts_responder)
     else {
         return Err(match parts.error() {
-            Some(error) => failure_of(error, &ours(tunnel, error.kind)),
+            Some(error) => failure_of(error, &ours(tunnel, groups, error.kind), OR_MODE),
             None => Failure {
                 kind: FailureKind::ProtocolError,
                 detail: "the answer has no Child SA".into(),
@@ -492,13 +499,17 @@ pub(crate) fn read_answer<'a>(
     };
     let confirmed = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
     if tunnel.mode == Mode::Transport && !confirmed {
-        let detail =
-            format!("{} asks for transport mode, the peer insists on tunnel mode", tunnel.name);
+        let detail = format!(
+            "{} asks for transport mode, the peer insists on tunnel mode; {SET_ALIKE}",
+            tunnel.name
+        );
         return Err(Failure { kind: FailureKind::ModeMismatch, detail });
     }
     if tunnel.mode == Mode::Tunnel && confirmed {
-        let detail =
-            format!("{} asks for tunnel mode, the peer answers with transport mode", tunnel.name);
+        let detail = format!(
+            "{} asks for tunnel mode, the peer answers with transport mode; {SET_ALIKE}",
+            tunnel.name
+        );
         return Err(Failure { kind: FailureKind::ModeMismatch, detail });
     }
     let selectors = selectors::accept(asked, tsi, tsr).ok_or_else(|| Failure {
@@ -512,7 +523,7 @@ pub(crate) fn read_answer<'a>(
     Ok(Answered { proposals, selectors })
 }
 
-fn ours(tunnel: &ChildTunnel, error: NotifyType) -> String {
+fn ours(tunnel: &ChildTunnel, groups: &[Group], error: NotifyType) -> String {
     match error {
         NotifyType::TS_UNACCEPTABLE => {
             format!(
@@ -521,7 +532,7 @@ fn ours(tunnel: &ChildTunnel, error: NotifyType) -> String {
                 selectors::describe(&tunnel.remote)
             )
         }
-        _ => describe(&offer_esp(&tunnel.proposals, &tunnel.pfs.offer, Spi(0))),
+        _ => describe(&offer_esp(&tunnel.proposals, groups, Spi(0))),
     }
 }
 
@@ -534,12 +545,21 @@ pub(crate) fn conclude(
     payloads: Vec<Payload>,
 ) {
     let parts = Parts::of(&payloads);
-    if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
+    let refused = parts.error().filter(|_| parts.sa.is_none());
+    if pending.unwanted || session.is_closing() {
+        // The policy may no longer have the tunnel: nothing is installed, and the peer is told to forget it. With an
+        // IKE SA that is being deleted it goes anyway.
+        cx.spis.release(pending.spi_in);
+        if refused.is_none() && !session.is_closing() {
+            session.tasks.push_front(Task::DeleteChild(pending.spi_in));
+        }
+        return;
+    }
+    if let Some(error) = refused {
         cx.spis.release(pending.spi_in);
         return conclude_error(session, cx, index, pending, error.clone(), &parts);
     }
     match conclude_success(session, cx, index, &pending, &parts) {
-        Ok(()) if pending.unwanted => session.tasks.push_front(Task::DeleteChild(pending.spi_in)),
         Ok(()) => {}
         Err(failure) => {
             // The peer has a Child SA that we do not want.
@@ -560,7 +580,7 @@ fn conclude_success(
     let broken = |detail: String| Failure { kind: FailureKind::ProtocolError, detail };
     let tunnel = &pending.tunnel;
     let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
-    let answered = read_answer(tunnel, &asked, parts)?;
+    let answered = read_answer(tunnel, &asked, &tunnel.pfs.offer, parts)?;
     let Some(nonce) = parts.nonce else { return Err(broken("the answer has no nonce".into())) };
     let (choice, spi_out) = accept_esp(&tunnel.proposals, &tunnel.pfs.offer, answered.proposals)
         .ok_or_else(|| {
@@ -639,8 +659,8 @@ fn conclude_error(
     error: Notify,
     parts: &Parts<'_>,
 ) {
-    if pending.rival.is_some() || pending.unwanted {
-        // The peer's own rekey has done the work, or there is none any more.
+    if pending.rival.is_some() {
+        // The peer's own rekey has done the work.
         return;
     }
     let again = match pending.rekeys {
@@ -660,7 +680,11 @@ fn conclude_error(
                     ask(session, cx, index, pending.tunnel, pending.rekeys, Some(group), restarts);
                 }
                 _ => {
-                    let failure = failure_of(&error, &ours(&pending.tunnel, error.kind));
+                    let failure = failure_of(
+                        &error,
+                        &ours(&pending.tunnel, &pending.tunnel.pfs.offer, error.kind),
+                        OR_MODE,
+                    );
                     fail(session, cx, &pending, failure);
                 }
             }
@@ -677,7 +701,11 @@ fn conclude_error(
             }
         }
         _ => {
-            let failure = failure_of(&error, &ours(&pending.tunnel, error.kind));
+            let failure = failure_of(
+                &error,
+                &ours(&pending.tunnel, &pending.tunnel.pfs.offer, error.kind),
+                OR_MODE,
+            );
             fail(session, cx, &pending, failure);
         }
     }

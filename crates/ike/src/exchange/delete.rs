@@ -77,6 +77,9 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
         cx.out.event(&session.tunnel.name, Some(&name), EventKind::Warning(error.to_string()));
     }
     session.remove_child(cx, spi_in, true);
+    if !matches!(state, ChildState::Replaced(_)) {
+        revive(session, cx, &name);
+    }
     if session.serving_child(&name).is_none() && !matches!(state, ChildState::Replaced(_)) {
         cx.out.event(
             &session.tunnel.name,
@@ -85,6 +88,32 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
         );
     }
     true
+}
+
+/// Lets a redundant Child SA serve after all: the peer was to delete it, and has deleted the other one.
+fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
+    if session.serving_child(name).is_some() {
+        return;
+    }
+    let going = |spi: Spi| {
+        session.tasks.contains(&Task::DeleteChild(spi))
+            || session.sas.iter().filter_map(|s| s.established()).any(
+                |e| matches!(&e.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi)),
+            )
+    };
+    let spare = session.children.iter().find(|c| {
+        c.tunnel.name == name
+            && c.state == ChildState::Unwanted
+            && !c.created_here
+            && !going(c.spi_in)
+    });
+    let Some(spare) = spare.map(|c| c.spi_in).and_then(|spi| session.child_mut(spi)) else {
+        return;
+    };
+    spare.state = ChildState::Established;
+    if let Err(error) = spare.promote(cx) {
+        cx.out.event(&session.tunnel.name, Some(name), EventKind::Warning(error.to_string()));
+    }
 }
 
 /// Answers the peer's Delete of Child SAs: the SPIs of our halves, but for those we are deleting ourselves (RFC 7296

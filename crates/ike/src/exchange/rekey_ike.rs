@@ -186,6 +186,14 @@ pub(crate) fn conclude(
 ) {
     let parts = Parts::of(&payloads);
     let old = session.sas[index].local_spi;
+    if session.is_closing() {
+        // The successor was not there when the session began to close, and has to go like the rest.
+        if let Ok((keys, remote_spi, _)) = read(session, index, &pending, &parts) {
+            take_in(session, cx, pending.spi, remote_spi, true, keys);
+            session.tasks.push_front(Task::DeleteIke(pending.spi));
+        }
+        return;
+    }
     if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
         if let Some(rival) = &pending.rival
             && yield_to(session, cx, old, rival)
@@ -282,7 +290,7 @@ fn fail(
     error: &crate::wire::payload::Notify,
 ) {
     let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
-    cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, &ours));
+    cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, &ours, ""));
     let now = cx.now;
     if let Some(established) = session.sas[index].established_mut() {
         let left = established.expire_at.saturating_duration_since(now);

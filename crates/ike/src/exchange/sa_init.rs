@@ -1,7 +1,7 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
 use super::{NONCE_LEN, Parts, VENDOR_ID, auth, status};
-use crate::crypto::key_exchange::PrivateKey;
+use crate::crypto::key_exchange::{PrivateKey, is_plausible};
 use crate::engine::{Cx, Datagram, Encap};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
@@ -166,21 +166,22 @@ pub(crate) fn answer(
     };
     let chosen = candidates.iter().find_map(|t| choose_ike(&t.proposals, theirs, sent_group, &[]));
     let Some((suite, proposal)) = chosen else {
-        let ours: Vec<IkeProposal> = candidates.iter().flat_map(|t| t.proposals.clone()).collect();
-        let detail = format!(
-            "{} offers {}; we accept {}",
-            datagram.remote.ip(),
-            describe(theirs),
-            describe(&offer_ike(&ours, &[]))
-        );
-        let rejection = Rejection::no_proposal_chosen(detail.clone());
+        let mut detail = String::new();
         if cx.out.may_tell(cx.now, datagram.remote.ip()) {
-            let failure = Failure { kind: FailureKind::NoProposalChosen, detail };
+            let ours: Vec<IkeProposal> =
+                candidates.iter().flat_map(|t| t.proposals.clone()).collect();
+            detail = format!(
+                "{} offers {}; we accept {}",
+                datagram.remote.ip(),
+                describe(theirs),
+                describe(&offer_ike(&ours, &[]))
+            );
+            let failure = Failure { kind: FailureKind::NoProposalChosen, detail: detail.clone() };
             for tunnel in &candidates {
                 cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
             }
         }
-        return Some(Answer::Stateless(rejection.payload()));
+        return Some(Answer::Stateless(Rejection::no_proposal_chosen(detail).payload()));
     };
     if group_of(sent_group) != Some(suite.group) {
         return Some(Answer::Stateless(Rejection::invalid_ke(group_id(suite.group)).payload()));
@@ -189,6 +190,11 @@ pub(crate) fn answer(
         choose_ike(&t.proposals, std::slice::from_ref(&proposal), sent_group, &[]).is_some()
     };
     let candidates: Vec<_> = candidates.into_iter().filter(fits).collect();
+    // A value that is refused leaves no half-open IKE SA to be counted: it must not cost a key either.
+    if !is_plausible(suite.group, public) {
+        cx.out.discard("invalid_public_value");
+        return None;
+    }
     let key_exchange = PrivateKey::generate(suite.group);
     let our_public = key_exchange.public_value().to_vec();
     let Ok(shared) = key_exchange.agree(public) else {
@@ -263,7 +269,8 @@ pub(crate) fn conclude(
     }
     if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
         let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
-        return refuse(session, cx, index, failure_of(error, &ours));
+        let or = format!(", or has no tunnel to {}", session.path.local.ip());
+        return refuse(session, cx, index, failure_of(error, &ours, &or));
     }
     let (Some(chosen), Some((group, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)

@@ -372,30 +372,54 @@ pub fn accept_esp(
     exactly(answer, &chosen).then_some((choice, spi))
 }
 
+/// The most proposals that are put in words, and of each the most transforms of a type: a stranger may have written
+/// them.
+const DESCRIBED: usize = 16;
+
 /// What a peer offers, in words: `[AES-GCM-16-256 | PRF-HMAC-SHA1 | ECP-384]`, proposals separated by "or".
 pub fn describe(proposals: &[Proposal]) -> String {
     let one = |p: &Proposal| {
-        let mut kinds: Vec<TransformType> = p.transforms.iter().map(|t| t.kind).collect();
-        kinds.dedup();
+        let mut kinds: Vec<TransformType> = Vec::new();
+        for transform in &p.transforms {
+            if !kinds.contains(&transform.kind) && kinds.len() < DESCRIBED {
+                kinds.push(transform.kind);
+            }
+        }
         let of_kind = |kind| {
-            let names: Vec<String> =
-                p.transforms.iter().filter(|t| t.kind == kind).map(describe_transform).collect();
-            names.join(" or ")
+            let transforms = p.transforms.iter().filter(|t| t.kind == kind);
+            listed(transforms, describe_transform)
         };
         format!("[{}]", kinds.into_iter().map(of_kind).collect::<Vec<_>>().join(" | "))
     };
     if proposals.is_empty() {
         return "nothing".into();
     }
-    proposals.iter().map(one).collect::<Vec<_>>().join(" or ")
+    listed(proposals.iter(), one)
+}
+
+fn listed<T>(mut items: impl Iterator<Item = T>, word: impl Fn(T) -> String) -> String {
+    let mut words: Vec<String> = items.by_ref().take(DESCRIBED).map(word).collect();
+    let more = items.count();
+    if more > 0 {
+        words.push(format!("{more} more"));
+    }
+    words.join(" or ")
 }
 
 fn describe_transform(transform: &Transform) -> String {
+    // As the policy and the log of what was agreed call them: the registry's names with hyphens.
+    let plain = |name: String| {
+        let name = name.trim_start_matches("ENCR_").trim_start_matches("AUTH_");
+        name.replace('_', "-")
+    };
     let name = match transform.kind {
-        TransformType::ENCR => EncryptionId(transform.id).to_string(),
-        TransformType::PRF => PrfId(transform.id).to_string(),
-        TransformType::INTEG => IntegrityId(transform.id).to_string(),
-        TransformType::KE => GroupId(transform.id).to_string(),
+        TransformType::ENCR => plain(EncryptionId(transform.id).to_string()),
+        TransformType::PRF => plain(PrfId(transform.id).to_string()),
+        TransformType::INTEG => plain(IntegrityId(transform.id).to_string()),
+        TransformType::KE => match group_of(GroupId(transform.id)) {
+            Some(group) => group.to_string(),
+            None => plain(GroupId(transform.id).to_string()),
+        },
         TransformType::ESN => {
             return if transform.id == 1 { "ESN".into() } else { "no ESN".into() };
         }
@@ -489,6 +513,21 @@ mod tests {
         let mut offer = offer_ike(&[gcm()], &[]);
         offer[0].transforms[0].unknown_attribute = true;
         assert!(choose_ike(&[gcm()], &offer, GroupId::CURVE25519, &[]).is_none());
+    }
+
+    #[test]
+    fn words_for_an_offer_stay_few_whatever_it_holds() {
+        assert_eq!(
+            describe(&offer_ike(&[gcm()], &[])),
+            "[ENCR_AES_GCM_16-128 | PRF_HMAC_SHA2_256 | CURVE25519]"
+        );
+        let mut offer = offer_ike(&[gcm()], &[]);
+        offer[0].transforms =
+            (0..255).map(|n| plain(TransformType((n % 2) as u8 + 1), n)).collect();
+        let offers = vec![offer[0].clone(); 64];
+        let words = describe(&offers);
+        assert!(words.len() < 16 * 1024, "{} octets", words.len());
+        assert!(words.ends_with("or 48 more"), "{words}");
     }
 
     #[test]

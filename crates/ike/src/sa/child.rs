@@ -87,10 +87,10 @@ impl Blueprint<'_> {
             .choice
             .suite()
             .expect("a chosen proposal has cipher and integrity that go together");
-        let rule = *cx
-            .rules
-            .get(&self.tunnel.name)
-            .expect("every phase 2 tunnel of the policy has a rule");
+        let rule = *cx.rules.get(&self.tunnel.name).ok_or_else(|| PlaneError::System {
+            what: format!("setting up {}", self.tunnel.name),
+            why: "the policy no longer has it".into(),
+        })?;
         let lifetime = self.choice.proposal.lifetime;
         let limits = Limits { soft_bytes: lifetime.soft_bytes(), hard_bytes: lifetime.bytes };
         let (in_key, out_key) = match self.initiator {

@@ -5,6 +5,7 @@ use super::header::Header;
 use super::payload::Payload;
 use super::reader::{LengthField, Reader, WireError};
 use super::registry::PayloadType;
+use std::fmt;
 
 /// More than any exchange has use for.
 const MAX_PAYLOADS: usize = 64;
@@ -20,6 +21,7 @@ pub fn encode(header: &Header, payloads: &[Payload]) -> Vec<u8> {
     write_payloads(payloads, &mut body);
     let len = Header::LEN + body.len();
     let mut out = Vec::with_capacity(len);
+    note("sending", header, payloads);
     header.write(first_kind(payloads), len, &mut out);
     out.extend_from_slice(&body);
     out
@@ -28,7 +30,37 @@ pub fn encode(header: &Header, payloads: &[Payload]) -> Vec<u8> {
 /// Reads the payloads of an unprotected message whose header [`Header::parse`] accepted.
 pub fn decode(header: &Header, datagram: &[u8]) -> Result<Vec<Payload>, WireError> {
     let body = datagram.get(Header::LEN..).ok_or(WireError::Truncated("IKE header"))?;
-    read_payloads(header.next_payload, body)
+    let payloads = read_payloads(header.next_payload, body)?;
+    note("received", header, &payloads);
+    Ok(payloads)
+}
+
+/// Tells the log of a message: which payloads it has, never what is in them.
+pub(super) fn note(way: &str, header: &Header, payloads: &[Payload]) {
+    struct Names<'a>(&'a [Payload]);
+
+    impl fmt::Display for Names<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            for (i, payload) in self.0.iter().enumerate() {
+                f.write_str(if i == 0 { " with " } else { ", " })?;
+                match payload {
+                    Payload::Notify(notify) => write!(f, "N({})", notify.kind)?,
+                    other => write!(f, "{}", other.kind())?,
+                }
+            }
+            Ok(())
+        }
+    }
+
+    tracing::debug!(
+        initiator_spi = %header.initiator_spi,
+        responder_spi = %header.responder_spi,
+        "{way} {} {} {}{}",
+        header.exchange,
+        if header.response { "response" } else { "request" },
+        header.message_id,
+        Names(payloads)
+    );
 }
 
 /// What the next-payload field before a chain says.

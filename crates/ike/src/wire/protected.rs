@@ -1,7 +1,7 @@
 //! The Encrypted payload (RFC 7296 §3.14, RFC 5282).
 
 use super::header::Header;
-use super::message::{Chain, first_kind, read_payloads, write_payloads};
+use super::message::{Chain, first_kind, note, read_payloads, write_payloads};
 use super::payload::Payload;
 use super::reader::WireError;
 use super::registry::PayloadType;
@@ -33,6 +33,7 @@ pub fn seal(
     cipher: &dyn Cipher,
     iv: &[u8],
 ) -> Vec<u8> {
+    note("sending", header, payloads);
     let mut plaintext = Zeroizing::new(Vec::new());
     write_payloads(payloads, &mut plaintext);
     let padding = padding(plaintext.len(), suite.block_len());
@@ -68,7 +69,9 @@ pub fn open(
         .open(Aad::Octets(aad), sealed, &mut plaintext)
         .map_err(|_| OpenError::NotAuthentic("the integrity check failed"))?;
     let payloads = without_padding(&plaintext[..len])?;
-    Ok(read_payloads(first_inner, payloads)?)
+    let payloads = read_payloads(first_inner, payloads)?;
+    note("received", header, &payloads);
+    Ok(payloads)
 }
 
 /// The type of SK's first inner payload, and its IV ‖ ciphertext ‖ ICV.
