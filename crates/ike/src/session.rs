@@ -408,7 +408,12 @@ impl Session {
                 }
                 Some(sa) => sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free(),
             };
-            if !ready {
+            // Made by the peer's rekey just now, and the peer may not know it yet: its deletion of the old one tells.
+            let early = match &self.tasks[index] {
+                Task::RekeyChild(spi) => self.child_by_inbound(*spi).is_some_and(|c| c.standby),
+                _ => false,
+            };
+            if !ready || early {
                 index += 1;
                 continue;
             }
