@@ -30,6 +30,7 @@ impl IkeSuite {
     pub fn protection(&self) -> Option<Suite> {
         match (self.encryption, self.integrity) {
             (IkeEncryption::AesGcm16(k), None) => Some(Suite::AesGcm16(k)),
+            (IkeEncryption::ChaCha20Poly1305, None) => Some(Suite::ChaCha20Poly1305),
             (IkeEncryption::AesCbc(k), Some(i)) => Some(Suite::AesCbcHmac(k, i)),
             _ => None,
         }
@@ -81,6 +82,8 @@ pub fn group_id(group: Group) -> GroupId {
         Group::Modp1024 => GroupId::MODP_1024,
         Group::Modp1536 => GroupId::MODP_1536,
         Group::Modp2048 => GroupId::MODP_2048,
+        Group::Modp3072 => GroupId::MODP_3072,
+        Group::Modp4096 => GroupId::MODP_4096,
         Group::Ecp256 => GroupId::ECP_256,
         Group::Ecp384 => GroupId::ECP_384,
         Group::Ecp521 => GroupId::ECP_521,
@@ -89,10 +92,12 @@ pub fn group_id(group: Group) -> GroupId {
     }
 }
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 9] = [
     Group::Modp1024,
     Group::Modp1536,
     Group::Modp2048,
+    Group::Modp3072,
+    Group::Modp4096,
     Group::Ecp256,
     Group::Ecp384,
     Group::Ecp521,
@@ -117,10 +122,16 @@ fn keyed(id: EncryptionId, key: KeyBits) -> Transform {
     }
 }
 
+/// A cipher with keys of one length only, which takes no Key Length attribute (RFC 7296 §3.3.5, RFC 7634 §4).
+fn unkeyed(id: EncryptionId) -> Transform {
+    plain(TransformType::ENCR, id.0)
+}
+
 fn ike_encryption(encryption: IkeEncryption) -> Transform {
     match encryption {
         IkeEncryption::AesCbc(k) => keyed(EncryptionId::ENCR_AES_CBC, k),
         IkeEncryption::AesGcm16(k) => keyed(EncryptionId::ENCR_AES_GCM_16, k),
+        IkeEncryption::ChaCha20Poly1305 => unkeyed(EncryptionId::ENCR_CHACHA20_POLY1305),
         _ => unreachable!("every IkeEncryption has its transform here"),
     }
 }
@@ -129,6 +140,9 @@ fn esp_encryption(encryption: EspEncryption) -> Transform {
     match encryption {
         EspEncryption::AesCbc(k) => keyed(EncryptionId::ENCR_AES_CBC, k),
         EspEncryption::AesGcm16(k) => keyed(EncryptionId::ENCR_AES_GCM_16, k),
+        EspEncryption::ChaCha20Poly1305 => unkeyed(EncryptionId::ENCR_CHACHA20_POLY1305),
+        EspEncryption::AesGmac(k) => keyed(EncryptionId::ENCR_NULL_AUTH_AES_GMAC, k),
+        EspEncryption::Null => unkeyed(EncryptionId::ENCR_NULL),
         _ => unreachable!("every EspEncryption has its transform here"),
     }
 }

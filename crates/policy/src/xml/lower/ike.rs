@@ -291,7 +291,7 @@ fn split(
         let prf: Vec<Prf> = offer.integrity.iter().map(|integrity| prf_of(*integrity)).collect();
         append(&mut offer.prf, &prf);
     }
-    let is_aead = |encryption: &IkeEncryption| matches!(encryption, IkeEncryption::AesGcm16(_));
+    let is_aead = |encryption: &IkeEncryption| encryption.is_aead();
     let first_is_aead = offer.encryption.first().is_some_and(is_aead);
     let (aead, other): (Vec<_>, Vec<_>) = offer.encryption.iter().partition(|e| is_aead(e));
     let missing = [
