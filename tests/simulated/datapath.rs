@@ -27,7 +27,25 @@ fn every_suite_in_either_mode() {
         lifetime: day,
     };
     let esn = EspProposal { esn: true, ..esp_offer(KeyBits::B256, day) };
-    for offer in [esp_offer(KeyBits::B128, day), esp_offer(KeyBits::B192, day), esn, cbc] {
+    let of = |encryption, integrity, esn| EspProposal {
+        name: "other".into(),
+        encryption,
+        integrity,
+        esn,
+        lifetime: day,
+    };
+    for offer in [
+        esp_offer(KeyBits::B128, day),
+        esp_offer(KeyBits::B192, day),
+        esn,
+        cbc,
+        of(EspEncryption::ChaCha20Poly1305, None, true),
+        of(EspEncryption::AesGmac(KeyBits::B128), None, false),
+        of(EspEncryption::AesGmac(KeyBits::B192), None, true),
+        of(EspEncryption::AesGmac(KeyBits::B256), None, true),
+        of(EspEncryption::Null, Some(Integrity::HmacSha1_96), false),
+        of(EspEncryption::Null, Some(Integrity::HmacSha2_512_256), true),
+    ] {
         for mode in [Mode::Tunnel, Mode::Transport] {
             let site = Site { mode, esp: vec![offer.clone()], ..Site::default() };
             let (mut world, left, right) = up(1, &site);

@@ -232,7 +232,7 @@ fn groups_and_generic_policies_are_refused() {
 }
 
 #[test]
-fn integrity_without_secrecy_is_refused() {
+fn ah_is_refused_and_integrity_without_secrecy_is_not() {
     assert_errors(
         INTEGRITY,
         &[
@@ -242,13 +242,72 @@ fn integrity_without_secrecy_is_refused() {
             (26, "AH is not supported"),
             (30, "AH is not supported"),
             (32, "AH is not supported"),
-            (36, "ESP_AES256_GMAC"),
-            (38, "ESP_AES192_GMAC"),
-            (40, "ESP_AES128_GMAC"),
-            (44, "ESP_NULL"),
             (50, "AH is not supported"),
         ],
     );
+}
+
+/// The same file without what AIX has and this implementation has not.
+#[test]
+fn integrity_without_secrecy_is_loaded_with_warnings() {
+    let mut text = INTEGRITY
+        .replace("<IKETransform IKE_Hash=\"CMAC_AES_XCBC\"/>", "<IKETransform IKE_Hash=\"SHA\"/>")
+        .replace("ah_gmac ah_classic esp_gmac esp_null bundle", "esp_gmac esp_null");
+    for name in ["ah_gmac", "ah_classic", "bundle"] {
+        let start = text.find(&format!("<IPSecProposal IPSec_ProposalName=\"{name}\"")).unwrap();
+        let end = start + text[start..].find("</IPSecProposal>").unwrap() + 16;
+        // Lines keep their numbers.
+        let lines = "\n".repeat(text[start..end].matches('\n').count());
+        text.replace_range(start..end, &lines);
+    }
+    let loaded = load(&text);
+    let (_, child) = loaded.policy.child("int_d").unwrap();
+    let offers: Vec<_> =
+        child.proposals.iter().map(|p| (p.encryption, p.integrity, p.esn)).collect();
+    assert_eq!(
+        offers,
+        [
+            (EspEncryption::AesGmac(KeyBits::B256), None, true),
+            (EspEncryption::AesGmac(KeyBits::B192), None, true),
+            (EspEncryption::AesGmac(KeyBits::B128), None, true),
+            (EspEncryption::Null, Some(Integrity::HmacSha1_96), false),
+        ]
+    );
+    assert!(child.proposals.iter().all(|p| !p.encryption.hides()));
+    let warnings: Vec<_> = loaded.warnings.iter().map(|w| (w.line, w.message.as_str())).collect();
+    let readable = ["ESP_AES256_GMAC", "ESP_AES192_GMAC", "ESP_AES128_GMAC", "ESP_NULL"]
+        .map(|name| format!("{name} does not encrypt: everybody on the way can read the traffic"));
+    let expected: Vec<_> =
+        [36, 38, 40, 44].into_iter().zip(readable.iter().map(String::as_str)).collect();
+    assert_eq!(warnings, expected);
+}
+
+#[test]
+fn chacha20_and_large_groups() {
+    let text = HOST
+        .replace("IKE_Encryption=\"AES-CBC-256\"", "IKE_Encryption=\"CHACHA20-POLY1305\"")
+        .replace("<IKETransform IKE_Hash=\"SHA\"/>", "")
+        .replace(
+            "IKE_DHGroup=\"20\"/>",
+            "IKE_DHGroup=\"15\"/><IKETransform IKE_DHGroup=\"GROUP_16\"/>",
+        )
+        .replace("ESP_AES256_GCM_16", "ESP_CHACHA20_POLY1305")
+        .replace("IPSec_InitiatorDHGroup=\"0\"", "IPSec_InitiatorDHGroup=\"GROUP_16\"");
+    let loaded = load(&text);
+    let tunnel = loaded.policy.tunnel("hh_k").unwrap();
+    assert_eq!(
+        tunnel.proposals,
+        [IkeProposal {
+            encryption: vec![IkeEncryption::ChaCha20Poly1305],
+            integrity: vec![],
+            prf: vec![Prf::HmacSha1],
+            groups: vec![Group::Modp3072, Group::Modp4096],
+        }]
+    );
+    let (_, child) = loaded.policy.child("hh_d").unwrap();
+    assert_eq!(child.proposals[0].encryption, EspEncryption::ChaCha20Poly1305);
+    assert!(child.proposals[0].encryption.hides());
+    assert_eq!(child.pfs.offer, [Group::Modp4096]);
 }
 
 #[test]
