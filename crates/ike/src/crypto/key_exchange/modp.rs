@@ -102,19 +102,14 @@ pub(super) enum Modp {
 }
 
 /// A private exponent.
-pub(super) struct Exponent(Zeroizing<U512>);
-
-impl Exponent {
-    /// Takes it as up to 64 octets in network order.
-    fn from_octets(octets: &[u8]) -> Self {
-        let mut whole = Zeroizing::new([0; U512::BYTES]);
-        whole[U512::BYTES - octets.len()..].copy_from_slice(octets);
-        Self(Zeroizing::new(U512::from_be_slice(&*whole)))
-    }
+pub(super) struct Exponent {
+    value: Zeroizing<U512>,
+    /// How many there may be: all that the time of a power tells.
+    bits: u32,
 }
 
 impl Modp {
-    /// Octets of an exponent: those of RFC 3526 §8's higher estimate for the largest of the groups it serves.
+    /// Octets of an exponent: RFC 3526 §8's higher estimate for the largest of the groups it serves.
     fn exponent_len(self) -> usize {
         match self {
             Self::Bits1024 | Self::Bits1536 | Self::Bits2048 => 320 / 8,
@@ -127,42 +122,49 @@ impl Modp {
         let mut octets = Zeroizing::new([0; U512::BYTES]);
         let octets = &mut octets[..self.exponent_len()];
         aws_lc_rs::rand::fill(octets).expect("the system's randomness never runs dry");
-        Exponent::from_octets(octets)
+        self.exponent_from(octets)
     }
 
-    /// An exponent that is given, of the length a fresh one has.
-    #[cfg(test)]
-    pub(super) fn known_exponent(self, octets: &[u8]) -> Exponent {
+    /// Takes an exponent as octets in network order, as many as a fresh one has.
+    pub(super) fn exponent_from(self, octets: &[u8]) -> Exponent {
         assert_eq!(octets.len(), self.exponent_len(), "octets of an exponent");
-        Exponent::from_octets(octets)
+        let mut whole = Zeroizing::new([0; U512::BYTES]);
+        whole[U512::BYTES - octets.len()..].copy_from_slice(octets);
+        let value = Zeroizing::new(U512::from_be_slice(&*whole));
+        Exponent { value, bits: 8 * self.exponent_len() as u32 }
     }
 
     /// 2 to the exponent, padded to the modulus' length.
     pub(super) fn public_value(self, exponent: &Exponent) -> Vec<u8> {
-        let bits = self.exponent_bits();
         match self {
-            Self::Bits1024 => to_octets(&power(&MODULUS_1024, &Uint::from_u8(2), exponent, bits)),
-            Self::Bits1536 => to_octets(&power(&MODULUS_1536, &Uint::from_u8(2), exponent, bits)),
-            Self::Bits2048 => to_octets(&power(&MODULUS_2048, &Uint::from_u8(2), exponent, bits)),
-            Self::Bits3072 => to_octets(&power(&MODULUS_3072, &Uint::from_u8(2), exponent, bits)),
-            Self::Bits4096 => to_octets(&power(&MODULUS_4096, &Uint::from_u8(2), exponent, bits)),
+            Self::Bits1024 => to_octets(&power(&MODULUS_1024, &Uint::from_u8(2), exponent)),
+            Self::Bits1536 => to_octets(&power(&MODULUS_1536, &Uint::from_u8(2), exponent)),
+            Self::Bits2048 => to_octets(&power(&MODULUS_2048, &Uint::from_u8(2), exponent)),
+            Self::Bits3072 => to_octets(&power(&MODULUS_3072, &Uint::from_u8(2), exponent)),
+            Self::Bits4096 => to_octets(&power(&MODULUS_4096, &Uint::from_u8(2), exponent)),
+        }
+    }
+
+    /// Whether a value is one that the peer may send.
+    pub(super) fn admits(self, peer: &[u8]) -> bool {
+        match self {
+            Self::Bits1024 => admitted(&MODULUS_1024, peer).is_some(),
+            Self::Bits1536 => admitted(&MODULUS_1536, peer).is_some(),
+            Self::Bits2048 => admitted(&MODULUS_2048, peer).is_some(),
+            Self::Bits3072 => admitted(&MODULUS_3072, peer).is_some(),
+            Self::Bits4096 => admitted(&MODULUS_4096, peer).is_some(),
         }
     }
 
     /// The peer's public value to the exponent, padded to the modulus' length; `None` if it is no public value.
     pub(super) fn agree(self, peer: &[u8], exponent: &Exponent) -> Option<Secret> {
-        let bits = self.exponent_bits();
         match self {
-            Self::Bits1024 => agree(&MODULUS_1024, peer, exponent, bits),
-            Self::Bits1536 => agree(&MODULUS_1536, peer, exponent, bits),
-            Self::Bits2048 => agree(&MODULUS_2048, peer, exponent, bits),
-            Self::Bits3072 => agree(&MODULUS_3072, peer, exponent, bits),
-            Self::Bits4096 => agree(&MODULUS_4096, peer, exponent, bits),
+            Self::Bits1024 => agree(&MODULUS_1024, peer, exponent),
+            Self::Bits1536 => agree(&MODULUS_1536, peer, exponent),
+            Self::Bits2048 => agree(&MODULUS_2048, peer, exponent),
+            Self::Bits3072 => agree(&MODULUS_3072, peer, exponent),
+            Self::Bits4096 => agree(&MODULUS_4096, peer, exponent),
         }
-    }
-
-    fn exponent_bits(self) -> u32 {
-        8 * self.exponent_len() as u32
     }
 }
 
@@ -170,27 +172,28 @@ fn agree<const LIMBS: usize>(
     modulus: &Modulus<LIMBS>,
     peer: &[u8],
     exponent: &Exponent,
-    bits: u32,
 ) -> Option<Secret> {
+    let peer = admitted(modulus, peer)?;
+    Some(Secret::new(to_octets(&power(modulus, &peer, exponent))))
+}
+
+fn admitted<const LIMBS: usize>(modulus: &Modulus<LIMBS>, peer: &[u8]) -> Option<Uint<LIMBS>> {
     if peer.len() != Uint::<LIMBS>::BYTES {
         return None;
     }
     let peer = Uint::from_be_slice(peer);
     // RFC 6989 §2.1: 1 < peer < p − 1. The value is public, so the comparison need not hide it.
     let p_minus_1 = modulus.modulus().as_ref().wrapping_sub(&Uint::ONE);
-    if peer <= Uint::ONE || peer >= p_minus_1 {
-        return None;
-    }
-    Some(Secret::new(to_octets(&power(modulus, &peer, exponent, bits))))
+    (peer > Uint::ONE && peer < p_minus_1).then_some(peer)
 }
 
 fn power<const LIMBS: usize>(
     modulus: &Modulus<LIMBS>,
     base: &Uint<LIMBS>,
     exponent: &Exponent,
-    bits: u32,
 ) -> Zeroizing<Uint<LIMBS>> {
-    let mut power = FixedMontyForm::new(base, modulus).pow_bounded_exp(&*exponent.0, bits);
+    let mut power =
+        FixedMontyForm::new(base, modulus).pow_bounded_exp(&*exponent.value, exponent.bits);
     let value = Zeroizing::new(power.retrieve());
     power.zeroize();
     value
