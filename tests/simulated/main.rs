@@ -18,6 +18,7 @@ mod rekey_child;
 mod rekey_ike;
 mod replace;
 mod retransmission;
+mod suites;
 
 use ike::Config;
 use ike::failure::FailureKind;

@@ -611,7 +611,7 @@ mod tests {
     fn words_for_an_offer_stay_few_whatever_it_holds() {
         assert_eq!(
             describe(&offer_ike(&[gcm()], &[])),
-            "[ENCR_AES_GCM_16-128 | PRF_HMAC_SHA2_256 | CURVE25519]"
+            "[AES-GCM-16-128 | PRF-HMAC-SHA2-256 | CURVE25519]"
         );
         let mut offer = offer_ike(&[gcm()], &[]);
         offer[0].transforms =
