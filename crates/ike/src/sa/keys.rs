@@ -135,7 +135,8 @@ impl Keys {
 
     /// Protects a message of ours.
     pub fn seal(&mut self, header: &Header, payloads: &[Payload], rng: &mut Rng) -> Vec<u8> {
-        // GCM needs an IV that never repeats (RFC 5282 §4), CBC one that cannot be foretold (RFC 3602 §3).
+        // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold (RFC 3602
+        // §3).
         let mut iv = vec![0; self.protection.iv_len()];
         match self.protection {
             Suite::AesCbcHmac(..) => rng.fill(&mut iv),
