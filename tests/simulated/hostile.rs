@@ -167,9 +167,9 @@ fn life(seed: u64, config: &Config, attack: Option<(Attack, When)>) -> Vec<Strin
     heard
 }
 
-fn survives(when: When, config: &Config) {
+fn survives(when: When, config: &Config, seeds: u64) {
     for attack in ATTACKS {
-        for seed in 0..6 {
+        for seed in 0..seeds {
             let undisturbed = life(seed, config, None);
             let attacked = life(seed, config, Some((attack, when)));
             assert_eq!(attacked, undisturbed, "{attack:?} {when:?}");
@@ -179,24 +179,24 @@ fn survives(when: When, config: &Config) {
 
 #[test]
 fn copies_before_the_genuine_message() {
-    survives(When::Before, &calm());
+    survives(When::Before, &calm(), 6);
 }
 
 #[test]
 fn copies_after_the_genuine_message() {
-    survives(When::After, &calm());
+    survives(When::After, &calm(), 6);
 }
 
 #[test]
 fn copies_much_later() {
-    survives(When::MuchLater, &calm());
+    survives(When::MuchLater, &calm(), 6);
 }
 
 #[test]
 fn copies_of_fragments() {
     let config = Config { fragment_size: Some(200), ..calm() };
     for when in [When::Before, When::After, When::MuchLater] {
-        survives(when, &config);
+        survives(when, &config, 2);
     }
 }
 

@@ -270,11 +270,14 @@ impl Session {
         let (keys, requests) = (&established.keys, &mut sa.window.requests);
         requests.forget(cx.now, cx.config.patience());
         let received = requests.receive(cx.now, &self.path, keys, header, datagram.octets);
-        let (payloads, first_fragment) = match received {
+        let (payloads, fragments) = match received {
             Err(reason) => return cx.out.discard(reason),
             Ok(Received::Fragment) => return,
-            Ok(Received::Message { payloads, first_fragment }) => (payloads, first_fragment),
+            Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
         };
+        if let Some(fragments) = &fragments {
+            self.path.follow_fragments(fragments.largest);
+        }
         self.heard(cx, index, datagram);
         let (answer, fatal) = match (payloads, header.exchange) {
             (Err(error), _) => {
@@ -298,7 +301,7 @@ impl Session {
         let ends = fatal || self.deleted.is_some();
         self.send_answer(cx, header, index, datagram, &answer);
         if ends && let Some(answer) = self.sas[index].window.kept_answer() {
-            let request = first_fragment.as_deref().unwrap_or(datagram.octets);
+            let request = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
             cx.out.farewell(cx.now, self.sas[index].local_spi, request, answer);
         }
         if fatal {

@@ -291,14 +291,17 @@ pub(crate) fn answer(
     let Some(keys) = &half.keys else { return Answer::Nothing };
     let requests = &mut half.sa.window.requests;
     let received = requests.receive(cx.now, &half.path, keys, header, datagram.octets);
-    let (payloads, first_fragment) = match received {
-        Ok(Received::Message { payloads, first_fragment }) => (payloads, first_fragment),
+    let (payloads, fragments) = match received {
+        Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
         Ok(Received::Fragment) => return Answer::Nothing,
         Err(reason) => {
             cx.out.discard(reason);
             return Answer::Nothing;
         }
     };
+    if let Some(fragments) = &fragments {
+        half.path.follow_fragments(fragments.largest);
+    }
     let payloads = payloads.map_err(|error| Rejection::unreadable(&error));
     let judged = payloads.and_then(|p| Ok((authenticate(half, &p, datagram)?, p)));
     let reply = half.sa.header(ExchangeType::IKE_AUTH, 1, true);
@@ -308,7 +311,7 @@ pub(crate) fn answer(
             report_refusal(cx, half, datagram, &rejection);
             let keys = half.keys.as_mut().expect("checked above");
             let answer = Message::seal(reply, &[rejection.payload()], keys, &half.path, cx.rng);
-            let request = first_fragment.unwrap_or_else(|| datagram.octets.to_vec());
+            let request = fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first);
             return Answer::Refused { request, answer: answer.datagrams().to_vec() };
         }
     };

@@ -1,15 +1,11 @@
 //! A message of ours as it is sent: in one datagram or in fragments (RFC 7383 §2.5).
 
 use super::keys::Keys;
-use super::path::Path;
+use super::path::{FRAGMENT_SIZES, Path};
 use crate::crypto::rng::Rng;
 use crate::wire::header::Header;
 use crate::wire::payload::Payload;
 use crate::wire::protected::Content;
-
-/// Sizes of IP datagrams that are tried one after the other when nothing comes back: what every IPv6 link carries, and
-/// what every IPv4 host takes (RFC 7383 §2.5.1).
-const SIZES: [u16; 2] = [1280, 576];
 
 /// A message, kept to be sent again.
 #[derive(Debug)]
@@ -55,7 +51,7 @@ impl Message {
         let (header, content) = self.source.as_ref()?;
         let largest = self.datagrams.iter().map(Vec::len).max()?;
         let now = path.fragment_size?;
-        let below = SIZES.into_iter().filter(|s| *s < now);
+        let below = FRAGMENT_SIZES.into_iter().filter(|s| *s < now);
         let size = std::iter::once(now).chain(below).find(|s| path.room(*s) < largest)?;
         // RFC 7383 §2.5.2: Total Fragments must grow, so that the sets can be told apart.
         let least = self.datagrams.len() + 1;

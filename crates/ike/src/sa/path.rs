@@ -16,6 +16,10 @@ pub const NAT_T_PORT: u16 = 4500;
 /// Octets of the smallest IP datagram that a fragment can be made for: any less would be headers only.
 pub const SMALLEST_FRAGMENT: u16 = 160;
 
+/// Sizes of IP datagrams that are tried one after the other when nothing comes back: what every IPv6 link carries, and
+/// what every IPv4 host takes (RFC 7383 §2.5.1).
+pub(crate) const FRAGMENT_SIZES: [u16; 2] = [1280, 576];
+
 /// Addresses of both sides and what is known of NATs between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
@@ -64,6 +68,15 @@ impl Path {
         let ip_header = if self.remote.is_ipv4() { 20 } else { 40 };
         let outside = ip_header + UDP_HEADER + NON_ESP_MARKER;
         usize::from(size.max(SMALLEST_FRAGMENT)) - outside
+    }
+
+    /// Makes fragments no larger than the peer's, of which the largest had so many octets: it may know why (RFC 7383
+    /// §2.5.1).
+    pub fn follow_fragments(&mut self, largest: usize) {
+        let fitting = FRAGMENT_SIZES.into_iter().filter(|s| largest <= self.room(*s)).min();
+        if let (Some(ours), Some(theirs)) = (&mut self.fragment_size, fitting) {
+            *ours = theirs.min(*ours);
+        }
     }
 
     /// The data plane's view.

@@ -37,18 +37,24 @@ struct Partial {
     contents: BTreeMap<u16, Content>,
     /// Fragment 1 as it came.
     first: Vec<u8>,
+    /// Octets of the largest fragment as it came.
+    largest: usize,
 }
 
 /// What an authentic datagram brings.
 pub(crate) enum Received {
     /// A message, or why what it says cannot be read.
-    Message {
-        payloads: Result<Vec<Payload>, WireError>,
-        /// Fragment 1, if there were fragments: by it the message is recognised when it comes again.
-        first_fragment: Option<Vec<u8>>,
-    },
+    Message { payloads: Result<Vec<Payload>, WireError>, fragments: Option<Fragments> },
     /// One of several fragments, of which others are missing.
     Fragment,
+}
+
+/// What remains of the fragments of a message.
+pub(crate) struct Fragments {
+    /// Fragment 1: by it the message is recognised when it comes again.
+    pub first: Vec<u8>,
+    /// Octets of the largest.
+    pub largest: usize,
 }
 
 impl Default for Reassembly {
@@ -81,7 +87,7 @@ impl Reassembly {
                 Err(OpenError::Inside(error)) => Err(error),
                 Ok(payloads) => Ok(payloads),
             };
-            return Ok(Received::Message { payloads, first_fragment: None });
+            return Ok(Received::Message { payloads, fragments: None });
         };
         // RFC 7383 §2.4: not unless both sides have said so.
         if path.fragment_size.is_none() {
@@ -117,6 +123,7 @@ impl Reassembly {
             octets: 0,
             contents: BTreeMap::new(),
             first: Vec::new(),
+            largest: 0,
         });
         partial.octets += fragment.content.octets.len();
         if partial.octets > self.most {
@@ -128,14 +135,16 @@ impl Reassembly {
             return Ok(Received::Fragment);
         }
         let payloads = partial.join().read(header);
-        Ok(Received::Message { payloads, first_fragment: Some(partial.first) })
+        let Partial { first, largest, .. } = partial;
+        Ok(Received::Message { payloads, fragments: Some(Fragments { first, largest }) })
     }
 
     /// RFC 7383 §5: a peer that asks for too much is refused, and what it sent is not kept.
     fn unreadable(&mut self, datagram: &[u8], error: WireError) -> Received {
         let first = self.partial.take().map(|p| p.first).filter(|f| !f.is_empty());
-        let first_fragment = Some(first.unwrap_or_else(|| datagram.to_vec()));
-        Received::Message { payloads: Err(error), first_fragment }
+        let first = first.unwrap_or_else(|| datagram.to_vec());
+        let fragments = Some(Fragments { first, largest: datagram.len() });
+        Received::Message { payloads: Err(error), fragments }
     }
 
     /// Forgets fragments whose message is no longer awaited.
@@ -154,6 +163,7 @@ impl Partial {
         if fragment.place.number == 1 {
             self.first = datagram.to_vec();
         }
+        self.largest = self.largest.max(datagram.len());
         self.contents.insert(fragment.place.number, fragment.content);
     }
 
@@ -257,10 +267,11 @@ mod tests {
             assert_eq!(again.err(), Some("repeated_fragment"));
         }
         let whole = peer.give(&mut reassembly, &fragments[2]);
-        let Ok(Received::Message { payloads: Ok(_), first_fragment: Some(first) }) = whole else {
+        let Ok(Received::Message { payloads: Ok(_), fragments: Some(was) }) = whole else {
             panic!("it is complete")
         };
-        assert_eq!(first, fragments[0]);
+        assert_eq!(was.first, fragments[0]);
+        assert_eq!(Some(was.largest), fragments.iter().map(Vec::len).max());
         assert!(reassembly.partial.is_none());
     }
 
