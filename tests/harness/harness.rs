@@ -66,9 +66,14 @@ impl Need {
 /// A test. Where one of its needs is missing it is reported as ignored, with the reason; with
 /// `VPN_TEST_REQUIRE=all` in the environment it fails.
 pub fn test(name: &str, needs: &'static [Need], work: fn()) -> Trial {
+    let title = name.to_owned();
     Trial::ignorable_test(name, move || {
         let Some(reason) = needs.iter().find_map(|need| need.missing()) else {
+            let began = Instant::now();
             work();
+            if std::env::var_os("VPN_TEST_SHOW").is_some() {
+                eprintln!("{:.1} s: {title}", began.elapsed().as_secs_f64());
+            }
             return Ok(Completion::Completed);
         };
         if std::env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all") {

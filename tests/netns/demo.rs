@@ -2,6 +2,7 @@
 
 use crate::harness::{Need, test};
 use libtest_mimic::Trial;
+use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -16,6 +17,17 @@ pub fn trials() -> Vec<Trial> {
         test("vpnd demo as root", NEEDS, as_root),
         test("vpnd demo as an ordinary user", NOBODYS_NEEDS, as_an_ordinary_user),
     ]
+}
+
+/// The fields that the document names.
+fn documented() -> BTreeSet<&'static str> {
+    let text = include_str!("../../docs/demo.md");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `"));
+    rows.flat_map(|row| {
+        let cell = row.split('|').next().unwrap_or_default();
+        cell.split('`').step_by(2).filter(|name| !name.trim().is_empty())
+    })
+    .collect()
 }
 
 fn check(mut command: Command) {
@@ -37,9 +49,13 @@ fn check(mut command: Command) {
     at_least("child_rekeys", 4);
     at_least("ike_rekeys", 3);
     at_least("ike_messages", 20);
-    assert_eq!(found["mode"], "tunnel");
-    assert!(found["ike_suite"].as_str().expect("a text").contains("AES-CBC-256"), "{found}");
-    assert!(found["esp_suite"].as_str().expect("a text").contains("AES-GCM-16-256"), "{found}");
+    assert_eq!(found["mode"], "transport");
+    assert_eq!(found["ok"], true, "{found}");
+    let keys: BTreeSet<&str> =
+        found.as_object().expect("an object").keys().map(String::as_str).collect();
+    assert_eq!(keys, documented());
+    assert_eq!(found["ike_suite"], "AES-CBC-256/HMAC-SHA1-96/PRF-HMAC-SHA1/ECP-384");
+    assert_eq!(found["esp_suite"], "AES-GCM-16-256");
     assert!(!fs::exists("/run/vpnd-demo").expect("/run is readable"));
 }
 

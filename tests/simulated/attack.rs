@@ -290,3 +290,55 @@ fn one_address_does_not_take_every_place_of_strangers() {
     world.run_for(SOON);
     child_spi(&mut world, left, "net0");
 }
+
+#[test]
+fn traffic_does_not_bring_back_what_the_operator_has_taken_down() {
+    let site = Site { on_demand: true, ..site(1) };
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    let (l, r) = site.inner(0);
+    let flow = world.start_flow(left, l, r, Duration::from_millis(100));
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &site);
+    assert!(world.disconnect(left, "net0"));
+    world.run_for(SETTLED);
+    world.stop_flow(flow);
+    assert_eq!(world.plane(left).outbound().count(), 0, "it is down until the operator says so");
+    world.connect(left, "net0");
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &site);
+}
+
+/// What is still being negotiated when the first of two phase 2 tunnels goes, at every moment of it.
+fn without_net0(auto_start: bool, drop: impl Fn(&mut World, HostId, &Site)) {
+    let site = Site { auto_start, ..site(2) };
+    for steps in 0..5 {
+        let mut world = World::new(1);
+        let right = Site { auto_start: false, ..site.clone() }.policy(Side::Right);
+        let right = world.add_host("right", site.right, right, calm());
+        let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
+        if !auto_start {
+            world.connect(left, Site::TUNNEL);
+        }
+        (0..steps).for_each(|_| _ = world.step(SOON));
+        drop(&mut world, left, &site);
+        world.run_for(SETTLED);
+        let status = world.status(left);
+        let up = status[0].children.iter().filter(|c| c.sa.is_some()).map(|c| c.name.as_str());
+        assert_eq!(up.collect::<Vec<_>>(), ["net1"], "after {steps} steps");
+        assert_eq!(world.host(right).engine.inventory().child_sas, 1);
+    }
+}
+
+#[test]
+fn a_reload_loses_no_tunnel_that_waits_for_its_turn() {
+    without_net0(true, |world, left, site| {
+        let mut tunnel = IkeTunnel::clone(&site.policy(Side::Left).tunnels[0]);
+        tunnel.children.remove(0);
+        replace(world, left, Arc::new(Policy { tunnels: vec![Arc::new(tunnel)] }));
+    });
+}
+
+#[test]
+fn taking_down_one_tunnel_loses_no_other_that_waits_for_its_turn() {
+    without_net0(false, |world, left, _| assert!(world.disconnect(left, "net0")));
+}

@@ -95,6 +95,21 @@ fn both_ends_start_at_once() {
 }
 
 #[test]
+fn a_redundant_ike_sa_that_its_side_leaves_is_closed_by_the_other() {
+    for seed in 0..16 {
+        let site = Site { auto_start: true, children: 2, ..Site::default() };
+        let (mut world, left, right) = World::of_site(seed, &site, &calm());
+        // To the other side, whoever should close its own seems to do nothing.
+        let gates = [left, right].map(|h| world.hold(h, |l| l.is_request(Exchange::Informational)));
+        world.run_for(SETTLED);
+        gates.into_iter().for_each(|gate| world.discard(gate));
+        world.run_for(SETTLED);
+        assert_agreement(&mut world, left, right, &site);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
 fn the_first_packet_starts_a_tunnel_on_demand() {
     let site = Site { on_demand: true, ..Site::default() };
     let (mut world, left, right) = World::of_site(1, &site, &calm());

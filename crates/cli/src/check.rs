@@ -1,7 +1,7 @@
 //! `vpnd check`: the policy as this program understands it.
 
 use crate::control::protocol::mode_name;
-use crate::report::{Colour, Fields, bytes, duration, plain, selector};
+use crate::report::{Colour, Fields, bytes, duration, plain};
 use policy::{
     ChildTunnel, Endpoint, EspProposal, Group, IkeProposal, IkeTunnel, Lifetime, Pfs, Policy, Role,
     Selector,
@@ -140,7 +140,7 @@ fn pfs(pfs: &Pfs) -> String {
 }
 
 fn selectors(selectors: &[Selector]) -> String {
-    selectors.iter().map(selector).collect::<Vec<_>>().join(", ")
+    selectors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 fn alternatives<T: Display>(values: &[T]) -> String {

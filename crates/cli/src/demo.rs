@@ -26,21 +26,17 @@ pub mod traffic;
 use capture::Capture;
 use interrupt::Interrupt;
 use isolation::Namespace;
-use network::Addresses;
 use node::Node;
 use traffic::{Echoes, Pings, Stream};
 
-/// The tunnels of the sample policy, whose two ends are in `config/`.
-const TUNNEL: &str = "site";
-const CHILD: &str = "site_lan";
-const POLICIES: [&str; 2] =
-    [include_str!("../../../config/left.xml"), include_str!("../../../config/right.xml")];
+/// The sample policy of AIX's documentation with the addresses of the left end, and its tunnels.
+const POLICY: &str = include_str!("../../policy/fixtures/vendor_sample.xml");
+const TUNNEL: &str = "LP1";
+const CHILD: &str = "LP2";
 /// The key in the sample policy, which the demo replaces by a random one.
-const SAMPLE_KEY: &str = "replace-this-key-before-use";
-const LEFT: Addresses =
-    Addresses { outer: Ipv4Addr::new(192, 0, 2, 1), inner: Ipv4Addr::new(10, 1, 0, 1) };
-const RIGHT: Addresses =
-    Addresses { outer: Ipv4Addr::new(192, 0, 2, 2), inner: Ipv4Addr::new(10, 2, 0, 1) };
+const SAMPLE_KEY: &str = "\"12345\"";
+const LEFT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
+const RIGHT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 20);
 
 /// Octets per second of the TCP stream while losses are counted: traffic to rekey under, but no congestion, whose
 /// losses would be nobody's fault.
@@ -216,12 +212,15 @@ fn play(
     Ok(findings)
 }
 
-/// The sample policies with a key of their own.
+/// The sample policy with a key of its own, seen from both ends.
 fn private_policies() -> io::Result<[String; 2]> {
     let mut key = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
     let key: String = key.iter().map(|octet| format!("{octet:02x}")).collect();
-    Ok(POLICIES.map(|policy| policy.replace(SAMPLE_KEY, &key)))
+    let left = POLICY.replace(SAMPLE_KEY, &format!("{key:?}"));
+    let (here, there) = (LEFT.to_string(), RIGHT.to_string());
+    let right = left.replace(&here, "\0").replace(&there, &here).replace('\0', &there);
+    Ok([left, right])
 }
 
 /// Something done while traffic runs.
@@ -270,7 +269,7 @@ impl Run<'_> {
         left: &mut Node,
         right: &mut Node,
     ) -> Result<(Echoes, u64, u64, Asked), String> {
-        let ends = ((left_space, LEFT.inner.into()), (right_space, RIGHT.inner.into()));
+        let ends = ((left_space, LEFT.into()), (right_space, RIGHT.into()));
         let traffic = |error: io::Error| format!("traffic through the tunnel failed: {error}");
         let stream = Stream::start(ends.0, ends.1, GENTLE).map_err(traffic)?;
         let mut pings = Some(Pings::start(ends.0, ends.1).map_err(traffic)?);

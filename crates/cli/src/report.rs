@@ -9,11 +9,9 @@ use std::fmt::Write;
 use std::time::Duration;
 
 mod quantity;
-mod selector;
 mod table;
 
 pub use quantity::{bytes, count, duration, rate};
-pub use selector::selector;
 pub use table::Table;
 
 /// Whether to colour.

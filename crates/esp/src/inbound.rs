@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 pub(crate) const ESP_HEADER: usize = 8;
 const TRAILER: usize = 2;
 
+/// How often one SA may tell that its peer has moved: a peer can send from another port with every packet.
+const MOVES_EVERY: Duration = Duration::from_millis(100);
+
 /// Octets of the longest message that both families' length fields have room for.
 const MAX_MESSAGE: usize = u16::MAX as usize - ip::IPV4_LEN;
 
@@ -60,6 +63,8 @@ struct State {
     last_used: Duration,
     /// Where the peer was last seen, if that is not where the path says.
     moved: Option<SocketAddr>,
+    /// When that may be told again, since the epoch.
+    next_move: Duration,
     told_soft: bool,
     told_hard: bool,
 }
@@ -83,6 +88,7 @@ impl Inbound {
                 bytes: 0,
                 last_used: Duration::ZERO,
                 moved: None,
+                next_move: Duration::ZERO,
                 told_soft: false,
                 told_hard: false,
             }),
@@ -165,7 +171,7 @@ impl Inbound {
         let aad = Aad::Esp { spi: self.spi.0, sequence, esn: self.esn };
         let plaintext = &mut space[header_len..];
         let len = self.cipher.open(aad, sealed, plaintext).map_err(|_| Discard::Forged)?;
-        self.take_note(sequence, arrival, notify)?;
+        self.take_note(now, sequence, arrival, notify)?;
 
         let (payload_len, next_header) = trailer(&plaintext[..len])?;
         let packet = &mut space[..header_len + payload_len];
@@ -191,6 +197,7 @@ impl Inbound {
     /// Commits what an authentic packet proves: that its number is used, and where the peer is.
     fn take_note(
         &self,
+        now: Duration,
         sequence: u64,
         arrival: &Arrival,
         notify: &dyn Fn(Notice),
@@ -202,7 +209,9 @@ impl Inbound {
         if newest && arrival.path.encapsulation == Encapsulation::Udp {
             let path = state.path;
             if path.encapsulation == Encapsulation::Udp && path.remote != remote {
-                if state.moved.replace(remote) != Some(remote) {
+                if state.moved != Some(remote) && now >= state.next_move {
+                    state.moved = Some(remote);
+                    state.next_move = now + MOVES_EVERY;
                     drop(state);
                     notify(Notice::PeerMoved { sa: self.id, remote });
                 }

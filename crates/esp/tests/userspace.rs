@@ -446,6 +446,34 @@ fn a_killed_process_fails_closed_and_the_next_cleans_up() {
     assert_eq!(std::fs::read_dir(state_dir).expect("readable").count(), 0);
 }
 
+#[test]
+fn a_panic_of_the_owner_fails_closed_too() {
+    let Some(network) = Network::make() else { return };
+    let state_dir = network.state_dir(0);
+    let before = network.snapshots();
+    let config = config(state_dir.clone());
+    let namespace = network.namespace(0).to_owned();
+    let owner = std::panic::catch_unwind(|| {
+        network::inside(&namespace, move || {
+            let mut plane = Userspace::start(config, silent()).expect("it starts");
+            plane.add_rule(TUNNEL.rule(Side::A)).expect("the rule is added");
+            panic!("as a bug would");
+        })
+    });
+    assert!(owner.is_err());
+    let (a, b) = TUNNEL.ends(Side::A);
+    network.bypass_tunnel(0, b, Side::B.outer(false));
+    let mut capture = network.capture();
+    let sender = network::udp(network.namespace(0), a);
+    assert!(sender.send_to(MARKER, (b, 9)).is_err(), "the blackhole stands");
+    assert_eq!(capture.finish().in_the_clear, Vec::<String>::new());
+    network.remove_bypass(0, b);
+
+    drop(gateway(&network, Side::A, silent()));
+    assert_eq!(network.snapshots(), before);
+    assert_eq!(std::fs::read_dir(state_dir).expect("readable").count(), 0);
+}
+
 /// Not a test: the process that [`a_killed_process_fails_closed_and_the_next_cleans_up`] kills.
 #[test]
 #[ignore = "started by another test"]

@@ -11,6 +11,8 @@ pub(crate) enum Waiter {
     HalfOpen(crate::wire::header::IkeSpi),
     /// A phase 1 tunnel that is to be tried again.
     Retry(String),
+    /// A redundant session that the peer began, and may not close.
+    Redundant(crate::session::SessionId),
     Farewells,
 }
 

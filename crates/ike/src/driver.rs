@@ -231,7 +231,8 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             }
         }
         while let Some(event) = self.engine.poll_event() {
-            self.waiting.see(&event);
+            let under_way = self.engine.is_under_way(&event.tunnel);
+            self.waiting.see(&event, under_way);
             // Nobody may be listening.
             let _ = self.events.send(event);
         }

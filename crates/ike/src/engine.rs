@@ -415,7 +415,8 @@ impl<P: DataPlane> Engine<P> {
             Notice::Acquire { rule, .. } => {
                 let name =
                     self.rules.iter().find(|(_, r)| **r == rule).map(|(name, _)| name.clone());
-                if let Some(name) = name {
+                // What the operator has taken down is not brought back by whoever sends a packet.
+                if let Some(name) = name.filter(|n| !self.deactivated.contains(n)) {
                     // A refusal is an event of its own; nobody waits for this call.
                     let _ = self.connect(now, &name);
                 }
@@ -469,6 +470,7 @@ impl<P: DataPlane> Engine<P> {
                     }
                 }
                 Waiter::Retry(name) => self.retry(now, &name),
+                Waiter::Redundant(id) => self.close_redundant(now, id),
                 Waiter::Farewells => {
                     let next = self.out.forget_farewells(now);
                     self.deadlines.set(Waiter::Farewells, next);
@@ -537,6 +539,7 @@ impl<P: DataPlane> Engine<P> {
         let waiter = Waiter::Session(id);
         if session.is_over() {
             self.deadlines.set(waiter, None);
+            self.deadlines.set(Waiter::Redundant(id), None);
             let tunnel = Arc::clone(&session.tunnel);
             self.after_session(now, &tunnel, session.has_served);
         } else {

@@ -5,8 +5,11 @@
 //! anything to move, and a request about a Child SA finds it whichever of the IKE SAs carried it. They end with the
 //! last IKE SA.
 
+mod aging;
+mod ending;
+
 use crate::collision;
-use crate::engine::{Cx, Datagram, Deadline};
+use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
 use crate::exchange::{auth, create_child, delete, informational, rekey_ike, sa_init};
 use crate::failure::{Failure, FailureKind};
@@ -16,8 +19,8 @@ use crate::sa::keys::Nonces;
 use crate::sa::message::Message;
 use crate::sa::path::Path;
 use crate::sa::reassembly::Received;
-use crate::sa::window::{Request, Retransmission};
-use crate::sa::{Active, IkeSa, Phase, State};
+use crate::sa::window::Request;
+use crate::sa::{Active, IkeSa, State};
 use crate::task::Task;
 use crate::wire::fragment;
 use crate::wire::header::{Header, IkeSpi};
@@ -36,8 +39,6 @@ pub(crate) struct SessionId(pub u64);
 
 /// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
 const TEMPORARY_FAILURES: u32 = 20;
-/// How long a superseded IKE SA waits for the peer to delete it.
-const SUPERSEDED_FOR: Duration = Duration::from_secs(60);
 
 /// One authenticated peer, or the attempt to reach it.
 pub(crate) struct Session {
@@ -158,7 +159,7 @@ impl Session {
             || self.delayed.iter().any(|(_, t)| wants(t))
             || self.sas.iter().any(|s| match &s.state {
                 State::InitSent(i) => i.child.name == name,
-                State::AuthSent(a) => a.child.name == name,
+                State::AuthSent(a) => a.child.name == name && !a.unwanted,
                 State::Established(e) => {
                     matches!(&e.active, Some(Active::Child(p)) if p.tunnel.name == name && !p.unwanted)
                 }
@@ -381,200 +382,6 @@ impl Session {
         }
     }
 
-    /// Does what is due.
-    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        for sa in &mut self.sas {
-            sa.window.requests.forget(cx.now, cx.config.patience());
-        }
-        self.retransmit(cx);
-        if self.over {
-            return;
-        }
-        sa_init::handle_timeout(self, cx);
-        self.release_lingering(cx);
-        let due: Vec<Task> =
-            self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
-        self.tasks.extend(due);
-        self.age_children(cx);
-        self.age_ike(cx);
-        if self.over {
-            return;
-        }
-        self.keep_alive(cx);
-        self.pump(cx);
-    }
-
-    fn retransmit(&mut self, cx: &mut Cx<'_>) {
-        let mut given_up = Vec::new();
-        for sa in &mut self.sas {
-            let IkeSa { window, state, .. } = sa;
-            let path = &mut self.path;
-            let rng = &mut *cx.rng;
-            let smaller = |message: &Message| {
-                let (size, message) = message.smaller(state.keys_mut()?, path, rng)?;
-                path.fragment_size = Some(size);
-                Some(message)
-            };
-            match window.retransmit(cx.now, cx.config, smaller) {
-                Retransmission::NotDue => {}
-                Retransmission::Send(datagrams) => {
-                    cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
-                }
-                Retransmission::GiveUp => given_up.push(sa.local_spi),
-            }
-        }
-        for spi in given_up {
-            let Some(index) = self.position(spi) else { continue };
-            let superseded =
-                self.sas[index].established().is_some_and(|e| e.phase == Phase::Superseded);
-            if superseded && spi != self.current {
-                delete::drop_ike(self, cx, index);
-                continue;
-            }
-            if self.closing.is_some() {
-                return self.end(cx, "the peer does not answer", None);
-            }
-            let sent = self.sas[index].window.retransmissions() + 1;
-            let failure = Failure {
-                kind: FailureKind::NoAnswer,
-                detail: format!(
-                    "{} sent {sent} times to {}, no answer; is the peer up, is UDP {} open on the way, does its policy name {}?",
-                    self.sas[index].awaited(),
-                    self.path.remote,
-                    self.path.remote.port(),
-                    self.path.local.ip(),
-                ),
-            };
-            return self.end(cx, "the peer does not answer", Some(failure));
-        }
-    }
-
-    fn release_lingering(&mut self, cx: &mut Cx<'_>) {
-        for (_, sa, spi) in self.lingering.extract_if(.., |(at, ..)| *at <= cx.now) {
-            cx.plane.remove(sa);
-            cx.spis.release(spi);
-        }
-    }
-
-    fn age_children(&mut self, cx: &mut Cx<'_>) {
-        let mut tasks = Vec::new();
-        for child in &mut self.children {
-            if child.expire_at <= cx.now {
-                // Once: the exchange that deletes it takes its own time.
-                child.expire_at = cx.now + cx.config.patience();
-                let replaced = matches!(child.state, ChildState::Replaced(_));
-                if child.state == ChildState::Established {
-                    tasks.push(Task::CreateChild(child.tunnel.name.clone()));
-                }
-                if !replaced {
-                    child.state = ChildState::Unwanted;
-                }
-                tasks.push(Task::DeleteChild(child.spi_in));
-            } else if child.rekey_at <= cx.now && child.state == ChildState::Established {
-                child.rekey_at = child.expire_at;
-                tasks.push(Task::RekeyChild(child.spi_in));
-            }
-        }
-        self.tasks.extend(tasks);
-    }
-
-    fn age_ike(&mut self, cx: &mut Cx<'_>) {
-        let mut expired = None;
-        let mut tasks = Vec::new();
-        for sa in &mut self.sas {
-            let spi = sa.local_spi;
-            let Some(established) = sa.established_mut() else { continue };
-            if established.expire_at <= cx.now {
-                established.expire_at = cx.now + cx.config.patience();
-                if spi == self.current {
-                    expired = Some(spi);
-                } else {
-                    tasks.push(Task::DeleteIke(spi));
-                }
-            } else if established.rekey_at <= cx.now && established.phase == Phase::Serving {
-                established.rekey_at = established.expire_at;
-                tasks.push(Task::RekeyIke(spi));
-            }
-        }
-        self.tasks.extend(tasks);
-        if expired.is_some() && !self.is_closing() {
-            self.close_and_reconnect(cx, "lifetime of the IKE SA ended");
-        }
-    }
-
-    /// Asks for a sign of life after silence (RFC 7296 §2.4) and keeps NAT mappings (RFC 3948 §4).
-    fn keep_alive(&mut self, cx: &mut Cx<'_>) {
-        if !self.is_established() {
-            return;
-        }
-        if let Some(at) = self.liveness_at(cx.config)
-            && at <= cx.now
-        {
-            let used =
-                self.children.iter().filter_map(|c| cx.plane.usage(c.inbound)?.last_used).max();
-            self.last_heard = used.map_or(self.last_heard, |u| u.max(self.last_heard));
-            if self.liveness_at(cx.config).is_some_and(|at| at <= cx.now) {
-                self.last_heard = cx.now;
-                self.tasks.push_back(Task::Liveness);
-            }
-        }
-        if self.path.nat_local && self.keepalive_at <= cx.now {
-            // RFC 3948 §4: only if nothing else was sent.
-            let used =
-                self.children.iter().filter_map(|c| cx.plane.usage(c.outbound)?.last_used).max();
-            let due = used.map_or(cx.now, |u| u + cx.config.nat_keepalive);
-            if due > cx.now {
-                self.keepalive_at = due;
-            } else {
-                self.keepalive_at = cx.now + cx.config.nat_keepalive;
-                cx.out.keepalive(self.path.local, self.path.remote);
-            }
-        }
-    }
-
-    fn liveness_at(&self, config: &crate::Config) -> Option<Instant> {
-        let idle =
-            self.sas.iter().all(|s| s.window.is_free()) && !self.tasks.contains(&Task::Liveness);
-        config
-            .liveness_interval
-            .filter(|_| self.is_established() && idle)
-            .map(|i| self.last_heard + i)
-    }
-
-    /// The earliest moment at which [`Session::handle_timeout`] has something to do.
-    pub fn deadline(&self, config: &crate::Config) -> Option<Deadline> {
-        let at = |at, reason| Deadline { at, reason };
-        let windows =
-            self.sas.iter().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));
-        let refusals = self.sas.iter().filter_map(|s| match &s.state {
-            State::InitSent(i) => i.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT")),
-            _ => None,
-        });
-        let ike = self.sas.iter().filter_map(|s| s.established()).flat_map(|e| {
-            let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
-            rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")])
-        });
-        let children = self.children.iter().flat_map(|c| {
-            let rekey =
-                (c.state == ChildState::Established).then_some(at(c.rekey_at, "Child SA rekey"));
-            rekey.into_iter().chain([at(c.expire_at, "Child SA lifetime")])
-        });
-        let delayed = self.delayed.iter().map(|(t, _)| at(*t, "retry"));
-        let lingering = self.lingering.iter().map(|(t, ..)| at(*t, "replaced SA"));
-        let liveness = self.liveness_at(config).map(|t| at(t, "liveness"));
-        let nat = (self.is_established() && self.path.nat_local)
-            .then_some(at(self.keepalive_at, "NAT keepalive"));
-        (windows
-            .chain(refusals)
-            .chain(ike)
-            .chain(children)
-            .chain(delayed)
-            .chain(lingering)
-            .chain(liveness)
-            .chain(nat))
-        .min_by_key(|d| d.at)
-    }
-
     // ---- what exchanges bring about
 
     /// Both sides have proved who they are.
@@ -717,158 +524,5 @@ impl Session {
         // RFC 7296 §2.11: to where the request came from.
         cx.out.transmit_all(datagram.local, datagram.remote, message.datagrams());
         sa.window.answered(message);
-    }
-
-    // ---- endings
-
-    /// Puts an IKE SA in the place of another: it carries what comes next.
-    pub fn supersede(&mut self, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi) {
-        self.current = new;
-        if let Some(index) = self.position(old)
-            && let Some(established) = self.sas[index].established_mut()
-        {
-            established.phase = Phase::Superseded;
-            established.expire_at = established.expire_at.min(cx.now + SUPERSEDED_FOR);
-        }
-        self.tasks.retain(|t| *t != Task::RekeyIke(old));
-        self.delayed.retain(|(_, t)| *t != Task::RekeyIke(old));
-    }
-
-    /// Takes everything down with a Delete.
-    pub fn close(&mut self, cx: &mut Cx<'_>, reason: &str) {
-        if self.is_closing() {
-            return;
-        }
-        // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
-        let known = |s: &&IkeSa| !matches!(s.state, State::InitSent(_) | State::Moving);
-        let known: Vec<IkeSpi> = self.sas.iter().filter(known).map(|s| s.local_spi).collect();
-        if known.is_empty() {
-            let failure = Failure { kind: FailureKind::Cancelled, detail: reason.into() };
-            return self.end(cx, reason, Some(failure));
-        }
-        self.closing = Some(reason.into());
-        self.remove_children(cx, reason);
-        self.tasks.clear();
-        self.delayed.clear();
-        self.tasks.extend(known.into_iter().map(Task::DeleteIke));
-        self.pump(cx);
-    }
-
-    /// Takes everything down with a Delete, to set up anew what is up.
-    pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: &str) {
-        let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
-        names.sort();
-        names.dedup();
-        self.reconnect = names;
-        self.close(cx, reason);
-    }
-
-    /// Ends it at once, without telling the peer; what has not been set up has failed with `failure`.
-    pub fn end(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Option<Failure>) {
-        if self.over {
-            return;
-        }
-        self.over = true;
-        cx.out.reconnects.append(&mut self.reconnect);
-        let reason = self.closing.take().unwrap_or_else(|| reason.into());
-        let was_up = self.is_established();
-        let mut pending: Vec<String> = Vec::new();
-        for sa in &mut self.sas {
-            cx.out.forget_spi(sa.local_spi);
-            match &sa.state {
-                State::InitSent(i) => pending.push(i.child.name.clone()),
-                State::AuthSent(a) => {
-                    cx.spis.release(a.spi_in);
-                    pending.push(a.child.name.clone());
-                }
-                State::Established(e) => {
-                    if let Some(Active::Child(p)) = &e.active {
-                        cx.spis.release(p.spi_in);
-                        if p.rekeys.is_none() {
-                            pending.push(p.tunnel.name.clone());
-                        }
-                    }
-                }
-                State::Moving => {}
-            }
-        }
-        let tasks = self.tasks.drain(..).chain(self.delayed.drain(..).map(|(_, t)| t));
-        pending.extend(tasks.filter_map(|t| match t {
-            Task::CreateChild(name) => Some(name),
-            _ => None,
-        }));
-        self.remove_children(cx, &reason);
-        for (_, sa, spi) in self.lingering.drain(..) {
-            cx.plane.remove(sa);
-            cx.spis.release(spi);
-        }
-        self.sas.clear();
-        let failure =
-            failure.unwrap_or(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
-        for name in &pending {
-            cx.out.fail(cx.now, &self.tunnel.name, Some(name), failure.clone());
-        }
-        if was_up {
-            if failure.kind != FailureKind::Cancelled {
-                cx.out.note_failure(cx.now, &self.tunnel.name, failure);
-            }
-            cx.out.part(&self.tunnel);
-            cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });
-        } else {
-            cx.out.fail(cx.now, &self.tunnel.name, None, failure);
-        }
-    }
-
-    fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) {
-        let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
-        for child in std::mem::take(&mut self.children) {
-            cx.plane.remove(child.inbound);
-            cx.plane.remove(child.outbound);
-            cx.spis.release(child.spi_in);
-        }
-        let mut told = std::collections::BTreeSet::new();
-        for name in names.into_iter().filter(|n| told.insert(n.clone())) {
-            cx.out.event(
-                &self.tunnel.name,
-                Some(&name),
-                EventKind::Closed { reason: reason.into() },
-            );
-        }
-    }
-
-    /// Forgets a Child SA; with `linger` packets that are still on their way are received for a while.
-    pub fn remove_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi, linger: bool) -> Option<ChildSa> {
-        let position = self.children.iter().position(|c| c.spi_in == spi_in)?;
-        let child = self.children.remove(position);
-        cx.plane.remove(child.outbound);
-        if linger && !cx.config.linger.is_zero() {
-            // A peer that makes and deletes them as fast as it can takes no more than this.
-            let most = create_child::CHILDREN_PER_TUNNEL * self.tunnel.children.len().max(1);
-            if self.lingering.len() >= most {
-                let (_, sa, spi) = self.lingering.remove(0);
-                cx.plane.remove(sa);
-                cx.spis.release(spi);
-            }
-            self.lingering.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
-        } else {
-            cx.plane.remove(child.inbound);
-            cx.spis.release(child.spi_in);
-        }
-        Some(child)
-    }
-}
-
-impl IkeSa {
-    /// The exchange whose answer is awaited.
-    fn awaited(&self) -> ExchangeType {
-        match &self.state {
-            State::InitSent(_) => ExchangeType::IKE_SA_INIT,
-            State::AuthSent(_) => ExchangeType::IKE_AUTH,
-            State::Established(e) => match e.active {
-                Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
-                _ => ExchangeType::INFORMATIONAL,
-            },
-            State::Moving => ExchangeType::INFORMATIONAL,
-        }
     }
 }

@@ -124,28 +124,75 @@ impl Selector {
 }
 
 impl fmt::Display for AddressRange {
+    /// One address, a prefix where it is one, else both ends: `10.1.0.1`, `10.1.0.0/16`, `10.0.0.5-10.0.0.9`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.start == self.end {
-            write!(f, "{}", self.start)
-        } else {
-            write!(f, "{}-{}", self.start, self.end)
+        let (start, end, bits) = match (self.start, self.end) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
+            _ => unreachable!("a range is of one family"),
+        };
+        let host: u128 = start ^ end;
+        if host == 0 {
+            return self.start.fmt(f);
         }
+        // A prefix's two ends differ in the low bits only, all clear in one and all set in the other.
+        if host & host.wrapping_add(1) == 0 && start & host == 0 {
+            return write!(f, "{}/{}", self.start, bits - host.count_ones());
+        }
+        write!(f, "{}-{}", self.start, self.end)
     }
 }
 
 impl fmt::Display for Selector {
+    /// Protocol and ports stand behind the addresses where they are not any: `10.1.0.0/16[tcp/443]`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.addresses.fmt(f)?;
-        if self.protocol != 0 || self.ports != PortRange::ANY {
-            write!(f, "[{}", self.protocol)?;
-            if self.ports != PortRange::ANY {
-                write!(f, "/{}", self.ports.start)?;
-                if self.ports.start != self.ports.end {
-                    write!(f, "-{}", self.ports.end)?;
-                }
-            }
-            f.write_str("]")?;
+        if self.protocol == 0 && self.ports == PortRange::ANY {
+            return Ok(());
         }
-        Ok(())
+        match self.protocol {
+            0 => f.write_str("[any"),
+            1 => f.write_str("[icmp"),
+            6 => f.write_str("[tcp"),
+            17 => f.write_str("[udp"),
+            58 => f.write_str("[icmpv6"),
+            132 => f.write_str("[sctp"),
+            number => write!(f, "[{number}"),
+        }?;
+        if self.ports != PortRange::ANY {
+            write!(f, "/{}", self.ports.start)?;
+            if self.ports.start != self.ports.end {
+                write!(f, "-{}", self.ports.end)?;
+            }
+        }
+        f.write_str("]")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_like_what_people_write() {
+        let range = |start: &str, end: &str| {
+            let parse = |text: &str| text.parse().expect("an address");
+            AddressRange::new(parse(start), parse(end)).expect("in order")
+        };
+        let all = |start, end| Selector::all_of(range(start, end)).to_string();
+        assert_eq!(all("10.1.0.0", "10.1.255.255"), "10.1.0.0/16");
+        assert_eq!(all("10.1.0.1", "10.1.0.1"), "10.1.0.1");
+        assert_eq!(all("10.1.0.1", "10.1.0.2"), "10.1.0.1-10.1.0.2");
+        assert_eq!(all("10.1.0.1", "10.1.0.6"), "10.1.0.1-10.1.0.6");
+        assert_eq!(all("10.1.0.6", "10.1.0.9"), "10.1.0.6-10.1.0.9");
+        assert_eq!(all("0.0.0.0", "255.255.255.255"), "0.0.0.0/0");
+        assert_eq!(all("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"), "::/0");
+        assert_eq!(all("2001:db8::", "2001:db8::ffff"), "2001:db8::/112");
+        let https = Selector {
+            protocol: 6,
+            ports: PortRange::new(443, 444).expect("in order"),
+            ..Selector::all_of(range("10.0.0.0", "10.0.0.255"))
+        };
+        assert_eq!(https.to_string(), "10.0.0.0/24[tcp/443-444]");
     }
 }

@@ -372,8 +372,8 @@ impl From<&ChildStatus> for Child {
             name: child.name.clone(),
             state: child.state.name().to_owned(),
             mode: mode_name(child.mode).to_owned(),
-            local: child.local.iter().map(crate::report::selector).collect(),
-            remote: child.remote.iter().map(crate::report::selector).collect(),
+            local: child.local.iter().map(ToString::to_string).collect(),
+            remote: child.remote.iter().map(ToString::to_string).collect(),
             child_sa: child.sa.as_ref().map(ChildSa::from),
             last_failure: last_failure(child.last_failure.as_ref()),
         }

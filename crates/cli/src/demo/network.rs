@@ -1,4 +1,4 @@
-//! The wire between two namespaces, and the addresses at its ends; through netlink, so that `ip` need not be there.
+//! The wire between two namespaces, and the address at either end; through netlink, so that `ip` need not be there.
 
 use super::isolation::Namespace;
 use nix::ifaddrs::{InterfaceAddress, getifaddrs};
@@ -14,20 +14,8 @@ use std::time::{Duration, Instant};
 /// Name of the wire's end in either namespace.
 pub const WIRE: &str = "wire";
 
-/// What one namespace has.
-#[derive(Clone, Copy, Debug)]
-pub struct Addresses {
-    /// The gateway's, on the wire, with a prefix of 24.
-    pub outer: Ipv4Addr,
-    /// A host's of the network behind it.
-    pub inner: Ipv4Addr,
-}
-
-/// Connects two namespaces by a veth pair and gives each its addresses.
-pub fn connect(
-    left: (&Namespace, Addresses),
-    right: (&Namespace, Addresses),
-) -> Result<(), String> {
+/// Connects two namespaces by a veth pair and gives each its address, with a prefix of 24.
+pub fn connect(left: (&Namespace, Ipv4Addr), right: (&Namespace, Ipv4Addr)) -> Result<(), String> {
     let target =
         right.0.descriptor().map_err(|error| format!("cannot open a namespace: {error}"))?;
     left.0.run(move || {
@@ -41,9 +29,8 @@ pub fn connect(
             handle.link().set(moved).execute().await.map_err(step("move a veth device"))
         })
     })?;
-    for (namespace, addresses) in [left, right] {
-        namespace
-            .run(move || netlink(async |handle: Handle| configure(&handle, addresses).await))?;
+    for (namespace, address) in [left, right] {
+        namespace.run(move || netlink(async |handle: Handle| configure(&handle, address).await))?;
     }
     for (namespace, _) in [left, right] {
         namespace.run(await_carrier)?;
@@ -67,14 +54,14 @@ fn await_carrier() -> Result<(), String> {
     Err("the wire between the namespaces has no carrier".to_owned())
 }
 
-async fn configure(handle: &Handle, addresses: Addresses) -> Result<(), String> {
+async fn configure(handle: &Handle, address: Ipv4Addr) -> Result<(), String> {
     // Router solicitations and the like would only blur what is seen on the wire. Where IPv6 is off, so be it.
     let _ = std::fs::write(format!("/proc/sys/net/ipv6/conf/{WIRE}/disable_ipv6"), "1");
-    for (device, address, prefix) in [("lo", addresses.inner, 32), (WIRE, addresses.outer, 24)] {
-        let index = index(device)?;
-        let address = handle.address().add(index, address.into(), prefix);
-        address.execute().await.map_err(step("set an address"))?;
-        let up = LinkUnspec::new_with_index(index).up().build();
+    let wire = index(WIRE)?;
+    let add = handle.address().add(wire, address.into(), 24);
+    add.execute().await.map_err(step("set an address"))?;
+    for device in [index("lo")?, wire] {
+        let up = LinkUnspec::new_with_index(device).up().build();
         handle.link().set(up).execute().await.map_err(step("bring a device up"))?;
     }
     Ok(())

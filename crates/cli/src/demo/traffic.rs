@@ -236,6 +236,9 @@ impl Stream {
         let (receiver, _) = listener.accept()?;
         receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
         sender.set_write_timeout(Some(Duration::from_secs(10)))?;
+        // Closing waits until the other end knows of it: nothing of the connection is sent after the end of the stream,
+        // when the tunnel may be gone.
+        socket2::SockRef::from(&receiver).set_linger(Some(Duration::from_secs(10)))?;
 
         let stop = Arc::new(AtomicBool::new(false));
         let rate = Arc::new(AtomicU64::new(rate));

@@ -15,6 +15,9 @@ use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Where the settings are that the plane changes.
+const SETTINGS: &str = "/proc/sys/net/";
+
 /// Something that was changed on the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
@@ -55,7 +58,10 @@ impl Change {
             "sysctl" => {
                 let mut parts = rest.splitn(3, ' ');
                 let mut next = || parts.next().map(str::to_owned);
-                Some(Self::Sysctl { previous: next()?, set: next()?, path: next()?.into() })
+                let (previous, set, path) = (next()?, next()?, next()?);
+                // What is undone is written as root: a record can name settings of the network and no other file.
+                let setting = path.starts_with(SETTINGS) && !path.split('/').any(|p| p == "..");
+                setting.then(|| Self::Sysctl { previous, set, path: path.into() })
             }
             _ => None,
         }
@@ -180,6 +186,10 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
+            return;
+        }
         undo(mem::take(&mut self.changes), &mut self.netlink, &self.path);
         // Removed while still locked: whoever waits for the lock finds the name gone and makes a new file.
         remove(&self.path);
@@ -207,7 +217,8 @@ fn remove(path: &Path) {
     }
 }
 
-/// Opens a file and locks it; `None` if someone else holds the lock.
+/// Opens a file and locks it; `None` if someone else holds the lock. A file that another user has put there is refused:
+/// it would say what is to be undone as root.
 fn locked(path: &Path) -> io::Result<Option<File>> {
     loop {
         let file = OpenOptions::new()
@@ -217,6 +228,13 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)?;
+        let owner = file.metadata()?.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            let text = format!(
+                "it belongs to user {owner}; remove it, and let no other user write its directory"
+            );
+            return Err(io::Error::other(text));
+        }
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
@@ -251,9 +269,32 @@ mod tests {
 
     #[test]
     fn unknown_lines_are_ignored() {
-        for line in ["", "table", "table x", "rules 1 2", "rules 1 2 x", "sysctl 1 2", "else 1"] {
+        for line in [
+            "",
+            "table",
+            "table x",
+            "rules 1 2",
+            "rules 1 2 x",
+            "sysctl 1 2",
+            "sysctl 1 2 /etc/passwd",
+            "sysctl 1 2 /proc/sys/net/../kernel/core_pattern",
+            "else 1",
+        ] {
             assert_eq!(Change::parse(line), None, "{line:?}");
         }
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("planted-{}.plane", std::process::id()));
+        fs::write(&path, "table 4500\n").expect("written");
+        std::os::unix::fs::chown(&path, Some(65_534), None).expect("given away");
+        let refused = locked(&path).expect_err("refused").to_string();
+        fs::remove_file(&path).expect("remove");
+        assert!(refused.contains("65534"), "{refused}");
     }
 
     #[test]

@@ -39,6 +39,20 @@ enum Arithmetic {
     Curve(&'static agreement::Algorithm),
 }
 
+/// Whether a value may be a public value of the group, as far as that costs nothing to tell: its length, and for MODP
+/// its range (RFC 6989 §2.1). Whether a point is on its curve shows in [`PrivateKey::agree`].
+pub fn is_plausible(group: Group, value: &[u8]) -> bool {
+    match arithmetic(group) {
+        Arithmetic::Modp(modp) => modp.admits(value),
+        Arithmetic::Curve(_) => match group {
+            Group::Ecp256 => value.len() == 64,
+            Group::Ecp384 => value.len() == 96,
+            Group::Ecp521 => value.len() == 132,
+            _ => value.len() == 32,
+        },
+    }
+}
+
 impl PrivateKey {
     /// Makes a fresh key pair from the system's randomness.
     pub fn generate(group: Group) -> Self {

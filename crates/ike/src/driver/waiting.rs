@@ -111,11 +111,12 @@ impl Waiting {
         self.answer_done();
     }
 
-    /// Takes note of an event.
-    pub fn see(&mut self, event: &Event) {
+    /// Takes note of an event. `under_way`: a session of its tunnel is there, so that a failure of the tunnel was not the
+    /// end of it, but one of its rekeys or a stranger's attempt.
+    pub fn see(&mut self, event: &Event, under_way: bool) {
         for wait in &mut self.0 {
             for item in wait.items.iter_mut().filter(|i| !i.done && i.tunnel == event.tunnel) {
-                item.see(wait.what, event);
+                item.see(wait.what, event, under_way);
             }
         }
         self.answer_done();
@@ -167,7 +168,7 @@ fn item_of<P: DataPlane>(engine: &Engine<P>, name: String) -> Result<Item, Comma
 }
 
 impl Item {
-    fn see(&mut self, what: What, event: &Event) {
+    fn see(&mut self, what: What, event: &Event, under_way: bool) {
         let child = event.child.as_ref().is_some_and(|c| self.children.contains(c));
         let tunnel = event.child.is_none();
         let only_tunnel = tunnel && self.children.is_empty();
@@ -187,7 +188,9 @@ impl Item {
                 self.done = true
             }
             // The IKE SA could not be set up, or is gone: so is anything it was to carry.
-            (What::Up, EventKind::Failed(failure)) if tunnel => self.fail(failure.clone()),
+            (What::Up, EventKind::Failed(failure)) if tunnel && !under_way => {
+                self.fail(failure.clone())
+            }
             (What::Up | What::Rekeyed, EventKind::Closed { reason }) if tunnel => {
                 self.fail(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
             }
@@ -204,5 +207,33 @@ impl Item {
     fn fail(&mut self, failure: Failure) {
         self.failure.get_or_insert(failure);
         self.done = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::sync::oneshot;
+
+    #[test]
+    fn a_strangers_failure_ends_no_wait() {
+        let mut waiting = Waiting::default();
+        let (reply, mut answer) = oneshot::channel();
+        let item = Item {
+            name: "site".into(),
+            tunnel: "site".into(),
+            children: vec!["net".into()],
+            failure: None,
+            done: false,
+        };
+        waiting.add(Instant::now(), What::Up, vec![item], Answer::All(reply));
+        let failure = Failure { kind: FailureKind::NoProposalChosen, detail: String::new() };
+        let event =
+            Event { tunnel: "site".into(), child: None, kind: EventKind::Failed(failure.clone()) };
+        waiting.see(&event, true);
+        assert!(answer.try_recv().is_err(), "our own attempt goes on");
+        waiting.see(&event, false);
+        let activations = answer.try_recv().expect("answered").expect("known names");
+        assert_eq!(activations[0].outcome, Err(failure));
     }
 }

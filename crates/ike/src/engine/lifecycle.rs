@@ -5,8 +5,8 @@ use crate::deadlines::Waiter;
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
-use crate::sa::Active;
 use crate::sa::path::{IKE_PORT, Path};
+use crate::sa::{Active, State};
 use crate::session::{Session, SessionId};
 use crate::task::Task;
 use esp::plane::{DataPlane, Rule, RuleId, TrafficSelectors};
@@ -365,12 +365,14 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Leaves one session per tunnel. Of two begun by different sides, the one made with the lowest nonce goes, closed
-    /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes.
+    /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes. No RFC says this of
+    /// whole IKE SAs: where the peer leaves its own in place, this side closes that after a while.
     pub(super) fn settle_sessions(&mut self, now: Instant, new: SessionId) {
         let Some(session) = self.sessions.get(&new).filter(|s| !s.is_closing()) else { return };
         let (tunnel, here, nonce) =
             (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce.clone());
         let mut redundant = Vec::new();
+        let mut left_to_the_peer = Vec::new();
         for (id, other) in
             self.sessions_of(&tunnel).filter(|(id, s)| **id != new && s.is_established())
         {
@@ -379,10 +381,28 @@ impl<P: DataPlane> Engine<P> {
             } else {
                 let (loser, begun_here) =
                     if other.lowest_nonce < nonce { (*id, other.begun_here) } else { (new, here) };
-                redundant.extend(begun_here.then_some(loser));
+                if begun_here { &mut redundant } else { &mut left_to_the_peer }.push(loser);
             }
         }
+        let at = now + self.config.patience();
+        for id in left_to_the_peer {
+            let deadline = Deadline { at, reason: "redundant IKE SA" };
+            self.deadlines.set(Waiter::Redundant(id), Some(deadline));
+        }
         for id in redundant {
+            self.with_session(now, id, |session, cx| {
+                session.close(cx, "another IKE SA serves the tunnel")
+            });
+        }
+    }
+
+    /// Closes a session that the peer should have closed, if another still serves the tunnel in its place.
+    pub(super) fn close_redundant(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get(&id).filter(|s| !s.is_closing()) else { return };
+        let serves = |(other, s): (&SessionId, &Session)| {
+            *other != id && s.is_established() && s.lowest_nonce > session.lowest_nonce
+        };
+        if self.sessions_of(&session.tunnel.name).any(serves) {
             self.with_session(now, id, |session, cx| {
                 session.close(cx, "another IKE SA serves the tunnel")
             });
@@ -485,6 +505,31 @@ impl Session {
         }
     }
 
+    /// Takes a phase 2 tunnel out of a handshake under way; `false` if nothing else is waited for.
+    fn goes_on_without(&mut self, name: &str) -> bool {
+        let next = self.tasks.iter().position(|t| matches!(t, Task::CreateChild(_)));
+        let waiting = next.and_then(|index| match &self.tasks[index] {
+            Task::CreateChild(next) => self.tunnel.children.iter().find(|c| c.name == *next),
+            _ => None,
+        });
+        let waiting = waiting.cloned();
+        for sa in &mut self.sas {
+            match (&mut sa.state, &waiting) {
+                (State::InitSent(i), Some(next_child)) if i.child.name == name => {
+                    i.child = Arc::clone(next_child);
+                    self.tasks
+                        .retain(|t| !matches!(t, Task::CreateChild(n) if *n == next_child.name));
+                    return true;
+                }
+                (State::InitSent(i), None) if i.child.name != name => return true,
+                (State::AuthSent(a), _) if a.child.name == name => a.unwanted = true,
+                (State::AuthSent(a), None) if !a.unwanted => return true,
+                _ => {}
+            }
+        }
+        waiting.is_some()
+    }
+
     /// Deletes one phase 2 tunnel, or stops setting it up; `false` if there is nothing of it.
     fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> bool {
         if !self.has_or_wants_child(name) {
@@ -500,7 +545,7 @@ impl Session {
         pending.for_each(|p| p.unwanted = true);
         let spis: Vec<_> =
             self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
-        if spis.is_empty() && !self.is_established() {
+        if spis.is_empty() && !self.is_established() && !self.goes_on_without(name) {
             self.close(cx, "deactivated");
             return true;
         }

@@ -18,6 +18,11 @@ impl<P: DataPlane> Engine<P> {
         self.sessions.is_empty()
     }
 
+    /// Whether a phase 1 tunnel is up or being set up.
+    pub fn is_under_way(&self, tunnel: &str) -> bool {
+        self.session_of(tunnel).is_some()
+    }
+
     /// IKE SAs of all kinds (half-open, redundant, closing) and inbound SPIs in use: what a leak would show in.
     pub fn inventory(&self) -> Inventory {
         Inventory {

@@ -46,6 +46,8 @@ pub(crate) struct AuthSent {
     pub keys: Keys,
     pub child: Arc<ChildTunnel>,
     pub spi_in: Spi,
+    /// The child has meanwhile been taken down.
+    pub unwanted: bool,
     handshake: Handshake,
 }
 
@@ -95,7 +97,7 @@ pub(crate) fn ask(
     payloads.push(Payload::TsResponder(selectors::encode(&child.remote)));
     cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
     session.sas[index].state =
-        State::AuthSent(Box::new(AuthSent { keys, child, spi_in, handshake }));
+        State::AuthSent(Box::new(AuthSent { keys, child, spi_in, unwanted: false, handshake }));
     session.send_request(cx, index, ExchangeType::IKE_AUTH, &payloads, None);
 }
 
@@ -110,7 +112,7 @@ pub(crate) fn conclude(
     else {
         return;
     };
-    let AuthSent { keys, child, spi_in, handshake } = *auth;
+    let AuthSent { keys, child, spi_in, unwanted, handshake } = *auth;
     let parts = Parts::of(&payloads);
     let tunnel = Arc::clone(&session.tunnel);
     let verdict = verify(&tunnel, &keys, &handshake, &payloads, &parts);
@@ -134,7 +136,13 @@ pub(crate) fn conclude(
     }
     let nonces = handshake.nonces();
     session.establish(cx, suite.to_string(), nonces);
-    if let Err(failure) = conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
+    if unwanted {
+        cx.spis.release(spi_in);
+        if parts.sa.is_some() {
+            session.tasks.push_front(Task::DeleteChild(spi_in));
+        }
+    } else if let Err(failure) = conclude_child(session, cx, index, &child, spi_in, nonces, &parts)
+    {
         cx.spis.release(spi_in);
         cx.out.unserved.push(child.name.clone());
         cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
@@ -230,7 +238,7 @@ fn conclude_child(
     parts: &Parts<'_>,
 ) -> Result<(), Failure> {
     let asked = asked(child);
-    let agreed = create_child::read_answer(child, &asked, parts)?;
+    let agreed = create_child::read_answer(child, &asked, &[], parts)?;
     let (choice, spi_out) =
         accept_esp(&child.proposals, &[], agreed.proposals).ok_or_else(|| Failure {
             kind: FailureKind::ProtocolError,
@@ -321,6 +329,9 @@ pub(crate) fn answer(
 
 fn report_refusal(cx: &mut Cx<'_>, half: &HalfOpen, datagram: Datagram<'_>, rejection: &Rejection) {
     let Some(failure) = &rejection.failure else { return };
+    if !cx.out.may_tell(cx.now, datagram.remote.ip()) {
+        return;
+    }
     match half.candidates.as_slice() {
         [only] => cx.out.fail(cx.now, &only.name, None, failure.clone()),
         // Which tunnel is meant cannot be told.

@@ -479,17 +479,18 @@ pub(crate) struct Answered<'a> {
     pub selectors: TrafficSelectors,
 }
 
-/// Reads an answer to a request for `tunnel`'s Child SA.
+/// Reads an answer to a request for `tunnel`'s Child SA that offered these groups.
 pub(crate) fn read_answer<'a>(
     tunnel: &ChildTunnel,
     asked: &TrafficSelectors,
+    groups: &[Group],
     parts: &Parts<'a>,
 ) -> Result<Answered<'a>, Failure> {
     let (Some(proposals), Some(tsi), Some(tsr)) =
         (parts.sa, parts.ts_initiator, parts.ts_responder)
     else {
         return Err(match parts.error() {
-            Some(error) => failure_of(error, &ours(tunnel, error.kind), OR_MODE),
+            Some(error) => failure_of(error, &ours(tunnel, groups, error.kind), OR_MODE),
             None => Failure {
                 kind: FailureKind::ProtocolError,
                 detail: "the answer has no Child SA".into(),
@@ -522,7 +523,7 @@ pub(crate) fn read_answer<'a>(
     Ok(Answered { proposals, selectors })
 }
 
-fn ours(tunnel: &ChildTunnel, error: NotifyType) -> String {
+fn ours(tunnel: &ChildTunnel, groups: &[Group], error: NotifyType) -> String {
     match error {
         NotifyType::TS_UNACCEPTABLE => {
             format!(
@@ -531,7 +532,7 @@ fn ours(tunnel: &ChildTunnel, error: NotifyType) -> String {
                 selectors::describe(&tunnel.remote)
             )
         }
-        _ => describe(&offer_esp(&tunnel.proposals, &tunnel.pfs.offer, Spi(0))),
+        _ => describe(&offer_esp(&tunnel.proposals, groups, Spi(0))),
     }
 }
 
@@ -579,7 +580,7 @@ fn conclude_success(
     let broken = |detail: String| Failure { kind: FailureKind::ProtocolError, detail };
     let tunnel = &pending.tunnel;
     let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
-    let answered = read_answer(tunnel, &asked, parts)?;
+    let answered = read_answer(tunnel, &asked, &tunnel.pfs.offer, parts)?;
     let Some(nonce) = parts.nonce else { return Err(broken("the answer has no nonce".into())) };
     let (choice, spi_out) = accept_esp(&tunnel.proposals, &tunnel.pfs.offer, answered.proposals)
         .ok_or_else(|| {
@@ -679,7 +680,11 @@ fn conclude_error(
                     ask(session, cx, index, pending.tunnel, pending.rekeys, Some(group), restarts);
                 }
                 _ => {
-                    let failure = failure_of(&error, &ours(&pending.tunnel, error.kind), OR_MODE);
+                    let failure = failure_of(
+                        &error,
+                        &ours(&pending.tunnel, &pending.tunnel.pfs.offer, error.kind),
+                        OR_MODE,
+                    );
                     fail(session, cx, &pending, failure);
                 }
             }
@@ -696,7 +701,11 @@ fn conclude_error(
             }
         }
         _ => {
-            let failure = failure_of(&error, &ours(&pending.tunnel, error.kind), OR_MODE);
+            let failure = failure_of(
+                &error,
+                &ours(&pending.tunnel, &pending.tunnel.pfs.offer, error.kind),
+                OR_MODE,
+            );
             fail(session, cx, &pending, failure);
         }
     }

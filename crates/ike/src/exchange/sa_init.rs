@@ -1,7 +1,7 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
 use super::{NONCE_LEN, Parts, VENDOR_ID, auth, status};
-use crate::crypto::key_exchange::PrivateKey;
+use crate::crypto::key_exchange::{PrivateKey, is_plausible};
 use crate::engine::{Cx, Datagram, Encap};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
@@ -201,6 +201,11 @@ pub(crate) fn answer(
         choose_ike(&t.proposals, std::slice::from_ref(&proposal), sent_group, &[]).is_some()
     };
     let candidates: Vec<_> = candidates.into_iter().filter(fits).collect();
+    // A value that is refused leaves no half-open IKE SA to be counted: it must not cost a key either.
+    if !is_plausible(suite.group, public) {
+        cx.out.discard("invalid_public_value");
+        return None;
+    }
     let key_exchange = PrivateKey::generate(suite.group);
     let our_public = key_exchange.public_value().to_vec();
     let Ok(shared) = key_exchange.agree(public) else {

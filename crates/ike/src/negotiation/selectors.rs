@@ -4,8 +4,8 @@ use crate::wire::payload::TrafficSelector;
 use esp::plane::TrafficSelectors;
 use policy::{ChildTunnel, Selector};
 
-/// The most selectors kept of one list after narrowing.
-const LIMIT: usize = 256;
+/// The most selectors kept of one list after narrowing: what the one octet of a TS payload's count can say.
+const LIMIT: usize = 255;
 
 /// Selectors as they stand in a payload.
 pub fn encode(selectors: &[Selector]) -> Vec<TrafficSelector> {
@@ -108,6 +108,25 @@ mod tests {
         assert_eq!(narrow(&ours, &theirs), [range(6, "10.1.0.0", "10.1.0.255", (443, 443))]);
         assert!(narrow(&ours, &encode(&[range(0, "fd00::", "fd00::1", (0, 65535))])).is_empty());
         assert!(narrow(&ours, &[TrafficSelector::Unsupported { kind: 9 }]).is_empty());
+    }
+
+    #[test]
+    fn what_is_granted_fits_a_payload() {
+        // Two of ours with each of the 255 that a payload can hold.
+        let ours = [17, 6].map(|p| range(p, "10.1.0.0", "10.1.255.255", (0, 65535)));
+        let theirs: Vec<Selector> =
+            (0..255).map(|n| format!("10.1.0.{n}")).map(|a| range(0, &a, &a, (0, 65535))).collect();
+        let granted = narrow(&ours, &encode(&theirs));
+        assert_eq!(granted.len(), 255);
+        let header = crate::wire::header::Header::parse(&{
+            let mut octets = vec![1; 28];
+            (octets[17], octets[19]) = (0x20, 0);
+            octets[24..].copy_from_slice(&28u32.to_be_bytes());
+            octets
+        })
+        .unwrap();
+        let payload = crate::wire::payload::Payload::TsInitiator(encode(&granted));
+        crate::wire::message::encode(&header, &[payload]);
     }
 
     #[test]

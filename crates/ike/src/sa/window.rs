@@ -106,7 +106,8 @@ impl Window {
     }
 
     pub fn classify(&self, id: u32) -> Request {
-        if id == self.expected {
+        // RFC 7296 §2.2: the last number is never used, so that none comes twice.
+        if id == self.expected && id < u32::MAX {
             Request::New
         } else if self.kept.is_some() && id.checked_add(1) == Some(self.expected) {
             Request::Repeated
@@ -196,6 +197,16 @@ mod tests {
         assert_eq!(window.classify(1), Request::New);
         assert_eq!(window.classify(2), Request::Foreign);
         assert_eq!(window.repeat_answer(|_| None), Some(&[vec![1]][..]));
+    }
+
+    #[test]
+    fn numbers_do_not_wrap() {
+        let mut window = Window { expected: u32::MAX - 1, ..Window::default() };
+        assert_eq!(window.classify(u32::MAX - 1), Request::New);
+        window.answered(vec![1]);
+        assert_eq!(window.classify(u32::MAX - 1), Request::Repeated);
+        assert_eq!(window.classify(u32::MAX), Request::Foreign);
+        assert_eq!(window.classify(0), Request::Foreign);
     }
 
     #[test]

@@ -108,7 +108,7 @@ fn syns_are_held_to_the_device_whichever_comes_first() {
 
 #[test]
 fn a_moved_peer_is_reported_once_per_place() {
-    let pair = Pair::new(Kind::PLAIN);
+    let mut pair = Pair::new(Kind::PLAIN);
     let packet = sample::udp(false, (1, 2), &[]);
     let elsewhere = |port| {
         let mut arrival = Kind::PLAIN.arrival();
@@ -132,7 +132,8 @@ fn a_moved_peer_is_reported_once_per_place() {
     receiver.relocate(IN, elsewhere(1).path).expect("installed");
     send(elsewhere(1)).expect("authentic");
     assert_eq!(receiver.take_notices(), []);
-    send(elsewhere(3)).expect("authentic");
+    pair.now += std::time::Duration::from_secs(1);
+    pair.open_from(&pair.protect(&packet).expect("an SA"), elsewhere(3)).expect("authentic");
     assert_eq!(receiver.take_notices(), [moved(3)]);
 }
 
@@ -146,4 +147,19 @@ fn relocated_sas_send_to_the_new_place() {
     let mut packet = sample::udp(false, (1, 2), &[]);
     pair.sender.encapsulate(pair.now, &mut packet, Offload::NONE, &mut queue).expect("an SA");
     assert_eq!(queue.runs()[0].path, path);
+}
+
+#[test]
+fn a_peer_that_never_stands_still_is_told_of_now_and_then() {
+    let mut pair = Pair::new(Kind::PLAIN);
+    let packet = sample::udp(false, (1, 2), &[]);
+    let begin = pair.now;
+    for n in 0..1000 {
+        pair.now = begin + std::time::Duration::from_millis(n);
+        let mut arrival = Kind::PLAIN.arrival();
+        arrival.path.remote.set_port(10_000 + (n % 2) as u16);
+        pair.open_from(&pair.protect(&packet).expect("an SA"), arrival).expect("authentic");
+    }
+    let told = pair.receiver.take_notices().len();
+    assert!((5..=10).contains(&told), "{told} times in a second");
 }

@@ -84,6 +84,15 @@ impl Modp {
         }
     }
 
+    /// Whether a value is one that the peer may send.
+    pub(super) fn admits(self, peer: &[u8]) -> bool {
+        match self {
+            Self::Bits1024 => admitted(&MODULUS_1024, peer).is_some(),
+            Self::Bits1536 => admitted(&MODULUS_1536, peer).is_some(),
+            Self::Bits2048 => admitted(&MODULUS_2048, peer).is_some(),
+        }
+    }
+
     /// The peer's public value to the exponent, padded to the modulus' length; `None` if it is no public value.
     pub(super) fn agree(self, peer: &[u8], exponent: &Exponent) -> Option<Secret> {
         match self {
@@ -99,16 +108,18 @@ fn agree<const LIMBS: usize>(
     peer: &[u8],
     exponent: &Exponent,
 ) -> Option<Secret> {
+    let peer = admitted(modulus, peer)?;
+    Some(Secret::new(to_octets(&power(modulus, &peer, exponent))))
+}
+
+fn admitted<const LIMBS: usize>(modulus: &Modulus<LIMBS>, peer: &[u8]) -> Option<Uint<LIMBS>> {
     if peer.len() != Uint::<LIMBS>::BYTES {
         return None;
     }
     let peer = Uint::from_be_slice(peer);
     // RFC 6989 §2.1: 1 < peer < p − 1. The value is public, so the comparison need not hide it.
     let p_minus_1 = modulus.modulus().as_ref().wrapping_sub(&Uint::ONE);
-    if peer <= Uint::ONE || peer >= p_minus_1 {
-        return None;
-    }
-    Some(Secret::new(to_octets(&power(modulus, &peer, exponent))))
+    (peer > Uint::ONE && peer < p_minus_1).then_some(peer)
 }
 
 fn power<const LIMBS: usize>(

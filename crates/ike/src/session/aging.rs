@@ -1,0 +1,224 @@
+//! What time does to a session: retransmissions, rekeys, ends of lifetimes, signs of life.
+
+use super::Session;
+use crate::engine::{Cx, Deadline};
+use crate::exchange::{delete, sa_init};
+use crate::failure::{Failure, FailureKind};
+use crate::sa::child::ChildState;
+use crate::sa::message::Message;
+use crate::sa::window::Retransmission;
+use crate::sa::{Active, IkeSa, Phase, State};
+use crate::task::Task;
+use crate::wire::registry::ExchangeType;
+use std::time::Instant;
+
+impl Session {
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        for sa in &mut self.sas {
+            sa.window.requests.forget(cx.now, cx.config.patience());
+        }
+        self.retransmit(cx);
+        if self.over {
+            return;
+        }
+        sa_init::handle_timeout(self, cx);
+        self.release_lingering(cx);
+        let due: Vec<Task> =
+            self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
+        self.tasks.extend(due);
+        self.age_children(cx);
+        self.age_ike(cx);
+        if self.over {
+            return;
+        }
+        self.keep_alive(cx);
+        self.pump(cx);
+    }
+
+    fn retransmit(&mut self, cx: &mut Cx<'_>) {
+        let mut given_up = Vec::new();
+        for sa in &mut self.sas {
+            let IkeSa { window, state, .. } = sa;
+            let path = &mut self.path;
+            let rng = &mut *cx.rng;
+            let smaller = |message: &Message| {
+                let (size, message) = message.smaller(state.keys_mut()?, path, rng)?;
+                path.fragment_size = Some(size);
+                Some(message)
+            };
+            match window.retransmit(cx.now, cx.config, smaller) {
+                Retransmission::NotDue => {}
+                Retransmission::Send(datagrams) => {
+                    cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
+                }
+                Retransmission::GiveUp => given_up.push(sa.local_spi),
+            }
+        }
+        for spi in given_up {
+            let Some(index) = self.position(spi) else { continue };
+            let superseded =
+                self.sas[index].established().is_some_and(|e| e.phase == Phase::Superseded);
+            if superseded && spi != self.current {
+                delete::drop_ike(self, cx, index);
+                continue;
+            }
+            if self.closing.is_some() {
+                return self.end(cx, "the peer does not answer", None);
+            }
+            let sent = self.sas[index].window.retransmissions() + 1;
+            let failure = Failure {
+                kind: FailureKind::NoAnswer,
+                detail: format!(
+                    "{} sent {sent} times to {}, no answer; is the peer up, is UDP {} open on the way, does its policy name {}?",
+                    self.sas[index].awaited(),
+                    self.path.remote,
+                    self.path.remote.port(),
+                    self.path.local.ip(),
+                ),
+            };
+            return self.end(cx, "the peer does not answer", Some(failure));
+        }
+    }
+
+    fn release_lingering(&mut self, cx: &mut Cx<'_>) {
+        for (_, sa, spi) in self.lingering.extract_if(.., |(at, ..)| *at <= cx.now) {
+            cx.plane.remove(sa);
+            cx.spis.release(spi);
+        }
+    }
+
+    fn age_children(&mut self, cx: &mut Cx<'_>) {
+        let mut tasks = Vec::new();
+        for child in &mut self.children {
+            if child.expire_at <= cx.now {
+                // Once: the exchange that deletes it takes its own time.
+                child.expire_at = cx.now + cx.config.patience();
+                let replaced = matches!(child.state, ChildState::Replaced(_));
+                if child.state == ChildState::Established {
+                    tasks.push(Task::CreateChild(child.tunnel.name.clone()));
+                }
+                if !replaced {
+                    child.state = ChildState::Unwanted;
+                }
+                tasks.push(Task::DeleteChild(child.spi_in));
+            } else if child.rekey_at <= cx.now && child.state == ChildState::Established {
+                child.rekey_at = child.expire_at;
+                tasks.push(Task::RekeyChild(child.spi_in));
+            }
+        }
+        self.tasks.extend(tasks);
+    }
+
+    fn age_ike(&mut self, cx: &mut Cx<'_>) {
+        let mut expired = None;
+        let mut tasks = Vec::new();
+        for sa in &mut self.sas {
+            let spi = sa.local_spi;
+            let Some(established) = sa.established_mut() else { continue };
+            if established.expire_at <= cx.now {
+                established.expire_at = cx.now + cx.config.patience();
+                if spi == self.current {
+                    expired = Some(spi);
+                } else {
+                    tasks.push(Task::DeleteIke(spi));
+                }
+            } else if established.rekey_at <= cx.now && established.phase == Phase::Serving {
+                established.rekey_at = established.expire_at;
+                tasks.push(Task::RekeyIke(spi));
+            }
+        }
+        self.tasks.extend(tasks);
+        if expired.is_some() && !self.is_closing() {
+            self.close_and_reconnect(cx, "lifetime of the IKE SA ended");
+        }
+    }
+
+    /// Asks for a sign of life after silence (RFC 7296 §2.4) and keeps NAT mappings (RFC 3948 §4).
+    fn keep_alive(&mut self, cx: &mut Cx<'_>) {
+        if !self.is_established() {
+            return;
+        }
+        if let Some(at) = self.liveness_at(cx.config)
+            && at <= cx.now
+        {
+            let used =
+                self.children.iter().filter_map(|c| cx.plane.usage(c.inbound)?.last_used).max();
+            self.last_heard = used.map_or(self.last_heard, |u| u.max(self.last_heard));
+            if self.liveness_at(cx.config).is_some_and(|at| at <= cx.now) {
+                self.last_heard = cx.now;
+                self.tasks.push_back(Task::Liveness);
+            }
+        }
+        if self.path.nat_local && self.keepalive_at <= cx.now {
+            // RFC 3948 §4: only if nothing else was sent.
+            let used =
+                self.children.iter().filter_map(|c| cx.plane.usage(c.outbound)?.last_used).max();
+            let due = used.map_or(cx.now, |u| u + cx.config.nat_keepalive);
+            if due > cx.now {
+                self.keepalive_at = due;
+            } else {
+                self.keepalive_at = cx.now + cx.config.nat_keepalive;
+                cx.out.keepalive(self.path.local, self.path.remote);
+            }
+        }
+    }
+
+    fn liveness_at(&self, config: &crate::Config) -> Option<Instant> {
+        let idle =
+            self.sas.iter().all(|s| s.window.is_free()) && !self.tasks.contains(&Task::Liveness);
+        config
+            .liveness_interval
+            .filter(|_| self.is_established() && idle)
+            .map(|i| self.last_heard + i)
+    }
+
+    /// The earliest moment at which [`Session::handle_timeout`] has something to do.
+    pub fn deadline(&self, config: &crate::Config) -> Option<Deadline> {
+        let at = |at, reason| Deadline { at, reason };
+        let windows =
+            self.sas.iter().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));
+        let refusals = self.sas.iter().filter_map(|s| match &s.state {
+            State::InitSent(i) => i.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT")),
+            _ => None,
+        });
+        let ike = self.sas.iter().filter_map(|s| s.established()).flat_map(|e| {
+            let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
+            rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")])
+        });
+        let children = self.children.iter().flat_map(|c| {
+            let rekey =
+                (c.state == ChildState::Established).then_some(at(c.rekey_at, "Child SA rekey"));
+            rekey.into_iter().chain([at(c.expire_at, "Child SA lifetime")])
+        });
+        let delayed = self.delayed.iter().map(|(t, _)| at(*t, "retry"));
+        let lingering = self.lingering.iter().map(|(t, ..)| at(*t, "replaced SA"));
+        let liveness = self.liveness_at(config).map(|t| at(t, "liveness"));
+        let nat = (self.is_established() && self.path.nat_local)
+            .then_some(at(self.keepalive_at, "NAT keepalive"));
+        (windows
+            .chain(refusals)
+            .chain(ike)
+            .chain(children)
+            .chain(delayed)
+            .chain(lingering)
+            .chain(liveness)
+            .chain(nat))
+        .min_by_key(|d| d.at)
+    }
+}
+
+impl IkeSa {
+    /// The exchange whose answer is awaited.
+    fn awaited(&self) -> ExchangeType {
+        match &self.state {
+            State::InitSent(_) => ExchangeType::IKE_SA_INIT,
+            State::AuthSent(_) => ExchangeType::IKE_AUTH,
+            State::Established(e) => match e.active {
+                Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
+                _ => ExchangeType::INFORMATIONAL,
+            },
+            State::Moving => ExchangeType::INFORMATIONAL,
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! How IKE SAs, Child SAs and whole sessions end.
+
+use super::Session;
+use crate::engine::Cx;
+use crate::event::EventKind;
+use crate::exchange::create_child;
+use crate::failure::{Failure, FailureKind};
+use crate::sa::child::ChildSa;
+use crate::sa::{Active, IkeSa, Phase, State};
+use crate::task::Task;
+use crate::wire::header::IkeSpi;
+use esp::plane::Spi;
+use std::time::Duration;
+
+/// How long a superseded IKE SA waits for the peer to delete it.
+const SUPERSEDED_FOR: Duration = Duration::from_secs(60);
+
+impl Session {
+    /// Puts an IKE SA in the place of another: it carries what comes next.
+    pub fn supersede(&mut self, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi) {
+        self.current = new;
+        if let Some(index) = self.position(old)
+            && let Some(established) = self.sas[index].established_mut()
+        {
+            established.phase = Phase::Superseded;
+            established.expire_at = established.expire_at.min(cx.now + SUPERSEDED_FOR);
+        }
+        self.tasks.retain(|t| *t != Task::RekeyIke(old));
+        self.delayed.retain(|(_, t)| *t != Task::RekeyIke(old));
+    }
+
+    /// Takes everything down with a Delete.
+    pub fn close(&mut self, cx: &mut Cx<'_>, reason: &str) {
+        if self.is_closing() {
+            return;
+        }
+        // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
+        let known = |s: &&IkeSa| !matches!(s.state, State::InitSent(_) | State::Moving);
+        let known: Vec<IkeSpi> = self.sas.iter().filter(known).map(|s| s.local_spi).collect();
+        if known.is_empty() {
+            let failure = Failure { kind: FailureKind::Cancelled, detail: reason.into() };
+            return self.end(cx, reason, Some(failure));
+        }
+        self.closing = Some(reason.into());
+        self.remove_children(cx, reason);
+        self.tasks.clear();
+        self.delayed.clear();
+        self.tasks.extend(known.into_iter().map(Task::DeleteIke));
+        self.pump(cx);
+    }
+
+    /// Takes everything down with a Delete, to set up anew what is up.
+    pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: &str) {
+        let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        self.reconnect = names;
+        self.close(cx, reason);
+    }
+
+    /// Ends it at once, without telling the peer; what has not been set up has failed with `failure`.
+    pub fn end(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Option<Failure>) {
+        if self.over {
+            return;
+        }
+        self.over = true;
+        cx.out.reconnects.append(&mut self.reconnect);
+        let reason = self.closing.take().unwrap_or_else(|| reason.into());
+        let was_up = self.is_established();
+        let mut pending: Vec<String> = Vec::new();
+        for sa in &mut self.sas {
+            cx.out.forget_spi(sa.local_spi);
+            match &sa.state {
+                State::InitSent(i) => pending.push(i.child.name.clone()),
+                State::AuthSent(a) => {
+                    cx.spis.release(a.spi_in);
+                    pending.push(a.child.name.clone());
+                }
+                State::Established(e) => {
+                    if let Some(Active::Child(p)) = &e.active {
+                        cx.spis.release(p.spi_in);
+                        if p.rekeys.is_none() {
+                            pending.push(p.tunnel.name.clone());
+                        }
+                    }
+                }
+                State::Moving => {}
+            }
+        }
+        let tasks = self.tasks.drain(..).chain(self.delayed.drain(..).map(|(_, t)| t));
+        pending.extend(tasks.filter_map(|t| match t {
+            Task::CreateChild(name) => Some(name),
+            _ => None,
+        }));
+        self.remove_children(cx, &reason);
+        for (_, sa, spi) in self.lingering.drain(..) {
+            cx.plane.remove(sa);
+            cx.spis.release(spi);
+        }
+        self.sas.clear();
+        let failure =
+            failure.unwrap_or(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
+        for name in &pending {
+            cx.out.fail(cx.now, &self.tunnel.name, Some(name), failure.clone());
+        }
+        if was_up {
+            if failure.kind != FailureKind::Cancelled {
+                cx.out.note_failure(cx.now, &self.tunnel.name, failure);
+            }
+            cx.out.part(&self.tunnel);
+            cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });
+        } else {
+            cx.out.fail(cx.now, &self.tunnel.name, None, failure);
+        }
+    }
+
+    fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) {
+        let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
+        for child in std::mem::take(&mut self.children) {
+            cx.plane.remove(child.inbound);
+            cx.plane.remove(child.outbound);
+            cx.spis.release(child.spi_in);
+        }
+        let mut told = std::collections::BTreeSet::new();
+        for name in names.into_iter().filter(|n| told.insert(n.clone())) {
+            cx.out.event(
+                &self.tunnel.name,
+                Some(&name),
+                EventKind::Closed { reason: reason.into() },
+            );
+        }
+    }
+
+    /// Forgets a Child SA; with `linger` packets that are still on their way are received for a while.
+    pub fn remove_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi, linger: bool) -> Option<ChildSa> {
+        let position = self.children.iter().position(|c| c.spi_in == spi_in)?;
+        let child = self.children.remove(position);
+        cx.plane.remove(child.outbound);
+        if linger && !cx.config.linger.is_zero() {
+            // A peer that makes and deletes them as fast as it can takes no more than this.
+            let most = create_child::CHILDREN_PER_TUNNEL * self.tunnel.children.len().max(1);
+            if self.lingering.len() >= most {
+                let (_, sa, spi) = self.lingering.remove(0);
+                cx.plane.remove(sa);
+                cx.spis.release(spi);
+            }
+            self.lingering.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
+        } else {
+            cx.plane.remove(child.inbound);
+            cx.spis.release(child.spi_in);
+        }
+        Some(child)
+    }
+}
