@@ -1,5 +1,4 @@
 use super::*;
-use policy::{AddressRange, PortRange, Selector};
 
 const PLAIN: Colour = Colour(false);
 
