@@ -9,6 +9,7 @@ mod datapath;
 mod delete;
 mod establish;
 mod failure;
+mod fragmentation;
 mod hostile;
 mod lifetime;
 mod liveness;
