@@ -110,7 +110,7 @@ const SUITES: &[Suite] = &[
         ike: (CHACHA20, "chacha20poly1305-prfsha256-modp3072"),
         esp: (&[("ESP_CHACHA20_POLY1305", "NONE", "0")], "chacha20poly1305-modp4096"),
         pfs: "16",
-        chosen: ["CHACHA20-POLY1305/PRF-HMAC-SHA2-256/MODP-3072", "CHACHA20-POLY1305"],
+        chosen: ["CHACHA20-POLY1305/PRF-HMAC-SHA2-256/MODP-3072", "CHACHA20-POLY1305/MODP-4096"],
     },
     Suite {
         name: "cbc256_sha256_modp4096_null_esp",
@@ -119,7 +119,7 @@ const SUITES: &[Suite] = &[
         pfs: "15",
         chosen: [
             "AES-CBC-256/HMAC-SHA2-256-128/PRF-HMAC-SHA2-256/MODP-4096",
-            "NULL/HMAC-SHA2-256-128",
+            "NULL/HMAC-SHA2-256-128/MODP-3072",
         ],
     },
 ];
