@@ -203,7 +203,7 @@ mod tests {
     fn numbers_do_not_wrap() {
         let mut window = Window { expected: u32::MAX - 1, ..Window::default() };
         assert_eq!(window.classify(u32::MAX - 1), Request::New);
-        window.answered(vec![1]);
+        window.answered(Message::unprotected(vec![1]));
         assert_eq!(window.classify(u32::MAX - 1), Request::Repeated);
         assert_eq!(window.classify(u32::MAX), Request::Foreign);
         assert_eq!(window.classify(0), Request::Foreign);
