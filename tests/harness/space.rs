@@ -74,6 +74,16 @@ impl Space {
         for (space, device, _) in [left, right] {
             let up = || space.ip(&format!("link show {device}")).contains("LOWER_UP").then_some(());
             super::until("a carrier", up, || space.ip("link"));
+            // The kernel gives a device its link-local address in its own time.
+            let routes = || space.ip(&format!("-6 route show table local dev {device}"));
+            let settled = || {
+                let routes = routes();
+                ["local fe80:", "multicast ff00::/8"]
+                    .iter()
+                    .all(|r| routes.contains(r))
+                    .then_some(())
+            };
+            super::until("a link-local address", settled, routes);
         }
     }
 
@@ -106,6 +116,47 @@ impl Space {
                 settings.sort();
                 settings.concat()
             })
+    }
+
+    /// Compares with an earlier state; the order in which the kernel lists things does not count.
+    ///
+    /// # Panics
+    /// Where they differ.
+    pub fn is_as_before(&self, before: &str) {
+        let state = self.state();
+        let mut new: Vec<&str> = state.lines().collect();
+        let mut gone = Vec::new();
+        for line in before.lines() {
+            match new.iter().position(|other| *other == line) {
+                Some(index) => drop(new.swap_remove(index)),
+                None => gone.push(line),
+            }
+        }
+        let same = gone.is_empty() && new.is_empty();
+        assert!(same, "not every change is undone\ngone: {gone:#?}\nnew: {new:#?}");
+    }
+
+    /// What the kernel lost of what it had taken, for a message.
+    pub fn kernel_losses(&self) -> String {
+        let names = [
+            "Udp InErrors",
+            "Udp RcvbufErrors",
+            "Udp SndbufErrors",
+            "Ip OutDiscards",
+            "Ip OutNoRoutes",
+        ];
+        let counters = names.map(|name| format!("{name} {}", self.counter(name)));
+        let devices = self.run(|| fs::read_to_string("/proc/thread-self/net/dev"));
+        format!("{counters:?}\n{}", devices.unwrap_or_default())
+    }
+
+    /// Whether all of `count` echo requests are answered. None is taken for lost that is merely late.
+    pub fn pings(&self, options: &str, count: u32, to: &str) -> Result<(), String> {
+        // With a deadline, ping sends until it has as many answers, and where one is late, one more.
+        let (_, text) = self.try_sh(&format!("ping -q -c {count} -i 0.01 -w 10 {options} {to}"));
+        let before = text.split(" received").next().and_then(|t| t.split_whitespace().last());
+        let received = before.and_then(|number| number.parse().ok());
+        if received.is_some_and(|n: u32| n >= count) { Ok(()) } else { Err(text) }
     }
 
     /// A number of `/proc/net/snmp` or `snmp6`, such as `Ip FragCreates` or `Ip6FragCreates`.

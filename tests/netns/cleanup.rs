@@ -58,8 +58,7 @@ fn ends(end: fn(&mut Gateway)) {
     left.start();
     right.start();
     assert_eq!(left.ctl_ok(&["activate"]), "LP1: up\n");
-    let pong = left.space.sh("ping -q -c 5 -i 0.01 -W 10 192.0.2.20");
-    assert!(pong.contains("5 received"), "{pong}");
+    left.space.pings("", 5, "192.0.2.20").expect("echoes");
     assert_ne!(left.space.state(), untouched, "otherwise this test would see nothing");
 
     end(&mut left);
@@ -73,7 +72,7 @@ fn ends(end: fn(&mut Gateway)) {
         left.start();
         left.stop();
     }
-    assert_eq!(left.space.state(), untouched, "every change is undone");
+    left.space.is_as_before(&untouched);
     assert!(!left.path("control.sock").exists());
     let left_over = std::fs::read_dir(left.path("state")).expect("it is there").count();
     assert_eq!(left_over, 0, "no record of changes is left");

@@ -59,7 +59,7 @@ fn a_tunnel_from_first_to_last() {
     assert_eq!(left.ctl_ok(&["stop"]), "vpnd has stopped\n");
     assert!(left.wait().success());
     right.await_log(&["\"event\":\"closed\""]);
-    assert_eq!(left.space.state(), untouched, "every change is undone");
+    left.space.is_as_before(&untouched);
     assert!(!left.path("control.sock").exists());
     assert!(left.ctl_fails(&["list"], 3).contains("no vpnd is listening on"));
     right.signal(Signal::SIGTERM);

@@ -53,6 +53,23 @@ fn either_side_rekeys_without_losing_a_packet() {
 }
 
 #[test]
+fn a_rekey_asked_for_right_after_the_peers_own_is_done_when_the_peer_is_ready() {
+    let site = Site::default();
+    let (mut world, left, right) = up(1, &site);
+    let flows = talk(&mut world, left, right, &site);
+    let gate = world.hold(left, |l| l.is_request(Exchange::Informational));
+    assert!(world.rekey(left, "net0"));
+    assert!(world.run_until(SOON, |world| rekeys(world, right) == 1));
+    assert!(world.rekey(right, "net0"));
+    world.release(gate);
+    world.run_for(Duration::from_secs(20));
+    assert_eq!([left, right].map(|host| rekeys(&mut world, host)), [2, 2]);
+    assert_nothing_lost(&mut world, flows);
+    assert_agreement(&mut world, left, right, &site);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
 fn every_message_of_a_rekey_may_be_lost() {
     for message in 0..4 {
         for times in [1, 3] {

@@ -536,6 +536,7 @@ impl<P: DataPlane> Engine<P> {
         for spi in self.out.known_spis.drain(..) {
             self.by_spi.insert(spi, id);
         }
+        self.settle_orphans(now, id, &session.tunnel.name);
         let waiter = Waiter::Session(id);
         if session.is_over() {
             self.deadlines.set(waiter, None);

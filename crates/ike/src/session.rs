@@ -40,6 +40,9 @@ pub(crate) struct SessionId(pub u64);
 /// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
 const TEMPORARY_FAILURES: u32 = 20;
 
+/// An inbound SA that is replaced or gone for its peer: until when it still receives, and its SPI.
+pub(crate) type Lingering = (Instant, SaId, Spi);
+
 /// One authenticated peer, or the attempt to reach it.
 pub(crate) struct Session {
     pub tunnel: Arc<IkeTunnel>,
@@ -51,7 +54,7 @@ pub(crate) struct Session {
     pub children: Vec<ChildSa>,
     pub tasks: VecDeque<Task>,
     pub delayed: Vec<(Instant, Task)>,
-    lingering: Vec<(Instant, SaId, Spi)>,
+    lingering: Vec<Lingering>,
     pub established_at: Option<Instant>,
     /// When this side first heard of the handshake, or began it.
     pub begun_at: Instant,
@@ -451,7 +454,12 @@ impl Session {
                 }
                 Some(sa) => sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free(),
             };
-            if !ready {
+            // Made by the peer's rekey just now, and the peer may not know it yet: its deletion of the old one tells.
+            let early = match &self.tasks[index] {
+                Task::RekeyChild(spi) => self.child_by_inbound(*spi).is_some_and(|c| c.standby),
+                _ => false,
+            };
+            if !ready || early {
                 index += 1;
                 continue;
             }

@@ -187,6 +187,9 @@ impl Item {
             (What::Gone, EventKind::Closed { .. } | EventKind::Failed(_)) if child || tunnel => {
                 self.done = true
             }
+            (What::Rekeyed, EventKind::Closed { reason }) if child => {
+                self.fail(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
+            }
             // The IKE SA could not be set up, or is gone: so is anything it was to carry.
             (What::Up, EventKind::Failed(failure)) if tunnel && !under_way => {
                 self.fail(failure.clone())

@@ -4,6 +4,7 @@ use super::{Config, Deadline, Transmit};
 use crate::crypto::rng::Rng;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
+use crate::session::Lingering;
 use crate::wire::header::IkeSpi;
 use esp::plane::{DataPlane, RuleId, SaId, Spi};
 use policy::{Identity, IkeTunnel};
@@ -93,6 +94,8 @@ pub(crate) struct Outputs {
     pub failures: BTreeMap<String, (Failure, Instant)>,
     pub known_spis: Vec<IkeSpi>,
     pub forgotten_spis: Vec<IkeSpi>,
+    /// Inbound SAs of a session that is over or closing.
+    pub orphans: Vec<Lingering>,
     /// Phase 2 tunnels to be set up anew.
     pub reconnects: Vec<String>,
     /// Phase 2 tunnels that could not be set up although their IKE SA is there.

@@ -12,7 +12,7 @@ use crate::negotiation::proposal::{
 use crate::negotiation::selectors;
 use crate::rejection::{Rejection, failure_of};
 use crate::sa::Active;
-use crate::sa::child::{Blueprint, ChildSa, ChildState, History};
+use crate::sa::child::{Blueprint, ChildState, History};
 use crate::sa::keys::Nonces;
 use crate::session::Session;
 use crate::task::Task;
@@ -74,9 +74,9 @@ pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name
 
 /// Asks for the successor of a Child SA.
 pub(crate) fn ask_rekey(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
-    // One in standby was made by the peer's rekey just now, and the peer may not know it yet.
-    let renewable = |c: &&ChildSa| c.state == ChildState::Established && !c.standby;
-    let Some(child) = session.child_by_inbound(spi_in).filter(renewable) else {
+    let Some(child) =
+        session.child_by_inbound(spi_in).filter(|c| c.state == ChildState::Established)
+    else {
         return;
     };
     let tunnel = Arc::clone(&child.tunnel);

@@ -145,7 +145,8 @@ impl Keys {
         rng: &mut Rng,
     ) -> Vec<Vec<u8>> {
         let Self { protection, ours, sealed, .. } = self;
-        // GCM needs an IV that never repeats (RFC 5282 §4), CBC one that cannot be foretold (RFC 3602 §3).
+        // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold (RFC 3602
+        // §3).
         let next_iv = || {
             let mut iv = vec![0; protection.iv_len()];
             match protection {
