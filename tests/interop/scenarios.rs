@@ -1,6 +1,7 @@
 //! What is played, by subject.
 
 mod establish;
+mod fragmentation;
 mod nat;
 mod refusal;
 mod rekey;
@@ -11,8 +12,16 @@ use crate::Scenario;
 
 /// Every scenario.
 pub fn all() -> Vec<Scenario> {
-    [establish::all(), suites::all(), rekey::all(), teardown::all(), refusal::all(), nat::all()]
-        .into_iter()
-        .flatten()
-        .collect()
+    [
+        establish::all(),
+        suites::all(),
+        rekey::all(),
+        teardown::all(),
+        refusal::all(),
+        nat::all(),
+        fragmentation::all(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
 }

@@ -100,8 +100,7 @@ fn a_redundant_ike_sa_that_its_side_leaves_is_closed_by_the_other() {
         let site = Site { auto_start: true, children: 2, ..Site::default() };
         let (mut world, left, right) = World::of_site(seed, &site, &calm());
         // To the other side, whoever should close its own seems to do nothing.
-        let gates =
-            [left, right].map(|h| world.hold(h, |l| l.is_request(Exchange::Informational)));
+        let gates = [left, right].map(|h| world.hold(h, |l| l.is_request(Exchange::Informational)));
         world.run_for(SETTLED);
         gates.into_iter().for_each(|gate| world.discard(gate));
         world.run_for(SETTLED);

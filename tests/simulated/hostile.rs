@@ -2,6 +2,7 @@
 //! out as if nothing had happened.
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
+use ike::Config;
 use ike::event::{Event, EventKind};
 use ike::failure::FailureKind;
 use sim::invariant::{assert_agreement, assert_clean_stop};
@@ -136,9 +137,9 @@ fn heard(world: &World, hosts: [HostId; 2]) -> Vec<String> {
 }
 
 /// A handshake, rekeys of both kinds from both sides, and the deletion of a Child SA.
-fn life(seed: u64, attack: Option<(Attack, When)>) -> Vec<String> {
+fn life(seed: u64, config: &Config, attack: Option<(Attack, When)>) -> Vec<String> {
     let site = Site { children: 2, ..Site::default() };
-    let (mut world, left, right) = World::of_site(seed, &site, &calm());
+    let (mut world, left, right) = World::of_site(seed, &site, config);
     let run = |world: &mut World, time| match attack {
         Some((attack, when)) => run_attacked(world, time, attack, when),
         None => world.run_for(time),
@@ -166,28 +167,37 @@ fn life(seed: u64, attack: Option<(Attack, When)>) -> Vec<String> {
     heard
 }
 
-fn survives(when: When) {
+fn survives(when: When, config: &Config, seeds: u64) {
     for attack in ATTACKS {
-        for seed in 0..6 {
-            let undisturbed = life(seed, None);
-            assert_eq!(life(seed, Some((attack, when))), undisturbed, "{attack:?} {when:?}");
+        for seed in 0..seeds {
+            let undisturbed = life(seed, config, None);
+            let attacked = life(seed, config, Some((attack, when)));
+            assert_eq!(attacked, undisturbed, "{attack:?} {when:?}");
         }
     }
 }
 
 #[test]
 fn copies_before_the_genuine_message() {
-    survives(When::Before);
+    survives(When::Before, &calm(), 6);
 }
 
 #[test]
 fn copies_after_the_genuine_message() {
-    survives(When::After);
+    survives(When::After, &calm(), 6);
 }
 
 #[test]
 fn copies_much_later() {
-    survives(When::MuchLater);
+    survives(When::MuchLater, &calm(), 6);
+}
+
+#[test]
+fn copies_of_fragments() {
+    let config = Config { fragment_size: Some(200), ..calm() };
+    for when in [When::Before, When::After, When::MuchLater] {
+        survives(when, &config, 2);
+    }
 }
 
 #[test]

@@ -110,6 +110,9 @@ fn esp_proposal(proposal: &EspProposal) -> String {
     if let Some(integrity) = proposal.integrity {
         let _ = write!(text, ", {integrity}");
     }
+    if !proposal.encryption.hides() {
+        text.push_str(", not encrypted: everybody on the way can read it");
+    }
     if proposal.esn {
         text.push_str(", 64-bit sequence numbers");
     }
@@ -183,6 +186,21 @@ site  phase 1, IKEv2
 "
         );
         assert!(!described.contains("replace-this-key"));
+    }
+
+    #[test]
+    fn what_does_not_encrypt_is_called_so() {
+        let text = include_str!("../../../config/left.xml")
+            .replace("\"ESP_AES256_GCM_16\"", "\"ESP_AES256_GMAC\"");
+        let loaded = policy::xml::read("left.xml", &text).expect("GMAC is supported");
+        assert_eq!(loaded.warnings.len(), 1);
+        let described = describe(&loaded.policy, Colour(false));
+        assert!(
+            described.contains(
+                "    offers  NULL-AUTH-AES-GMAC-256, not encrypted: everybody on the way can read it; rekey"
+            ),
+            "{described}"
+        );
     }
 
     #[test]

@@ -85,6 +85,10 @@ pub struct Ike {
     pub half_open_limit: usize,
     /// How long a replaced SA still receives.
     pub linger: Span,
+    /// Whether IKE messages go and come in fragments where the peer takes them.
+    pub fragmentation: bool,
+    /// Octets of the largest IP datagram that is not fragmented.
+    pub fragment_size: u16,
 }
 
 /// `[esp]`: the data plane.
@@ -142,6 +146,8 @@ impl Default for Ike {
             cookie_threshold: ike.cookie_threshold,
             half_open_limit: ike.half_open_limit,
             linger: Span(Some(ike.linger)),
+            fragmentation: ike.fragment_size.is_some(),
+            fragment_size: ike.fragment_size.unwrap_or(1280),
         }
     }
 }
@@ -234,6 +240,7 @@ impl Config {
                 Encap::Always => ike::Encap::Always,
                 Encap::Never => ike::Encap::Never,
             },
+            fragment_size: self.ike.fragmentation.then_some(self.ike.fragment_size),
         };
         vpn::GatewayConfig {
             ike,
@@ -256,6 +263,12 @@ impl Config {
             self.ike.cookie_threshold as u64,
             0,
             self.ike.half_open_limit as u64,
+        )?;
+        range(
+            "ike.fragment_size",
+            u64::from(self.ike.fragment_size),
+            u64::from(ike::engine::SMALLEST_FRAGMENT),
+            u64::from(u16::MAX),
         )?;
         range("esp.replay_window", u64::from(self.esp.replay_window), 0, 65_536)?;
         let device = &self.esp.device;

@@ -1,12 +1,14 @@
 //! Ciphers of ESP packets and of IKE's Encrypted payload behind one trait, and the providers they come from.
 
 mod aws_lc;
+mod gmac;
 mod ring;
 
+use gmac::Gmac;
 use policy::{EspEncryption, Integrity, KeyBits, Secret};
 use std::fmt;
 
-/// What protects a packet: an AEAD, or a cipher with an HMAC.
+/// What protects a packet: an AEAD, a cipher with an HMAC, or integrity alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Suite {
@@ -14,6 +16,12 @@ pub enum Suite {
     AesGcm16(KeyBits),
     /// AES-CBC (RFC 3602) with an HMAC over everything, encrypt-then-MAC.
     AesCbcHmac(KeyBits, Integrity),
+    /// ChaCha20-Poly1305 with an 8-octet IV and a 16-octet ICV (RFC 7634).
+    ChaCha20Poly1305,
+    /// AES-GMAC with an 8-octet IV and a 16-octet ICV (RFC 4543): everything travels in the clear.
+    AesGmac(KeyBits),
+    /// No cipher (RFC 2410), and an HMAC over everything: everything travels in the clear.
+    NullHmac(Integrity),
 }
 
 impl Suite {
@@ -22,15 +30,20 @@ impl Suite {
         match (encryption, integrity) {
             (EspEncryption::AesGcm16(k), None) => Some(Self::AesGcm16(k)),
             (EspEncryption::AesCbc(k), Some(i)) => Some(Self::AesCbcHmac(k, i)),
+            (EspEncryption::ChaCha20Poly1305, None) => Some(Self::ChaCha20Poly1305),
+            (EspEncryption::AesGmac(k), None) => Some(Self::AesGmac(k)),
+            (EspEncryption::Null, Some(i)) => Some(Self::NullHmac(i)),
             _ => None,
         }
     }
 
-    /// Octets of key material one direction takes from KEYMAT: key and salt (RFC 4106 §8.1), or cipher key and then
-    /// integrity key (RFC 7296 §2.17).
+    /// Octets of key material one direction takes from KEYMAT: key and salt (RFC 4106 §8.1, RFC 4543 §5.4, RFC 7634
+    /// §2), or cipher key and then integrity key (RFC 7296 §2.17).
     pub fn key_material_len(self) -> usize {
         match self {
-            Self::AesGcm16(k) => k.octets() + 4,
+            Self::AesGcm16(k) | Self::AesGmac(k) => k.octets() + 4,
+            Self::ChaCha20Poly1305 => 32 + 4,
+            Self::NullHmac(i) => integrity_key_len(i),
             Self::AesCbcHmac(k, i) => k.octets() + integrity_key_len(i),
         }
     }
@@ -38,16 +51,17 @@ impl Suite {
     /// Octets of the IV that travels in the packet.
     pub fn iv_len(self) -> usize {
         match self {
-            Self::AesGcm16(_) => 8,
+            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 8,
             Self::AesCbcHmac(..) => 16,
+            Self::NullHmac(_) => 0,
         }
     }
 
     /// Octets of the integrity check value.
     pub fn icv_len(self) -> usize {
         match self {
-            Self::AesGcm16(_) => 16,
-            Self::AesCbcHmac(_, i) => match i {
+            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 16,
+            Self::AesCbcHmac(_, i) | Self::NullHmac(i) => match i {
                 Integrity::HmacSha1_96 => 12,
                 Integrity::HmacSha2_256_128 => 16,
                 Integrity::HmacSha2_384_192 => 24,
@@ -60,8 +74,8 @@ impl Suite {
     /// Octets to which the plaintext with padding must be aligned by the cipher itself (ESP aligns to 4 besides).
     pub fn block_len(self) -> usize {
         match self {
-            Self::AesGcm16(_) => 1,
             Self::AesCbcHmac(..) => 16,
+            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) | Self::NullHmac(_) => 1,
         }
     }
 }
@@ -82,6 +96,9 @@ impl fmt::Display for Suite {
         match self {
             Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
             Self::AesCbcHmac(k, i) => write!(f, "AES-CBC-{k}/{i}"),
+            Self::ChaCha20Poly1305 => f.write_str("CHACHA20-POLY1305"),
+            Self::AesGmac(k) => write!(f, "NULL-AUTH-AES-GMAC-{k}"),
+            Self::NullHmac(i) => write!(f, "NULL/{i}"),
         }
     }
 }
@@ -104,7 +121,7 @@ pub enum Aad<'a> {
 }
 
 impl<'a> Aad<'a> {
-    /// The octets an AEAD authenticates (RFC 4106 §5).
+    /// The octets an AEAD authenticates (RFC 4106 §5, RFC 7634 §2.1), and those GMAC begins with (RFC 4543 §3.3).
     fn of_aead(self, buffer: &'a mut [u8; 12]) -> &'a [u8] {
         match self {
             Self::Esp { spi, sequence, esn: false } => {
@@ -154,7 +171,8 @@ pub struct Forged;
 /// The keys of one direction of one SA, ready for use.
 pub trait Cipher: Send + Sync {
     /// Writes IV ‖ ciphertext ‖ ICV of `plaintext ‖ trailer` to `out`, whose length must be exactly theirs.
-    /// `iv` has [`Suite::iv_len`] octets: unique per key for GCM, unpredictable for CBC. The caller pads: `plaintext
+    /// Where the suite has no secrecy, what stands for the ciphertext is `plaintext ‖ trailer` as it is.
+    /// `iv` has [`Suite::iv_len`] octets: unique per key for AEADs and GMAC, unpredictable for CBC. The caller pads: `plaintext
     /// ‖ trailer` is a multiple of [`Suite::block_len`].
     ///
     /// # Panics
@@ -173,7 +191,7 @@ pub enum Provider {
     /// AWS-LC: everything.
     #[default]
     AwsLc,
-    /// ring: no AES-192, no CBC.
+    /// ring: no AES-192, and no suite with an HMAC.
     Ring,
 }
 
@@ -203,7 +221,13 @@ impl Provider {
     pub fn supports(self, suite: Suite) -> bool {
         !matches!(
             (self, suite),
-            (Self::Ring, Suite::AesGcm16(KeyBits::B192) | Suite::AesCbcHmac(..))
+            (
+                Self::Ring,
+                Suite::AesGcm16(KeyBits::B192)
+                    | Suite::AesGmac(KeyBits::B192)
+                    | Suite::AesCbcHmac(..)
+                    | Suite::NullHmac(_)
+            )
         )
     }
 
@@ -221,11 +245,31 @@ impl Provider {
         }
         let key = key_material.expose();
         Ok(match (self, suite) {
-            (Self::AwsLc, Suite::AesGcm16(bits)) => Box::new(aws_lc::Gcm::new(bits, key)),
+            (Self::AwsLc, Suite::AesGcm16(bits)) => {
+                Box::new(aws_lc::Aead::new(aws_lc::gcm(bits), key))
+            }
+            (Self::AwsLc, Suite::ChaCha20Poly1305) => {
+                Box::new(aws_lc::Aead::new(aws_lc::CHACHA20_POLY1305, key))
+            }
+            (Self::AwsLc, Suite::AesGmac(bits)) => {
+                Box::new(Gmac::new(aws_lc::Aead::new(aws_lc::gcm(bits), key)))
+            }
             (Self::AwsLc, Suite::AesCbcHmac(bits, integrity)) => {
                 Box::new(aws_lc::CbcHmac::new(bits, integrity, key))
             }
-            (Self::Ring, _) => Box::new(ring::Gcm::new(key)),
+            (Self::AwsLc, Suite::NullHmac(integrity)) => {
+                Box::new(aws_lc::NullHmac::new(integrity, key))
+            }
+            (Self::Ring, Suite::ChaCha20Poly1305) => {
+                Box::new(ring::Aead::new(ring::CHACHA20_POLY1305, key))
+            }
+            (Self::Ring, Suite::AesGmac(bits)) => {
+                Box::new(Gmac::new(ring::Aead::new(ring::gcm(bits), key)))
+            }
+            (Self::Ring, Suite::AesGcm16(bits)) => Box::new(ring::Aead::new(ring::gcm(bits), key)),
+            (Self::Ring, Suite::AesCbcHmac(..) | Suite::NullHmac(_)) => {
+                unreachable!("refused above")
+            }
         })
     }
 }

@@ -259,10 +259,14 @@ fn may_lose_its_header(header: &Header, path: &Path) -> Result<(), Discard> {
     if between_the_ends && header.is_plain() { Ok(()) } else { Err(Discard::TransportHeader) }
 }
 
-/// GCM's IV must be unique, and the sequence number is (RFC 4106 §3.1); CBC's must be unpredictable (RFC 3602 §3).
+/// An AEAD's and GMAC's IV must be unique, and the sequence number is (RFC 4106 §3.1, RFC 4543 §3.1, RFC 7634 §2);
+/// CBC's must be unpredictable (RFC 3602 §3).
 fn fill_iv(suite: Suite, sequence: u64, iv: &mut [u8]) {
     match suite {
-        Suite::AesGcm16(_) => iv.copy_from_slice(&sequence.to_be_bytes()),
+        Suite::AesGcm16(_) | Suite::ChaCha20Poly1305 | Suite::AesGmac(_) => {
+            iv.copy_from_slice(&sequence.to_be_bytes());
+        }
+        Suite::NullHmac(_) => {}
         Suite::AesCbcHmac(..) => {
             aws_lc_rs::rand::fill(iv).expect("the system's random number generator works");
         }

@@ -1,7 +1,7 @@
 //! Ciphers from the outside: round trips, what is authenticated, and what a forgery leaves behind.
 
 use esp::cipher::{Aad, Cipher, CipherError, Forged, Provider, Suite};
-use policy::{Integrity, KeyBits, Secret};
+use policy::{EspEncryption, Integrity, KeyBits, Secret};
 
 const BITS: [KeyBits; 3] = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
 const INTEGRITY: [Integrity; 4] = [
@@ -14,7 +14,9 @@ const INTEGRITY: [Integrity; 4] = [
 fn suites() -> impl Iterator<Item = (Provider, Suite)> {
     let gcm = BITS.map(Suite::AesGcm16);
     let cbc = BITS.into_iter().flat_map(|k| INTEGRITY.map(|i| Suite::AesCbcHmac(k, i)));
-    let all: Vec<_> = gcm.into_iter().chain(cbc).collect();
+    let clear = BITS.map(Suite::AesGmac).into_iter().chain(INTEGRITY.map(Suite::NullHmac));
+    let all: Vec<_> =
+        (gcm.into_iter().chain(cbc)).chain([Suite::ChaCha20Poly1305]).chain(clear).collect();
     [Provider::AwsLc, Provider::Ring]
         .into_iter()
         .flat_map(move |p| all.clone().into_iter().map(move |s| (p, s)))
@@ -124,7 +126,7 @@ fn esp_headers_are_authenticated_in_the_places_the_rfcs_say() {
             seal(&*cipher, suite, Aad::Octets(&octets_of_plain), &octets(32, 1), &[]),
             "{suite}"
         );
-        if let Suite::AesGcm16(_) = suite {
+        if let Suite::AesGcm16(_) | Suite::ChaCha20Poly1305 | Suite::AesGmac(_) = suite {
             let octets_of_esn = [0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 0, 0, 0, 2];
             assert_eq!(
                 seal(&*cipher, suite, ESP, &octets(32, 1), &[]),
@@ -137,7 +139,9 @@ fn esp_headers_are_authenticated_in_the_places_the_rfcs_say() {
 
 #[test]
 fn both_providers_make_the_same_packets() {
-    for suite in [Suite::AesGcm16(KeyBits::B128), Suite::AesGcm16(KeyBits::B256)] {
+    let all: Vec<_> = suites().filter(|(p, _)| *p == Provider::Ring).map(|(_, s)| s).collect();
+    assert_eq!(all.len(), 5);
+    for suite in all {
         let (ours, theirs) = (cipher(Provider::AwsLc, suite), cipher(Provider::Ring, suite));
         let sealed = seal(&*ours, suite, ESP, &octets(1001, 1), &octets(3, 2));
         assert_eq!(sealed, seal(&*theirs, suite, ESP, &octets(1001, 1), &octets(3, 2)));
@@ -175,6 +179,47 @@ fn cbc_is_the_cipher_of_rfc_3602_under_an_hmac_over_everything() {
     }
 }
 
+/// RFC 4543 §3.3 and §3.4: GMAC is GCM that encrypts nothing and authenticates header, IV and text.
+#[test]
+fn gmac_is_gcm_of_no_text_over_the_whole_packet() {
+    use aws_lc_rs::aead::{AES_256_GCM, Aad as Data, LessSafeKey, Nonce, UnboundKey};
+    let suite = Suite::AesGmac(KeyBits::B256);
+    let key = octets(36, 3);
+    let header = [0x12, 0x34, 0x56, 0x78, 0, 0, 0, 1, 0, 0, 0, 2];
+    let (iv, text) = (octets(8, 99), octets(52, 1));
+    let nonce = [&key[32..], &iv].concat();
+    let tag = LessSafeKey::new(UnboundKey::new(&AES_256_GCM, &key[..32]).expect("a key"))
+        .seal_in_place_separate_tag(
+            Nonce::try_assume_unique_for_key(&nonce).expect("12 octets"),
+            Data::from([&header[..], &iv, &text].concat()),
+            &mut [],
+        )
+        .expect("seals");
+    let sealed = seal(&*cipher(Provider::AwsLc, suite), suite, ESP, &text[..50], &text[50..]);
+    assert_eq!(sealed, [&iv[..], &text, tag.as_ref()].concat());
+}
+
+/// Two threads share what a packet is put together in.
+#[test]
+fn gmac_serves_several_threads_at_once() {
+    let suite = Suite::AesGmac(KeyBits::B128);
+    let cipher = cipher(Provider::AwsLc, suite);
+    let cipher = &*cipher;
+    std::thread::scope(|scope| {
+        for start in 0..4 {
+            scope.spawn(move || {
+                for len in 0..500 {
+                    let plaintext = octets(len, start);
+                    let sealed = seal(cipher, suite, ESP, &plaintext, &[]);
+                    let mut out = vec![0; len];
+                    assert_eq!(cipher.open(ESP, &sealed, &mut out), Ok(len));
+                    assert_eq!(out, plaintext);
+                }
+            });
+        }
+    });
+}
+
 #[test]
 fn an_authentic_packet_of_broken_blocks_is_refused() {
     use aws_lc_rs::hmac;
@@ -190,8 +235,11 @@ fn an_authentic_packet_of_broken_blocks_is_refused() {
 #[test]
 fn a_provider_says_what_it_lacks_and_which_key_it_wants() {
     let gcm = Suite::AesGcm16(KeyBits::B192);
-    let error = Provider::Ring.cipher(gcm, &Secret::new(vec![0; 28])).err();
-    assert_eq!(error, Some(CipherError::Unsupported { provider: Provider::Ring, suite: gcm }));
+    for suite in [gcm, Suite::AesGmac(KeyBits::B192), Suite::NullHmac(Integrity::HmacSha1_96)] {
+        let key = Secret::new(vec![0; suite.key_material_len()]);
+        let error = Provider::Ring.cipher(suite, &key).err();
+        assert_eq!(error, Some(CipherError::Unsupported { provider: Provider::Ring, suite }));
+    }
     for (provider, suite) in suites() {
         for got in [0, suite.key_material_len() - 1, suite.key_material_len() + 1] {
             let error = provider.cipher(suite, &Secret::new(vec![0; got])).err();
@@ -200,6 +248,25 @@ fn a_provider_says_what_it_lacks_and_which_key_it_wants() {
     }
     let error = CipherError::KeyLength { suite: gcm, got: 24 };
     assert_eq!(error.to_string(), "AES-GCM-16-192 takes 28 octets of key material, not 24");
+}
+
+/// RFC 2410 §3 and RFC 4303 §1: neither cipher nor integrity is nothing at all.
+#[test]
+fn only_what_protects_integrity_is_a_suite() {
+    let hmac = Some(Integrity::HmacSha2_256_128);
+    for encryption in [
+        EspEncryption::AesCbc(KeyBits::B128),
+        EspEncryption::AesGcm16(KeyBits::B128),
+        EspEncryption::ChaCha20Poly1305,
+        EspEncryption::AesGmac(KeyBits::B128),
+        EspEncryption::Null,
+    ] {
+        assert_eq!(Suite::of(encryption, None).is_some(), encryption.is_aead(), "{encryption}");
+        assert_eq!(Suite::of(encryption, hmac).is_some(), !encryption.is_aead(), "{encryption}");
+        let integrity = if encryption.is_aead() { None } else { hmac };
+        let suite = Suite::of(encryption, integrity).expect("they go together");
+        assert!(suite.to_string().starts_with(&encryption.to_string()), "{suite}");
+    }
 }
 
 fn hex(text: &str) -> Vec<u8> {

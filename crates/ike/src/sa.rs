@@ -2,7 +2,9 @@
 
 pub(crate) mod child;
 pub(crate) mod keys;
+pub(crate) mod message;
 pub(crate) mod path;
+pub(crate) mod reassembly;
 pub(crate) mod window;
 
 use crate::exchange::sa_init::InitSent;
@@ -117,13 +119,15 @@ impl IkeSa {
             _ => None,
         }
     }
+}
 
+impl State {
     /// The keys, once there are any.
     pub fn keys_mut(&mut self) -> Option<&mut Keys> {
-        match &mut self.state {
-            State::Established(e) => Some(&mut e.keys),
-            State::AuthSent(a) => Some(&mut a.keys),
-            State::InitSent(_) | State::Moving => None,
+        match self {
+            Self::Established(e) => Some(&mut e.keys),
+            Self::AuthSent(a) => Some(&mut a.keys),
+            Self::InitSent(_) | Self::Moving => None,
         }
     }
 }

@@ -9,20 +9,22 @@ mod aging;
 mod ending;
 
 use crate::collision;
-use crate::engine::{Cx, Datagram, Transmit};
+use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
 use crate::exchange::{auth, create_child, delete, informational, rekey_ike, sa_init};
 use crate::failure::{Failure, FailureKind};
 use crate::rejection::Rejection;
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::keys::Nonces;
+use crate::sa::message::Message;
 use crate::sa::path::Path;
+use crate::sa::reassembly::Received;
 use crate::sa::window::Request;
 use crate::sa::{Active, IkeSa, State};
 use crate::task::Task;
+use crate::wire::fragment;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
-use crate::wire::protected::OpenError;
 use crate::wire::reader::WireError;
 use crate::wire::registry::ExchangeType;
 use esp::plane::{SaId, Spi};
@@ -38,6 +40,9 @@ pub(crate) struct SessionId(pub u64);
 /// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
 const TEMPORARY_FAILURES: u32 = 20;
 
+/// An inbound SA that is replaced or gone for its peer: until when it still receives, and its SPI.
+pub(crate) type Lingering = (Instant, SaId, Spi);
+
 /// One authenticated peer, or the attempt to reach it.
 pub(crate) struct Session {
     pub tunnel: Arc<IkeTunnel>,
@@ -49,7 +54,7 @@ pub(crate) struct Session {
     pub children: Vec<ChildSa>,
     pub tasks: VecDeque<Task>,
     pub delayed: Vec<(Instant, Task)>,
-    lingering: Vec<(Instant, SaId, Spi)>,
+    lingering: Vec<Lingering>,
     pub established_at: Option<Instant>,
     /// When this side first heard of the handshake, or began it.
     pub begun_at: Instant,
@@ -206,11 +211,19 @@ impl Session {
         if !sa.window.awaits(header.message_id) {
             return cx.out.discard("unexpected_response");
         }
-        let Some(keys) = sa.keys_mut() else { return cx.out.discard("unexpected_response") };
-        let payloads = match keys.open(header, datagram.octets) {
-            Err(OpenError::NotAuthentic(_)) => return cx.out.discard("not_authentic"),
-            Err(OpenError::Inside(error)) => return self.end_on_bad_response(cx, index, &error),
-            Ok(payloads) => payloads,
+        let keys = match &sa.state {
+            State::AuthSent(auth) => &auth.keys,
+            State::Established(established) => &established.keys,
+            State::InitSent(_) | State::Moving => return cx.out.discard("unexpected_response"),
+        };
+        let answers = &mut sa.window.answers;
+        let payloads = match answers.receive(cx.now, &self.path, keys, header, datagram.octets) {
+            Err(reason) => return cx.out.discard(reason),
+            Ok(Received::Fragment) => return,
+            Ok(Received::Message { payloads: Err(error), .. }) => {
+                return self.end_on_bad_response(cx, index, &error);
+            }
+            Ok(Received::Message { payloads: Ok(payloads), .. }) => payloads,
         };
         let expected = match &sa.state {
             State::AuthSent(_) => ExchangeType::IKE_AUTH,
@@ -254,22 +267,24 @@ impl Session {
         if class == Request::Foreign {
             return cx.out.discard("message_id");
         }
-        let State::Established(established) = &sa.state else { return cx.out.discard("too_early") };
-        let payloads = established.keys.open(header, datagram.octets);
-        if let Err(OpenError::NotAuthentic(_)) = payloads {
-            return cx.out.discard("not_authentic");
-        }
         if class == Request::Repeated {
-            // RFC 7296 §2.1: the same answer, bit by bit.
-            if let Some(answer) = sa.window.kept_answer() {
-                let octets = answer.to_vec();
-                cx.out.transmit(datagram.local, datagram.remote, octets);
-            }
-            return;
+            return self.repeat_answer(cx, index, header, datagram);
+        }
+        let State::Established(established) = &sa.state else { return cx.out.discard("too_early") };
+        let (keys, requests) = (&established.keys, &mut sa.window.requests);
+        requests.forget(cx.now, cx.config.patience());
+        let received = requests.receive(cx.now, &self.path, keys, header, datagram.octets);
+        let (payloads, fragments) = match received {
+            Err(reason) => return cx.out.discard(reason),
+            Ok(Received::Fragment) => return,
+            Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
+        };
+        if let Some(fragments) = &fragments {
+            self.path.follow_fragments(fragments.largest);
         }
         self.heard(cx, index, datagram);
         let (answer, fatal) = match (payloads, header.exchange) {
-            (Err(OpenError::Inside(error)), _) => {
+            (Err(error), _) => {
                 let rejection = Rejection::unreadable(&error);
                 (vec![rejection.payload()], rejection.is_fatal())
             }
@@ -279,7 +294,7 @@ impl Session {
             (Ok(payloads), ExchangeType::INFORMATIONAL) => {
                 (informational::answer(self, cx, index, &payloads), false)
             }
-            (Ok(_), _) | (Err(OpenError::NotAuthentic(_)), _) => {
+            (Ok(_), _) => {
                 let rejection = Rejection::invalid_syntax(format!(
                     "{} on an established IKE SA",
                     header.exchange
@@ -288,7 +303,11 @@ impl Session {
             }
         };
         let ends = fatal || self.deleted.is_some();
-        self.send_answer(cx, header, index, datagram, &answer, ends);
+        self.send_answer(cx, header, index, datagram, &answer);
+        if ends && let Some(answer) = self.sas[index].window.kept_answer() {
+            let request = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
+            cx.out.farewell(cx.now, self.sas[index].local_spi, request, answer);
+        }
         if fatal {
             let failure = Failure {
                 kind: FailureKind::ProtocolError,
@@ -297,6 +316,36 @@ impl Session {
             self.end(cx, "the peer sent a malformed request", Some(failure));
         } else {
             delete::settle(self, cx);
+        }
+    }
+
+    /// Answers the last request as before (RFC 7296 §2.1: bit by bit).
+    fn repeat_answer(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let IkeSa { window, state, .. } = &mut self.sas[index];
+        let Some(keys) = state.keys_mut() else { return cx.out.discard("too_early") };
+        // RFC 7383 §2.6.1: once for all fragments of the request.
+        let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
+        if fragment::place(header, datagram.octets).is_ok_and(rest) {
+            return cx.out.discard("repeated_fragment");
+        }
+        if !keys.proves(header, datagram.octets) {
+            return cx.out.discard("not_authentic");
+        }
+        let path = &mut self.path;
+        let rng = &mut *cx.rng;
+        let smaller = |message: &Message| {
+            let (size, message) = message.smaller(keys, path, rng)?;
+            path.fragment_size = Some(size);
+            Some(message)
+        };
+        if let Some(datagrams) = window.repeat_answer(smaller) {
+            cx.out.transmit_all(datagram.local, datagram.remote, datagrams);
         }
     }
 
@@ -459,10 +508,10 @@ impl Session {
     ) {
         let sa = &mut self.sas[index];
         let header = sa.header(exchange, sa.window.next_id(), false);
-        let Some(keys) = sa.keys_mut() else { return };
-        let octets = keys.seal(&header, payloads, cx.rng);
-        cx.out.transmit(self.path.local, self.path.remote, octets.clone());
-        sa.window.sent(cx.now, cx.config, octets);
+        let Some(keys) = sa.state.keys_mut() else { return };
+        let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
+        cx.out.transmit_all(self.path.local, self.path.remote, message.datagrams());
+        sa.window.sent(cx.now, cx.config, message);
         if let Some(established) = sa.established_mut() {
             established.active = active;
         }
@@ -475,22 +524,13 @@ impl Session {
         index: usize,
         datagram: Datagram<'_>,
         payloads: &[Payload],
-        ends: bool,
     ) {
         let sa = &mut self.sas[index];
         let header = sa.header(request.exchange, request.message_id, true);
-        let Some(keys) = sa.keys_mut() else { return };
-        let octets = keys.seal(&header, payloads, cx.rng);
+        let Some(keys) = sa.state.keys_mut() else { return };
+        let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
         // RFC 7296 §2.11: to where the request came from.
-        cx.out.push(Transmit {
-            local: datagram.local,
-            remote: datagram.remote,
-            octets: octets.clone(),
-            keepalive: false,
-        });
-        if ends {
-            cx.out.farewell(cx.now, sa.local_spi, datagram.octets, &octets);
-        }
-        sa.window.answered(octets);
+        cx.out.transmit_all(datagram.local, datagram.remote, message.datagrams());
+        sa.window.answered(message);
     }
 }

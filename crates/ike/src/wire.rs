@@ -1,5 +1,6 @@
 //! Octets ↔ values, no state (RFC 7296 §3).
 
+pub mod fragment;
 pub mod header;
 pub mod message;
 pub mod payload;

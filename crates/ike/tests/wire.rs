@@ -563,6 +563,31 @@ fn a_protected_message_is_what_the_rfcs_say() {
     }
 }
 
+/// RFC 7634 appendix B, in both directions.
+#[test]
+fn the_message_of_rfc_7634_is_opened_and_made() {
+    let file: serde_json::Value =
+        serde_json::from_str(include_str!("vectors/rfc7634_ike.json")).expect("the file is JSON");
+    let field = |name: &str| hex(file[name].as_str().expect("a text"));
+    let suite = Suite::ChaCha20Poly1305;
+    let cipher =
+        Provider::AwsLc.cipher(suite, &Secret::new(field("key_material"))).expect("AWS-LC has it");
+    let message = field("message");
+    let header = Header::parse(&message).expect("a header");
+    let payloads = open(&header, &message, suite, &*cipher).expect("authentic");
+    let [Payload::Notify(notify)] = &payloads[..] else { panic!("{payloads:?}") };
+    assert_eq!(notify.kind, NotifyType::SET_WINDOW_SIZE);
+    assert_eq!(notify.data, [0, 0, 0, 10]);
+    assert_eq!(seal(&header, &payloads, suite, &*cipher, &message[32..40]), message);
+    for at in 0..message.len() {
+        let mut forged = message.clone();
+        forged[at] ^= 1;
+        if let Ok(header) = Header::parse(&forged) {
+            assert!(open(&header, &forged, suite, &*cipher).is_err(), "octet {at}");
+        }
+    }
+}
+
 #[test]
 fn a_message_without_payloads_is_protected_too() {
     for suite in [GCM, CBC] {

@@ -38,6 +38,15 @@ pub enum IkeEncryption {
     AesCbc(KeyBits),
     /// ENCR_AES_GCM with a 16-octet ICV (RFC 5282).
     AesGcm16(KeyBits),
+    /// ENCR_CHACHA20_POLY1305 (RFC 7634).
+    ChaCha20Poly1305,
+}
+
+impl IkeEncryption {
+    /// Whether it protects integrity itself.
+    pub fn is_aead(self) -> bool {
+        matches!(self, Self::AesGcm16(_) | Self::ChaCha20Poly1305)
+    }
 }
 
 /// Encryption of ESP (transform type 1).
@@ -48,6 +57,24 @@ pub enum EspEncryption {
     AesCbc(KeyBits),
     /// ENCR_AES_GCM with a 16-octet ICV (RFC 4106).
     AesGcm16(KeyBits),
+    /// ENCR_CHACHA20_POLY1305 (RFC 7634).
+    ChaCha20Poly1305,
+    /// ENCR_NULL_AUTH_AES_GMAC (RFC 4543): integrity without secrecy.
+    AesGmac(KeyBits),
+    /// ENCR_NULL (RFC 2410): no secrecy; needs an integrity transform.
+    Null,
+}
+
+impl EspEncryption {
+    /// Whether it protects integrity itself.
+    pub fn is_aead(self) -> bool {
+        matches!(self, Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_))
+    }
+
+    /// Whether it keeps the traffic secret: without that, everybody on the way can read it.
+    pub fn hides(self) -> bool {
+        !matches!(self, Self::AesGmac(_) | Self::Null)
+    }
 }
 
 /// Pseudorandom function (transform type 2).
@@ -88,6 +115,10 @@ pub enum Group {
     Modp1536,
     /// Group 14, 2048-bit MODP (RFC 3526).
     Modp2048,
+    /// Group 15, 3072-bit MODP (RFC 3526).
+    Modp3072,
+    /// Group 16, 4096-bit MODP (RFC 3526).
+    Modp4096,
     /// Group 19, NIST P-256 (RFC 5903).
     Ecp256,
     /// Group 20, NIST P-384 (RFC 5903).
@@ -118,7 +149,7 @@ pub struct EspProposal {
     pub name: String,
     /// Cipher.
     pub encryption: EspEncryption,
-    /// `None` with an AEAD cipher, `Some` otherwise.
+    /// `None` where [`EspEncryption::is_aead`], `Some` otherwise.
     pub integrity: Option<Integrity>,
     /// Extended (64-bit) sequence numbers (RFC 4303 §2.2.1).
     pub esn: bool,
@@ -137,6 +168,7 @@ impl fmt::Display for IkeEncryption {
         match self {
             Self::AesCbc(k) => write!(f, "AES-CBC-{k}"),
             Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
+            Self::ChaCha20Poly1305 => f.write_str("CHACHA20-POLY1305"),
         }
     }
 }
@@ -146,6 +178,9 @@ impl fmt::Display for EspEncryption {
         match self {
             Self::AesCbc(k) => write!(f, "AES-CBC-{k}"),
             Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
+            Self::ChaCha20Poly1305 => f.write_str("CHACHA20-POLY1305"),
+            Self::AesGmac(k) => write!(f, "NULL-AUTH-AES-GMAC-{k}"),
+            Self::Null => f.write_str("NULL"),
         }
     }
 }
@@ -178,6 +213,8 @@ impl fmt::Display for Group {
             Self::Modp1024 => "MODP-1024",
             Self::Modp1536 => "MODP-1536",
             Self::Modp2048 => "MODP-2048",
+            Self::Modp3072 => "MODP-3072",
+            Self::Modp4096 => "MODP-4096",
             Self::Ecp256 => "ECP-256",
             Self::Ecp384 => "ECP-384",
             Self::Ecp521 => "ECP-521",

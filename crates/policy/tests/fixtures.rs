@@ -155,10 +155,10 @@ fn gateway_with_alternatives() {
     assert_eq!(lan.pfs.accept, [Group::Modp2048, Group::Ecp256]);
     assert!(lan.pfs.accept_none);
     assert_eq!((lan.mode, lan.auto_start, lan.on_demand), (Mode::Tunnel, true, false));
-    assert_eq!(lan.local[0].to_string(), "10.1.0.0-10.1.255.255");
+    assert_eq!(lan.local[0].to_string(), "10.1.0.0/16");
     assert_eq!((https.auto_start, https.on_demand), (false, true));
-    assert_eq!(https.local[0].to_string(), "172.16.8.5-172.16.8.13[6]");
-    assert_eq!(https.remote[0].to_string(), "172.20.0.1[6/443-444]");
+    assert_eq!(https.local[0].to_string(), "172.16.8.5-172.16.8.13[tcp]");
+    assert_eq!(https.remote[0].to_string(), "172.20.0.1[tcp/443-444]");
 }
 
 #[test]
@@ -232,7 +232,7 @@ fn groups_and_generic_policies_are_refused() {
 }
 
 #[test]
-fn integrity_without_secrecy_is_refused() {
+fn ah_is_refused_and_integrity_without_secrecy_is_not() {
     assert_errors(
         INTEGRITY,
         &[
@@ -242,13 +242,75 @@ fn integrity_without_secrecy_is_refused() {
             (26, "AH is not supported"),
             (30, "AH is not supported"),
             (32, "AH is not supported"),
-            (36, "ESP_AES256_GMAC"),
-            (38, "ESP_AES192_GMAC"),
-            (40, "ESP_AES128_GMAC"),
-            (44, "ESP_NULL"),
             (50, "AH is not supported"),
         ],
     );
+}
+
+/// The same file without what AIX has and this implementation has not.
+#[test]
+fn integrity_without_secrecy_is_loaded_with_warnings() {
+    let mut text = INTEGRITY
+        .replace("<IKETransform IKE_Hash=\"CMAC_AES_XCBC\"/>", "<IKETransform IKE_Hash=\"SHA\"/>")
+        .replace("ah_gmac ah_classic esp_gmac esp_null bundle", "esp_gmac esp_null");
+    for name in ["ah_gmac", "ah_classic", "bundle"] {
+        let start = text.find(&format!("<IPSecProposal IPSec_ProposalName=\"{name}\"")).unwrap();
+        let end = start + text[start..].find("</IPSecProposal>").unwrap() + 16;
+        // Lines keep their numbers.
+        let lines = "\n".repeat(text[start..end].matches('\n').count());
+        text.replace_range(start..end, &lines);
+    }
+    let loaded = load(&text);
+    let (_, child) = loaded.policy.child("int_d").unwrap();
+    let offers: Vec<_> =
+        child.proposals.iter().map(|p| (p.encryption, p.integrity, p.esn)).collect();
+    assert_eq!(
+        offers,
+        [
+            (EspEncryption::AesGmac(KeyBits::B256), None, true),
+            (EspEncryption::AesGmac(KeyBits::B192), None, true),
+            (EspEncryption::AesGmac(KeyBits::B128), None, true),
+            (EspEncryption::Null, Some(Integrity::HmacSha1_96), false),
+        ]
+    );
+    assert!(child.proposals.iter().all(|p| !p.encryption.hides()));
+    let warnings: Vec<_> = (loaded.warnings.iter().map(|w| (w.line, w.message.as_str())))
+        .filter(|(line, _)| *line > 18)
+        .collect();
+    let readable = ["ESP_AES256_GMAC", "ESP_AES192_GMAC", "ESP_AES128_GMAC", "ESP_NULL"]
+        .map(|name| format!("{name} does not encrypt: everybody on the way can read the traffic"));
+    let expected: Vec<_> =
+        [36, 38, 40, 44].into_iter().zip(readable.iter().map(String::as_str)).collect();
+    assert_eq!(warnings, expected);
+    assert_eq!(loaded.warnings.len(), 1 + 4, "the short key of line 18, too");
+}
+
+#[test]
+fn chacha20_and_large_groups() {
+    let text = HOST
+        .replace("IKE_Encryption=\"AES-CBC-256\"", "IKE_Encryption=\"CHACHA20-POLY1305\"")
+        .replace("<IKETransform IKE_Hash=\"SHA\"/>", "")
+        .replace(
+            "IKE_DHGroup=\"20\"/>",
+            "IKE_DHGroup=\"15\"/><IKETransform IKE_DHGroup=\"GROUP_16\"/>",
+        )
+        .replace("ESP_AES256_GCM_16", "ESP_CHACHA20_POLY1305")
+        .replace("IPSec_InitiatorDHGroup=\"0\"", "IPSec_InitiatorDHGroup=\"GROUP_16\"");
+    let loaded = load(&text);
+    let tunnel = loaded.policy.tunnel("hh_k").unwrap();
+    assert_eq!(
+        tunnel.proposals,
+        [IkeProposal {
+            encryption: vec![IkeEncryption::ChaCha20Poly1305],
+            integrity: vec![],
+            prf: vec![Prf::HmacSha1],
+            groups: vec![Group::Modp3072, Group::Modp4096],
+        }]
+    );
+    let (_, child) = loaded.policy.child("hh_d").unwrap();
+    assert_eq!(child.proposals[0].encryption, EspEncryption::ChaCha20Poly1305);
+    assert!(child.proposals[0].encryption.hides());
+    assert_eq!(child.pfs.offer, [Group::Modp4096]);
 }
 
 #[test]
@@ -285,8 +347,8 @@ fn roles_and_flags() {
         ]
     );
     let (_, both) = loaded.policy.child("b_both").unwrap();
-    assert_eq!(both.local[0].to_string(), "0.0.0.0-255.255.255.255[17/53]");
-    assert_eq!(both.remote[0].to_string(), "10.9.0.0-10.9.3.255[17/1024-65535]");
+    assert_eq!(both.local[0].to_string(), "0.0.0.0/0[udp/53]");
+    assert_eq!(both.remote[0].to_string(), "10.9.0.0/22[udp/1024-65535]");
     // No IPSec_ResponderDHGroup: no key exchange, or any group that is not weak.
     assert!(both.pfs.accept_none && both.pfs.offer.is_empty());
     assert!(
@@ -430,10 +492,10 @@ fn ipv6_and_subnets() {
     // The key's identity is PK_IPV4_Address and thereby renamed as well.
     let loaded = load(&text);
     let [lan, https] = &loaded.policy.tunnels[0].children[..] else { panic!("two children") };
-    assert_eq!(lan.local[0].to_string(), "2001:db8:1::-2001:db8:1:ffff:ffff:ffff:ffff:ffff");
-    assert_eq!(lan.remote[0].to_string(), "2001:db8:2::-2001:db8:2::f");
-    assert_eq!(https.local[0].to_string(), "10.10.10.0-10.10.10.63[6]");
-    assert_eq!(https.remote[0].to_string(), "0.0.0.0-255.255.255.255[6/443-444]");
+    assert_eq!(lan.local[0].to_string(), "2001:db8:1::/48");
+    assert_eq!(lan.remote[0].to_string(), "2001:db8:2::/124");
+    assert_eq!(https.local[0].to_string(), "10.10.10.0/26[tcp]");
+    assert_eq!(https.remote[0].to_string(), "0.0.0.0/0[tcp/443-444]");
     let converted = loaded.warnings.iter().filter(|w| w.message.contains("is read as the range"));
     assert_eq!(converted.count(), 3);
 }

@@ -74,17 +74,17 @@ pub fn all() -> Vec<Scenario> {
             charon_is_told(world, "AUTHENTICATION_FAILED", "no_matching_tunnel", &words);
         }),
         scenario("refusal::ike_proposal::from_vpnd", other_ike.clone(), |world| {
-            vpnd_says(world, &["no proposal in common", "ENCR_AES_CBC-256", "CURVE25519"]);
+            vpnd_says(world, &["no proposal in common", "AES-CBC-256", "CURVE25519"]);
         }),
         scenario("refusal::ike_proposal::from_charon", other_ike, |world| {
-            let words = ["offers [ENCR_AES_CBC-128", "we accept [ENCR_AES_CBC-256"];
+            let words = ["offers [AES-CBC-128", "we accept [AES-CBC-256"];
             charon_is_told(world, "NO_PROPOSAL_CHOSEN", "no_proposal_chosen", &words);
         }),
         scenario("refusal::esp_proposal::from_vpnd", other_esp.clone(), |world| {
-            vpnd_says(world, &["no proposal in common", "ENCR_AES_GCM_16-256"]);
+            vpnd_says(world, &["no proposal in common", "AES-GCM-16-256"]);
         }),
         scenario("refusal::esp_proposal::from_charon", other_esp, |world| {
-            let words = ["ENCR_AES_GCM_16-128", "we accept [ENCR_AES_GCM_16-256"];
+            let words = ["AES-GCM-16-128", "we accept [AES-GCM-16-256"];
             charon_is_told(world, "NO_PROPOSAL_CHOSEN", "no_proposal_chosen", &words);
         }),
         scenario("refusal::networks::from_vpnd", elsewhere.clone(), |world| {

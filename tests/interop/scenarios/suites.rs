@@ -38,6 +38,18 @@ const CBC192: &[(&str, &str)] = &[
     ("IKE_DHGroup", "19"),
 ];
 
+const CHACHA20: &[(&str, &str)] = &[
+    ("IKE_Encryption", "CHACHA20-POLY1305"),
+    ("IKE_PRF", "PRF_HMAC_SHA2_256"),
+    ("IKE_DHGroup", "15"),
+];
+const MODP4096: &[(&str, &str)] = &[
+    ("IKE_Encryption", "AES-CBC-256"),
+    ("IKE_Hash", "HMAC_SHA2_256"),
+    ("IKE_PRF", "PRF_HMAC_SHA2_256"),
+    ("IKE_DHGroup", "16"),
+];
+
 struct Suite {
     name: &'static str,
     ike: (&'static [(&'static str, &'static str)], &'static str),
@@ -93,6 +105,23 @@ const SUITES: &[Suite] = &[
             "AES-CBC-128/HMAC-SHA1-96",
         ],
     },
+    Suite {
+        name: "chacha20_sha256_modp3072_chacha20_esp",
+        ike: (CHACHA20, "chacha20poly1305-prfsha256-modp3072"),
+        esp: (&[("ESP_CHACHA20_POLY1305", "NONE", "0")], "chacha20poly1305-modp4096"),
+        pfs: "16",
+        chosen: ["CHACHA20-POLY1305/PRF-HMAC-SHA2-256/MODP-3072", "CHACHA20-POLY1305/MODP-4096"],
+    },
+    Suite {
+        name: "cbc256_sha256_modp4096_null_esp",
+        ike: (MODP4096, "aes256-sha256-modp4096"),
+        esp: (&[("ESP_NULL", "HMAC-SHA2-256", "0")], "null-sha256-modp3072"),
+        pfs: "15",
+        chosen: [
+            "AES-CBC-256/HMAC-SHA2-256-128/PRF-HMAC-SHA2-256/MODP-4096",
+            "NULL/HMAC-SHA2-256-128/MODP-3072",
+        ],
+    },
 ];
 
 pub fn all() -> Vec<Scenario> {
@@ -130,6 +159,7 @@ pub fn all() -> Vec<Scenario> {
         }
     }
     scenarios.extend(sequence_numbers());
+    scenarios.extend(gmac());
     scenarios
 }
 
@@ -176,5 +206,26 @@ fn sequence_numbers() -> Vec<Scenario> {
                 assert!(log.contains("ESN not supported"));
             },
         ),
+    ]
+}
+
+/// charon negotiates AES-GMAC, but its userspace plane has none.
+fn gmac() -> Vec<Scenario> {
+    const GMAC: (&str, &str, &str) = ("ESP_AES128_GMAC", "NONE", "0");
+    let setup = Setup { esp: &[GMAC], charon_esp: "aes128gmac", pfs: "0", ..Setup::default() };
+    vec![
+        scenario("suites::gmac::chosen_from_charon", setup.clone(), |world| {
+            world.charon.initiate().expect_err("its plane cannot do it");
+            let log = world.charon.log();
+            assert!(log.contains("selected proposal: ESP:NULL_AES_GMAC_128/NO_EXT_SEQ"));
+        }),
+        scenario("suites::gmac::chosen_from_vpnd", setup, |world| {
+            let printed = world.vpnd.refused();
+            let log = world.charon.log();
+            assert!(
+                log.contains("selected proposal: ESP:NULL_AES_GMAC_128/NO_EXT_SEQ"),
+                "{printed}"
+            );
+        }),
     ]
 }

@@ -42,6 +42,7 @@ fn every_field_reaches_the_gateway() {
         cookie_threshold = 7
         half_open_limit = 70
         linger = "2s"
+        fragment_size = 300
         [esp]
         replay_window = 128
         encap = "always"
@@ -63,8 +64,11 @@ fn every_field_reaches_the_gateway() {
     assert_eq!(ike.nat_keepalive, Duration::from_secs(60));
     assert_eq!((ike.cookie_threshold, ike.half_open_limit), (7, 70));
     assert_eq!(ike.linger, Duration::from_secs(2));
+    assert_eq!(ike.fragment_size, Some(300));
     assert_eq!(ike.replay_window, 128);
     assert_eq!(ike.encap, ike::Encap::Always);
+    let whole = parse("[ike]\nfragmentation = false\nfragment_size = 300").expect("valid");
+    assert_eq!(whole.gateway().ike.fragment_size, None);
 }
 
 #[test]
@@ -80,6 +84,8 @@ fn mistakes_are_named_with_their_place_and_cure() {
         ("[ike]\nnat_keepalive = \"off\"", &["ike.nat_keepalive = \"off\"", "between 1s"]),
         ("[ike]\nliveness_interval = \"1ms\"", &["ike.liveness_interval", "or \"off\""]),
         ("[ike]\ncookie_threshold = 9\nhalf_open_limit = 8", &["ike.cookie_threshold = 9"]),
+        ("[ike]\nfragment_size = 20", &["ike.fragment_size = 20", "between 160 and 65535"]),
+        ("[ike]\nfragmentation = \"force\"", &["line 2", "fragmentation"]),
         ("[esp]\nencap = \"maybe\"", &["line 2", "maybe", "always"]),
         ("[esp]\nreplay_window = 70000", &["esp.replay_window", "between 0 and 65536"]),
         ("[esp]\ndevice = \"a name of a device\"", &["esp.device", "1 to 15"]),

@@ -11,32 +11,39 @@ use aws_lc_rs::iv::FixedLength;
 use policy::{Integrity, KeyBits};
 use zeroize::Zeroizing;
 
-const GCM_IV: usize = 8;
-const GCM_ICV: usize = 16;
+const IV: usize = 8;
+const ICV: usize = 16;
 const BLOCK: usize = 16;
 
-/// AES-GCM; AWS-LC wipes the key when it is dropped.
-pub(super) struct Gcm {
+/// ChaCha20-Poly1305.
+pub(super) const CHACHA20_POLY1305: &aead::Algorithm = &aead::CHACHA20_POLY1305;
+
+/// AES-GCM.
+pub(super) fn gcm(bits: KeyBits) -> &'static aead::Algorithm {
+    match bits {
+        KeyBits::B128 => &aead::AES_128_GCM,
+        KeyBits::B192 => &aead::AES_192_GCM,
+        KeyBits::B256 => &aead::AES_256_GCM,
+    }
+}
+
+/// An AEAD with a nonce of salt ‖ IV; AWS-LC wipes the key when it is dropped.
+pub(super) struct Aead {
     key: LessSafeKey,
     salt: Zeroizing<[u8; 4]>,
 }
 
-impl Gcm {
-    /// Takes key ‖ salt of the length the suite asks for (RFC 4106 §8.1).
-    pub(super) fn new(bits: KeyBits, key_material: &[u8]) -> Self {
-        let algorithm = match bits {
-            KeyBits::B128 => &aead::AES_128_GCM,
-            KeyBits::B192 => &aead::AES_192_GCM,
-            KeyBits::B256 => &aead::AES_256_GCM,
-        };
+impl Aead {
+    /// Takes key ‖ salt of the length the suite asks for (RFC 4106 §8.1, RFC 7634 §2).
+    pub(super) fn new(algorithm: &'static aead::Algorithm, key_material: &[u8]) -> Self {
         let (key, salt) =
             key_material.split_last_chunk::<4>().expect("the length of the key was checked");
         let key = UnboundKey::new(algorithm, key).expect("the length of the key was checked");
         Self { key: LessSafeKey::new(key), salt: Zeroizing::new(*salt) }
     }
 
-    // RFC 4106 §4
-    fn nonce(&self, iv: &[u8; GCM_IV]) -> Nonce {
+    // RFC 4106 §4, RFC 7634 §2
+    fn nonce(&self, iv: &[u8; IV]) -> Nonce {
         let mut nonce = [0; 12];
         nonce[..4].copy_from_slice(&*self.salt);
         nonce[4..].copy_from_slice(iv);
@@ -44,11 +51,11 @@ impl Gcm {
     }
 }
 
-impl Cipher for Gcm {
+impl Cipher for Aead {
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
-        assert_eq!(out.len(), GCM_IV + plaintext.len() + trailer.len() + GCM_ICV, "length of out");
-        let iv: &[u8; GCM_IV] = iv.try_into().expect("the IV of GCM has 8 octets");
-        let (out_iv, rest) = out.split_at_mut(GCM_IV);
+        assert_eq!(out.len(), IV + plaintext.len() + trailer.len() + ICV, "length of out");
+        let iv: &[u8; IV] = iv.try_into().expect("the IV of an AEAD has 8 octets");
+        let (out_iv, rest) = out.split_at_mut(IV);
         out_iv.copy_from_slice(iv);
         let (ciphertext, trailer_and_icv) = rest.split_at_mut(plaintext.len());
         let mut buffer = [0; 12];
@@ -61,12 +68,12 @@ impl Cipher for Gcm {
                 trailer,
                 trailer_and_icv,
             )
-            .expect("the lengths fit together and a packet is far below the limit of GCM");
+            .expect("the lengths fit together and a packet is far below any limit");
     }
 
     fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
-        let (iv, rest) = sealed.split_first_chunk::<GCM_IV>().ok_or(Forged)?;
-        let (ciphertext, icv) = rest.split_last_chunk::<GCM_ICV>().ok_or(Forged)?;
+        let (iv, rest) = sealed.split_first_chunk::<IV>().ok_or(Forged)?;
+        let (ciphertext, icv) = rest.split_last_chunk::<ICV>().ok_or(Forged)?;
         let out = out.get_mut(..ciphertext.len()).ok_or(Forged)?;
         let mut buffer = [0; 12];
         let aad = aead::Aad::from(aad.of_aead(&mut buffer));
@@ -80,13 +87,55 @@ impl Cipher for Gcm {
     }
 }
 
+/// An HMAC over everything, cut to the length of the ICV.
+struct Mac {
+    /// Already scheduled: a packet starts from a copy of this state.
+    key: hmac::Key,
+    icv_len: usize,
+}
+
+impl Mac {
+    fn new(integrity: Integrity, key: &[u8]) -> Self {
+        let sha = match integrity {
+            Integrity::HmacSha1_96 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
+            Integrity::HmacSha2_256_128 => hmac::HMAC_SHA256,
+            Integrity::HmacSha2_384_192 => hmac::HMAC_SHA384,
+            Integrity::HmacSha2_512_256 => hmac::HMAC_SHA512,
+            _ => unreachable!("every Integrity has its hash here"),
+        };
+        let icv_len = Suite::NullHmac(integrity).icv_len();
+        Self { key: hmac::Key::new(sha, key), icv_len }
+    }
+
+    fn tag(&self, aad: Aad<'_>, body: &[u8]) -> hmac::Tag {
+        let mut buffer = [0; 12];
+        let (before, after) = aad.of_mac(&mut buffer);
+        let mut mac = hmac::Context::with_key(&self.key);
+        mac.update(before);
+        mac.update(body);
+        mac.update(after);
+        mac.sign()
+    }
+
+    fn write(&self, aad: Aad<'_>, body: &[u8], icv: &mut [u8]) {
+        icv.copy_from_slice(&self.tag(aad, body).as_ref()[..self.icv_len]);
+    }
+
+    /// Everything but the ICV, which is checked.
+    fn check<'a>(&self, aad: Aad<'_>, sealed: &'a [u8]) -> Result<&'a [u8], Forged> {
+        let end = sealed.len().checked_sub(self.icv_len).ok_or(Forged)?;
+        let (body, icv) = sealed.split_at(end);
+        let tag = self.tag(aad, body);
+        verify_slices_are_equal(&tag.as_ref()[..self.icv_len], icv).map_err(|_| Forged)?;
+        Ok(body)
+    }
+}
+
 /// AES-CBC, and an HMAC over everything. AWS-LC wipes the AES key when it is dropped.
 pub(super) struct CbcHmac {
     encrypt: EncryptingKey,
     decrypt: DecryptingKey,
-    /// Already scheduled: a packet starts from a copy of this state.
-    mac: hmac::Key,
-    icv_len: usize,
+    mac: Mac,
 }
 
 impl CbcHmac {
@@ -97,32 +146,14 @@ impl CbcHmac {
             KeyBits::B192 => &cipher::AES_192,
             KeyBits::B256 => &cipher::AES_256,
         };
-        let sha = match integrity {
-            Integrity::HmacSha1_96 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
-            Integrity::HmacSha2_256_128 => hmac::HMAC_SHA256,
-            Integrity::HmacSha2_384_192 => hmac::HMAC_SHA384,
-            Integrity::HmacSha2_512_256 => hmac::HMAC_SHA512,
-            _ => unreachable!("every Integrity has its hash here"),
-        };
         let (cipher_key, integrity_key) = key_material.split_at(bits.octets());
         let key =
             || UnboundCipherKey::new(aes, cipher_key).expect("the length of the key was checked");
         Self {
             encrypt: EncryptingKey::cbc(key()).expect("AES has a CBC mode"),
             decrypt: DecryptingKey::cbc(key()).expect("AES has a CBC mode"),
-            mac: hmac::Key::new(sha, integrity_key),
-            icv_len: Suite::AesCbcHmac(bits, integrity).icv_len(),
+            mac: Mac::new(integrity, integrity_key),
         }
-    }
-
-    fn tag(&self, aad: Aad<'_>, iv_and_ciphertext: &[u8]) -> hmac::Tag {
-        let mut buffer = [0; 12];
-        let (before, after) = aad.of_mac(&mut buffer);
-        let mut mac = hmac::Context::with_key(&self.mac);
-        mac.update(before);
-        mac.update(iv_and_ciphertext);
-        mac.update(after);
-        mac.sign()
     }
 }
 
@@ -130,7 +161,7 @@ impl Cipher for CbcHmac {
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
         let len = plaintext.len() + trailer.len();
         assert_eq!(len % BLOCK, 0, "plaintext and trailer are padded to the block");
-        assert_eq!(out.len(), BLOCK + len + self.icv_len, "length of out");
+        assert_eq!(out.len(), BLOCK + len + self.mac.icv_len, "length of out");
         let iv: &[u8; BLOCK] = iv.try_into().expect("the IV of CBC has 16 octets");
         let (body, icv) = out.split_at_mut(BLOCK + len);
         let (out_iv, ciphertext) = body.split_at_mut(BLOCK);
@@ -141,23 +172,49 @@ impl Cipher for CbcHmac {
         self.encrypt
             .less_safe_encrypt(ciphertext, EncryptionContext::Iv128(FixedLength::from(*iv)))
             .expect("whole blocks with an IV of one block");
-        icv.copy_from_slice(&self.tag(aad, body).as_ref()[..self.icv_len]);
+        self.mac.write(aad, body, icv);
     }
 
     fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
-        let end = sealed.len().checked_sub(self.icv_len).ok_or(Forged)?;
-        let (body, icv) = sealed.split_at(end);
+        let body = self.mac.check(aad, sealed)?;
         let (iv, ciphertext) = body.split_first_chunk::<BLOCK>().ok_or(Forged)?;
         let out = out.get_mut(..ciphertext.len()).ok_or(Forged)?;
         if ciphertext.len() % BLOCK != 0 {
             return Err(Forged);
         }
-        let tag = self.tag(aad, body);
-        verify_slices_are_equal(&tag.as_ref()[..self.icv_len], icv).map_err(|_| Forged)?;
         out.copy_from_slice(ciphertext);
         self.decrypt
             .decrypt(out, DecryptionContext::Iv128(FixedLength::from(*iv)))
             .expect("whole blocks with an IV of one block");
         Ok(out.len())
+    }
+}
+
+/// No cipher (RFC 2410), and an HMAC over everything.
+pub(super) struct NullHmac(Mac);
+
+impl NullHmac {
+    /// Takes the integrity key.
+    pub(super) fn new(integrity: Integrity, key: &[u8]) -> Self {
+        Self(Mac::new(integrity, key))
+    }
+}
+
+impl Cipher for NullHmac {
+    fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
+        let len = plaintext.len() + trailer.len();
+        assert!(iv.is_empty(), "NULL has no IV");
+        assert_eq!(out.len(), len + self.0.icv_len, "length of out");
+        let (body, icv) = out.split_at_mut(len);
+        let (first, second) = body.split_at_mut(plaintext.len());
+        first.copy_from_slice(plaintext);
+        second.copy_from_slice(trailer);
+        self.0.write(aad, body, icv);
+    }
+
+    fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
+        let body = self.0.check(aad, sealed)?;
+        out.get_mut(..body.len()).ok_or(Forged)?.copy_from_slice(body);
+        Ok(body.len())
     }
 }

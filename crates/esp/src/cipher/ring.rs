@@ -2,29 +2,41 @@
 
 use super::{Aad, Cipher, Forged};
 use ::ring::aead::{self, LessSafeKey, Nonce, Tag, UnboundKey};
+use policy::KeyBits;
 use zeroize::Zeroizing;
 
-const GCM_IV: usize = 8;
-const GCM_ICV: usize = 16;
+const IV: usize = 8;
+const ICV: usize = 16;
+
+/// ChaCha20-Poly1305.
+pub(super) const CHACHA20_POLY1305: &aead::Algorithm = &aead::CHACHA20_POLY1305;
 
 /// AES-128-GCM or AES-256-GCM.
-pub(super) struct Gcm {
+pub(super) fn gcm(bits: KeyBits) -> &'static aead::Algorithm {
+    match bits {
+        KeyBits::B128 => &aead::AES_128_GCM,
+        KeyBits::B192 => unreachable!("ring is not asked for AES-192"),
+        KeyBits::B256 => &aead::AES_256_GCM,
+    }
+}
+
+/// An AEAD with a nonce of salt ‖ IV.
+pub(super) struct Aead {
     key: LessSafeKey,
     salt: Zeroizing<[u8; 4]>,
 }
 
-impl Gcm {
-    /// Takes key ‖ salt (RFC 4106 §8.1); the length of the key, 16 or 32 octets, tells the algorithm.
-    pub(super) fn new(key_material: &[u8]) -> Self {
+impl Aead {
+    /// Takes key ‖ salt of the length the suite asks for (RFC 4106 §8.1, RFC 7634 §2).
+    pub(super) fn new(algorithm: &'static aead::Algorithm, key_material: &[u8]) -> Self {
         let (key, salt) =
             key_material.split_last_chunk::<4>().expect("the length of the key was checked");
-        let algorithm = if key.len() == 16 { &aead::AES_128_GCM } else { &aead::AES_256_GCM };
         let key = UnboundKey::new(algorithm, key).expect("the length of the key was checked");
         Self { key: LessSafeKey::new(key), salt: Zeroizing::new(*salt) }
     }
 
-    // RFC 4106 §4
-    fn nonce(&self, iv: &[u8; GCM_IV]) -> Nonce {
+    // RFC 4106 §4, RFC 7634 §2
+    fn nonce(&self, iv: &[u8; IV]) -> Nonce {
         let mut nonce = [0; 12];
         nonce[..4].copy_from_slice(&*self.salt);
         nonce[4..].copy_from_slice(iv);
@@ -32,12 +44,12 @@ impl Gcm {
     }
 }
 
-impl Cipher for Gcm {
+impl Cipher for Aead {
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
         let len = plaintext.len() + trailer.len();
-        assert_eq!(out.len(), GCM_IV + len + GCM_ICV, "length of out");
-        let iv: &[u8; GCM_IV] = iv.try_into().expect("the IV of GCM has 8 octets");
-        let (out_iv, rest) = out.split_at_mut(GCM_IV);
+        assert_eq!(out.len(), IV + len + ICV, "length of out");
+        let iv: &[u8; IV] = iv.try_into().expect("the IV of an AEAD has 8 octets");
+        let (out_iv, rest) = out.split_at_mut(IV);
         out_iv.copy_from_slice(iv);
         let (body, icv) = rest.split_at_mut(len);
         let (first, second) = body.split_at_mut(plaintext.len());
@@ -48,13 +60,13 @@ impl Cipher for Gcm {
         let tag = self
             .key
             .seal_in_place_separate_tag(self.nonce(iv), aad, body)
-            .expect("a packet is far below the limit of GCM");
+            .expect("a packet is far below any limit");
         icv.copy_from_slice(tag.as_ref());
     }
 
     fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
-        let (iv, rest) = sealed.split_first_chunk::<GCM_IV>().ok_or(Forged)?;
-        let (ciphertext, icv) = rest.split_last_chunk::<GCM_ICV>().ok_or(Forged)?;
+        let (iv, rest) = sealed.split_first_chunk::<IV>().ok_or(Forged)?;
+        let (ciphertext, icv) = rest.split_last_chunk::<ICV>().ok_or(Forged)?;
         let out = out.get_mut(..ciphertext.len()).ok_or(Forged)?;
         out.copy_from_slice(ciphertext);
         let mut buffer = [0; 12];

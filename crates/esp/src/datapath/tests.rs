@@ -11,6 +11,7 @@ use policy::{AddressRange, Integrity, KeyBits, Mode, PortRange, Secret, Selector
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 
+mod foreign;
 mod hostile;
 mod limits;
 mod path;
@@ -22,7 +23,7 @@ const OUT: SaId = SaId(1);
 const IN: SaId = SaId(2);
 const SPI: u32 = 0x1000_0001;
 
-const SUITES: [Suite; 8] = [
+const SUITES: [Suite; 16] = [
     Suite::AesGcm16(KeyBits::B128),
     Suite::AesGcm16(KeyBits::B192),
     Suite::AesGcm16(KeyBits::B256),
@@ -31,6 +32,14 @@ const SUITES: [Suite; 8] = [
     Suite::AesCbcHmac(KeyBits::B256, Integrity::HmacSha2_256_128),
     Suite::AesCbcHmac(KeyBits::B256, Integrity::HmacSha2_384_192),
     Suite::AesCbcHmac(KeyBits::B256, Integrity::HmacSha2_512_256),
+    Suite::ChaCha20Poly1305,
+    Suite::AesGmac(KeyBits::B128),
+    Suite::AesGmac(KeyBits::B192),
+    Suite::AesGmac(KeyBits::B256),
+    Suite::NullHmac(Integrity::HmacSha1_96),
+    Suite::NullHmac(Integrity::HmacSha2_256_128),
+    Suite::NullHmac(Integrity::HmacSha2_384_192),
+    Suite::NullHmac(Integrity::HmacSha2_512_256),
 ];
 
 const GCM: Suite = SUITES[0];

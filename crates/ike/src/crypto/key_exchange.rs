@@ -57,7 +57,7 @@ impl PrivateKey {
     /// Makes a fresh key pair from the system's randomness.
     pub fn generate(group: Group) -> Self {
         let private_value = match arithmetic(group) {
-            Arithmetic::Modp(modp) => PrivateValue::Modp(modp, Exponent::generate()),
+            Arithmetic::Modp(modp) => PrivateValue::Modp(modp, modp.exponent()),
             Arithmetic::Curve(curve) => PrivateValue::Curve(
                 agreement::PrivateKey::generate(curve)
                     .expect("the system's randomness never runs dry"),
@@ -123,6 +123,8 @@ fn arithmetic(group: Group) -> Arithmetic {
         Group::Modp1024 => Arithmetic::Modp(Modp::Bits1024),
         Group::Modp1536 => Arithmetic::Modp(Modp::Bits1536),
         Group::Modp2048 => Arithmetic::Modp(Modp::Bits2048),
+        Group::Modp3072 => Arithmetic::Modp(Modp::Bits3072),
+        Group::Modp4096 => Arithmetic::Modp(Modp::Bits4096),
         Group::Ecp256 => Arithmetic::Curve(&agreement::ECDH_P256),
         Group::Ecp384 => Arithmetic::Curve(&agreement::ECDH_P384),
         Group::Ecp521 => Arithmetic::Curve(&agreement::ECDH_P521),

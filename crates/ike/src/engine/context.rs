@@ -4,6 +4,7 @@ use super::{Config, Deadline, Transmit};
 use crate::crypto::rng::Rng;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
+use crate::session::Lingering;
 use crate::wire::header::IkeSpi;
 use esp::plane::{DataPlane, RuleId, SaId, Spi};
 use policy::{Identity, IkeTunnel};
@@ -81,7 +82,7 @@ struct Farewell {
     until: Instant,
     spi: IkeSpi,
     request: Vec<u8>,
-    answer: Vec<u8>,
+    answer: Vec<Vec<u8>>,
 }
 
 /// What the engine hands out, and what sessions tell the engine.
@@ -93,6 +94,8 @@ pub(crate) struct Outputs {
     pub failures: BTreeMap<String, (Failure, Instant)>,
     pub known_spis: Vec<IkeSpi>,
     pub forgotten_spis: Vec<IkeSpi>,
+    /// Inbound SAs of a session that is over or closing.
+    pub orphans: Vec<Lingering>,
     /// Phase 2 tunnels to be set up anew.
     pub reconnects: Vec<String>,
     /// Phase 2 tunnels that could not be set up although their IKE SA is there.
@@ -111,6 +114,13 @@ impl Outputs {
 
     pub fn transmit(&mut self, local: SocketAddr, remote: SocketAddr, octets: Vec<u8>) {
         self.push(Transmit { local, remote, octets, keepalive: false });
+    }
+
+    /// Sends every datagram of a message.
+    pub fn transmit_all(&mut self, local: SocketAddr, remote: SocketAddr, datagrams: &[Vec<u8>]) {
+        for octets in datagrams {
+            self.transmit(local, remote, octets.clone());
+        }
     }
 
     pub fn keepalive(&mut self, local: SocketAddr, remote: SocketAddr) {
@@ -180,8 +190,8 @@ impl Outputs {
         })
     }
 
-    /// Keeps the answer with which an IKE SA ended.
-    pub fn farewell(&mut self, now: Instant, spi: IkeSpi, request: &[u8], answer: &[u8]) {
+    /// Keeps the answer with which an IKE SA ended. `request` is what it answers, or fragment 1 of that.
+    pub fn farewell(&mut self, now: Instant, spi: IkeSpi, request: &[u8], answer: &[Vec<u8>]) {
         if self.farewells.len() >= FAREWELLS {
             self.farewells.pop_front();
         }
@@ -190,7 +200,7 @@ impl Outputs {
     }
 
     /// The answer to the very request with which an IKE SA ended.
-    pub fn farewell_of(&self, spi: IkeSpi, request: &[u8]) -> Option<Vec<u8>> {
+    pub fn farewell_of(&self, spi: IkeSpi, request: &[u8]) -> Option<Vec<Vec<u8>>> {
         self.farewells
             .iter()
             .find(|f| f.spi == spi && f.request == request)

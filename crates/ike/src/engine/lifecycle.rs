@@ -409,6 +409,28 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
+    /// What a session that ends has inbound receives for a while where another serves the same tunnel: packets of the
+    /// peer are on their way. Otherwise it ends at once.
+    pub(super) fn settle_orphans(&mut self, now: Instant, of: SessionId, tunnel: &str) {
+        let orphans = std::mem::take(&mut self.out.orphans);
+        if orphans.is_empty() {
+            return;
+        }
+        let serves = |s: &Session| s.is_established() && s.tunnel.name == tunnel && !s.is_closing();
+        let mut others = self.sessions.iter().filter(|(id, s)| **id != of && serves(s));
+        match others.next().map(|(id, _)| *id) {
+            Some(heir) => self.with_session(now, heir, |session, cx| {
+                orphans.into_iter().for_each(|orphan| session.linger(cx, orphan));
+            }),
+            None => {
+                for (_, sa, spi) in orphans {
+                    self.plane.remove(sa);
+                    self.spis.release(spi);
+                }
+            }
+        }
+    }
+
     // ---- retries
 
     /// A session is over: what should be up is tried again.

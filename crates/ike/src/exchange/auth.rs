@@ -13,14 +13,15 @@ use crate::proof::psk::{self, SignedOctets};
 use crate::rejection::{Rejection, failure_of};
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Nonces};
+use crate::sa::message::Message;
 use crate::sa::path::NAT_T_PORT;
+use crate::sa::reassembly::Received;
 use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase, State};
 use crate::session::Session;
 use crate::task::Task;
 use crate::wire::header::Header;
 use crate::wire::payload::{Identification, Payload};
-use crate::wire::protected::OpenError;
 use crate::wire::registry::{AuthMethod, ExchangeType, NotifyType};
 use esp::plane::{Spi, TrafficSelectors};
 use policy::{ChildTunnel, Credential, IkeTunnel, Mode};
@@ -272,9 +273,10 @@ pub(crate) enum Answer {
     /// Not to be answered; nothing changes.
     Nothing,
     /// Refused: the half-open IKE SA only repeats this answer from now on.
-    Refused(Vec<u8>),
+    /// `request` is fragment 1 of what it answers, or all of it.
+    Refused { request: Vec<u8>, answer: Vec<Vec<u8>> },
     /// Both have proved who they are.
-    Established { session: Box<Session>, answer: Vec<u8>, initial_contact: bool },
+    Established { session: Box<Session>, answer: Vec<Vec<u8>>, initial_contact: bool },
 }
 
 /// Answers an IKE_AUTH request on a half-open IKE SA.
@@ -294,15 +296,21 @@ pub(crate) fn answer(
         cx.out.discard("wrong_exchange");
         return Answer::Nothing;
     }
-    let Some(keys) = &mut half.keys else { return Answer::Nothing };
-    let payloads = match keys.open(header, datagram.octets) {
-        Ok(payloads) => Ok(payloads),
-        Err(OpenError::NotAuthentic(_)) => {
-            cx.out.discard("not_authentic");
+    let Some(keys) = &half.keys else { return Answer::Nothing };
+    let requests = &mut half.sa.window.requests;
+    let received = requests.receive(cx.now, &half.path, keys, header, datagram.octets);
+    let (payloads, fragments) = match received {
+        Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
+        Ok(Received::Fragment) => return Answer::Nothing,
+        Err(reason) => {
+            cx.out.discard(reason);
             return Answer::Nothing;
         }
-        Err(OpenError::Inside(error)) => Err(Rejection::unreadable(&error)),
     };
+    if let Some(fragments) = &fragments {
+        half.path.follow_fragments(fragments.largest);
+    }
+    let payloads = payloads.map_err(|error| Rejection::unreadable(&error));
     let judged = payloads.and_then(|p| Ok((authenticate(half, &p, datagram)?, p)));
     let reply = half.sa.header(ExchangeType::IKE_AUTH, 1, true);
     let (tunnel, payloads) = match judged {
@@ -310,7 +318,9 @@ pub(crate) fn answer(
         Err(rejection) => {
             report_refusal(cx, half, datagram, &rejection);
             let keys = half.keys.as_mut().expect("checked above");
-            return Answer::Refused(keys.seal(&reply, &[rejection.payload()], cx.rng));
+            let answer = Message::seal(reply, &[rejection.payload()], keys, &half.path, cx.rng);
+            let request = fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first);
+            return Answer::Refused { request, answer: answer.datagrams().to_vec() };
         }
     };
     let keys = half.keys.take().expect("checked above");
@@ -460,11 +470,12 @@ fn establish(
         // RFC 7296 §1.2: the IKE SA stands without its first Child SA.
         Err(rejection) => answer.push(rejection.payload()),
     }
-    let octets = match session.sas[0].keys_mut() {
-        Some(keys) => keys.seal(reply, &answer, cx.rng),
+    let message = match session.sas[0].state.keys_mut() {
+        Some(keys) => Message::seal(*reply, &answer, keys, &path, cx.rng),
         None => return Answer::Nothing,
     };
-    session.sas[0].window = Window::after_auth_answered(octets.clone());
+    let datagrams = message.datagrams().to_vec();
+    session.sas[0].window = Window::after_auth_answered(message);
     let initial_contact = parts.notify(NotifyType::INITIAL_CONTACT).is_some();
-    Answer::Established { session: Box::new(session), answer: octets, initial_contact }
+    Answer::Established { session: Box::new(session), answer: datagrams, initial_contact }
 }

@@ -10,6 +10,7 @@ use crate::negotiation::proposal::{
 };
 use crate::rejection::{Rejection, failure_of};
 use crate::sa::keys::{Keys, Nonces};
+use crate::sa::message::Message;
 use crate::sa::path::{Path, announce, detect};
 use crate::sa::window::Window;
 use crate::sa::{IkeSa, State};
@@ -60,8 +61,8 @@ pub(crate) struct HalfOpen {
     pub initiator_nonce: Vec<u8>,
     pub responder_nonce: Vec<u8>,
     pub begun_at: Instant,
-    /// A refusal in IKE_AUTH: the request and the answer, kept for its repetitions.
-    pub refused: Option<(Vec<u8>, Vec<u8>)>,
+    /// A refusal in IKE_AUTH: the request (or fragment 1 of it) and the answer, kept for its repetitions.
+    pub refused: Option<(Vec<u8>, Vec<Vec<u8>>)>,
 }
 
 impl HalfOpen {
@@ -119,15 +120,25 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     payloads.push(Payload::Nonce(init.nonce.clone()));
     payloads.extend(announce(spis, &session.path, session.path.pretended, cx.rng));
     payloads.extend(introduction(cx.config));
+    payloads.extend(cx.config.fragment_size.map(|_| takes_fragments()));
     init.request = message::encode(&header, &payloads);
     cx.out.transmit(session.path.local, session.path.remote, init.request.clone());
-    let request = init.request.clone();
+    let request = Message::unprotected(init.request.clone());
     sa.window.restart(cx.now, cx.config, request);
 }
 
 /// Tells a peer of the same kind that ESP may go in UDP without a NAT.
 fn introduction(config: &Config) -> Option<Payload> {
     (config.encap != Encap::Never).then(|| Payload::VendorId(VENDOR_ID.to_vec()))
+}
+
+fn takes_fragments() -> Payload {
+    status(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED, vec![])
+}
+
+/// The size of fragments, where both sides take them (RFC 7383 §2.3).
+fn fragment_size(config: &Config, parts: &Parts<'_>) -> Option<u16> {
+    parts.notify(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED).and(config.fragment_size)
 }
 
 /// Whether ESP is to go in UDP beside what NATs require. Two of this implementation need not pretend a NAT to each
@@ -206,6 +217,7 @@ pub(crate) fn answer(
     let mut path = Path::new(datagram.local, datagram.remote);
     let traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
     path.pretended = traverses && wants_udp(cx.config, &path, payloads);
+    path.fragment_size = fragment_size(cx.config, &parts);
     let mut our_nonce = vec![0; NONCE_LEN];
     cx.rng.fill(&mut our_nonce);
     let mut answer = vec![
@@ -217,11 +229,12 @@ pub(crate) fn answer(
         answer.extend(announce(spis, &path, cx.config.encap == Encap::Always, cx.rng));
     }
     answer.extend(introduction(cx.config));
+    answer.extend(path.fragment_size.map(|_| takes_fragments()));
     let sa = IkeSa {
         local_spi,
         remote_spi: header.initiator_spi,
         initiator: false,
-        window: Window::default(),
+        window: Window::of_stranger(),
         state: State::Moving,
     };
     let response = message::encode(&sa.header(ExchangeType::IKE_SA_INIT, 0, true), &answer);
@@ -299,6 +312,7 @@ pub(crate) fn conclude(
     let spis = sa.spis();
     let traverses = detect(spis, &mut session.path, &payloads);
     session.path.pretended = traverses && wants_udp(cx.config, &session.path, &payloads);
+    session.path.fragment_size = fragment_size(cx.config, &parts);
     if session.path.in_udp() {
         session.path.float();
     }

@@ -30,6 +30,7 @@ impl IkeSuite {
     pub fn protection(&self) -> Option<Suite> {
         match (self.encryption, self.integrity) {
             (IkeEncryption::AesGcm16(k), None) => Some(Suite::AesGcm16(k)),
+            (IkeEncryption::ChaCha20Poly1305, None) => Some(Suite::ChaCha20Poly1305),
             (IkeEncryption::AesCbc(k), Some(i)) => Some(Suite::AesCbcHmac(k, i)),
             _ => None,
         }
@@ -81,6 +82,8 @@ pub fn group_id(group: Group) -> GroupId {
         Group::Modp1024 => GroupId::MODP_1024,
         Group::Modp1536 => GroupId::MODP_1536,
         Group::Modp2048 => GroupId::MODP_2048,
+        Group::Modp3072 => GroupId::MODP_3072,
+        Group::Modp4096 => GroupId::MODP_4096,
         Group::Ecp256 => GroupId::ECP_256,
         Group::Ecp384 => GroupId::ECP_384,
         Group::Ecp521 => GroupId::ECP_521,
@@ -89,10 +92,12 @@ pub fn group_id(group: Group) -> GroupId {
     }
 }
 
-const GROUPS: [Group; 7] = [
+const GROUPS: [Group; 9] = [
     Group::Modp1024,
     Group::Modp1536,
     Group::Modp2048,
+    Group::Modp3072,
+    Group::Modp4096,
     Group::Ecp256,
     Group::Ecp384,
     Group::Ecp521,
@@ -117,10 +122,16 @@ fn keyed(id: EncryptionId, key: KeyBits) -> Transform {
     }
 }
 
+/// A cipher with keys of one length only, which takes no Key Length attribute (RFC 7296 §3.3.5, RFC 7634 §4).
+fn unkeyed(id: EncryptionId) -> Transform {
+    plain(TransformType::ENCR, id.0)
+}
+
 fn ike_encryption(encryption: IkeEncryption) -> Transform {
     match encryption {
         IkeEncryption::AesCbc(k) => keyed(EncryptionId::ENCR_AES_CBC, k),
         IkeEncryption::AesGcm16(k) => keyed(EncryptionId::ENCR_AES_GCM_16, k),
+        IkeEncryption::ChaCha20Poly1305 => unkeyed(EncryptionId::ENCR_CHACHA20_POLY1305),
         _ => unreachable!("every IkeEncryption has its transform here"),
     }
 }
@@ -129,6 +140,9 @@ fn esp_encryption(encryption: EspEncryption) -> Transform {
     match encryption {
         EspEncryption::AesCbc(k) => keyed(EncryptionId::ENCR_AES_CBC, k),
         EspEncryption::AesGcm16(k) => keyed(EncryptionId::ENCR_AES_GCM_16, k),
+        EspEncryption::ChaCha20Poly1305 => unkeyed(EncryptionId::ENCR_CHACHA20_POLY1305),
+        EspEncryption::AesGmac(k) => keyed(EncryptionId::ENCR_NULL_AUTH_AES_GMAC, k),
+        EspEncryption::Null => unkeyed(EncryptionId::ENCR_NULL),
         _ => unreachable!("every EspEncryption has its transform here"),
     }
 }
@@ -515,11 +529,89 @@ mod tests {
         assert!(choose_ike(&[gcm()], &offer, GroupId::CURVE25519, &[]).is_none());
     }
 
+    /// RFC 7634 §4 and RFC 2410 §3: no Key Length attribute; RFC 4543 §5.2: one for GMAC. An integrity algorithm goes
+    /// with NULL and with nothing else here.
+    #[test]
+    fn transforms_of_the_esp_suites_are_as_registered() {
+        let offer = |encryption, integrity| EspProposal {
+            encryption,
+            integrity,
+            ..esp(KeyBits::B128, false)
+        };
+        let sha1 = Some(Integrity::HmacSha1_96);
+        let cases = [
+            (offer(EspEncryption::ChaCha20Poly1305, None), 28, None, "CHACHA20-POLY1305"),
+            (
+                offer(EspEncryption::AesGmac(KeyBits::B192), None),
+                21,
+                Some(192),
+                "NULL-AUTH-AES-GMAC-192",
+            ),
+            (offer(EspEncryption::Null, sha1), 11, None, "NULL | HMAC-SHA1-96"),
+        ];
+        for (ours, id, key_length, words) in &cases {
+            let ours = std::slice::from_ref(ours);
+            let offered = offer_esp(ours, &[], Spi(0x1000));
+            let cipher = &offered[0].transforms[0];
+            assert_eq!((cipher.id, cipher.key_length), (*id, *key_length));
+            assert_eq!(describe(&offered), format!("[{words} | no ESN]"));
+            let never = ChildKeyExchange::Never;
+            let (choice, _, answer) =
+                choose_esp(ours, never, &offered, Spi(0x2000)).expect("our own offer");
+            let suite = choice.suite().expect("they go together").to_string();
+            assert_eq!(choice.to_string(), suite);
+            assert_eq!(accept_esp(ours, &[], &[answer]).map(|(c, _)| c), Some(choice));
+            // None of them is taken for another one.
+            for (other, ..) in cases.iter().filter(|(_, other, ..)| other != id) {
+                let other = std::slice::from_ref(other);
+                assert!(choose_esp(other, never, &offered, Spi(0x2000)).is_none());
+            }
+            let mut longer = offered.clone();
+            longer[0].transforms[0].key_length = Some(256);
+            assert!(choose_esp(ours, never, &longer, Spi(0x2000)).is_none());
+            let mut bare = offered.clone();
+            bare[0].transforms.retain(|t| t.kind != TransformType::INTEG);
+            let chosen = choose_esp(ours, never, &bare, Spi(0x2000)).is_some();
+            assert_eq!(chosen, ours[0].integrity.is_none(), "NULL needs its integrity");
+            let mut doubled = offered.clone();
+            doubled[0].transforms.push(integrity(Integrity::HmacSha2_512_256));
+            assert!(
+                choose_esp(ours, never, &doubled, Spi(0x2000)).is_none()
+                    || sha1 == ours[0].integrity
+            );
+        }
+    }
+
+    #[test]
+    fn chacha20_and_the_large_groups_are_chosen() {
+        let ours = [IkeProposal {
+            encryption: vec![
+                IkeEncryption::ChaCha20Poly1305,
+                IkeEncryption::AesGcm16(KeyBits::B256),
+            ],
+            groups: vec![Group::Modp3072, Group::Modp4096],
+            ..gcm()
+        }];
+        let offered = offer_ike(&ours, &[]);
+        let (suite, answer) = choose_ike(&ours, &offered, GroupId::MODP_4096, &[]).unwrap();
+        assert_eq!(
+            (suite.group, suite.protection()),
+            (Group::Modp4096, Some(Suite::ChaCha20Poly1305))
+        );
+        assert_eq!(suite.to_string(), "CHACHA20-POLY1305/PRF-HMAC-SHA2-256/MODP-4096");
+        assert_eq!(answer.transforms[0], plain(TransformType::ENCR, 28));
+        assert_eq!(accept_ike(&ours, &[answer]), Some(suite));
+        assert_eq!(
+            describe(&offered),
+            "[CHACHA20-POLY1305 or AES-GCM-16-256 | PRF-HMAC-SHA2-256 | MODP-3072 or MODP-4096]"
+        );
+    }
+
     #[test]
     fn words_for_an_offer_stay_few_whatever_it_holds() {
         assert_eq!(
             describe(&offer_ike(&[gcm()], &[])),
-            "[ENCR_AES_GCM_16-128 | PRF_HMAC_SHA2_256 | CURVE25519]"
+            "[AES-GCM-16-128 | PRF-HMAC-SHA2-256 | CURVE25519]"
         );
         let mut offer = offer_ike(&[gcm()], &[]);
         offer[0].transforms =

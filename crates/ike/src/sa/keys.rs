@@ -3,9 +3,10 @@
 use crate::crypto::prf::{output_len, prf, prf_plus};
 use crate::crypto::rng::Rng;
 use crate::negotiation::proposal::IkeSuite;
+use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
-use crate::wire::protected::{self, OpenError};
+use crate::wire::protected::{self, Content, OpenError};
 use esp::cipher::{Cipher, Provider, Suite, integrity_key_len};
 use policy::{IkeEncryption, Secret};
 
@@ -133,20 +134,45 @@ impl Keys {
         }
     }
 
-    /// Protects a message of ours.
-    pub fn seal(&mut self, header: &Header, payloads: &[Payload], rng: &mut Rng) -> Vec<u8> {
-        // GCM needs an IV that never repeats (RFC 5282 §4), CBC one that cannot be foretold (RFC 3602 §3).
-        let mut iv = vec![0; self.protection.iv_len()];
-        match self.protection {
-            Suite::AesCbcHmac(..) => rng.fill(&mut iv),
-            _ => iv.copy_from_slice(&self.sealed.to_be_bytes()),
-        }
-        self.sealed += 1;
-        protected::seal(header, payloads, self.protection, self.ours.as_ref(), &iv)
+    /// Protects a message of ours, in as many fragments as it takes for none to exceed `room` octets; of fragments
+    /// there are at least `least`.
+    pub fn seal(
+        &mut self,
+        header: &Header,
+        content: &Content,
+        room: usize,
+        least: usize,
+        rng: &mut Rng,
+    ) -> Vec<Vec<u8>> {
+        let Self { protection, ours, sealed, .. } = self;
+        // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold (RFC 3602
+        // §3).
+        let next_iv = || {
+            let mut iv = vec![0; protection.iv_len()];
+            match protection {
+                Suite::AesCbcHmac(..) => rng.fill(&mut iv),
+                _ => iv.copy_from_slice(&sealed.to_be_bytes()),
+            }
+            *sealed += 1;
+            iv
+        };
+        fragment::seal(header, content, room, least, *protection, ours.as_ref(), next_iv)
     }
 
     /// Checks and reads a message of the peer.
     pub fn open(&self, header: &Header, datagram: &[u8]) -> Result<Vec<Payload>, OpenError> {
         protected::open(header, datagram, self.protection, self.theirs.as_ref())
+    }
+
+    /// Checks and opens a fragment of a message of the peer.
+    pub fn open_fragment(&self, header: &Header, datagram: &[u8]) -> Result<Fragment, OpenError> {
+        fragment::open(header, datagram, self.protection, self.theirs.as_ref())
+    }
+
+    /// Whether a datagram is from the peer, be it a message or a fragment.
+    pub fn proves(&self, header: &Header, datagram: &[u8]) -> bool {
+        let not_authentic = |e: &OpenError| matches!(e, OpenError::NotAuthentic(_));
+        !(self.open(header, datagram).err().as_ref().is_some_and(not_authentic)
+            && self.open_fragment(header, datagram).err().as_ref().is_some_and(not_authentic))
     }
 }

@@ -13,6 +13,13 @@ pub const IKE_PORT: u16 = 500;
 /// The port of IKE and of ESP in UDP where NATs are traversed (RFC 3948).
 pub const NAT_T_PORT: u16 = 4500;
 
+/// Octets of the smallest IP datagram that a fragment can be made for: any less would be headers only.
+pub const SMALLEST_FRAGMENT: u16 = 160;
+
+/// Sizes of IP datagrams that are tried one after the other when nothing comes back: what every IPv6 link carries, and
+/// what every IPv4 host takes (RFC 7383 §2.5.1).
+pub(crate) const FRAGMENT_SIZES: [u16; 2] = [1280, 576];
+
 /// Addresses of both sides and what is known of NATs between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Path {
@@ -24,11 +31,21 @@ pub(crate) struct Path {
     pub nat_remote: bool,
     /// One side has announced a NAT where there is none, to have ESP in UDP.
     pub pretended: bool,
+    /// Octets of the largest IP datagram in which a protected message goes; `None`: the two sides do not both take
+    /// fragments.
+    pub fragment_size: Option<u16>,
 }
 
 impl Path {
     pub fn new(local: SocketAddr, remote: SocketAddr) -> Self {
-        Self { local, remote, nat_local: false, nat_remote: false, pretended: false }
+        Self {
+            local,
+            remote,
+            nat_local: false,
+            nat_remote: false,
+            pretended: false,
+            fragment_size: None,
+        }
     }
 
     /// Whether ESP travels in UDP.
@@ -41,6 +58,24 @@ impl Path {
         self.local.set_port(NAT_T_PORT);
         if self.remote.port() == IKE_PORT {
             self.remote.set_port(NAT_T_PORT);
+        }
+    }
+
+    /// Octets of the longest IKE message in an IP datagram of `size` octets (RFC 7383 Appendix B).
+    pub fn room(&self, size: u16) -> usize {
+        const UDP_HEADER: usize = 8;
+        const NON_ESP_MARKER: usize = 4;
+        let ip_header = if self.remote.is_ipv4() { 20 } else { 40 };
+        let outside = ip_header + UDP_HEADER + NON_ESP_MARKER;
+        usize::from(size.max(SMALLEST_FRAGMENT)) - outside
+    }
+
+    /// Makes fragments no larger than the peer's, of which the largest had so many octets: it may know why (RFC 7383
+    /// §2.5.1).
+    pub fn follow_fragments(&mut self, largest: usize) {
+        let fitting = FRAGMENT_SIZES.into_iter().filter(|s| largest <= self.room(*s)).min();
+        if let (Some(ours), Some(theirs)) = (&mut self.fragment_size, fitting) {
+            *ours = theirs.min(*ours);
         }
     }
 

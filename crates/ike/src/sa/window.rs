@@ -1,5 +1,7 @@
 //! Message numbering, retransmission and the kept answer, window size 1 (RFC 7296 §2.1 to §2.3).
 
+use super::message::Message;
+use super::reassembly::Reassembly;
 use crate::Config;
 use std::time::{Duration, Instant};
 
@@ -20,29 +22,52 @@ pub(crate) struct Window {
     next: u32,
     outstanding: Option<Outstanding>,
     expected: u32,
-    answer: Option<Vec<u8>>,
+    kept: Option<Kept>,
+    /// Fragments of the request that is expected.
+    pub requests: Reassembly,
+    /// Fragments of the answer that is awaited.
+    pub answers: Reassembly,
 }
 
 #[derive(Debug)]
 struct Outstanding {
     id: u32,
-    octets: Vec<u8>,
+    message: Message,
     retransmissions: u32,
+    /// Those of them since the message was last cut smaller.
+    alike: u32,
     due: Instant,
 }
+
+/// The last answer.
+#[derive(Debug)]
+struct Kept {
+    message: Message,
+    repetitions: u32,
+}
+
+/// A message that goes unanswered although it was sent this often again is tried in smaller fragments, and an answer
+/// alike whose request still comes (RFC 7383 §2.4, §2.5.2).
+const TRIES_OF_ONE_SIZE: u32 = 2;
 
 /// What a retransmission timer does.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Retransmission<'a> {
     NotDue,
-    Send(&'a [u8]),
+    Send(&'a [Vec<u8>]),
     GiveUp,
 }
 
 impl Window {
     /// A responder's window after IKE_SA_INIT and IKE_AUTH were answered.
-    pub fn after_auth_answered(answer: Vec<u8>) -> Self {
-        Self { expected: 2, answer: Some(answer), ..Self::default() }
+    pub fn after_auth_answered(answer: Message) -> Self {
+        let kept = Some(Kept { message: answer, repetitions: 0 });
+        Self { expected: 2, kept, ..Self::default() }
+    }
+
+    /// The window of a half-open IKE SA.
+    pub fn of_stranger() -> Self {
+        Self { requests: Reassembly::of_stranger(), ..Self::default() }
     }
 
     /// The number the next request of ours takes.
@@ -55,16 +80,18 @@ impl Window {
     }
 
     /// Keeps a request that is being sent for retransmission.
-    pub fn sent(&mut self, now: Instant, config: &Config, octets: Vec<u8>) {
+    pub fn sent(&mut self, now: Instant, config: &Config, message: Message) {
         let due = now + config.retransmit_after;
-        self.outstanding = Some(Outstanding { id: self.next, octets, retransmissions: 0, due });
+        self.outstanding =
+            Some(Outstanding { id: self.next, message, retransmissions: 0, alike: 0, due });
+        self.answers.clear();
         self.next += 1;
     }
 
     /// Sends the first request anew under the same number (IKE_SA_INIT with a cookie or another group).
-    pub fn restart(&mut self, now: Instant, config: &Config, octets: Vec<u8>) {
+    pub fn restart(&mut self, now: Instant, config: &Config, message: Message) {
         self.next = 0;
-        self.sent(now, config, octets);
+        self.sent(now, config, message);
     }
 
     /// Whether a response of that number is awaited.
@@ -75,13 +102,14 @@ impl Window {
     /// The awaited response has come, or is no longer wanted.
     pub fn concluded(&mut self) {
         self.outstanding = None;
+        self.answers.clear();
     }
 
     pub fn classify(&self, id: u32) -> Request {
         // RFC 7296 §2.2: the last number is never used, so that none comes twice.
         if id == self.expected && id < u32::MAX {
             Request::New
-        } else if self.answer.is_some() && id.checked_add(1) == Some(self.expected) {
+        } else if self.kept.is_some() && id.checked_add(1) == Some(self.expected) {
             Request::Repeated
         } else {
             Request::Foreign
@@ -89,13 +117,30 @@ impl Window {
     }
 
     /// Keeps the answer to the request that was [`Request::New`] until the next one comes.
-    pub fn answered(&mut self, octets: Vec<u8>) {
+    pub fn answered(&mut self, message: Message) {
         self.expected += 1;
-        self.answer = Some(octets);
+        self.kept = Some(Kept { message, repetitions: 0 });
+        self.requests.clear();
     }
 
-    pub fn kept_answer(&self) -> Option<&[u8]> {
-        self.answer.as_deref()
+    pub fn kept_answer(&self) -> Option<&[Vec<u8>]> {
+        self.kept.as_ref().map(|k| k.message.datagrams())
+    }
+
+    /// The last answer, which is asked for again. `smaller` cuts it smaller, if that can be; it is asked when the
+    /// answer seems not to get through.
+    pub fn repeat_answer(
+        &mut self,
+        smaller: impl FnOnce(&Message) -> Option<Message>,
+    ) -> Option<&[Vec<u8>]> {
+        let kept = self.kept.as_mut()?;
+        kept.repetitions += 1;
+        if kept.repetitions > TRIES_OF_ONE_SIZE
+            && let Some(message) = smaller(&kept.message)
+        {
+            *kept = Kept { message, repetitions: 0 };
+        }
+        Some(kept.message.datagrams())
     }
 
     pub fn due(&self) -> Option<Instant> {
@@ -107,19 +152,30 @@ impl Window {
         self.outstanding.as_ref().map_or(0, |o| o.retransmissions)
     }
 
-    /// RFC 7296 §2.4: exponential, here with factor 1.8.
-    pub fn retransmit(&mut self, now: Instant, config: &Config) -> Retransmission<'_> {
-        match &mut self.outstanding {
-            Some(o) if o.due <= now => {
-                if o.retransmissions >= config.retransmissions {
-                    return Retransmission::GiveUp;
-                }
-                o.retransmissions += 1;
-                o.due = now + backoff(config.retransmit_after, o.retransmissions);
-                Retransmission::Send(&o.octets)
-            }
-            _ => Retransmission::NotDue,
+    /// RFC 7296 §2.4: exponential, here with factor 1.8. `smaller` cuts the message smaller, if that can be; it is
+    /// asked when the message seems not to get through, and then waiting starts over (RFC 7383 §2.5.2).
+    pub fn retransmit(
+        &mut self,
+        now: Instant,
+        config: &Config,
+        smaller: impl FnOnce(&Message) -> Option<Message>,
+    ) -> Retransmission<'_> {
+        let Some(o) = self.outstanding.as_mut().filter(|o| o.due <= now) else {
+            return Retransmission::NotDue;
+        };
+        if o.alike >= TRIES_OF_ONE_SIZE.min(config.retransmissions)
+            && let Some(message) = smaller(&o.message)
+        {
+            o.message = message;
+            o.alike = 0;
+        } else if o.alike >= config.retransmissions {
+            return Retransmission::GiveUp;
+        } else {
+            o.alike += 1;
         }
+        o.retransmissions += 1;
+        o.due = now + backoff(config.retransmit_after, o.alike);
+        Retransmission::Send(o.message.datagrams())
     }
 }
 
@@ -136,18 +192,18 @@ mod tests {
         let mut window = Window::default();
         assert_eq!(window.classify(0), Request::New);
         assert_eq!(window.classify(u32::MAX), Request::Foreign);
-        window.answered(vec![1]);
+        window.answered(Message::unprotected(vec![1]));
         assert_eq!(window.classify(0), Request::Repeated);
         assert_eq!(window.classify(1), Request::New);
         assert_eq!(window.classify(2), Request::Foreign);
-        assert_eq!(window.kept_answer(), Some(&[1][..]));
+        assert_eq!(window.repeat_answer(|_| None), Some(&[vec![1]][..]));
     }
 
     #[test]
     fn numbers_do_not_wrap() {
         let mut window = Window { expected: u32::MAX - 1, ..Window::default() };
         assert_eq!(window.classify(u32::MAX - 1), Request::New);
-        window.answered(vec![1]);
+        window.answered(Message::unprotected(vec![1]));
         assert_eq!(window.classify(u32::MAX - 1), Request::Repeated);
         assert_eq!(window.classify(u32::MAX), Request::Foreign);
         assert_eq!(window.classify(0), Request::Foreign);
@@ -158,16 +214,16 @@ mod tests {
         let config = Config { retransmissions: 2, ..Config::default() };
         let mut window = Window::default();
         let start = Instant::now();
-        window.sent(start, &config, vec![7]);
-        assert_eq!(window.retransmit(start, &config), Retransmission::NotDue);
+        window.sent(start, &config, Message::unprotected(vec![7]));
+        assert_eq!(window.retransmit(start, &config, |_| None), Retransmission::NotDue);
         let mut pauses = Vec::new();
         let mut last = start;
         loop {
             let due = window.due().unwrap();
             pauses.push(due - last);
             last = due;
-            match window.retransmit(due, &config) {
-                Retransmission::Send(octets) => assert_eq!(octets, [7]),
+            match window.retransmit(due, &config, |_| None) {
+                Retransmission::Send(octets) => assert_eq!(octets, [vec![7]]),
                 Retransmission::GiveUp => break,
                 Retransmission::NotDue => panic!("due but not due"),
             }

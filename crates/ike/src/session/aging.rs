@@ -5,6 +5,7 @@ use crate::engine::{Cx, Deadline};
 use crate::exchange::{delete, sa_init};
 use crate::failure::{Failure, FailureKind};
 use crate::sa::child::ChildState;
+use crate::sa::message::Message;
 use crate::sa::window::Retransmission;
 use crate::sa::{Active, IkeSa, Phase, State};
 use crate::task::Task;
@@ -14,6 +15,9 @@ use std::time::Instant;
 impl Session {
     /// Does what is due.
     pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        for sa in &mut self.sas {
+            sa.window.requests.forget(cx.now, cx.config.patience());
+        }
         self.retransmit(cx);
         if self.over {
             return;
@@ -35,10 +39,18 @@ impl Session {
     fn retransmit(&mut self, cx: &mut Cx<'_>) {
         let mut given_up = Vec::new();
         for sa in &mut self.sas {
-            match sa.window.retransmit(cx.now, cx.config) {
+            let IkeSa { window, state, .. } = sa;
+            let path = &mut self.path;
+            let rng = &mut *cx.rng;
+            let smaller = |message: &Message| {
+                let (size, message) = message.smaller(state.keys_mut()?, path, rng)?;
+                path.fragment_size = Some(size);
+                Some(message)
+            };
+            match window.retransmit(cx.now, cx.config, smaller) {
                 Retransmission::NotDue => {}
-                Retransmission::Send(octets) => {
-                    cx.out.transmit(self.path.local, self.path.remote, octets.to_vec());
+                Retransmission::Send(datagrams) => {
+                    cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
                 }
                 Retransmission::GiveUp => given_up.push(sa.local_spi),
             }

@@ -1,6 +1,6 @@
 //! How IKE SAs, Child SAs and whole sessions end.
 
-use super::Session;
+use super::{Lingering, Session};
 use crate::engine::Cx;
 use crate::event::EventKind;
 use crate::exchange::create_child;
@@ -93,10 +93,7 @@ impl Session {
             _ => None,
         }));
         self.remove_children(cx, &reason);
-        for (_, sa, spi) in self.lingering.drain(..) {
-            cx.plane.remove(sa);
-            cx.spis.release(spi);
-        }
+        cx.out.orphans.append(&mut self.lingering);
         self.sas.clear();
         let failure =
             failure.unwrap_or(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
@@ -117,9 +114,8 @@ impl Session {
     fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) {
         let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         for child in std::mem::take(&mut self.children) {
-            cx.plane.remove(child.inbound);
             cx.plane.remove(child.outbound);
-            cx.spis.release(child.spi_in);
+            cx.out.orphans.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
         }
         let mut told = std::collections::BTreeSet::new();
         for name in names.into_iter().filter(|n| told.insert(n.clone())) {
@@ -140,15 +136,8 @@ impl Session {
             self.hand_over(successor, &last);
         }
         cx.plane.remove(child.outbound);
-        if linger && !cx.config.linger.is_zero() {
-            // A peer that makes and deletes them as fast as it can takes no more than this.
-            let most = create_child::CHILDREN_PER_TUNNEL * self.tunnel.children.len().max(1);
-            if self.lingering.len() >= most {
-                let (_, sa, spi) = self.lingering.remove(0);
-                cx.plane.remove(sa);
-                cx.spis.release(spi);
-            }
-            self.lingering.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
+        if linger {
+            self.linger(cx, (cx.now + cx.config.linger, child.inbound, child.spi_in));
         } else {
             cx.plane.remove(child.inbound);
             cx.spis.release(child.spi_in);
@@ -167,6 +156,18 @@ impl Session {
                 ChildState::Replaced(successor) => Some(successor),
                 ChildState::Established | ChildState::Unwanted => None,
             };
+        }
+    }
+
+    /// Lets an inbound SA receive what is still on its way.
+    pub fn linger(&mut self, cx: &mut Cx<'_>, lingering: Lingering) {
+        // A peer that makes and deletes them as fast as it can takes no more than this.
+        let most = create_child::CHILDREN_PER_TUNNEL * self.tunnel.children.len().max(1);
+        self.lingering.push(lingering);
+        if self.lingering.len() > most || cx.config.linger.is_zero() {
+            let (_, sa, spi) = self.lingering.remove(0);
+            cx.plane.remove(sa);
+            cx.spis.release(spi);
         }
     }
 }

@@ -94,7 +94,7 @@ pub(super) fn read_payloads(first: PayloadType, body: &[u8]) -> Result<Vec<Paylo
 /// A payload of which only the generic header was read (RFC 7296 §3.2).
 pub(super) struct RawPayload<'a> {
     pub(super) kind: PayloadType,
-    /// The payload after it, but for SK, which has the type of its first inner payload here.
+    /// The payload after it, but for SK and SKF, which have the type of its first inner payload here.
     pub(super) next: PayloadType,
     pub(super) critical: bool,
     pub(super) body: &'a [u8],

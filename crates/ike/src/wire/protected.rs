@@ -1,11 +1,13 @@
 //! The Encrypted payload (RFC 7296 §3.14, RFC 5282).
 
+use super::fragment::Place;
 use super::header::Header;
-use super::message::{Chain, first_kind, note, read_payloads, write_payloads};
+use super::message::{Chain, RawPayload, first_kind, note, read_payloads, write_payloads};
 use super::payload::Payload;
 use super::reader::WireError;
 use super::registry::PayloadType;
 use esp::cipher::{Aad, Cipher, Suite};
+use std::fmt;
 use zeroize::Zeroizing;
 
 /// Octets of the generic header of SK.
@@ -22,6 +24,67 @@ pub enum OpenError {
     Inside(#[from] WireError),
 }
 
+/// The payloads of a message, written and not protected, or a part of them.
+pub struct Content {
+    /// Type of the first payload.
+    pub first: PayloadType,
+    /// The payloads.
+    pub octets: Zeroizing<Vec<u8>>,
+}
+
+impl Content {
+    /// Writes the payloads that a message is to have.
+    pub fn of(header: &Header, payloads: &[Payload]) -> Self {
+        note("sending", header, payloads);
+        let mut octets = Zeroizing::new(Vec::new());
+        write_payloads(payloads, &mut octets);
+        Self { first: first_kind(payloads), octets }
+    }
+
+    /// Reads the payloads of a message that is there as a whole.
+    ///
+    /// # Errors
+    /// Where they are malformed.
+    pub fn read(&self, header: &Header) -> Result<Vec<Payload>, WireError> {
+        let payloads = read_payloads(self.first, &self.octets)?;
+        note("received", header, &payloads);
+        Ok(payloads)
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Content({} octets)", self.octets.len())
+    }
+}
+
+/// What stands around protected octets.
+pub(super) struct Envelope {
+    /// SK or SKF.
+    pub(super) kind: PayloadType,
+    /// Type of the first payload inside.
+    pub(super) first: PayloadType,
+    /// Only in SKF.
+    pub(super) place: Option<Place>,
+}
+
+impl Envelope {
+    /// Octets of everything before the IV.
+    fn prefix_len(&self) -> usize {
+        Header::LEN + GENERIC_HEADER + self.place.map_or(0, |_| Place::LEN)
+    }
+
+    /// Octets of a message with so many octets of payloads.
+    pub(super) fn message_len(&self, content: usize, suite: Suite) -> usize {
+        self.prefix_len() + overhead(suite) + (content + 1).next_multiple_of(suite.block_len())
+    }
+}
+
+/// Octets of IV and ICV.
+pub(super) fn overhead(suite: Suite) -> usize {
+    suite.iv_len() + suite.icv_len()
+}
+
 /// Writes a message whose payloads are all inside SK. `iv` has `suite.iv_len()` octets.
 ///
 /// # Panics
@@ -33,23 +96,33 @@ pub fn seal(
     cipher: &dyn Cipher,
     iv: &[u8],
 ) -> Vec<u8> {
-    note("sending", header, payloads);
-    let mut plaintext = Zeroizing::new(Vec::new());
-    write_payloads(payloads, &mut plaintext);
-    let padding = padding(plaintext.len(), suite.block_len());
-    let sealed_len = suite.iv_len() + plaintext.len() + padding.len() + suite.icv_len();
-    let sk_len = u16::try_from(GENERIC_HEADER + sealed_len)
-        .expect("what is sent is far smaller than 65,536 octets");
-    let len = Header::LEN + usize::from(sk_len);
+    let content = Content::of(header, payloads);
+    let envelope = Envelope { kind: PayloadType::SK, first: content.first, place: None };
+    seal_envelope(header, &envelope, &content.octets, suite, cipher, iv)
+}
 
+/// Writes a message of one protected payload.
+pub(super) fn seal_envelope(
+    header: &Header,
+    envelope: &Envelope,
+    plaintext: &[u8],
+    suite: Suite,
+    cipher: &dyn Cipher,
+    iv: &[u8],
+) -> Vec<u8> {
+    let padding = padding(plaintext.len(), suite.block_len());
+    let len = envelope.message_len(plaintext.len(), suite);
+    let payload_len =
+        u16::try_from(len - Header::LEN).expect("what is sent is far smaller than 65,536 octets");
     let mut out = Vec::with_capacity(len);
-    header.write(PayloadType::SK, len, &mut out);
-    out.extend_from_slice(&[first_kind(payloads).0, 0]);
-    out.extend_from_slice(&sk_len.to_be_bytes());
+    header.write(envelope.kind, len, &mut out);
+    out.extend_from_slice(&[envelope.first.0, 0]);
+    out.extend_from_slice(&payload_len.to_be_bytes());
+    out.extend(envelope.place.iter().flat_map(|p| p.octets()));
     out.resize(len, 0);
-    // RFC 5282 §5.1, and RFC 7296 §3.14: either way everything before the IV is authenticated.
-    let (aad, sealed) = out.split_at_mut(Header::LEN + GENERIC_HEADER);
-    cipher.seal(iv, Aad::Octets(aad), &plaintext, &padding, sealed);
+    // RFC 5282 §5.1, RFC 7296 §3.14, RFC 7383 §2.5: either way everything before the IV is authenticated.
+    let (aad, sealed) = out.split_at_mut(envelope.prefix_len());
+    cipher.seal(iv, Aad::Octets(aad), plaintext, &padding, sealed);
     out
 }
 
@@ -61,32 +134,45 @@ pub fn open(
     suite: Suite,
     cipher: &dyn Cipher,
 ) -> Result<Vec<Payload>, OpenError> {
-    let (first_inner, sealed) = encrypted_payload(header, datagram)?;
+    let payload = encrypted_payload(header, datagram)?;
+    if payload.kind != PayloadType::SK {
+        return Err(OpenError::NotAuthentic("there is no SK payload"));
+    }
+    let octets = open_envelope(datagram, payload.body, suite, cipher)?;
+    Ok(Content { first: payload.next, octets }.read(header)?)
+}
+
+/// Checks and decrypts the IV ‖ ciphertext ‖ ICV at the end of a message; what comes out has no padding.
+pub(super) fn open_envelope(
+    datagram: &[u8],
+    sealed: &[u8],
+    suite: Suite,
+    cipher: &dyn Cipher,
+) -> Result<Zeroizing<Vec<u8>>, OpenError> {
     let (aad, _) = datagram.split_at(datagram.len() - sealed.len());
-    let room = sealed.len().saturating_sub(suite.iv_len() + suite.icv_len());
+    let room = sealed.len().saturating_sub(overhead(suite));
     let mut plaintext = Zeroizing::new(vec![0; room]);
     let len = cipher
         .open(Aad::Octets(aad), sealed, &mut plaintext)
         .map_err(|_| OpenError::NotAuthentic("the integrity check failed"))?;
-    let payloads = without_padding(&plaintext[..len])?;
-    let payloads = read_payloads(first_inner, payloads)?;
-    note("received", header, &payloads);
-    Ok(payloads)
+    let len = without_padding(&plaintext[..len])?.len();
+    plaintext.truncate(len);
+    Ok(plaintext)
 }
 
-/// The type of SK's first inner payload, and its IV ‖ ciphertext ‖ ICV.
-fn encrypted_payload<'a>(
+/// SK or SKF, which must be the last payload.
+pub(super) fn encrypted_payload<'a>(
     header: &Header,
     datagram: &'a [u8],
-) -> Result<(PayloadType, &'a [u8]), OpenError> {
+) -> Result<RawPayload<'a>, OpenError> {
     const MALFORMED: OpenError = OpenError::NotAuthentic("a payload exceeds the message");
     let mut chain = Chain::new(header.next_payload, datagram.get(Header::LEN..).ok_or(MALFORMED)?);
     while let Some(payload) = chain.next().map_err(|_| MALFORMED)? {
-        if payload.kind == PayloadType::SK {
+        if matches!(payload.kind, PayloadType::SK | PayloadType::SKF) {
             if !chain.is_at_end() {
                 return Err(OpenError::NotAuthentic("SK is not the last payload"));
             }
-            return Ok((payload.next, payload.body));
+            return Ok(payload);
         }
     }
     Err(OpenError::NotAuthentic("there is no SK payload"))

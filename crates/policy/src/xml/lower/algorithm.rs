@@ -13,8 +13,6 @@ const WEAK_HASH: &str = "it is too weak; use HMAC_SHA2_256, or SHA for an old pe
 const NO_XCBC: &str = "use HMAC_SHA2_256, or SHA for an old peer, on both sides";
 const NO_PRF: &str = "use PRF_HMAC_SHA2_256, or PRF_HMAC_SHA1 for an old peer, on both sides";
 const WEAK_ESP: &str = "it is too weak; use ESP_AES256_GCM_16 on both sides";
-const NO_SECRECY: &str =
-    "it does not encrypt; use ESP_AES256_GCM_16 on both sides, which protects integrity as well";
 const ESP_HASH: &str =
     "use ESP_AES256_GCM_16 with NONE, or HMAC-SHA2-256, or HMAC-SHA for an old peer, on both sides";
 
@@ -25,6 +23,7 @@ pub(super) const IKE_ENCRYPTION: &[Word<IkeEncryption>] = &[
     ("AES-GCM-16-256", Ok(IkeEncryption::AesGcm16(B256))),
     ("AES-GCM-16-192", Ok(IkeEncryption::AesGcm16(B192))),
     ("AES-GCM-16-128", Ok(IkeEncryption::AesGcm16(B128))),
+    ("CHACHA20-POLY1305", Ok(IkeEncryption::ChaCha20Poly1305)),
     ("3DES-CBC", Err(WEAK_CIPHER)),
     ("DES-CBC", Err(WEAK_CIPHER)),
 ];
@@ -74,10 +73,11 @@ pub(super) const ESP_ENCRYPTION: &[Word<EspEncryption>] = &[
     ("ESP_AES256", Ok(EspEncryption::AesCbc(B256))),
     ("ESP_AES192", Ok(EspEncryption::AesCbc(B192))),
     ("ESP_AES128", Ok(EspEncryption::AesCbc(B128))),
-    ("ESP_AES256_GMAC", Err(NO_SECRECY)),
-    ("ESP_AES192_GMAC", Err(NO_SECRECY)),
-    ("ESP_AES128_GMAC", Err(NO_SECRECY)),
-    ("ESP_NULL", Err(NO_SECRECY)),
+    ("ESP_CHACHA20_POLY1305", Ok(EspEncryption::ChaCha20Poly1305)),
+    ("ESP_AES256_GMAC", Ok(EspEncryption::AesGmac(B256))),
+    ("ESP_AES192_GMAC", Ok(EspEncryption::AesGmac(B192))),
+    ("ESP_AES128_GMAC", Ok(EspEncryption::AesGmac(B128))),
+    ("ESP_NULL", Ok(EspEncryption::Null)),
     ("ESP_3DES", Err(WEAK_ESP)),
     ("ESP_DES", Err(WEAK_ESP)),
 ];
@@ -108,8 +108,15 @@ pub(super) fn prf_of(integrity: Integrity) -> Prf {
 }
 
 /// Groups accepted where the policy names none.
-pub(super) const STRONG_GROUPS: &[Group] =
-    &[Group::Ecp384, Group::Ecp256, Group::Curve25519, Group::Ecp521, Group::Modp2048];
+pub(super) const STRONG_GROUPS: &[Group] = &[
+    Group::Ecp384,
+    Group::Ecp256,
+    Group::Curve25519,
+    Group::Ecp521,
+    Group::Modp2048,
+    Group::Modp3072,
+    Group::Modp4096,
+];
 
 impl Cx<'_> {
     /// A group by its number, `19` or `GROUP_19`; the inner `None` is `0`, `NONE` or `NO_PFS`.
@@ -134,6 +141,8 @@ impl Cx<'_> {
             Some(2) => Some(Group::Modp1024),
             Some(5) => Some(Group::Modp1536),
             Some(14) => Some(Group::Modp2048),
+            Some(15) => Some(Group::Modp3072),
+            Some(16) => Some(Group::Modp4096),
             Some(19) => Some(Group::Ecp256),
             Some(20) => Some(Group::Ecp384),
             Some(21) => Some(Group::Ecp521),
@@ -155,7 +164,7 @@ impl Cx<'_> {
                     format!("{} cannot be {}", attribute.name, quoted(value)),
                     match nearest(value, ["NO_PFS", "GROUP_14", "GROUP_19", "GROUP_20"]) {
                         Some(near) => format!("did you mean {near:?}?"),
-                        None => "known are 2, 5, 14, 19, 20, 21 and 31".to_owned(),
+                        None => "known are 2, 5, 14, 15, 16, 19, 20, 21 and 31".to_owned(),
                     },
                 ),
             };

@@ -79,19 +79,28 @@ fn offer(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Offer> {
         let attribute = esp.attribute("ESP_Authentication").or(esp.attribute("ESP_Encryption"));
         attribute.map_or_else(|| esp.place(), |attribute| attribute.place(esp))
     };
-    match (encryption, integrity) {
-        (EspEncryption::AesGcm16(_), Some(_)) => {
-            let message = "AES-GCM protects integrity itself: ESP_Authentication must be NONE";
+    match (encryption.is_aead(), integrity) {
+        (true, Some(_)) => {
+            let message =
+                format!("{encryption} protects integrity itself: ESP_Authentication must be NONE");
             cx.report.error(place(), message, "write ESP_Authentication=\"NONE\"");
             return None;
         }
-        (EspEncryption::AesCbc(_), None) => {
-            let message = "AES-CBC without ESP_Authentication is not secure";
+        (false, None) => {
+            let message = format!("{encryption} without ESP_Authentication is not secure");
             let help = "write ESP_Authentication=\"HMAC-SHA2-256\", or use ESP_AES256_GCM_16";
             cx.report.error(place(), message, help);
             return None;
         }
         _ => {}
+    }
+    if let (false, Some(attribute)) = (encryption.hides(), esp.attribute("ESP_Encryption")) {
+        let message = format!(
+            "{} does not encrypt: everybody on the way can read the traffic",
+            attribute.trimmed()
+        );
+        let help = "use ESP_AES256_GCM_16 on both sides, which protects integrity as well";
+        cx.report.warning(attribute.place(esp), message, help);
     }
     Some(Offer {
         encryption,

@@ -291,8 +291,9 @@ fn split(
         let prf: Vec<Prf> = offer.integrity.iter().map(|integrity| prf_of(*integrity)).collect();
         append(&mut offer.prf, &prf);
     }
-    let is_aead = |encryption: &IkeEncryption| matches!(encryption, IkeEncryption::AesGcm16(_));
+    let is_aead = |encryption: &IkeEncryption| encryption.is_aead();
     let first_is_aead = offer.encryption.first().is_some_and(is_aead);
+    let first = offer.encryption.first().copied();
     let (aead, other): (Vec<_>, Vec<_>) = offer.encryption.iter().partition(|e| is_aead(e));
     let missing = [
         (offer.encryption.is_empty(), "IKE_Encryption", "AES-CBC-256"),
@@ -318,12 +319,12 @@ fn split(
     };
     let aead = (!aead.is_empty()).then(|| proposal(aead, Vec::new()));
     let other = (!other.is_empty()).then(|| proposal(other, offer.integrity.clone()));
-    if other.is_none()
+    if let (None, Some(first)) = (&other, first)
         && let Some((transform, attribute)) = Cx::children(at, "IKETransform")
             .chain([at])
             .find_map(|e| e.attribute("IKE_Hash").map(|a| (e, a)))
     {
-        let message = "AES-GCM protects integrity itself: IKE_Hash is not used for that";
+        let message = format!("{first} protects integrity itself: IKE_Hash is not used for that");
         cx.report.warning(attribute.place(transform), message, "write IKE_PRF in its place");
     }
     let pair = if first_is_aead { [aead, other] } else { [other, aead] };

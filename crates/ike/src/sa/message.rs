@@ -1,0 +1,63 @@
+//! A message of ours as it is sent: in one datagram or in fragments (RFC 7383 §2.5).
+
+use super::keys::Keys;
+use super::path::{FRAGMENT_SIZES, Path};
+use crate::crypto::rng::Rng;
+use crate::wire::header::Header;
+use crate::wire::payload::Payload;
+use crate::wire::protected::Content;
+
+/// A message, kept to be sent again.
+#[derive(Debug)]
+pub(crate) struct Message {
+    datagrams: Vec<Vec<u8>>,
+    /// What smaller fragments are made of, where the peer takes fragments.
+    source: Option<(Header, Content)>,
+}
+
+impl Message {
+    /// A message without protection: it cannot be fragmented.
+    pub fn unprotected(octets: Vec<u8>) -> Self {
+        Self { datagrams: vec![octets], source: None }
+    }
+
+    /// Protects a message, in fragments if the path asks for it.
+    pub fn seal(
+        header: Header,
+        payloads: &[Payload],
+        keys: &mut Keys,
+        path: &Path,
+        rng: &mut Rng,
+    ) -> Self {
+        let content = Content::of(&header, payloads);
+        match path.fragment_size {
+            None => {
+                Self { datagrams: keys.seal(&header, &content, usize::MAX, 1, rng), source: None }
+            }
+            Some(size) => {
+                let datagrams = keys.seal(&header, &content, path.room(size), 1, rng);
+                Self { datagrams, source: Some((header, content)) }
+            }
+        }
+    }
+
+    pub fn datagrams(&self) -> &[Vec<u8>] {
+        &self.datagrams
+    }
+
+    /// The same message in smaller datagrams, and the size of IP datagrams for which that is; `None` if there is no
+    /// smaller size or it fits that, too.
+    pub fn smaller(&self, keys: &mut Keys, path: &Path, rng: &mut Rng) -> Option<(u16, Self)> {
+        let (header, content) = self.source.as_ref()?;
+        let largest = self.datagrams.iter().map(Vec::len).max()?;
+        let now = path.fragment_size?;
+        let below = FRAGMENT_SIZES.into_iter().filter(|s| *s < now);
+        let size = std::iter::once(now).chain(below).find(|s| path.room(*s) < largest)?;
+        // RFC 7383 §2.5.2: Total Fragments must grow, so that the sets can be told apart.
+        let least = self.datagrams.len() + 1;
+        let datagrams = keys.seal(header, content, path.room(size), least, rng);
+        let source =
+            Some((*header, Content { first: content.first, octets: content.octets.clone() }));
+        Some((size, Self { datagrams, source }))
+    }
+}

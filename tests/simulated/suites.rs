@@ -1,0 +1,72 @@
+//! Algorithms of the IKE SA, from the first message through rekeys of both kinds.
+
+use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
+use policy::{Group, IkeEncryption, IkeProposal, KeyBits, Pfs};
+use sim::host::ike_offer;
+use sim::invariant::{assert_agreement, assert_clean_stop};
+use sim::{HostId, Site, World};
+
+const CHACHA20: IkeEncryption = IkeEncryption::ChaCha20Poly1305;
+
+fn offer(encryption: &[IkeEncryption], groups: &[Group]) -> IkeProposal {
+    IkeProposal { encryption: encryption.to_vec(), ..ike_offer(groups) }
+}
+
+/// Algorithms of the IKE SA and of the Child SA.
+fn chosen(world: &mut World, host: HostId) -> [String; 2] {
+    let status = world.status(host);
+    let ike = status.iter().find_map(|s| s.sa.as_ref()).expect("an IKE SA");
+    let child = status.iter().flat_map(|s| &s.children).find_map(|c| c.sa.as_ref());
+    [ike.suite.clone(), child.expect("a Child SA").suite.clone()]
+}
+
+#[test]
+fn chacha20_with_large_groups_lives_through_rekeys() {
+    for group in [Group::Modp3072, Group::Modp4096] {
+        let site = Site {
+            ike: vec![offer(&[CHACHA20], &[group])],
+            pfs: Pfs { offer: vec![group], accept: vec![group], accept_none: false },
+            ..Site::default()
+        };
+        let (mut world, left, right) = World::of_site_encrypting(1, &site, &calm());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        assert_agreement(&mut world, left, right, &site);
+        let flows = talk(&mut world, left, right, &site);
+        for (host, name) in
+            [(left, "net0"), (right, "net0"), (left, Site::TUNNEL), (right, Site::TUNNEL)]
+        {
+            assert!(world.rekey(host, name));
+            world.run_for(SETTLED / 10);
+        }
+        assert_nothing_lost(&mut world, flows);
+        assert_agreement(&mut world, left, right, &site);
+        let suites = [
+            format!("CHACHA20-POLY1305/PRF-HMAC-SHA2-256/{group}"),
+            format!("AES-GCM-16-128/{group}"),
+        ];
+        for host in [left, right] {
+            assert_eq!(chosen(&mut world, host), suites);
+        }
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+/// The cipher is the responder's first; the group is the one whose public value came along.
+#[test]
+fn chacha20_among_others_is_chosen_where_it_is_wanted() {
+    let aes = IkeEncryption::AesGcm16(KeyBits::B256);
+    let groups = [Group::Modp3072, Group::Modp4096];
+    for (encryption, name) in
+        [([CHACHA20, aes], "CHACHA20-POLY1305"), ([aes, CHACHA20], "AES-GCM-16-256")]
+    {
+        let site = Site { ike: vec![offer(&encryption, &groups)], ..Site::default() };
+        let (mut world, left, right) = World::of_site(1, &site, &calm());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        assert_agreement(&mut world, left, right, &site);
+        let [ike, _] = chosen(&mut world, right);
+        assert_eq!(ike, format!("{name}/PRF-HMAC-SHA2-256/MODP-3072"));
+        assert_clean_stop(&mut world, left, right);
+    }
+}
