@@ -29,8 +29,12 @@ use isolation::Namespace;
 use node::Node;
 use traffic::{Echoes, Pings, Stream};
 
-/// The sample policy of AIX's documentation with the addresses of the left end, and its tunnels.
-const POLICY: &str = include_str!("../../policy/fixtures/vendor_sample.xml");
+/// The sample policy of AIX's documentation, as each end has it.
+const POLICIES: [&str; 2] = [
+    include_str!("../../../config/aix-sample-left.xml"),
+    include_str!("../../../config/aix-sample-right.xml"),
+];
+/// Its tunnels.
 const TUNNEL: &str = "LP1";
 const CHILD: &str = "LP2";
 /// The key in the sample policy, which the demo replaces by a random one.
@@ -217,10 +221,7 @@ fn private_policies() -> io::Result<[String; 2]> {
     let mut key = [0; 32];
     File::open("/dev/urandom")?.read_exact(&mut key)?;
     let key: String = key.iter().map(|octet| format!("{octet:02x}")).collect();
-    let left = POLICY.replace(SAMPLE_KEY, &format!("{key:?}"));
-    let (here, there) = (LEFT.to_string(), RIGHT.to_string());
-    let right = left.replace(&here, "\0").replace(&there, &here).replace('\0', &there);
-    Ok([left, right])
+    Ok(POLICIES.map(|policy| policy.replace(SAMPLE_KEY, &format!("{key:?}"))))
 }
 
 /// Something done while traffic runs.
