@@ -68,12 +68,14 @@ impl Waiting {
                 Ok(up) => item.done = up,
                 Err(error) => return drop(reply.send(Err(error.into()))),
             }
-            let status = engine.status(now);
-            let is_up = |child: &String| {
-                let mut children = status.iter().flat_map(|t| &t.children);
-                children.any(|c| c.name == *child && c.sa.is_some())
-            };
-            item.children.retain(|c| !is_up(c));
+        }
+        let status = engine.status(now);
+        let up: Vec<&str> = (status.iter().flat_map(|t| &t.children))
+            .filter(|c| c.sa.is_some())
+            .map(|c| c.name.as_str())
+            .collect();
+        for item in &mut items {
+            item.children.retain(|c| !up.contains(&c.as_str()));
         }
         self.add(now, What::Up, items, Answer::All(reply));
     }
@@ -85,11 +87,9 @@ impl Waiting {
         name: String,
         reply: Reply<Result<(), HandleError>>,
     ) {
-        let item = item_of(engine, name);
-        match item.and_then(|item| engine.disconnect(now, &item.name).map(|()| item)) {
-            Ok(item) => self.add(now, What::Gone, vec![item], Answer::One(reply)),
-            Err(error) => drop(reply.send(Err(error.into()))),
-        }
+        let begun = item_of(engine, name)
+            .and_then(|item| engine.disconnect(now, &item.name).map(|()| item));
+        self.add_one(now, What::Gone, begun, reply);
     }
 
     pub fn rekey<P: DataPlane>(
@@ -99,9 +99,20 @@ impl Waiting {
         name: String,
         reply: Reply<Result<(), HandleError>>,
     ) {
-        let item = item_of(engine, name);
-        match item.and_then(|item| engine.rekey(now, &item.name).map(|()| item)) {
-            Ok(item) => self.add(now, What::Rekeyed, vec![item], Answer::One(reply)),
+        let begun =
+            item_of(engine, name).and_then(|item| engine.rekey(now, &item.name).map(|()| item));
+        self.add_one(now, What::Rekeyed, begun, reply);
+    }
+
+    fn add_one(
+        &mut self,
+        now: Instant,
+        what: What,
+        begun: Result<Item, CommandError>,
+        reply: Reply<Result<(), HandleError>>,
+    ) {
+        match begun {
+            Ok(item) => self.add(now, what, vec![item], Answer::One(reply)),
             Err(error) => drop(reply.send(Err(error.into()))),
         }
     }

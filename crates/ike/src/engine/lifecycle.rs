@@ -302,8 +302,8 @@ impl<P: DataPlane> Engine<P> {
     /// Deletes everything and refuses all that is new; [`Engine::is_idle`] tells when the peers have answered.
     pub fn stop(&mut self, now: Instant) {
         self.stopping = true;
-        for name in std::mem::take(&mut self.retries).into_keys() {
-            self.deadlines.set(Waiter::Retry(name), None);
+        for name in self.retries.keys().cloned().collect::<Vec<_>>() {
+            self.forget_retry(&name);
         }
         for (spi, half) in std::mem::take(&mut self.half_open) {
             self.forget_half_open(spi, &half);
@@ -416,9 +416,9 @@ impl<P: DataPlane> Engine<P> {
         if orphans.is_empty() {
             return;
         }
-        let serves = |s: &Session| s.is_established() && s.tunnel.name == tunnel && !s.is_closing();
-        let mut others = self.sessions.iter().filter(|(id, s)| **id != of && serves(s));
-        match others.next().map(|(id, _)| *id) {
+        let serves = |(id, s): &(&SessionId, &Session)| **id != of && s.is_established();
+        let heir = self.sessions_of(tunnel).find(serves).map(|(id, _)| *id);
+        match heir {
             Some(heir) => self.with_session(now, heir, |session, cx| {
                 orphans.into_iter().for_each(|orphan| session.linger(cx, orphan));
             }),

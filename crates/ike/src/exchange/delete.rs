@@ -19,39 +19,23 @@ pub(crate) fn ask_child(session: &mut Session, cx: &mut Cx<'_>, index: usize, sp
         child.state = ChildState::Unwanted;
     }
     let delete = Delete::ChildSas { protocol: ProtocolId::ESP, spis: vec![spi_in.0] };
-    let active = Some(Active::DeleteChildren(vec![spi_in]));
-    session.send_request(
-        cx,
-        index,
-        ExchangeType::INFORMATIONAL,
-        &[Payload::Delete(delete)],
-        active,
-    );
+    ask(session, cx, index, &[Payload::Delete(delete)], Active::DeleteChildren(vec![spi_in]));
 }
 
 /// Asks the peer to delete an IKE SA, and with the last one everything.
 pub(crate) fn ask_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
-    let payloads = [Payload::Delete(Delete::IkeSa)];
-    session.send_request(
-        cx,
-        index,
-        ExchangeType::INFORMATIONAL,
-        &payloads,
-        Some(Active::DeleteIke),
-    );
+    ask(session, cx, index, &[Payload::Delete(Delete::IkeSa)], Active::DeleteIke);
 }
 
 /// Tells a responder whose proof was not accepted (RFC 7296 §2.21.2). Nothing waits for its answer.
 pub(crate) fn ask_refused(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     let payloads =
         [status(NotifyType::AUTHENTICATION_FAILED, vec![]), Payload::Delete(Delete::IkeSa)];
-    session.send_request(
-        cx,
-        index,
-        ExchangeType::INFORMATIONAL,
-        &payloads,
-        Some(Active::DeleteIke),
-    );
+    ask(session, cx, index, &payloads, Active::DeleteIke);
+}
+
+fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, payloads: &[Payload], active: Active) {
+    session.send_request(cx, index, ExchangeType::INFORMATIONAL, payloads, Some(active));
 }
 
 /// The peer has deleted its halves.
