@@ -1,7 +1,7 @@
 //! With the real ESP datapath beneath: what the engine asks of it makes packets arrive, and none can be read on the way,
 //! unless the policy wants no more than integrity.
 
-use crate::{SETTLED, SOON, assert_all_arrived, assert_nothing_lost, calm, talk};
+use crate::{SETTLED, SOON, assert_all_arrived, assert_nothing_lost, assert_settled, calm, talk};
 use policy::{EspEncryption, EspProposal, Group, Integrity, KeyBits, Mode, Pfs};
 use sim::host::{Side, esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop};
@@ -85,10 +85,7 @@ fn crossing_rekeys_lose_nothing_on_a_bad_link() {
         }
         world.heal();
         world.run_for(SETTLED / 10);
-        assert_nothing_lost(&mut world, flows);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site);
-        assert_clean_stop(&mut world, left, right);
+        assert_settled(&mut world, left, right, &site, flows);
     }
 }
 

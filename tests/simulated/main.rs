@@ -23,7 +23,7 @@ mod suites;
 
 use ike::Config;
 use ike::failure::FailureKind;
-use sim::invariant::assert_agreement;
+use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::traffic::FlowId;
 use sim::{HostId, Site, World};
 use std::time::Duration;
@@ -54,6 +54,14 @@ fn talk(world: &mut World, left: HostId, right: HostId, site: &Site) -> [FlowId;
     let (l, r) = site.inner(0);
     let every = Duration::from_millis(10);
     [world.start_flow(left, l, r, every), world.start_flow(right, r, l, every)]
+}
+
+/// Ends flows of which nothing may be lost, and checks that both ends agree once all has settled, and end cleanly.
+fn assert_settled(world: &mut World, left: HostId, right: HostId, site: &Site, flows: [FlowId; 2]) {
+    assert_nothing_lost(world, flows);
+    world.run_for(SETTLED);
+    assert_agreement(world, left, right, site);
+    assert_clean_stop(world, left, right);
 }
 
 /// Ends flows and checks that every packet arrived once, none was refused, and none could be read on the way.

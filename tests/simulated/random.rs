@@ -3,11 +3,10 @@
 //!
 //! `SIM_SEEDS` says how many worlds, `SIM_FIRST` with which seed to begin.
 
-use crate::{SETTLED, assert_nothing_lost};
+use crate::{SETTLED, assert_settled};
 use ike::Config;
 use policy::{Group, Mode, Pfs};
 use sim::chance::Chance;
-use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::{Conditions, HostId, Site, World};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -96,10 +95,7 @@ fn crossing_rekeys(seed: u64) -> World {
     world.run_for(Duration::from_secs(2));
     world.heal();
     world.run_for(Duration::from_secs(10));
-    assert_nothing_lost(&mut world, flows);
-    world.run_for(SETTLED);
-    assert_agreement(&mut world, left, right, &site);
-    assert_clean_stop(&mut world, left, right);
+    assert_settled(&mut world, left, right, &site, flows);
     world
 }
 

@@ -1,6 +1,6 @@
 //! Rekeying Child SAs (RFC 7296 §2.8, §2.8.1, §2.25.1).
 
-use crate::{SETTLED, SOON, assert_nothing_lost, child_spi, talk, up};
+use crate::{SETTLED, SOON, assert_nothing_lost, assert_settled, child_spi, talk, up};
 use policy::{Group, Mode, Pfs};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::recorder::Change;
@@ -181,10 +181,7 @@ fn one_side_finishes_before_it_sees_the_other_ask() {
         assert!(world.held(gate) >= 1);
         world.release(gate);
         world.run_for(Duration::from_secs(20));
-        assert_nothing_lost(&mut world, flows);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site);
-        assert_clean_stop(&mut world, left, right);
+        assert_settled(&mut world, left, right, &site, flows);
     }
 }
 
@@ -204,10 +201,7 @@ fn the_late_request_arrives_while_the_old_sa_is_being_deleted() {
         world.run_for(Duration::from_millis(200));
         world.release(deleting);
         world.run_for(Duration::from_secs(20));
-        assert_nothing_lost(&mut world, flows);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site);
-        assert_clean_stop(&mut world, left, right);
+        assert_settled(&mut world, left, right, &site, flows);
     }
 }
 
@@ -232,10 +226,7 @@ fn the_answerer_rekeys_what_it_has_just_made() {
             world.release(gate);
             world.run_for(Duration::from_secs(20));
         }
-        assert_nothing_lost(&mut world, flows);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site);
-        assert_clean_stop(&mut world, left, right);
+        assert_settled(&mut world, left, right, &site, flows);
     }
 }
 
@@ -255,10 +246,7 @@ fn the_winner_rekeys_again_before_the_loser_knows() {
         world.run_for(Duration::from_millis(500));
         world.release(answer);
         world.run_for(Duration::from_secs(20));
-        assert_nothing_lost(&mut world, flows);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site);
-        assert_clean_stop(&mut world, left, right);
+        assert_settled(&mut world, left, right, &site, flows);
     }
 }
 
@@ -276,9 +264,6 @@ fn several_child_sas_from_both_sides_at_once() {
         world.run_for(Duration::from_secs(10));
         world.heal();
         world.run_for(Duration::from_secs(20));
-        assert_nothing_lost(&mut world, flows);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site);
-        assert_clean_stop(&mut world, left, right);
+        assert_settled(&mut world, left, right, &site, flows);
     }
 }

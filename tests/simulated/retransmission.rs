@@ -1,6 +1,6 @@
 //! Retransmission, the kept answer, repeated and reordered messages (RFC 7296 §2.1 to §2.3).
 
-use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
+use crate::{SETTLED, SOON, assert_settled, calm, talk};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::link::Content;
 use sim::recorder::Change;
@@ -77,10 +77,7 @@ fn everything_arrives_twice() {
             world.run_for(SOON);
         }
         world.run_for(Duration::from_secs(20));
-        assert_nothing_lost(&mut world, flows);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site);
-        assert_clean_stop(&mut world, left, right);
+        assert_settled(&mut world, left, right, &site, flows);
         // Repeated requests were answered, not carried out again; nothing had to be asked twice.
         let mut asked: BTreeMap<&Label, usize> = BTreeMap::new();
         for label in world.ladder().sent_by("left").filter(|l| !l.response) {
