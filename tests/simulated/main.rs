@@ -4,6 +4,7 @@
 
 mod admission;
 mod attack;
+mod comeback;
 mod crossing;
 mod datapath;
 mod delete;

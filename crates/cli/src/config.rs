@@ -77,6 +77,10 @@ pub struct Ike {
     pub retransmissions: u32,
     /// Silence after which the peer is asked whether it lives; `off`: never.
     pub liveness_interval: Span,
+    /// What becomes of a tunnel whose peer is gone.
+    pub liveness_action: Comeback,
+    /// What becomes of a tunnel that the peer has deleted.
+    pub close_action: Comeback,
     /// Interval of NAT keepalives.
     pub nat_keepalive: Span,
     /// Half-open IKE SAs above which a cookie is asked for.
@@ -118,6 +122,32 @@ pub enum Encap {
     Never,
 }
 
+/// What becomes of a tunnel that was up and went, though nobody on this side took it down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Comeback {
+    /// What the policy says.
+    #[default]
+    Policy,
+    /// It is started again.
+    Restart,
+    /// It waits for a packet.
+    Trap,
+    /// It stays down.
+    Clear,
+}
+
+impl From<Comeback> for ike::Comeback {
+    fn from(action: Comeback) -> Self {
+        match action {
+            Comeback::Policy => Self::Policy,
+            Comeback::Restart => Self::Restart,
+            Comeback::Trap => Self::Trap,
+            Comeback::Clear => Self::Clear,
+        }
+    }
+}
+
 /// A length of time, written as a number with `ms`, `s`, `m` or `h`, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Option<Duration>);
@@ -142,6 +172,8 @@ impl Default for Ike {
             retransmit_after: Span(Some(ike.retransmit_after)),
             retransmissions: ike.retransmissions,
             liveness_interval: Span(ike.liveness_interval),
+            liveness_action: Comeback::Policy,
+            close_action: Comeback::Policy,
             nat_keepalive: Span(Some(ike.nat_keepalive)),
             cookie_threshold: ike.cookie_threshold,
             half_open_limit: ike.half_open_limit,
@@ -230,6 +262,8 @@ impl Config {
             retransmit_after: self.ike.retransmit_after.0.unwrap_or(defaults.retransmit_after),
             retransmissions: self.ike.retransmissions,
             liveness_interval: self.ike.liveness_interval.0,
+            liveness_action: self.ike.liveness_action.into(),
+            close_action: self.ike.close_action.into(),
             nat_keepalive: self.ike.nat_keepalive.0.unwrap_or(defaults.nat_keepalive),
             cookie_threshold: self.ike.cookie_threshold,
             half_open_limit: self.ike.half_open_limit,

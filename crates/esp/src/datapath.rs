@@ -320,6 +320,13 @@ impl DataPlane for Datapath {
         Ok(())
     }
 
+    fn set_trap(&mut self, rule: RuleId) {
+        let _one_at_a_time = lock(&self.0.installed);
+        if let Some(rule) = self.0.spd.rule(rule) {
+            self.0.spd.insert(Rule { trap: true, ..rule });
+        }
+    }
+
     fn remove_rule(&mut self, rule: RuleId) {
         let _one_at_a_time = lock(&self.0.installed);
         if let Some(entry) = self.0.spd.remove(rule) {

@@ -220,6 +220,8 @@ pub enum PlaneError {
 pub trait DataPlane {
     /// Requires that the rule's traffic be protected. Rules are matched in ascending order of [`RuleId`].
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError>;
+    /// Has packets of a rule ask for an SA from now on where they meet none ([`Rule::trap`]). Unknown names are ignored.
+    fn set_trap(&mut self, rule: RuleId);
     /// Forgets a rule; its traffic is no longer this plane's concern.
     fn remove_rule(&mut self, rule: RuleId);
     /// Tells of a peer's address, which may lie in the remote side of a rule: its IKE messages must get in before any SA

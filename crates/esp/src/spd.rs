@@ -109,6 +109,12 @@ impl Spd {
         Some(entry)
     }
 
+    pub(crate) fn rule(&self, rule: RuleId) -> Option<Rule> {
+        let rules = self.0.load();
+        let at = rules.binary_search_by_key(&rule, |e| e.rule.id).ok()?;
+        Some(rules[at].rule.clone())
+    }
+
     pub(crate) fn service(&self, rule: RuleId) -> Option<Arc<Service>> {
         let rules = self.0.load();
         let at = rules.binary_search_by_key(&rule, |e| e.rule.id).ok()?;

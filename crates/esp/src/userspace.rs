@@ -306,6 +306,13 @@ impl DataPlane for Userspace {
             .inspect_err(|_| self.remove_rule(id))
     }
 
+    fn set_trap(&mut self, rule: RuleId) {
+        if let Some(rule) = self.rules.get_mut(&rule) {
+            rule.trap = true;
+        }
+        self.datapath.set_trap(rule);
+    }
+
     fn remove_rule(&mut self, rule: RuleId) {
         self.routing.remove(rule);
         if self.rules.remove(&rule).is_some() {

@@ -1,10 +1,13 @@
 //! All IKE SAs of a gateway, without sockets, clocks or threads.
 
+mod comeback;
 mod context;
 mod lifecycle;
 mod overview;
 
 pub use crate::sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
+pub use comeback::Comeback;
+pub(crate) use comeback::Lost;
 pub(crate) use context::{Cx, Outputs, Spis};
 pub use overview::Inventory;
 
@@ -21,8 +24,8 @@ use crate::wire::message;
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
+use comeback::Retry;
 use esp::plane::{DataPlane, Notice, RuleId};
-use lifecycle::Retry;
 use policy::{IkeTunnel, Policy};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
@@ -53,6 +56,10 @@ pub struct Config {
     pub retransmissions: u32,
     /// Silence after which an empty INFORMATIONAL asks whether the peer lives; `None`: never.
     pub liveness_interval: Option<Duration>,
+    /// What becomes of a phase 2 tunnel whose peer is gone.
+    pub liveness_action: Comeback,
+    /// What becomes of a phase 2 tunnel that the peer has deleted.
+    pub close_action: Comeback,
     /// Interval of NAT keepalives (RFC 3948 §4) while this side is behind a NAT.
     pub nat_keepalive: Duration,
     /// Half-open IKE SAs above which IKE_SA_INIT must come with a cookie (RFC 7296 §2.6).
@@ -77,6 +84,8 @@ impl Default for Config {
             retransmit_after: Duration::from_secs(1),
             retransmissions: 5,
             liveness_interval: Some(Duration::from_secs(30)),
+            liveness_action: Comeback::Policy,
+            close_action: Comeback::Policy,
             nat_keepalive: Duration::from_secs(20),
             cookie_threshold: 32,
             half_open_limit: 1024,
@@ -415,8 +424,7 @@ impl<P: DataPlane> Engine<P> {
             Notice::Acquire { rule, .. } => {
                 let name =
                     self.rules.iter().find(|(_, r)| **r == rule).map(|(name, _)| name.clone());
-                // What the operator has taken down is not brought back by whoever sends a packet.
-                if let Some(name) = name.filter(|n| !self.deactivated.contains(n)) {
+                if let Some(name) = name.filter(|n| self.may_be_acquired(now, n)) {
                     // A refusal is an event of its own; nobody waits for this call.
                     let _ = self.connect(now, &name);
                 }
@@ -541,13 +549,12 @@ impl<P: DataPlane> Engine<P> {
         if session.is_over() {
             self.deadlines.set(waiter, None);
             self.deadlines.set(Waiter::Redundant(id), None);
-            let tunnel = Arc::clone(&session.tunnel);
-            self.after_session(now, &tunnel, session.has_served);
+            self.after_session(now, session);
         } else {
             self.deadlines.set(waiter, session.deadline(&self.config));
             let tunnel = Arc::clone(&session.tunnel);
             self.sessions.insert(id, session);
-            self.after_failures(now, &tunnel);
+            self.after_losses(now, &tunnel);
         }
         let farewells = self.out.next_farewell();
         self.deadlines.set(Waiter::Farewells, farewells);

@@ -25,6 +25,6 @@ pub mod status;
 mod task;
 pub mod wire;
 
-pub use engine::{Config, Datagram, Deadline, Encap, Engine, Transmit};
+pub use engine::{Comeback, Config, Datagram, Deadline, Encap, Engine, Transmit};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};

@@ -9,7 +9,7 @@ mod aging;
 mod ending;
 
 use crate::collision;
-use crate::engine::{Cx, Datagram};
+use crate::engine::{Cx, Datagram, Lost};
 use crate::event::EventKind;
 use crate::exchange::{auth, create_child, delete, informational, rekey_ike, sa_init};
 use crate::failure::{Failure, FailureKind};
@@ -43,6 +43,17 @@ const TEMPORARY_FAILURES: u32 = 20;
 /// An inbound SA that is replaced or gone for its peer: until when it still receives, and its SPI.
 pub(crate) type Lingering = (Instant, SaId, Spi);
 
+/// Who or what ended a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The peer does not answer any more, or knows nothing of it.
+    Unanswered,
+    /// The peer's Delete.
+    ByPeer,
+    /// This side.
+    Otherwise,
+}
+
 /// One authenticated peer, or the attempt to reach it.
 pub(crate) struct Session {
     pub tunnel: Arc<IkeTunnel>,
@@ -71,6 +82,12 @@ pub(crate) struct Session {
     closing: Option<String>,
     /// Phase 2 tunnels to be set up anew when it is over.
     reconnect: Vec<String>,
+    /// How it ended, once it is over.
+    pub ending: Ending,
+    /// What was up when it ended.
+    pub lost: Vec<Lost>,
+    /// What could not be set up before it ended.
+    pub failed: Vec<String>,
     /// The IKE SA that the peer has just deleted; it goes once the answer is sent.
     pub deleted: Option<(IkeSpi, String)>,
     over: bool,
@@ -105,6 +122,9 @@ impl Session {
             keepalive_at: now,
             closing: None,
             reconnect: Vec::new(),
+            ending: Ending::Otherwise,
+            lost: Vec::new(),
+            failed: Vec::new(),
             deleted: None,
             over: false,
         }

@@ -404,6 +404,13 @@ impl DataPlane for Recorder {
         Ok(())
     }
 
+    fn set_trap(&mut self, rule: RuleId) {
+        self.datapath.iter_mut().for_each(|d| d.set_trap(rule));
+        if let Some(rule) = self.rules.get_mut(&rule) {
+            rule.trap = true;
+        }
+    }
+
     fn remove_rule(&mut self, rule: RuleId) {
         self.datapath.iter_mut().for_each(|d| d.remove_rule(rule));
         self.rules.remove(&rule);

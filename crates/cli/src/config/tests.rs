@@ -38,6 +38,8 @@ fn every_field_reaches_the_gateway() {
         retransmit_after = "500ms"
         retransmissions = 3
         liveness_interval = "off"
+        liveness_action = "restart"
+        close_action = "trap"
         nat_keepalive = "1m"
         cookie_threshold = 7
         half_open_limit = 70
@@ -61,6 +63,8 @@ fn every_field_reaches_the_gateway() {
     assert_eq!(ike.retransmit_after, Duration::from_millis(500));
     assert_eq!(ike.retransmissions, 3);
     assert_eq!(ike.liveness_interval, None);
+    let actions = (ike.liveness_action, ike.close_action);
+    assert_eq!(actions, (ike::Comeback::Restart, ike::Comeback::Trap));
     assert_eq!(ike.nat_keepalive, Duration::from_secs(60));
     assert_eq!((ike.cookie_threshold, ike.half_open_limit), (7, 70));
     assert_eq!(ike.linger, Duration::from_secs(2));

@@ -1,6 +1,6 @@
 //! What a session works with: the time, randomness, the data plane, and where its outputs go.
 
-use super::{Config, Deadline, Transmit};
+use super::{Config, Deadline, Lost, Transmit};
 use crate::crypto::rng::Rng;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
@@ -98,6 +98,8 @@ pub(crate) struct Outputs {
     pub orphans: Vec<Lingering>,
     /// Phase 2 tunnels to be set up anew.
     pub reconnects: Vec<String>,
+    /// Phase 2 tunnels that the peer has deleted, of a session that goes on.
+    pub lost: Vec<Lost>,
     /// Phase 2 tunnels that could not be set up although their IKE SA is there.
     pub unserved: Vec<String>,
     /// Sessions that are up, by our identity and the peer's.

@@ -1,5 +1,6 @@
-//! Commands, and what keeps tunnels up: starting, stopping, retrying, one session per tunnel.
+//! Commands, and what they start and end: tunnels, the policy's rules, one session per tunnel.
 
+use super::comeback::auto_start;
 use super::{CommandError, Deadline, Engine};
 use crate::deadlines::Waiter;
 use crate::event::EventKind;
@@ -7,22 +8,14 @@ use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::path::{IKE_PORT, Path};
 use crate::sa::{Active, State};
-use crate::session::{Session, SessionId};
+use crate::session::{Ending, Session, SessionId};
 use crate::task::Task;
 use esp::plane::{DataPlane, Rule, RuleId, TrafficSelectors};
 use policy::{ChildTunnel, IkeTunnel, Policy};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// The longest pause between two attempts.
-const LONGEST_PAUSE: Duration = Duration::from_secs(60);
-
-/// A phase 2 tunnel that is to be tried again.
-pub(super) struct Retry {
-    attempts: u32,
-}
+use std::time::Instant;
 
 impl<P: DataPlane> Engine<P> {
     /// Starts a phase 1 or phase 2 tunnel by name. A phase 2 tunnel brings up its phase 1; a phase 1 tunnel brings up
@@ -357,6 +350,7 @@ impl<P: DataPlane> Engine<P> {
                 .collect();
             for other in dead {
                 self.with_session(now, other, |session, cx| {
+                    session.ending = Ending::Unanswered;
                     session.end(cx, "the peer has restarted", None)
                 });
             }
@@ -430,86 +424,12 @@ impl<P: DataPlane> Engine<P> {
             }
         }
     }
-
-    // ---- retries
-
-    /// A session is over: what should be up is tried again.
-    pub(super) fn after_session(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>, was_up: bool) {
-        self.out.unserved.clear();
-        if self.stopping || !self.policy.tunnels.iter().any(|t| Arc::ptr_eq(t, tunnel)) {
-            self.out.reconnects.clear();
-            return;
-        }
-        for name in std::mem::take(&mut self.out.reconnects) {
-            self.schedule_retry(now, &name, true);
-        }
-        if self.session_of(&tunnel.name).is_none() {
-            for child in auto_start(tunnel) {
-                self.schedule_retry(now, &child.name, was_up);
-            }
-        }
-    }
-
-    /// Tries again what could not be set up on an IKE SA that is there.
-    pub(super) fn after_failures(&mut self, now: Instant, tunnel: &IkeTunnel) {
-        let unserved = std::mem::take(&mut self.out.unserved);
-        if self.stopping || unserved.is_empty() {
-            return;
-        }
-        for child in auto_start(tunnel).iter().filter(|c| unserved.contains(&c.name)) {
-            self.schedule_retry(now, &child.name, false);
-        }
-    }
-
-    /// A tunnel that the operator takes down stays down.
-    fn deactivate(&mut self, child: &str) {
-        self.forget_retry(child);
-        self.deactivated.insert(child.into());
-    }
-
-    fn schedule_retry(&mut self, now: Instant, child: &str, afresh: bool) {
-        if self.deactivated.contains(child) {
-            return;
-        }
-        let retry = self.retries.entry(child.into()).or_insert(Retry { attempts: 0 });
-        retry.attempts = if afresh { 0 } else { retry.attempts + 1 };
-        let pause =
-            (self.config.retransmit_after * (1 << retry.attempts.min(8))).min(LONGEST_PAUSE);
-        let jitter = self.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
-        let at = now + pause / 2 + Duration::from_micros(jitter / 2);
-        self.deadlines
-            .set(Waiter::Retry(child.into()), Some(Deadline { at, reason: "next attempt" }));
-    }
-
-    pub(super) fn retry(&mut self, now: Instant, child: &str) {
-        if self.connect(now, child) == Ok(true) {
-            self.retries.remove(child);
-        }
-    }
-
-    fn forget_retry(&mut self, child: &str) {
-        self.retries.remove(child);
-        self.deadlines.set(Waiter::Retry(child.into()), None);
-    }
 }
 
 /// Whether two versions of a tunnel differ in their phase 2 tunnels at most.
 fn same_phase_1(a: &IkeTunnel, b: &IkeTunnel) -> bool {
     let bare = |t: &IkeTunnel| IkeTunnel { children: Vec::new(), ..t.clone() };
     bare(a) == bare(b)
-}
-
-/// The phase 2 tunnels that start by themselves: those that say so, or the first where only phase 1 does.
-fn auto_start(tunnel: &IkeTunnel) -> Vec<Arc<ChildTunnel>> {
-    if !tunnel.role.may_initiate() {
-        return Vec::new();
-    }
-    let startable = || tunnel.children.iter().filter(|c| c.role.may_initiate());
-    let mut chosen: Vec<Arc<ChildTunnel>> = startable().filter(|c| c.auto_start).cloned().collect();
-    if chosen.is_empty() && tunnel.auto_start {
-        chosen.extend(startable().next().cloned());
-    }
-    chosen
 }
 
 impl Session {

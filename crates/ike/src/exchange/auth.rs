@@ -120,6 +120,7 @@ pub(crate) fn conclude(
     session.sas[index].state = State::Established(Box::new(established(cx, &tunnel, keys)));
     if let Err(failure) = verdict {
         cx.spis.release(spi_in);
+        session.failed.push(child.name.clone());
         cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure.clone());
         let told = parts
             .error()

@@ -5,7 +5,7 @@ use crate::engine::Cx;
 use crate::event::EventKind;
 use crate::sa::child::ChildState;
 use crate::sa::{Active, Phase};
-use crate::session::Session;
+use crate::session::{Ending, Session};
 use crate::task::Task;
 use crate::wire::payload::{Delete, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
@@ -60,7 +60,7 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
     {
         cx.out.event(&session.tunnel.name, Some(&name), EventKind::Warning(error.to_string()));
     }
-    session.remove_child(cx, spi_in, true);
+    let removed = session.remove_child(cx, spi_in, true);
     if !matches!(state, ChildState::Replaced(_)) {
         revive(session, cx, &name);
     }
@@ -70,6 +70,9 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
             Some(&name),
             EventKind::Closed { reason: reason.into() },
         );
+        if state == ChildState::Established {
+            cx.out.lost.extend(removed.map(|c| c.lost(cx.now)));
+        }
     }
     true
 }
@@ -128,6 +131,7 @@ pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) {
     let Some((spi, reason)) = session.deleted.take() else { return };
     let Some(index) = session.position(spi) else { return };
     if session.sas.len() == 1 {
+        session.ending = Ending::ByPeer;
         return session.end(cx, &reason, None);
     }
     drop_ike(session, cx, index);

@@ -1,6 +1,6 @@
 //! A Child SA and its two halves in the data plane.
 
-use crate::engine::Cx;
+use crate::engine::{Cx, Lost};
 use crate::negotiation::proposal::EspChoice;
 use crate::sa::keys::ChildKeys;
 use crate::sa::path::Path;
@@ -74,6 +74,14 @@ impl History {
             total.refused += to.refused.saturating_sub(from.refused);
             total.last_used = total.last_used.max(to.last_used);
         }
+    }
+}
+
+impl ChildSa {
+    /// What the engine is told of when it goes without this side's will.
+    pub fn lost(&self, now: Instant) -> Lost {
+        let after = now.saturating_duration_since(self.history.established_at);
+        Lost { name: self.tunnel.name.clone(), after }
     }
 }
 

@@ -1,6 +1,6 @@
 //! How IKE SAs, Child SAs and whole sessions end.
 
-use super::{Lingering, Session};
+use super::{Ending, Lingering, Session};
 use crate::engine::Cx;
 use crate::event::EventKind;
 use crate::exchange::create_child;
@@ -92,13 +92,23 @@ impl Session {
             Task::CreateChild(name) => Some(name),
             _ => None,
         }));
+        self.lost = (self.children.iter())
+            .filter(|c| c.state != ChildState::Unwanted)
+            .map(|c| c.lost(cx.now))
+            .collect();
         self.remove_children(cx, &reason);
         cx.out.orphans.append(&mut self.lingering);
         self.sas.clear();
         let failure =
             failure.unwrap_or(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
+        if failure.kind == FailureKind::NoAnswer {
+            self.ending = Ending::Unanswered;
+        }
         for name in &pending {
             cx.out.fail(cx.now, &self.tunnel.name, Some(name), failure.clone());
+        }
+        if failure.kind != FailureKind::Cancelled {
+            self.failed.extend(pending);
         }
         if was_up {
             if failure.kind != FailureKind::Cancelled {

@@ -1,0 +1,197 @@
+//! What keeps tunnels up: those that went without this side's will come back, as the policy and the configuration have
+//! it, and what fails is tried again after growing pauses.
+
+use super::{Deadline, Engine};
+use crate::deadlines::Waiter;
+use crate::session::{Ending, Session};
+use esp::plane::DataPlane;
+use policy::{ChildTunnel, IkeTunnel};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The longest pause between two attempts.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// A packet that waits for a tunnel waits no longer than this for the next attempt.
+const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
+
+/// What has been up for this long is tried again at once when it goes; what goes sooner after growing pauses, so that
+/// two ends that disagree do not go round in circles.
+const LASTING: Duration = Duration::from_secs(60);
+
+/// What becomes of a phase 2 tunnel that was up and went, though nobody on this side took it down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Comeback {
+    /// What the policy says: AutoStart starts it again, OnDemand waits for a packet, otherwise it stays down.
+    #[default]
+    Policy,
+    /// It is started again.
+    Restart,
+    /// It waits for a packet, as if the policy said OnDemand.
+    Trap,
+    /// It stays down until a command or the peer starts it, or a packet where the policy says OnDemand.
+    Clear,
+}
+
+/// A phase 2 tunnel that went without this side's will.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub name: String,
+    /// How long it was up.
+    pub after: Duration,
+}
+
+/// A phase 2 tunnel that is to be tried again, or was.
+pub(super) struct Retry {
+    attempts: u32,
+    /// Not before this.
+    at: Instant,
+    /// Whether it is tried until it is up; otherwise only when a packet asks for it.
+    persistent: bool,
+}
+
+impl<P: DataPlane> Engine<P> {
+    /// A session is over: what should be up is tried again.
+    pub(super) fn after_session(&mut self, now: Instant, session: Session) {
+        self.out.unserved.clear();
+        self.out.lost.clear();
+        let tunnel = &session.tunnel;
+        if self.stopping || !self.policy.tunnels.iter().any(|t| Arc::ptr_eq(t, tunnel)) {
+            self.out.reconnects.clear();
+            return;
+        }
+        for name in std::mem::take(&mut self.out.reconnects) {
+            self.schedule_retry(now, &name, LASTING);
+        }
+        let action = match session.ending {
+            Ending::Unanswered => self.config.liveness_action,
+            Ending::ByPeer => self.config.close_action,
+            Ending::Otherwise => Comeback::Policy,
+        };
+        self.come_back(now, tunnel, action, &session.lost);
+        let starting = auto_start(tunnel);
+        for name in session.failed.iter().filter(|f| starting.iter().all(|c| c.name != **f)) {
+            self.after_failure(now, name);
+        }
+        if self.session_of(&tunnel.name).is_none() {
+            let was_up = |child: &ChildTunnel| session.lost.iter().any(|l| l.name == child.name);
+            let lasted = session.established_at.filter(|_| session.has_served);
+            let lasted = lasted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+            for child in starting.iter().filter(|c| !was_up(c)) {
+                self.schedule_retry(now, &child.name, lasted);
+            }
+        }
+    }
+
+    /// What is to be done about Child SAs of a session that goes on: those the peer has deleted, and those that could
+    /// not be set up.
+    pub(super) fn after_losses(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>) {
+        let unserved = std::mem::take(&mut self.out.unserved);
+        let lost = std::mem::take(&mut self.out.lost);
+        if self.stopping || (unserved.is_empty() && lost.is_empty()) {
+            return;
+        }
+        self.come_back(now, tunnel, self.config.close_action, &lost);
+        let starting = auto_start(tunnel);
+        for name in &unserved {
+            match starting.iter().any(|c| c.name == *name) {
+                true => self.schedule_retry(now, name, Duration::ZERO),
+                false => self.after_failure(now, name),
+            }
+        }
+    }
+
+    fn come_back(&mut self, now: Instant, tunnel: &IkeTunnel, action: Comeback, lost: &[Lost]) {
+        let starting = auto_start(tunnel);
+        let session = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(&id));
+        let served: Vec<bool> =
+            (lost.iter()).map(|l| session.is_some_and(|s| s.has_or_wants_child(&l.name))).collect();
+        for (Lost { name, after }, _) in lost.iter().zip(served).filter(|(_, served)| !served) {
+            let Some(child) = tunnel.children.iter().find(|c| c.name == *name) else { continue };
+            let startable = tunnel.role.may_initiate() && child.role.may_initiate();
+            match action {
+                Comeback::Policy if starting.contains(child) => {
+                    self.schedule_retry(now, name, *after)
+                }
+                Comeback::Restart if startable => self.schedule_retry(now, name, *after),
+                Comeback::Trap if startable && !self.deactivated.contains(name) => {
+                    self.forget_retry(name);
+                    if let Some(rule) = self.rules.get(name) {
+                        self.plane.set_trap(*rule);
+                    }
+                }
+                _ => self.forget_retry(name),
+            }
+        }
+    }
+
+    /// A tunnel that the operator takes down stays down.
+    pub(super) fn deactivate(&mut self, child: &str) {
+        self.forget_retry(child);
+        self.deactivated.insert(child.into());
+    }
+
+    /// Tries a tunnel again after a pause; it went after having been up for `lasted`.
+    fn schedule_retry(&mut self, now: Instant, child: &str, lasted: Duration) {
+        if self.deactivated.contains(child) {
+            return;
+        }
+        let at = self.pause(now, child, lasted, LONGEST_PAUSE);
+        self.retries.entry(child.into()).and_modify(|r| r.persistent = true);
+        self.deadlines
+            .set(Waiter::Retry(child.into()), Some(Deadline { at, reason: "next attempt" }));
+    }
+
+    /// A tunnel that does not start by itself could not be set up. No packet starts it for a while; and what was to
+    /// come back is tried again.
+    fn after_failure(&mut self, now: Instant, child: &str) {
+        match self.retries.get(child) {
+            Some(Retry { persistent: true, .. }) => self.schedule_retry(now, child, Duration::ZERO),
+            _ => _ = self.pause(now, child, Duration::ZERO, LONGEST_HOLD_OFF),
+        }
+    }
+
+    /// Counts one more attempt; returns when the next may be made.
+    fn pause(&mut self, now: Instant, child: &str, lasted: Duration, longest: Duration) -> Instant {
+        let before = self.retries.get(child);
+        let persistent = before.is_some_and(|r| r.persistent);
+        let attempts = match before {
+            Some(retry) if lasted < LASTING => retry.attempts.saturating_add(1),
+            _ => 0,
+        };
+        let pause = (self.config.retransmit_after * (1 << attempts.min(8))).min(longest);
+        let jitter = self.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
+        let at = now + pause / 2 + Duration::from_micros(jitter / 2);
+        self.retries.insert(child.into(), Retry { attempts, at, persistent });
+        at
+    }
+
+    /// Whether a packet may start the tunnel now.
+    pub(super) fn may_be_acquired(&self, now: Instant, child: &str) -> bool {
+        // What the operator has taken down is not brought back by whoever sends a packet.
+        !self.deactivated.contains(child) && self.retries.get(child).is_none_or(|r| r.at <= now)
+    }
+
+    pub(super) fn retry(&mut self, now: Instant, child: &str) {
+        // A refusal is an event of its own; nobody waits for this call.
+        let _ = self.connect(now, child);
+    }
+
+    pub(super) fn forget_retry(&mut self, child: &str) {
+        self.retries.remove(child);
+        self.deadlines.set(Waiter::Retry(child.into()), None);
+    }
+}
+
+/// The phase 2 tunnels that start by themselves: those that say so, or the first where only phase 1 does.
+pub(super) fn auto_start(tunnel: &IkeTunnel) -> Vec<Arc<ChildTunnel>> {
+    if !tunnel.role.may_initiate() {
+        return Vec::new();
+    }
+    let startable = || tunnel.children.iter().filter(|c| c.role.may_initiate());
+    let mut chosen: Vec<Arc<ChildTunnel>> = startable().filter(|c| c.auto_start).cloned().collect();
+    if chosen.is_empty() && tunnel.auto_start {
+        chosen.extend(startable().next().cloned());
+    }
+    chosen
+}

@@ -1,0 +1,279 @@
+//! Tunnels that go without this side's will, and come back or not: as the policy and the configuration have it, with
+//! growing pauses, and without going round in circles.
+
+use crate::{SETTLED, SOON, calm, ike_spis};
+use ike::event::EventKind;
+use ike::{Comeback, Config};
+use sim::host::Side;
+use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
+use sim::{Exchange, HostId, Site, World};
+use std::time::Duration;
+
+const ACTIONS: [Comeback; 4] =
+    [Comeback::Policy, Comeback::Restart, Comeback::Trap, Comeback::Clear];
+
+fn auto_start(children: u8) -> Site {
+    Site { auto_start: true, children, ..Site::default() }
+}
+
+/// A site of which only the left end starts anything by itself, up.
+fn left_starts(site: &Site, config: Config) -> (World, HostId, HostId) {
+    let mut world = World::new(1);
+    let passive = Site { auto_start: false, on_demand: false, ..site.clone() };
+    let right = world.add_host("right", site.right, passive.policy(Side::Right), config.clone());
+    let left = world.add_host("left", site.left, site.policy(Side::Left), config);
+    if !site.auto_start {
+        world.connect(left, Site::TUNNEL);
+    }
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, site);
+    (world, left, right)
+}
+
+fn handshakes(world: &World, name: &str) -> usize {
+    world.ladder().sent_by(name).filter(|l| l.is_request(Exchange::SaInit)).count()
+}
+
+fn is_up(world: &mut World, host: HostId, child: &str) -> bool {
+    let status = world.status(host);
+    status.iter().flat_map(|s| &s.children).any(|c| c.name == child && c.sa.is_some())
+}
+
+/// A packet of the left network, whatever becomes of it.
+fn send_one(world: &mut World, left: HostId, site: &Site) {
+    let (l, r) = site.inner(0);
+    let flow = world.start_flow(left, l, r, Duration::ZERO);
+    world.run_for(SOON);
+    world.stop_flow(flow);
+}
+
+#[test]
+fn a_child_that_the_peer_deletes_comes_back_if_it_starts_by_itself() {
+    let site = auto_start(2);
+    let (mut world, left, right) = left_starts(&site, calm());
+    let before = ike_spis(&mut world, left);
+    assert!(world.disconnect(right, "net1"));
+    assert!(world.run_until(SOON, |w| !is_up(w, left, "net1")));
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+    assert_eq!(ike_spis(&mut world, left), before, "the IKE SA and net0 had nothing to do with it");
+    // Taken down on this side, it stays down.
+    assert!(world.disconnect(left, "net1"));
+    world.run_for(SETTLED);
+    assert!(!is_up(&mut world, left, "net1"));
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn what_the_peer_deletes_goes_as_the_close_action_says() {
+    for whole in [true, false] {
+        for action in ACTIONS {
+            for starts in [true, false] {
+                let site = Site { auto_start: starts, children: 2, ..Site::default() };
+                let config = Config { close_action: action, ..calm() };
+                let (mut world, left, right) = left_starts(&site, config);
+                assert!(world.disconnect(right, if whole { Site::TUNNEL } else { "net0" }));
+                world.run_for(SETTLED);
+                let back = match action {
+                    Comeback::Policy => starts,
+                    Comeback::Restart => true,
+                    Comeback::Trap | Comeback::Clear => false,
+                };
+                assert_eq!(is_up(&mut world, left, "net0"), back, "{action:?}, {starts}, {whole}");
+                send_one(&mut world, left, &site);
+                world.run_for(SETTLED);
+                let back = back || action == Comeback::Trap;
+                assert_eq!(is_up(&mut world, left, "net0"), back, "{action:?} after a packet");
+                let found = disagreements(
+                    &mut world,
+                    left,
+                    right,
+                    match (whole, back) {
+                        (true, true) if action == Comeback::Trap => 1,
+                        (_, true) => 2,
+                        (false, false) => 1,
+                        (true, false) => 0,
+                    },
+                );
+                assert!(found.is_empty() || (whole && !back), "{action:?}: {found:?}");
+                assert_clean_stop(&mut world, left, right);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_dead_peer_leaves_what_the_liveness_action_says() {
+    for action in ACTIONS {
+        for starts in [true, false] {
+            let site = Site { auto_start: starts, children: 2, ..Site::default() };
+            let config = Config { liveness_action: action, ..Config::default() };
+            let (mut world, left, right) = left_starts(&site, config);
+            world.cut(right);
+            world.run_for(Duration::from_secs(600));
+            for child in ["net0", "net1"] {
+                assert!(!is_up(&mut world, left, child), "nobody answers");
+            }
+            world.restart(right);
+            world.heal();
+            world.run_for(SETTLED);
+            let back = match action {
+                Comeback::Policy => starts,
+                Comeback::Restart => true,
+                Comeback::Trap | Comeback::Clear => false,
+            };
+            assert_eq!(is_up(&mut world, left, "net0"), back, "{action:?}, {starts}");
+            assert_eq!(is_up(&mut world, left, "net1"), back, "{action:?}, {starts}");
+            if back {
+                assert_agreement(&mut world, left, right, &site);
+            }
+            send_one(&mut world, left, &site);
+            let back = back || action == Comeback::Trap;
+            assert_eq!(is_up(&mut world, left, "net0"), back, "{action:?} after a packet");
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}
+
+#[test]
+fn a_trap_returns_after_the_tunnel_is_gone() {
+    let site = Site { on_demand: true, ..Site::default() };
+    for dies in [true, false] {
+        let (mut world, left, right) = left_starts(&site, Config::default());
+        if dies {
+            world.cut(right);
+            world.run_for(Duration::from_secs(600));
+            assert_nothing_left(&mut world, left);
+            world.restart(right);
+            world.heal();
+        } else {
+            assert!(world.disconnect(right, Site::TUNNEL));
+            world.run_for(SOON);
+        }
+        assert_nothing_left(&mut world, left);
+        send_one(&mut world, left, &site);
+        assert_agreement(&mut world, left, right, &site);
+    }
+}
+
+#[test]
+fn either_order_of_start_ends_with_the_tunnel_up() {
+    for later in [Side::Left, Side::Right] {
+        let site = auto_start(2);
+        let (mut world, left, right) = World::of_site(1, &site, &calm());
+        let late = if later == Side::Left { left } else { right };
+        world.cut(late);
+        world.run_for(Duration::from_secs(1800));
+        world.restart(late);
+        world.heal();
+        world.run_for(SETTLED);
+        assert_agreement(&mut world, left, right, &site);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn attempts_are_few_while_the_peer_is_away_and_it_is_found_soon_when_it_is_back() {
+    let site = auto_start(1);
+    let mut world = World::new(1);
+    let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
+    let day = Duration::from_secs(86_400);
+    world.run_for(day);
+    // An attempt takes its time, and then come at most sixty seconds of pause.
+    let sent = handshakes(&world, "left");
+    assert!((6 * 800..=6 * 2400).contains(&sent), "{sent} requests in a day");
+    let right = world.add_host("right", site.right, site.policy(Side::Right), calm());
+    assert!(world.run_until(Duration::from_secs(120), |w| is_up(w, left, "net0")));
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+}
+
+#[test]
+fn a_peer_that_deletes_whatever_comes_up_is_not_asked_without_end() {
+    for whole in [true, false] {
+        let site = auto_start(1);
+        let (mut world, left, right) = left_starts(&site, calm());
+        let name = if whole { Site::TUNNEL } else { "net0" };
+        let hour = world.now() + Duration::from_secs(3600);
+        while world.run_until(hour - world.now(), |w| is_up(w, right, "net0")) {
+            world.disconnect(right, name);
+            if world.now() >= hour {
+                break;
+            }
+        }
+        let up = world.count_events(left, |e| matches!(e, EventKind::Established { .. }));
+        assert!((60..=300).contains(&up), "{up} times up in an hour");
+        // What has lasted comes back at once.
+        world.run_for(SETTLED);
+        assert!(world.disconnect(right, name));
+        assert!(world.run_until(Duration::from_secs(3), |w| !is_up(w, right, "net0")));
+        assert!(world.run_until(Duration::from_secs(3), |w| is_up(w, left, "net0")));
+    }
+}
+
+#[test]
+fn two_ends_that_both_bring_it_back_do_not_go_round_in_circles() {
+    for seed in 0..16 {
+        let site = auto_start(2);
+        let config = Config {
+            liveness_action: Comeback::Restart,
+            close_action: Comeback::Restart,
+            ..Config::default()
+        };
+        let (mut world, left, right) = World::of_site(seed, &site, &config);
+        world.run_for(SETTLED);
+        for cause in 0..4 {
+            match cause {
+                0 => world.restart(left),
+                1 => world.restart(right),
+                2 => {
+                    world.cut(left);
+                    world.run_for(Duration::from_secs(300));
+                    world.heal();
+                }
+                // Only one end has noticed.
+                _ => {
+                    let gate = world.hold(right, |_| true);
+                    world.run_for(Duration::from_secs(90));
+                    world.discard(gate);
+                }
+            }
+            world.run_for(SETTLED);
+            assert_agreement(&mut world, left, right, &site);
+            let before = handshakes(&world, "left") + handshakes(&world, "right");
+            world.run_for(Duration::from_secs(3600));
+            let after = handshakes(&world, "left") + handshakes(&world, "right");
+            assert_eq!(before, after, "seed {seed}, cause {cause}: it is up, and stays as it is");
+        }
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn packets_do_not_start_what_has_just_failed_without_pause() {
+    let site = Site { on_demand: true, ..Site::default() };
+    let other = Site { secret: "Tr0ub4dor&3".into(), ..site.clone() };
+    let mut world = World::new(1);
+    let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
+    let right = world.add_host("right", site.right, other.policy(Side::Right), calm());
+    let (l, r) = site.inner(0);
+    world.run_for(SOON);
+    let before = world.now();
+    while world.now() - before < Duration::from_secs(3600) {
+        // The recorder asks once; what asks is one packet after the other.
+        world.command(left, "a packet", |e, now| {
+            let rule = e.plane().rules().next().expect("a rule").id;
+            let packet = esp::plane::PacketSummary {
+                protocol: 17,
+                source: (l, Some(1)),
+                destination: (r, Some(1)),
+            };
+            e.handle_notice(now, esp::plane::Notice::Acquire { rule, packet });
+        });
+        world.run_for(Duration::from_secs(1));
+    }
+    let asked = handshakes(&world, "left");
+    assert!((300..=900).contains(&asked), "{asked} attempts in an hour");
+    world.restart(right);
+    assert_nothing_left(&mut world, right);
+}
