@@ -41,4 +41,50 @@ impl fmt::Debug for Secret {
 pub enum Credential {
     /// A preshared key, the same for both sides.
     PresharedKey(Secret),
+    /// A signature with the key of an X.509 certificate.
+    Signature(Signature),
+}
+
+/// What signatures a tunnel takes, from either side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    /// The kinds of keys that may sign, at least one.
+    pub keys: Vec<KeyKind>,
+    /// Whether a certificate proves nothing without a current revocation list of its issuer.
+    pub use_crl: bool,
+    /// Whether RSA signatures with SHA-1 pass from a peer that knows nothing else (RFC 7296 §3.8).
+    pub sha1: bool,
+}
+
+/// Kinds of keys in certificates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeyKind {
+    /// RSA.
+    Rsa,
+    /// ECDSA on P-256.
+    EcdsaP256,
+    /// ECDSA on P-384.
+    EcdsaP384,
+    /// ECDSA on P-521.
+    EcdsaP521,
+    /// Ed25519 (RFC 8420).
+    Ed25519,
+}
+
+impl KeyKind {
+    /// Every kind.
+    pub const ALL: [Self; 5] =
+        [Self::Rsa, Self::EcdsaP256, Self::EcdsaP384, Self::EcdsaP521, Self::Ed25519];
+}
+
+impl fmt::Display for KeyKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Rsa => "RSA",
+            Self::EcdsaP256 => "ECDSA P-256",
+            Self::EcdsaP384 => "ECDSA P-384",
+            Self::EcdsaP521 => "ECDSA P-521",
+            Self::Ed25519 => "Ed25519",
+        })
+    }
 }

@@ -1,5 +1,6 @@
 //! Who a peer is (RFC 7296 §3.5).
 
+use crate::DistinguishedName;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -17,11 +18,13 @@ pub enum Identity {
     UserFqdn(String),
     /// ID_KEY_ID, opaque octets.
     KeyId(Vec<u8>),
+    /// ID_DER_ASN1_DN, compared as RFC 5280 §7.1 has it.
+    Dn(DistinguishedName),
 }
 
 impl Identity {
-    /// Whether both name the same side: domain names are compared without regard to ASCII case, everything else
-    /// octet by octet.
+    /// Whether both name the same side: domain names are compared without regard to ASCII case, distinguished names as
+    /// [`DistinguishedName::matches`] does, everything else octet by octet.
     pub fn matches(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Fqdn(a), Self::Fqdn(b)) => a.eq_ignore_ascii_case(b),
@@ -33,6 +36,7 @@ impl Identity {
                     _ => a == b,
                 }
             }
+            (Self::Dn(a), Self::Dn(b)) => a.matches(b),
             _ => self == other,
         }
     }
@@ -54,6 +58,7 @@ impl fmt::Display for Identity {
             Self::Ipv6(a) => a.fmt(f),
             Self::Fqdn(s) | Self::UserFqdn(s) => f.write_str(s),
             Self::KeyId(octets) => write!(f, "{}", octets.escape_ascii()),
+            Self::Dn(name) => name.fmt(f),
         }
     }
 }

@@ -6,14 +6,16 @@
 pub mod credential;
 pub mod identity;
 pub mod lifetime;
+pub mod name;
 pub mod proposal;
 pub mod selector;
 pub mod tunnel;
 pub mod xml;
 
-pub use credential::{Credential, Secret};
+pub use credential::{Credential, KeyKind, Secret, Signature};
 pub use identity::Identity;
 pub use lifetime::Lifetime;
+pub use name::DistinguishedName;
 pub use proposal::{
     EspEncryption, EspProposal, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Prf,
 };

@@ -178,7 +178,7 @@ fn vocabulary() {
                 &["known are 2, 5, 14, 15, 16, 19, 20, 21 and 31"],
             ),
             case("IKE_DHGroup=\"20\"", "IKE_DHGroup=\"0\"", 19, &["needs a Diffie-Hellman group"]),
-            case("Preshared_key", "RSA_signatures", 20, &["certificates are not supported"]),
+            case("Preshared_key", "RSA_signature", 20, &["did you mean \"RSA_signatures\"?"]),
             case(
                 "IKE_Version=\"2\"",
                 "IKE_Version=\"1\"",

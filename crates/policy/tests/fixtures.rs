@@ -3,7 +3,7 @@
 use policy::xml::{Diagnostics, Loaded, read};
 use policy::{
     Credential, EspEncryption, Group, Identity, IkeEncryption, IkeProposal, Integrity, KeyBits,
-    Mode, Prf, Role,
+    KeyKind, Mode, Prf, Role, Signature,
 };
 use std::time::Duration;
 
@@ -202,20 +202,56 @@ fn ikev1_is_refused() {
     assert_eq!((group.column, group.width), (65, 7), "the one word of the list is pointed at");
 }
 
+/// The fixture with the group that is not supported replaced.
+fn certificates() -> String {
+    CERTIFICATES.replace("\"24\"", "\"14\"").replace("GROUP_14 GROUP_24", "GROUP_14")
+}
+
 #[test]
-fn certificates_are_refused() {
-    assert_errors(
-        CERTIFICATES,
-        &[
-            (11, "\"24\""),
-            (12, "RSA_signatures"),
-            (21, "ECDSA-256"),
-            (27, "certificates, which are not supported"),
-            (30, "certificates, which are not supported"),
-            (36, "no preshared key for the remote identity site-b-0007"),
-            (45, "GROUP_24"),
-        ],
+fn certificates_and_names_are_read() {
+    let loaded = load(&certificates());
+    let signature = |tunnel: &str| match &loaded.policy.tunnel(tunnel).expect("is there").credential
+    {
+        Credential::Signature(signature) => signature.clone(),
+        other => panic!("{tunnel} has {other:?}"),
+    };
+    let rsa = Signature { keys: vec![KeyKind::Rsa], use_crl: true, sha1: false };
+    assert_eq!(signature("cert_k"), rsa);
+    let ecdsa = Signature { keys: vec![KeyKind::EcdsaP256], use_crl: false, sha1: false };
+    assert_eq!(signature("ecdsa_k"), ecdsa);
+    let tunnel = loaded.policy.tunnel("cert_k").expect("is there");
+    assert_eq!(tunnel.local.identity.to_string(), "CN=left.example.net,OU=Lab,O=Example,C=NL");
+    assert_eq!(tunnel.remote.address, "2001:db8:2::20".parse().ok());
+    let warnings: Vec<_> = loaded.warnings.iter().map(|w| w.message.clone()).collect();
+    assert!(warnings.iter().any(|w| w.contains("a certificate has no Key_ID")), "{warnings:?}");
+}
+
+#[test]
+fn what_makes_signatures_weak_or_unclear_is_told() {
+    let sha = certificates().replacen("IKE_Hash=\"HMAC_SHA2_256\"", "IKE_Hash=\"SHA\"", 1);
+    let loaded = load(&sha);
+    let Credential::Signature(signature) = &loaded.policy.tunnels[0].credential else { panic!() };
+    assert!(signature.sha1);
+    assert!(loaded.warnings.iter().any(|w| w.message.contains("may sign with SHA-1")));
+
+    let both = certificates().replacen(
+        "<IKETransform IKE_AuthenticationMethod=\"RSA_signatures\"/>",
+        "<IKETransform IKE_AuthenticationMethod=\"RSA_signatures\"/>\
+         <IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/>",
+        1,
     );
+    assert_errors(&both, &[(12, "preshared key and signatures in one IKEProtection")]);
+
+    let reversed = certificates().replacen(
+        "/C=NL/O=Example/OU=Lab/CN=left.example.net",
+        "C=NL, O=Example, OU=Lab, CN=left.example.net",
+        1,
+    );
+    let loaded = load(&reversed);
+    assert!(loaded.warnings.iter().any(|w| w.message.contains("has CN at the top")));
+
+    let wrong = certificates().replacen("/C=NL/O=Example/OU=Lab/CN=left", "/X=NL/CN=left", 1);
+    assert_errors(&wrong, &[(27, "\"X\" is no attribute type")]);
 }
 
 #[test]

@@ -37,11 +37,6 @@ const GROUPS: (&str, &str) = (
     "write one IKETunnel for each peer, with the IKE_Role \"Responder\" where its address is not known",
 );
 
-const DN: (&str, &str) = (
-    "X.500 names prove themselves by certificates, which are not supported",
-    "name the side by FQDN, User_FQDN, Key_ID or its address, and use a preshared key",
-);
-
 const ADDRESSES: &[&str] = &["IPV4_Address", "IPV6_Address"];
 
 const IDENTITIES: &[&str] = &[
@@ -155,13 +150,13 @@ const KINDS: &[Kind] = &[
     element("PK_FQDN", &["Value"], &[], &[]),
     element("PK_User_FQDN", &["Value"], &[], &[]),
     element("PK_Key_ID", &["Value"], &[], &[]),
-    unsupported("PK_ASN1_DN", DN.0, DN.1),
+    element("PK_ASN1_DN", &["Value"], &[], &[]),
     element("IPV4_Address", &["Value"], &[], &[]),
     element("IPV6_Address", &["Value"], &[], &[]),
     element("FQDN", &["Value"], &[], ADDRESSES),
     element("User_FQDN", &["Value"], &[], ADDRESSES),
     element("Key_ID", &["Value"], &[], ADDRESSES),
-    unsupported("ASN1_DN", DN.0, DN.1),
+    element("ASN1_DN", &["Value"], &[], ADDRESSES),
     element("IPV4_Address_Range", &["From_IPAddr", "To_IPAddr"], &[], &[]),
     element("IPV6_Address_Range", &["From_IPAddr", "To_IPAddr"], &[], &[]),
     element("IPV4_Subnet", &[], SUBNET, &[]),

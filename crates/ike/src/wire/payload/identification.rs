@@ -3,7 +3,7 @@
 use super::Identification;
 use crate::wire::reader::{Reader, WireError};
 use crate::wire::registry::IdType;
-use policy::Identity;
+use policy::{DistinguishedName, Identity};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 impl Identification {
@@ -18,6 +18,7 @@ impl Identification {
             }
             IdType::FQDN => self.text().map(Identity::Fqdn),
             IdType::RFC822_ADDR => self.text().map(Identity::UserFqdn),
+            IdType::DER_ASN1_DN => DistinguishedName::from_der(&self.data).ok().map(Identity::Dn),
             IdType::KEY_ID if !self.data.is_empty() => Some(Identity::KeyId(self.data.clone())),
             _ => None,
         }
@@ -31,6 +32,7 @@ impl Identification {
             Identity::Fqdn(name) => (IdType::FQDN, name.clone().into_bytes()),
             Identity::UserFqdn(name) => (IdType::RFC822_ADDR, name.clone().into_bytes()),
             Identity::KeyId(octets) => (IdType::KEY_ID, octets.clone()),
+            Identity::Dn(name) => (IdType::DER_ASN1_DN, name.as_der().to_vec()),
             _ => unreachable!("every Identity has its payload here"),
         };
         Self { kind, data }

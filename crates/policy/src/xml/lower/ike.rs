@@ -8,8 +8,8 @@ use super::value::{Word, lifetime};
 use crate::xml::diagnostic::{Place, quoted};
 use crate::xml::document::Element;
 use crate::{
-    ChildTunnel, Credential, Group, IkeEncryption, IkeProposal, IkeTunnel, Integrity, Lifetime,
-    Prf, Role,
+    ChildTunnel, Credential, Group, Identity, IkeEncryption, IkeProposal, IkeTunnel, Integrity,
+    KeyKind, Lifetime, Prf, Role, Signature,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,19 +23,24 @@ pub(super) const ROLE: &[Word<Role>] = &[
     ("Responder", Ok(Role::Responder)),
 ];
 
-const NO_CERTIFICATES: &str =
-    "certificates are not supported; use Preshared_key on both sides, with an IKEPresharedKey";
+/// How both sides prove who they are; the kinds of keys that may sign, or none for a preshared key.
+type Method = &'static [KeyKind];
 
-const METHOD: &[Word<()>] = &[
-    ("Preshared_key", Ok(())),
-    ("RSA_signatures", Err(NO_CERTIFICATES)),
-    ("ECDSA-256", Err(NO_CERTIFICATES)),
-    ("ECDSA_256", Err(NO_CERTIFICATES)),
-    ("ECDSA-384", Err(NO_CERTIFICATES)),
-    ("ECDSA_384", Err(NO_CERTIFICATES)),
-    ("ECDSA-521", Err(NO_CERTIFICATES)),
-    ("ECDSA_521", Err(NO_CERTIFICATES)),
-    ("ECDSA_signatures", Err(NO_CERTIFICATES)),
+const PRESHARED: Method = &[];
+const ECDSA: Method = &[KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::EcdsaP521];
+
+const METHOD: &[Word<Method>] = &[
+    ("Preshared_key", Ok(PRESHARED)),
+    ("RSA_signatures", Ok(&[KeyKind::Rsa])),
+    ("ECDSA-256", Ok(&[KeyKind::EcdsaP256])),
+    ("ECDSA_256", Ok(&[KeyKind::EcdsaP256])),
+    ("ECDSA-384", Ok(&[KeyKind::EcdsaP384])),
+    ("ECDSA_384", Ok(&[KeyKind::EcdsaP384])),
+    ("ECDSA-521", Ok(&[KeyKind::EcdsaP521])),
+    ("ECDSA_521", Ok(&[KeyKind::EcdsaP521])),
+    ("ECDSA_signatures", Ok(ECDSA)),
+    ("Ed25519", Ok(&[KeyKind::Ed25519])),
+    ("Digital_signatures", Ok(&KeyKind::ALL)),
 ];
 
 /// One IKEProtection.
@@ -43,6 +48,8 @@ pub(super) struct Protection {
     role: Role,
     proposals: Vec<IkeProposal>,
     lifetime: Lifetime,
+    /// `None`: a preshared key.
+    signature: Option<Signature>,
 }
 
 /// A phase 1 tunnel to which its phase 2 tunnels are still added.
@@ -95,12 +102,7 @@ fn protection(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Protection> {
         let message = "IKE_XCHGMode has no meaning in IKEv2 and is ignored";
         cx.report.warning(attribute.place(element), message, "write IKE_XCHGMode=\"None\"");
     }
-    if let (true, Some(attribute)) =
-        (cx.flag(element, "IKE_Flags_UseCRL"), element.attribute("IKE_Flags_UseCRL"))
-    {
-        let message = "IKE_Flags_UseCRL has no effect: preshared keys are not on revocation lists";
-        cx.report.warning(attribute.place(element), message, "write IKE_Flags_UseCRL=\"No\"");
-    }
+    let use_crl = cx.flag(element, "IKE_Flags_UseCRL");
     let generic = ["IKE_IPSecDefaultProtectionRef", "IKE_IPSecDefaultAllowedTypes"];
     if let Some(attribute) = generic.iter().find_map(|name| element.attribute(name)) {
         let message = "generic phase 2 policies are not supported";
@@ -110,23 +112,59 @@ fn protection(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Protection> {
     }
     let overlap = cx.overlap(element, "IKE_KeyOverlap");
     let offers = proposals(cx, element);
-    let minutes = method_and_minutes(cx, element);
+    let (keys, minutes) = method_and_minutes(cx, element).unzip();
+    if let (true, Some(true), Some(attribute)) =
+        (use_crl, keys.as_ref().map(Vec::is_empty), element.attribute("IKE_Flags_UseCRL"))
+    {
+        let message = "IKE_Flags_UseCRL has no effect: preshared keys are not on revocation lists";
+        cx.report.warning(attribute.place(element), message, "write IKE_Flags_UseCRL=\"No\"");
+    }
     cx.window(element, "IKE", "Minutes", &[minutes.unwrap_or(480)]);
     // No volume is limited in phase 1, so that only Min ≤ Max can be wrong.
     cx.window(element, "IKE", "KB", &[]);
     let role = if element.attribute("IKE_Role").is_some() { role? } else { Role::Both };
-    Some(Protection { role, proposals: offers?, lifetime: lifetime(minutes?, 0, overlap) })
+    let (keys, offers) = (keys?, offers?);
+    let sha1 = keys.contains(&KeyKind::Rsa) && offers.iter().any(names_sha1);
+    if sha1 {
+        let message = "SHA is named: a peer that knows nothing better may sign with SHA-1, which can be forged";
+        let help = "write HMAC_SHA2_256 and PRF_HMAC_SHA2_256 on both sides as soon as the peer takes them";
+        cx.report.warning(element.place(), message, help);
+    }
+    let signature = (!keys.is_empty()).then_some(Signature { keys, use_crl, sha1 });
+    Some(Protection {
+        role,
+        proposals: offers,
+        lifetime: lifetime(minutes?, 0, overlap),
+        signature,
+    })
 }
 
-/// What stands in transforms but concerns the whole protection. `None` after an error.
-fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<u64> {
+fn names_sha1(offer: &IkeProposal) -> bool {
+    offer.integrity.contains(&Integrity::HmacSha1_96) || offer.prf.contains(&Prf::HmacSha1)
+}
+
+/// What stands in transforms but concerns the whole protection: the keys that may sign (none: a preshared key), and the
+/// lifetime in minutes. `None` after an error.
+fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<(Vec<KeyKind>, u64)> {
     let mut methods = 0;
+    let mut keys: Option<Vec<KeyKind>> = None;
     let mut wrong = false;
     let mut minutes: Option<u64> = None;
     for transform in Cx::children(element, "IKETransform") {
-        if transform.attribute("IKE_AuthenticationMethod").is_some() {
+        if let Some(attribute) = transform.attribute("IKE_AuthenticationMethod") {
             methods += 1;
-            wrong |= cx.word(transform, "IKE_AuthenticationMethod", METHOD).is_none();
+            match (cx.word(transform, "IKE_AuthenticationMethod", METHOD), &mut keys) {
+                (None, _) => wrong = true,
+                (Some(method), None) => keys = Some(method.to_vec()),
+                (Some(method), Some(keys)) if method.is_empty() != keys.is_empty() => {
+                    let message = "preshared key and signatures in one IKEProtection";
+                    let help =
+                        "both sides prove themselves one way: write an IKEProtection for each";
+                    cx.report.error(attribute.place(transform), message, help);
+                    wrong = true;
+                }
+                (Some(method), Some(keys)) => append(keys, method),
+            }
         }
         if let Some(attribute) = transform.attribute("IKE_KeyRefreshMinutes") {
             match (cx.minutes(transform, "IKE_KeyRefreshMinutes"), minutes) {
@@ -157,7 +195,7 @@ fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<u64> {
         let help = "add <IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/>";
         cx.report.warning(element.place(), message, help);
     }
-    (!wrong).then(|| minutes.unwrap_or(480))
+    (!wrong).then(|| (keys.unwrap_or_default(), minutes.unwrap_or(480)))
 }
 
 /// Algorithms that are offered together.
@@ -365,7 +403,25 @@ fn tunnel(
     let local = local_side.and_then(|side| cx.endpoint(side));
     let remote = remote_side.and_then(|side| cx.endpoint(side));
     let (local, remote, remote_side) = (local?, remote?, remote_side?);
-    let secret = keys.for_peer(cx, remote_side.place(), &local, &remote);
+    let credential = match protection.map(|p| &p.signature) {
+        Some(Some(signature)) => {
+            for (side, endpoint) in [(local_side, &local), (Some(remote_side), &remote)] {
+                if let (Some(side), Identity::KeyId(_)) = (side, &endpoint.identity) {
+                    let message = "a certificate has no Key_ID: its subject key identifier is compared with it";
+                    let help = "name the side by ASN1_DN, FQDN, User_FQDN or its address";
+                    cx.report.warning(side.place(), message, help);
+                }
+            }
+            Some(Credential::Signature(signature.clone()))
+        }
+        Some(None) => {
+            keys.for_peer(cx, remote_side.place(), &local, &remote).map(Credential::PresharedKey)
+        }
+        None => {
+            keys.touch(&remote.identity);
+            None
+        }
+    };
 
     if let (Some(a), Some(b)) = (local.address, remote.address) {
         let wrong = if a.is_ipv4() != b.is_ipv4() {
@@ -425,7 +481,7 @@ fn tunnel(
         role: protection.role,
         local,
         remote,
-        credential: Credential::PresharedKey(secret?),
+        credential: credential?,
         proposals: protection.proposals.clone(),
         lifetime: protection.lifetime,
         auto_start,

@@ -116,6 +116,13 @@ impl Keys {
         self.keys.iter().find(|key| key.identity.matches(identity))
     }
 
+    /// Notes that a tunnel which cannot be read might want a key.
+    pub fn touch(&self, remote: &Identity) {
+        if let Some(key) = self.find(remote) {
+            key.used.set(true);
+        }
+    }
+
     /// The key for the peer of a tunnel; if there is none, that is reported.
     pub fn for_peer(
         &self,

@@ -4,7 +4,7 @@ use super::Cx;
 use crate::xml::diagnostic::quoted;
 use crate::xml::document::{Attribute, Element};
 use crate::xml::schema::{SUBNET_ADDRESS, SUBNET_MASK, listed};
-use crate::{AddressRange, Endpoint, Identity, PortRange, Selector};
+use crate::{AddressRange, DistinguishedName, Endpoint, Identity, PortRange, Selector};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 const TCP_LIKE: &[u64] = &[6, 17, 33, 132, 136];
@@ -19,7 +19,7 @@ impl Cx<'_> {
         let kind = element.name.strip_prefix("PK_").unwrap_or(element.name);
         if kind.ends_with("_Range") || kind.ends_with("_Subnet") {
             let message = format!("{kind} cannot say who a side is: it names many");
-            let help = "use IPV4_Address, IPV6_Address, FQDN, User_FQDN or Key_ID";
+            let help = "use IPV4_Address, IPV6_Address, FQDN, User_FQDN, ASN1_DN or Key_ID";
             self.report.error(element.place(), message, help);
             return None;
         }
@@ -64,6 +64,22 @@ impl Cx<'_> {
                 self.is_domain(element, attribute, domain)
                     .then(|| Identity::UserFqdn(value.to_owned()))
             }
+            "ASN1_DN" => {
+                let value = self.trimmed(element, attribute);
+                match value.parse::<DistinguishedName>() {
+                    Ok(name) => {
+                        self.warn_reversed(element, attribute, value, &name);
+                        Some(Identity::Dn(name))
+                    }
+                    Err(error) => {
+                        let help = "write it like /C=NL/O=Example/CN=gate.example.net, or \
+                                    CN=gate.example.net,O=Example,C=NL; openssl x509 -noout -subject -nameopt compat \
+                                    prints the one of a certificate";
+                        self.report.error(attribute.place(element), error.to_string(), help);
+                        None
+                    }
+                }
+            }
             _ => {
                 let octets = attribute.value.as_bytes();
                 if octets.is_empty() || octets.len() > 255 {
@@ -73,6 +89,30 @@ impl Cx<'_> {
                 }
                 Some(Identity::KeyId(octets.to_vec()))
             }
+        }
+    }
+
+    /// Most programs print a name with commas in the order of its encoding, RFC 4514 reads it the other way round.
+    fn warn_reversed(
+        &mut self,
+        element: &Element<'_>,
+        attribute: &Attribute<'_>,
+        value: &str,
+        name: &DistinguishedName,
+    ) {
+        let starts = |text: &str, kind: &str| {
+            text.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
+        };
+        let first = |kind| starts(value, kind);
+        if !value.starts_with('/')
+            && ["C=", "DC=", "O="].into_iter().any(first)
+            && value.rsplit(',').next().is_some_and(|last| starts(last.trim(), "CN="))
+        {
+            let message =
+                format!("{} is read as RFC 4514 has it: {name} has CN at the top", quoted(value));
+            let help =
+                "write the most specific part first, CN=…,O=…,C=…, or with slashes, /C=…/O=…/CN=…";
+            self.report.warning(attribute.place(element), message, help);
         }
     }
 
