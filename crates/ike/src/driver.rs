@@ -205,6 +205,11 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 self.engine.replace_policy(now, policy);
                 let _ = reply.send(());
             }
+            Command::ReplaceTrust(trust, reply) => {
+                self.engine.replace_trust(trust);
+                let _ = reply.send(());
+            }
+            Command::Trust(reply) => drop(reply.send(Arc::clone(self.engine.trust()))),
             Command::Stop(_) => unreachable!("handled where the loop ends"),
         }
     }

@@ -17,6 +17,7 @@ use crate::deadlines::{Deadlines, Waiter};
 use crate::event::Event;
 use crate::exchange::sa_init::HalfOpen;
 use crate::exchange::{Parts, auth, sa_init, status};
+use crate::proof::trust::Trust;
 use crate::session::{Session, SessionId};
 use crate::task::Task;
 use crate::wire::header::{Header, IkeSpi};
@@ -168,6 +169,7 @@ pub enum CommandError {
 /// All IKE SAs of one gateway.
 pub struct Engine<P: DataPlane> {
     policy: Arc<Policy>,
+    trust: Arc<Trust>,
     config: Config,
     plane: P,
     rng: Rng,
@@ -205,6 +207,7 @@ impl<P: DataPlane> Engine<P> {
         let admissions = Admissions::new(&mut rng);
         let mut engine = Self {
             policy: Arc::default(),
+            trust: Arc::default(),
             config,
             plane,
             rng,

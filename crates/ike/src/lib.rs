@@ -17,7 +17,7 @@ pub mod event;
 mod exchange;
 pub mod failure;
 pub mod negotiation;
-mod proof;
+pub mod proof;
 mod rejection;
 mod sa;
 mod session;

@@ -1,3 +1,8 @@
 //! How a side proves who it is.
 
-pub mod psk;
+pub mod certificate;
+pub mod crl;
+mod key;
+mod listing;
+pub(crate) mod psk;
+pub mod trust;

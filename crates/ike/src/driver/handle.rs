@@ -3,6 +3,7 @@
 use crate::engine::CommandError;
 use crate::event::Event;
 use crate::failure::Failure;
+use crate::proof::trust::Trust;
 use crate::status::IkeStatus;
 use policy::Policy;
 use std::collections::BTreeMap;
@@ -48,6 +49,8 @@ pub(super) enum Command {
     Status(Reply<Vec<IkeStatus>>),
     Counters(Reply<BTreeMap<String, u64>>),
     ReplacePolicy(Arc<Policy>, Reply<()>),
+    ReplaceTrust(Arc<Trust>, Reply<()>),
+    Trust(Reply<Arc<Trust>>),
     Stop(Reply<()>),
 }
 
@@ -108,6 +111,22 @@ impl Handle {
     /// Where the engine has stopped.
     pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
         self.ask(|reply| Command::ReplacePolicy(policy, reply)).await
+    }
+
+    /// Replaces the certificates and authorities; what is up stays up.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub async fn replace_trust(&self, trust: Arc<Trust>) -> Result<(), HandleError> {
+        self.ask(|reply| Command::ReplaceTrust(trust, reply)).await
+    }
+
+    /// The certificates and authorities in use.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub async fn trust(&self) -> Result<Arc<Trust>, HandleError> {
+        self.ask(Command::Trust).await
     }
 
     /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.

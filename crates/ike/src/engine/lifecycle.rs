@@ -6,6 +6,7 @@ use crate::deadlines::Waiter;
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
+use crate::proof::trust::Trust;
 use crate::sa::path::{IKE_PORT, Path};
 use crate::sa::{Active, State};
 use crate::session::{Ending, Session, SessionId};
@@ -76,6 +77,16 @@ impl<P: DataPlane> Engine<P> {
             return Err(CommandError::NothingToStart(name.into()));
         }
         Ok((Arc::clone(tunnel), children))
+    }
+
+    /// Replaces the certificates and authorities. What is up stays up; the next proof on either side uses the new ones.
+    pub fn replace_trust(&mut self, trust: Arc<Trust>) {
+        self.trust = trust;
+    }
+
+    /// The certificates and authorities in use.
+    pub fn trust(&self) -> &Arc<Trust> {
+        &self.trust
     }
 
     /// Every phase 1 tunnel that this side may start.

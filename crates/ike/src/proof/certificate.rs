@@ -1,0 +1,271 @@
+//! X.509 certificates (RFC 5280) as the proofs of IKE use them (RFC 4945).
+
+use policy::{DistinguishedName, Identity, KeyKind};
+use std::fmt;
+use std::net::IpAddr;
+use std::time::Duration;
+use x509_cert::Certificate as X509;
+use x509_cert::der::asn1::{ObjectIdentifier, UintRef};
+use x509_cert::der::{Decode, Encode, Reader, SliceReader};
+use x509_cert::ext::pkix::name::{DistributionPointName, GeneralName};
+use x509_cert::ext::pkix::{
+    BasicConstraints, CrlDistributionPoints, KeyUsage, SubjectAltName, SubjectKeyIdentifier,
+};
+
+/// Octets of the longest certificate that is read.
+pub(crate) const LONGEST: usize = 16 * 1024;
+/// Names and addresses of revocation lists that are kept of one certificate.
+const MOST: usize = 64;
+
+const RSA: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.1");
+const EC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.2.1");
+const P256: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.10045.3.1.7");
+const P384: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.34");
+const P521: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.132.0.35");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+
+/// A certificate that can be read; whether it is valid is another question.
+#[derive(Clone)]
+pub struct Certificate {
+    der: Vec<u8>,
+    subject: Option<DistinguishedName>,
+    issuer: DistinguishedName,
+    serial: Vec<u8>,
+    names: Vec<Identity>,
+    key: PublicKey,
+    key_identifier: Option<Vec<u8>>,
+    not_before: Duration,
+    not_after: Duration,
+    is_authority: bool,
+    may_sign: bool,
+    crl_urls: Vec<String>,
+}
+
+/// The key of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PublicKey {
+    /// Its kind.
+    pub kind: KeyKind,
+    /// Its size.
+    pub bits: usize,
+    /// The SubjectPublicKeyInfo, in DER.
+    pub info: Vec<u8>,
+}
+
+/// Why a certificate cannot be used; completes "the certificate …".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// It is not X.509 in DER.
+    #[error("cannot be read: {0}")]
+    Encoding(String),
+    /// It is longer than any real one.
+    #[error("has more than {LONGEST} octets")]
+    TooLong,
+    /// Its key is of a kind that is not supported.
+    #[error(
+        "has a key of the kind {0}; supported are RSA, ECDSA on P-256, P-384 and P-521, and Ed25519"
+    )]
+    Key(String),
+    /// Its issuer has no name.
+    #[error("names no issuer")]
+    Issuer,
+}
+
+impl Certificate {
+    /// Reads the DER encoding of a certificate.
+    ///
+    /// # Errors
+    /// Where it is not one, or has a key that nothing here can use.
+    pub fn read(der: &[u8]) -> Result<Self, CertificateError> {
+        if der.len() > LONGEST {
+            return Err(CertificateError::TooLong);
+        }
+        let encoding = |e: x509_cert::der::Error| CertificateError::Encoding(e.to_string());
+        let certificate = X509::from_der(der).map_err(encoding)?;
+        let tbs = certificate.tbs_certificate();
+        let subject = tbs.subject().to_der().map_err(encoding)?;
+        let issuer = tbs.issuer().to_der().map_err(encoding)?;
+        let usage = tbs.get_extension::<KeyUsage>().map_err(encoding)?;
+        let constraints = tbs.get_extension::<BasicConstraints>().map_err(encoding)?;
+        let alternatives = tbs.get_extension::<SubjectAltName>().map_err(encoding)?;
+        let identifier = tbs.get_extension::<SubjectKeyIdentifier>().map_err(encoding)?;
+        let points = tbs.get_extension::<CrlDistributionPoints>().map_err(encoding)?;
+        let names = alternatives.map(|(_, SubjectAltName(names))| names).unwrap_or_default();
+        Ok(Self {
+            der: der.to_vec(),
+            subject: DistinguishedName::from_der(&subject).ok(),
+            issuer: DistinguishedName::from_der(&issuer).map_err(|_| CertificateError::Issuer)?,
+            serial: tbs.serial_number().as_bytes().to_vec(),
+            names: names.iter().filter_map(identity).take(MOST).collect(),
+            key: public_key(tbs.subject_public_key_info())?,
+            key_identifier: identifier.map(|(_, id)| id.0.as_bytes().to_vec()),
+            not_before: tbs.validity().not_before.to_unix_duration(),
+            not_after: tbs.validity().not_after.to_unix_duration(),
+            is_authority: constraints.is_some_and(|(_, c)| c.ca),
+            // RFC 4945 §5.1.3.2
+            may_sign: usage
+                .is_none_or(|(_, usage)| usage.digital_signature() || usage.non_repudiation()),
+            crl_urls: points.map(|(_, points)| urls(&points)).unwrap_or_default(),
+        })
+    }
+
+    /// Its octets.
+    pub fn der(&self) -> &[u8] {
+        &self.der
+    }
+
+    /// Whom it is for; `None` where only its alternative names say that.
+    pub fn subject(&self) -> Option<&DistinguishedName> {
+        self.subject.as_ref()
+    }
+
+    /// Who has signed it.
+    pub fn issuer(&self) -> &DistinguishedName {
+        &self.issuer
+    }
+
+    /// Its number among those of its issuer, big-endian.
+    pub fn serial(&self) -> &[u8] {
+        &self.serial
+    }
+
+    /// Its subject alternative names, as far as identities of IKE can be like them.
+    pub fn names(&self) -> &[Identity] {
+        &self.names
+    }
+
+    /// Its key.
+    pub fn key(&self) -> &PublicKey {
+        &self.key
+    }
+
+    /// First and last moment of its validity, since 1970.
+    pub fn validity(&self) -> (Duration, Duration) {
+        (self.not_before, self.not_after)
+    }
+
+    /// Whether it may sign others.
+    pub fn is_authority(&self) -> bool {
+        self.is_authority
+    }
+
+    /// Whether its key usage, where it has one, lets it prove who somebody is (RFC 4945 §5.1.3.2).
+    pub fn may_sign(&self) -> bool {
+        self.may_sign
+    }
+
+    /// Where the revocation list of its issuer is to be had.
+    pub fn crl_urls(&self) -> &[String] {
+        &self.crl_urls
+    }
+
+    /// Whether it is for the side with this identity (RFC 4945 §3.1): a subject alternative name, its subject, or for
+    /// a Key ID its subject key identifier.
+    pub fn is_for(&self, identity: &Identity) -> bool {
+        match identity {
+            Identity::Dn(name) => {
+                self.subject.as_ref().is_some_and(|s| s.matches(name))
+                    || self.names.iter().any(|n| n.matches(identity))
+            }
+            Identity::KeyId(id) => self.key_identifier.as_ref() == Some(id),
+            _ => self.names.iter().any(|n| n.matches(identity)),
+        }
+    }
+
+    /// Whether the other has the name and, where both say so, the key that this one's issuer has.
+    pub(crate) fn may_be_issued_by(&self, other: &Self) -> bool {
+        other.subject.as_ref() == Some(&self.issuer)
+    }
+
+    /// Whether it names itself as its issuer.
+    pub fn is_self_issued(&self) -> bool {
+        self.subject.as_ref() == Some(&self.issuer)
+    }
+
+    /// Every name it has, for people.
+    pub fn all_names(&self) -> String {
+        let names = self.subject.iter().map(ToString::to_string);
+        names.chain(self.names.iter().map(ToString::to_string)).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for Certificate {
+    /// Enough to find it: its subject (or first name), and its issuer.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.subject, self.names.first()) {
+            (Some(subject), _) => write!(f, "{subject}")?,
+            (None, Some(name)) => write!(f, "{name}")?,
+            (None, None) => f.write_str("without a name")?,
+        }
+        write!(f, " (issued by {})", self.issuer)
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({self})")
+    }
+}
+
+fn identity(name: &GeneralName) -> Option<Identity> {
+    match name {
+        GeneralName::Rfc822Name(name) => Some(Identity::UserFqdn(name.as_str().to_owned())),
+        GeneralName::DnsName(name) => Some(Identity::Fqdn(name.as_str().to_owned())),
+        GeneralName::DirectoryName(name) => {
+            DistinguishedName::from_der(&name.to_der().ok()?).ok().map(Identity::Dn)
+        }
+        GeneralName::IpAddress(octets) => {
+            let octets = octets.as_bytes();
+            let v4 = <[u8; 4]>::try_from(octets).map(IpAddr::from);
+            v4.or_else(|_| <[u8; 16]>::try_from(octets).map(IpAddr::from)).ok().map(Identity::from)
+        }
+        _ => None,
+    }
+}
+
+fn urls(points: &CrlDistributionPoints) -> Vec<String> {
+    let names = points.0.iter().filter(|p| p.crl_issuer.is_none()).filter_map(|p| {
+        match &p.distribution_point {
+            Some(DistributionPointName::FullName(names)) => Some(names),
+            _ => None,
+        }
+    });
+    let urls = names.flatten().filter_map(|name| match name {
+        GeneralName::UniformResourceIdentifier(url) => Some(url.as_str().to_owned()),
+        _ => None,
+    });
+    urls.take(MOST).collect()
+}
+
+type SubjectPublicKeyInfo = x509_cert::spki::SubjectPublicKeyInfoOwned;
+
+fn public_key(info: &SubjectPublicKeyInfo) -> Result<PublicKey, CertificateError> {
+    let unknown = |what: String| Err(CertificateError::Key(what));
+    let encoding = |e: x509_cert::der::Error| CertificateError::Encoding(e.to_string());
+    let curve = || info.algorithm.parameters.as_ref().and_then(|p| p.decode_as().ok());
+    let (kind, bits) = match info.algorithm.oid {
+        RSA => (KeyKind::Rsa, rsa_bits(info.subject_public_key.raw_bytes()).map_err(encoding)?),
+        EC => match curve() {
+            Some(P256) => (KeyKind::EcdsaP256, 256),
+            Some(P384) => (KeyKind::EcdsaP384, 384),
+            Some(P521) => (KeyKind::EcdsaP521, 521),
+            Some(other) => return unknown(format!("EC on {other}")),
+            None => return unknown("EC on a curve without a name".into()),
+        },
+        ED25519 => (KeyKind::Ed25519, 256),
+        other => return unknown(other.to_string()),
+    };
+    Ok(PublicKey { kind, bits, info: info.to_der().map_err(encoding)? })
+}
+
+/// Bits of the modulus of an RSAPublicKey (RFC 8017 §A.1.1).
+fn rsa_bits(der: &[u8]) -> x509_cert::der::Result<usize> {
+    let mut reader = SliceReader::new(der)?;
+    reader.sequence(|reader| -> x509_cert::der::Result<usize> {
+        let modulus = UintRef::decode(reader)?;
+        UintRef::decode(reader)?;
+        let octets = modulus.as_bytes();
+        let zeros = octets.first().map_or(0, |first| first.leading_zeros());
+        Ok((octets.len() * 8).saturating_sub(zeros as usize))
+    })
+}

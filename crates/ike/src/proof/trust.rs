@@ -1,0 +1,268 @@
+//! Whom this side trusts, and how it proves who it is: made once from octets, then never changed.
+
+use super::certificate::Certificate;
+use super::crl::Crl;
+use super::key::PrivateKey;
+pub use super::listing::{Listed, Role};
+use aws_lc_rs::digest;
+use policy::{Identity, KeyKind, Secret};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::Arc;
+
+/// Certificates between one of a side and its authority.
+const DEEPEST: usize = 6;
+/// RSA keys below this many bits prove nothing (RFC 8247 §3.1.1).
+pub(crate) const RSA_BITS: usize = 2048;
+
+/// Octets with the name of where they came from, which messages about them begin with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item<T = Vec<u8>> {
+    /// A file's path, or whatever tells a person which one is meant.
+    pub name: String,
+    /// One value in DER.
+    pub der: T,
+}
+
+/// What a [`Trust`] is made of.
+#[derive(Clone, Debug, Default)]
+pub struct Material {
+    /// Certificates that are trusted to sign others.
+    pub authorities: Vec<Item>,
+    /// Certificates of this side, and those between them and their authorities, in any order.
+    pub certificates: Vec<Item>,
+    /// Private keys (PKCS#8, PKCS#1 or SEC1) of this side's certificates.
+    pub keys: Vec<Item<Secret>>,
+    /// Revocation lists.
+    pub crls: Vec<Item>,
+    /// Where a policy wants revocation lists and there is none to be had: whether the certificate passes all the same.
+    pub lenient_revocation: bool,
+}
+
+/// An item that cannot be used, or not for what it seems to be meant.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{item}: {problem}")]
+pub struct Defect {
+    /// Its name.
+    pub item: String,
+    /// What is wrong, and what to do.
+    pub problem: String,
+}
+
+/// Authorities, own certificates with their keys, and revocation lists.
+#[derive(Default)]
+pub struct Trust {
+    pub(crate) authorities: Vec<Certificate>,
+    pub(crate) intermediates: Vec<Certificate>,
+    pub(crate) own: Vec<Own>,
+    /// The newest first.
+    pub(crate) crls: Vec<Arc<Crl>>,
+    #[expect(dead_code, reason = "for path validation, which is still to come")]
+    pub(crate) lenient_revocation: bool,
+    listing: Vec<Listed>,
+}
+
+/// A certificate of this side with its key.
+pub(crate) struct Own {
+    /// The certificate, then its issuer, and so on; without the authority.
+    pub chain: Vec<Certificate>,
+    /// Names of its authorities as requests for certificates have them: those of its chain and of its anchor.
+    pub authorities: BTreeSet<KeyHash>,
+    pub key: Arc<PrivateKey>,
+}
+
+/// SHA-1 of a SubjectPublicKeyInfo: how CERTREQ names an authority (RFC 7296 §3.7).
+pub(crate) type KeyHash = [u8; 20];
+
+impl Trust {
+    /// Reads the material: what can be used, and the defects of the rest.
+    pub fn new(material: Material) -> (Self, Vec<Defect>) {
+        let mut defects = Vec::new();
+        let mut trust = Self { lenient_revocation: material.lenient_revocation, ..Self::default() };
+        for (item, certificate) in read(material.authorities, &mut defects) {
+            if !certificate.is_authority() {
+                let problem = "is not the certificate of an authority (CA:TRUE); if it belongs to this side, it \
+                               stands among the certificates";
+                defects.push(Defect { item, problem: problem.into() });
+                continue;
+            }
+            trust.listing.push(Listed::certificate(Role::Authority, &item, &certificate));
+            trust.authorities.push(certificate);
+        }
+        let mut keys = Vec::new();
+        for Item { name, der } in material.keys {
+            match PrivateKey::read(&der) {
+                Ok(key) => keys.push((name, Arc::new(key), false)),
+                Err(error) => defects.push(Defect { item: name, problem: error.to_string() }),
+            }
+        }
+        let mut own = Vec::new();
+        for (item, certificate) in read(material.certificates, &mut defects) {
+            match keys.iter_mut().find(|(_, key, _)| key.belongs_to(certificate.key())) {
+                Some((_, key, used)) => {
+                    *used = true;
+                    trust.listing.push(Listed::certificate(Role::Own, &item, &certificate));
+                    own.push((certificate, Arc::clone(key)));
+                }
+                None if certificate.is_authority() => {
+                    trust.listing.push(Listed::certificate(
+                        Role::Intermediate,
+                        &item,
+                        &certificate,
+                    ));
+                    trust.intermediates.push(certificate);
+                }
+                None => {
+                    let problem =
+                        "has no private key here: put the key that it was made with among the keys";
+                    defects.push(Defect { item, problem: problem.into() });
+                }
+            }
+        }
+        for (item, ..) in keys.into_iter().filter(|(.., used)| !used) {
+            let problem = "belongs to no certificate here: put the certificate that was made with it among the certificates";
+            defects.push(Defect { item, problem: problem.into() });
+        }
+        trust.own = own.into_iter().map(|(c, key)| trust.complete(c, key)).collect();
+        for Item { name, der } in material.crls {
+            match Crl::read(&der) {
+                Ok(crl) => {
+                    trust.listing.push(Listed::crl(&name, &crl));
+                    trust.crls.push(Arc::new(crl));
+                }
+                Err(error) => defects
+                    .push(Defect { item: name, problem: format!("the revocation list {error}") }),
+            }
+        }
+        trust.crls.sort_by_key(|crl| std::cmp::Reverse(crl.this_update()));
+        (trust, defects)
+    }
+
+    /// Everything that is loaded and can be used.
+    pub fn listing(&self) -> &[Listed] {
+        &self.listing
+    }
+
+    /// Whether this side can prove that it is `identity`, with a key of one of these kinds.
+    ///
+    /// # Errors
+    /// Why not, and what to do.
+    pub fn check_own(&self, identity: &Identity, kinds: &[KeyKind]) -> Result<(), String> {
+        self.own_for(identity, kinds).map(|_| ())
+    }
+
+    /// The certificates with which this side can prove that it is `identity`, at least one.
+    pub(crate) fn own_for(
+        &self,
+        identity: &Identity,
+        kinds: &[KeyKind],
+    ) -> Result<Vec<&Own>, String> {
+        let named: Vec<&Own> = self.own.iter().filter(|o| o.leaf().is_for(identity)).collect();
+        if named.is_empty() {
+            let have: Vec<String> = self.own.iter().map(|o| o.leaf().all_names()).collect();
+            let have = match have.as_slice() {
+                [] => "there is none with its private key at all".to_owned(),
+                have => format!("those with a private key are for {}", have.join("; ")),
+            };
+            return Err(format!(
+                "no certificate of this side is for {identity}: {have}; add one, or name this side as its certificate does"
+            ));
+        }
+        let fitting: Vec<&Own> =
+            named.iter().copied().filter(|o| kinds.contains(&o.key.kind())).collect();
+        if fitting.is_empty() {
+            let have: Vec<String> = named.iter().map(|o| o.key.kind().to_string()).collect();
+            return Err(format!(
+                "the certificate for {identity} has a key of the kind {}, the policy wants {}",
+                have.join(", "),
+                listed(kinds)
+            ));
+        }
+        Ok(fitting)
+    }
+
+    /// The names of the authorities for a request for certificates, each once.
+    pub(crate) fn authority_hashes(&self) -> Vec<KeyHash> {
+        let hashes: BTreeSet<KeyHash> = self.authorities.iter().map(key_hash).collect();
+        hashes.into_iter().collect()
+    }
+
+    fn complete(&self, leaf: Certificate, key: Arc<PrivateKey>) -> Own {
+        let mut chain = vec![leaf];
+        let mut authorities = BTreeSet::new();
+        while let Some(last) =
+            chain.last().filter(|c| !c.is_self_issued() && chain.len() <= DEEPEST)
+        {
+            authorities
+                .extend(self.authorities.iter().filter(|a| last.may_be_issued_by(a)).map(key_hash));
+            let Some(next) = self
+                .intermediates
+                .iter()
+                .find(|i| last.may_be_issued_by(i) && !chain.iter().any(|c| c.der() == i.der()))
+            else {
+                break;
+            };
+            authorities.insert(key_hash(next));
+            chain.push(next.clone());
+        }
+        // The peer has its authorities itself (RFC 7296 §3.6).
+        if chain.len() > 1 && chain.last().is_some_and(Certificate::is_self_issued) {
+            chain.pop();
+        }
+        Own { chain, authorities, key }
+    }
+}
+
+impl Own {
+    pub fn leaf(&self) -> &Certificate {
+        &self.chain[0]
+    }
+}
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let own: Vec<&Certificate> = self.own.iter().map(Own::leaf).collect();
+        f.debug_struct("Trust").field("authorities", &self.authorities).field("own", &own).finish()
+    }
+}
+
+/// Reads certificates, each once.
+fn read(items: Vec<Item>, defects: &mut Vec<Defect>) -> Vec<(String, Certificate)> {
+    let mut seen = BTreeSet::new();
+    let mut read = Vec::new();
+    for Item { name, der } in items {
+        match Certificate::read(&der) {
+            Ok(certificate) => {
+                let key = certificate.key();
+                if key.kind == KeyKind::Rsa && key.bits < RSA_BITS {
+                    let problem = format!(
+                        "the certificate has an RSA key of {} bits, {RSA_BITS} are needed",
+                        key.bits
+                    );
+                    defects.push(Defect { item: name, problem });
+                } else if seen.insert(der) {
+                    read.push((name, certificate));
+                }
+            }
+            Err(error) => {
+                defects.push(Defect { item: name, problem: format!("the certificate {error}") });
+            }
+        }
+    }
+    read
+}
+
+fn key_hash(certificate: &Certificate) -> KeyHash {
+    let hash = digest::digest(&digest::SHA1_FOR_LEGACY_USE_ONLY, &certificate.key().info);
+    let mut octets = [0; 20];
+    octets.copy_from_slice(hash.as_ref());
+    octets
+}
+
+/// Kinds of keys with "or" between.
+pub(crate) fn listed(kinds: &[KeyKind]) -> String {
+    kinds.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ")
+}
+
+#[cfg(test)]
+mod tests;
