@@ -37,6 +37,11 @@ fn ike_tunnel(text: &mut String, tunnel: &IkeTunnel, colour: Colour) {
             policy::Credential::PresharedKey(key) => {
                 format!("preshared key of {} octets", key.len())
             }
+            policy::Credential::Signature(signature) => {
+                let kinds: Vec<String> = signature.keys.iter().map(ToString::to_string).collect();
+                let crl = if signature.use_crl { ", revocation lists wanted" } else { "" };
+                format!("certificate, {}{crl}", kinds.join(" or "))
+            }
             _ => "other".to_owned(),
         },
     );
