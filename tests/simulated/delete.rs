@@ -38,26 +38,6 @@ fn a_child_alone_and_then_everything() {
 }
 
 #[test]
-fn both_sides_delete_the_same_child_at_once() {
-    let (mut world, left, right) = up(1, &site());
-    assert!(world.disconnect(left, "net0") && world.disconnect(right, "net0"));
-    world.run_for(SETTLED);
-    let found = disagreements(&mut world, left, right, 1);
-    assert!(found.is_empty(), "{found:?}");
-    assert_clean_stop(&mut world, left, right);
-}
-
-#[test]
-fn both_sides_delete_everything_at_once() {
-    let (mut world, left, right) = up(1, &site());
-    assert!(world.disconnect(left, Site::TUNNEL) && world.disconnect(right, Site::TUNNEL));
-    world.run_for(SETTLED);
-    assert_nothing_left(&mut world, left);
-    assert_nothing_left(&mut world, right);
-    assert_clean_stop(&mut world, left, right);
-}
-
-#[test]
 fn everything_while_a_child_is_being_deleted() {
     let (mut world, left, right) = up(1, &site());
     assert!(world.disconnect(left, "net0") && world.disconnect(right, Site::TUNNEL));

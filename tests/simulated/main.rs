@@ -5,6 +5,7 @@
 mod admission;
 mod attack;
 mod comeback;
+mod collisions;
 mod crossing;
 mod datapath;
 mod delete;

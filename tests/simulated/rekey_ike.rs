@@ -138,43 +138,6 @@ fn both_sides_at_once_and_one_answer_is_late() {
 }
 
 #[test]
-fn one_side_finishes_before_it_sees_the_other_ask() {
-    // RFC 7296 §2.8.2, the special case: whoever noticed forgets its own attempt with the delete of the other.
-    for seed in 0..16 {
-        let (mut world, left, right) = up(seed, &site());
-        let flows = talk(&mut world, left, right, &site());
-        let gate = hold_requests(&mut world, left);
-        assert!(world.rekey(left, Site::TUNNEL) && world.rekey(right, Site::TUNNEL));
-        world.run_for(SOON);
-        world.release(gate);
-        world.run_for(Duration::from_secs(20));
-        assert_nothing_lost(&mut world, flows);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site());
-        assert_clean_stop(&mut world, left, right);
-    }
-}
-
-#[test]
-fn the_late_request_arrives_while_the_old_sa_is_being_deleted() {
-    // RFC 7296 §2.25.2: a request to rekey what is being closed gets TEMPORARY_FAILURE.
-    for seed in 0..16 {
-        let (mut world, left, right) = up(seed, &site());
-        let asking = hold_requests(&mut world, left);
-        assert!(world.rekey(left, Site::TUNNEL));
-        let deleting = world.hold(right, |l| l.is_request(Exchange::Informational));
-        assert!(world.rekey(right, Site::TUNNEL));
-        assert!(world.run_until(SOON, |w| w.held(deleting) > 0));
-        world.release(asking);
-        world.run_for(Duration::from_millis(200));
-        world.release(deleting);
-        world.run_for(SETTLED);
-        assert_agreement(&mut world, left, right, &site());
-        assert_clean_stop(&mut world, left, right);
-    }
-}
-
-#[test]
 fn the_answerer_keeps_its_requests_until_the_new_sa_is_known() {
     // The peer hears nothing on an IKE SA that it does not have yet: retransmissions would run out in vain.
     let (mut world, left, right) = up(1, &site());

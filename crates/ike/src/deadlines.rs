@@ -40,6 +40,11 @@ impl Deadlines {
         self.by_time.first().and_then(|(_, waiter)| self.by_waiter.get(waiter)).copied()
     }
 
+    /// How many wait.
+    pub fn len(&self) -> usize {
+        self.by_waiter.len()
+    }
+
     /// Takes the earliest waiter whose time has come.
     pub fn take_due(&mut self, now: Instant) -> Option<Waiter> {
         let (_, waiter) = self.by_time.first().filter(|(at, _)| *at <= now)?.clone();

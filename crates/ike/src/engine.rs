@@ -507,6 +507,12 @@ impl<P: DataPlane> Engine<P> {
         self.deadlines.next()
     }
 
+    /// Has the nonces made from now on begin with this octet, so that a simulation decides who wins a collision.
+    #[cfg(feature = "simulation")]
+    pub fn begin_nonces_with(&mut self, octet: Option<u8>) {
+        self.rng.begin_nonces_with(octet);
+    }
+
     // ---- inside
 
     fn cx(&mut self, now: Instant) -> Cx<'_> {

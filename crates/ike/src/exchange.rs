@@ -61,8 +61,5 @@ pub(crate) fn status(kind: NotifyType, data: Vec<u8>) -> Payload {
     Payload::Notify(Notify { protocol: ProtocolId::NONE, spi: vec![], kind, data })
 }
 
-/// Octets of our nonces: at least half the PRF's key (RFC 7296 §2.10).
-pub(crate) const NONCE_LEN: usize = 32;
-
 /// Identifies this implementation to itself, so that two of it can agree on what the RFCs leave open.
 pub(crate) const VENDOR_ID: &[u8] = b"vpnd IKEv2/ESP userspace 1";

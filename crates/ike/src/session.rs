@@ -190,6 +190,21 @@ impl Session {
             })
     }
 
+    /// Inbound SAs that still receive although their Child SA is gone.
+    pub fn lingering(&self) -> usize {
+        self.lingering.len()
+    }
+
+    /// Inbound SPIs of Child SAs that are being asked for.
+    pub fn pending_spis(&self) -> usize {
+        let pending = |s: &&IkeSa| match &s.state {
+            State::AuthSent(_) => true,
+            State::Established(e) => matches!(e.active, Some(Active::Child(_))),
+            State::InitSent(_) | State::Moving => false,
+        };
+        self.sas.iter().filter(pending).count()
+    }
+
     // ---- inputs
 
     /// Takes a message for the IKE SA with this local SPI.

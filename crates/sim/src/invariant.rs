@@ -19,8 +19,7 @@ pub fn disagreements(world: &mut World, left: HostId, right: HostId, children: u
     let ends = [left, right].map(|host| {
         let name = world.host(host).name.clone();
         let status = world.status(host);
-        let plane = world.plane(host);
-        found.extend(plane.misuse().iter().map(|m| format!("{name} misuses its plane: {m}")));
+        found.extend(bookkeeping(world, host));
         found.extend(deadline_passed(world, host, now).map(|why| format!("{name}: {why}")));
         End::new(name, status, children, &mut found)
     });
@@ -36,6 +35,29 @@ pub fn disagreements(world: &mut World, left: HostId, right: HostId, children: u
         plane_holds(world.plane(host), end, &mut found);
     }
     mirror_keys(world, left, right, &mut found);
+    found
+}
+
+/// Names every way in which a host's tables, SPIs and plane do not fit each other. Holds at every moment, whatever is under
+/// way.
+pub fn bookkeeping(world: &mut World, host: HostId) -> Vec<String> {
+    let name = world.host(host).name.clone();
+    let held = world.host(host).engine.inventory();
+    let plane = world.plane(host);
+    let (inbound, outbound) = (plane.inbound().count(), plane.outbound().count());
+    let mut found: Vec<String> =
+        plane.misuse().iter().map(|m| format!("{name} misuses its plane: {m}")).collect();
+    let receiving = held.child_sas + held.lingering;
+    for (what, seen, expected) in [
+        ("inbound SAs in the plane", inbound, receiving),
+        ("outbound SAs in the plane", outbound, held.child_sas),
+        ("ESP SPIs in use", held.spis, receiving + held.pending_spis),
+        ("IKE SPIs delivered to", held.delivered_spis, held.ike_sas),
+    ] {
+        if seen != expected {
+            found.push(format!("{name} has {seen} {what}, its tables say {expected}: {held:?}"));
+        }
+    }
     found
 }
 
@@ -59,7 +81,7 @@ pub fn leftovers(world: &mut World, host: HostId) -> Vec<String> {
     let plane = world.plane(host);
     found.extend(plane.inbound().map(|r| format!("{name} still receives on {}", r.sa.spi)));
     found.extend(plane.outbound().map(|s| format!("{name} still sends on {}", s.sa.spi)));
-    found.extend(plane.misuse().iter().map(|m| format!("{name} misuses its plane: {m}")));
+    found.extend(bookkeeping(world, host));
     found
 }
 

@@ -144,6 +144,12 @@ impl Gates {
         }
     }
 
+    /// Hands out the first of what a gate holds.
+    pub(crate) fn take_first(&mut self, gate: Gate) -> Option<Parcel> {
+        let gate = self.closed.iter_mut().find(|g| g.name == gate)?;
+        (!gate.held.is_empty()).then(|| gate.held.remove(0))
+    }
+
     pub(crate) fn held(&self, gate: Gate) -> &[Parcel] {
         self.closed.iter().find(|g| g.name == gate).map_or(&[], |g| &g.held)
     }

@@ -313,6 +313,11 @@ impl World {
         self.drain(host);
     }
 
+    /// Has a host's nonces begin with this octet from now on: of crossing exchanges the one with the lowest nonce loses.
+    pub fn begin_nonces_with(&mut self, host: HostId, octet: Option<u8>) {
+        self.hosts[host.0].engine.begin_nonces_with(octet);
+    }
+
     /// Events of a host that satisfy a condition.
     pub fn count_events(&self, host: HostId, condition: impl Fn(&EventKind) -> bool) -> usize {
         self.host(host).events.iter().filter(|(_, e)| condition(&e.kind)).count()

@@ -3,23 +3,52 @@
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 
+/// Octets of our nonces: at least half the PRF's key (RFC 7296 §2.10).
+const NONCE_LEN: usize = 32;
+
 /// A cryptographically secure generator (ChaCha20); the same seed gives the same octets.
-pub struct Rng(ChaCha20Rng);
+pub struct Rng {
+    generator: ChaCha20Rng,
+    /// What nonces begin with instead of a random octet.
+    #[cfg(feature = "simulation")]
+    nonces_begin_with: Option<u8>,
+}
 
 impl Rng {
     /// Starts from 32 octets of entropy.
     pub fn from_seed(seed: [u8; 32]) -> Self {
-        Self(ChaCha20Rng::from_seed(seed))
+        Self {
+            generator: ChaCha20Rng::from_seed(seed),
+            #[cfg(feature = "simulation")]
+            nonces_begin_with: None,
+        }
+    }
+
+    /// Has nonces begin with this octet: it decides which of them is the lowest.
+    #[cfg(feature = "simulation")]
+    pub fn begin_nonces_with(&mut self, octet: Option<u8>) {
+        self.nonces_begin_with = octet;
+    }
+
+    /// A nonce for an exchange.
+    pub fn nonce(&mut self) -> Vec<u8> {
+        let mut nonce = vec![0; NONCE_LEN];
+        self.fill(&mut nonce);
+        #[cfg(feature = "simulation")]
+        if let Some(octet) = self.nonces_begin_with {
+            nonce[0] = octet;
+        }
+        nonce
     }
 
     /// Fills a slice.
     pub fn fill(&mut self, octets: &mut [u8]) {
-        self.0.fill_bytes(octets);
+        self.generator.fill_bytes(octets);
     }
 
     /// A random number.
     pub fn u64(&mut self) -> u64 {
-        self.0.next_u64()
+        self.generator.next_u64()
     }
 
     /// A random number below `bound` (0 where `bound` is 0), each as likely as any other.

@@ -31,6 +31,11 @@ impl<P: DataPlane> Engine<P> {
             child_sas: self.sessions.values().map(|s| s.children.len()).sum(),
             spis: self.spis.len(),
             delivered_spis: self.by_spi.len(),
+            sessions: self.sessions.len(),
+            lingering: self.sessions.values().map(Session::lingering).sum(),
+            pending_spis: self.sessions.values().map(Session::pending_spis).sum(),
+            retries: self.retries.len(),
+            deadlines: self.deadlines.len(),
         }
     }
 
@@ -98,6 +103,16 @@ pub struct Inventory {
     pub spis: usize,
     /// IKE SPIs to which messages are delivered.
     pub delivered_spis: usize,
+    /// Peers, known or being asked.
+    pub sessions: usize,
+    /// Inbound SAs of Child SAs that are gone, which receive what is still on its way.
+    pub lingering: usize,
+    /// Inbound ESP SPIs named in requests that are not answered yet.
+    pub pending_spis: usize,
+    /// Phase 2 tunnels that are to be tried again.
+    pub retries: usize,
+    /// What waits for its time.
+    pub deadlines: usize,
 }
 
 fn ike_state(session: &Session, sa: &IkeSa) -> State {

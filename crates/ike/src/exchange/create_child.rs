@@ -1,6 +1,6 @@
 //! CREATE_CHILD_SA for Child SAs: new ones and rekeys (RFC 7296 §1.3.1, §1.3.3, §2.8).
 
-use super::{NONCE_LEN, Parts, rekey_ike, status};
+use super::{Parts, rekey_ike, status};
 use crate::collision::{self, Request, lowest};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::engine::Cx;
@@ -49,6 +49,8 @@ pub(crate) struct PendingChild {
     pub unwanted: bool,
     /// The peer's request to rekey the same Child SA, answered meanwhile.
     pub rival: Option<Rival>,
+    /// SPIs the peer has deleted meanwhile that this side does not know: its answer, still on its way, may name one.
+    pub deleted: Vec<Spi>,
 }
 
 /// What a crossing rekey of the peer made.
@@ -80,7 +82,9 @@ pub(crate) fn ask_rekey(session: &mut Session, cx: &mut Cx<'_>, index: usize, sp
         return;
     };
     let tunnel = Arc::clone(&child.tunnel);
-    let group = tunnel.pfs.offer.first().copied();
+    // What the peer has agreed to before it need not refuse first.
+    let agreed = child.choice.group.filter(|g| tunnel.pfs.offer.contains(g));
+    let group = agreed.or(tunnel.pfs.offer.first().copied());
     ask(session, cx, index, tunnel, Some(spi_in), group, 0);
 }
 
@@ -94,8 +98,7 @@ fn ask(
     restarts: u8,
 ) {
     let spi_in = cx.spis.allocate(cx.rng);
-    let mut nonce = vec![0; NONCE_LEN];
-    cx.rng.fill(&mut nonce);
+    let nonce = cx.rng.nonce();
     let key_exchange = group.map(PrivateKey::generate);
     let mut payloads = Vec::new();
     payloads.extend(rekeys.map(|spi| {
@@ -124,6 +127,7 @@ fn ask(
         restarts,
         unwanted: false,
         rival: None,
+        deleted: Vec::new(),
     };
     let active = Some(Active::Child(Box::new(pending)));
     session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
@@ -179,8 +183,7 @@ fn answer_child(
     };
     collision::admit(session, established, request)?;
     let old = rekeys.and_then(|spi| session.child_by_outbound(spi)).map(|c| c.spi_in);
-    let mut nonce = vec![0; NONCE_LEN];
-    cx.rng.fill(&mut nonce);
+    let nonce = cx.rng.nonce();
     let nonces = Nonces { initiator: initiator_nonce, responder: &nonce };
     let granted =
         grant(session, cx, index, parts, &ChildRequest { rekeys: old, in_auth: false, nonces })?;
@@ -598,6 +601,10 @@ fn conclude_success(
         }
         _ => return Err(broken("the answer's key exchange does not fit what was offered".into())),
     };
+    if pending.deleted.contains(&spi_out) {
+        forget_deleted(session, cx, pending);
+        return Ok(());
+    }
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let our_lowest = lowest(nonces.initiator, nonces.responder).to_vec();
     // Even if the peer has replaced its Child SA once more since: what was decided then still holds.
@@ -651,6 +658,27 @@ fn conclude_success(
     Ok(())
 }
 
+/// The peer has deleted the Child SA before its answer arrived: there is nothing to install, and what it was to replace goes,
+/// too.
+fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) {
+    cx.spis.release(pending.spi_in);
+    match pending.rekeys {
+        None => {
+            let reason = "deleted by the peer".into();
+            let name = &pending.tunnel.name;
+            cx.out.event(&session.tunnel.name, Some(name), EventKind::Closed { reason });
+        }
+        Some(old) => {
+            if let Some(child) = session.child_mut(old)
+                && child.state == ChildState::Established
+            {
+                child.state = ChildState::Unwanted;
+                session.tasks.push_front(Task::DeleteChild(old));
+            }
+        }
+    }
+}
+
 fn conclude_error(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -659,8 +687,10 @@ fn conclude_error(
     error: Notify,
     parts: &Parts<'_>,
 ) {
-    if pending.rival.is_some() {
-        // The peer's own rekey has done the work.
+    // The peer's own rekey has done the work, or the Child SA is gone: so is the reason.
+    let stands =
+        |old| session.child_by_inbound(old).is_some_and(|c| c.state == ChildState::Established);
+    if pending.rekeys.is_some_and(|old| !stands(old)) {
         return;
     }
     let again = match pending.rekeys {

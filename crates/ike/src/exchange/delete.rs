@@ -11,6 +11,9 @@ use crate::wire::payload::{Delete, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::Spi;
 
+/// SPIs unknown to this side that a peer may delete while its answer is awaited: what bounds the memory it can take.
+const DELETED_UNKNOWN: usize = 16;
+
 /// Asks the peer to delete a Child SA.
 pub(crate) fn ask_child(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
     if let Some(child) = session.child_mut(spi_in)
@@ -117,13 +120,27 @@ pub(crate) fn answer_children(
     };
     let mut deleted = Vec::new();
     for spi in spis {
-        let Some(spi_in) = session.child_by_outbound(Spi(*spi)).map(|c| c.spi_in) else { continue };
+        let Some(spi_in) = session.child_by_outbound(Spi(*spi)).map(|c| c.spi_in) else {
+            note_unknown(session, Spi(*spi));
+            continue;
+        };
         if give_up_child(session, cx, spi_in, "deleted by the peer") && !ours.contains(&spi_in) {
             deleted.push(spi_in.0);
         }
     }
     (!deleted.is_empty())
         .then_some(Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis: deleted }))
+}
+
+/// The peer deletes what this side does not know: it may be what an answer still on its way would create.
+fn note_unknown(session: &mut Session, spi_out: Spi) {
+    for active in session.sas.iter_mut().filter_map(|s| s.established_mut()?.active.as_mut()) {
+        if let Active::Child(pending) = active
+            && pending.deleted.len() < DELETED_UNKNOWN
+        {
+            pending.deleted.push(spi_out);
+        }
+    }
 }
 
 /// Does what the peer's Delete of an IKE SA asks for, after it was answered.

@@ -1,6 +1,6 @@
 //! CREATE_CHILD_SA for the IKE SA itself (RFC 7296 §1.3.2, §2.8, §2.18).
 
-use super::{NONCE_LEN, Parts};
+use super::Parts;
 use crate::collision::{self, Request, lowest};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::engine::Cx;
@@ -55,8 +55,7 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
 
 fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, group: Group, restarts: u8) {
     let spi = cx.new_ike_spi();
-    let mut nonce = vec![0; NONCE_LEN];
-    cx.rng.fill(&mut nonce);
+    let nonce = cx.rng.nonce();
     let key_exchange = PrivateKey::generate(group);
     let payloads = [
         Payload::Sa(offer_ike(&session.tunnel.proposals, &spi.0.to_be_bytes())),
@@ -111,8 +110,7 @@ pub(crate) fn answer(
     let key = PrivateKey::generate(suite.group);
     let our_public = key.public_value().to_vec();
     let shared = key.agree(public).map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
-    let mut our_nonce = vec![0; NONCE_LEN];
-    cx.rng.fill(&mut our_nonce);
+    let our_nonce = cx.rng.nonce();
     let nonces = Nonces { initiator: nonce, responder: &our_nonce };
     let keys = established.keys.successor(suite, &shared, nonces, (remote_spi, spi), false);
     let old = session.sas[index].local_spi;

@@ -1,6 +1,6 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
-use super::{NONCE_LEN, Parts, VENDOR_ID, auth, status};
+use super::{Parts, VENDOR_ID, auth, status};
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
 use crate::engine::{Cx, Datagram, Encap};
 use crate::event::EventKind;
@@ -80,8 +80,7 @@ pub(crate) fn begin(
 ) -> Session {
     path.pretended = cx.config.encap == Encap::Always;
     let local_spi = cx.new_ike_spi();
-    let mut nonce = vec![0; NONCE_LEN];
-    cx.rng.fill(&mut nonce);
+    let nonce = cx.rng.nonce();
     let state = State::InitSent(Box::new(InitSent {
         child: Arc::clone(child),
         nonce,
@@ -218,8 +217,7 @@ pub(crate) fn answer(
     let traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
     path.pretended = traverses && wants_udp(cx.config, &path, payloads);
     path.fragment_size = fragment_size(cx.config, &parts);
-    let mut our_nonce = vec![0; NONCE_LEN];
-    cx.rng.fill(&mut our_nonce);
+    let our_nonce = cx.rng.nonce();
     let mut answer = vec![
         Payload::Sa(vec![proposal]),
         Payload::KeyExchange { group: group_id(suite.group), data: our_public },

@@ -57,6 +57,17 @@ impl World {
         }
     }
 
+    /// Takes the first message that a gate holds off the wire; the gate stays closed.
+    pub fn take_first(&mut self, gate: Gate) -> Option<Parcel> {
+        self.gates.take_first(gate)
+    }
+
+    /// Has a message of a host arrive that was taken off the wire.
+    pub fn deliver(&mut self, from: HostId, parcel: Parcel) {
+        let delay = self.conditions_of(from).delay.start;
+        self.schedule(from, parcel, delay, Fate::Released(delay));
+    }
+
     /// Throws away what a gate holds, and lets later messages through.
     pub fn discard(&mut self, gate: Gate) {
         self.gates.open(gate);
