@@ -4,8 +4,8 @@
 
 mod admission;
 mod attack;
-mod comeback;
 mod collisions;
+mod comeback;
 mod crossing;
 mod datapath;
 mod delete;
