@@ -1,7 +1,7 @@
 //! Algorithms of the IKE SA, from the first message through rekeys of both kinds.
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
-use policy::{Group, IkeEncryption, IkeProposal, KeyBits, Pfs};
+use policy::{EspEncryption, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Pfs, Prf};
 use sim::host::ike_offer;
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::{HostId, Site, World};
@@ -67,6 +67,48 @@ fn chacha20_among_others_is_chosen_where_it_is_wanted() {
         assert_agreement(&mut world, left, right, &site);
         let [ike, _] = chosen(&mut world, right);
         assert_eq!(ike, format!("{name}/PRF-HMAC-SHA2-256/MODP-3072"));
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+/// What only old peers have, in the IKE SA and in the Child SA.
+#[test]
+fn what_serves_old_peers_lives_through_rekeys() {
+    let cases = [
+        (Integrity::AesXcbc96, Prf::Aes128Xcbc, Group::Modp2048Sub256, "AES-XCBC-96"),
+        (Integrity::AesCmac96, Prf::Aes128Cmac, Group::Modp1024, "AES-CMAC-96"),
+        (Integrity::HmacMd5_96, Prf::HmacMd5, Group::Modp1536, "HMAC-MD5-96"),
+    ];
+    for (integrity, prf, group, name) in cases {
+        let mut site = Site {
+            ike: vec![IkeProposal {
+                encryption: vec![IkeEncryption::AesCbc(KeyBits::B128)],
+                integrity: vec![integrity],
+                prf: vec![prf],
+                groups: vec![group],
+            }],
+            pfs: Pfs { offer: vec![group], accept: vec![group], accept_none: false },
+            ..Site::default()
+        };
+        site.esp[0].encryption = EspEncryption::AesCbc(KeyBits::B256);
+        site.esp[0].integrity = Some(integrity);
+        let (mut world, left, right) = World::of_site_encrypting(1, &site, &calm());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        let flows = talk(&mut world, left, right, &site);
+        for (host, what) in
+            [(left, "net0"), (right, Site::TUNNEL), (right, "net0"), (left, Site::TUNNEL)]
+        {
+            assert!(world.rekey(host, what));
+            world.run_for(SETTLED / 10);
+        }
+        assert_nothing_lost(&mut world, flows);
+        assert_agreement(&mut world, left, right, &site);
+        let suites =
+            [format!("AES-CBC-128/{name}/{prf}/{group}"), format!("AES-CBC-256/{name}/{group}")];
+        for host in [left, right] {
+            assert_eq!(chosen(&mut world, host), suites);
+        }
         assert_clean_stop(&mut world, left, right);
     }
 }

@@ -2,26 +2,27 @@
 
 mod aws_lc;
 mod gmac;
+pub mod mac;
 mod ring;
 
 use gmac::Gmac;
 use policy::{EspEncryption, Integrity, KeyBits, Secret};
 use std::fmt;
 
-/// What protects a packet: an AEAD, a cipher with an HMAC, or integrity alone.
+/// What protects a packet: an AEAD, a cipher with a MAC, or integrity alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Suite {
     /// AES-GCM with an 8-octet IV and a 16-octet ICV (RFC 4106, RFC 5282).
     AesGcm16(KeyBits),
-    /// AES-CBC (RFC 3602) with an HMAC over everything, encrypt-then-MAC.
-    AesCbcHmac(KeyBits, Integrity),
+    /// AES-CBC (RFC 3602) with a MAC over everything, encrypt-then-MAC.
+    AesCbcMac(KeyBits, Integrity),
     /// ChaCha20-Poly1305 with an 8-octet IV and a 16-octet ICV (RFC 7634).
     ChaCha20Poly1305,
     /// AES-GMAC with an 8-octet IV and a 16-octet ICV (RFC 4543): everything travels in the clear.
     AesGmac(KeyBits),
-    /// No cipher (RFC 2410), and an HMAC over everything: everything travels in the clear.
-    NullHmac(Integrity),
+    /// No cipher (RFC 2410), and a MAC over everything: everything travels in the clear.
+    NullMac(Integrity),
 }
 
 impl Suite {
@@ -29,10 +30,10 @@ impl Suite {
     pub fn of(encryption: EspEncryption, integrity: Option<Integrity>) -> Option<Self> {
         match (encryption, integrity) {
             (EspEncryption::AesGcm16(k), None) => Some(Self::AesGcm16(k)),
-            (EspEncryption::AesCbc(k), Some(i)) => Some(Self::AesCbcHmac(k, i)),
+            (EspEncryption::AesCbc(k), Some(i)) => Some(Self::AesCbcMac(k, i)),
             (EspEncryption::ChaCha20Poly1305, None) => Some(Self::ChaCha20Poly1305),
             (EspEncryption::AesGmac(k), None) => Some(Self::AesGmac(k)),
-            (EspEncryption::Null, Some(i)) => Some(Self::NullHmac(i)),
+            (EspEncryption::Null, Some(i)) => Some(Self::NullMac(i)),
             _ => None,
         }
     }
@@ -43,8 +44,8 @@ impl Suite {
         match self {
             Self::AesGcm16(k) | Self::AesGmac(k) => k.octets() + 4,
             Self::ChaCha20Poly1305 => 32 + 4,
-            Self::NullHmac(i) => integrity_key_len(i),
-            Self::AesCbcHmac(k, i) => k.octets() + integrity_key_len(i),
+            Self::NullMac(i) => integrity_key_len(i),
+            Self::AesCbcMac(k, i) => k.octets() + integrity_key_len(i),
         }
     }
 
@@ -52,8 +53,8 @@ impl Suite {
     pub fn iv_len(self) -> usize {
         match self {
             Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 8,
-            Self::AesCbcHmac(..) => 16,
-            Self::NullHmac(_) => 0,
+            Self::AesCbcMac(..) => 16,
+            Self::NullMac(_) => 0,
         }
     }
 
@@ -61,8 +62,11 @@ impl Suite {
     pub fn icv_len(self) -> usize {
         match self {
             Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 16,
-            Self::AesCbcHmac(_, i) | Self::NullHmac(i) => match i {
-                Integrity::HmacSha1_96 => 12,
+            Self::AesCbcMac(_, i) | Self::NullMac(i) => match i {
+                Integrity::HmacMd5_96
+                | Integrity::HmacSha1_96
+                | Integrity::AesXcbc96
+                | Integrity::AesCmac96 => 12,
                 Integrity::HmacSha2_256_128 => 16,
                 Integrity::HmacSha2_384_192 => 24,
                 Integrity::HmacSha2_512_256 => 32,
@@ -74,20 +78,28 @@ impl Suite {
     /// Octets to which the plaintext with padding must be aligned by the cipher itself (ESP aligns to 4 besides).
     pub fn block_len(self) -> usize {
         match self {
-            Self::AesCbcHmac(..) => 16,
-            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) | Self::NullHmac(_) => 1,
+            Self::AesCbcMac(..) => 16,
+            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) | Self::NullMac(_) => 1,
         }
     }
 }
 
-/// Octets of an HMAC key: the hash's output (RFC 4868 §2.1.1, RFC 2404).
+/// Octets of an integrity key: as many as the uncut MAC has (RFC 2403, RFC 2404, RFC 3566, RFC 4494, RFC 4868 §2.1.1).
 pub fn integrity_key_len(integrity: Integrity) -> usize {
+    mac_of(integrity).output_len()
+}
+
+/// The MAC whose first octets are the ICV.
+fn mac_of(integrity: Integrity) -> mac::Algorithm {
     match integrity {
-        Integrity::HmacSha1_96 => 20,
-        Integrity::HmacSha2_256_128 => 32,
-        Integrity::HmacSha2_384_192 => 48,
-        Integrity::HmacSha2_512_256 => 64,
-        _ => unreachable!("every Integrity has its length here"),
+        Integrity::HmacMd5_96 => mac::Algorithm::HmacMd5,
+        Integrity::HmacSha1_96 => mac::Algorithm::HmacSha1,
+        Integrity::HmacSha2_256_128 => mac::Algorithm::HmacSha2_256,
+        Integrity::HmacSha2_384_192 => mac::Algorithm::HmacSha2_384,
+        Integrity::HmacSha2_512_256 => mac::Algorithm::HmacSha2_512,
+        Integrity::AesXcbc96 => mac::Algorithm::AesXcbc,
+        Integrity::AesCmac96 => mac::Algorithm::AesCmac,
+        _ => unreachable!("every Integrity has its MAC here"),
     }
 }
 
@@ -95,10 +107,10 @@ impl fmt::Display for Suite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
-            Self::AesCbcHmac(k, i) => write!(f, "AES-CBC-{k}/{i}"),
+            Self::AesCbcMac(k, i) => write!(f, "AES-CBC-{k}/{i}"),
             Self::ChaCha20Poly1305 => f.write_str("CHACHA20-POLY1305"),
             Self::AesGmac(k) => write!(f, "NULL-AUTH-AES-GMAC-{k}"),
-            Self::NullHmac(i) => write!(f, "NULL/{i}"),
+            Self::NullMac(i) => write!(f, "NULL/{i}"),
         }
     }
 }
@@ -191,7 +203,7 @@ pub enum Provider {
     /// AWS-LC: everything.
     #[default]
     AwsLc,
-    /// ring: no AES-192, and no suite with an HMAC.
+    /// ring: no AES-192, and no suite with a MAC of its own.
     Ring,
 }
 
@@ -225,8 +237,8 @@ impl Provider {
                 Self::Ring,
                 Suite::AesGcm16(KeyBits::B192)
                     | Suite::AesGmac(KeyBits::B192)
-                    | Suite::AesCbcHmac(..)
-                    | Suite::NullHmac(_)
+                    | Suite::AesCbcMac(..)
+                    | Suite::NullMac(_)
             )
         )
     }
@@ -254,11 +266,11 @@ impl Provider {
             (Self::AwsLc, Suite::AesGmac(bits)) => {
                 Box::new(Gmac::new(aws_lc::Aead::new(aws_lc::gcm(bits), key)))
             }
-            (Self::AwsLc, Suite::AesCbcHmac(bits, integrity)) => {
-                Box::new(aws_lc::CbcHmac::new(bits, integrity, key))
+            (Self::AwsLc, Suite::AesCbcMac(bits, integrity)) => {
+                Box::new(aws_lc::CbcMac::new(bits, integrity, key))
             }
-            (Self::AwsLc, Suite::NullHmac(integrity)) => {
-                Box::new(aws_lc::NullHmac::new(integrity, key))
+            (Self::AwsLc, Suite::NullMac(integrity)) => {
+                Box::new(aws_lc::NullMac::new(integrity, key))
             }
             (Self::Ring, Suite::ChaCha20Poly1305) => {
                 Box::new(ring::Aead::new(ring::CHACHA20_POLY1305, key))
@@ -267,7 +279,7 @@ impl Provider {
                 Box::new(Gmac::new(ring::Aead::new(ring::gcm(bits), key)))
             }
             (Self::Ring, Suite::AesGcm16(bits)) => Box::new(ring::Aead::new(ring::gcm(bits), key)),
-            (Self::Ring, Suite::AesCbcHmac(..) | Suite::NullHmac(_)) => {
+            (Self::Ring, Suite::AesCbcMac(..) | Suite::NullMac(_)) => {
                 unreachable!("refused above")
             }
         })

@@ -141,12 +141,12 @@ mod tests {
 
     const SUITES: [Suite; 7] = [
         Suite::AesGcm16(KeyBits::B128),
-        Suite::AesCbcHmac(KeyBits::B256, Integrity::HmacSha2_256_128),
-        Suite::AesCbcHmac(KeyBits::B128, Integrity::HmacSha1_96),
+        Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128),
+        Suite::AesCbcMac(KeyBits::B128, Integrity::HmacSha1_96),
         Suite::ChaCha20Poly1305,
         Suite::AesGmac(KeyBits::B192),
-        Suite::NullHmac(Integrity::HmacSha1_96),
-        Suite::NullHmac(Integrity::HmacSha2_384_192),
+        Suite::NullMac(Integrity::HmacSha1_96),
+        Suite::NullMac(Integrity::HmacSha2_384_192),
     ];
 
     /// Octets of the outer packet, counted as RFC 4303 §2 lays it out.

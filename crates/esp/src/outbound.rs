@@ -266,8 +266,8 @@ fn fill_iv(suite: Suite, sequence: u64, iv: &mut [u8]) {
         Suite::AesGcm16(_) | Suite::ChaCha20Poly1305 | Suite::AesGmac(_) => {
             iv.copy_from_slice(&sequence.to_be_bytes());
         }
-        Suite::NullHmac(_) => {}
-        Suite::AesCbcHmac(..) => {
+        Suite::NullMac(_) => {}
+        Suite::AesCbcMac(..) => {
             aws_lc_rs::rand::fill(iv).expect("the system's random number generator works");
         }
     }

@@ -55,10 +55,10 @@ fn super_packet() -> (Vec<u8>, Offload) {
 fn no_allocation_per_packet() {
     for suite in [
         Suite::AesGcm16(KeyBits::B128),
-        Suite::AesCbcHmac(KeyBits::B256, Integrity::HmacSha2_256_128),
+        Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128),
         Suite::ChaCha20Poly1305,
         Suite::AesGmac(KeyBits::B192),
-        Suite::NullHmac(Integrity::HmacSha2_512_256),
+        Suite::NullMac(Integrity::HmacSha2_512_256),
     ] {
         no_allocation_with(suite);
     }

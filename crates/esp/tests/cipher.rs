@@ -4,17 +4,20 @@ use esp::cipher::{Aad, Cipher, CipherError, Forged, Provider, Suite};
 use policy::{EspEncryption, Integrity, KeyBits, Secret};
 
 const BITS: [KeyBits; 3] = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
-const INTEGRITY: [Integrity; 4] = [
+const INTEGRITY: [Integrity; 7] = [
     Integrity::HmacSha1_96,
     Integrity::HmacSha2_256_128,
     Integrity::HmacSha2_384_192,
     Integrity::HmacSha2_512_256,
+    Integrity::HmacMd5_96,
+    Integrity::AesXcbc96,
+    Integrity::AesCmac96,
 ];
 
 fn suites() -> impl Iterator<Item = (Provider, Suite)> {
     let gcm = BITS.map(Suite::AesGcm16);
-    let cbc = BITS.into_iter().flat_map(|k| INTEGRITY.map(|i| Suite::AesCbcHmac(k, i)));
-    let clear = BITS.map(Suite::AesGmac).into_iter().chain(INTEGRITY.map(Suite::NullHmac));
+    let cbc = BITS.into_iter().flat_map(|k| INTEGRITY.map(|i| Suite::AesCbcMac(k, i)));
+    let clear = BITS.map(Suite::AesGmac).into_iter().chain(INTEGRITY.map(Suite::NullMac));
     let all: Vec<_> =
         (gcm.into_iter().chain(cbc)).chain([Suite::ChaCha20Poly1305]).chain(clear).collect();
     [Provider::AwsLc, Provider::Ring]
@@ -163,7 +166,7 @@ fn cbc_is_the_cipher_of_rfc_3602_under_an_hmac_over_everything() {
         hmac::HMAC_SHA512,
     ];
     for (integrity, hash) in INTEGRITY.into_iter().zip(hashes) {
-        let suite = Suite::AesCbcHmac(KeyBits::B128, integrity);
+        let suite = Suite::AesCbcMac(KeyBits::B128, integrity);
         let mac_key = octets(suite.key_material_len() - 16, 77);
         let cipher = Provider::AwsLc
             .cipher(suite, &Secret::new([key.clone(), mac_key.clone()].concat()))
@@ -223,7 +226,7 @@ fn gmac_serves_several_threads_at_once() {
 #[test]
 fn an_authentic_packet_of_broken_blocks_is_refused() {
     use aws_lc_rs::hmac;
-    let suite = Suite::AesCbcHmac(KeyBits::B128, Integrity::HmacSha2_256_128);
+    let suite = Suite::AesCbcMac(KeyBits::B128, Integrity::HmacSha2_256_128);
     let key = octets(suite.key_material_len(), 3);
     let mut sealed = octets(16 + 17, 1);
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, &key[16..]), &sealed);
@@ -235,7 +238,7 @@ fn an_authentic_packet_of_broken_blocks_is_refused() {
 #[test]
 fn a_provider_says_what_it_lacks_and_which_key_it_wants() {
     let gcm = Suite::AesGcm16(KeyBits::B192);
-    for suite in [gcm, Suite::AesGmac(KeyBits::B192), Suite::NullHmac(Integrity::HmacSha1_96)] {
+    for suite in [gcm, Suite::AesGmac(KeyBits::B192), Suite::NullMac(Integrity::HmacSha1_96)] {
         let key = Secret::new(vec![0; suite.key_material_len()]);
         let error = Provider::Ring.cipher(suite, &key).err();
         assert_eq!(error, Some(CipherError::Unsupported { provider: Provider::Ring, suite }));

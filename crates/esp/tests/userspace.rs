@@ -24,7 +24,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 const GCM: Suite = Suite::AesGcm16(KeyBits::B128);
-const CBC: Suite = Suite::AesCbcHmac(KeyBits::B256, Integrity::HmacSha2_256_128);
+const CBC: Suite = Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128);
 const RULE: RuleId = RuleId(1);
 
 /// One of the two gateways.

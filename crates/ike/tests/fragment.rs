@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 const GCM: Suite = Suite::AesGcm16(KeyBits::B128);
-const CBC: Suite = Suite::AesCbcHmac(KeyBits::B256, Integrity::HmacSha2_256_128);
+const CBC: Suite = Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128);
 
 fn cipher(suite: Suite) -> Box<dyn Cipher> {
     let key = (0..suite.key_material_len()).map(|i| i as u8).collect();

@@ -1,6 +1,6 @@
 //! PRFs and prf+ against NIST's and Wycheproof's values.
 
-use ike::crypto::prf::{output_len, prf, prf_plus};
+use ike::crypto::prf::{output_len, prf, prf_of_nonces, prf_plus};
 use policy::Prf;
 use serde_json::Value;
 use wycheproof::TestResult;
@@ -68,10 +68,47 @@ fn wycheproof_hmac() {
     }
 }
 
+/// RFC 4434 §2.1 and RFC 4615 §4: keys of the right length, shorter and longer ones.
+#[test]
+fn keys_of_any_length_serve_the_prfs_of_aes() {
+    let message = hex("000102030405060708090a0b0c0d0e0f10111213");
+    let key = hex("000102030405060708090a0b0c0d0e0fedcb");
+    for (algorithm, len, expected) in [
+        (Prf::Aes128Xcbc, 16, "47f51b4564966215b8985c63055ed308"),
+        (Prf::Aes128Xcbc, 10, "0fa087af7d866e7653434e602fdde835"),
+        (Prf::Aes128Xcbc, 18, "8cd3c93ae598a9803006ffb67c40e9e4"),
+        (Prf::Aes128Cmac, 16, "980ae87b5f4c9c5214f5b6a8455e4c2d"),
+        (Prf::Aes128Cmac, 10, "290d9e112edb09ee141fcf64c0b72f3d"),
+        (Prf::Aes128Cmac, 18, "84a348a4a45d235babfffc0d2b4da09a"),
+    ] {
+        assert_eq!(output_len(algorithm), 16);
+        let got = prf(algorithm, &key[..len], &[&message[..5], &message[5..]]);
+        assert_eq!(got.expose(), hex(expected), "{algorithm} {len}");
+    }
+}
+
+/// RFC 7296 §2.14
+#[test]
+fn the_prfs_of_aes_take_the_first_64_bits_of_each_nonce() {
+    let (ni, nr): (Vec<u8>, Vec<u8>) = ((0..32).collect(), (100..120).collect());
+    let whole = [&ni[..], &nr].concat();
+    let halves = [&ni[..8], &nr[..8]].concat();
+    for (algorithm, key) in [
+        (Prf::Aes128Xcbc, &halves),
+        (Prf::Aes128Cmac, &halves),
+        (Prf::HmacMd5, &whole),
+        (Prf::HmacSha2_256, &whole),
+    ] {
+        let seed = prf_of_nonces(algorithm, [&ni, &nr], &[b"g^", b"ir"]);
+        assert_eq!(seed.expose(), prf(algorithm, key, &[b"g^ir"]).expose(), "{algorithm}");
+    }
+}
+
 /// RFC 7296 §2.13, written out.
 #[test]
 fn prf_plus_chains_its_blocks_and_stops_where_told() {
-    for (algorithm, _, len, _) in PRFS {
+    let others = [Prf::HmacMd5, Prf::Aes128Xcbc, Prf::Aes128Cmac].map(|prf| (prf, 16));
+    for (algorithm, len) in PRFS.map(|(prf, _, len, _)| (prf, len)).into_iter().chain(others) {
         let one = prf(algorithm, b"key", &[b"seed", &[1]]);
         let two = prf(algorithm, b"key", &[one.expose(), b"seed", &[2]]);
         let three = prf(algorithm, b"key", &[two.expose(), b"seed", &[3]]);

@@ -492,7 +492,7 @@ fn the_chain_of_payloads_ends_with_the_message() {
 }
 
 const GCM: Suite = Suite::AesGcm16(KeyBits::B256);
-const CBC: Suite = Suite::AesCbcHmac(KeyBits::B128, Integrity::HmacSha2_256_128);
+const CBC: Suite = Suite::AesCbcMac(KeyBits::B128, Integrity::HmacSha2_256_128);
 
 fn key(suite: Suite) -> Vec<u8> {
     (0..suite.key_material_len()).map(|i| i as u8 ^ 0x5a).collect()

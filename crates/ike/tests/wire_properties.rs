@@ -17,7 +17,7 @@ fn suites() -> Vec<Suite> {
     use Integrity::*;
     let bits = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
     let hashes = [HmacSha1_96, HmacSha2_256_128, HmacSha2_384_192, HmacSha2_512_256];
-    let cbc = bits.into_iter().flat_map(|k| hashes.map(|i| Suite::AesCbcHmac(k, i)));
+    let cbc = bits.into_iter().flat_map(|k| hashes.map(|i| Suite::AesCbcMac(k, i)));
     bits.map(Suite::AesGcm16).into_iter().chain([Suite::ChaCha20Poly1305]).chain(cbc).collect()
 }
 
@@ -185,7 +185,7 @@ fn read_everything(message: &[u8]) {
     for suite in [
         Suite::AesGcm16(KeyBits::B128),
         Suite::ChaCha20Poly1305,
-        Suite::AesCbcHmac(KeyBits::B256, Integrity::HmacSha2_512_256),
+        Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_512_256),
     ] {
         let opened = open(&header, message, suite, &*cipher(suite));
         assert!(matches!(opened, Err(OpenError::NotAuthentic(_))), "{opened:?}");

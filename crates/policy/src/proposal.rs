@@ -81,6 +81,8 @@ impl EspEncryption {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Prf {
+    /// PRF_HMAC_MD5; weak, only where the policy names it.
+    HmacMd5,
     /// PRF_HMAC_SHA1.
     HmacSha1,
     /// PRF_HMAC_SHA2_256.
@@ -89,12 +91,25 @@ pub enum Prf {
     HmacSha2_384,
     /// PRF_HMAC_SHA2_512.
     HmacSha2_512,
+    /// PRF_AES128_XCBC (RFC 4434).
+    Aes128Xcbc,
+    /// PRF_AES128_CMAC (RFC 4615).
+    Aes128Cmac,
+}
+
+impl Prf {
+    /// Whether RFC 8247 forbids it, so that it serves only to reach what has nothing else.
+    pub fn is_weak(self) -> bool {
+        matches!(self, Self::HmacMd5)
+    }
 }
 
 /// Integrity (transform type 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Integrity {
+    /// AUTH_HMAC_MD5_96 (RFC 2403); weak, only where the policy names it.
+    HmacMd5_96,
     /// AUTH_HMAC_SHA1_96 (RFC 2404).
     HmacSha1_96,
     /// AUTH_HMAC_SHA2_256_128 (RFC 4868).
@@ -103,6 +118,17 @@ pub enum Integrity {
     HmacSha2_384_192,
     /// AUTH_HMAC_SHA2_512_256 (RFC 4868).
     HmacSha2_512_256,
+    /// AUTH_AES_XCBC_96 (RFC 3566).
+    AesXcbc96,
+    /// AUTH_AES_CMAC_96 (RFC 4494).
+    AesCmac96,
+}
+
+impl Integrity {
+    /// Whether RFC 8221 and RFC 8247 forbid it, so that it serves only to reach what has nothing else.
+    pub fn is_weak(self) -> bool {
+        matches!(self, Self::HmacMd5_96)
+    }
 }
 
 /// Key exchange method (transform type 4).
@@ -125,8 +151,17 @@ pub enum Group {
     Ecp384,
     /// Group 21, NIST P-521 (RFC 5903).
     Ecp521,
+    /// Group 24, 2048-bit MODP with a subgroup of 256 bits (RFC 5114); weak, only where the policy names it.
+    Modp2048Sub256,
     /// Group 31, X25519 (RFC 8031).
     Curve25519,
+}
+
+impl Group {
+    /// Whether RFC 8247 §2.4 advises against it or forbids it.
+    pub fn is_weak(self) -> bool {
+        matches!(self, Self::Modp1024 | Self::Modp1536 | Self::Modp2048Sub256)
+    }
 }
 
 /// One offer for an IKE SA; each list is in order of preference.
@@ -188,10 +223,13 @@ impl fmt::Display for EspEncryption {
 impl fmt::Display for Prf {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::HmacMd5 => "PRF-HMAC-MD5",
             Self::HmacSha1 => "PRF-HMAC-SHA1",
             Self::HmacSha2_256 => "PRF-HMAC-SHA2-256",
             Self::HmacSha2_384 => "PRF-HMAC-SHA2-384",
             Self::HmacSha2_512 => "PRF-HMAC-SHA2-512",
+            Self::Aes128Xcbc => "PRF-AES128-XCBC",
+            Self::Aes128Cmac => "PRF-AES128-CMAC",
         })
     }
 }
@@ -199,10 +237,13 @@ impl fmt::Display for Prf {
 impl fmt::Display for Integrity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::HmacMd5_96 => "HMAC-MD5-96",
             Self::HmacSha1_96 => "HMAC-SHA1-96",
             Self::HmacSha2_256_128 => "HMAC-SHA2-256-128",
             Self::HmacSha2_384_192 => "HMAC-SHA2-384-192",
             Self::HmacSha2_512_256 => "HMAC-SHA2-512-256",
+            Self::AesXcbc96 => "AES-XCBC-96",
+            Self::AesCmac96 => "AES-CMAC-96",
         })
     }
 }
@@ -218,6 +259,7 @@ impl fmt::Display for Group {
             Self::Ecp256 => "ECP-256",
             Self::Ecp384 => "ECP-384",
             Self::Ecp521 => "ECP-521",
+            Self::Modp2048Sub256 => "MODP-2048-256",
             Self::Curve25519 => "CURVE25519",
         })
     }

@@ -167,15 +167,15 @@ fn vocabulary() {
             ),
             case(
                 "PRF_HMAC_SHA1",
-                "PRF_AES128_XCBC",
+                "PRF_HMAC_TIGER",
                 17,
-                &["is not supported", "PRF_HMAC_SHA2_256"],
+                &["cannot be \"PRF_HMAC_TIGER\"", "PRF_HMAC_SHA"],
             ),
             case(
                 "IKE_DHGroup=\"20\"",
                 "IKE_DHGroup=\"18\"",
                 19,
-                &["known are 2, 5, 14, 15, 16, 19, 20, 21 and 31"],
+                &["known are 2, 5, 14, 15, 16, 19, 20, 21, 24 and 31"],
             ),
             case("IKE_DHGroup=\"20\"", "IKE_DHGroup=\"0\"", 19, &["needs a Diffie-Hellman group"]),
             case("Preshared_key", "RSA_signature", 20, &["did you mean \"RSA_signatures\"?"]),

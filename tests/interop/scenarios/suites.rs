@@ -50,6 +50,30 @@ const MODP4096: &[(&str, &str)] = &[
     ("IKE_DHGroup", "16"),
 ];
 
+const XCBC: &[(&str, &str)] = &[
+    ("IKE_Encryption", "AES-CBC-128"),
+    ("IKE_Hash", "CMAC_AES_XCBC"),
+    ("IKE_PRF", "PRF_AES128_XCBC"),
+    ("IKE_DHGroup", "5"),
+];
+const CMAC: &[(&str, &str)] = &[
+    ("IKE_Encryption", "AES-CBC-192"),
+    ("IKE_Hash", "AES-CMAC"),
+    ("IKE_PRF", "PRF_AES128_CMAC"),
+    ("IKE_DHGroup", "2"),
+];
+const SUBGROUP: &[(&str, &str)] = &[
+    ("IKE_Encryption", "AES-GCM-16-192"),
+    ("IKE_PRF", "PRF_HMAC_SHA2_512"),
+    ("IKE_DHGroup", "24"),
+];
+const MD5: &[(&str, &str)] = &[
+    ("IKE_Encryption", "AES-CBC-256"),
+    ("IKE_Hash", "MD5"),
+    ("IKE_PRF", "PRF_HMAC_MD5"),
+    ("IKE_DHGroup", "19"),
+];
+
 struct Suite {
     name: &'static str,
     ike: (&'static [(&'static str, &'static str)], &'static str),
@@ -121,6 +145,50 @@ const SUITES: &[Suite] = &[
             "AES-CBC-256/HMAC-SHA2-256-128/PRF-HMAC-SHA2-256/MODP-4096",
             "NULL/HMAC-SHA2-256-128/MODP-3072",
         ],
+    },
+    Suite {
+        name: "cbc128_xcbc_modp1536_xcbc_esp",
+        ike: (XCBC, "aes128-aesxcbc-prfaesxcbc-modp1536"),
+        esp: (&[("ESP_AES_CBC_192", "AES-XCBC-MAC-96", "0")], "aes192-aesxcbc-modp1024"),
+        pfs: "2",
+        chosen: [
+            "AES-CBC-128/AES-XCBC-96/PRF-AES128-XCBC/MODP-1536",
+            "AES-CBC-192/AES-XCBC-96/MODP-1024",
+        ],
+    },
+    Suite {
+        name: "cbc192_cmac_modp1024_sha384_esp",
+        ike: (CMAC, "aes192-aescmac-prfaescmac-modp1024"),
+        esp: (&[("ESP_AES_CBC_256", "HMAC-SHA2-384", "0")], "aes256-sha384-modp1536"),
+        pfs: "5",
+        chosen: [
+            "AES-CBC-192/AES-CMAC-96/PRF-AES128-CMAC/MODP-1024",
+            "AES-CBC-256/HMAC-SHA2-384-192/MODP-1536",
+        ],
+    },
+    Suite {
+        name: "gcm192_sha512_modp2048s256_sha512_esp",
+        ike: (SUBGROUP, "aes192gcm16-prfsha512-modp2048s256"),
+        esp: (&[("ESP_AES_CBC_128", "HMAC-SHA2-512", "0")], "aes128-sha512-modp2048s256"),
+        pfs: "24",
+        chosen: [
+            "AES-GCM-16-192/PRF-HMAC-SHA2-512/MODP-2048-256",
+            "AES-CBC-128/HMAC-SHA2-512-256/MODP-2048-256",
+        ],
+    },
+    Suite {
+        name: "cbc256_md5_ecp256_md5_esp",
+        ike: (MD5, "aes256-md5-prfmd5-ecp256"),
+        esp: (&[("ESP_AES_CBC_128", "HMAC-MD5", "0")], "aes128-md5"),
+        pfs: "0",
+        chosen: ["AES-CBC-256/HMAC-MD5-96/PRF-HMAC-MD5/ECP-256", "AES-CBC-128/HMAC-MD5-96"],
+    },
+    Suite {
+        name: "sample_gcm192_esp",
+        ike: (SAMPLE, "aes256-sha1-ecp384"),
+        esp: (&[("ESP_AES192_GCM_16", "NONE", "0")], "aes192gcm16"),
+        pfs: "0",
+        chosen: ["AES-CBC-256/HMAC-SHA1-96/PRF-HMAC-SHA1/ECP-384", "AES-GCM-16-192"],
     },
 ];
 

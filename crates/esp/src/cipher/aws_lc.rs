@@ -1,12 +1,11 @@
 //! Ciphers of AWS-LC.
 
-use super::{Aad, Cipher, Forged, Suite};
+use super::{Aad, Cipher, Forged, Suite, mac};
 use aws_lc_rs::aead::{self, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{
     self, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
 };
 use aws_lc_rs::constant_time::verify_slices_are_equal;
-use aws_lc_rs::hmac;
 use aws_lc_rs::iv::FixedLength;
 use policy::{Integrity, KeyBits};
 use zeroize::Zeroizing;
@@ -87,58 +86,46 @@ impl Cipher for Aead {
     }
 }
 
-/// An HMAC over everything, cut to the length of the ICV.
-struct Mac {
-    /// Already scheduled: a packet starts from a copy of this state.
-    key: hmac::Key,
-    icv_len: usize,
+/// A MAC over everything, cut to the length of the ICV.
+struct Icv {
+    key: mac::Key,
+    len: usize,
 }
 
-impl Mac {
+impl Icv {
     fn new(integrity: Integrity, key: &[u8]) -> Self {
-        let sha = match integrity {
-            Integrity::HmacSha1_96 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
-            Integrity::HmacSha2_256_128 => hmac::HMAC_SHA256,
-            Integrity::HmacSha2_384_192 => hmac::HMAC_SHA384,
-            Integrity::HmacSha2_512_256 => hmac::HMAC_SHA512,
-            _ => unreachable!("every Integrity has its hash here"),
-        };
-        let icv_len = Suite::NullHmac(integrity).icv_len();
-        Self { key: hmac::Key::new(sha, key), icv_len }
+        let key = mac::Key::new(super::mac_of(integrity), key);
+        Self { key, len: Suite::NullMac(integrity).icv_len() }
     }
 
-    fn tag(&self, aad: Aad<'_>, body: &[u8]) -> hmac::Tag {
+    fn tag(&self, aad: Aad<'_>, body: &[u8]) -> mac::Tag {
         let mut buffer = [0; 12];
         let (before, after) = aad.of_mac(&mut buffer);
-        let mut mac = hmac::Context::with_key(&self.key);
-        mac.update(before);
-        mac.update(body);
-        mac.update(after);
-        mac.sign()
+        self.key.tag(&[before, body, after])
     }
 
     fn write(&self, aad: Aad<'_>, body: &[u8], icv: &mut [u8]) {
-        icv.copy_from_slice(&self.tag(aad, body).as_ref()[..self.icv_len]);
+        icv.copy_from_slice(&self.tag(aad, body).as_ref()[..self.len]);
     }
 
     /// Everything but the ICV, which is checked.
     fn check<'a>(&self, aad: Aad<'_>, sealed: &'a [u8]) -> Result<&'a [u8], Forged> {
-        let end = sealed.len().checked_sub(self.icv_len).ok_or(Forged)?;
+        let end = sealed.len().checked_sub(self.len).ok_or(Forged)?;
         let (body, icv) = sealed.split_at(end);
         let tag = self.tag(aad, body);
-        verify_slices_are_equal(&tag.as_ref()[..self.icv_len], icv).map_err(|_| Forged)?;
+        verify_slices_are_equal(&tag.as_ref()[..self.len], icv).map_err(|_| Forged)?;
         Ok(body)
     }
 }
 
-/// AES-CBC, and an HMAC over everything. AWS-LC wipes the AES key when it is dropped.
-pub(super) struct CbcHmac {
+/// AES-CBC, and a MAC over everything. AWS-LC wipes the AES key when it is dropped.
+pub(super) struct CbcMac {
     encrypt: EncryptingKey,
     decrypt: DecryptingKey,
-    mac: Mac,
+    icv: Icv,
 }
 
-impl CbcHmac {
+impl CbcMac {
     /// Takes cipher key ‖ integrity key of the lengths the suite asks for (RFC 7296 §2.17).
     pub(super) fn new(bits: KeyBits, integrity: Integrity, key_material: &[u8]) -> Self {
         let aes = match bits {
@@ -152,16 +139,16 @@ impl CbcHmac {
         Self {
             encrypt: EncryptingKey::cbc(key()).expect("AES has a CBC mode"),
             decrypt: DecryptingKey::cbc(key()).expect("AES has a CBC mode"),
-            mac: Mac::new(integrity, integrity_key),
+            icv: Icv::new(integrity, integrity_key),
         }
     }
 }
 
-impl Cipher for CbcHmac {
+impl Cipher for CbcMac {
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
         let len = plaintext.len() + trailer.len();
         assert_eq!(len % BLOCK, 0, "plaintext and trailer are padded to the block");
-        assert_eq!(out.len(), BLOCK + len + self.mac.icv_len, "length of out");
+        assert_eq!(out.len(), BLOCK + len + self.icv.len, "length of out");
         let iv: &[u8; BLOCK] = iv.try_into().expect("the IV of CBC has 16 octets");
         let (body, icv) = out.split_at_mut(BLOCK + len);
         let (out_iv, ciphertext) = body.split_at_mut(BLOCK);
@@ -172,11 +159,11 @@ impl Cipher for CbcHmac {
         self.encrypt
             .less_safe_encrypt(ciphertext, EncryptionContext::Iv128(FixedLength::from(*iv)))
             .expect("whole blocks with an IV of one block");
-        self.mac.write(aad, body, icv);
+        self.icv.write(aad, body, icv);
     }
 
     fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
-        let body = self.mac.check(aad, sealed)?;
+        let body = self.icv.check(aad, sealed)?;
         let (iv, ciphertext) = body.split_first_chunk::<BLOCK>().ok_or(Forged)?;
         let out = out.get_mut(..ciphertext.len()).ok_or(Forged)?;
         if ciphertext.len() % BLOCK != 0 {
@@ -190,21 +177,21 @@ impl Cipher for CbcHmac {
     }
 }
 
-/// No cipher (RFC 2410), and an HMAC over everything.
-pub(super) struct NullHmac(Mac);
+/// No cipher (RFC 2410), and a MAC over everything.
+pub(super) struct NullMac(Icv);
 
-impl NullHmac {
+impl NullMac {
     /// Takes the integrity key.
     pub(super) fn new(integrity: Integrity, key: &[u8]) -> Self {
-        Self(Mac::new(integrity, key))
+        Self(Icv::new(integrity, key))
     }
 }
 
-impl Cipher for NullHmac {
+impl Cipher for NullMac {
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
         let len = plaintext.len() + trailer.len();
         assert!(iv.is_empty(), "NULL has no IV");
-        assert_eq!(out.len(), len + self.0.icv_len, "length of out");
+        assert_eq!(out.len(), len + self.0.len, "length of out");
         let (body, icv) = out.split_at_mut(len);
         let (first, second) = body.split_at_mut(plaintext.len());
         first.copy_from_slice(plaintext);

@@ -1,4 +1,4 @@
-//! Diffie-Hellman groups (RFC 7296 §3.4, RFC 3526, RFC 5903, RFC 8031) with the checks of RFC 6989.
+//! Diffie-Hellman groups (RFC 7296 §3.4, RFC 3526, RFC 5114, RFC 5903, RFC 8031) with the checks of RFC 6989.
 
 mod modp;
 #[cfg(test)]
@@ -28,19 +28,20 @@ pub struct PrivateKey {
 }
 
 enum PrivateValue {
-    Modp(Modp, Exponent),
+    Modp(&'static dyn Modp, Exponent),
     /// AWS-LC wipes it.
     Curve(agreement::PrivateKey),
 }
 
 /// Where the arithmetic of a group is.
 enum Arithmetic {
-    Modp(Modp),
+    Modp(&'static dyn Modp),
     Curve(&'static agreement::Algorithm),
 }
 
 /// Whether a value may be a public value of the group, as far as that costs nothing to tell: its length, and for MODP
-/// its range (RFC 6989 §2.1). Whether a point is on its curve shows in [`PrivateKey::agree`].
+/// its range (RFC 6989 §2.1). Whether a point is on its curve, or a value in its
+/// subgroup, shows in [`PrivateKey::agree`].
 pub fn is_plausible(group: Group, value: &[u8]) -> bool {
     match arithmetic(group) {
         Arithmetic::Modp(modp) => modp.admits(value),
@@ -57,7 +58,7 @@ impl PrivateKey {
     /// Makes a fresh key pair from the system's randomness.
     pub fn generate(group: Group) -> Self {
         let private_value = match arithmetic(group) {
-            Arithmetic::Modp(modp) => PrivateValue::Modp(modp, modp.exponent()),
+            Arithmetic::Modp(modp) => PrivateValue::Modp(modp, Exponent::generate(modp)),
             Arithmetic::Curve(curve) => PrivateValue::Curve(
                 agreement::PrivateKey::generate(curve)
                     .expect("the system's randomness never runs dry"),
@@ -80,8 +81,8 @@ impl PrivateKey {
     /// The shared secret g^ir as RFC 7296 §2.14 (MODP, padded), RFC 5903 §7 (x coordinate) and RFC 8031 define it.
     ///
     /// # Errors
-    /// Where the peer's value has the wrong length, is 0, 1 or p − 1, is no point of the curve (RFC 6989 §2), or makes
-    /// X25519 give zero (RFC 8031 §5).
+    /// Where the peer's value has the wrong length, is 0, 1 or p − 1, is outside the subgroup of group 24 or no point of
+    /// the curve (RFC 6989 §2), or makes X25519 give zero (RFC 8031 §5).
     pub fn agree(&self, peer: &[u8]) -> Result<Secret, InvalidPublicValue> {
         let invalid = InvalidPublicValue { group: self.group };
         // Every group's values have one length, so the peer's has this side's.
@@ -120,11 +121,12 @@ impl PrivateKey {
 
 fn arithmetic(group: Group) -> Arithmetic {
     match group {
-        Group::Modp1024 => Arithmetic::Modp(Modp::Bits1024),
-        Group::Modp1536 => Arithmetic::Modp(Modp::Bits1536),
-        Group::Modp2048 => Arithmetic::Modp(Modp::Bits2048),
-        Group::Modp3072 => Arithmetic::Modp(Modp::Bits3072),
-        Group::Modp4096 => Arithmetic::Modp(Modp::Bits4096),
+        Group::Modp1024 => Arithmetic::Modp(&*modp::MODP_1024),
+        Group::Modp1536 => Arithmetic::Modp(&*modp::MODP_1536),
+        Group::Modp2048 => Arithmetic::Modp(&*modp::MODP_2048),
+        Group::Modp3072 => Arithmetic::Modp(&*modp::MODP_3072),
+        Group::Modp4096 => Arithmetic::Modp(&*modp::MODP_4096),
+        Group::Modp2048Sub256 => Arithmetic::Modp(&*modp::MODP_2048_256),
         Group::Ecp256 => Arithmetic::Curve(&agreement::ECDH_P256),
         Group::Ecp384 => Arithmetic::Curve(&agreement::ECDH_P384),
         Group::Ecp521 => Arithmetic::Curve(&agreement::ECDH_P521),

@@ -1,15 +1,11 @@
 //! PRFs and prf+ (RFC 7296 §2.13).
 
-use aws_lc_rs::hmac;
+use esp::cipher::mac::{Algorithm, Key};
 use policy::{Prf, Secret};
 
 /// `prf(key, parts[0] | parts[1] | …)`; [`output_len`] octets.
 pub fn prf(algorithm: Prf, key: &[u8], parts: &[&[u8]]) -> Secret {
-    let mut mac = hmac::Context::with_key(&hmac::Key::new(hash(algorithm), key));
-    for part in parts {
-        mac.update(part);
-    }
-    Secret::new(mac.sign().as_ref().to_vec())
+    Secret::new(keyed(algorithm, key).tag(parts).as_ref().to_vec())
 }
 
 /// `prf+(key, seed[0] | seed[1] | …)`, the first `len` octets.
@@ -17,19 +13,15 @@ pub fn prf(algorithm: Prf, key: &[u8], parts: &[&[u8]]) -> Secret {
 /// # Panics
 /// If `len` is above 255 × [`output_len`].
 pub fn prf_plus(algorithm: Prf, key: &[u8], seed: &[&[u8]], len: usize) -> Secret {
-    let key = hmac::Key::new(hash(algorithm), key);
+    let key = keyed(algorithm, key);
     let step = output_len(algorithm);
     let blocks = u8::try_from(len.div_ceil(step)).expect("prf+ ends after 255 blocks");
     // All room at once: a vector that grows leaves copies of the secret behind.
     let mut out = Vec::with_capacity(usize::from(blocks) * step);
     for block in 1..=blocks {
-        let mut mac = hmac::Context::with_key(&key);
-        mac.update(&out[out.len().saturating_sub(step)..]);
-        for part in seed {
-            mac.update(part);
-        }
-        mac.update(&[block]);
-        out.extend_from_slice(mac.sign().as_ref());
+        let last = &out[out.len().saturating_sub(step)..];
+        let tag = key.tag(&[&[last], seed, &[&[block]]].concat());
+        out.extend_from_slice(tag.as_ref());
     }
     out.truncate(len);
     Secret::new(out)
@@ -37,15 +29,47 @@ pub fn prf_plus(algorithm: Prf, key: &[u8], seed: &[&[u8]], len: usize) -> Secre
 
 /// Octets of output, and preferred octets of key.
 pub fn output_len(algorithm: Prf) -> usize {
-    hash(algorithm).digest_algorithm().output_len()
+    mac(algorithm).output_len()
 }
 
-fn hash(algorithm: Prf) -> hmac::Algorithm {
+/// `prf(Ni | Nr, parts[0] | …)`, the beginning of an IKE SA's keys (RFC 7296 §2.14).
+pub fn prf_of_nonces(algorithm: Prf, [ni, nr]: [&[u8]; 2], parts: &[&[u8]]) -> Secret {
+    let half = match algorithm {
+        // The two that take no more than the first 64 bits of each nonce.
+        Prf::Aes128Xcbc | Prf::Aes128Cmac => 8,
+        _ => usize::MAX,
+    };
+    let key = [&ni[..ni.len().min(half)], &nr[..nr.len().min(half)]].concat();
+    prf(algorithm, &key, parts)
+}
+
+fn keyed(algorithm: Prf, key: &[u8]) -> Key {
+    const LEN: usize = 16;
+    let mac = mac(algorithm);
+    match (algorithm, key.len()) {
+        // RFC 4434 §2
+        (Prf::Aes128Xcbc, ..LEN) => {
+            let mut padded = zeroize::Zeroizing::new([0; LEN]);
+            padded[..key.len()].copy_from_slice(key);
+            Key::new(mac, &*padded)
+        }
+        // RFC 4434 §2, RFC 4615 §3: any other length is brought to the right one by the MAC itself.
+        (Prf::Aes128Xcbc | Prf::Aes128Cmac, len) if len != LEN => {
+            Key::new(mac, Key::new(mac, &[0; LEN]).tag(&[key]).as_ref())
+        }
+        _ => Key::new(mac, key),
+    }
+}
+
+fn mac(algorithm: Prf) -> Algorithm {
     match algorithm {
-        Prf::HmacSha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
-        Prf::HmacSha2_256 => hmac::HMAC_SHA256,
-        Prf::HmacSha2_384 => hmac::HMAC_SHA384,
-        Prf::HmacSha2_512 => hmac::HMAC_SHA512,
-        _ => unreachable!("every Prf has its hash here"),
+        Prf::HmacMd5 => Algorithm::HmacMd5,
+        Prf::HmacSha1 => Algorithm::HmacSha1,
+        Prf::HmacSha2_256 => Algorithm::HmacSha2_256,
+        Prf::HmacSha2_384 => Algorithm::HmacSha2_384,
+        Prf::HmacSha2_512 => Algorithm::HmacSha2_512,
+        Prf::Aes128Xcbc => Algorithm::AesXcbc,
+        Prf::Aes128Cmac => Algorithm::AesCmac,
+        _ => unreachable!("every Prf has its MAC here"),
     }
 }

@@ -31,7 +31,7 @@ impl IkeSuite {
         match (self.encryption, self.integrity) {
             (IkeEncryption::AesGcm16(k), None) => Some(Suite::AesGcm16(k)),
             (IkeEncryption::ChaCha20Poly1305, None) => Some(Suite::ChaCha20Poly1305),
-            (IkeEncryption::AesCbc(k), Some(i)) => Some(Suite::AesCbcHmac(k, i)),
+            (IkeEncryption::AesCbc(k), Some(i)) => Some(Suite::AesCbcMac(k, i)),
             _ => None,
         }
     }
@@ -87,12 +87,13 @@ pub fn group_id(group: Group) -> GroupId {
         Group::Ecp256 => GroupId::ECP_256,
         Group::Ecp384 => GroupId::ECP_384,
         Group::Ecp521 => GroupId::ECP_521,
+        Group::Modp2048Sub256 => GroupId::MODP_2048_256,
         Group::Curve25519 => GroupId::CURVE25519,
         _ => unreachable!("every Group has its number here"),
     }
 }
 
-const GROUPS: [Group; 9] = [
+const GROUPS: [Group; 10] = [
     Group::Modp1024,
     Group::Modp1536,
     Group::Modp2048,
@@ -101,6 +102,7 @@ const GROUPS: [Group; 9] = [
     Group::Ecp256,
     Group::Ecp384,
     Group::Ecp521,
+    Group::Modp2048Sub256,
     Group::Curve25519,
 ];
 
@@ -149,10 +151,13 @@ fn esp_encryption(encryption: EspEncryption) -> Transform {
 
 fn prf(prf: Prf) -> Transform {
     let id = match prf {
+        Prf::HmacMd5 => PrfId::PRF_HMAC_MD5,
         Prf::HmacSha1 => PrfId::PRF_HMAC_SHA1,
         Prf::HmacSha2_256 => PrfId::PRF_HMAC_SHA2_256,
         Prf::HmacSha2_384 => PrfId::PRF_HMAC_SHA2_384,
         Prf::HmacSha2_512 => PrfId::PRF_HMAC_SHA2_512,
+        Prf::Aes128Xcbc => PrfId::PRF_AES128_XCBC,
+        Prf::Aes128Cmac => PrfId::PRF_AES128_CMAC,
         _ => unreachable!("every Prf has its transform here"),
     };
     plain(TransformType::PRF, id.0)
@@ -160,10 +165,13 @@ fn prf(prf: Prf) -> Transform {
 
 fn integrity(integrity: Integrity) -> Transform {
     let id = match integrity {
+        Integrity::HmacMd5_96 => IntegrityId::AUTH_HMAC_MD5_96,
         Integrity::HmacSha1_96 => IntegrityId::AUTH_HMAC_SHA1_96,
         Integrity::HmacSha2_256_128 => IntegrityId::AUTH_HMAC_SHA2_256_128,
         Integrity::HmacSha2_384_192 => IntegrityId::AUTH_HMAC_SHA2_384_192,
         Integrity::HmacSha2_512_256 => IntegrityId::AUTH_HMAC_SHA2_512_256,
+        Integrity::AesXcbc96 => IntegrityId::AUTH_AES_XCBC_96,
+        Integrity::AesCmac96 => IntegrityId::AUTH_AES_CMAC_96,
         _ => unreachable!("every Integrity has its transform here"),
     };
     plain(TransformType::INTEG, id.0)

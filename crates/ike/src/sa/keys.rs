@@ -1,6 +1,6 @@
 //! SK_* and KEYMAT (RFC 7296 §2.14, §2.17, §2.18).
 
-use crate::crypto::prf::{output_len, prf, prf_plus};
+use crate::crypto::prf::{output_len, prf, prf_of_nonces, prf_plus};
 use crate::crypto::rng::Rng;
 use crate::negotiation::proposal::IkeSuite;
 use crate::wire::fragment::{self, Fragment};
@@ -46,8 +46,9 @@ impl Keys {
         spis: (IkeSpi, IkeSpi),
         ours: bool,
     ) -> Self {
-        let nonce = [nonces.initiator, nonces.responder].concat();
-        Self::expand(suite, &prf(suite.prf, &nonce, &[shared.expose()]), nonces, spis, ours)
+        let pair = [nonces.initiator, nonces.responder];
+        let seed = prf_of_nonces(suite.prf, pair, &[shared.expose()]);
+        Self::expand(suite, &seed, nonces, spis, ours)
     }
 
     /// Keys of an IKE SA that replaces this one: SKEYSEED = prf(SK_d, g^ir | Ni | Nr) with the old PRF.
@@ -150,7 +151,7 @@ impl Keys {
         let next_iv = || {
             let mut iv = vec![0; protection.iv_len()];
             match protection {
-                Suite::AesCbcHmac(..) => rng.fill(&mut iv),
+                Suite::AesCbcMac(..) => rng.fill(&mut iv),
                 _ => iv.copy_from_slice(&sealed.to_be_bytes()),
             }
             *sealed += 1;

@@ -118,7 +118,8 @@ registry! {
 registry! {
     /// Integrity transforms.
     IntegrityId(u16) {
-        NONE = 0, AUTH_HMAC_MD5_96 = 1, AUTH_HMAC_SHA1_96 = 2, AUTH_AES_XCBC_96 = 5, AUTH_HMAC_SHA2_256_128 = 12,
+        NONE = 0, AUTH_HMAC_MD5_96 = 1, AUTH_HMAC_SHA1_96 = 2, AUTH_AES_XCBC_96 = 5, AUTH_AES_CMAC_96 = 8,
+        AUTH_HMAC_SHA2_256_128 = 12,
         AUTH_HMAC_SHA2_384_192 = 13, AUTH_HMAC_SHA2_512_256 = 14,
     }
 }

@@ -9,12 +9,7 @@ use crate::{EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf};
 use KeyBits::{B128, B192, B256};
 
 const WEAK_CIPHER: &str = "it is too weak; use AES-CBC-256 or AES-GCM-16-256 on both sides";
-const WEAK_HASH: &str = "it is too weak; use HMAC_SHA2_256, or SHA for an old peer, on both sides";
-const NO_XCBC: &str = "use HMAC_SHA2_256, or SHA for an old peer, on both sides";
-const NO_PRF: &str = "use PRF_HMAC_SHA2_256, or PRF_HMAC_SHA1 for an old peer, on both sides";
 const WEAK_ESP: &str = "it is too weak; use ESP_AES256_GCM_16 on both sides";
-const ESP_HASH: &str =
-    "use ESP_AES256_GCM_16 with NONE, or HMAC-SHA2-256, or HMAC-SHA for an old peer, on both sides";
 
 pub(super) const IKE_ENCRYPTION: &[Word<IkeEncryption>] = &[
     ("AES-CBC-256", Ok(IkeEncryption::AesCbc(B256))),
@@ -39,10 +34,16 @@ pub(super) const IKE_HASH: &[Word<Integrity>] = &[
     ("SHA2-256", Ok(Integrity::HmacSha2_256_128)),
     ("SHA2-384", Ok(Integrity::HmacSha2_384_192)),
     ("SHA2-512", Ok(Integrity::HmacSha2_512_256)),
-    ("MD5", Err(WEAK_HASH)),
-    ("CMAC_AES_XCBC", Err(NO_XCBC)),
-    ("AES-XCBC", Err(NO_XCBC)),
-    ("AES_XCBC", Err(NO_XCBC)),
+    ("CMAC_AES_XCBC", Ok(Integrity::AesXcbc96)),
+    ("AES-XCBC", Ok(Integrity::AesXcbc96)),
+    ("AES_XCBC", Ok(Integrity::AesXcbc96)),
+    ("AES-XCBC-MAC-96", Ok(Integrity::AesXcbc96)),
+    ("AES_XCBC_MAC_96", Ok(Integrity::AesXcbc96)),
+    ("AES-CMAC", Ok(Integrity::AesCmac96)),
+    ("AES_CMAC", Ok(Integrity::AesCmac96)),
+    ("AES-CMAC-96", Ok(Integrity::AesCmac96)),
+    ("AES_CMAC_96", Ok(Integrity::AesCmac96)),
+    ("MD5", Ok(Integrity::HmacMd5_96)),
 ];
 
 pub(super) const IKE_PRF: &[Word<Prf>] = &[
@@ -53,8 +54,9 @@ pub(super) const IKE_PRF: &[Word<Prf>] = &[
     ("PRF_SHA2_256", Ok(Prf::HmacSha2_256)),
     ("PRF_SHA2_384", Ok(Prf::HmacSha2_384)),
     ("PRF_SHA2_512", Ok(Prf::HmacSha2_512)),
-    ("PRF_HMAC_MD5", Err(NO_PRF)),
-    ("PRF_AES128_XCBC", Err(NO_PRF)),
+    ("PRF_AES128_XCBC", Ok(Prf::Aes128Xcbc)),
+    ("PRF_AES128_CMAC", Ok(Prf::Aes128Cmac)),
+    ("PRF_HMAC_MD5", Ok(Prf::HmacMd5)),
 ];
 
 pub(super) const ESP_ENCRYPTION: &[Word<EspEncryption>] = &[
@@ -92,18 +94,25 @@ pub(super) const ESP_AUTHENTICATION: &[Word<Option<Integrity>>] = &[
     ("HMAC_SHA2_256", Ok(Some(Integrity::HmacSha2_256_128))),
     ("HMAC_SHA2_384", Ok(Some(Integrity::HmacSha2_384_192))),
     ("HMAC_SHA2_512", Ok(Some(Integrity::HmacSha2_512_256))),
-    ("HMAC-MD5", Err(ESP_HASH)),
-    ("AES-XCBC-MAC-96", Err(ESP_HASH)),
-    ("AES_XCBC_MAC_96", Err(ESP_HASH)),
+    ("AES-XCBC-MAC-96", Ok(Some(Integrity::AesXcbc96))),
+    ("AES_XCBC_MAC_96", Ok(Some(Integrity::AesXcbc96))),
+    ("AES-XCBC", Ok(Some(Integrity::AesXcbc96))),
+    ("AES-CMAC-96", Ok(Some(Integrity::AesCmac96))),
+    ("AES_CMAC_96", Ok(Some(Integrity::AesCmac96))),
+    ("AES-CMAC", Ok(Some(Integrity::AesCmac96))),
+    ("HMAC-MD5", Ok(Some(Integrity::HmacMd5_96))),
 ];
 
-/// The HMAC whose hash an integrity algorithm uses.
+/// The PRF that is made of what an integrity algorithm is made of.
 pub(super) fn prf_of(integrity: Integrity) -> Prf {
     match integrity {
+        Integrity::HmacMd5_96 => Prf::HmacMd5,
         Integrity::HmacSha1_96 => Prf::HmacSha1,
         Integrity::HmacSha2_256_128 => Prf::HmacSha2_256,
         Integrity::HmacSha2_384_192 => Prf::HmacSha2_384,
         Integrity::HmacSha2_512_256 => Prf::HmacSha2_512,
+        Integrity::AesXcbc96 => Prf::Aes128Xcbc,
+        Integrity::AesCmac96 => Prf::Aes128Cmac,
     }
 }
 
@@ -119,6 +128,14 @@ pub(super) const STRONG_GROUPS: &[Group] = &[
 ];
 
 impl Cx<'_> {
+    /// Warns of an attribute's algorithm that is weak.
+    pub fn warn_weak(&mut self, element: &Element<'_>, attribute: &str, instead: &str) {
+        let Some(attribute) = element.attribute(attribute) else { return };
+        let message = format!("{} {} is weak", attribute.name, quoted(attribute.trimmed()));
+        let help = format!("use {instead} on both sides");
+        self.report.warning(attribute.place(element), message, help);
+    }
+
     /// A group by its number, `19` or `GROUP_19`; the inner `None` is `0`, `NONE` or `NO_PFS`.
     pub fn group(
         &mut self,
@@ -146,13 +163,14 @@ impl Cx<'_> {
             Some(19) => Some(Group::Ecp256),
             Some(20) => Some(Group::Ecp384),
             Some(21) => Some(Group::Ecp521),
+            Some(24) => Some(Group::Modp2048Sub256),
             Some(31) => Some(Group::Curve25519),
             _ => None,
         };
         let place = attribute.part(element, value);
         let Some(group) = group else {
             let (message, help) = match number {
-                Some(1 | 22..=24) => (
+                Some(1 | 22 | 23) => (
                     format!(
                         "{} {} is not supported: the group is too weak",
                         attribute.name,
@@ -164,14 +182,14 @@ impl Cx<'_> {
                     format!("{} cannot be {}", attribute.name, quoted(value)),
                     match nearest(value, ["NO_PFS", "GROUP_14", "GROUP_19", "GROUP_20"]) {
                         Some(near) => format!("did you mean {near:?}?"),
-                        None => "known are 2, 5, 14, 15, 16, 19, 20, 21 and 31".to_owned(),
+                        None => "known are 2, 5, 14, 15, 16, 19, 20, 21, 24 and 31".to_owned(),
                     },
                 ),
             };
             self.report.error(place, message, help);
             return None;
         };
-        if matches!(group, Group::Modp1024 | Group::Modp1536) {
+        if group.is_weak() {
             let message = format!(
                 "Diffie-Hellman group {} ({group}) is weak",
                 digits.trim_start_matches('0')

@@ -94,6 +94,9 @@ fn offer(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Offer> {
         }
         _ => {}
     }
+    if integrity.is_some_and(Integrity::is_weak) {
+        cx.warn_weak(esp, "ESP_Authentication", "HMAC-SHA2-256, or HMAC-SHA for an old peer,");
+    }
     if let (false, Some(attribute)) = (encryption.hides(), esp.attribute("ESP_Encryption")) {
         let message = format!(
             "{} does not encrypt: everybody on the way can read the traffic",

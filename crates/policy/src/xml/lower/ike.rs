@@ -286,6 +286,12 @@ fn read_transform(cx: &mut Cx<'_>, transform: &Element<'_>, offer: &mut Offer) -
         }
         group
     });
+    if integrity.is_some_and(Integrity::is_weak) {
+        cx.warn_weak(transform, "IKE_Hash", "HMAC_SHA2_256, or SHA for an old peer,");
+    }
+    if prf.is_some_and(Prf::is_weak) {
+        cx.warn_weak(transform, "IKE_PRF", "PRF_HMAC_SHA2_256, or PRF_HMAC_SHA1 for an old peer,");
+    }
     let mut good = true;
     good &= add(cx, transform, "IKE_Encryption", &mut offer.encryption, encryption);
     good &= add(cx, transform, "IKE_Hash", &mut offer.integrity, integrity);
