@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 /// Where distributions put charon.
 const CHARON: &[&str] =
     &["/usr/lib/ipsec/charon", "/usr/libexec/ipsec/charon", "/usr/lib/strongswan/charon"];
-/// Its plugins, by the prefix of `charon`'s own directory and that of the libraries.
-const LIBIPSEC: &[&str] = &[
-    "/usr/lib/ipsec/plugins/libstrongswan-kernel-libipsec.so",
-    "/usr/lib64/strongswan/plugins/libstrongswan-kernel-libipsec.so",
-    "/usr/lib/strongswan/plugins/libstrongswan-kernel-libipsec.so",
-];
+/// Where they put its plugins.
+const PLUGINS: &[&str] =
+    &["/usr/lib/ipsec/plugins", "/usr/lib64/strongswan/plugins", "/usr/lib/strongswan/plugins"];
+/// Plugins that distributions pack apart from `charon`: the plane, and the algorithms of most scenarios.
+const PACKED_APART: &[&str] = &["kernel-libipsec", "gcm", "openssl"];
 const PROGRAMS: &[&str] = &["ip", "nft", "ping", "setpriv", "swanctl", "unshare"];
 
 /// The IKE daemon of strongSwan.
@@ -41,8 +40,12 @@ pub fn lacking() -> Option<String> {
     if charon().is_none() {
         return Some(format!("strongSwan's charon is not in {}", CHARON.join(", ")));
     }
-    if !LIBIPSEC.iter().any(|path| Path::new(path).exists()) {
-        return Some("strongSwan has no plugin kernel-libipsec".into());
+    let absent = |plugin: &&&str| {
+        let file = format!("libstrongswan-{plugin}.so");
+        !PLUGINS.iter().any(|directory| Path::new(directory).join(&file).exists())
+    };
+    if let Some(plugin) = PACKED_APART.iter().find(absent) {
+        return Some(format!("strongSwan has no plugin {plugin}"));
     }
     cli::demo::isolation::Namespace::new("probe").err().map(|error| error.to_string())
 }

@@ -190,6 +190,13 @@ const SUITES: &[Suite] = &[
         pfs: "0",
         chosen: ["AES-CBC-256/HMAC-SHA1-96/PRF-HMAC-SHA1/ECP-384", "AES-GCM-16-192"],
     },
+    Suite {
+        name: "sample_cmac_esp",
+        ike: (SAMPLE, "aes256-sha1-ecp384"),
+        esp: (&[("ESP_AES_CBC_128", "AES-CMAC-96", "0")], "aes128-aescmac"),
+        pfs: "0",
+        chosen: ["AES-CBC-256/HMAC-SHA1-96/PRF-HMAC-SHA1/ECP-384", "AES-CBC-128/AES-CMAC-96"],
+    },
 ];
 
 pub fn all() -> Vec<Scenario> {
