@@ -14,6 +14,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod certificates;
+
 pub use esp;
 pub use ike;
 pub use policy;
@@ -21,6 +23,7 @@ pub use policy;
 use esp::plane::PlaneError;
 use esp::userspace::{Hooks, Userspace};
 use ike::driver::{self, Handle, SocketError};
+use ike::proof::trust::Trust;
 use policy::Policy;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +33,8 @@ use std::sync::Arc;
 pub struct GatewayConfig {
     /// IKE's timers and limits.
     pub ike: ike::Config,
+    /// Whom this side trusts, and the certificates it proves itself by; [`certificates::load`] reads them from files.
+    pub trust: Arc<Trust>,
     /// Name of the TUN device; default `vpn0`.
     pub device: Option<String>,
     /// Where a note is kept of what was changed in the system, so that a crash can be cleaned up; default
@@ -86,7 +91,11 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
             sender.send_ike(t.local, t.remote, &t.octets)
         }
     });
-    let make = |now| ike::Engine::new(policy, config.ike, plane, seed, now);
+    let make = |now| {
+        let mut engine = ike::Engine::new(policy, config.ike, plane, seed, now);
+        engine.replace_trust(config.trust);
+        engine
+    };
     Ok(driver::start(sockets, inputs, send_nat_t, |plane| plane.counters(), make))
 }
 

@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
 
+mod certificates;
+
+pub use certificates::{Certificates, WithoutCrl};
+
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,6 +26,8 @@ pub struct Config {
     pub ike: Ike,
     /// `[esp]`
     pub esp: Esp,
+    /// `[certificates]`
+    pub certificates: Certificates,
 }
 
 /// `[control]`: how `vpnctl` reaches the daemon.
@@ -280,6 +286,7 @@ impl Config {
             ike,
             device: Some(self.esp.device.clone()),
             state_dir: Some(self.esp.state_dir.clone()),
+            ..vpn::GatewayConfig::default()
         }
     }
 

@@ -1,5 +1,6 @@
 //! `vpnd start`: everything around the engine, from the first check to the last undone change.
 
+use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
 use crate::control::server::{ControlSocket, Limits, SocketError, serve};
 use crate::policy_file::{self, PolicyFileError};
@@ -109,6 +110,15 @@ fn run_gateway(
     for warning in &file.warnings {
         warn!("{warning}");
     }
+    let keeper = Keeper::new(config.certificates.clone());
+    let certificates = keeper.read();
+    // One file that cannot be used keeps no tunnel down that does without it.
+    for error in &certificates.errors {
+        error!("{error}");
+    }
+    for warning in certificates.remarks(&file.policy) {
+        warn!("{warning}");
+    }
     let (socket, listener) = ControlSocket::bind(&config.control.socket)?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -122,8 +132,12 @@ fn run_gateway(
         let listener = UnixListener::from_std(listener)
             .map_err(|source| StartupError::System { what: "serve the control socket", source })?;
         let policy = Arc::new(file.policy);
-        let handle = vpn::start(Arc::clone(&policy), config.gateway()).await?;
-        let daemon = Arc::new(Daemon::new(handle, options.policy.clone(), levels));
+        let trust = Arc::clone(&certificates.trust);
+        keeper.keep(Arc::clone(&policy), Arc::clone(&trust));
+        let gateway = vpn::GatewayConfig { trust, ..config.gateway() };
+        let handle = vpn::start(Arc::clone(&policy), gateway).await?;
+        let path = options.policy.clone();
+        let daemon = Arc::new(Daemon::new(handle, path, Arc::new(keeper), levels));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",
             policy.tunnels.len(),

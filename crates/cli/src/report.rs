@@ -8,9 +8,11 @@ use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;
 
+mod certificates;
 mod quantity;
 mod table;
 
+pub use certificates::certificates;
 pub use quantity::{bytes, count, duration, rate};
 pub use table::Table;
 

@@ -1,6 +1,7 @@
 //! The control protocol from end to end: a real daemon around an in-memory gateway, and the client of `vpnctl`.
 
-use cli::config::Log;
+use cli::certificates::Keeper;
+use cli::config::{Certificates, Log};
 use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{Command, MAX_REQUEST, Outcome, RefusalCode, Reply, Response};
 use cli::control::server::{ControlSocket, Limits, parse, serve};
@@ -10,6 +11,7 @@ use ike::failure::{Failure, FailureKind};
 use proptest::prelude::*;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -27,6 +29,11 @@ struct Fixture {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Certificates below a directory of the test.
+fn certificates(directory: &Path) -> Certificates {
+    Certificates { directory: directory.to_owned(), ..Certificates::default() }
+}
+
 impl Fixture {
     fn start() -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
@@ -34,7 +41,9 @@ impl Fixture {
         write_private(&policy, SAMPLE);
         let read = cli::policy_file::read(&policy).expect("the sample is valid");
         let gateway = MemoryGateway::new(Arc::new(read.policy));
-        let daemon = Daemon::new(gateway.clone(), policy, daemon::start_log(&Log::default()));
+        let keeper = Arc::new(Keeper::new(certificates(directory.path())));
+        let daemon =
+            Daemon::new(gateway.clone(), policy, keeper, daemon::start_log(&Log::default()));
         let socket = directory.path().join("control.sock");
         let (listening, ready) = mpsc::channel();
         let thread = thread::spawn(move || {
@@ -215,6 +224,76 @@ fn a_reload_is_all_or_nothing() {
 }
 
 #[test]
+fn a_reload_reads_certificates_again_or_keeps_those_in_force() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let listed = |client: &mut Client| match client.ask(Command::Certs) {
+        Ok(Reply::Certificates(all)) => all,
+        other => panic!("no certificates but {other:?}"),
+    };
+    assert!(listed(&mut client).is_empty());
+
+    let policy = SAMPLE.replace("Preshared_key", "ECDSA-256");
+    write_private(&fixture.policy(), &policy);
+    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload) else { panic!("not reloaded") };
+    let said = reloaded.warnings.join("\n");
+    assert!(said.contains("tunnel site: no certificate of this side is for 192.0.2.1"), "{said}");
+    assert!(said.contains("tunnel site: no authority is trusted"), "{said}");
+
+    write_certificates(fixture.directory.path());
+    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload) else { panic!("not reloaded") };
+    assert!(!reloaded.warnings.iter().any(|warning| warning.contains("tunnel site")));
+    let before = listed(&mut client);
+    let roles: Vec<&str> = before.iter().map(|info| info.role.as_str()).collect();
+    assert_eq!(roles, ["authority", "own"]);
+    let own = &before[1];
+    assert_eq!((&own.subject[..], &own.issuer[..]), ("CN=left", "CN=root"));
+    assert_eq!(
+        (&own.names[..], &own.tunnels[..]),
+        (&["192.0.2.1".into()][..], &["site".into()][..])
+    );
+    assert_eq!(own.key.as_deref(), Some("ECDSA P-256"));
+    assert!(own.source.ends_with("/certs/left.der"), "{}", own.source);
+    assert_eq!(own.not_after.as_deref(), Some("4096-01-01T00:00:00Z"));
+
+    let broken = fixture.directory.path().join("certs/broken.pem");
+    fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n").expect("writable");
+    fs::remove_file(fixture.directory.path().join("ca/root.der")).expect("it is there");
+    let (code, message) = refused(&mut client, Command::Reload);
+    assert_eq!(code, RefusalCode::BadCertificates);
+    assert!(message.contains("broken.pem: line 1: the CERTIFICATE that begins here never ends"));
+    assert_eq!(listed(&mut client), before);
+}
+
+/// An authority and a certificate for 192.0.2.1 with its key, where a [`Fixture`] looks for them.
+fn write_certificates(directory: &Path) {
+    let params = |name: &str, alternatives: Vec<String>| {
+        let mut params = rcgen::CertificateParams::new(alternatives).expect("an address");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
+        params
+    };
+    let mut root = params("root", vec![]);
+    root.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let [root_key, left_key] = [(); 2].map(|()| rcgen::KeyPair::generate().expect("a key"));
+    let root_der = root.self_signed(&root_key).expect("signs").der().to_vec();
+    let issuer = rcgen::Issuer::new(root, root_key);
+    let left = params("left", vec!["192.0.2.1".into()]);
+    let left_der = left.signed_by(&left_key, &issuer).expect("signs").der().to_vec();
+    let files = [
+        ("ca/root", root_der),
+        ("certs/left", left_der),
+        ("private/left", left_key.serialize_der()),
+    ];
+    for (name, octets) in files {
+        let path = directory.join(name).with_extension("der");
+        fs::create_dir_all(path.parent().expect("a directory")).expect("writable");
+        fs::write(&path, octets).expect("writable");
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).expect("ours");
+    }
+}
+
+#[test]
 fn stop_is_answered_and_leaves_no_socket() {
     let mut fixture = Fixture::start();
     let mut idle = fixture.client();
@@ -301,7 +380,9 @@ fn with_server(limits: Limits, test: impl AsyncFnOnce(PathBuf)) {
     write_private(&policy, SAMPLE);
     let read = cli::policy_file::read(&policy).expect("the sample is valid");
     let gateway = MemoryGateway::new(Arc::new(read.policy));
-    let service = Arc::new(Daemon::new(gateway, policy, daemon::start_log(&Log::default())));
+    let keeper = Arc::new(Keeper::new(certificates(directory.path())));
+    let service =
+        Arc::new(Daemon::new(gateway, policy, keeper, daemon::start_log(&Log::default())));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     runtime.block_on(async {
         let listener = UnixListener::bind(&path).expect("a free path");

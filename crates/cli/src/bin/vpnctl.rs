@@ -64,7 +64,7 @@ Prints one line per tunnel, and ends with 1 if one of them failed.")]
         /// Phase 1 or phase 2 tunnel
         name: String,
     },
-    /// Reads the policy file again; a file with errors changes nothing
+    /// Reads the policy file and the certificates again; a file with errors changes nothing
     Reload,
     /// Changes what the daemon logs, until it ends
     #[command(after_help = "\
@@ -77,6 +77,8 @@ Examples:
     },
     /// Counts what was discarded, by reason
     Counters(Counters),
+    /// Lists certificates, authorities and revocation lists with their expiry
+    Certs(Certs),
     /// Deletes all tunnels and ends the daemon
     Stop,
 }
@@ -103,6 +105,13 @@ struct Status {
 #[derive(Debug, Args)]
 struct Counters {
     /// Prints a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Certs {
+    /// Prints a JSON array; docs/control.md describes its fields
     #[arg(long)]
     json: bool,
 }
@@ -187,6 +196,11 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             Reply::Counters(counts) => write!(out, "{}", report::counters(&counts, colour))?,
             reply => return Err(client.unexpected(&reply).into()),
         },
+        Command::Certs(certs) => match client.ask(Ask::Certs)? {
+            Reply::Certificates(all) if certs.json => print_json(&mut out, &all)?,
+            Reply::Certificates(all) => write!(out, "{}", report::certificates(&all, colour))?,
+            reply => return Err(client.unexpected(&reply).into()),
+        },
         Command::Reload => match client.ask(Ask::Reload)? {
             Reply::Reloaded(reloaded) => {
                 for warning in &reloaded.warnings {
@@ -260,6 +274,7 @@ mod tests {
             "vpnctl rekey site",
             "vpnctl reload",
             "vpnctl counters",
+            "vpnctl certs --json",
             "vpnctl stop",
         ] {
             assert!(parse(line).is_ok(), "{line}");

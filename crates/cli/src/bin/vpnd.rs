@@ -2,9 +2,10 @@
 #![forbid(unsafe_code)]
 
 use clap::{Args, Parser, Subcommand};
-use cli::config::LogFormat;
+use cli::config::{Config, LogFormat};
 use cli::report::Colour;
-use cli::{check, daemon, demo, policy_file};
+use cli::{certificates, check, daemon, demo, policy_file};
+use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -71,8 +72,12 @@ struct Start {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   vpnd check /etc/vpnd/policy.xml
+  vpnd check site.xml --config vpnd.toml
+
+Where the policy has tunnels with certificates, those of the configuration are read, too: as root, since private keys
+are among them.
 
 Ends with 0 if vpnd would run this policy, else with 1 after all its errors, each with its line and a cure.
 It needs no privilege and changes nothing.")]
@@ -80,6 +85,9 @@ struct Check {
     /// AIX_VPN XML policy
     #[arg(value_name = "FILE")]
     file: PathBuf,
+    /// Configuration that says where certificates are; without it, the defaults
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -123,19 +131,31 @@ fn start(arguments: Start) -> ExitCode {
 }
 
 fn check(arguments: &Check) -> ExitCode {
-    match policy_file::read(&arguments.file) {
-        Ok(file) => {
-            print!("{}", check::describe(&file.policy, Colour::of_stdout()));
-            for warning in &file.warnings {
-                eprintln!("\n{warning}");
-            }
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("{error}");
-            ExitCode::FAILURE
+    let config =
+        match arguments.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read) {
+            Ok(config) => config,
+            Err(error) => return fail(&error),
+        };
+    let file = match policy_file::read(&arguments.file) {
+        Ok(file) => file,
+        Err(error) => return fail(&error),
+    };
+    print!("{}", check::describe(&file.policy, Colour::of_stdout()));
+    for warning in &file.warnings {
+        eprintln!("\n{warning}");
+    }
+    if certificates::are_used(&file.policy) {
+        let certificates = certificates::read(&config.certificates);
+        for remark in certificates.errors.iter().chain(&certificates.remarks(&file.policy)) {
+            eprintln!("\n{remark}");
         }
     }
+    ExitCode::SUCCESS
+}
+
+fn fail(error: &dyn Error) -> ExitCode {
+    eprintln!("{error}");
+    ExitCode::FAILURE
 }
 
 #[cfg(test)]
@@ -158,6 +178,7 @@ mod tests {
         assert!(parse("vpnd start").is_err());
         assert!(parse("vpnd start --policy p.xml --log-format xml").is_err());
         assert!(parse("vpnd check p.xml").is_ok());
+        assert!(parse("vpnd check p.xml --config c.toml").is_ok());
         assert!(parse("vpnd demo --seconds 30 --json").is_ok());
         assert!(parse("vpnd demo --seconds 0").is_err());
     }

@@ -59,7 +59,7 @@ pub enum Command {
         /// Phase 1 or phase 2 tunnel.
         name: String,
     },
-    /// Reads the policy file again; a file with errors changes nothing.
+    /// Reads the policy file and the certificates again; a file with errors changes nothing.
     Reload,
     /// Changes what is logged until the daemon stops.
     Log {
@@ -68,6 +68,8 @@ pub enum Command {
     },
     /// Asks for discarded datagrams and packets by reason.
     Counters,
+    /// Asks for certificates and revocation lists.
+    Certs,
     /// Deletes all tunnels and ends the daemon. The answer comes before it has ended.
     Stop,
 }
@@ -115,6 +117,8 @@ pub enum Reply {
     Tunnels(Vec<Tunnel>),
     /// Count by reason.
     Counters(BTreeMap<String, u64>),
+    /// Certificates and revocation lists: authorities first, then intermediate and own ones.
+    Certificates(Vec<CertificateInfo>),
     /// The new policy is in force.
     Reloaded(Reloaded),
 }
@@ -167,6 +171,8 @@ pub enum RefusalCode {
     Failed,
     /// The policy file has errors or cannot be read; the old policy stays in force.
     BadPolicy,
+    /// A file of certificates, keys or revocation lists cannot be used; the old ones stay in force.
+    BadCertificates,
     /// The log level cannot be understood.
     BadLevel,
     /// Too many clients are connected.
@@ -201,6 +207,33 @@ pub struct FailureInfo {
     /// How long ago, where it is not the answer to this very request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_ago: Option<u64>,
+}
+
+/// A certificate or revocation list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateInfo {
+    /// `authority`, `intermediate`, `own` or `revocation_list`.
+    pub role: String,
+    /// The file, with the line where there are several in one, or the address it was fetched from.
+    pub source: String,
+    /// Whom it is for; empty where only `names` says that, and for revocation lists.
+    pub subject: String,
+    /// Who has signed it.
+    pub issuer: String,
+    /// Subject alternative names.
+    pub names: Vec<String>,
+    /// Hexadecimal; empty for revocation lists.
+    pub serial: String,
+    /// Kind of the key, with the bits of RSA; `null` for revocation lists.
+    pub key: Option<String>,
+    /// From when it counts, as in `2026-01-31T00:00:00Z`.
+    pub not_before: String,
+    /// Until when it counts, or until when the next list is to come; `null`: for ever.
+    pub not_after: Option<String>,
+    /// Whole days until then, negative after it.
+    pub days_left: Option<i64>,
+    /// Phase 1 tunnels for which this side proves itself by it.
+    pub tunnels: Vec<String>,
 }
 
 /// A phase 1 tunnel.

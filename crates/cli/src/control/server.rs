@@ -192,5 +192,15 @@ pub fn parse(request: &[u8]) -> Result<Command, Refusal> {
 }
 
 /// Every value of the field `command`.
-const COMMANDS: [&str; 9] =
-    ["activate", "deactivate", "list", "status", "rekey", "reload", "log", "counters", "stop"];
+const COMMANDS: &[&str] = &[
+    "activate",
+    "deactivate",
+    "list",
+    "status",
+    "rekey",
+    "reload",
+    "log",
+    "counters",
+    "certs",
+    "stop",
+];

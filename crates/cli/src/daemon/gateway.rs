@@ -2,6 +2,7 @@
 
 use ike::driver::{Activation, Handle, HandleError};
 use ike::event::Event;
+use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
 use policy::Policy;
 use std::collections::BTreeMap;
@@ -30,6 +31,11 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn replace_policy(
         &self,
         policy: Arc<Policy>,
+    ) -> impl Future<Output = Result<(), HandleError>> + Send;
+    /// Replaces what this side trusts and proves itself by; what is up stays up.
+    fn replace_trust(
+        &self,
+        trust: Arc<Trust>,
     ) -> impl Future<Output = Result<(), HandleError>> + Send;
     /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.
     fn stop(&self) -> impl Future<Output = ()> + Send;
@@ -60,6 +66,10 @@ impl Gateway for Handle {
 
     async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
         Handle::replace_policy(self, policy).await
+    }
+
+    async fn replace_trust(&self, trust: Arc<Trust>) -> Result<(), HandleError> {
+        Handle::replace_trust(self, trust).await
     }
 
     async fn stop(&self) {

@@ -1,6 +1,7 @@
 //! What the daemon does for those who ask through the control socket or with a signal.
 
 use super::{Gateway, LevelControl};
+use crate::certificates::Keeper;
 use crate::control::protocol::{
     Activation, Command, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
 };
@@ -18,15 +19,22 @@ use tracing::{error, info, warn};
 pub struct Daemon<G> {
     gateway: G,
     policy: PathBuf,
+    certificates: Arc<Keeper>,
     levels: LevelControl,
     reloading: Mutex<()>,
     stop: Notify,
 }
 
 impl<G: Gateway> Daemon<G> {
-    /// Puts the parts together; `policy` is the file a reload reads.
-    pub fn new(gateway: G, policy: PathBuf, levels: LevelControl) -> Self {
-        Self { gateway, policy, levels, reloading: Mutex::new(()), stop: Notify::new() }
+    /// Puts the parts together; a reload reads the file `policy` and what `certificates` keeps.
+    pub fn new(
+        gateway: G,
+        policy: PathBuf,
+        certificates: Arc<Keeper>,
+        levels: LevelControl,
+    ) -> Self {
+        let reloading = Mutex::new(());
+        Self { gateway, policy, certificates, levels, reloading, stop: Notify::new() }
     }
 
     /// The gateway.
@@ -39,8 +47,8 @@ impl<G: Gateway> Daemon<G> {
         self.stop.notified().await;
     }
 
-    /// Reads the policy file again and puts it in force as a whole, or keeps the old policy and says why in the log
-    /// and to the caller.
+    /// Reads the policy file and the certificates again and puts them in force as a whole, or keeps the old ones and
+    /// says why in the log and to the caller.
     ///
     /// # Errors
     /// Where the file cannot be read or has errors.
@@ -66,14 +74,25 @@ impl<G: Gateway> Daemon<G> {
     }
 
     async fn replace_policy(&self) -> Result<Reloaded, Refusal> {
-        let path = self.policy.clone();
-        let file = tokio::task::spawn_blocking(move || policy_file::read(&path))
+        let (path, keeper) = (self.policy.clone(), Arc::clone(&self.certificates));
+        let read = move || (policy_file::read(&path), keeper.read());
+        let (file, certificates) = tokio::task::spawn_blocking(read)
             .await
-            .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?
             .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
-        let reloaded = Reloaded { tunnels: file.policy.tunnels.len(), warnings: file.warnings };
-        self.gateway.replace_policy(Arc::new(file.policy)).await.map_err(refusal)?;
-        Ok(reloaded)
+        let file = file.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
+        if !certificates.errors.is_empty() {
+            let message = certificates.errors.join("\n");
+            return Err(Refusal::new(RefusalCode::BadCertificates, message));
+        }
+        let mut warnings = file.warnings;
+        warnings.extend(certificates.remarks(&file.policy));
+        let policy = Arc::new(file.policy);
+        let tunnels = policy.tunnels.len();
+        // Before the policy, whose new tunnels may want them at once.
+        self.gateway.replace_trust(Arc::clone(&certificates.trust)).await.map_err(refusal)?;
+        self.gateway.replace_policy(Arc::clone(&policy)).await.map_err(refusal)?;
+        self.certificates.keep(policy, certificates.trust);
+        Ok(Reloaded { tunnels, warnings })
     }
 
     async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
@@ -141,6 +160,7 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Counters => {
                 self.gateway.counters().await.map(Reply::Counters).map_err(refusal)
             }
+            Command::Certs => Ok(Reply::Certificates(self.certificates.describe())),
             Command::Stop => {
                 self.stop.notify_one();
                 Ok(Reply::Done)

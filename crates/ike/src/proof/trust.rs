@@ -64,6 +64,8 @@ pub struct Trust {
 
 /// A certificate of this side with its key.
 pub(crate) struct Own {
+    /// What the certificate was called when it was handed over.
+    pub item: String,
     /// The certificate, then its issuer, and so on; without the authority.
     pub chain: Vec<Certificate>,
     /// Names of its authorities as requests for certificates have them: those of its chain and of its anchor.
@@ -103,7 +105,7 @@ impl Trust {
                 Some((_, key, used)) => {
                     *used = true;
                     trust.listing.push(Listed::certificate(Role::Own, &item, &certificate));
-                    own.push((certificate, Arc::clone(key)));
+                    own.push((item, certificate, Arc::clone(key)));
                 }
                 None if certificate.is_authority() => {
                     trust.listing.push(Listed::certificate(
@@ -124,7 +126,7 @@ impl Trust {
             let problem = "belongs to no certificate here: put the certificate that was made with it among the certificates";
             defects.push(Defect { item, problem: problem.into() });
         }
-        trust.own = own.into_iter().map(|(c, key)| trust.complete(c, key)).collect();
+        trust.own = own.into_iter().map(|(item, c, key)| trust.complete(item, c, key)).collect();
         for Item { name, der } in material.crls {
             match Crl::read(&der) {
                 Ok(crl) => {
@@ -150,6 +152,12 @@ impl Trust {
     /// Why not, and what to do.
     pub fn check_own(&self, identity: &Identity, kinds: &[KeyKind]) -> Result<(), String> {
         self.own_for(identity, kinds).map(|_| ())
+    }
+
+    /// The items with which this side can prove that it is `identity`, with a key of one of these kinds.
+    pub fn own_items(&self, identity: &Identity, kinds: &[KeyKind]) -> Vec<&str> {
+        let own = self.own_for(identity, kinds).unwrap_or_default();
+        own.into_iter().map(|own| own.item.as_str()).collect()
     }
 
     /// The certificates with which this side can prove that it is `identity`, at least one.
@@ -189,7 +197,7 @@ impl Trust {
         hashes.into_iter().collect()
     }
 
-    fn complete(&self, leaf: Certificate, key: Arc<PrivateKey>) -> Own {
+    fn complete(&self, item: String, leaf: Certificate, key: Arc<PrivateKey>) -> Own {
         let mut chain = vec![leaf];
         let mut authorities = BTreeSet::new();
         while let Some(last) =
@@ -211,7 +219,7 @@ impl Trust {
         if chain.len() > 1 && chain.last().is_some_and(Certificate::is_self_issued) {
             chain.pop();
         }
-        Own { chain, authorities, key }
+        Own { item, chain, authorities, key }
     }
 }
 

@@ -6,6 +6,7 @@ use ike::driver::{Activation, HandleError};
 use ike::engine::CommandError;
 use ike::event::{Event, EventKind};
 use ike::failure::Failure;
+use ike::proof::trust::Trust;
 use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, State};
 use ike::wire::header::IkeSpi;
 use policy::{IkeTunnel, Policy};
@@ -150,6 +151,10 @@ impl Gateway for MemoryGateway {
         up.retain(|name, _| policy.tunnel(name).is_some_and(|new| old.tunnel(name) == Some(new)));
         *old = policy;
         Ok(())
+    }
+
+    async fn replace_trust(&self, _trust: Arc<Trust>) -> Result<(), HandleError> {
+        if self.lock().stopped { Err(HandleError::Stopped) } else { Ok(()) }
     }
 
     async fn stop(&self) {

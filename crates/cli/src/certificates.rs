@@ -1,0 +1,232 @@
+//! Certificates as the operator meets them: read from where `vpnd.toml` says, with everything worth a remark.
+
+use crate::config::{Certificates as Settings, WithoutCrl};
+use crate::control::protocol::CertificateInfo;
+use ike::proof::trust::{Listed, Role, Trust};
+use policy::{Credential, Policy, Signature};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// With fewer days left than this, a certificate is remarked on.
+pub const DAYS_OF_NOTICE: i64 = 30;
+
+/// What was read.
+#[derive(Debug)]
+pub struct Certificates {
+    /// What can be used.
+    pub trust: Arc<Trust>,
+    /// Files that cannot be used at all.
+    pub errors: Vec<String>,
+    /// Everything else worth a remark.
+    pub warnings: Vec<String>,
+}
+
+impl Certificates {
+    /// All that is worth a remark, also of what the policy wants.
+    pub fn remarks(&self, policy: &Policy) -> Vec<String> {
+        self.warnings.iter().cloned().chain(missing(policy, &self.trust)).collect()
+    }
+}
+
+/// Knows where certificates are, and which are in force.
+#[derive(Debug, Default)]
+pub struct Keeper {
+    settings: Settings,
+    in_force: Mutex<(Arc<Policy>, Arc<Trust>)>,
+}
+
+impl Keeper {
+    /// With none in force.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, in_force: Mutex::default() }
+    }
+
+    /// Reads all files; nothing changes.
+    pub fn read(&self) -> Certificates {
+        read(&self.settings)
+    }
+
+    /// Notes what is in force now.
+    pub fn keep(&self, policy: Arc<Policy>, trust: Arc<Trust>) {
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = (policy, trust);
+    }
+
+    /// What is in force, for `vpnctl certs`.
+    pub fn describe(&self) -> Vec<CertificateInfo> {
+        let (policy, trust) = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        describe(&trust, &policy)
+    }
+}
+
+/// Reads all files.
+pub fn read(settings: &Settings) -> Certificates {
+    let loaded = vpn::certificates::load(&settings.sources());
+    let mut material = loaded.material;
+    material.lenient_revocation = settings.without_crl == WithoutCrl::Accept;
+    let (trust, defects) = Trust::new(material);
+    let mut warnings = loaded.warnings;
+    warnings.extend(defects.iter().map(ToString::to_string));
+    warnings.extend(trust.listing().iter().filter_map(|listed| validity(listed, now())));
+    Certificates {
+        trust: Arc::new(trust),
+        errors: loaded.errors.iter().map(ToString::to_string).collect(),
+        warnings,
+    }
+}
+
+/// What the policy wants and these certificates cannot do, one text per tunnel.
+fn missing(policy: &Policy, trust: &Trust) -> Vec<String> {
+    let mut missing = Vec::new();
+    for tunnel in &policy.tunnels {
+        let Credential::Signature(Signature { keys, .. }) = &tunnel.credential else { continue };
+        if let Err(why) = trust.check_own(&tunnel.local.identity, keys) {
+            missing.push(format!("tunnel {}: {why}", tunnel.name));
+        }
+        if !trust.listing().iter().any(|listed| listed.role == Role::Authority) {
+            missing.push(format!(
+                "tunnel {}: no authority is trusted, so that no certificate of the peer can be valid; put the \
+                 certificate of its authority into a file ([certificates] authorities)",
+                tunnel.name
+            ));
+        }
+    }
+    missing
+}
+
+/// Whether a policy has tunnels with certificates.
+pub fn are_used(policy: &Policy) -> bool {
+    policy.tunnels.iter().any(|tunnel| matches!(tunnel.credential, Credential::Signature(_)))
+}
+
+fn describe(trust: &Trust, policy: &Policy) -> Vec<CertificateInfo> {
+    let now = now();
+    let tunnels = |item: &str| -> Vec<String> {
+        let uses = |tunnel: &&Arc<policy::IkeTunnel>| match &tunnel.credential {
+            Credential::Signature(Signature { keys, .. }) => {
+                trust.own_items(&tunnel.local.identity, keys).contains(&item)
+            }
+            _ => false,
+        };
+        policy.tunnels.iter().filter(uses).map(|tunnel| tunnel.name.clone()).collect()
+    };
+    let info = |listed: &Listed| CertificateInfo {
+        tunnels: if listed.role == Role::Own { tunnels(&listed.item) } else { Vec::new() },
+        ..described(listed, now)
+    };
+    trust.listing().iter().map(info).collect()
+}
+
+fn described(listed: &Listed, now: Duration) -> CertificateInfo {
+    CertificateInfo {
+        role: match listed.role {
+            Role::Authority => "authority",
+            Role::Intermediate => "intermediate",
+            Role::Own => "own",
+            Role::RevocationList => "revocation_list",
+        }
+        .into(),
+        source: listed.item.clone(),
+        subject: listed.subject.clone(),
+        issuer: listed.issuer.clone(),
+        names: listed.names.clone(),
+        serial: listed.serial.clone(),
+        key: listed.key.map(|(kind, bits)| match kind {
+            policy::KeyKind::Rsa => format!("RSA {bits}"),
+            kind => kind.to_string(),
+        }),
+        not_before: date(listed.not_before),
+        not_after: listed.not_after.map(date),
+        days_left: listed.not_after.map(|until| days(now, until)),
+        tunnels: Vec::new(),
+    }
+}
+
+/// Why an item is not valid now or not for long.
+fn validity(listed: &Listed, now: Duration) -> Option<String> {
+    let (item, from) = (&listed.item, listed.not_before);
+    let list = listed.role == Role::RevocationList;
+    let what = if list { "revocation list" } else { "certificate" };
+    if now < from {
+        let cure = "is the clock of this machine right?";
+        return Some(format!("{item}: the {what} is not valid before {}; {cure}", date(from)));
+    }
+    let until = listed.not_after?;
+    let cure = if list { "get its next issue" } else { "have it renewed" };
+    if until <= now {
+        return Some(format!("{item}: the {what} has expired on {}; {cure}", date(until)));
+    }
+    // Lists are short-lived by design.
+    let left = days(now, until);
+    (!list && left < DAYS_OF_NOTICE).then(|| {
+        let days = if left == 1 { "day" } else { "days" };
+        format!("{item}: the {what} expires in {left} {days}, on {}; {cure}", date(until))
+    })
+}
+
+/// Whole days from one moment to another; negative where that has passed.
+fn days(now: Duration, until: Duration) -> i64 {
+    let seconds = |t: Duration| i64::try_from(t.as_secs()).unwrap_or(i64::MAX);
+    (seconds(until) - seconds(now)).div_euclid(24 * 3600)
+}
+
+/// A moment as RFC 3339 writes it, to the second.
+fn date(unix: Duration) -> String {
+    // The last second of the year 9999 (RFC 5280 §4.1.2.5).
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + unix.min(LAST)).to_string()
+}
+
+fn now() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DAY: u64 = 24 * 3600;
+
+    fn listed(role: Role, from: u64, until: u64) -> Listed {
+        Listed {
+            role,
+            item: "left.pem".into(),
+            subject: "CN=left".into(),
+            issuer: "CN=root".into(),
+            names: vec![],
+            serial: "01".into(),
+            key: Some((policy::KeyKind::Rsa, 3072)),
+            not_before: Duration::from_secs(from),
+            not_after: Some(Duration::from_secs(until)),
+        }
+    }
+
+    #[test]
+    fn days_are_whole_and_run_out_on_the_second() {
+        let days = |now, until| days(Duration::from_secs(now), Duration::from_secs(until));
+        assert_eq!([days(0, DAY), days(1, DAY), days(DAY, DAY), days(DAY + 1, DAY)], [1, 0, 0, -1]);
+    }
+
+    #[test]
+    fn what_is_not_valid_or_soon_will_not_be_is_remarked_on() {
+        let at = |role, now| validity(&listed(role, DAY, 100 * DAY), Duration::from_secs(now));
+        let own = |now| at(Role::Own, now).unwrap_or_default();
+        assert!(
+            own(0).contains("left.pem: the certificate is not valid before 1970-01-02T00:00:00Z")
+        );
+        assert!(own(100 * DAY).contains("has expired on 1970-04-11T00:00:00Z; have it renewed"));
+        assert!(own(99 * DAY).contains("expires in 1 day, on 1970-04-11"));
+        assert_eq!(at(Role::Own, 70 * DAY), None);
+        assert_eq!(at(Role::RevocationList, 99 * DAY), None);
+        let list = at(Role::RevocationList, 101 * DAY).expect("out of date");
+        assert!(list.contains("the revocation list has expired"), "{list}");
+    }
+
+    #[test]
+    fn a_list_describes_itself_without_a_key() {
+        let described = described(&listed(Role::Own, 0, DAY), Duration::ZERO);
+        assert_eq!((described.key.as_deref(), described.days_left), (Some("RSA 3072"), Some(1)));
+        let list = Listed { key: None, not_after: None, ..listed(Role::RevocationList, 0, 0) };
+        let described = super::described(&list, Duration::ZERO);
+        assert_eq!((described.key, described.not_after, described.days_left), (None, None, None));
+    }
+}

@@ -1,0 +1,96 @@
+//! `vpnctl certs`.
+
+use super::{Colour, Table, plain};
+use crate::certificates::DAYS_OF_NOTICE;
+use crate::control::protocol::CertificateInfo;
+
+/// One line per certificate or revocation list; the header always.
+pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
+    let mut table = Table::new([
+        "ROLE", "SUBJECT", "NAMES", "KEY", "EXPIRES", "ISSUER", "SERIAL", "TUNNELS", "SOURCE",
+    ]);
+    for info in all {
+        let list = info.role == "revocation_list";
+        let or_dash = |text: &str| {
+            if text.is_empty() { "-".to_owned() } else { plain(text).into_owned() }
+        };
+        table.row([
+            plain(&info.role.replace('_', " ")).into_owned(),
+            or_dash(&info.subject),
+            or_dash(&info.names.join(", ")),
+            or_dash(info.key.as_deref().unwrap_or_default()),
+            expiry(info, list, colour),
+            or_dash(&info.issuer),
+            or_dash(&info.serial),
+            or_dash(&info.tunnels.join(", ")),
+            or_dash(&info.source),
+        ]);
+    }
+    table.render(colour)
+}
+
+/// The day, and how many are left; lists are short-lived by design and only marked when they are out of date.
+fn expiry(info: &CertificateInfo, list: bool, colour: Colour) -> String {
+    let (Some(until), Some(left)) = (&info.not_after, info.days_left) else {
+        return "never".to_owned();
+    };
+    let day = plain(until.split('T').next().unwrap_or(until)).into_owned();
+    let days = |n: u64| format!("{n} {}", if n == 1 { "day" } else { "days" });
+    match left {
+        ..0 => colour.bad(&format!("{day} (expired {} ago)", days(left.unsigned_abs()))),
+        0..DAYS_OF_NOTICE if !list => {
+            colour.notice(&format!("{day} (in {})", days(left.unsigned_abs())))
+        }
+        _ => format!("{day} (in {})", days(left.unsigned_abs())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(role: &str, subject: &str, days_left: i64) -> CertificateInfo {
+        CertificateInfo {
+            role: role.into(),
+            source: format!("/etc/vpnd/{role}.pem"),
+            subject: subject.into(),
+            issuer: "CN=root".into(),
+            names: Vec::new(),
+            serial: "0a".into(),
+            key: Some("ECDSA P-256".into()),
+            not_before: "2026-01-01T00:00:00Z".into(),
+            not_after: Some("2026-12-31T23:59:59Z".into()),
+            days_left: Some(days_left),
+            tunnels: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each() {
+        let own = CertificateInfo {
+            names: vec!["left.example.net".into(), "192.0.2.1".into()],
+            tunnels: vec!["site".into()],
+            ..info("own", "CN=left", 1)
+        };
+        let list =
+            CertificateInfo { serial: String::new(), key: None, ..info("revocation_list", "", -3) };
+        let text = certificates(&[info("authority", "CN=root", 400), own, list], Colour(false));
+        assert_eq!(
+            text,
+            "\
+ROLE             SUBJECT  NAMES                        KEY          EXPIRES                          ISSUER   SERIAL  TUNNELS  SOURCE
+authority        CN=root  -                            ECDSA P-256  2026-12-31 (in 400 days)         CN=root  0a      -        /etc/vpnd/authority.pem
+own              CN=left  left.example.net, 192.0.2.1  ECDSA P-256  2026-12-31 (in 1 day)            CN=root  0a      site     /etc/vpnd/own.pem
+revocation list  -        -                            -            2026-12-31 (expired 3 days ago)  CN=root  -       -        /etc/vpnd/revocation_list.pem
+"
+        );
+    }
+
+    #[test]
+    fn what_soon_expires_stands_out_and_terminals_are_not_steered() {
+        let line = |days| certificates(&[info("own", "CN=\u{1b}[2J", days)], Colour(true));
+        assert!(line(29).contains("\u{1b}[33m2026-12-31"), "{:?}", line(29));
+        assert!(line(-1).contains("\u{1b}[31m2026-12-31"), "{:?}", line(-1));
+        assert!(!line(30).contains("\u{1b}[33m") && !line(30).contains("\u{1b}[2J"));
+    }
+}

@@ -1,0 +1,160 @@
+//! Certificates, private keys and revocation lists as files: what [`ike::proof::trust`] takes as octets.
+
+mod file;
+mod pem;
+
+pub use file::{FileError, Problem};
+
+use file::{Content, Found};
+use ike::proof::trust::{Item, Material};
+use policy::Secret;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Ends of file names in a directory that are read; others (requests, serial numbers, notes) are passed over.
+const SUFFIXES: &[&str] = &["pem", "crt", "cer", "der", "key", "crl", "p12", "pfx"];
+/// Files of one directory.
+const MAX_FILES: usize = 10_000;
+
+/// Where files are: each path is a file or a directory of files.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// Certificates of the authorities that are trusted.
+    pub authorities: Vec<Source>,
+    /// This side's certificates and intermediate ones.
+    pub certificates: Vec<Source>,
+    /// Private keys of this side's certificates.
+    pub private_keys: Vec<Source>,
+    /// Certificate revocation lists.
+    pub crls: Vec<Source>,
+}
+
+/// A file or a directory of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The file or directory.
+    pub path: PathBuf,
+    /// Whether it may be absent.
+    pub optional: bool,
+}
+
+impl Sources {
+    /// The subdirectories `ca`, `certs`, `private` and `crls` of a directory, any of which may be absent.
+    pub fn below(directory: &Path) -> Self {
+        let place = |name| vec![Source { path: directory.join(name), optional: true }];
+        Self {
+            authorities: place("ca"),
+            certificates: place("certs"),
+            private_keys: place("private"),
+            crls: place("crls"),
+        }
+    }
+}
+
+/// What a file is taken to hold where it does not say so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Authority,
+    Certificate,
+    PrivateKey,
+    Crl,
+}
+
+/// All that was read.
+#[derive(Debug, Default)]
+pub struct Loaded {
+    /// What the files hold, each item named by its file, with the line where there are several in one.
+    pub material: Material,
+    /// Files that cannot be used.
+    pub errors: Vec<FileError>,
+    /// What can be used but had better be changed, each a text for the operator.
+    pub warnings: Vec<String>,
+}
+
+/// Reads all files. One that cannot be used does not keep the others from being read.
+pub fn load(sources: &Sources) -> Loaded {
+    let mut loaded = Loaded::default();
+    let places = [
+        (Kind::Authority, &sources.authorities),
+        (Kind::Certificate, &sources.certificates),
+        (Kind::PrivateKey, &sources.private_keys),
+        (Kind::Crl, &sources.crls),
+    ];
+    for (kind, sources) in places {
+        for source in sources {
+            let files = files(source).unwrap_or_else(|error| {
+                loaded.errors.push(FileError { path: source.path.clone(), problem: error.into() });
+                Vec::new()
+            });
+            for path in files {
+                match file::read(&path, kind) {
+                    Ok(content) => loaded.add(&path, content, kind),
+                    Err(error) => loaded.errors.push(error),
+                }
+            }
+        }
+    }
+    loaded
+}
+
+impl Loaded {
+    fn add(&mut self, path: &Path, content: Content, place: Kind) {
+        let has_key = content.found.iter().any(|found| found.kind == Kind::PrivateKey);
+        let path = path.display();
+        if has_key && content.readable {
+            self.warnings.push(format!(
+                "{path}: every user of this machine can read the private key in it; close it with: chmod 600 {path}"
+            ));
+        }
+        if has_key && place == Kind::Authority {
+            self.warnings.push(format!(
+                "{path}: the private key of an authority lies here; vpnd does not need it, and who has it can pass for \
+                 every peer: keep it on another machine"
+            ));
+        }
+        for Found { name, kind, octets } in content.found {
+            let public =
+                |octets: Secret| Item { name: name.clone(), der: octets.expose().to_vec() };
+            match kind {
+                Kind::Authority => self.material.authorities.push(public(octets)),
+                Kind::Certificate => self.material.certificates.push(public(octets)),
+                Kind::Crl => self.material.crls.push(public(octets)),
+                // The key of an authority proves nothing about this side.
+                Kind::PrivateKey if place == Kind::Authority => {}
+                Kind::PrivateKey => self.material.keys.push(Item { name, der: octets }),
+            }
+        }
+    }
+}
+
+/// The files of a source, by name.
+fn files(source: &Source) -> io::Result<Vec<PathBuf>> {
+    let metadata = match std::fs::metadata(&source.path) {
+        Ok(metadata) => metadata,
+        Err(error) if source.optional && error.kind() == io::ErrorKind::NotFound => {
+            return Ok(Vec::new());
+        }
+        Err(error) => return Err(error),
+    };
+    if !metadata.is_dir() {
+        return Ok(vec![source.path.clone()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(&source.path)? {
+        let path = entry?.path();
+        let suffix = path.extension().and_then(|suffix| suffix.to_str()).unwrap_or_default();
+        let hidden = path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."));
+        let wanted = SUFFIXES.iter().any(|known| known.eq_ignore_ascii_case(suffix));
+        if wanted && !hidden && path.is_file() {
+            files.push(path);
+        }
+        if files.len() > MAX_FILES {
+            return Err(io::Error::other(format!("more than {MAX_FILES} files in the directory")));
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use super::*;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTIFICATE-----\n";
+const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMAMCAQA=\n-----END PRIVATE KEY-----\n";
+
+/// Files in a directory as [`Sources::below`] expects them.
+struct Place(tempfile::TempDir);
+
+impl Place {
+    fn new() -> Self {
+        let place = Self(tempfile::tempdir().expect("a temporary directory"));
+        for name in ["ca", "certs", "private", "crls"] {
+            fs::create_dir(place.0.path().join(name)).expect("writable");
+        }
+        place
+    }
+
+    fn file(&self, name: &str, content: impl AsRef<[u8]>, mode: u32) -> &Self {
+        let path = self.0.path().join(name);
+        fs::write(&path, content).expect("writable");
+        fs::set_permissions(&path, Permissions::from_mode(mode)).expect("ours");
+        self
+    }
+
+    fn load(&self) -> Loaded {
+        load(&Sources::below(self.0.path()))
+    }
+
+    fn errors(&self) -> Vec<String> {
+        self.load().errors.iter().map(|error| self.shortened(&error.to_string())).collect()
+    }
+
+    /// Without the path of the directory.
+    fn shortened(&self, text: &str) -> String {
+        text.replace(&self.0.path().display().to_string(), "")
+    }
+}
+
+#[test]
+fn directories_that_are_not_there_hold_nothing() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let loaded = load(&Sources::below(directory.path()));
+    assert!(loaded.errors.is_empty() && loaded.warnings.is_empty());
+    assert!(loaded.material.authorities.is_empty() && loaded.material.keys.is_empty());
+    let path = directory.path().join("none");
+    let named = Source { path, optional: false };
+    let errors = load(&Sources { crls: vec![named], ..Sources::default() }).errors;
+    assert!(errors[0].to_string().contains("none: cannot be read"), "{errors:?}");
+}
+
+#[test]
+fn what_is_read_is_told_by_its_label_or_its_place() {
+    let place = Place::new();
+    place
+        .file("ca/root.crt", CERTIFICATE, 0o644)
+        .file("ca/sub.der", [0x30, 3, 2, 1, 0], 0o644)
+        .file("ca/README", "not read", 0o644)
+        .file("certs/all.pem", format!("left\n{CERTIFICATE}{KEY}{CERTIFICATE}"), 0o600)
+        .file("private/left.der", [0x30, 3, 2, 1, 0], 0o600)
+        .file("crls/list.crl", [0x30, 0], 0o644);
+    let Loaded { material, errors, warnings } = place.load();
+    assert!(errors.is_empty() && warnings.is_empty(), "{errors:?} {warnings:?}");
+    let names = |items: &[Item]| -> Vec<String> {
+        items.iter().map(|item| place.shortened(&item.name)).collect()
+    };
+    assert_eq!(names(&material.authorities), ["/ca/root.crt", "/ca/sub.der"]);
+    assert_eq!(names(&material.certificates), ["/certs/all.pem:2", "/certs/all.pem:8"]);
+    assert_eq!(names(&material.crls), ["/crls/list.crl"]);
+    let keys: Vec<_> = material.keys.iter().map(|item| place.shortened(&item.name)).collect();
+    assert_eq!(keys, ["/certs/all.pem:5", "/private/left.der"]);
+    assert_eq!(material.keys[1].der.expose(), [0x30, 3, 2, 1, 0]);
+}
+
+#[test]
+fn a_key_that_others_can_read_is_warned_of_and_one_they_can_change_is_refused() {
+    let place = Place::new();
+    let warnings = place.file("private/left.key", KEY, 0o644).load().warnings;
+    assert!(warnings.len() == 1 && warnings[0].contains("chmod 600"), "{warnings:?}");
+    place.file("private/left.key", KEY, 0o602);
+    let errors = place.errors();
+    assert!(
+        errors[0].starts_with("/private/left.key: every user of this machine may change"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn the_key_of_an_authority_is_not_taken() {
+    let place = Place::new();
+    let loaded = place.file("ca/root.key", KEY, 0o600).load();
+    assert!(loaded.material.keys.is_empty());
+    assert!(loaded.warnings.len() == 1 && loaded.warnings[0].contains("keep it on another"));
+}
+
+#[test]
+fn all_files_that_are_wrong_are_named_with_the_cure() {
+    let place = Place::new();
+    let encrypted =
+        "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+    let traditional = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: X\n\nMAA=\n\
+                       -----END RSA PRIVATE KEY-----\n";
+    let request = "-----BEGIN CERTIFICATE REQUEST-----\nMAA=\n-----END CERTIFICATE REQUEST-----\n";
+    place
+        .file("certs/left.p12", [0x30, 0x82, 1, 1, 2, 1, 3, 0x30], 0o600)
+        .file("certs/right.pem", request, 0o600)
+        .file("certs/text.pem", "hello", 0o600)
+        .file("private/a.pem", encrypted, 0o600)
+        .file("private/b.pem", traditional, 0o600)
+        .file("private/c.der", [0x30, 4, 0x30, 0, 4, 0], 0o600)
+        .file("private/d.pem", &CERTIFICATE[..40], 0o600);
+    let lines = place.errors();
+    let expected = [
+        ("/certs/left.p12: PKCS#12 is not read", "openssl pkcs12"),
+        ("/certs/right.pem: line 1: a CERTIFICATE REQUEST is none of", "signed by an authority"),
+        ("/certs/text.pem: neither PEM nor DER", ""),
+        ("/private/a.pem: the private key is encrypted", "openssl pkey -in /private/a.pem"),
+        ("/private/b.pem: the private key is encrypted", "openssl pkey"),
+        ("/private/c.der: the private key is encrypted", "openssl pkey"),
+        ("/private/d.pem: line 1: the CERTIFICATE that begins here never ends", ""),
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, (begin, cure)) in lines.iter().zip(expected) {
+        assert!(line.starts_with(begin) && line.contains(cure), "{line}");
+    }
+}
