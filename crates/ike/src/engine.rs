@@ -18,6 +18,7 @@ use crate::event::Event;
 use crate::exchange::sa_init::HalfOpen;
 use crate::exchange::{Parts, auth, sa_init, status};
 use crate::proof::trust::Trust;
+use crate::rejection::Rejection;
 use crate::session::{Session, SessionId};
 use crate::task::Task;
 use crate::wire::header::{Header, IkeSpi};
@@ -316,8 +317,17 @@ impl<P: DataPlane> Engine<P> {
             }
             return self.out.discard("unexpected_request");
         }
-        let Ok(payloads) = message::decode(header, datagram.octets) else {
-            return self.out.discard("malformed");
+        let payloads = match message::decode(header, datagram.octets) {
+            Ok(payloads) => payloads,
+            Err(error) => {
+                self.out.discard("malformed");
+                // RFC 7296 §2.5: told, and nothing else is. What is malformed gets no answer.
+                if let WireError::UnsupportedCritical(_) = error {
+                    let refusal = Rejection::unreadable(&error).payload();
+                    self.answer_stateless(header, datagram, refusal);
+                }
+                return;
+            }
         };
         let parts = Parts::of(&payloads);
         let Some(nonce) = parts.nonce else { return self.out.discard("malformed") };

@@ -11,9 +11,9 @@ mod ending;
 use crate::collision;
 use crate::engine::{Cx, Datagram, Lost};
 use crate::event::EventKind;
-use crate::exchange::{auth, create_child, delete, informational, rekey_ike, sa_init};
+use crate::exchange::{Parts, auth, create_child, delete, informational, rekey_ike, sa_init};
 use crate::failure::{Failure, FailureKind};
-use crate::rejection::Rejection;
+use crate::rejection::{Rejection, failure_of};
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::keys::Nonces;
 use crate::sa::message::Message;
@@ -26,7 +26,7 @@ use crate::wire::fragment;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
-use crate::wire::registry::ExchangeType;
+use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{SaId, Spi};
 use policy::IkeTunnel;
 use std::collections::VecDeque;
@@ -276,6 +276,9 @@ impl Session {
         if let State::AuthSent(_) = self.sas[index].state {
             return auth::conclude(self, cx, index, payloads);
         }
+        if self.is_disowned(cx, &payloads) {
+            return;
+        }
         let Some(established) = self.sas[index].established_mut() else { return };
         match established.active.take() {
             Some(Active::Child(pending)) => {
@@ -390,7 +393,36 @@ impl Session {
             kind: FailureKind::ProtocolError,
             detail: format!("malformed answer: {error}"),
         };
-        self.end(cx, "the peer sent a malformed answer", Some(failure));
+        let reason = "the peer sent a malformed answer";
+        // RFC 7296 §2.21, §2.4: no error is sent, but the peer is not left with an IKE SA that is gone here.
+        let Some(established) = self.sas[index].established_mut() else {
+            return self.end(cx, reason, Some(failure));
+        };
+        if let Some(Active::Child(pending)) = established.active.take() {
+            cx.spis.release(pending.spi_in);
+        }
+        if self.is_closing() {
+            return self.end(cx, reason, Some(failure));
+        }
+        self.break_off(cx, reason, failure);
+    }
+
+    /// Ends it with a Delete because of what the peer has said on it, and begins anew.
+    pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Failure) {
+        cx.out.fail(cx.now, &self.tunnel.name, None, failure);
+        self.close_and_reconnect(cx, reason);
+    }
+
+    /// Whether the peer's answer says that it could not read the request: then it has ended the IKE SA already
+    /// (RFC 7296 §2.21.3).
+    fn is_disowned(&mut self, cx: &mut Cx<'_>, payloads: &[Payload]) -> bool {
+        let Some(error) = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX) else {
+            return false;
+        };
+        let failure = failure_of(error, "", "");
+        self.ending = Ending::ByPeer;
+        self.end(cx, "the peer could not read a request of this side", Some(failure));
+        true
     }
 
     /// Notes that the peer lives, and where it is now.

@@ -360,10 +360,18 @@ fn authenticate(
             _ => {}
         }
     }
-    let (Some(id), Some((method, proof))) = (id, auth) else {
-        return Err(Rejection::invalid_syntax("IKE_AUTH without identity or proof".into()));
-    };
     let refused = |kind, detail| Err(Rejection::authentication_failed(kind, detail));
+    let Some(id) = id else {
+        return Err(Rejection::invalid_syntax("IKE_AUTH without identity".into()));
+    };
+    let Some((method, proof)) = auth else {
+        // RFC 7296 §2.16
+        let detail = format!(
+            "{} sends no proof and so asks for EAP, which is not supported; set it to the policy's method",
+            datagram.remote.ip()
+        );
+        return refused(FailureKind::AuthenticationFailed, detail);
+    };
     let Some(identity) = id.identity() else {
         let detail =
             format!("{} names itself by an identity of type {}", datagram.remote.ip(), id.kind);

@@ -489,16 +489,15 @@ pub(crate) fn read_answer<'a>(
     groups: &[Group],
     parts: &Parts<'a>,
 ) -> Result<Answered<'a>, Failure> {
+    // RFC 7296 §3.10.1: with an error the request has failed, whatever else the answer holds.
+    if let Some(error) = parts.error() {
+        return Err(failure_of(error, &ours(tunnel, groups, error.kind), OR_MODE));
+    }
     let (Some(proposals), Some(tsi), Some(tsr)) =
         (parts.sa, parts.ts_initiator, parts.ts_responder)
     else {
-        return Err(match parts.error() {
-            Some(error) => failure_of(error, &ours(tunnel, groups, error.kind), OR_MODE),
-            None => Failure {
-                kind: FailureKind::ProtocolError,
-                detail: "the answer has no Child SA".into(),
-            },
-        });
+        let detail = "the answer has no Child SA".into();
+        return Err(Failure { kind: FailureKind::ProtocolError, detail });
     };
     let confirmed = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
     if tunnel.mode == Mode::Transport && !confirmed {
@@ -597,7 +596,16 @@ fn conclude_success(
         (Some(key), Some(group), Some((sent, public)))
             if key.group() == group && group_of(sent) == Some(group) =>
         {
-            Some(key.agree(public).map_err(|e| broken(e.to_string()))?)
+            match key.agree(public) {
+                Ok(shared) => Some(shared),
+                Err(error) => {
+                    // RFC 6989 §2.5
+                    cx.spis.release(pending.spi_in);
+                    let reason = "the peer sent an invalid public value";
+                    session.break_off(cx, reason, broken(error.to_string()));
+                    return Ok(());
+                }
+            }
         }
         _ => return Err(broken("the answer's key exchange does not fit what was offered".into())),
     };
@@ -699,6 +707,9 @@ fn conclude_error(
     };
     match error.kind {
         NotifyType::TEMPORARY_FAILURE => session.delay(cx, again),
+        NotifyType::NO_ADDITIONAL_SAS if pending.rekeys.is_some() => {
+            rekey_ike::replace_whole(session, cx, &error)
+        }
         NotifyType::INVALID_KE_PAYLOAD => {
             let wanted = parts
                 .wanted_group()

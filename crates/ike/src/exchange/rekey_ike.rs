@@ -192,7 +192,7 @@ pub(crate) fn conclude(
         }
         return;
     }
-    if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
+    if let Some(error) = parts.error() {
         if let Some(rival) = &pending.rival
             && yield_to(session, cx, old, rival)
         {
@@ -276,8 +276,19 @@ fn conclude_error(
                 None => fail(session, cx, index, &error),
             }
         }
+        NotifyType::NO_ADDITIONAL_SAS => replace_whole(session, cx, &error),
         _ => fail(session, cx, index, &error),
     }
+}
+
+/// Deletes the IKE SA and begins anew: the peer makes no SA by CREATE_CHILD_SA (RFC 7296 §4).
+pub(crate) fn replace_whole(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    error: &crate::wire::payload::Notify,
+) {
+    let failure = failure_of(error, "", "");
+    session.break_off(cx, "the peer makes no further SAs on this IKE SA", failure);
 }
 
 /// Tells the operator, and tries again in what is left of the IKE SA's life.

@@ -1,0 +1,277 @@
+//! What RFC 7296 asks for that two gateways of this kind never show each other: a puppet does.
+
+use crate::puppet::{CHILD_SPI, Puppet, notified, notify, unknown};
+use crate::{calm, failure};
+use ike::failure::FailureKind;
+use ike::wire::message;
+use ike::wire::payload::{Delete, Notify, Payload, TrafficSelector};
+use ike::wire::registry::{ExchangeType, NotifyType, PayloadType, ProtocolId};
+use sim::Site;
+use std::time::Duration;
+
+#[test]
+fn a_puppet_gets_a_tunnel_either_way() {
+    for mut puppet in [Puppet::calling(&Site::default()), Puppet::called(&Site::default())] {
+        assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+        assert_eq!(puppet.request(ExchangeType::INFORMATIONAL, &[]), []);
+    }
+}
+
+#[test]
+fn a_critical_payload_that_nobody_knows_is_refused_by_name() {
+    // In the clear: RFC 7296 §2.5.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.spis.0.0 = 7;
+    let mut payloads = vec![unknown()];
+    payloads.extend(puppet.init_payloads());
+    let header = puppet.header(ExchangeType::IKE_SA_INIT, 0, false);
+    let mut request = message::encode(&header, &payloads);
+    request[29] |= 0x80;
+    puppet.send(request);
+    let (answer, octets) = puppet.sent().remove(0);
+    let refused = notify(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, &[200]);
+    assert!(answer.response);
+    assert_eq!(message::decode(&answer, &octets), Ok(vec![refused.clone()]));
+    assert_eq!(puppet.world.host(puppet.left).engine.inventory().half_open, 0);
+
+    // In IKE_AUTH, where nothing comes of it.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    let mut payloads = vec![unknown()];
+    payloads.extend(puppet.auth_payloads());
+    assert_eq!(
+        puppet.request_critical(ExchangeType::IKE_AUTH, &payloads),
+        std::slice::from_ref(&refused)
+    );
+    assert_eq!(puppet.ike_sas(), 0);
+
+    // On an IKE SA, which stays.
+    for exchange in [ExchangeType::INFORMATIONAL, ExchangeType::CREATE_CHILD_SA] {
+        let mut puppet = Puppet::calling(&Site::default());
+        let answer = puppet.request_critical(exchange, &[unknown()]);
+        assert_eq!(answer, std::slice::from_ref(&refused));
+        assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+    }
+}
+
+#[test]
+fn payloads_and_notifications_that_nobody_knows_are_skipped() {
+    let strange = [
+        unknown(),
+        Payload::VendorId(b"somebody else".to_vec()),
+        Payload::Other { kind: PayloadType::CP, data: vec![1, 0, 0, 0, 0, 1, 0, 0] },
+        notify(NotifyType(16_999), b"a status"),
+        notify(NotifyType(999), b"an error"),
+        notify(NotifyType::SET_WINDOW_SIZE, &[0, 0, 0, 9]),
+        notify(NotifyType::IPCOMP_SUPPORTED, &[1, 2, 2]),
+        notify(NotifyType::ESP_TFC_PADDING_NOT_SUPPORTED, &[]),
+        notify(NotifyType::NON_FIRST_FRAGMENTS_ALSO, &[]),
+        notify(NotifyType::HTTP_CERT_LOOKUP_SUPPORTED, &[]),
+    ];
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    let mut payloads = puppet.auth_payloads();
+    payloads.splice(2..2, strange.clone());
+    let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
+    let forbidden = [
+        NotifyType::IPCOMP_SUPPORTED,
+        NotifyType::NON_FIRST_FRAGMENTS_ALSO,
+        NotifyType::SET_WINDOW_SIZE,
+    ];
+    assert!(notified(&answer).iter().all(|n| !forbidden.contains(n)), "{answer:?}");
+    // RFC 7296 §2.19: no CFG_REPLY from who assigns no addresses.
+    assert!(answer.iter().all(|p| p.kind() != PayloadType::CP), "{answer:?}");
+    assert_eq!(puppet.request(ExchangeType::INFORMATIONAL, &strange), []);
+    assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+}
+
+#[test]
+fn payloads_come_in_any_order() {
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    let mut payloads = puppet.auth_payloads();
+    payloads.reverse();
+    puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    let mut payloads = puppet.child_payloads(esp::plane::Spi(0x7000_0002));
+    payloads.reverse();
+    let answer = puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
+    assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
+}
+
+#[test]
+fn whoever_wants_eap_is_told_that_authentication_failed() {
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    let payloads = puppet.auth_payloads();
+    let without: Vec<_> = payloads.into_iter().filter(|p| p.kind() != PayloadType::AUTH).collect();
+    let answer = puppet.request(ExchangeType::IKE_AUTH, &without);
+    assert_eq!(notified(&answer), [NotifyType::AUTHENTICATION_FAILED]);
+    let known = failure(&puppet.world, puppet.left, Site::TUNNEL);
+    assert_eq!(known, Some(FailureKind::AuthenticationFailed));
+}
+
+#[test]
+fn the_first_child_sa_may_fail_without_the_ike_sa() {
+    let site = Site { children: 2, ..Site::default() };
+    for refusal in [NotifyType::TS_UNACCEPTABLE, NotifyType::FAILED_CP_REQUIRED, NotifyType(1234)] {
+        // RFC 7296 §2.21.2, §3.10.1: with an SA payload beside it, too, the request has failed.
+        for with_sa in [false, true] {
+            let mut puppet = Puppet::new(&site, calm());
+            puppet.pick_up();
+            let (request, _) = puppet.next_request();
+            let mut payloads = puppet.auth_payloads();
+            payloads.truncate(if with_sa { 5 } else { 2 });
+            payloads.push(notify(refusal, &[]));
+            puppet.answer(&request, &payloads);
+            assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 0), "{refusal} {with_sa}");
+            let (request, payloads) = puppet.next_request();
+            if with_sa {
+                assert!(matches!(
+                    payloads.as_slice(),
+                    [Payload::Delete(Delete::ChildSas { spis, .. })] if spis.len() == 1
+                ));
+                puppet.answer(&request, &[]);
+                assert_eq!(puppet.next_request().0.exchange, ExchangeType::CREATE_CHILD_SA);
+            } else {
+                assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA, "net1 is next");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_error_in_the_answer_fails_the_request() {
+    for kind in [NotifyType::NO_ADDITIONAL_SAS, NotifyType::SINGLE_PAIR_REQUIRED, NotifyType(1234)]
+    {
+        for with_sa in [false, true] {
+            let site = Site { children: 2, ..Site::default() };
+            let mut puppet = Puppet::called(&site);
+            let (request, _) = puppet.next_request();
+            assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
+            let mut payloads = match with_sa {
+                true => puppet.child_payloads(esp::plane::Spi(0x7000_0002)),
+                false => vec![],
+            };
+            payloads.push(notify(kind, &[]));
+            puppet.answer(&request, &payloads);
+            assert_eq!(puppet.child_sas(), 1, "{kind}");
+            let told = failure(&puppet.world, puppet.left, "net1");
+            assert_eq!(told, Some(FailureKind::Refused), "{kind}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_could_not_read_a_request_has_no_ike_sa_any_more() {
+    // RFC 7296 §2.21.3: INVALID_SYNTAX ends it on both ends, without a Delete.
+    let mut puppet = Puppet::called(&Site::default());
+    for name in ["net0", Site::TUNNEL] {
+        assert!(puppet.world.rekey(puppet.left, name));
+        puppet.world.run_for(Duration::from_millis(50));
+        let (request, _) = puppet.next_request();
+        puppet.answer(&request, &[notify(NotifyType::INVALID_SYNTAX, &[])]);
+        assert_eq!((puppet.ike_sas(), puppet.child_sas()), (0, 0));
+        assert!(puppet.sent().is_empty(), "nothing is to be said on an IKE SA that is gone");
+        puppet = Puppet::called(&Site::default());
+    }
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_ends_the_ike_sa_with_a_delete() {
+    let mut puppet = Puppet::called(&Site::default());
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (request, _) = puppet.next_request();
+    puppet.answer_critical(&request, &[unknown()]);
+    let (_, payloads) = puppet.next_request();
+    assert_eq!(payloads, [Payload::Delete(Delete::IkeSa)]);
+    assert_eq!(puppet.child_sas(), 0);
+}
+
+#[test]
+fn a_public_value_that_is_none_ends_the_ike_sa() {
+    // RFC 6989 §2.5, as initiator of CREATE_CHILD_SA.
+    let pfs = policy::Pfs {
+        offer: vec![policy::Group::Curve25519],
+        accept: vec![policy::Group::Curve25519],
+        accept_none: false,
+    };
+    let mut puppet = Puppet::called(&Site { pfs, ..Site::default() });
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (request, payloads) = puppet.next_request();
+    let wanted = [PayloadType::SA, PayloadType::NONCE, PayloadType::TSI, PayloadType::TSR];
+    let mut answer: Vec<Payload> =
+        payloads.into_iter().filter(|p| wanted.contains(&p.kind())).collect();
+    let group = ike::wire::registry::GroupId::CURVE25519;
+    answer.push(Payload::KeyExchange { group, data: vec![0; 32] });
+    puppet.answer(&request, &answer);
+    let (_, payloads) = puppet.next_request();
+    assert_eq!(payloads, [Payload::Delete(Delete::IkeSa)]);
+}
+
+#[test]
+fn a_peer_without_room_for_more_sas_gets_a_new_ike_sa_instead() {
+    // RFC 7296 §4.
+    for name in ["net0", Site::TUNNEL] {
+        let mut puppet = Puppet::called(&Site::default());
+        assert!(puppet.world.rekey(puppet.left, name));
+        puppet.world.run_for(Duration::from_millis(50));
+        let (request, _) = puppet.next_request();
+        puppet.answer(&request, &[notify(NotifyType::NO_ADDITIONAL_SAS, &[])]);
+        let (request, payloads) = puppet.next_request();
+        assert_eq!(payloads, [Payload::Delete(Delete::IkeSa)], "{name}");
+        puppet.answer(&request, &[]);
+        puppet.wait();
+        let (header, _) = puppet.sent().remove(0);
+        assert_eq!(header.exchange, ExchangeType::IKE_SA_INIT, "{name}");
+    }
+}
+
+#[test]
+fn deletes_of_what_is_not_there_are_answered_with_nothing() {
+    let mut puppet = Puppet::calling(&Site::default());
+    let delete = |protocol, spi| Payload::Delete(Delete::ChildSas { protocol, spis: vec![spi] });
+    // RFC 7296 §2.25.1; and AH is not ours.
+    for protocol in [ProtocolId::ESP, ProtocolId::AH] {
+        let answer = puppet.request(ExchangeType::INFORMATIONAL, &[delete(protocol, 0x1234_5678)]);
+        assert_eq!(answer, []);
+    }
+    assert_eq!(puppet.child_sas(), 1);
+    let answer =
+        puppet.request(ExchangeType::INFORMATIONAL, &[delete(ProtocolId::ESP, CHILD_SPI.0)]);
+    assert!(
+        matches!(answer.as_slice(), [Payload::Delete(Delete::ChildSas { spis, .. })] if spis.len() == 1)
+    );
+    assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 0));
+}
+
+#[test]
+fn a_rekey_of_what_is_not_there_is_told_by_its_spi() {
+    let mut puppet = Puppet::calling(&Site::default());
+    let spi = 0x0bad_cafe_u32.to_be_bytes().to_vec();
+    let rekey = |kind| {
+        let (spi, data) = (spi.clone(), vec![]);
+        Payload::Notify(Notify { protocol: ProtocolId::ESP, spi, kind, data })
+    };
+    let mut payloads = vec![rekey(NotifyType::REKEY_SA)];
+    payloads.extend(puppet.child_payloads(esp::plane::Spi(0x7000_0002)));
+    let answer = puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
+    assert_eq!(answer, [rekey(NotifyType::CHILD_SA_NOT_FOUND)]);
+}
+
+#[test]
+fn traffic_selectors_of_unknown_kinds_are_passed_over() {
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    let mut payloads = puppet.auth_payloads();
+    for payload in &mut payloads {
+        if let Payload::TsInitiator(ts) | Payload::TsResponder(ts) = payload {
+            ts.insert(0, TrafficSelector::Unsupported { kind: 241 });
+        }
+    }
+    let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
+    assert_eq!(puppet.child_sas(), 1);
+}
