@@ -4,6 +4,7 @@ use crate::{SETTLED, SOON, calm, failure, up};
 use esp::plane::PlaneError;
 use ike::engine::CommandError;
 use ike::failure::FailureKind;
+use ike::status::PastFailure;
 use policy::{Group, KeyBits, Mode, Policy, Role, Selector};
 use sim::host::{Side, esp_offer, ike_offer, lifetime, network};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
@@ -213,4 +214,31 @@ fn a_plane_that_refuses_a_rekey_leaves_the_old_sa() {
             assert_clean_stop(&mut world, left, right);
         }
     }
+}
+
+#[test]
+fn a_strangers_refusal_does_not_hide_what_is_known() {
+    let site = Site::default();
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    world.cut(right);
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SETTLED);
+    world.heal();
+    assert_eq!(failure(&world, left, Site::TUNNEL), Some(FailureKind::NoAnswer));
+    // Somebody with the peer's address and other algorithms.
+    let other = Site { ike: vec![ike_offer(&[Group::Ecp256])], ..site };
+    let mut elsewhere = World::new(2);
+    let liar = elsewhere.add_host("liar", other.right, other.policy(Side::Right), calm());
+    elsewhere.tap();
+    elsewhere.connect(liar, Site::TUNNEL);
+    for parcel in elsewhere.take_tapped() {
+        world.inject(Duration::ZERO, parcel);
+    }
+    world.run_for(SOON);
+    assert_eq!(failure(&world, left, Site::TUNNEL), Some(FailureKind::NoAnswer));
+    let status = &world.status(left)[0];
+    let kinds = |past: &[PastFailure]| past.iter().map(|p| p.failure.kind).collect::<Vec<_>>();
+    assert_eq!(kinds(&status.failures), [FailureKind::NoAnswer]);
+    assert_eq!(kinds(&status.turned_away), [FailureKind::NoProposalChosen]);
+    assert!(status.turned_away[0].failure.hearsay && !status.failures[0].failure.hearsay);
 }

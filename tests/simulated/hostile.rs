@@ -4,7 +4,6 @@
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
 use ike::Config;
 use ike::event::{Event, EventKind};
-use ike::failure::FailureKind;
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::link::{Content, Parcel};
 use sim::{Exchange, HostId, Label, Site, World};
@@ -121,13 +120,11 @@ fn run_attacked(world: &mut World, time: Duration, attack: Attack, when: When) {
     }
 }
 
-/// What the operators of both ends hear of, but for what a stranger with another policy would cause, too.
+/// What the operators of both ends hear of, but for what a stranger would cause, too.
 fn heard(world: &World, hosts: [HostId; 2]) -> Vec<String> {
     let told = |h: HostId| {
         let events = world.host(h).events.iter().filter(|(_, e)| {
-            let strangers =
-                matches!(&e.kind, EventKind::Failed(f) if f.kind == FailureKind::NoProposalChosen);
-            !strangers && !matches!(e.kind, EventKind::Warning(_) | EventKind::Negotiating { .. })
+            !matches!(e.kind, EventKind::TurnedAway(_) | EventKind::Negotiating { .. })
         });
         // SPIs are drawn at random, and a forged first message has one drawn, too.
         let without_spis = |e: &Event| e.to_string().split(", SPIs").next().map(str::to_owned);

@@ -158,10 +158,10 @@ fn a_tunnel_lives_its_life() {
 #[test]
 fn a_failed_activation_says_why_now_and_later() {
     let fixture = Fixture::start();
-    let failure = Failure {
-        kind: FailureKind::NoProposalChosen,
-        detail: named("we offered AES-CBC-256; the peer refused it"),
-    };
+    let failure = Failure::new(
+        FailureKind::NoProposalChosen,
+        named("we offered AES-CBC-256; the peer refused it"),
+    );
     fixture.gateway.fail("site", failure);
     let mut client = fixture.client();
     let Ok(Reply::Activations(activations)) =

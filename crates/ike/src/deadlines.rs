@@ -35,6 +35,11 @@ impl Deadlines {
         }
     }
 
+    /// When a waiter's time comes.
+    pub fn of(&self, waiter: &Waiter) -> Option<Instant> {
+        self.by_waiter.get(waiter).map(|d| d.at)
+    }
+
     /// The earliest deadline.
     pub fn next(&self) -> Option<Deadline> {
         self.by_time.first().and_then(|(_, waiter)| self.by_waiter.get(waiter)).copied()

@@ -2,6 +2,7 @@
 
 mod comeback;
 mod context;
+mod failures;
 mod lifecycle;
 mod overview;
 
@@ -14,9 +15,11 @@ pub use overview::Inventory;
 use crate::admission::{Admission, Admissions, Crowd, Request};
 use crate::crypto::rng::Rng;
 use crate::deadlines::{Deadlines, Waiter};
+use crate::discard::Discard;
 use crate::event::Event;
 use crate::exchange::sa_init::HalfOpen;
 use crate::exchange::{Parts, auth, sa_init, status};
+use crate::failure::facts::{Addresses, KEPT};
 use crate::proof::trust::Trust;
 use crate::rejection::Rejection;
 use crate::session::{Session, SessionId};
@@ -238,7 +241,7 @@ impl<P: DataPlane> Engine<P> {
         let header = match Header::parse(datagram.octets) {
             Ok(header) => header,
             Err(WireError::Version(major, _)) if major > 2 => return self.refuse_version(datagram),
-            Err(_) => return self.out.discard("malformed_header"),
+            Err(_) => return self.out.discard(Discard::MalformedHeader),
         };
         let ours = if header.from_initiator { header.responder_spi } else { header.initiator_spi };
         if ours == IkeSpi(0) {
@@ -248,7 +251,7 @@ impl<P: DataPlane> Engine<P> {
             {
                 return self.handle_init(now, &header, datagram);
             }
-            return self.out.discard("unknown_spi");
+            return self.out.discard(Discard::UnknownSpi);
         }
         if let Some(id) = self.by_spi.get(&ours).copied() {
             return self
@@ -259,13 +262,13 @@ impl<P: DataPlane> Engine<P> {
         }
         match self.out.farewell_of(ours, datagram.octets) {
             Some(answer) => self.out.transmit_all(datagram.local, datagram.remote, &answer),
-            None => self.out.discard("unknown_spi"),
+            None => self.out.discard(Discard::UnknownSpi),
         }
     }
 
     /// RFC 7296 §2.5: told without protection, and only what is needed.
     fn refuse_version(&mut self, datagram: Datagram<'_>) {
-        self.out.discard("unsupported_version");
+        self.out.discard(Discard::UnsupportedVersion);
         let octets = datagram.octets;
         let spi = |range: std::ops::Range<usize>| {
             octets.get(range).and_then(|o| o.try_into().ok()).map(|o| IkeSpi(u64::from_be_bytes(o)))
@@ -298,13 +301,13 @@ impl<P: DataPlane> Engine<P> {
 
     fn handle_init(&mut self, now: Instant, header: &Header, datagram: Datagram<'_>) {
         if self.stopping {
-            return self.out.discard("stopping");
+            return self.out.discard(Discard::Stopping);
         }
         if self.by_spi.contains_key(&header.initiator_spi) {
-            return self.out.discard("reflected");
+            return self.out.discard(Discard::Reflected);
         }
         if datagram.octets.len() > LONGEST_INIT {
-            return self.out.discard("too_long");
+            return self.out.discard(Discard::TooLong);
         }
         if let Some(half) = self
             .by_init
@@ -315,12 +318,12 @@ impl<P: DataPlane> Engine<P> {
                 let answer = half.response.clone();
                 return self.out.transmit(datagram.local, datagram.remote, answer);
             }
-            return self.out.discard("unexpected_request");
+            return self.out.discard(Discard::UnexpectedRequest);
         }
         let payloads = match message::decode(header, datagram.octets) {
             Ok(payloads) => payloads,
             Err(error) => {
-                self.out.discard("malformed");
+                self.out.discard(Discard::Malformed);
                 // RFC 7296 §2.5: told, and nothing else is. What is malformed gets no answer.
                 if let WireError::UnsupportedCritical(_) = error {
                     let refusal = Rejection::unreadable(&error).payload();
@@ -330,34 +333,25 @@ impl<P: DataPlane> Engine<P> {
             }
         };
         let parts = Parts::of(&payloads);
-        let Some(nonce) = parts.nonce else { return self.out.discard("malformed") };
+        let Some(nonce) = parts.nonce else { return self.out.discard(Discard::Malformed) };
         let cookie = parts.notify(NotifyType::COOKIE).map(|n| n.data.as_slice());
         let request = Request { datagram, initiator_spi: header.initiator_spi, nonce, cookie };
         let crowd = Crowd::of(datagram.remote.ip(), self.by_init.keys().map(|(a, _)| a.ip()));
         let admission = self.admissions.judge(now, &self.config, &mut self.rng, crowd, request);
         match admission {
             Admission::Welcome => {}
-            Admission::Full => return self.out.discard("too_many_half_open"),
+            Admission::Full => return self.out.discard(Discard::TooManyHalfOpen),
             Admission::Cookie(cookie) => {
-                self.out.discard("without_cookie");
+                self.out.discard(Discard::WithoutCookie);
                 return self.answer_stateless(header, datagram, status(NotifyType::COOKIE, cookie));
             }
         }
         let candidates = self.candidates(datagram);
         if candidates.is_empty() {
-            self.out.discard("no_matching_tunnel");
-            if self.out.may_tell(now, datagram.remote.ip()) {
-                let known: Vec<String> = self.policy.tunnels.iter().map(|t| endpoints(t)).collect();
-                self.out.events.push_back(sa_init::stranger(
-                    datagram,
-                    &format!("it has {}", known.join(", ")),
-                ));
-            }
-            return self.answer_stateless(
-                header,
-                datagram,
-                status(NotifyType::NO_PROPOSAL_CHOSEN, vec![]),
-            );
+            self.out.discard(Discard::NoMatchingTunnel);
+            let rejection = Rejection::no_tunnel(self.unknown_addresses(datagram));
+            self.out.turn_away(now, datagram, &[], &rejection);
+            return self.answer_stateless(header, datagram, rejection.payload());
         }
         let answer = {
             let mut cx = self.cx(now);
@@ -379,15 +373,18 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
+    fn unknown_addresses(&self, datagram: Datagram<'_>) -> Addresses {
+        let known = |t: &Arc<IkeTunnel>| (t.name.clone(), t.local.address, t.remote.address);
+        Addresses {
+            local: datagram.local.ip(),
+            remote: datagram.remote.ip(),
+            known: self.policy.tunnels.iter().take(KEPT).map(known).collect(),
+        }
+    }
+
     /// The tunnels between these addresses that this side may answer for.
     fn candidates(&self, datagram: Datagram<'_>) -> Vec<Arc<IkeTunnel>> {
-        let fits =
-            |ours: Option<std::net::IpAddr>, seen: SocketAddr| ours.is_none_or(|a| a == seen.ip());
-        let fits = |t: &&Arc<IkeTunnel>| {
-            t.role.may_respond()
-                && fits(t.local.address, datagram.local)
-                && fits(t.remote.address, datagram.remote)
-        };
+        let fits = |t: &&Arc<IkeTunnel>| t.may_answer(datagram.local.ip(), datagram.remote.ip());
         self.policy.tunnels.iter().filter(fits).cloned().collect()
     }
 
@@ -403,7 +400,7 @@ impl<P: DataPlane> Engine<P> {
             if request == datagram.octets {
                 self.out.transmit_all(datagram.local, datagram.remote, answer);
             } else {
-                self.out.discard("already_refused");
+                self.out.discard(Discard::AlreadyRefused);
             }
             self.half_open.insert(spi, half);
             return;
@@ -547,6 +544,7 @@ impl<P: DataPlane> Engine<P> {
         let Some(mut session) = self.sessions.remove(&id) else { return T::default() };
         let established_before = session.is_established();
         let done = work(&mut session, &mut self.cx(now));
+        self.out.name_peer(&session.tunnel.name, session.path.remote);
         let established_now = session.is_established() && !established_before;
         self.put_back(now, id, session);
         if established_now {
@@ -578,14 +576,4 @@ impl<P: DataPlane> Engine<P> {
         let farewells = self.out.next_farewell();
         self.deadlines.set(Waiter::Farewells, farewells);
     }
-}
-
-fn endpoints(tunnel: &IkeTunnel) -> String {
-    let address = |a: Option<std::net::IpAddr>| a.map_or_else(|| "any".into(), |a| a.to_string());
-    format!(
-        "{}: {} to {}",
-        tunnel.name,
-        address(tunnel.local.address),
-        address(tunnel.remote.address)
-    )
 }

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use std::fmt;
+use std::net::SocketAddr;
 
 /// Something that happened to a tunnel.
 #[derive(Clone, Debug, PartialEq)]
@@ -10,6 +11,8 @@ pub struct Event {
     pub tunnel: String,
     /// Phase 2 tunnel, where the event concerns one.
     pub child: Option<String>,
+    /// Where the peer was then.
+    pub peer: Option<SocketAddr>,
     /// What happened.
     pub kind: EventKind,
 }
@@ -35,12 +38,21 @@ pub enum EventKind {
     },
     /// A negotiation failed; what was up before stays up.
     Failed(Failure),
+    /// Somebody who has not proved who it is was refused.
+    TurnedAway(Failure),
+    /// The peer is at another address or port now.
+    Moved {
+        /// Where it was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
     /// The SA is gone.
     Closed {
         /// In words: by whom and why.
         reason: String,
     },
-    /// A peer that this side is not configured for, or a packet worth the operator's attention.
+    /// Something worth the operator's attention.
     Warning(String),
 }
 
@@ -59,6 +71,13 @@ impl fmt::Display for Event {
             EventKind::Established { suite } => write!(f, "up, {suite}"),
             EventKind::Rekeyed { suite } => write!(f, "rekeyed, {suite}"),
             EventKind::Failed(failure) => write!(f, "failed: {failure}"),
+            EventKind::TurnedAway(failure) => match self.peer {
+                Some(peer) if peer.ip().to_string() != self.tunnel => {
+                    write!(f, "{} turned away: {failure}", peer.ip())
+                }
+                _ => write!(f, "turned away: {failure}"),
+            },
+            EventKind::Moved { from, to } => write!(f, "the peer has moved from {from} to {to}"),
             EventKind::Closed { reason } => write!(f, "down: {reason}"),
             EventKind::Warning(text) => f.write_str(text),
         }

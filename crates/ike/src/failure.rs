@@ -1,4 +1,8 @@
-//! Why a negotiation failed, in words for the operator.
+//! Why a negotiation failed: a kind, and what is known of it. The words for both stand here and in [`facts`].
+
+pub mod facts;
+
+pub use facts::Facts;
 
 use std::fmt;
 
@@ -8,7 +12,48 @@ pub struct Failure {
     /// Which failure.
     pub kind: FailureKind,
     /// What was seen: what each side offered, which identity, how many retransmissions.
-    pub detail: String,
+    pub facts: Facts,
+    /// Whether all that is known comes from someone who has not proved who it is.
+    pub hearsay: bool,
+}
+
+impl Failure {
+    /// A failure of which more is known in words only; they may be empty.
+    pub fn new(kind: FailureKind, detail: String) -> Self {
+        Self::with(kind, Facts::Words(detail))
+    }
+
+    /// A failure with its facts.
+    pub fn with(kind: FailureKind, facts: Facts) -> Self {
+        Self { kind, facts, hearsay: false }
+    }
+
+    /// The same, told by someone without proof.
+    #[must_use]
+    pub fn hearsay(self) -> Self {
+        Self { hearsay: true, ..self }
+    }
+}
+
+/// Which failure each kind of fact tells of.
+macro_rules! tells_of {
+    ($($facts:ident: $kind:ident,)*) => {
+        $(impl From<facts::$facts> for Failure {
+            fn from(facts: facts::$facts) -> Self {
+                Self::with(FailureKind::$kind, Facts::$facts(facts))
+            }
+        })*
+    };
+}
+
+tells_of! {
+    Silence: NoAnswer,
+    Offers: NoProposalChosen,
+    Identities: NoMatchingTunnel,
+    Proof: AuthenticationFailed,
+    Traffic: TsUnacceptable,
+    Modes: ModeMismatch,
+    Addresses: NoMatchingTunnel,
 }
 
 /// The failures a person meets.
@@ -55,24 +100,31 @@ impl FailureKind {
     }
 }
 
+impl fmt::Display for FailureKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoAnswer => "no answer from the peer",
+            Self::AuthenticationFailed => "authentication failed",
+            Self::NoProposalChosen => "no proposal in common",
+            Self::TsUnacceptable => "no traffic selectors in common",
+            Self::ModeMismatch => "transport and tunnel mode differ",
+            Self::NoMatchingTunnel => "no tunnel of the policy fits",
+            Self::ProtocolError => "the peer broke the protocol",
+            Self::Refused => "refused by the peer",
+            Self::DataPlane => "the data plane refused",
+            Self::Cancelled => "cancelled",
+        })
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self.kind {
-            FailureKind::NoAnswer => "no answer from the peer",
-            FailureKind::AuthenticationFailed => "authentication failed",
-            FailureKind::NoProposalChosen => "no proposal in common",
-            FailureKind::TsUnacceptable => "no traffic selectors in common",
-            FailureKind::ModeMismatch => "transport and tunnel mode differ",
-            FailureKind::NoMatchingTunnel => "no tunnel of the policy fits",
-            FailureKind::ProtocolError => "the peer broke the protocol",
-            FailureKind::Refused => "refused by the peer",
-            FailureKind::DataPlane => "the data plane refused",
-            FailureKind::Cancelled => "cancelled",
-        })?;
-        if !self.detail.is_empty() {
-            write!(f, ": {}", self.detail)?;
+        let detail = self.facts.to_string();
+        if detail.is_empty() {
+            write!(f, "{}", self.kind)
+        } else {
+            write!(f, "{}: {detail}", self.kind)
         }
-        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ mod admission;
 mod collision;
 pub mod crypto;
 mod deadlines;
+pub mod discard;
 #[cfg(feature = "tokio")]
 #[allow(clippy::disallowed_methods, reason = "the shell is where the clock is read")]
 pub mod driver;

@@ -1,10 +1,13 @@
 //! Refusals that become a Notify: the one place that decides what the peer is told (RFC 7296 §2.21, §3.10.1).
 
+use crate::failure::facts::{Addresses, Identities, Layer, Modes, Offers, Proof, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
+use crate::negotiation::proposal::{describe_group, offer_esp, offer_ike};
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::reader::WireError;
 use crate::wire::registry::{GroupId, NotifyType, ProtocolId};
 use esp::plane::Spi;
+use policy::{ChildTunnel, Group, IkeProposal};
 
 /// Why a request is refused: what the peer is told, and what the operator is.
 #[derive(Clone, Debug)]
@@ -19,24 +22,43 @@ fn notify(kind: NotifyType, data: Vec<u8>) -> Notify {
 }
 
 impl Rejection {
+    fn because(kind: NotifyType, failure: Failure) -> Self {
+        Self { notify: notify(kind, vec![]), failure: Some(failure) }
+    }
+
     fn plain(kind: NotifyType, failure: FailureKind, detail: String) -> Self {
-        Self { notify: notify(kind, vec![]), failure: Some(Failure { kind: failure, detail }) }
+        Self::because(kind, Failure::new(failure, detail))
     }
 
     pub fn payload(&self) -> Payload {
         Payload::Notify(self.notify.clone())
     }
 
-    pub fn no_proposal_chosen(detail: String) -> Self {
-        Self::plain(NotifyType::NO_PROPOSAL_CHOSEN, FailureKind::NoProposalChosen, detail)
+    pub fn no_proposal_chosen(offers: Offers) -> Self {
+        Self::because(NotifyType::NO_PROPOSAL_CHOSEN, offers.into())
     }
 
-    pub fn mode_mismatch(detail: String) -> Self {
-        Self::plain(NotifyType::NO_PROPOSAL_CHOSEN, FailureKind::ModeMismatch, detail)
+    /// No tunnel is there to be negotiated: RFC 7296 has no Notify of its own for it.
+    pub fn no_tunnel(addresses: Addresses) -> Self {
+        Self::because(NotifyType::NO_PROPOSAL_CHOSEN, addresses.into())
     }
 
-    pub fn ts_unacceptable(detail: String) -> Self {
-        Self::plain(NotifyType::TS_UNACCEPTABLE, FailureKind::TsUnacceptable, detail)
+    pub fn mode_mismatch(modes: Modes) -> Self {
+        Self::because(NotifyType::NO_PROPOSAL_CHOSEN, modes.into())
+    }
+
+    pub fn ts_unacceptable(traffic: Traffic) -> Self {
+        Self::because(NotifyType::TS_UNACCEPTABLE, traffic.into())
+    }
+
+    /// RFC 7296 §2.21.2: the same answer for an unknown identity and a wrong key.
+    pub fn unknown_identity(identities: Identities) -> Self {
+        Self::because(NotifyType::AUTHENTICATION_FAILED, identities.into())
+    }
+
+    /// RFC 7296 §2.21.2.
+    pub fn wrong_proof(proof: Proof) -> Self {
+        Self::because(NotifyType::AUTHENTICATION_FAILED, proof.into())
     }
 
     /// RFC 7296 §2.21.2: the same answer for an unknown identity and a wrong key.
@@ -53,10 +75,7 @@ impl Rejection {
         match error {
             WireError::UnsupportedCritical(kind) => Self {
                 notify: notify(NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD, vec![kind.0]),
-                failure: Some(Failure {
-                    kind: FailureKind::ProtocolError,
-                    detail: error.to_string(),
-                }),
+                failure: Some(Failure::new(FailureKind::ProtocolError, error.to_string())),
             },
             _ => Self::invalid_syntax(error.to_string()),
         }
@@ -105,28 +124,44 @@ impl Rejection {
     }
 }
 
-/// What a peer's error Notify means to the operator. `or` is what else NO_PROPOSAL_CHOSEN may mean in this exchange.
-pub(crate) fn failure_of(notify: &Notify, ours: &str, or: &str) -> Failure {
-    let (kind, detail) = match notify.kind {
-        NotifyType::NO_PROPOSAL_CHOSEN => (
-            FailureKind::NoProposalChosen,
-            format!(
-                "the peer accepts none of our proposals{or}; we offered {ours}; compare with the peer's policy and log"
-            ),
-        ),
-        NotifyType::AUTHENTICATION_FAILED => (
-            FailureKind::AuthenticationFailed,
-            format!(
-                "the peer does not accept our proof; compare preshared keys and identities on both sides ({ours})"
-            ),
-        ),
-        NotifyType::TS_UNACCEPTABLE => (
-            FailureKind::TsUnacceptable,
-            format!(
-                "the peer protects none of the traffic we asked for: {ours}; selectors must mirror each other"
-            ),
-        ),
-        other => (FailureKind::Refused, format!("the peer answered {other}")),
-    };
-    Failure { kind, detail }
+/// What this side asked for in a request that was refused.
+pub(crate) struct Asked {
+    pub offers: Offers,
+    pub traffic: Option<Traffic>,
+    pub proof: Option<Proof>,
+}
+
+impl Asked {
+    /// An IKE SA.
+    pub fn ike(ours: &[IkeProposal]) -> Self {
+        let offers = Offers::of(Layer::Ike, &offer_ike(ours, &[]));
+        Self { offers, traffic: None, proof: None }
+    }
+
+    /// A Child SA with one of these key exchanges.
+    pub fn child(tunnel: &ChildTunnel, groups: &[Group]) -> Self {
+        let offers = Offers::of(Layer::Child, &offer_esp(&tunnel.proposals, groups, Spi(0)));
+        let traffic = Traffic { ours: vec![Wanted::by(tunnel)], theirs: None };
+        Self { offers, traffic: Some(traffic), proof: None }
+    }
+}
+
+/// What a peer's error Notify means to the operator.
+pub(crate) fn failure_of(notify: &Notify, asked: Asked) -> Failure {
+    match (notify.kind, asked) {
+        (NotifyType::NO_PROPOSAL_CHOSEN, Asked { offers, .. }) => offers.into(),
+        (NotifyType::INVALID_KE_PAYLOAD, Asked { offers, .. }) => {
+            let group = notify.data.as_slice().try_into().map(u16::from_be_bytes);
+            let wanted_group = group.ok().map(|g| describe_group(GroupId(g)));
+            Offers { wanted_group, ..offers }.into()
+        }
+        (NotifyType::TS_UNACCEPTABLE, Asked { traffic: Some(traffic), .. }) => traffic.into(),
+        (NotifyType::AUTHENTICATION_FAILED, Asked { proof: Some(proof), .. }) => proof.into(),
+        _ => unasked(notify),
+    }
+}
+
+/// What an error Notify means that has nothing to do with what was asked for.
+pub(crate) fn unasked(notify: &Notify) -> Failure {
+    Failure::new(FailureKind::Refused, format!("the peer answered {}", notify.kind))
 }

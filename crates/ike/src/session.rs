@@ -9,11 +9,12 @@ mod aging;
 mod ending;
 
 use crate::collision;
+use crate::discard::Discard;
 use crate::engine::{Cx, Datagram, Lost};
 use crate::event::EventKind;
 use crate::exchange::{Parts, auth, create_child, delete, informational, rekey_ike, sa_init};
 use crate::failure::{Failure, FailureKind};
-use crate::rejection::{Rejection, failure_of};
+use crate::rejection::{Rejection, unasked};
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::keys::Nonces;
 use crate::sa::message::Message;
@@ -218,14 +219,14 @@ impl Session {
         let Some(index) = self.position(spi) else { return };
         let sa = &self.sas[index];
         if header.from_initiator == sa.initiator {
-            return cx.out.discard("wrong_initiator_flag");
+            return cx.out.discard(Discard::WrongInitiatorFlag);
         }
         if let State::InitSent(_) = sa.state {
             return sa_init::conclude(self, cx, index, header, datagram);
         }
         let (initiator_spi, responder_spi) = sa.spis();
         if (header.initiator_spi, header.responder_spi) != (initiator_spi, responder_spi) {
-            return cx.out.discard("unknown_spi");
+            return cx.out.discard(Discard::UnknownSpi);
         }
         if header.response {
             self.handle_response(cx, index, header, datagram);
@@ -244,12 +245,14 @@ impl Session {
     ) {
         let sa = &mut self.sas[index];
         if !sa.window.awaits(header.message_id) {
-            return cx.out.discard("unexpected_response");
+            return cx.out.discard(Discard::UnexpectedResponse);
         }
         let keys = match &sa.state {
             State::AuthSent(auth) => &auth.keys,
             State::Established(established) => &established.keys,
-            State::InitSent(_) | State::Moving => return cx.out.discard("unexpected_response"),
+            State::InitSent(_) | State::Moving => {
+                return cx.out.discard(Discard::UnexpectedResponse);
+            }
         };
         let answers = &mut sa.window.answers;
         let payloads = match answers.receive(cx.now, &self.path, keys, header, datagram.octets) {
@@ -269,7 +272,7 @@ impl Session {
             State::InitSent(_) | State::Moving => return,
         };
         if header.exchange != expected {
-            return cx.out.discard("wrong_exchange");
+            return cx.out.discard(Discard::WrongExchange);
         }
         sa.window.concluded();
         self.heard(cx, index, datagram);
@@ -303,12 +306,14 @@ impl Session {
         let sa = &mut self.sas[index];
         let class = sa.window.classify(header.message_id);
         if class == Request::Foreign {
-            return cx.out.discard("message_id");
+            return cx.out.discard(Discard::MessageId);
         }
         if class == Request::Repeated {
             return self.repeat_answer(cx, index, header, datagram);
         }
-        let State::Established(established) = &sa.state else { return cx.out.discard("too_early") };
+        let State::Established(established) = &sa.state else {
+            return cx.out.discard(Discard::TooEarly);
+        };
         let (keys, requests) = (&established.keys, &mut sa.window.requests);
         requests.forget(cx.now, cx.config.patience());
         let received = requests.receive(cx.now, &self.path, keys, header, datagram.octets);
@@ -347,10 +352,10 @@ impl Session {
             cx.out.farewell(cx.now, self.sas[index].local_spi, request, answer);
         }
         if fatal {
-            let failure = Failure {
-                kind: FailureKind::ProtocolError,
-                detail: format!("the peer's {} request cannot be read", header.exchange),
-            };
+            let failure = Failure::new(
+                FailureKind::ProtocolError,
+                format!("the peer's {} request cannot be read", header.exchange),
+            );
             self.end(cx, "the peer sent a malformed request", Some(failure));
         } else {
             delete::settle(self, cx);
@@ -366,14 +371,14 @@ impl Session {
         datagram: Datagram<'_>,
     ) {
         let IkeSa { window, state, .. } = &mut self.sas[index];
-        let Some(keys) = state.keys_mut() else { return cx.out.discard("too_early") };
+        let Some(keys) = state.keys_mut() else { return cx.out.discard(Discard::TooEarly) };
         // RFC 7383 §2.6.1: once for all fragments of the request.
         let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
         if fragment::place(header, datagram.octets).is_ok_and(rest) {
-            return cx.out.discard("repeated_fragment");
+            return cx.out.discard(Discard::RepeatedFragment);
         }
         if !keys.proves(header, datagram.octets) {
-            return cx.out.discard("not_authentic");
+            return cx.out.discard(Discard::NotAuthentic);
         }
         let path = &mut self.path;
         let rng = &mut *cx.rng;
@@ -389,10 +394,8 @@ impl Session {
 
     fn end_on_bad_response(&mut self, cx: &mut Cx<'_>, index: usize, error: &WireError) {
         self.sas[index].window.concluded();
-        let failure = Failure {
-            kind: FailureKind::ProtocolError,
-            detail: format!("malformed answer: {error}"),
-        };
+        let failure =
+            Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"));
         let reason = "the peer sent a malformed answer";
         // RFC 7296 §2.21, §2.4: no error is sent, but the peer is not left with an IKE SA that is gone here.
         let Some(established) = self.sas[index].established_mut() else {
@@ -419,7 +422,7 @@ impl Session {
         let Some(error) = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX) else {
             return false;
         };
-        let failure = failure_of(error, "", "");
+        let failure = unasked(error);
         self.ending = Ending::ByPeer;
         self.end(cx, "the peer could not read a request of this side", Some(failure));
         true
@@ -439,6 +442,8 @@ impl Session {
 
     /// Follows the peer to another address or port.
     pub fn move_to(&mut self, cx: &mut Cx<'_>, remote: std::net::SocketAddr) {
+        let moved = EventKind::Moved { from: self.path.remote, to: remote };
+        cx.out.event(&self.tunnel.name, None, moved);
         self.path.remote = remote;
         let path = self.path.of_plane();
         for sa in self.children.iter().flat_map(|c| [c.inbound, c.outbound]) {
@@ -460,7 +465,7 @@ impl Session {
         self.established_at = Some(cx.now);
         self.keepalive_at = cx.now + cx.config.nat_keepalive;
         cx.out.meet(&self.tunnel);
-        cx.out.clear_failure(&self.tunnel.name);
+        cx.out.failures.overcome(&self.tunnel.name);
         cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
     }
 
@@ -469,7 +474,7 @@ impl Session {
         let suite = child.summary();
         let kind =
             if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
-        cx.out.clear_failure(&child.tunnel.name);
+        cx.out.failures.overcome(&child.tunnel.name);
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
         self.temporary_failures = 0;
         self.has_served = true;

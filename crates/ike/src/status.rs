@@ -56,6 +56,56 @@ pub struct IkeStatus {
     pub children: Vec<ChildStatus>,
     /// The last failure, with how long ago.
     pub last_failure: Option<(Failure, Duration)>,
+    /// Failures of late, the last one first.
+    pub failures: Vec<PastFailure>,
+    /// Refusals of late of those who have not proved who they are, and may have meant this tunnel.
+    pub turned_away: Vec<PastFailure>,
+}
+
+/// A failure, some time later.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastFailure {
+    /// What failed.
+    pub failure: Failure,
+    /// How long ago, the last time.
+    pub ago: Duration,
+    /// How many times in a row.
+    pub times: u32,
+    /// At whom, where that was not the tunnel's peer for certain.
+    pub peer: Option<SocketAddr>,
+    /// Whether the tunnel has been up since.
+    pub overcome: bool,
+}
+
+/// What a tunnel that is not up waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Next {
+    /// An answer of the peer.
+    Answer {
+        /// To what.
+        request: String,
+        /// How many times it was sent.
+        sent: u32,
+        /// When it is sent again, or given up.
+        again_in: Option<Duration>,
+    },
+    /// The next attempt of this side.
+    Attempt {
+        /// When.
+        after: Duration,
+        /// How many have failed in a row.
+        failed: u32,
+    },
+    /// The first packet for it, or a command.
+    Packet,
+    /// A command.
+    Command {
+        /// Whether a command took it down.
+        deactivated: bool,
+    },
+    /// The peer: this side may not start it, or does not know where the peer is.
+    Peer,
 }
 
 /// An IKE SA.
@@ -104,6 +154,10 @@ pub struct ChildStatus {
     pub sa: Option<ChildSaStatus>,
     /// The last failure, with how long ago.
     pub last_failure: Option<(Failure, Duration)>,
+    /// Failures of late, the last one first.
+    pub failures: Vec<PastFailure>,
+    /// What it waits for; `None` while up.
+    pub next: Option<Next>,
 }
 
 /// A Child SA: a pair of ESP SAs.

@@ -107,6 +107,15 @@ pub struct IkeTunnel {
     pub children: Vec<Arc<ChildTunnel>>,
 }
 
+impl IkeTunnel {
+    /// Whether this side may answer a peer between these addresses for it.
+    pub fn may_answer(&self, local: IpAddr, remote: IpAddr) -> bool {
+        self.role.may_respond()
+            && self.local.address.is_none_or(|a| a == local)
+            && self.remote.address.is_none_or(|a| a == remote)
+    }
+}
+
 /// Perfect forward secrecy of a Child SA's rekeys (RFC 7296 §1.3).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pfs {

@@ -455,6 +455,8 @@ pub fn event_name(event: &Event) -> &'static str {
         EventKind::Rekeyed { .. } => "rekeyed",
         EventKind::Failed(_) => "failed",
         EventKind::Closed { .. } => "closed",
+        EventKind::TurnedAway(_) => "turned_away",
+        EventKind::Moved { .. } => "moved",
         EventKind::Warning(_) => "warning",
         _ => "other",
     }

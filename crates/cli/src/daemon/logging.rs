@@ -90,7 +90,7 @@ fn write(event: &Event) {
     let (tunnel, child) = (event.tunnel.as_str(), event.child.as_deref());
     let kind = event_name(event);
     match &event.kind {
-        EventKind::Failed(failure) => {
+        EventKind::Failed(failure) | EventKind::TurnedAway(failure) => {
             warn!(tunnel, child, event = kind, failure = failure.kind.name(), "{event}");
         }
         EventKind::Warning(_) => warn!(tunnel, child, event = kind, "{event}"),
@@ -137,6 +137,7 @@ mod tests {
         Event {
             tunnel: "gw \"quoted\"\n\u{1b}[31m".to_owned(),
             child: child.map(str::to_owned),
+            peer: None,
             kind,
         }
     }
@@ -144,7 +145,7 @@ mod tests {
     #[test]
     fn json_lines_are_valid_and_hold_tunnel_and_child() {
         let detail = "the peer's \"key\"\nor identity differs".to_owned();
-        let failure = Failure { kind: FailureKind::AuthenticationFailed, detail };
+        let failure = Failure::new(FailureKind::AuthenticationFailed, detail);
         let text = logged(LogFormat::Json, |_| {
             write(&event(None, EventKind::Failed(failure)));
             write(&event(Some("lan"), EventKind::Rekeyed { suite: "AES-GCM-16-256".to_owned() }));

@@ -148,7 +148,7 @@ impl Waiting {
             .filter(|i| !i.done)
         {
             let detail = "nothing came of it in time; see the log".to_owned();
-            item.fail(Failure { kind: FailureKind::NoAnswer, detail });
+            item.fail(Failure::new(FailureKind::NoAnswer, detail));
         }
         self.answer_done();
     }
@@ -199,14 +199,14 @@ impl Item {
                 self.done = true
             }
             (What::Rekeyed, EventKind::Closed { reason }) if child => {
-                self.fail(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
+                self.fail(Failure::new(FailureKind::Cancelled, reason.clone()));
             }
             // The IKE SA could not be set up, or is gone: so is anything it was to carry.
             (What::Up, EventKind::Failed(failure)) if tunnel && !under_way => {
                 self.fail(failure.clone())
             }
             (What::Up | What::Rekeyed, EventKind::Closed { reason }) if tunnel => {
-                self.fail(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
+                self.fail(Failure::new(FailureKind::Cancelled, reason.clone()));
             }
             _ => {}
         }
@@ -241,9 +241,13 @@ mod tests {
             done: false,
         };
         waiting.add(Instant::now(), What::Up, vec![item], Answer::All(reply));
-        let failure = Failure { kind: FailureKind::NoProposalChosen, detail: String::new() };
-        let event =
-            Event { tunnel: "site".into(), child: None, kind: EventKind::Failed(failure.clone()) };
+        let failure = Failure::new(FailureKind::NoProposalChosen, String::new());
+        let event = Event {
+            tunnel: "site".into(),
+            child: None,
+            peer: None,
+            kind: EventKind::Failed(failure.clone()),
+        };
         waiting.see(&event, true);
         assert!(answer.try_recv().is_err(), "our own attempt goes on");
         waiting.see(&event, false);

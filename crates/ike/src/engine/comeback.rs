@@ -43,7 +43,7 @@ pub(crate) struct Lost {
 
 /// A phase 2 tunnel that is to be tried again, or was.
 pub(super) struct Retry {
-    attempts: u32,
+    pub attempts: u32,
     /// Not before this.
     at: Instant,
     /// Whether it is tried until it is up; otherwise only when a packet asks for it.

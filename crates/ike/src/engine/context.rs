@@ -1,15 +1,19 @@
 //! What a session works with: the time, randomness, the data plane, and where its outputs go.
 
-use super::{Config, Deadline, Lost, Transmit};
+use super::failures::Failures;
+use super::{Config, Datagram, Deadline, Lost, Transmit};
 use crate::crypto::rng::Rng;
+use crate::discard::Discard;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
+use crate::rejection::Rejection;
 use crate::session::Lingering;
 use crate::wire::header::IkeSpi;
 use esp::plane::{DataPlane, RuleId, SaId, Spi};
 use policy::{Identity, IkeTunnel};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the last answer of an IKE SA that is gone is repeated.
@@ -91,7 +95,7 @@ pub(crate) struct Outputs {
     pub transmits: VecDeque<Transmit>,
     pub events: VecDeque<Event>,
     pub discards: BTreeMap<&'static str, u64>,
-    pub failures: BTreeMap<String, (Failure, Instant)>,
+    pub failures: Failures,
     pub known_spis: Vec<IkeSpi>,
     pub forgotten_spis: Vec<IkeSpi>,
     /// Inbound SAs of a session that is over or closing.
@@ -105,7 +109,7 @@ pub(crate) struct Outputs {
     /// Sessions that are up, by our identity and the peer's.
     contacts: BTreeMap<(Identity, Identity), usize>,
     farewells: VecDeque<Farewell>,
-    strangers: VecDeque<(IpAddr, Instant)>,
+    strangers: VecDeque<(IpAddr, FailureKind, Instant)>,
     sa_ids: u64,
 }
 
@@ -130,30 +134,51 @@ impl Outputs {
     }
 
     /// Counts a datagram that is ignored: the only place where that happens.
-    pub fn discard(&mut self, reason: &'static str) {
-        tracing::debug!(reason, "datagram discarded");
-        *self.discards.entry(reason).or_default() += 1;
+    pub fn discard(&mut self, reason: Discard) {
+        tracing::debug!(reason = reason.name(), "datagram discarded");
+        *self.discards.entry(reason.name()).or_default() += 1;
     }
 
     pub fn event(&mut self, tunnel: &str, child: Option<&str>, kind: EventKind) {
-        self.events.push_back(Event { tunnel: tunnel.into(), child: child.map(Into::into), kind });
+        let (tunnel, child) = (tunnel.into(), child.map(Into::into));
+        self.events.push_back(Event { tunnel, child, peer: None, kind });
     }
 
     /// Tells of a failure and remembers it.
     pub fn fail(&mut self, now: Instant, tunnel: &str, child: Option<&str>, failure: Failure) {
-        self.note_failure(now, child.unwrap_or(tunnel), failure.clone());
+        self.failures.note(now, child.unwrap_or(tunnel), failure.clone());
         self.event(tunnel, child, EventKind::Failed(failure));
     }
 
-    /// Remembers why a tunnel is not up, without telling of it. That somebody gave up is no reason of its own.
-    pub fn note_failure(&mut self, now: Instant, name: &str, failure: Failure) {
-        if failure.kind != FailureKind::Cancelled {
-            self.failures.insert(name.into(), (failure, now));
+    /// Remembers why somebody who has not proved who it is was refused, and tells of it unless that has just been done.
+    /// `candidates` are the tunnels it may have meant.
+    pub fn turn_away(
+        &mut self,
+        now: Instant,
+        datagram: Datagram<'_>,
+        candidates: &[Arc<IkeTunnel>],
+        rejection: &Rejection,
+    ) {
+        let Some(failure) = rejection.failure.clone().map(Failure::hearsay) else { return };
+        if !self.may_tell(now, datagram.remote.ip(), failure.kind) {
+            return;
         }
+        self.failures.note_stranger(now, datagram, failure.clone());
+        let tunnel = match candidates {
+            [only] => only.name.clone(),
+            // Which tunnel is meant cannot be told.
+            _ => datagram.remote.ip().to_string(),
+        };
+        let (peer, kind) = (Some(datagram.remote), EventKind::TurnedAway(failure));
+        self.events.push_back(Event { tunnel, child: None, peer, kind });
     }
 
-    pub fn clear_failure(&mut self, name: &str) {
-        self.failures.remove(name);
+    /// Says of the events of a tunnel at which peer they happened.
+    pub fn name_peer(&mut self, tunnel: &str, peer: SocketAddr) {
+        let nameless = |e: &&mut Event| e.peer.is_none() && e.tunnel == tunnel;
+        for event in self.events.iter_mut().filter(nameless) {
+            event.peer = Some(peer);
+        }
     }
 
     pub fn next_sa_id(&mut self) -> SaId {
@@ -223,12 +248,13 @@ impl Outputs {
     }
 
     /// Whether to tell of what somebody without proof has sent: not of every datagram.
-    pub fn may_tell(&mut self, now: Instant, address: IpAddr) -> bool {
-        self.strangers.retain(|(_, at)| now.saturating_duration_since(*at) < WARN_EVERY);
-        if self.strangers.iter().any(|(a, _)| *a == address) || self.strangers.len() >= STRANGERS {
+    fn may_tell(&mut self, now: Instant, address: IpAddr, kind: FailureKind) -> bool {
+        self.strangers.retain(|(.., at)| now.saturating_duration_since(*at) < WARN_EVERY);
+        let told = self.strangers.iter().any(|(a, k, _)| (*a, *k) == (address, kind));
+        if told || self.strangers.len() >= STRANGERS {
             return false;
         }
-        self.strangers.push_back((address, now));
+        self.strangers.push_back((address, kind, now));
         true
     }
 }

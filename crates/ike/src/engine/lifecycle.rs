@@ -272,13 +272,13 @@ impl<P: DataPlane> Engine<P> {
         for child in &gone.children {
             self.remove_child_tunnel(child);
         }
-        self.out.failures.remove(&gone.name);
+        self.out.failures.forget(&gone.name);
     }
 
     fn remove_child_tunnel(&mut self, child: &ChildTunnel) {
         self.forget_retry(&child.name);
         self.deactivated.remove(&child.name);
-        self.out.failures.remove(&child.name);
+        self.out.failures.forget(&child.name);
         if let Some(rule) = self.rules.remove(&child.name) {
             self.plane.remove_rule(rule);
         }
@@ -298,7 +298,7 @@ impl<P: DataPlane> Engine<P> {
             trap: child.on_demand && child.role.may_initiate() && tunnel.role.may_initiate(),
         };
         if let Err(error) = self.plane.add_rule(rule) {
-            let failure = Failure { kind: FailureKind::DataPlane, detail: error.to_string() };
+            let failure = Failure::new(FailureKind::DataPlane, error.to_string());
             self.out.fail(now, &tunnel.name, Some(&child.name), failure);
         }
     }
@@ -337,6 +337,7 @@ impl<P: DataPlane> Engine<P> {
     fn take_in(&mut self, now: Instant, session: Session) -> SessionId {
         self.next_session += 1;
         let id = SessionId(self.next_session);
+        self.out.name_peer(&session.tunnel.name, session.path.remote);
         self.out.known_spis.extend(session.sas.iter().map(|s| s.local_spi));
         self.put_back(now, id, session);
         id
@@ -503,7 +504,7 @@ impl Session {
             return true;
         }
         if spis.is_empty() {
-            let failure = Failure { kind: FailureKind::Cancelled, detail: "deactivated".into() };
+            let failure = Failure::new(FailureKind::Cancelled, "deactivated".into());
             cx.out.event(&self.tunnel.name, Some(name), EventKind::Failed(failure));
         }
         self.tasks.extend(spis.into_iter().map(Task::DeleteChild));

@@ -1,11 +1,12 @@
 //! A picture of what is defined and what is up.
 
 use super::Engine;
+use crate::deadlines::Waiter;
 use crate::failure::Failure;
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::{Active, IkeSa, State as SaState};
 use crate::session::Session;
-use crate::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, State};
+use crate::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, State};
 use esp::plane::DataPlane;
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
@@ -50,12 +51,14 @@ impl<P: DataPlane> Engine<P> {
             || self.sessions.iter().rfind(|(_, s)| s.tunnel.name == tunnel.name).map(|(id, _)| *id);
         let session =
             self.session_of(&tunnel.name).or_else(closing).and_then(|id| self.sessions.get(&id));
+        let next: Vec<Option<Next>> =
+            tunnel.children.iter().map(|c| self.next_of(now, tunnel, c, session)).collect();
         let plane = &mut self.plane;
         let failures = &self.out.failures;
-        let failure = |name: &str| {
-            failures.get(name).map(|(f, at)| (f.clone(), now.saturating_duration_since(*at)))
-        };
+        let ago = |(f, at): (&Failure, Instant)| (f.clone(), now.saturating_duration_since(at));
         let sa = session.and_then(|s| Some((s, s.sas.get(s.current_index())?)));
+        let up = session.is_some_and(Session::is_established);
+        let stranger = || failures.last_stranger(tunnel).filter(|_| !up);
         IkeStatus {
             name: tunnel.name.clone(),
             state: sa.map_or(State::Down, |(session, sa)| ike_state(session, sa)),
@@ -64,14 +67,50 @@ impl<P: DataPlane> Engine<P> {
             local_address: tunnel.local.address,
             remote_address: tunnel.remote.address,
             sa: sa.map(|(session, sa)| ike_sa(now, session, sa)),
-            children: (tunnel.children.iter())
-                .map(|c| ChildStatus {
-                    last_failure: failure(&c.name),
+            children: (tunnel.children.iter().zip(next))
+                .map(|(c, next)| ChildStatus {
+                    last_failure: failures.last(&c.name).map(ago),
+                    failures: failures.of(now, &c.name),
+                    next,
                     ..child(now, plane, session, c)
                 })
                 .collect(),
-            last_failure: failure(&tunnel.name),
+            last_failure: failures.last(&tunnel.name).or_else(stranger).map(ago),
+            failures: failures.of(now, &tunnel.name),
+            turned_away: failures.of_strangers(now, tunnel),
         }
+    }
+
+    /// What a phase 2 tunnel that is not up waits for.
+    fn next_of(
+        &self,
+        now: Instant,
+        tunnel: &IkeTunnel,
+        child: &ChildTunnel,
+        session: Option<&Session>,
+    ) -> Option<Next> {
+        let session = session.filter(|s| !s.is_closing());
+        if session.is_some_and(|s| s.serving_child(&child.name).is_some()) {
+            return None;
+        }
+        let wanting = session.filter(|s| s.has_or_wants_child(&child.name));
+        if let Some(sa) = wanting.and_then(|s| s.sas.get(s.current_index())) {
+            let again_in = sa.window.due().map(|at| left(now, at));
+            let sent = sa.window.retransmissions() + 1;
+            return Some(Next::Answer { request: sa.awaited().to_string(), sent, again_in });
+        }
+        if let Some(at) = self.deadlines.of(&Waiter::Retry(child.name.clone())) {
+            let failed = self.retries.get(&child.name).map_or(0, |r| r.attempts + 1);
+            return Some(Next::Attempt { after: left(now, at), failed });
+        }
+        let startable = tunnel.role.may_initiate() && child.role.may_initiate();
+        let known = tunnel.local.address.is_some() && tunnel.remote.address.is_some();
+        Some(match self.deactivated.contains(&child.name) {
+            true => Next::Command { deactivated: true },
+            false if !startable || !known => Next::Peer,
+            false if child.on_demand => Next::Packet,
+            false => Next::Command { deactivated: false },
+        })
     }
 
     /// Discarded datagrams by reason.
@@ -79,9 +118,16 @@ impl<P: DataPlane> Engine<P> {
         &self.out.discards
     }
 
-    /// The last failure of a phase 1 or phase 2 tunnel since it was last up.
+    /// The last failure of a phase 1 or phase 2 tunnel since it was last up; of a phase 1 tunnel without one, what was
+    /// told last to somebody without proof who may have meant it.
     pub fn last_failure(&self, name: &str) -> Option<&Failure> {
-        self.out.failures.get(name).map(|(failure, _)| failure)
+        let failures = &self.out.failures;
+        let stranger = || {
+            let up = self.session_of(name).and_then(|id| self.sessions.get(&id));
+            let down = !up.is_some_and(Session::is_established);
+            self.policy.tunnel(name).filter(|_| down).and_then(|t| failures.last_stranger(t))
+        };
+        failures.last(name).or_else(stranger).map(|(failure, _)| failure)
     }
 
     /// The data plane.
@@ -178,6 +224,8 @@ fn child(
         remote: sa.map_or_else(|| tunnel.remote.clone(), |c| c.selectors.remote.clone()),
         sa: sa.zip(session).map(|(c, session)| child_sa(now, plane, session, c)),
         last_failure: None,
+        failures: Vec::new(),
+        next: None,
     }
 }
 

@@ -4,13 +4,15 @@ use super::create_child::{self, ChildRequest};
 use super::sa_init::HalfOpen;
 use super::{Parts, status};
 use crate::collision;
+use crate::discard::Discard;
 use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
+use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{accept_esp, describe, offer_esp};
 use crate::negotiation::selectors;
 use crate::proof::psk::{self, SignedOctets};
-use crate::rejection::{Rejection, failure_of};
+use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Nonces};
 use crate::sa::message::Message;
@@ -70,7 +72,7 @@ pub(crate) fn ask(
         return session.end(
             cx,
             "no proof",
-            Some(Failure { kind: FailureKind::AuthenticationFailed, detail }),
+            Some(Failure::new(FailureKind::AuthenticationFailed, detail)),
         );
     };
     let id = Identification::of(&tunnel.local.identity);
@@ -184,27 +186,23 @@ fn verify(
         _ => None,
     });
     let (Some(id), Some((method, proof))) = (id, auth) else {
-        let ours = format!(
-            "we are {}, the peer should be {}",
-            tunnel.local.identity, tunnel.remote.identity
-        );
         return Err(match parts.error() {
-            Some(error) => failure_of(error, &ours, ""),
-            None => Failure {
-                kind: FailureKind::ProtocolError,
-                detail: "the answer has no proof".into(),
-            },
+            Some(error) => failure_of(
+                error,
+                Asked { proof: Some(unproven(tunnel, false)), ..Asked::ike(&tunnel.proposals) },
+            ),
+            None => Failure::new(FailureKind::ProtocolError, "the answer has no proof".into()),
         });
     };
-    let failed = |detail| Err(Failure { kind: FailureKind::AuthenticationFailed, detail });
+    let failed = |detail| Err(Failure::new(FailureKind::AuthenticationFailed, detail));
     if !id.identity().is_some_and(|i| i.matches(&tunnel.remote.identity)) {
         let got = id
             .identity()
             .map_or_else(|| format!("an identity of type {}", id.kind), |i| i.to_string());
-        return failed(format!(
-            "the peer says it is {got}, the policy expects {}",
-            tunnel.remote.identity
-        ));
+        let known = vec![Parties::of(tunnel)];
+        let identities = Identities { peer: got, asked: None, known };
+        let kind = FailureKind::AuthenticationFailed;
+        return Err(Failure::with(kind, Facts::Identities(identities)));
     }
     let Credential::PresharedKey(key) = &tunnel.credential else {
         return failed("this kind of credential is not supported".into());
@@ -221,12 +219,15 @@ fn verify(
         ));
     }
     if !psk::verify(keys.suite.prf, key, octets, proof) {
-        return failed(format!(
-            "the preshared key for {} is not the peer's",
-            tunnel.remote.identity
-        ));
+        return Err(unproven(tunnel, true).into());
     }
     Ok(())
+}
+
+/// A proof that was not accepted, by us or by the peer.
+fn unproven(tunnel: &IkeTunnel, by_us: bool) -> Proof {
+    let (local, remote) = (tunnel.local.identity.to_string(), tunnel.remote.identity.to_string());
+    Proof { by_us, local, remote }
 }
 
 fn conclude_child(
@@ -241,9 +242,11 @@ fn conclude_child(
     let asked = asked(child);
     let agreed = create_child::read_answer(child, &asked, &[], parts)?;
     let (choice, spi_out) =
-        accept_esp(&child.proposals, &[], agreed.proposals).ok_or_else(|| Failure {
-            kind: FailureKind::ProtocolError,
-            detail: format!("the peer chose {}, which was not offered", describe(agreed.proposals)),
+        accept_esp(&child.proposals, &[], agreed.proposals).ok_or_else(|| {
+            Failure::new(
+                FailureKind::ProtocolError,
+                format!("the peer chose {}, which was not offered", describe(agreed.proposals)),
+            )
         })?;
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
@@ -262,9 +265,8 @@ fn conclude_child(
         history: History::new(cx.now),
         lowest_nonce: collision::lowest(nonces.initiator, nonces.responder).to_vec(),
     };
-    let sa = blueprint
-        .install(cx)
-        .map_err(|e| Failure { kind: FailureKind::DataPlane, detail: e.to_string() })?;
+    let sa =
+        blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
     session.add_child(cx, sa, false);
     Ok(())
 }
@@ -294,7 +296,7 @@ pub(crate) fn answer(
         || (header.initiator_spi, header.responder_spi) != spis
         || !header.from_initiator
     {
-        cx.out.discard("wrong_exchange");
+        cx.out.discard(Discard::WrongExchange);
         return Answer::Nothing;
     }
     let Some(keys) = &half.keys else { return Answer::Nothing };
@@ -317,7 +319,7 @@ pub(crate) fn answer(
     let (tunnel, payloads) = match judged {
         Ok(judged) => judged,
         Err(rejection) => {
-            report_refusal(cx, half, datagram, &rejection);
+            cx.out.turn_away(cx.now, datagram, &half.candidates, &rejection);
             let keys = half.keys.as_mut().expect("checked above");
             let answer = Message::seal(reply, &[rejection.payload()], keys, &half.path, cx.rng);
             let request = fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first);
@@ -326,21 +328,6 @@ pub(crate) fn answer(
     };
     let keys = half.keys.take().expect("checked above");
     establish(cx, half, datagram, tunnel, keys, &reply, &payloads)
-}
-
-fn report_refusal(cx: &mut Cx<'_>, half: &HalfOpen, datagram: Datagram<'_>, rejection: &Rejection) {
-    let Some(failure) = &rejection.failure else { return };
-    if !cx.out.may_tell(cx.now, datagram.remote.ip()) {
-        return;
-    }
-    match half.candidates.as_slice() {
-        [only] => cx.out.fail(cx.now, &only.name, None, failure.clone()),
-        // Which tunnel is meant cannot be told.
-        _ => {
-            let kind = EventKind::Failed(failure.clone());
-            cx.out.event(&datagram.remote.ip().to_string(), None, kind);
-        }
-    }
 }
 
 /// Finds the tunnel that the peer's identity names and checks its proof.
@@ -385,24 +372,11 @@ fn authenticate(
                 .is_none_or(|w| w.as_ref().is_some_and(|w| w.matches(&t.local.identity)))
     };
     let Some(tunnel) = half.candidates.iter().find(fits) else {
-        let ours: Vec<String> = (half.candidates.iter())
-            .map(|t| {
-                format!(
-                    "{} (we are {}, the peer is {})",
-                    t.name, t.local.identity, t.remote.identity
-                )
-            })
-            .collect();
-        let asked = match &local {
-            Some(Some(local)) => format!(" and asks for {local}"),
-            _ => String::new(),
-        };
-        let detail = format!(
-            "{} says it is {identity}{asked}; the policy has {}",
-            datagram.remote.ip(),
-            ours.join(", ")
-        );
-        return refused(FailureKind::NoMatchingTunnel, detail);
+        return Err(Rejection::unknown_identity(Identities {
+            peer: identity.to_string(),
+            asked: local.flatten().map(|l| l.to_string()),
+            known: half.candidates.iter().take(KEPT).map(|t| Parties::of(t)).collect(),
+        }));
     };
     let Credential::PresharedKey(key) = &tunnel.credential else {
         return refused(
@@ -423,9 +397,10 @@ fn authenticate(
         id,
     };
     if !psk::verify(keys.suite.prf, key, octets, proof) {
-        let detail =
-            format!("{identity} does not have the preshared key that the policy has for it");
-        return refused(FailureKind::AuthenticationFailed, detail);
+        return Err(Rejection::wrong_proof(Proof {
+            remote: identity.to_string(),
+            ..unproven(tunnel, true)
+        }));
     }
     Ok(Arc::clone(tunnel))
 }

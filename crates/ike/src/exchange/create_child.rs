@@ -5,12 +5,13 @@ use crate::collision::{self, Request, lowest};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::engine::Cx;
 use crate::event::EventKind;
+use crate::failure::facts::{KEPT, Modes, Offers, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
     ChildKeyExchange, EspChoice, accept_esp, choose_esp, describe, group_id, group_of, offer_esp,
 };
 use crate::negotiation::selectors;
-use crate::rejection::{Rejection, failure_of};
+use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::Active;
 use crate::sa::child::{Blueprint, ChildState, History};
 use crate::sa::keys::Nonces;
@@ -23,12 +24,6 @@ use policy::{AddressRange, ChildTunnel, Group, Mode, Secret};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// What the operator is to do about differing modes.
-const SET_ALIKE: &str = "set ESP_EncapsulationMode alike on both sides";
-
-/// What else a peer may mean that chooses no proposal.
-const OR_MODE: &str = ", or is not in this mode";
 
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
@@ -301,15 +296,9 @@ fn try_grant(
 
 fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], in_auth: bool) -> Rejection {
     let groups: &[Group] = if in_auth { &[] } else { &tunnel.pfs.accept };
-    let ours = offer_esp(&tunnel.proposals, groups, Spi(0));
-    let none =
-        if tunnel.pfs.accept_none && !groups.is_empty() { " (or no key exchange)" } else { "" };
-    Rejection::no_proposal_chosen(format!(
-        "{}: the peer offers {}; we accept {}{none}",
-        tunnel.name,
-        describe(theirs),
-        describe(&ours)
-    ))
+    let ours = Asked::child(tunnel, groups).offers;
+    let group_optional = tunnel.pfs.accept_none && !groups.is_empty();
+    Rejection::no_proposal_chosen(Offers { group_optional, ..ours.beside(theirs) })
 }
 
 /// Our half of a key exchange of the Child SA's own.
@@ -436,27 +425,24 @@ fn find_tunnel(
         return Ok(found);
     }
     if let Some(tunnel) = wrong_mode {
-        return Err(Rejection::mode_mismatch(format!(
-            "the peer asks for tunnel mode, {} is in transport mode; {SET_ALIKE}",
-            tunnel.name
-        )));
+        return Err(Rejection::mode_mismatch(differing(tunnel)));
     }
-    let ours: Vec<String> = (session.tunnel.children.iter())
-        .map(|c| {
-            format!(
-                "{}: {} to {}",
-                c.name,
-                selectors::describe(&c.local),
-                selectors::describe(&c.remote)
-            )
-        })
-        .collect();
-    Err(Rejection::ts_unacceptable(format!(
-        "the peer asks for {} (ours) to {} (its own); the policy has {}",
-        selectors::describe_wire(tsr),
-        selectors::describe_wire(tsi),
-        if ours.is_empty() { "no phase 2 tunnel".into() } else { ours.join("; ") }
-    )))
+    let theirs = Wanted {
+        child: String::new(),
+        local: selectors::known(tsr),
+        remote: selectors::known(tsi),
+    };
+    let ours = session.tunnel.children.iter().take(KEPT).map(|c| Wanted::by(c)).collect();
+    Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs) }))
+}
+
+/// The tunnel is in one mode, the peer wants the other.
+fn differing(tunnel: &ChildTunnel) -> Modes {
+    let theirs = match tunnel.mode {
+        Mode::Transport => Mode::Tunnel,
+        Mode::Tunnel => Mode::Transport,
+    };
+    Modes { child: tunnel.name.clone(), ours: tunnel.mode, theirs }
 }
 
 fn as_seen(
@@ -491,51 +477,29 @@ pub(crate) fn read_answer<'a>(
 ) -> Result<Answered<'a>, Failure> {
     // RFC 7296 §3.10.1: with an error the request has failed, whatever else the answer holds.
     if let Some(error) = parts.error() {
-        return Err(failure_of(error, &ours(tunnel, groups, error.kind), OR_MODE));
+        return Err(failure_of(error, Asked::child(tunnel, groups)));
     }
     let (Some(proposals), Some(tsi), Some(tsr)) =
         (parts.sa, parts.ts_initiator, parts.ts_responder)
     else {
         let detail = "the answer has no Child SA".into();
-        return Err(Failure { kind: FailureKind::ProtocolError, detail });
+        return Err(Failure::new(FailureKind::ProtocolError, detail));
     };
     let confirmed = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
-    if tunnel.mode == Mode::Transport && !confirmed {
-        let detail = format!(
-            "{} asks for transport mode, the peer insists on tunnel mode; {SET_ALIKE}",
-            tunnel.name
-        );
-        return Err(Failure { kind: FailureKind::ModeMismatch, detail });
+    if (tunnel.mode == Mode::Transport) != confirmed {
+        return Err(differing(tunnel).into());
     }
-    if tunnel.mode == Mode::Tunnel && confirmed {
-        let detail = format!(
-            "{} asks for tunnel mode, the peer answers with transport mode; {SET_ALIKE}",
-            tunnel.name
-        );
-        return Err(Failure { kind: FailureKind::ModeMismatch, detail });
-    }
-    let selectors = selectors::accept(asked, tsi, tsr).ok_or_else(|| Failure {
-        kind: FailureKind::TsUnacceptable,
-        detail: format!(
-            "the peer answers {} to {}, more than was asked for",
-            selectors::describe_wire(tsi),
-            selectors::describe_wire(tsr)
-        ),
+    let selectors = selectors::accept(asked, tsi, tsr).ok_or_else(|| {
+        Failure::new(
+            FailureKind::TsUnacceptable,
+            format!(
+                "the peer answers {} to {}, more than was asked for",
+                selectors::describe_wire(tsi),
+                selectors::describe_wire(tsr)
+            ),
+        )
     })?;
     Ok(Answered { proposals, selectors })
-}
-
-fn ours(tunnel: &ChildTunnel, groups: &[Group], error: NotifyType) -> String {
-    match error {
-        NotifyType::TS_UNACCEPTABLE => {
-            format!(
-                "{} to {}",
-                selectors::describe(&tunnel.local),
-                selectors::describe(&tunnel.remote)
-            )
-        }
-        _ => describe(&offer_esp(&tunnel.proposals, groups, Spi(0))),
-    }
 }
 
 /// Takes the answer to a request of ours.
@@ -579,7 +543,7 @@ fn conclude_success(
     pending: &PendingChild,
     parts: &Parts<'_>,
 ) -> Result<(), Failure> {
-    let broken = |detail: String| Failure { kind: FailureKind::ProtocolError, detail };
+    let broken = |detail: String| Failure::new(FailureKind::ProtocolError, detail);
     let tunnel = &pending.tunnel;
     let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
     let answered = read_answer(tunnel, &asked, &tunnel.pfs.offer, parts)?;
@@ -637,9 +601,8 @@ fn conclude_success(
         history,
         lowest_nonce: our_lowest,
     };
-    let mut child = blueprint
-        .install(cx)
-        .map_err(|e| Failure { kind: FailureKind::DataPlane, detail: e.to_string() })?;
+    let mut child =
+        blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
     let rival = rival.map(|r| r.child);
     if !survives {
         // RFC 7296 §2.8.1: the side that made the redundant Child SA deletes it; the peer deletes the old one.
@@ -723,8 +686,7 @@ fn conclude_error(
                 _ => {
                     let failure = failure_of(
                         &error,
-                        &ours(&pending.tunnel, &pending.tunnel.pfs.offer, error.kind),
-                        OR_MODE,
+                        Asked::child(&pending.tunnel, &pending.tunnel.pfs.offer),
                     );
                     fail(session, cx, &pending, failure);
                 }
@@ -742,11 +704,8 @@ fn conclude_error(
             }
         }
         _ => {
-            let failure = failure_of(
-                &error,
-                &ours(&pending.tunnel, &pending.tunnel.pfs.offer, error.kind),
-                OR_MODE,
-            );
+            let failure =
+                failure_of(&error, Asked::child(&pending.tunnel, &pending.tunnel.pfs.offer));
             fail(session, cx, &pending, failure);
         }
     }

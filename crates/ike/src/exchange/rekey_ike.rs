@@ -9,7 +9,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
     IkeSuite, accept_ike, choose_ike, describe, group_id, group_of, offer_ike,
 };
-use crate::rejection::{Rejection, failure_of};
+use crate::rejection::{Asked, Rejection, failure_of, unasked};
 use crate::sa::keys::{Keys, Nonces};
 use crate::sa::window::Window;
 use crate::sa::{Active, Established, IkeSa, Phase, State};
@@ -93,12 +93,8 @@ pub(crate) fn answer(
     let spi = cx.new_ike_spi();
     let chosen = choose_ike(&session.tunnel.proposals, theirs, sent, &spi.0.to_be_bytes());
     let Some((suite, proposal)) = chosen else {
-        let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
-        let detail = format!(
-            "the peer offers {} for the IKE SA's rekey; we accept {ours}",
-            describe(theirs)
-        );
-        return Err(Rejection::no_proposal_chosen(detail));
+        let ours = Asked::ike(&session.tunnel.proposals).offers;
+        return Err(Rejection::no_proposal_chosen(ours.beside(theirs)));
     };
     let offered = theirs.iter().find(|p| p.number == proposal.number).and_then(peer_spi);
     let Some(remote_spi) = offered else {
@@ -226,7 +222,7 @@ pub(crate) fn conclude(
         }
         Err(detail) => {
             // The peer holds an IKE SA that we cannot use: there is no safe way on.
-            let failure = Failure { kind: FailureKind::ProtocolError, detail };
+            let failure = Failure::new(FailureKind::ProtocolError, detail);
             cx.out.fail(cx.now, &session.tunnel.name, None, failure);
             session.close_and_reconnect(cx, "the IKE SA could not be rekeyed");
         }
@@ -287,7 +283,7 @@ pub(crate) fn replace_whole(
     cx: &mut Cx<'_>,
     error: &crate::wire::payload::Notify,
 ) {
-    let failure = failure_of(error, "", "");
+    let failure = unasked(error);
     session.break_off(cx, "the peer makes no further SAs on this IKE SA", failure);
 }
 
@@ -298,8 +294,8 @@ fn fail(
     index: usize,
     error: &crate::wire::payload::Notify,
 ) {
-    let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
-    cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, &ours, ""));
+    let asked = Asked::ike(&session.tunnel.proposals);
+    cx.out.fail(cx.now, &session.tunnel.name, None, failure_of(error, asked));
     let now = cx.now;
     if let Some(established) = session.sas[index].established_mut() {
         let left = established.expire_at.saturating_duration_since(now);

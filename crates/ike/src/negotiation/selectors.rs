@@ -83,6 +83,11 @@ pub fn describe<'a>(selectors: impl IntoIterator<Item = &'a Selector>) -> String
     if words.is_empty() { "nothing".into() } else { words.join(", ") }
 }
 
+/// A payload's selectors, a bounded number of them.
+pub fn known(selectors: &[TrafficSelector]) -> Vec<Selector> {
+    ranges(selectors).take(crate::failure::facts::KEPT).copied().collect()
+}
+
 /// A payload's selectors in words.
 pub fn describe_wire(selectors: &[TrafficSelector]) -> String {
     describe(ranges(selectors))

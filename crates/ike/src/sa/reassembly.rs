@@ -2,6 +2,7 @@
 
 use super::keys::Keys;
 use super::path::Path;
+use crate::discard::Discard;
 use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::Header;
 use crate::wire::payload::Payload;
@@ -80,10 +81,11 @@ impl Reassembly {
         keys: &Keys,
         header: &Header,
         datagram: &[u8],
-    ) -> Result<Received, &'static str> {
-        let Some(place) = fragment::place(header, datagram).map_err(|_| "not_authentic")? else {
+    ) -> Result<Received, Discard> {
+        let Some(place) = fragment::place(header, datagram).map_err(|_| Discard::NotAuthentic)?
+        else {
             let payloads = match keys.open(header, datagram) {
-                Err(OpenError::NotAuthentic(_)) => return Err("not_authentic"),
+                Err(OpenError::NotAuthentic(_)) => return Err(Discard::NotAuthentic),
                 Err(OpenError::Inside(error)) => Err(error),
                 Ok(payloads) => Ok(payloads),
             };
@@ -91,24 +93,24 @@ impl Reassembly {
         };
         // RFC 7383 §2.4: not unless both sides have said so.
         if path.fragment_size.is_none() {
-            return Err("unexpected_fragment");
+            return Err(Discard::UnexpectedFragment);
         }
         let started = self.partial.as_ref().filter(|p| p.message_id == header.message_id);
         if let Some(partial) = started {
             if place.total < partial.total {
-                return Err("outdated_fragment");
+                return Err(Discard::OutdatedFragment);
             }
             if place.total == partial.total && partial.contents.contains_key(&place.number) {
-                return Err("repeated_fragment");
+                return Err(Discard::RepeatedFragment);
             }
         }
         let fragment = match keys.open_fragment(header, datagram) {
             Ok(fragment) => fragment,
-            Err(OpenError::NotAuthentic(_)) => return Err("not_authentic"),
+            Err(OpenError::NotAuthentic(_)) => return Err(Discard::NotAuthentic),
             Err(OpenError::Inside(error)) => return Ok(self.unreadable(datagram, error)),
         };
         if started.is_some_and(|p| p.exchange != header.exchange) {
-            return Err("wrong_exchange");
+            return Err(Discard::WrongExchange);
         }
         // RFC 7383 §2.6: fragments of a smaller size replace those of a larger one.
         let goes_on = started.is_some_and(|p| p.total == place.total);
@@ -237,22 +239,22 @@ mod tests {
             self.theirs.seal(&header, &content, 60_000, least, &mut self.rng)
         }
 
-        fn give(&self, to: &mut Reassembly, datagram: &[u8]) -> Result<Received, &'static str> {
+        fn give(&self, to: &mut Reassembly, datagram: &[u8]) -> Result<Received, Discard> {
             let header = Header::parse(datagram).expect("it was written by us");
             to.receive(self.now, &self.path, &self.ours, &header, datagram)
         }
     }
 
-    fn is_part(received: Result<Received, &'static str>) -> bool {
+    fn is_part(received: Result<Received, Discard>) -> bool {
         matches!(received, Ok(Received::Fragment))
     }
 
-    fn is_whole(received: Result<Received, &'static str>, octets: usize) -> bool {
+    fn is_whole(received: Result<Received, Discard>, octets: usize) -> bool {
         let expected = [Payload::VendorId(vec![7; octets])];
         matches!(received, Ok(Received::Message { payloads: Ok(p), .. }) if p == expected)
     }
 
-    fn is_refused(received: Result<Received, &'static str>) -> bool {
+    fn is_refused(received: Result<Received, Discard>) -> bool {
         matches!(received, Ok(Received::Message { payloads: Err(WireError::TooMany(_)), .. }))
     }
 
@@ -264,7 +266,7 @@ mod tests {
         for i in [3, 0, 4, 1] {
             assert!(is_part(peer.give(&mut reassembly, &fragments[i])));
             let again = peer.give(&mut reassembly, &fragments[i]);
-            assert_eq!(again.err(), Some("repeated_fragment"));
+            assert_eq!(again.err(), Some(Discard::RepeatedFragment));
         }
         let whole = peer.give(&mut reassembly, &fragments[2]);
         let Ok(Received::Message { payloads: Ok(_), fragments: Some(was) }) = whole else {
@@ -282,7 +284,7 @@ mod tests {
         let mut reassembly = Reassembly::default();
         assert!(is_part(peer.give(&mut reassembly, &few[0])));
         assert!(is_part(peer.give(&mut reassembly, &many[1])));
-        assert_eq!(peer.give(&mut reassembly, &few[1]).err(), Some("outdated_fragment"));
+        assert_eq!(peer.give(&mut reassembly, &few[1]).err(), Some(Discard::OutdatedFragment));
         assert!(is_part(peer.give(&mut reassembly, &many[0])));
         assert!(is_whole(peer.give(&mut reassembly, &many[2]), 500));
     }
@@ -354,7 +356,7 @@ mod tests {
         peer.path.fragment_size = None;
         let mut reassembly = Reassembly::default();
         let received = peer.give(&mut reassembly, &fragments[0]);
-        assert_eq!(received.err(), Some("unexpected_fragment"));
+        assert_eq!(received.err(), Some(Discard::UnexpectedFragment));
         assert!(reassembly.partial.is_none());
     }
 }

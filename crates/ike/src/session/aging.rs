@@ -3,7 +3,7 @@
 use super::Session;
 use crate::engine::{Cx, Deadline};
 use crate::exchange::{delete, sa_init};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::facts::Silence;
 use crate::sa::child::ChildState;
 use crate::sa::message::Message;
 use crate::sa::window::Retransmission;
@@ -67,17 +67,15 @@ impl Session {
                 return self.end(cx, "the peer does not answer", None);
             }
             let sent = self.sas[index].window.retransmissions() + 1;
-            let failure = Failure {
-                kind: FailureKind::NoAnswer,
-                detail: format!(
-                    "{} sent {sent} times to {}, no answer; is the peer up, is UDP {} open on the way, does its policy name {}?",
-                    self.sas[index].awaited(),
-                    self.path.remote,
-                    self.path.remote.port(),
-                    self.path.local.ip(),
-                ),
+            let silence = Silence {
+                request: self.sas[index].awaited().to_string(),
+                sent,
+                local: self.path.local.ip(),
+                remote: self.path.remote,
+                was_up: self.is_established(),
             };
-            return self.end(cx, "the peer does not answer", Some(failure));
+            let failure = Some(silence.into());
+            return self.end(cx, "the peer does not answer", failure);
         }
     }
 
@@ -210,7 +208,7 @@ impl Session {
 
 impl IkeSa {
     /// The exchange whose answer is awaited.
-    fn awaited(&self) -> ExchangeType {
+    pub(crate) fn awaited(&self) -> ExchangeType {
         match &self.state {
             State::InitSent(_) => ExchangeType::IKE_SA_INIT,
             State::AuthSent(_) => ExchangeType::IKE_AUTH,

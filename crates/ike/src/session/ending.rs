@@ -38,7 +38,7 @@ impl Session {
         let known = |s: &&IkeSa| !matches!(s.state, State::InitSent(_) | State::Moving);
         let known: Vec<IkeSpi> = self.sas.iter().filter(known).map(|s| s.local_spi).collect();
         if known.is_empty() {
-            let failure = Failure { kind: FailureKind::Cancelled, detail: reason.into() };
+            let failure = Failure::new(FailureKind::Cancelled, reason.into());
             return self.end(cx, reason, Some(failure));
         }
         self.closing = Some(reason.into());
@@ -99,8 +99,7 @@ impl Session {
         self.remove_children(cx, &reason);
         cx.out.orphans.append(&mut self.lingering);
         self.sas.clear();
-        let failure =
-            failure.unwrap_or(Failure { kind: FailureKind::Cancelled, detail: reason.clone() });
+        let failure = failure.unwrap_or(Failure::new(FailureKind::Cancelled, reason.clone()));
         if failure.kind == FailureKind::NoAnswer {
             self.ending = Ending::Unanswered;
         }
@@ -112,7 +111,7 @@ impl Session {
         }
         if was_up {
             if failure.kind != FailureKind::Cancelled {
-                cx.out.note_failure(cx.now, &self.tunnel.name, failure);
+                cx.out.failures.note(cx.now, &self.tunnel.name, failure);
             }
             cx.out.part(&self.tunnel);
             cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });

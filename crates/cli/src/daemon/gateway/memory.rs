@@ -7,7 +7,7 @@ use ike::engine::CommandError;
 use ike::event::{Event, EventKind};
 use ike::failure::Failure;
 use ike::proof::trust::Trust;
-use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, State};
+use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, PastFailure, State};
 use ike::wire::header::IkeSpi;
 use policy::{IkeTunnel, Policy};
 use std::collections::BTreeMap;
@@ -56,7 +56,8 @@ impl MemoryGateway {
 
     fn tell(&self, tunnel: &str, kind: EventKind) {
         // Nobody may be listening.
-        let _ = self.events.send(Event { tunnel: tunnel.to_owned(), child: None, kind });
+        let _ =
+            self.events.send(Event { tunnel: tunnel.to_owned(), child: None, peer: None, kind });
     }
 }
 
@@ -177,6 +178,16 @@ fn suite(tunnel: &IkeTunnel) -> String {
         .join("/")
 }
 
+fn past(failure: &Failure) -> PastFailure {
+    PastFailure {
+        failure: failure.clone(),
+        ago: Duration::from_secs(12),
+        times: 1,
+        peer: None,
+        overcome: false,
+    }
+}
+
 fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -> IkeStatus {
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
     let state = if rekeys.is_some() { State::Established } else { State::Down };
@@ -203,6 +214,8 @@ fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -
             rekeys,
         }),
         last_failure: None,
+        failures: Vec::new(),
+        next: rekeys.is_none().then_some(Next::Command { deactivated: false }),
     };
     IkeStatus {
         name: tunnel.name.clone(),
@@ -227,5 +240,7 @@ fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -
         }),
         children: tunnel.children.iter().map(child).collect(),
         last_failure: failure.map(|failure| (failure.clone(), Duration::from_secs(12))),
+        failures: failure.map(past).into_iter().collect(),
+        turned_away: Vec::new(),
     }
 }

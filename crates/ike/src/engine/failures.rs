@@ -1,0 +1,171 @@
+//! What has failed of late, a bounded number of each. Attempts of strangers are kept apart, so that nobody without proof
+//! can push out what is known.
+
+use super::Datagram;
+use crate::failure::{Failure, FailureKind};
+use crate::status::PastFailure;
+use policy::IkeTunnel;
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Instant;
+
+/// Failures kept of a tunnel.
+const KEPT: usize = 4;
+/// Attempts of strangers kept of the whole gateway.
+const STRANGERS: usize = 32;
+
+/// Failures by tunnel, and those of strangers.
+#[derive(Default)]
+pub(crate) struct Failures {
+    by_name: BTreeMap<String, VecDeque<Past>>,
+    strangers: VecDeque<(SocketAddr, Past)>,
+}
+
+struct Past {
+    failure: Failure,
+    at: Instant,
+    times: u32,
+    /// Where it failed; `None`: where the tunnel's peer is.
+    met: Option<(SocketAddr, SocketAddr)>,
+    /// The tunnel has been up since.
+    overcome: bool,
+}
+
+impl Failures {
+    /// Remembers why a phase 1 or phase 2 tunnel is not up. That somebody gave up is no reason of its own.
+    pub fn note(&mut self, now: Instant, name: &str, failure: Failure) {
+        if failure.kind == FailureKind::Cancelled {
+            return;
+        }
+        let past = self.by_name.entry(name.into()).or_default();
+        if let Some(last) = past.back_mut().filter(|p| p.failure == failure && !p.overcome) {
+            (last.at, last.times) = (now, last.times.saturating_add(1));
+            return;
+        }
+        if past.len() == KEPT {
+            past.pop_front();
+        }
+        past.push_back(Past { failure, at: now, times: 1, met: None, overcome: false });
+    }
+
+    /// Remembers why somebody who has not proved who it is was refused.
+    pub fn note_stranger(&mut self, now: Instant, met: Datagram<'_>, failure: Failure) {
+        let same = |(remote, past): &(SocketAddr, Past)| {
+            remote.ip() == met.remote.ip() && past.failure.kind == failure.kind
+        };
+        let mut times = 1;
+        if let Some(index) = self.strangers.iter().position(same) {
+            times = self.strangers.remove(index).map_or(1, |(_, p)| p.times.saturating_add(1));
+        } else if self.strangers.len() == STRANGERS {
+            self.strangers.pop_front();
+        }
+        let past =
+            Past { failure, at: now, times, met: Some((met.local, met.remote)), overcome: false };
+        self.strangers.push_back((met.remote, past));
+    }
+
+    /// The tunnel is up.
+    pub fn overcome(&mut self, name: &str) {
+        self.by_name.get_mut(name).into_iter().flatten().for_each(|p| p.overcome = true);
+    }
+
+    /// The policy no longer has the tunnel.
+    pub fn forget(&mut self, name: &str) {
+        self.by_name.remove(name);
+    }
+
+    /// The last failure since the tunnel was last up.
+    pub fn last(&self, name: &str) -> Option<(&Failure, Instant)> {
+        let last = self.by_name.get(name)?.back().filter(|p| !p.overcome)?;
+        Some((&last.failure, last.at))
+    }
+
+    /// The last refusal of a stranger that may have meant this phase 1 tunnel.
+    pub fn last_stranger(&self, tunnel: &IkeTunnel) -> Option<(&Failure, Instant)> {
+        self.strangers
+            .iter()
+            .rev()
+            .find(|(_, p)| p.may_mean(tunnel))
+            .map(|(_, p)| (&p.failure, p.at))
+    }
+
+    /// Failures of a tunnel, the last one first.
+    pub fn of(&self, now: Instant, name: &str) -> Vec<PastFailure> {
+        let past = self.by_name.get(name).into_iter().flatten();
+        past.rev().map(|p| p.told(now)).collect()
+    }
+
+    /// Refusals of strangers that may have meant this phase 1 tunnel, or that no tunnel fits; the last one first.
+    pub fn of_strangers(&self, now: Instant, tunnel: &IkeTunnel) -> Vec<PastFailure> {
+        let concerns = |p: &Past| {
+            p.may_mean(tunnel) || matches!(p.failure.facts, crate::failure::Facts::Addresses(_))
+        };
+        let strangers = self.strangers.iter().rev().filter(|(_, p)| concerns(p));
+        strangers.take(KEPT).map(|(_, p)| p.told(now)).collect()
+    }
+}
+
+impl Past {
+    fn may_mean(&self, tunnel: &IkeTunnel) -> bool {
+        self.met.is_some_and(|(local, remote)| tunnel.may_answer(local.ip(), remote.ip()))
+    }
+
+    fn told(&self, now: Instant) -> PastFailure {
+        PastFailure {
+            failure: self.failure.clone(),
+            ago: now.saturating_duration_since(self.at),
+            times: self.times,
+            peer: self.met.map(|(_, remote)| remote),
+            overcome: self.overcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn failure(text: &str) -> Failure {
+        Failure::new(FailureKind::Refused, text.into())
+    }
+
+    #[test]
+    fn the_last_few_are_kept_and_repetitions_counted() {
+        let now = Instant::now();
+        let mut failures = Failures::default();
+        for text in ["a", "b", "b", "c", "d", "e"] {
+            failures.note(now, "site", failure(text));
+        }
+        failures.note(now, "site", Failure::new(FailureKind::Cancelled, "deactivated".into()));
+        let kept = failures.of(now, "site");
+        let texts: Vec<String> = kept.iter().map(|p| p.failure.facts.to_string()).collect();
+        assert_eq!(texts, ["e", "d", "c", "b"]);
+        assert_eq!(kept[3].times, 2);
+        failures.overcome("site");
+        assert_eq!(failures.last("site"), None);
+        assert!(failures.of(now, "site").iter().all(|p| p.overcome));
+        failures.note(now, "site", failure("e"));
+        assert_eq!(failures.of(now, "site")[0].times, 1, "once since it was up");
+        failures.forget("site");
+        assert!(failures.of(now, "site").is_empty());
+    }
+
+    #[test]
+    fn strangers_push_out_only_each_other() {
+        let now = Instant::now();
+        let mut failures = Failures::default();
+        failures.note(now, "site", failure("the truth"));
+        let local = SocketAddr::from(([192, 0, 2, 1], 500));
+        for n in 0..=255u8 {
+            for seconds in 0..2 {
+                let remote = SocketAddr::from(([198, 51, 100, n], 500));
+                let met = Datagram { local, remote, octets: &[] };
+                failures.note_stranger(now + Duration::from_secs(seconds), met, failure("a lie"));
+            }
+        }
+        assert_eq!(failures.last("site").map(|(f, _)| f.clone()), Some(failure("the truth")));
+        assert_eq!(failures.strangers.len(), STRANGERS);
+        assert!(failures.strangers.iter().all(|(_, p)| p.times == 2));
+    }
+}

@@ -1,0 +1,345 @@
+//! What is known of a failure, as values: what each side offered, so that a reader can put them side by side.
+
+use crate::negotiation::proposal::offers;
+use crate::wire::payload::Proposal;
+use policy::{ChildTunnel, IkeTunnel, Mode, Selector};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// What is known of a failure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Facts {
+    /// In words only.
+    Words(String),
+    /// The peer did not answer.
+    Silence(Silence),
+    /// Algorithms.
+    Offers(Offers),
+    /// Who each side says it is.
+    Identities(Identities),
+    /// A proof that was not accepted.
+    Proof(Proof),
+    /// Traffic.
+    Traffic(Traffic),
+    /// Transport or tunnel mode.
+    Modes(Modes),
+    /// Addresses between which there is no tunnel.
+    Addresses(Addresses),
+}
+
+/// A request that was not answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Silence {
+    /// What was sent.
+    pub request: String,
+    /// How many times.
+    pub sent: u32,
+    /// From where.
+    pub local: IpAddr,
+    /// To where.
+    pub remote: SocketAddr,
+    /// Whether the tunnel had been up.
+    pub was_up: bool,
+}
+
+/// What an offer is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// An IKE SA.
+    Ike,
+    /// A Child SA.
+    Child,
+}
+
+/// What each side offers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offers {
+    /// What they are for.
+    pub layer: Layer,
+    /// Ours.
+    pub ours: Vec<Offer>,
+    /// The peer's; `None` where it refused ours without a word about its own.
+    pub theirs: Option<Vec<Offer>>,
+    /// Whether this side takes an offer without a key exchange, too.
+    pub group_optional: bool,
+    /// The one key exchange the peer asks for.
+    pub wanted_group: Option<String>,
+}
+
+impl Offers {
+    /// Offers of ours that were refused without a word about the peer's.
+    pub(crate) fn of(layer: Layer, ours: &[Proposal]) -> Self {
+        let ours = offers(ours);
+        Self { layer, ours, theirs: None, group_optional: false, wanted_group: None }
+    }
+
+    /// Beside those of the peer.
+    pub(crate) fn beside(self, theirs: &[Proposal]) -> Self {
+        Self { theirs: Some(offers(theirs)), ..self }
+    }
+}
+
+/// One proposal: alternatives for each kind of transform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// In the order of the proposal.
+    pub transforms: Vec<Alternatives>,
+}
+
+/// The alternatives for one kind of transform.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alternatives {
+    /// Which kind.
+    pub kind: &'static str,
+    /// In order of preference.
+    pub names: Vec<String>,
+}
+
+/// Who the peer says it is and whom the policy names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identities {
+    /// The peer's own identity.
+    pub peer: String,
+    /// The identity that the peer expects of this side, where it said so.
+    pub asked: Option<String>,
+    /// The tunnels that it could have meant.
+    pub known: Vec<Parties>,
+}
+
+/// The two identities of a tunnel of the policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Parties {
+    /// The phase 1 tunnel.
+    pub tunnel: String,
+    /// This side's.
+    pub local: String,
+    /// The peer's.
+    pub remote: String,
+}
+
+impl Parties {
+    pub(crate) fn of(tunnel: &IkeTunnel) -> Self {
+        Self {
+            tunnel: tunnel.name.clone(),
+            local: tunnel.local.identity.to_string(),
+            remote: tunnel.remote.identity.to_string(),
+        }
+    }
+}
+
+/// A proof that was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// Whether it was this side that did not accept the peer's.
+    pub by_us: bool,
+    /// This side's identity.
+    pub local: String,
+    /// The peer's.
+    pub remote: String,
+}
+
+/// What each side wants protected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Traffic {
+    /// By phase 2 tunnel.
+    pub ours: Vec<Wanted>,
+    /// The peer's, as seen from here; `None` where it refused ours without a word about its own.
+    pub theirs: Option<Wanted>,
+}
+
+/// Traffic that is to be protected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// The phase 2 tunnel; empty for the peer's.
+    pub child: String,
+    /// On this side.
+    pub local: Vec<Selector>,
+    /// On the peer's side.
+    pub remote: Vec<Selector>,
+}
+
+impl Wanted {
+    pub(crate) fn by(tunnel: &ChildTunnel) -> Self {
+        Self {
+            child: tunnel.name.clone(),
+            local: tunnel.local.clone(),
+            remote: tunnel.remote.clone(),
+        }
+    }
+}
+
+/// Modes that differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Modes {
+    /// The phase 2 tunnel.
+    pub child: String,
+    /// Its mode.
+    pub ours: Mode,
+    /// The peer's.
+    pub theirs: Mode,
+}
+
+/// Addresses between which there is no tunnel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// This side's, as the peer knows it.
+    pub local: IpAddr,
+    /// The peer's.
+    pub remote: IpAddr,
+    /// Those of the policy: tunnel, this side's and the peer's address.
+    pub known: Vec<(String, Option<IpAddr>, Option<IpAddr>)>,
+}
+
+/// The most of anything that is kept of what a peer has sent.
+pub(crate) const KEPT: usize = 16;
+
+impl fmt::Display for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Words(words) => f.write_str(words),
+            Self::Silence(silence) => silence.fmt(f),
+            Self::Offers(offers) => offers.fmt(f),
+            Self::Identities(identities) => identities.fmt(f),
+            Self::Proof(proof) => proof.fmt(f),
+            Self::Traffic(traffic) => traffic.fmt(f),
+            Self::Modes(modes) => modes.fmt(f),
+            Self::Addresses(addresses) => addresses.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Silence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { request, sent, remote, local, .. } = self;
+        write!(
+            f,
+            "{request} sent {sent} times to {remote}, no answer; is the peer up, is UDP {} open on the way, does its policy name {local}?",
+            remote.port()
+        )
+    }
+}
+
+impl fmt::Display for Offers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ours = described(&self.ours);
+        let none = if self.group_optional { " (or no key exchange)" } else { "" };
+        match (&self.wanted_group, &self.theirs) {
+            (Some(wanted), _) => {
+                write!(f, "the peer wants the key exchange {wanted}; we offered {ours}")
+            }
+            (None, Some(theirs)) => {
+                write!(f, "the peer offers {}; we accept {ours}{none}", described(theirs))
+            }
+            (None, None) => {
+                let or = match self.layer {
+                    Layer::Ike => "has no tunnel between these addresses",
+                    Layer::Child => "is not in this mode",
+                };
+                write!(
+                    f,
+                    "the peer accepts none of our proposals, or {or}; we offered {ours}; compare with the peer's policy and log"
+                )
+            }
+        }
+    }
+}
+
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kinds: Vec<String> = self.transforms.iter().map(|t| t.names.join(" or ")).collect();
+        write!(f, "[{}]", kinds.join(" | "))
+    }
+}
+
+/// Offers in words: `[AES-GCM-16-256 | PRF-HMAC-SHA1 | ECP-384]`, separated by "or".
+pub fn described(offers: &[Offer]) -> String {
+    let words: Vec<String> = offers.iter().map(ToString::to_string).collect();
+    if words.is_empty() { "nothing".into() } else { words.join(" or ") }
+}
+
+impl fmt::Display for Identities {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the peer says it is {}", self.peer)?;
+        if let Some(asked) = &self.asked {
+            write!(f, " and asks for {asked}")?;
+        }
+        let known =
+            |p: &Parties| format!("{} (we are {}, the peer is {})", p.tunnel, p.local, p.remote);
+        let known: Vec<String> = self.known.iter().map(known).collect();
+        write!(f, "; the policy has {}", known.join(", "))
+    }
+}
+
+impl fmt::Display for Proof {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { by_us, local, remote } = self;
+        if *by_us {
+            write!(f, "{remote} does not have the preshared key that the policy has for it")
+        } else {
+            write!(
+                f,
+                "the peer does not accept our proof; compare preshared keys and identities on both sides (we are {local}, the peer should be {remote})"
+            )
+        }
+    }
+}
+
+impl fmt::Display for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pair = |w: &Wanted| format!("{} to {}", listed(&w.local), listed(&w.remote));
+        match &self.theirs {
+            None => {
+                let ours: Vec<String> = self.ours.iter().map(pair).collect();
+                write!(
+                    f,
+                    "the peer protects none of the traffic we asked for: {}; selectors must mirror each other",
+                    ours.join("; ")
+                )
+            }
+            Some(theirs) => {
+                let named = |w: &Wanted| format!("{}: {}", w.child, pair(w));
+                let ours: Vec<String> = self.ours.iter().map(named).collect();
+                write!(
+                    f,
+                    "the peer asks for {} (ours) to {} (its own); the policy has {}",
+                    listed(&theirs.local),
+                    listed(&theirs.remote),
+                    if ours.is_empty() { "no phase 2 tunnel".into() } else { ours.join("; ") }
+                )
+            }
+        }
+    }
+}
+
+fn listed(selectors: &[Selector]) -> String {
+    crate::negotiation::selectors::describe(selectors)
+}
+
+impl fmt::Display for Modes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { child, ours, theirs } = self;
+        write!(
+            f,
+            "{child} is in {ours} mode, the peer wants {theirs} mode; set ESP_EncapsulationMode alike on both sides"
+        )
+    }
+}
+
+impl fmt::Display for Addresses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let address = |a: &Option<IpAddr>| a.map_or_else(|| "any".into(), |a| a.to_string());
+        let known: Vec<String> = (self.known.iter())
+            .map(|(name, local, remote)| {
+                format!("{name}: {} to {}", address(local), address(remote))
+            })
+            .collect();
+        write!(
+            f,
+            "{} asks {} for an IKE SA, but no tunnel of the policy has these two addresses and may answer; it has {}",
+            self.remote,
+            self.local,
+            if known.is_empty() { "none".into() } else { known.join(", ") }
+        )
+    }
+}
