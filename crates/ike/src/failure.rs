@@ -12,7 +12,7 @@ pub struct Failure {
     /// Which failure.
     pub kind: FailureKind,
     /// What was seen: what each side offered, which identity, how many retransmissions.
-    pub facts: Facts,
+    pub facts: Box<Facts>,
     /// Whether all that is known comes from someone who has not proved who it is.
     pub hearsay: bool,
 }
@@ -25,7 +25,7 @@ impl Failure {
 
     /// A failure with its facts.
     pub fn with(kind: FailureKind, facts: Facts) -> Self {
-        Self { kind, facts, hearsay: false }
+        Self { kind, facts: Box::new(facts), hearsay: false }
     }
 
     /// The same, told by someone without proof.

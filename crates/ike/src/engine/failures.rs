@@ -98,7 +98,7 @@ impl Failures {
     /// Refusals of strangers that may have meant this phase 1 tunnel, or that no tunnel fits; the last one first.
     pub fn of_strangers(&self, now: Instant, tunnel: &IkeTunnel) -> Vec<PastFailure> {
         let concerns = |p: &Past| {
-            p.may_mean(tunnel) || matches!(p.failure.facts, crate::failure::Facts::Addresses(_))
+            p.may_mean(tunnel) || matches!(*p.failure.facts, crate::failure::Facts::Addresses(_))
         };
         let strangers = self.strangers.iter().rev().filter(|(_, p)| concerns(p));
         strangers.take(KEPT).map(|(_, p)| p.told(now)).collect()
