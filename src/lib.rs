@@ -96,7 +96,8 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
         engine.replace_trust(config.trust);
         engine
     };
-    Ok(driver::start(sockets, inputs, send_nat_t, |plane| plane.counters(), make))
+    let counters = |plane: &mut Userspace| plane.counters();
+    Ok(driver::start(sockets, inputs, send_nat_t, counters, driver::no_fetcher(), make))
 }
 
 fn seed() -> Result<[u8; 32], StartError> {

@@ -4,6 +4,7 @@
 
 mod admission;
 mod attack;
+mod certificates;
 mod collisions;
 mod comeback;
 mod conformance;
@@ -17,6 +18,7 @@ mod hostile;
 mod lifetime;
 mod liveness;
 mod nat;
+mod pki;
 mod puppet;
 mod random;
 mod rekey_child;

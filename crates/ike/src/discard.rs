@@ -55,6 +55,10 @@ discards! {
     NoMatchingTunnel = "no_matching_tunnel",
     /// More from a peer whose IKE_AUTH has been refused.
     AlreadyRefused = "already_refused",
+    /// A request whose proof is being checked, come again.
+    AnswerPending = "answer_pending",
+    /// A certificate in an encoding that is of no use here.
+    CertificateEncoding = "certificate_encoding",
     /// A message of an exchange that is not expected here.
     WrongExchange = "wrong_exchange",
     /// A public value that is none of its group (RFC 6989).

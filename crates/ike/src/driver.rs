@@ -1,14 +1,18 @@
 //! The tokio shell: sockets, clock and commands around an [`Engine`].
 
 mod handle;
+mod jobs;
 mod socket;
 mod waiting;
 
 pub use handle::{Activation, Handle, HandleError};
+pub use jobs::{Fetched, Fetcher, no_fetcher};
 
 use crate::engine::{Datagram, Engine, Transmit};
+use crate::proof::Done;
 use esp::plane::{DataPlane, Notice};
 use handle::Command;
+use jobs::Jobs;
 use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
 use std::io;
@@ -80,26 +84,30 @@ impl Sockets {
     }
 }
 
-/// Runs an engine in the current tokio runtime; `make` makes it.
+/// Runs an engine in the current tokio runtime; `make` makes it, `fetcher` has the revocation lists that its policy
+/// wants and that are not loaded.
 pub fn start<P: DataPlane + Send + 'static>(
     sockets: Sockets,
     inputs: Inputs,
     send_nat_t: SendNatT,
     plane_counters: PlaneCounters<P>,
+    fetcher: Fetcher,
     make: impl FnOnce(Instant) -> Engine<P>,
 ) -> Handle {
     let (commands, commands_out) = mpsc::channel(64);
     let (events, _) = broadcast::channel(EVENTS);
+    let (jobs, done) = Jobs::new(fetcher);
     let driver = Driver {
         engine: make(Instant::now()),
         sockets: Arc::new(sockets.0),
         send_nat_t,
         plane_counters,
+        jobs,
         waiting: Waiting::default(),
         events: events.clone(),
         stopped: Vec::new(),
     };
-    tokio::spawn(driver.run(inputs, commands_out));
+    tokio::spawn(driver.run(inputs, commands_out, done));
     Handle::new(commands, events)
 }
 
@@ -128,13 +136,19 @@ struct Driver<P: DataPlane> {
     sockets: Arc<IkeSockets>,
     send_nat_t: SendNatT,
     plane_counters: PlaneCounters<P>,
+    jobs: Jobs,
     waiting: Waiting,
     events: broadcast::Sender<crate::Event>,
     stopped: Vec<oneshot::Sender<()>>,
 }
 
 impl<P: DataPlane + Send + 'static> Driver<P> {
-    async fn run(mut self, mut inputs: Inputs, mut commands: mpsc::Receiver<Command>) {
+    async fn run(
+        mut self,
+        mut inputs: Inputs,
+        mut commands: mpsc::Receiver<Command>,
+        mut done: mpsc::UnboundedReceiver<Done>,
+    ) {
         self.drain();
         let mut give_up: Option<Instant> = None;
         loop {
@@ -148,6 +162,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 }
                 Some(datagram) = inputs.datagrams.recv() => self.datagram(&datagram),
                 Some(notice) = inputs.notices.recv() => self.engine.handle_notice(Instant::now(), notice),
+                Some(done) = done.recv() => self.engine.handle_done(Instant::now(), done),
                 command = commands.recv() => match command {
                     Some(Command::Stop(reply)) => {
                         self.stopped.push(reply);
@@ -234,6 +249,9 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 // It will be sent again if it matters.
                 tracing::debug!(%error, remote = %transmit.remote, "IKE message not sent");
             }
+        }
+        while let Some(job) = self.engine.poll_job() {
+            self.jobs.start(job);
         }
         while let Some(event) = self.engine.poll_event() {
             let under_way = self.engine.is_under_way(&event.tunnel);

@@ -21,6 +21,7 @@ use crate::exchange::sa_init::HalfOpen;
 use crate::exchange::{Parts, auth, sa_init, status};
 use crate::failure::facts::{Addresses, KEPT};
 use crate::proof::trust::Trust;
+use crate::proof::{Done, Job};
 use crate::rejection::Rejection;
 use crate::session::{Session, SessionId};
 use crate::task::Task;
@@ -406,20 +407,45 @@ impl<P: DataPlane> Engine<P> {
             return;
         }
         let answer = auth::answer(&mut self.cx(now), &mut half, header, datagram);
+        self.settle_auth(now, half, (datagram.local, datagram.remote), answer);
+    }
+
+    /// Sends what a half-open IKE SA answers to IKE_AUTH, if it does, and keeps what is left of it.
+    fn settle_auth(
+        &mut self,
+        now: Instant,
+        mut half: HalfOpen,
+        (local, remote): (SocketAddr, SocketAddr),
+        answer: auth::Answer,
+    ) {
+        let spi = half.sa.local_spi;
         match answer {
             auth::Answer::Nothing => {
                 self.half_open.insert(spi, half);
             }
             auth::Answer::Refused { request, answer } => {
-                self.out.transmit_all(datagram.local, datagram.remote, &answer);
+                self.out.transmit_all(local, remote, &answer);
                 half.refused = Some((request, answer));
                 self.half_open.insert(spi, half);
             }
             auth::Answer::Established { session, answer, initial_contact } => {
                 self.forget_half_open(spi, &half);
-                self.out.transmit_all(datagram.local, datagram.remote, &answer);
+                self.out.transmit_all(local, remote, &answer);
                 self.adopt(now, *session, initial_contact);
             }
+        }
+    }
+
+    /// Takes what came of a job of [`Engine::poll_job`]. What it was for may be gone: then nothing happens.
+    pub fn handle_done(&mut self, now: Instant, done: Done) {
+        let Done { spi, outcome } = done;
+        if let Some(id) = self.by_spi.get(&spi).copied() {
+            return self.with_session(now, id, |session, cx| session.resume(cx, spi, outcome));
+        }
+        let Some(mut half) = self.half_open.remove(&spi) else { return };
+        match auth::resume_answer(&mut self.cx(now), &mut half, outcome) {
+            Some((path, answer)) => self.settle_auth(now, half, path, answer),
+            None => drop(self.half_open.insert(spi, half)),
         }
     }
 
@@ -509,6 +535,12 @@ impl<P: DataPlane> Engine<P> {
         self.out.events.pop_front()
     }
 
+    /// The next piece of work with certificates: to be run outside, where it delays nothing else, and given back to
+    /// [`Engine::handle_done`].
+    pub fn poll_job(&mut self) -> Option<Job> {
+        self.out.jobs.pop_front()
+    }
+
     /// When [`Engine::handle_timeout`] is wanted.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.deadlines.next()
@@ -527,6 +559,7 @@ impl<P: DataPlane> Engine<P> {
             now,
             config: &self.config,
             rules: &self.rules,
+            trust: &self.trust,
             plane: &mut self.plane,
             rng: &mut self.rng,
             spis: &mut self.spis,

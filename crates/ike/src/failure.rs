@@ -64,6 +64,8 @@ pub enum FailureKind {
     NoAnswer,
     /// Preshared keys or identities differ.
     AuthenticationFailed,
+    /// The peer's certificate or its signature is not accepted.
+    BadCertificate,
     /// No proposal in common.
     NoProposalChosen,
     /// No traffic selectors in common.
@@ -88,6 +90,7 @@ impl FailureKind {
         match self {
             Self::NoAnswer => "no_answer",
             Self::AuthenticationFailed => "authentication_failed",
+            Self::BadCertificate => "bad_certificate",
             Self::NoProposalChosen => "no_proposal_chosen",
             Self::TsUnacceptable => "ts_unacceptable",
             Self::ModeMismatch => "mode_mismatch",
@@ -105,6 +108,7 @@ impl fmt::Display for FailureKind {
         f.write_str(match self {
             Self::NoAnswer => "no answer from the peer",
             Self::AuthenticationFailed => "authentication failed",
+            Self::BadCertificate => "certificate not accepted",
             Self::NoProposalChosen => "no proposal in common",
             Self::TsUnacceptable => "no traffic selectors in common",
             Self::ModeMismatch => "transport and tunnel mode differ",

@@ -2,7 +2,41 @@
 
 pub mod certificate;
 pub mod crl;
+mod job;
 mod key;
 mod listing;
+mod path;
 pub(crate) mod psk;
+pub(crate) mod signature;
 pub mod trust;
+
+use crate::crypto::prf::prf;
+use crate::wire::payload::Identification;
+pub(crate) use job::{Claim, Evidence, Proved, Signing};
+pub use job::{Done, Fetch, Job, Step, Wanted};
+use policy::{Prf, Secret};
+
+/// What one side signs (RFC 7296 §2.15).
+#[derive(Clone, Copy)]
+pub(crate) struct SignedOctets<'a> {
+    /// The signer's own IKE_SA_INIT message, header included.
+    pub message: &'a [u8],
+    /// The other side's nonce.
+    pub nonce: &'a [u8],
+    /// The signer's SK_p.
+    pub sk_p: &'a Secret,
+    /// The signer's ID payload.
+    pub id: &'a Identification,
+}
+
+impl SignedOctets<'_> {
+    fn maced_id(&self, algorithm: Prf) -> Secret {
+        let header = [self.id.kind.0, 0, 0, 0];
+        prf(algorithm, self.sk_p.expose(), &[&header, &self.id.data])
+    }
+
+    /// The octets themselves, for a signature.
+    pub fn concat(&self, algorithm: Prf) -> Vec<u8> {
+        [self.message, self.nonce, self.maced_id(algorithm).expose()].concat()
+    }
+}

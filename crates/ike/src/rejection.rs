@@ -57,8 +57,8 @@ impl Rejection {
     }
 
     /// RFC 7296 §2.21.2.
-    pub fn wrong_proof(proof: Proof) -> Self {
-        Self::because(NotifyType::AUTHENTICATION_FAILED, proof.into())
+    pub fn unproven(failure: Failure) -> Self {
+        Self::because(NotifyType::AUTHENTICATION_FAILED, failure)
     }
 
     /// RFC 7296 §2.21.2: the same answer for an unknown identity and a wrong key.

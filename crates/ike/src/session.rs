@@ -14,6 +14,7 @@ use crate::engine::{Cx, Datagram, Lost};
 use crate::event::EventKind;
 use crate::exchange::{Parts, auth, create_child, delete, informational, rekey_ike, sa_init};
 use crate::failure::{Failure, FailureKind};
+use crate::proof::Proved;
 use crate::rejection::{Rejection, unasked};
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::keys::Nonces;
@@ -455,6 +456,13 @@ impl Session {
                 );
             }
         }
+    }
+
+    /// Takes what came of a job for the IKE SA with this local SPI.
+    pub fn resume(&mut self, cx: &mut Cx<'_>, spi: IkeSpi, outcome: Result<Proved, Failure>) {
+        let Some(index) = self.position(spi) else { return };
+        auth::resume(self, cx, index, outcome);
+        self.pump(cx);
     }
 
     // ---- what exchanges bring about

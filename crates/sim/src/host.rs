@@ -2,12 +2,16 @@
 
 use crate::recorder::Recorder;
 use ike::event::Event;
+use ike::proof::Job;
+use ike::proof::crl::Crl;
+use ike::proof::trust::Trust;
 use ike::{Config, Engine};
 use policy::{
     AddressRange, ChildTunnel, Credential, Endpoint, EspEncryption, EspProposal, Group, Identity,
     IkeEncryption, IkeProposal, IkeTunnel, KeyBits, Lifetime, Mode, Pfs, Policy, Prf, Role, Secret,
-    Selector,
+    Selector, Signature,
 };
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +32,12 @@ pub struct Host {
     pub config: Config,
     /// The engine and the plane it drives.
     pub engine: Engine<Recorder>,
+    /// Certificates and authorities, also after a restart.
+    pub trust: Arc<Trust>,
+    /// Revocation lists that it can fetch, by their addresses.
+    pub crls: BTreeMap<String, Arc<Crl>>,
+    /// Work with certificates that is kept waiting; `None`: it is done at once.
+    pub(crate) held_jobs: Option<Vec<Job>>,
     /// Every event since the host was made, with its virtual time.
     pub events: Vec<(Duration, Event)>,
     /// The NAT it is behind.
@@ -59,6 +69,12 @@ pub struct Site {
     pub mode: Mode,
     /// The preshared key.
     pub secret: String,
+    /// What signatures prove who the ends are, in place of the preshared key.
+    pub signature: Option<Signature>,
+    /// Who the left gateway is.
+    pub left_id: Identity,
+    /// Who the right gateway is.
+    pub right_id: Identity,
     /// How many phase 2 tunnels: `net0`, `net1`, … between 10.1.*n*.0/24 on the left and 10.2.*n*.0/24 on the right in
     /// tunnel mode; in transport mode `net0` is all traffic between the gateways.
     pub children: u8,
@@ -90,6 +106,9 @@ impl Default for Site {
             left_roams: false,
             mode: Mode::Tunnel,
             secret: "correct horse battery staple".into(),
+            signature: None,
+            left_id: Identity::Fqdn("left.example".into()),
+            right_id: Identity::Fqdn("right.example".into()),
             children: 1,
             left_net: None,
             ike: vec![ike_offer(&[Group::Curve25519])],
@@ -137,12 +156,9 @@ impl Site {
     pub fn policy(&self, side: Side) -> Arc<Policy> {
         let left = Endpoint {
             address: (!self.left_roams || side == Side::Left).then_some(self.left),
-            identity: Identity::Fqdn("left.example".into()),
+            identity: self.left_id.clone(),
         };
-        let right = Endpoint {
-            address: Some(self.right),
-            identity: Identity::Fqdn("right.example".into()),
-        };
+        let right = Endpoint { address: Some(self.right), identity: self.right_id.clone() };
         let (local, remote) = side.order(left, right);
         let children = (0..self.children).map(|n| Arc::new(self.child(side, n))).collect();
         Arc::new(Policy {
@@ -151,13 +167,20 @@ impl Site {
                 role: self.role,
                 local,
                 remote,
-                credential: Credential::PresharedKey(Secret::new(self.secret.clone().into())),
+                credential: self.credential(),
                 proposals: self.ike.clone(),
                 lifetime: self.lifetime,
                 auto_start: self.auto_start,
                 children,
             })],
         })
+    }
+
+    fn credential(&self) -> Credential {
+        match &self.signature {
+            Some(signature) => Credential::Signature(signature.clone()),
+            None => Credential::PresharedKey(Secret::new(self.secret.clone().into())),
+        }
     }
 
     /// Addresses of a host on the left and one on the right whose traffic phase 2 tunnel `n` carries.

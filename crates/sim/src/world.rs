@@ -1,5 +1,6 @@
 //! Hosts, the wire between them, and the order in which things happen.
 
+mod certificates;
 mod flows;
 mod wire;
 
@@ -141,6 +142,9 @@ impl World {
             policy,
             config,
             engine,
+            trust: Arc::default(),
+            crls: BTreeMap::new(),
+            held_jobs: None,
             events: Vec::new(),
             nat,
             cut: false,
@@ -309,7 +313,10 @@ impl World {
         self.note(host, "restarts without a word".into());
         let (policy, config) =
             (Arc::clone(&self.host(host).policy), self.host(host).config.clone());
-        self.hosts[host.0].engine = self.start_engine(&policy, &config);
+        let mut engine = self.start_engine(&policy, &config);
+        engine.replace_trust(Arc::clone(&self.hosts[host.0].trust));
+        self.hosts[host.0].held_jobs = None;
+        self.hosts[host.0].engine = engine;
         self.drain(host);
     }
 
@@ -375,6 +382,8 @@ impl World {
                 };
                 let (source, destination) = (transmit.local, transmit.remote);
                 self.send(host, Parcel { source, destination, content });
+            } else if let Some(job) = engine.poll_job() {
+                self.take_job(host, job);
             } else if let Some(event) = engine.poll_event() {
                 self.record(host, event);
             } else {

@@ -6,6 +6,8 @@ use crate::crypto::rng::Rng;
 use crate::discard::Discard;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
+use crate::proof::Job;
+use crate::proof::trust::Trust;
 use crate::rejection::Rejection;
 use crate::session::Lingering;
 use crate::wire::header::IkeSpi;
@@ -30,6 +32,7 @@ pub(crate) struct Cx<'a> {
     pub now: Instant,
     pub config: &'a Config,
     pub rules: &'a BTreeMap<String, RuleId>,
+    pub trust: &'a Arc<Trust>,
     pub plane: &'a mut dyn DataPlane,
     pub rng: &'a mut Rng,
     pub spis: &'a mut Spis,
@@ -94,6 +97,7 @@ struct Farewell {
 pub(crate) struct Outputs {
     pub transmits: VecDeque<Transmit>,
     pub events: VecDeque<Event>,
+    pub jobs: VecDeque<Job>,
     pub discards: BTreeMap<&'static str, u64>,
     pub failures: Failures,
     pub known_spis: Vec<IkeSpi>,

@@ -1,5 +1,7 @@
 //! IKE_AUTH (RFC 7296 §1.2, §2.15): both prove who they are, and the first Child SA.
 
+pub(crate) mod proving;
+
 use super::create_child::{self, ChildRequest};
 use super::sa_init::HalfOpen;
 use super::{Parts, status};
@@ -11,7 +13,7 @@ use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{accept_esp, describe, offer_esp};
 use crate::negotiation::selectors;
-use crate::proof::psk::{self, SignedOctets};
+use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Nonces};
@@ -24,10 +26,16 @@ use crate::session::Session;
 use crate::task::Task;
 use crate::wire::header::Header;
 use crate::wire::payload::{Identification, Payload};
-use crate::wire::registry::{AuthMethod, ExchangeType, NotifyType};
+use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{ChildTunnel, Credential, IkeTunnel, Mode};
+use policy::{ChildTunnel, IkeTunnel, Mode};
+use proving::{Proving, Said, Wishes};
+use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// How long work with certificates may take, fetching revocation lists included.
+const WORK_FOR: Duration = Duration::from_secs(60);
 
 /// What IKE_SA_INIT left for the proofs.
 pub(crate) struct Handshake {
@@ -35,6 +43,7 @@ pub(crate) struct Handshake {
     pub responder_nonce: Vec<u8>,
     pub request: Vec<u8>,
     pub response: Vec<u8>,
+    pub wishes: Wishes,
 }
 
 impl Handshake {
@@ -43,7 +52,7 @@ impl Handshake {
     }
 }
 
-/// An initiator that has sent its proof.
+/// An initiator that sends its proof, or has sent it.
 pub(crate) struct AuthSent {
     pub keys: Keys,
     pub child: Arc<ChildTunnel>,
@@ -51,13 +60,39 @@ pub(crate) struct AuthSent {
     /// The child has meanwhile been taken down.
     pub unwanted: bool,
     handshake: Handshake,
+    stage: Stage,
+}
+
+/// Where an initiator stands.
+enum Stage {
+    /// Our proof is being made.
+    Proving { until: Instant },
+    /// The request is out.
+    Asked,
+    /// The responder's proof is being checked; its answer.
+    Checking { until: Instant, payloads: Vec<Payload> },
+}
+
+impl AuthSent {
+    /// Whether the responder may have our proof.
+    pub fn has_asked(&self) -> bool {
+        !matches!(self.stage, Stage::Proving { .. })
+    }
+
+    /// When a job is given up.
+    pub fn working_until(&self) -> Option<Instant> {
+        match self.stage {
+            Stage::Proving { until } | Stage::Checking { until, .. } => Some(until),
+            Stage::Asked => None,
+        }
+    }
 }
 
 fn asked(child: &ChildTunnel) -> TrafficSelectors {
     TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() }
 }
 
-/// Sends our proof and asks for the first Child SA.
+/// Begins to make our proof.
 pub(crate) fn ask(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -67,71 +102,151 @@ pub(crate) fn ask(
     handshake: Handshake,
 ) {
     let tunnel = Arc::clone(&session.tunnel);
-    let Credential::PresharedKey(key) = &tunnel.credential else {
-        let detail = "this kind of credential is not supported".into();
-        return session.end(
-            cx,
-            "no proof",
-            Some(Failure::new(FailureKind::AuthenticationFailed, detail)),
-        );
-    };
-    let id = Identification::of(&tunnel.local.identity);
     let octets = SignedOctets {
         message: &handshake.request,
         nonce: &handshake.responder_nonce,
         sk_p: &keys.initiator_proof,
-        id: &id,
+        id: &Identification::of(&tunnel.local.identity),
     };
-    let proof = psk::sign(keys.suite.prf, key, octets);
+    let proving = match proving::prove(&tunnel, keys.suite.prf, octets, &handshake.wishes) {
+        Ok(proving) => proving,
+        Err(failure) => return session.end(cx, "no proof", Some(failure)),
+    };
+    cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
     let spi_in = cx.spis.allocate(cx.rng);
-    let mut payloads = vec![Payload::IdInitiator(id.clone())];
+    let stage = Stage::Proving { until: cx.now + WORK_FOR };
+    let sa = &mut session.sas[index];
+    sa.state = State::AuthSent(Box::new(AuthSent {
+        keys,
+        child,
+        spi_in,
+        unwanted: false,
+        handshake,
+        stage,
+    }));
+    match proving {
+        Proving::Ready(proof) => send(session, cx, index, &proof),
+        Proving::Signing(signing) => {
+            proving::hand_out(cx, sa.local_spi, None, Some(signing));
+        }
+    }
+}
+
+/// Sends our proof and asks for the first Child SA.
+fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) {
+    let tunnel = Arc::clone(&session.tunnel);
+    let State::AuthSent(auth) = &mut session.sas[index].state else { return };
+    auth.stage = Stage::Asked;
+    let child = Arc::clone(&auth.child);
+    let spi_in = auth.spi_in;
+    let (certificates, proof) = proving::payloads(proof);
+    let mut payloads = vec![Payload::IdInitiator(Identification::of(&tunnel.local.identity))];
+    payloads.extend(certificates);
     if !cx.out.knows(&tunnel) {
         payloads.push(status(NotifyType::INITIAL_CONTACT, vec![]));
     }
+    payloads.extend(proving::request(std::slice::from_ref(&tunnel), cx.trust));
     payloads.push(Payload::IdResponder(Identification::of(&tunnel.remote.identity)));
-    payloads
-        .push(Payload::Auth { method: AuthMethod::SHARED_KEY_MIC, data: proof.expose().to_vec() });
+    payloads.push(proof);
     if child.mode == Mode::Transport {
         payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
     }
     payloads.push(Payload::Sa(offer_esp(&child.proposals, &[], spi_in)));
     payloads.push(Payload::TsInitiator(selectors::encode(&child.local)));
     payloads.push(Payload::TsResponder(selectors::encode(&child.remote)));
-    cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
-    session.sas[index].state =
-        State::AuthSent(Box::new(AuthSent { keys, child, spi_in, unwanted: false, handshake }));
     session.send_request(cx, index, ExchangeType::IKE_AUTH, &payloads, None);
 }
 
-/// Takes the responder's proof.
+/// Takes the responder's answer, and begins to check its proof.
 pub(crate) fn conclude(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
     payloads: Vec<Payload>,
 ) {
+    let spi = session.sas[index].local_spi;
+    let State::AuthSent(auth) = &mut session.sas[index].state else { return };
+    match check(cx, &session.tunnel, auth, &payloads) {
+        Ok(None) => finish(session, cx, index, &payloads, Ok(None)),
+        Ok(Some(claim)) => {
+            auth.stage = Stage::Checking { until: cx.now + WORK_FOR, payloads };
+            proving::hand_out(cx, spi, Some(claim), None);
+        }
+        Err(failure) => finish(session, cx, index, &payloads, Err(failure)),
+    }
+}
+
+/// Goes on with what came of a job.
+pub(crate) fn resume(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    outcome: Result<Proved, Failure>,
+) {
+    let State::AuthSent(auth) = &mut session.sas[index].state else { return };
+    match (std::mem::replace(&mut auth.stage, Stage::Asked), outcome) {
+        (Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
+            send(session, cx, index, &proof);
+        }
+        (Stage::Proving { .. }, Err(failure)) => session.end(cx, "no proof", Some(failure)),
+        (Stage::Checking { payloads, .. }, outcome) => {
+            finish(session, cx, index, &payloads, outcome.map(|proved| proved.warning));
+        }
+        (stage, _) => auth.stage = stage,
+    }
+}
+
+/// Gives up on jobs that nobody does.
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
+    let late = session.sas.iter().position(|s| match &s.state {
+        State::AuthSent(auth) => auth.working_until().is_some_and(|until| until <= cx.now),
+        _ => false,
+    });
+    if let Some(index) = late {
+        let detail = format!(
+            "work with certificates took more than {} s; is a server of revocation lists slow, or this host?",
+            WORK_FOR.as_secs()
+        );
+        let failure = Failure::new(FailureKind::AuthenticationFailed, detail);
+        resume(session, cx, index, Err(failure));
+    }
+}
+
+/// Goes on once the responder's proof is checked; the verdict may hold a warning.
+fn finish(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    payloads: &[Payload],
+    verdict: Result<Option<String>, Failure>,
+) {
     let State::AuthSent(auth) = std::mem::replace(&mut session.sas[index].state, State::Moving)
     else {
         return;
     };
-    let AuthSent { keys, child, spi_in, unwanted, handshake } = *auth;
-    let parts = Parts::of(&payloads);
+    let AuthSent { keys, child, spi_in, unwanted, handshake, .. } = *auth;
+    let parts = Parts::of(payloads);
     let tunnel = Arc::clone(&session.tunnel);
-    let verdict = verify(&tunnel, &keys, &handshake, &payloads, &parts);
     let suite = keys.suite;
     session.sas[index].state = State::Established(Box::new(established(cx, &tunnel, keys)));
-    if let Err(failure) = verdict {
-        cx.spis.release(spi_in);
-        session.failed.push(child.name.clone());
-        cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure.clone());
-        let told = parts
-            .error()
-            .is_some_and(|e| parts.sa.is_none() && e.kind == NotifyType::AUTHENTICATION_FAILED);
-        if !told {
-            // RFC 7296 §2.21.2: the responder believes the IKE SA is up; it is told otherwise.
-            super::delete::ask_refused(session, cx, index);
+    let warning = match verdict {
+        Ok(warning) => warning,
+        Err(failure) => {
+            cx.spis.release(spi_in);
+            session.failed.push(child.name.clone());
+            cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure.clone());
+            let told = parts
+                .error()
+                .is_some_and(|e| parts.sa.is_none() && e.kind == NotifyType::AUTHENTICATION_FAILED);
+            if !told {
+                // RFC 7296 §2.21.2: the responder believes the IKE SA is up; it is told otherwise.
+                super::delete::ask_refused(session, cx, index);
+            }
+            return session.end(cx, "the responder's proof was not accepted", Some(failure));
         }
-        return session.end(cx, "the responder's proof was not accepted", Some(failure));
+    };
+    if let Some(warning) = warning {
+        cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
     }
     if session.is_closing() {
         cx.spis.release(spi_in);
@@ -170,22 +285,23 @@ fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
     }
 }
 
-fn verify(
+/// Checks what can be at once: errors, the identity, a preshared key. The claim of a signature is left to be checked.
+fn check(
+    cx: &mut Cx<'_>,
     tunnel: &IkeTunnel,
-    keys: &Keys,
-    handshake: &Handshake,
+    auth: &AuthSent,
     payloads: &[Payload],
-    parts: &Parts<'_>,
-) -> Result<(), Failure> {
+) -> Result<Option<Claim>, Failure> {
+    let parts = Parts::of(payloads);
     let id = payloads.iter().find_map(|p| match p {
         Payload::IdResponder(id) => Some(id),
         _ => None,
     });
-    let auth = payloads.iter().find_map(|p| match p {
+    let proof = payloads.iter().find_map(|p| match p {
         Payload::Auth { method, data } => Some((*method, data)),
         _ => None,
     });
-    let (Some(id), Some((method, proof))) = (id, auth) else {
+    let (Some(id), Some((method, data))) = (id, proof) else {
         return Err(match parts.error() {
             Some(error) => failure_of(
                 error,
@@ -194,34 +310,23 @@ fn verify(
             None => Failure::new(FailureKind::ProtocolError, "the answer has no proof".into()),
         });
     };
-    let failed = |detail| Err(Failure::new(FailureKind::AuthenticationFailed, detail));
-    if !id.identity().is_some_and(|i| i.matches(&tunnel.remote.identity)) {
-        let got = id
-            .identity()
-            .map_or_else(|| format!("an identity of type {}", id.kind), |i| i.to_string());
+    let identity = id.identity();
+    let Some(identity) = identity.as_ref().filter(|i| i.matches(&tunnel.remote.identity)) else {
+        let got =
+            identity.map_or_else(|| format!("an identity of type {}", id.kind), |i| i.to_string());
         let known = vec![Parties::of(tunnel)];
         let identities = Identities { peer: got, asked: None, known };
         let kind = FailureKind::AuthenticationFailed;
         return Err(Failure::with(kind, Facts::Identities(identities)));
-    }
-    let Credential::PresharedKey(key) = &tunnel.credential else {
-        return failed("this kind of credential is not supported".into());
     };
     let octets = SignedOctets {
-        message: &handshake.response,
-        nonce: &handshake.initiator_nonce,
-        sk_p: &keys.responder_proof,
+        message: &auth.handshake.response,
+        nonce: &auth.handshake.initiator_nonce,
+        sk_p: &auth.keys.responder_proof,
         id,
     };
-    if method != AuthMethod::SHARED_KEY_MIC {
-        return failed(format!(
-            "the peer proves itself by {method}, the policy expects a preshared key"
-        ));
-    }
-    if !psk::verify(keys.suite.prf, key, octets, proof) {
-        return Err(unproven(tunnel, true).into());
-    }
-    Ok(())
+    let said = Said { identity: identity.clone(), method, data, payloads };
+    proving::check(cx, tunnel, auth.keys.suite.prf, octets, said)
 }
 
 /// A proof that was not accepted, by us or by the peer.
@@ -282,6 +387,22 @@ pub(crate) enum Answer {
     Established { session: Box<Session>, answer: Vec<Vec<u8>>, initial_contact: bool },
 }
 
+/// A request whose proof is being checked.
+pub(crate) struct Checking {
+    tunnel: Arc<IkeTunnel>,
+    payloads: Vec<Payload>,
+    request: Pending,
+}
+
+/// A request as its answer needs it.
+struct Pending {
+    reply: Header,
+    /// Where it came to, and from.
+    path: (SocketAddr, SocketAddr),
+    /// Fragment 1 of it, or all of it.
+    octets: Vec<u8>,
+}
+
 /// Answers an IKE_AUTH request on a half-open IKE SA.
 pub(crate) fn answer(
     cx: &mut Cx<'_>,
@@ -299,6 +420,10 @@ pub(crate) fn answer(
         cx.out.discard(Discard::WrongExchange);
         return Answer::Nothing;
     }
+    if half.checking.is_some() {
+        cx.out.discard(Discard::AnswerPending);
+        return Answer::Nothing;
+    }
     let Some(keys) = &half.keys else { return Answer::Nothing };
     let requests = &mut half.sa.window.requests;
     let received = requests.receive(cx.now, &half.path, keys, header, datagram.octets);
@@ -313,29 +438,86 @@ pub(crate) fn answer(
     if let Some(fragments) = &fragments {
         half.path.follow_fragments(fragments.largest);
     }
-    let payloads = payloads.map_err(|error| Rejection::unreadable(&error));
-    let judged = payloads.and_then(|p| Ok((authenticate(half, &p, datagram)?, p)));
-    let reply = half.sa.header(ExchangeType::IKE_AUTH, 1, true);
-    let (tunnel, payloads) = match judged {
-        Ok(judged) => judged,
-        Err(rejection) => {
-            cx.out.turn_away(cx.now, datagram, &half.candidates, &rejection);
-            let keys = half.keys.as_mut().expect("checked above");
-            let answer = Message::seal(reply, &[rejection.payload()], keys, &half.path, cx.rng);
-            let request = fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first);
-            return Answer::Refused { request, answer: answer.datagrams().to_vec() };
-        }
+    let request = Pending {
+        reply: half.sa.header(ExchangeType::IKE_AUTH, 1, true),
+        path: (datagram.local, datagram.remote),
+        octets: fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first),
     };
-    let keys = half.keys.take().expect("checked above");
-    establish(cx, half, datagram, tunnel, keys, &reply, &payloads)
+    let payloads = payloads.map_err(|error| Rejection::unreadable(&error));
+    let judged = payloads.and_then(|p| Ok((authenticate(cx, half, &p, datagram)?, p)));
+    let ((tunnel, claim), payloads) = match judged {
+        Ok(judged) => judged,
+        Err(rejection) => return refuse(cx, half, request, &rejection),
+    };
+    half.wishes.add(&payloads);
+    match (prove(half, &tunnel), claim) {
+        (Ok(Proving::Ready(proof)), None) => {
+            establish(cx, half, &request, tunnel, &payloads, &proof)
+        }
+        (Ok(Proving::Signing(signing)), Some(claim)) => {
+            proving::hand_out(cx, half.sa.local_spi, Some(claim), Some(signing));
+            half.checking = Some(Box::new(Checking { tunnel, payloads, request }));
+            Answer::Nothing
+        }
+        // Both follow from the same credential.
+        _ => Answer::Nothing,
+    }
+}
+
+/// Goes on with an IKE_AUTH request once its proof is checked and ours made. `None`: nothing waits for that.
+pub(crate) fn resume_answer(
+    cx: &mut Cx<'_>,
+    half: &mut HalfOpen,
+    outcome: Result<Proved, Failure>,
+) -> Option<((SocketAddr, SocketAddr), Answer)> {
+    let Checking { tunnel, payloads, request } = *half.checking.take()?;
+    let path = request.path;
+    // The policy may have changed meanwhile.
+    let Some(tunnel) = half.candidates.iter().find(|c| c.name == tunnel.name).cloned() else {
+        let detail = format!("{} is no longer in the policy", tunnel.name);
+        let rejection = Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail);
+        return Some((path, refuse(cx, half, request, &rejection)));
+    };
+    let answer = match outcome {
+        Ok(Proved { proof: Some(proof), warning }) => {
+            if let Some(warning) = warning {
+                cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
+            }
+            establish(cx, half, &request, tunnel, &payloads, &proof)
+        }
+        Ok(Proved { proof: None, .. }) => Answer::Nothing,
+        Err(failure) => refuse(cx, half, request, &Rejection::unproven(failure)),
+    };
+    Some((path, answer))
+}
+
+fn prove(half: &HalfOpen, tunnel: &IkeTunnel) -> Result<Proving, Failure> {
+    let keys = half.keys.as_ref().expect("a half-open IKE SA has keys until it is established");
+    let octets = SignedOctets {
+        message: &half.response,
+        nonce: &half.initiator_nonce,
+        sk_p: &keys.responder_proof,
+        id: &Identification::of(&tunnel.local.identity),
+    };
+    proving::prove(tunnel, keys.suite.prf, octets, &half.wishes)
+}
+
+fn refuse(cx: &mut Cx<'_>, half: &mut HalfOpen, request: Pending, rejection: &Rejection) -> Answer {
+    let (local, remote) = request.path;
+    let datagram = Datagram { local, remote, octets: &request.octets };
+    cx.out.turn_away(cx.now, datagram, &half.candidates, rejection);
+    let keys = half.keys.as_mut().expect("a half-open IKE SA has keys until it is established");
+    let answer = Message::seal(request.reply, &[rejection.payload()], keys, &half.path, cx.rng);
+    Answer::Refused { request: request.octets, answer: answer.datagrams().to_vec() }
 }
 
 /// Finds the tunnel that the peer's identity names and checks its proof.
 fn authenticate(
+    cx: &mut Cx<'_>,
     half: &HalfOpen,
     payloads: &[Payload],
     datagram: Datagram<'_>,
-) -> Result<Arc<IkeTunnel>, Rejection> {
+) -> Result<(Arc<IkeTunnel>, Option<Claim>), Rejection> {
     let mut id = None;
     let mut wanted = None;
     let mut auth = None;
@@ -378,17 +560,6 @@ fn authenticate(
             known: half.candidates.iter().take(KEPT).map(|t| Parties::of(t)).collect(),
         }));
     };
-    let Credential::PresharedKey(key) = &tunnel.credential else {
-        return refused(
-            FailureKind::AuthenticationFailed,
-            "this kind of credential is not supported".into(),
-        );
-    };
-    if method != AuthMethod::SHARED_KEY_MIC {
-        let detail =
-            format!("{identity} proves itself by {method}, the policy expects a preshared key");
-        return refused(FailureKind::AuthenticationFailed, detail);
-    }
     let keys = half.keys.as_ref().expect("a half-open IKE SA has keys until it is established");
     let octets = SignedOctets {
         message: &half.request,
@@ -396,41 +567,30 @@ fn authenticate(
         sk_p: &keys.initiator_proof,
         id,
     };
-    if !psk::verify(keys.suite.prf, key, octets, proof) {
-        return Err(Rejection::wrong_proof(Proof {
-            remote: identity.to_string(),
-            ..unproven(tunnel, true)
-        }));
-    }
-    Ok(Arc::clone(tunnel))
+    let said = Said { identity, method, data: proof, payloads };
+    let claim =
+        proving::check(cx, tunnel, keys.suite.prf, octets, said).map_err(Rejection::unproven)?;
+    Ok((Arc::clone(tunnel), claim))
 }
 
 fn establish(
     cx: &mut Cx<'_>,
-    half: &HalfOpen,
-    datagram: Datagram<'_>,
+    half: &mut HalfOpen,
+    request: &Pending,
     tunnel: Arc<IkeTunnel>,
-    keys: Keys,
-    reply: &Header,
     payloads: &[Payload],
+    proof: &Evidence,
 ) -> Answer {
+    let Some(keys) = half.keys.take() else { return Answer::Nothing };
     let parts = Parts::of(payloads);
-    let Credential::PresharedKey(key) = &tunnel.credential else { return Answer::Nothing };
-    let id = Identification::of(&tunnel.local.identity);
-    let octets = SignedOctets {
-        message: &half.response,
-        nonce: &half.initiator_nonce,
-        sk_p: &keys.responder_proof,
-        id: &id,
-    };
-    let proof = psk::sign(keys.suite.prf, key, octets);
+    let (local, remote) = request.path;
     let suite = keys.suite;
     let mut path = half.path;
     // RFC 7296 §2.23: the peer may have moved to port 4500 meanwhile, but to another address only behind a NAT: a copy
     // sent from elsewhere must not draw the tunnel there.
-    if path.nat_remote || path.remote.ip() == datagram.remote.ip() {
-        (path.local, path.remote) = (datagram.local, datagram.remote);
-    } else if datagram.local.port() == NAT_T_PORT {
+    if path.nat_remote || path.remote.ip() == remote.ip() {
+        (path.local, path.remote) = (local, remote);
+    } else if local.port() == NAT_T_PORT {
         path.float();
     }
     let sa = IkeSa {
@@ -444,18 +604,18 @@ fn establish(
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: false });
     let nonces = Nonces { initiator: &half.initiator_nonce, responder: &half.responder_nonce };
     session.establish(cx, suite.to_string(), nonces);
-    let mut answer = vec![
-        Payload::IdResponder(id.clone()),
-        Payload::Auth { method: AuthMethod::SHARED_KEY_MIC, data: proof.expose().to_vec() },
-    ];
-    let request = ChildRequest { rekeys: None, in_auth: true, nonces };
-    match create_child::grant(&mut session, cx, 0, &parts, &request) {
+    let (certificates, proof) = proving::payloads(proof);
+    let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
+    answer.extend(certificates);
+    answer.push(proof);
+    let child = ChildRequest { rekeys: None, in_auth: true, nonces };
+    match create_child::grant(&mut session, cx, 0, &parts, &child) {
         Ok(payloads) => answer.extend(payloads),
         // RFC 7296 §1.2: the IKE SA stands without its first Child SA.
         Err(rejection) => answer.push(rejection.payload()),
     }
     let message = match session.sas[0].state.keys_mut() {
-        Some(keys) => Message::seal(*reply, &answer, keys, &path, cx.rng),
+        Some(keys) => Message::seal(request.reply, &answer, keys, &path, cx.rng),
         None => return Answer::Nothing,
     };
     let datagrams = message.datagrams().to_vec();

@@ -1,5 +1,6 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
+use super::auth::proving::{self, Wishes};
 use super::{Parts, VENDOR_ID, auth, status};
 use crate::Config;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
@@ -65,6 +66,9 @@ pub(crate) struct HalfOpen {
     pub begun_at: Instant,
     /// A refusal in IKE_AUTH: the request (or fragment 1 of it) and the answer, kept for its repetitions.
     pub refused: Option<(Vec<u8>, Vec<Vec<u8>>)>,
+    pub wishes: Wishes,
+    /// An IKE_AUTH request whose proof is being checked.
+    pub checking: Option<Box<auth::Checking>>,
 }
 
 impl HalfOpen {
@@ -122,6 +126,7 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     payloads.extend(announce(spis, &session.path, session.path.pretended, cx.rng));
     payloads.extend(introduction(cx.config));
     payloads.extend(cx.config.fragment_size.map(|_| takes_fragments()));
+    payloads.extend(proving::announcement(std::slice::from_ref(&session.tunnel)));
     init.request = message::encode(&header, &payloads);
     cx.out.transmit(session.path.local, session.path.remote, init.request.clone());
     let request = Message::unprotected(init.request.clone());
@@ -219,6 +224,8 @@ pub(crate) fn answer(
     }
     answer.extend(introduction(cx.config));
     answer.extend(path.fragment_size.map(|_| takes_fragments()));
+    answer.extend(proving::announcement(&candidates));
+    answer.extend(proving::request(&candidates, cx.trust));
     let sa = IkeSa {
         local_spi,
         remote_spi: header.initiator_spi,
@@ -239,6 +246,8 @@ pub(crate) fn answer(
         responder_nonce: our_nonce,
         begun_at: cx.now,
         refused: None,
+        wishes: Wishes::of(payloads),
+        checking: None,
     })))
 }
 
@@ -311,6 +320,7 @@ pub(crate) fn conclude(
         responder_nonce: nonce.to_vec(),
         request: init.request,
         response: datagram.octets.to_vec(),
+        wishes: Wishes::of(&payloads),
     };
     auth::ask(session, cx, index, keys, init.child, handshake);
 }

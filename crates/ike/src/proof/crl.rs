@@ -16,7 +16,6 @@ pub struct Crl {
     issuer: DistinguishedName,
     this_update: Duration,
     next_update: Option<Duration>,
-    #[expect(dead_code, reason = "for path validation, which is still to come")]
     pub(crate) list: CertRevocationList<'static>,
 }
 

@@ -57,7 +57,6 @@ pub struct Trust {
     pub(crate) own: Vec<Own>,
     /// The newest first.
     pub(crate) crls: Vec<Arc<Crl>>,
-    #[expect(dead_code, reason = "for path validation, which is still to come")]
     pub(crate) lenient_revocation: bool,
     listing: Vec<Listed>,
 }
@@ -69,7 +68,6 @@ pub(crate) struct Own {
     /// The certificate, then its issuer, and so on; without the authority.
     pub chain: Vec<Certificate>,
     /// Names of its authorities as requests for certificates have them: those of its chain and of its anchor.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the exchange, which is still to come"))]
     pub authorities: BTreeSet<KeyHash>,
     pub key: Arc<PrivateKey>,
 }
@@ -101,11 +99,15 @@ impl Trust {
         }
         let mut own = Vec::new();
         for (item, certificate) in read(material.certificates, &mut defects) {
-            match keys.iter_mut().find(|(_, key, _)| key.belongs_to(certificate.key())) {
-                Some((_, key, used)) => {
-                    *used = true;
+            let mut found = None;
+            for (_, key, used) in keys.iter_mut().filter(|k| k.1.belongs_to(certificate.key())) {
+                *used = true;
+                found = Some(Arc::clone(key));
+            }
+            match found {
+                Some(key) => {
                     trust.listing.push(Listed::certificate(Role::Own, &item, &certificate));
-                    own.push((item, certificate, Arc::clone(key)));
+                    own.push((item, certificate, key));
                 }
                 None if certificate.is_authority() => {
                     trust.listing.push(Listed::certificate(
@@ -191,7 +193,6 @@ impl Trust {
     }
 
     /// The names of the authorities for a request for certificates, each once.
-    #[cfg_attr(not(test), expect(dead_code, reason = "for the exchange, which is still to come"))]
     pub(crate) fn authority_hashes(&self) -> Vec<KeyHash> {
         let hashes: BTreeSet<KeyHash> = self.authorities.iter().map(key_hash).collect();
         hashes.into_iter().collect()

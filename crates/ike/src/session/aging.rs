@@ -2,7 +2,7 @@
 
 use super::Session;
 use crate::engine::{Cx, Deadline};
-use crate::exchange::{delete, sa_init};
+use crate::exchange::{auth, delete, sa_init};
 use crate::failure::facts::Silence;
 use crate::sa::child::ChildState;
 use crate::sa::message::Message;
@@ -23,6 +23,7 @@ impl Session {
             return;
         }
         sa_init::handle_timeout(self, cx);
+        auth::handle_timeout(self, cx);
         self.release_lingering(cx);
         let due: Vec<Task> =
             self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
@@ -178,6 +179,7 @@ impl Session {
             self.sas.iter().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));
         let refusals = self.sas.iter().filter_map(|s| match &s.state {
             State::InitSent(i) => i.refused_at(config).map(|t| at(t, "refused IKE_SA_INIT")),
+            State::AuthSent(a) => a.working_until().map(|t| at(t, "work with certificates")),
             _ => None,
         });
         let ike = self.sas.iter().filter_map(|s| s.established()).flat_map(|e| {

@@ -35,7 +35,11 @@ impl Session {
             return;
         }
         // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
-        let known = |s: &&IkeSa| !matches!(s.state, State::InitSent(_) | State::Moving);
+        let known = |s: &&IkeSa| match &s.state {
+            State::InitSent(_) | State::Moving => false,
+            State::AuthSent(auth) => auth.has_asked(),
+            State::Established(_) => true,
+        };
         let known: Vec<IkeSpi> = self.sas.iter().filter(known).map(|s| s.local_spi).collect();
         if known.is_empty() {
             let failure = Failure::new(FailureKind::Cancelled, reason.into());

@@ -8,7 +8,7 @@ mod traffic_selector;
 
 use super::reader::{Reader, WireError};
 use super::registry::{
-    AuthMethod, GroupId, IdType, NotifyType, PayloadType, ProtocolId, TransformType,
+    AuthMethod, CertEncoding, GroupId, IdType, NotifyType, PayloadType, ProtocolId, TransformType,
 };
 use policy::Selector;
 
@@ -28,6 +28,20 @@ pub enum Payload {
     IdInitiator(Identification),
     /// IDr.
     IdResponder(Identification),
+    /// CERT.
+    Certificate {
+        /// What the data are.
+        encoding: CertEncoding,
+        /// The certificate, list or answer.
+        data: Vec<u8>,
+    },
+    /// CERTREQ.
+    CertificateRequest {
+        /// What is asked for.
+        encoding: CertEncoding,
+        /// For X.509 the SHA-1 hashes of the trusted authorities' keys, one after the other.
+        authorities: Vec<u8>,
+    },
     /// AUTH.
     Auth {
         /// How it was made.
@@ -47,7 +61,7 @@ pub enum Payload {
     TsInitiator(Vec<TrafficSelector>),
     /// TSr.
     TsResponder(Vec<TrafficSelector>),
-    /// A payload this implementation does not interpret (CERT, CERTREQ, CP, EAP and unknown types without the critical bit).
+    /// A payload this implementation does not interpret (CP, EAP and unknown types without the critical bit).
     Other {
         /// Its type.
         kind: PayloadType,
@@ -139,6 +153,8 @@ impl Payload {
             Self::KeyExchange { .. } => PayloadType::KE,
             Self::IdInitiator(_) => PayloadType::IDI,
             Self::IdResponder(_) => PayloadType::IDR,
+            Self::Certificate { .. } => PayloadType::CERT,
+            Self::CertificateRequest { .. } => PayloadType::CERTREQ,
             Self::Auth { .. } => PayloadType::AUTH,
             Self::Nonce(_) => PayloadType::NONCE,
             Self::Notify(_) => PayloadType::NOTIFY,
@@ -162,6 +178,16 @@ impl Payload {
             }
             PayloadType::IDI => Identification::read(body).map(Self::IdInitiator),
             PayloadType::IDR => Identification::read(body).map(Self::IdResponder),
+            PayloadType::CERT => {
+                let mut reader = Reader::new(body, "CERT payload");
+                let encoding = CertEncoding(reader.u8()?);
+                Ok(Self::Certificate { encoding, data: reader.rest().to_vec() })
+            }
+            PayloadType::CERTREQ => {
+                let mut reader = Reader::new(body, "CERTREQ payload");
+                let encoding = CertEncoding(reader.u8()?);
+                Ok(Self::CertificateRequest { encoding, authorities: reader.rest().to_vec() })
+            }
             PayloadType::AUTH => {
                 let mut reader = Reader::new(body, "AUTH payload");
                 let method = AuthMethod(reader.u8()?);
@@ -182,9 +208,7 @@ impl Payload {
                 "message: an Encrypted payload among payloads read in the clear",
             )),
             // RFC 7296 §2.5: the bit is ignored where the type is known, though its content is not interpreted.
-            PayloadType::CERT | PayloadType::CERTREQ | PayloadType::CP | PayloadType::EAP => {
-                Ok(Self::Other { kind, data: body.to_vec() })
-            }
+            PayloadType::CP | PayloadType::EAP => Ok(Self::Other { kind, data: body.to_vec() }),
             _ if critical => Err(WireError::UnsupportedCritical(kind)),
             _ => Ok(Self::Other { kind, data: body.to_vec() }),
         }
@@ -200,6 +224,11 @@ impl Payload {
                 out.extend_from_slice(data);
             }
             Self::IdInitiator(id) | Self::IdResponder(id) => id.write(out),
+            Self::Certificate { encoding, data }
+            | Self::CertificateRequest { encoding, authorities: data } => {
+                out.push(encoding.0);
+                out.extend_from_slice(data);
+            }
             Self::Auth { method, data } => {
                 out.extend_from_slice(&[method.0, 0, 0, 0]);
                 out.extend_from_slice(data);

@@ -69,6 +69,18 @@ registry! {
 }
 
 registry! {
+    /// Certificate encodings.
+    CertEncoding(u8) {
+        X509_SIGNATURE = 4, CRL = 7, HASH_AND_URL_OF_CERTIFICATE = 12, HASH_AND_URL_OF_BUNDLE = 13, OCSP_CONTENT = 14,
+    }
+}
+
+registry! {
+    /// Hash algorithms of signatures (RFC 7427 §4, RFC 8420 §2).
+    HashId(u16) { SHA1 = 1, SHA2_256 = 2, SHA2_384 = 3, SHA2_512 = 4, IDENTITY = 5 }
+}
+
+registry! {
     /// Notify message types; below 16384 they are errors.
     NotifyType(u16) {
         UNSUPPORTED_CRITICAL_PAYLOAD = 1, INVALID_IKE_SPI = 4, INVALID_MAJOR_VERSION = 5, INVALID_SYNTAX = 7,

@@ -1,0 +1,74 @@
+//! Work with certificates, beside the engine: on as many threads as there are cores, and revocation lists fetched
+//! meanwhile hold none of them.
+
+use crate::proof::crl::Crl;
+use crate::proof::{Done, Job, Step, Wanted};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::spawn_blocking;
+
+/// What a [`Fetcher`] comes back with: for each list that was wanted the list, or why there is none.
+pub type Fetched = Pin<Box<dyn Future<Output = Vec<Result<Arc<Crl>, String>>> + Send>>;
+
+/// Fetches revocation lists. Their signatures are checked afterwards.
+pub type Fetcher = Arc<dyn Fn(Vec<Wanted>) -> Fetched + Send + Sync>;
+
+/// Fetches nothing.
+pub fn no_fetcher() -> Fetcher {
+    Arc::new(|wanted| {
+        let none = || Err("fetching is switched off".to_owned());
+        let results = wanted.iter().map(|_| none()).collect();
+        Box::pin(std::future::ready(results))
+    })
+}
+
+/// Where jobs run.
+pub(super) struct Jobs {
+    cores: Arc<Semaphore>,
+    fetcher: Fetcher,
+    done: mpsc::UnboundedSender<Done>,
+}
+
+impl Jobs {
+    /// The jobs, and where what comes of them is had.
+    pub fn new(fetcher: Fetcher) -> (Self, mpsc::UnboundedReceiver<Done>) {
+        let (done, results) = mpsc::unbounded_channel();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        (Self { cores: Arc::new(Semaphore::new(cores)), fetcher, done }, results)
+    }
+
+    pub fn start(&self, job: Job) {
+        let (cores, fetcher, done) =
+            (Arc::clone(&self.cores), Arc::clone(&self.fetcher), self.done.clone());
+        tokio::spawn(async move {
+            if let Some(result) = run(job, &cores, &fetcher).await {
+                // The engine has stopped: nobody is left to care.
+                let _ = done.send(result);
+            }
+        });
+    }
+}
+
+/// `None` when the runtime goes down.
+async fn run(mut job: Job, cores: &Semaphore, fetcher: &Fetcher) -> Option<Done> {
+    loop {
+        let core = cores.acquire().await.ok()?;
+        let step = spawn_blocking(move || job.run(unix_time())).await.ok()?;
+        drop(core);
+        match step {
+            Step::Done(done) => return Some(done),
+            Step::Fetch(fetch) => {
+                let results = fetcher(fetch.wanted.clone()).await;
+                job = fetch.resume(results);
+            }
+        }
+    }
+}
+
+fn unix_time() -> Duration {
+    // A clock before 1970 makes every certificate one of the future, which is said.
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}

@@ -1,0 +1,223 @@
+//! CERT, CERTREQ and AUTH payloads (RFC 7296 §3.6 to §3.8): what this side proves itself with, and what the peer claims.
+
+use crate::discard::Discard;
+use crate::engine::Cx;
+use crate::exchange::status;
+use crate::failure::{Failure, FailureKind, facts};
+use crate::proof::signature::HASHES;
+use crate::proof::trust::{KeyHash, Trust};
+use crate::proof::{Claim, Evidence, Job, SignedOctets, Signing, psk};
+use crate::wire::header::IkeSpi;
+use crate::wire::payload::Payload;
+use crate::wire::registry::{AuthMethod, CertEncoding, HashId, NotifyType};
+use policy::{Credential, Identity, IkeTunnel, Prf};
+use std::sync::Arc;
+
+/// Certificates of one peer that are looked at: its own, and those between it and an authority.
+const MOST_CERTIFICATES: usize = 8;
+/// Octets of all of them together.
+const MOST_OCTETS: usize = 32 * 1024;
+/// Authorities that are named in a request: a peer that needs the hint has few certificates to choose from.
+const MOST_AUTHORITIES: usize = 32;
+/// Hash algorithms and authorities of a peer that are remembered.
+const MOST_WISHES: usize = 256;
+
+/// What a peer has said of the proofs that it takes.
+#[derive(Clone, Default)]
+pub(crate) struct Wishes {
+    /// `None`: it knows only the methods of RFC 7296 and RFC 4754.
+    hashes: Option<Vec<HashId>>,
+    authorities: Vec<KeyHash>,
+}
+
+impl Wishes {
+    pub fn of(payloads: &[Payload]) -> Self {
+        let mut wishes = Self::default();
+        wishes.add(payloads);
+        wishes
+    }
+
+    /// Takes in those of a further message.
+    pub fn add(&mut self, payloads: &[Payload]) {
+        for payload in payloads {
+            match payload {
+                Payload::Notify(n) if n.kind == NotifyType::SIGNATURE_HASH_ALGORITHMS => {
+                    let hashes = n.data.chunks_exact(2).take(MOST_WISHES);
+                    let hashes = hashes.map(|h| HashId(u16::from_be_bytes([h[0], h[1]])));
+                    self.hashes = Some(hashes.collect());
+                }
+                Payload::CertificateRequest { encoding, authorities }
+                    if *encoding == CertEncoding::X509_SIGNATURE =>
+                {
+                    let room = MOST_WISHES.saturating_sub(self.authorities.len());
+                    let named =
+                        authorities.chunks_exact(20).filter_map(|h| KeyHash::try_from(h).ok());
+                    self.authorities.extend(named.take(room));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn signs(tunnel: &IkeTunnel) -> bool {
+    matches!(tunnel.credential, Credential::Signature(_))
+}
+
+/// The hash algorithms that this side verifies, where one of the tunnels wants signatures (RFC 7427 §4).
+pub(crate) fn announcement(tunnels: &[Arc<IkeTunnel>]) -> Option<Payload> {
+    let hashes = || HASHES.iter().flat_map(|h| h.0.to_be_bytes()).collect();
+    let wanted = tunnels.iter().any(|t| signs(t));
+    wanted.then(|| status(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes()))
+}
+
+/// Asks for a certificate of the authorities that this side trusts, where one of the tunnels wants signatures.
+pub(crate) fn request(tunnels: &[Arc<IkeTunnel>], trust: &Trust) -> Option<Payload> {
+    let mut hashes = trust.authority_hashes();
+    hashes.truncate(MOST_AUTHORITIES);
+    let wanted = !hashes.is_empty() && tunnels.iter().any(|t| signs(t));
+    wanted.then(|| Payload::CertificateRequest {
+        encoding: CertEncoding::X509_SIGNATURE,
+        authorities: hashes.concat(),
+    })
+}
+
+/// How this side comes to its proof.
+pub(super) enum Proving {
+    /// It is there.
+    Ready(Evidence),
+    /// It takes a job.
+    Signing(Signing),
+}
+
+/// Begins to prove that this side is who the tunnel says.
+pub(super) fn prove(
+    tunnel: &IkeTunnel,
+    prf: Prf,
+    octets: SignedOctets<'_>,
+    wishes: &Wishes,
+) -> Result<Proving, Failure> {
+    match &tunnel.credential {
+        Credential::PresharedKey(key) => Ok(Proving::Ready(Evidence {
+            method: AuthMethod::SHARED_KEY_MIC,
+            data: psk::sign(prf, key, octets).expose().to_vec(),
+            certificates: Vec::new(),
+        })),
+        Credential::Signature(rules) => Ok(Proving::Signing(Signing {
+            rules: rules.clone(),
+            identity: tunnel.local.identity.clone(),
+            octets: octets.concat(prf),
+            hashes: wishes.hashes.clone(),
+            requested: wishes.authorities.clone(),
+        })),
+        _ => Err(failed("this kind of credential is not supported".into())),
+    }
+}
+
+/// The payloads of a proof, apart from the identity.
+pub(super) fn payloads(proof: &Evidence) -> (Vec<Payload>, Payload) {
+    let certificate = |der: &Vec<u8>| Payload::Certificate {
+        encoding: CertEncoding::X509_SIGNATURE,
+        data: der.clone(),
+    };
+    let auth = Payload::Auth { method: proof.method, data: proof.data.clone() };
+    (proof.certificates.iter().map(certificate).collect(), auth)
+}
+
+/// What a peer's message says of who it is.
+pub(super) struct Said<'a> {
+    pub identity: Identity,
+    pub method: AuthMethod,
+    pub data: &'a [u8],
+    pub payloads: &'a [Payload],
+}
+
+/// Checks a preshared key at once; of a signature the claim is left to be checked.
+pub(super) fn check(
+    cx: &mut Cx<'_>,
+    tunnel: &IkeTunnel,
+    prf: Prf,
+    octets: SignedOctets<'_>,
+    said: Said<'_>,
+) -> Result<Option<Claim>, Failure> {
+    let Said { identity, method, data, payloads } = said;
+    match &tunnel.credential {
+        Credential::PresharedKey(_) if method != AuthMethod::SHARED_KEY_MIC => Err(failed(
+            format!("{identity} proves itself by {method}, the policy expects a preshared key"),
+        )),
+        Credential::PresharedKey(key) => {
+            psk::verify(prf, key, octets, data).then_some(None).ok_or_else(|| {
+                let (local, remote) = (tunnel.local.identity.to_string(), identity.to_string());
+                facts::Proof { by_us: true, local, remote }.into()
+            })
+        }
+        Credential::Signature(_) if method == AuthMethod::SHARED_KEY_MIC => Err(failed(format!(
+            "{identity} proves itself by a preshared key, the policy expects a certificate"
+        ))),
+        Credential::Signature(rules) => {
+            let certificates = certificates(cx, &identity, payloads)?;
+            let claim = Claim {
+                rules: rules.clone(),
+                identity,
+                certificates,
+                method,
+                signature: data.to_vec(),
+                octets: octets.concat(prf),
+                fetched: None,
+            };
+            Ok(Some(claim))
+        }
+        _ => Err(failed("this kind of credential is not supported".into())),
+    }
+}
+
+fn certificates(
+    cx: &mut Cx<'_>,
+    identity: &Identity,
+    payloads: &[Payload],
+) -> Result<Vec<Vec<u8>>, Failure> {
+    let refused = |detail| Err(Failure::new(FailureKind::BadCertificate, detail));
+    let mut certificates: Vec<Vec<u8>> = Vec::new();
+    let mut by_address = false;
+    for payload in payloads {
+        let Payload::Certificate { encoding, data } = payload else { continue };
+        match *encoding {
+            CertEncoding::X509_SIGNATURE => {
+                let octets: usize = certificates.iter().map(Vec::len).sum::<usize>() + data.len();
+                if certificates.len() == MOST_CERTIFICATES || octets > MOST_OCTETS {
+                    return refused(format!(
+                        "{identity} sends more than {MOST_CERTIFICATES} certificates, or {MOST_OCTETS} octets of them; \
+                         its own and those between it and its authority are enough"
+                    ));
+                }
+                certificates.push(data.clone());
+            }
+            CertEncoding::HASH_AND_URL_OF_CERTIFICATE | CertEncoding::HASH_AND_URL_OF_BUNDLE => {
+                by_address = true;
+            }
+            _ => cx.out.discard(Discard::CertificateEncoding),
+        }
+    }
+    if certificates.is_empty() && by_address {
+        // RFC 7296 §3.6: we have not sent HTTP_CERT_LOOKUP_SUPPORTED.
+        return refused(format!(
+            "{identity} sends only the address of its certificate (hash and URL); have it send the certificate itself"
+        ));
+    }
+    Ok(certificates)
+}
+
+fn failed(detail: String) -> Failure {
+    Failure::new(FailureKind::AuthenticationFailed, detail)
+}
+
+/// Hands a job out.
+pub(super) fn hand_out(
+    cx: &mut Cx<'_>,
+    spi: IkeSpi,
+    claim: Option<Claim>,
+    signing: Option<Signing>,
+) {
+    let trust = Arc::clone(cx.trust);
+    cx.out.jobs.push_back(Job { spi, trust, claim, signing });
+}

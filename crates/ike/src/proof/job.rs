@@ -1,0 +1,257 @@
+//! Work with certificates that is too slow for the engine: it goes out as a [`Job`] and comes back as [`Done`].
+//!
+//! A job is a value: whoever drives the engine decides where and when it runs, fetches the revocation lists it asks
+//! for, and tells it the time.
+
+use super::certificate::Certificate;
+use super::crl::Crl;
+use super::path::{Judge, Revocation, out_of_time};
+use super::signature::{self, Scheme};
+use super::trust::{KeyHash, Own, Trust};
+use crate::failure::{Failure, FailureKind};
+use crate::wire::header::IkeSpi;
+use crate::wire::registry::{AuthMethod, HashId};
+use policy::{DistinguishedName, Identity, Signature as Rules};
+use std::cmp::Reverse;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A proof to check, one to make, or first one and then the other.
+pub struct Job {
+    pub(crate) spi: IkeSpi,
+    pub(crate) trust: Arc<Trust>,
+    pub(crate) claim: Option<Claim>,
+    pub(crate) signing: Option<Signing>,
+}
+
+/// What a peer proves itself with.
+pub(crate) struct Claim {
+    pub rules: Rules,
+    pub identity: Identity,
+    /// Its own certificate first.
+    pub certificates: Vec<Vec<u8>>,
+    pub method: AuthMethod,
+    pub signature: Vec<u8>,
+    /// What it has signed.
+    pub octets: Vec<u8>,
+    /// Revocation lists that were asked for, and what came of it.
+    pub fetched: Option<Vec<Fetched>>,
+}
+
+/// Whose list was asked for, and what came.
+type Fetched = (DistinguishedName, Result<Arc<Crl>, String>);
+
+/// What this side is to sign.
+pub(crate) struct Signing {
+    pub rules: Rules,
+    pub identity: Identity,
+    pub octets: Vec<u8>,
+    /// Hash algorithms that the peer has named.
+    pub hashes: Option<Vec<HashId>>,
+    /// Authorities that the peer trusts; none named: any.
+    pub requested: Vec<KeyHash>,
+}
+
+/// This side's AUTH payload and the certificates that go with it.
+pub(crate) struct Evidence {
+    pub method: AuthMethod,
+    pub data: Vec<u8>,
+    pub certificates: Vec<Vec<u8>>,
+}
+
+/// Where a job has got to.
+pub enum Step {
+    /// To be given to [`crate::Engine::handle_done`].
+    Done(Done),
+    /// It needs revocation lists first.
+    Fetch(Box<Fetch>),
+}
+
+/// The end of a job.
+pub struct Done {
+    pub(crate) spi: IkeSpi,
+    pub(crate) outcome: Result<Proved, Failure>,
+}
+
+/// What a job that went well has found and made.
+#[derive(Default)]
+pub(crate) struct Proved {
+    /// Of this side, where one was wanted.
+    pub proof: Option<Evidence>,
+    /// What the operator should know of the peer's.
+    pub warning: Option<String>,
+}
+
+/// A job that waits for revocation lists.
+pub struct Fetch {
+    /// What is wanted. The addresses are those of certificates that lead to an authority.
+    pub wanted: Vec<Wanted>,
+    job: Job,
+}
+
+/// The revocation list of one authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Whose list.
+    pub issuer: DistinguishedName,
+    /// Where it is to be had, any of them.
+    pub urls: Vec<String>,
+}
+
+impl Fetch {
+    /// Goes on with what has been had: for each that was wanted a list, or why there is none. The job asks once only.
+    pub fn resume(self, results: Vec<Result<Arc<Crl>, String>>) -> Job {
+        let mut job = self.job;
+        if let Some(claim) = &mut job.claim {
+            let issuers = self.wanted.into_iter().map(|w| w.issuer);
+            claim.fetched = Some(issuers.zip(results).collect());
+        }
+        job
+    }
+}
+
+impl Job {
+    /// Does the work. `unix_time` is the present, since 1970. Takes milliseconds, and does no I/O.
+    pub fn run(self, unix_time: Duration) -> Step {
+        let mut proved = Proved::default();
+        let mut like = None;
+        if let Some(claim) = &self.claim {
+            match claim.check(&self.trust, unix_time) {
+                Ok(Verdict::Valid(scheme)) => {
+                    like = Some(scheme);
+                    proved.warning = claim.warning(scheme);
+                }
+                Ok(Verdict::Unknown(wanted)) => {
+                    return Step::Fetch(Box::new(Fetch { wanted, job: self }));
+                }
+                Err(detail) => {
+                    return self.done(Err(Failure::new(FailureKind::BadCertificate, detail)));
+                }
+            }
+        }
+        if let Some(signing) = &self.signing {
+            match signing.sign(&self.trust, like, unix_time) {
+                Ok(proof) => proved.proof = Some(proof),
+                Err(why) => {
+                    let detail = format!("we cannot prove who we are: {why}");
+                    let kind = FailureKind::AuthenticationFailed;
+                    return self.done(Err(Failure::new(kind, detail)));
+                }
+            }
+        }
+        self.done(Ok(proved))
+    }
+
+    fn done(self, outcome: Result<Proved, Failure>) -> Step {
+        Step::Done(Done { spi: self.spi, outcome })
+    }
+}
+
+enum Verdict {
+    Valid(Scheme),
+    /// These revocation lists are needed first.
+    Unknown(Vec<Wanted>),
+}
+
+impl Claim {
+    fn check(&self, trust: &Trust, unix_time: Duration) -> Result<Verdict, String> {
+        let of_peer = |what: &str| format!("{what} that {} sent", self.identity);
+        let read = |der: &Vec<u8>| {
+            Certificate::read(der).map_err(|e| format!("{} {e}", of_peer("the certificate")))
+        };
+        let Some((first, rest)) = self.certificates.split_first() else {
+            return Err(format!(
+                "{} sent no certificate; have it send the one that it signs with",
+                self.identity
+            ));
+        };
+        let leaf = read(first)?;
+        // Others may be of a kind that is of no use here.
+        let others: Vec<Certificate> = rest.iter().filter_map(|der| read(der).ok()).collect();
+        if !leaf.is_for(&self.identity) {
+            return Err(format!(
+                "the certificate {leaf} is not for {}: it is for {}; name the peer in the policy as its certificate \
+                 does, or have one issued with this name as subject alternative name",
+                self.identity,
+                leaf.all_names()
+            ));
+        }
+        let judge = Judge { trust, others: &others, unix_time };
+        let path = judge.path(&leaf)?;
+        // Before anything is fetched: the one who asks has the key.
+        let scheme =
+            signature::verify(leaf.key(), &self.rules, self.method, &self.signature, &self.octets)
+                .map_err(|why| format!("the signature of {leaf} does not count: {why}"))?;
+        if self.rules.use_crl {
+            match (self.missing(trust, &path, unix_time), &self.fetched) {
+                (wanted, None) if !wanted.is_empty() => return Ok(Verdict::Unknown(wanted)),
+                _ => judge.unrevoked(&leaf, &self.revocation(trust, unix_time))?,
+            }
+        }
+        Ok(Verdict::Valid(scheme))
+    }
+
+    /// The lists that are not here, as far as the certificates of a path say where they are.
+    fn missing(&self, trust: &Trust, path: &[Certificate], unix_time: Duration) -> Vec<Wanted> {
+        let mut wanted: Vec<Wanted> = Vec::new();
+        for certificate in path.iter().filter(|c| !c.crl_urls().is_empty()) {
+            let issuer = certificate.issuer();
+            let here = |crl: &Arc<Crl>| crl.issuer() == issuer && crl.is_current(unix_time);
+            if !trust.crls.iter().any(here) && !wanted.iter().any(|w| w.issuer == *issuer) {
+                let urls = certificate.crl_urls().to_vec();
+                wanted.push(Wanted { issuer: issuer.clone(), urls });
+            }
+        }
+        wanted
+    }
+
+    fn revocation<'a>(&'a self, trust: &'a Trust, unix_time: Duration) -> Revocation<'a> {
+        let fetched = || self.fetched.iter().flatten();
+        let had = fetched().filter_map(|(_, result)| result.as_ref().ok());
+        let mut crls: Vec<&Arc<Crl>> = trust.crls.iter().chain(had).collect();
+        let outdated = crls.extract_if(.., |crl| !crl.is_current(unix_time));
+        let outdated: Vec<String> =
+            outdated.map(|crl| format!("that of {} is outdated", crl.issuer())).collect();
+        crls.sort_by_key(|crl| Reverse(crl.this_update()));
+        let failed = fetched().filter_map(|(issuer, result)| {
+            result.as_ref().err().map(|why| format!("that of {issuer} is not to be had: {why}"))
+        });
+        Revocation { crls, missing: failed.chain(outdated).collect() }
+    }
+
+    fn warning(&self, scheme: Scheme) -> Option<String> {
+        (scheme == Scheme::Pkcs1(signature::Hash::Sha1)).then(|| {
+            format!(
+                "{} signs with SHA-1, which can be forged; let it use SHA-256, and name no SHA in the policy",
+                self.identity
+            )
+        })
+    }
+}
+
+impl Signing {
+    fn sign(
+        &self,
+        trust: &Trust,
+        like: Option<Scheme>,
+        unix_time: Duration,
+    ) -> Result<Evidence, String> {
+        let mut own = trust.own_for(&self.identity, &self.rules.keys)?;
+        let asked = |own: &Own| {
+            self.requested.is_empty() || self.requested.iter().any(|r| own.authorities.contains(r))
+        };
+        // RFC 7296 §3.7: what the peer asks for is a suggestion.
+        own.sort_by_key(|own| {
+            let (from, _) = own.leaf().validity();
+            (out_of_time(own.leaf(), unix_time).is_some(), !asked(own), Reverse(from))
+        });
+        let own = own.first().ok_or("there is no certificate")?;
+        if let Some(problem) = out_of_time(own.leaf(), unix_time) {
+            return Err(problem);
+        }
+        let hashes = self.hashes.as_deref();
+        let (method, data) = signature::sign(&own.key, hashes, like, &self.octets)?;
+        let certificates = own.chain.iter().map(|c| c.der().to_vec()).collect();
+        Ok(Evidence { method, data, certificates })
+    }
+}

@@ -1,0 +1,415 @@
+//! Signatures of AUTH payloads: RFC 7427's, and the methods of RFC 7296 and RFC 4754 for peers that name no hash
+//! algorithms.
+
+use super::certificate::PublicKey;
+use super::key::PrivateKey;
+use super::trust::listed;
+use crate::wire::registry::{AuthMethod, HashId};
+use aws_lc_rs::rand::SystemRandom;
+use aws_lc_rs::signature::{self, RsaEncoding, UnparsedPublicKey, VerificationAlgorithm};
+use policy::{KeyKind, Signature as Rules};
+use std::fmt;
+use x509_cert::der::asn1::{AnyRef, ObjectIdentifier, UintRef};
+use x509_cert::der::{Decode, Reader, SliceReader, TagMode, TagNumber, Tagged};
+use x509_cert::spki::AlgorithmIdentifierRef;
+
+/// What this side verifies, in its order of preference (RFC 8247 §3.2).
+pub(crate) const HASHES: [HashId; 4] =
+    [HashId::SHA2_256, HashId::SHA2_384, HashId::SHA2_512, HashId::IDENTITY];
+
+/// How a signature is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scheme {
+    Pkcs1(Hash),
+    Pss(Hash),
+    Ecdsa(Hash),
+    Ed25519,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Hash {
+    Sha1,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+const SHA2: [Hash; 3] = [Hash::Sha256, Hash::Sha384, Hash::Sha512];
+
+const RSA_PSS: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.10");
+const MGF1: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.2.840.113549.1.1.8");
+const ED25519: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.101.112");
+const NULL: &[u8] = &[0x05, 0x00];
+
+impl Hash {
+    fn id(self) -> HashId {
+        match self {
+            Self::Sha1 => HashId::SHA1,
+            Self::Sha256 => HashId::SHA2_256,
+            Self::Sha384 => HashId::SHA2_384,
+            Self::Sha512 => HashId::SHA2_512,
+        }
+    }
+
+    fn octets(self) -> u8 {
+        match self {
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 64,
+        }
+    }
+
+    fn oid(self) -> ObjectIdentifier {
+        ObjectIdentifier::new_unwrap(match self {
+            Self::Sha1 => "1.3.14.3.2.26",
+            Self::Sha256 => "2.16.840.1.101.3.4.2.1",
+            Self::Sha384 => "2.16.840.1.101.3.4.2.2",
+            Self::Sha512 => "2.16.840.1.101.3.4.2.3",
+        })
+    }
+
+    fn with_rsa(self) -> ObjectIdentifier {
+        ObjectIdentifier::new_unwrap(match self {
+            Self::Sha1 => "1.2.840.113549.1.1.5",
+            Self::Sha256 => "1.2.840.113549.1.1.11",
+            Self::Sha384 => "1.2.840.113549.1.1.12",
+            Self::Sha512 => "1.2.840.113549.1.1.13",
+        })
+    }
+
+    fn with_ecdsa(self) -> ObjectIdentifier {
+        ObjectIdentifier::new_unwrap(match self {
+            Self::Sha1 => "1.2.840.10045.4.1",
+            Self::Sha256 => "1.2.840.10045.4.3.2",
+            Self::Sha384 => "1.2.840.10045.4.3.3",
+            Self::Sha512 => "1.2.840.10045.4.3.4",
+        })
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sha1 => "SHA-1",
+            Self::Sha256 => "SHA-256",
+            Self::Sha384 => "SHA-384",
+            Self::Sha512 => "SHA-512",
+        })
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Pkcs1(hash) => write!(f, "RSA (PKCS#1 v1.5) with {hash}"),
+            Self::Pss(hash) => write!(f, "RSA (PSS) with {hash}"),
+            Self::Ecdsa(hash) => write!(f, "ECDSA with {hash}"),
+            Self::Ed25519 => f.write_str("Ed25519"),
+        }
+    }
+}
+
+// ---- algorithm identifiers (RFC 7427 Appendix A)
+
+fn der(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
+    let length: usize = parts.iter().map(|p| p.len()).sum();
+    let length = u8::try_from(length).expect("algorithm identifiers are short");
+    let mut out = vec![tag, length];
+    parts.iter().for_each(|part| out.extend_from_slice(part));
+    out
+}
+
+fn identifier(oid: ObjectIdentifier, parameters: &[u8]) -> Vec<u8> {
+    der(0x30, &[&der(0x06, &[oid.as_bytes()]), parameters])
+}
+
+impl Scheme {
+    /// The AlgorithmIdentifier in DER.
+    fn encode(self) -> Vec<u8> {
+        match self {
+            Self::Pkcs1(hash) => identifier(hash.with_rsa(), NULL),
+            Self::Ecdsa(hash) => identifier(hash.with_ecdsa(), &[]),
+            Self::Ed25519 => identifier(ED25519, &[]),
+            Self::Pss(hash) => {
+                let digest = identifier(hash.oid(), NULL);
+                let parameters = [
+                    der(0xa0, &[&digest]),
+                    der(0xa1, &[&identifier(MGF1, &digest)]),
+                    der(0xa2, &[&[0x02, 0x01, hash.octets()]]),
+                ];
+                identifier(RSA_PSS, &der(0x30, &[&parameters.concat()]))
+            }
+        }
+    }
+
+    fn decode(octets: &[u8]) -> Result<Self, String> {
+        let algorithm = AlgorithmIdentifierRef::from_der(octets)
+            .map_err(|e| format!("its algorithm identifier cannot be read ({e})"))?;
+        let plain = algorithm.parameters.is_none_or(|p| p.is_null());
+        let of = |oid: fn(Hash) -> ObjectIdentifier| {
+            [Hash::Sha1, Hash::Sha256, Hash::Sha384, Hash::Sha512]
+                .into_iter()
+                .find(|h| plain && oid(*h) == algorithm.oid)
+        };
+        if let Some(hash) = of(Hash::with_rsa) {
+            return Ok(Self::Pkcs1(hash));
+        }
+        if let Some(hash) = of(Hash::with_ecdsa) {
+            return Ok(Self::Ecdsa(hash));
+        }
+        match algorithm.oid {
+            ED25519 if algorithm.parameters.is_none() => Ok(Self::Ed25519),
+            RSA_PSS => pss(algorithm.parameters).map(Self::Pss).ok_or_else(|| {
+                "it is RSA (PSS) with parameters other than SHA-256, SHA-384 or SHA-512 for both hashes and a salt \
+                 as long as the hash"
+                    .to_owned()
+            }),
+            other => Err(format!("its algorithm {other} is not supported")),
+        }
+    }
+}
+
+/// The hash of RSASSA-PSS-params (RFC 8017 §A.2.3): SHA-2, the same for the mask, and a salt of its length.
+fn pss(parameters: Option<AnyRef<'_>>) -> Option<Hash> {
+    let known = |a: AlgorithmIdentifierRef<'_>| {
+        let plain = a.parameters.is_none_or(|p| p.is_null());
+        SHA2.into_iter().find(|h| plain && h.oid() == a.oid)
+    };
+    type Error = x509_cert::der::Error;
+    let read = |value: &[u8]| -> Result<Option<Hash>, Error> {
+        let mut reader = SliceReader::new(value)?;
+        let explicit = TagMode::Explicit;
+        let hash: Option<AlgorithmIdentifierRef<'_>> =
+            reader.context_specific(TagNumber(0), explicit)?;
+        let mask: Option<AlgorithmIdentifierRef<'_>> =
+            reader.context_specific(TagNumber(1), explicit)?;
+        let salt: Option<u8> = reader.context_specific(TagNumber(2), explicit)?;
+        let trailer: Option<u8> = reader.context_specific(TagNumber(3), explicit)?;
+        reader.finish()?;
+        let (Some(hash), Some(mask)) = (hash.and_then(known), mask) else { return Ok(None) };
+        let of_mask = mask.parameters.map(|p| p.decode_as::<AlgorithmIdentifierRef<'_>>());
+        let same = mask.oid == MGF1 && of_mask.transpose()?.and_then(known) == Some(hash);
+        let usual = salt == Some(hash.octets()) && trailer.unwrap_or(1) == 1;
+        Ok((same && usual).then_some(hash))
+    };
+    let parameters = parameters.filter(|p| p.tag() == x509_cert::der::Tag::Sequence)?;
+    read(parameters.value()).ok().flatten()
+}
+
+// ---- signing
+
+/// Signs with what the peer takes: `hashes` are those it has named, `like` how it has signed itself.
+///
+/// # Errors
+/// Where it takes nothing that the key can do; completes "we cannot sign: …".
+pub(crate) fn sign(
+    key: &PrivateKey,
+    hashes: Option<&[HashId]>,
+    like: Option<Scheme>,
+    octets: &[u8],
+) -> Result<(AuthMethod, Vec<u8>), String> {
+    let takes = |hash: HashId| hashes.is_some_and(|h| h.contains(&hash));
+    let failed = || "the cryptographic library failed".to_owned();
+    let tagged = |scheme: Scheme, signature: &[u8]| {
+        let algorithm = scheme.encode();
+        let length = u8::try_from(algorithm.len()).expect("algorithm identifiers are short");
+        (AuthMethod::DIGITAL_SIGNATURE, [&[length], &algorithm[..], signature].concat())
+    };
+    match key {
+        PrivateKey::Rsa(pair) => {
+            let hash = SHA2.into_iter().find(|h| takes(h.id()));
+            // RFC 8247 §3.2: PSS is what every peer knows. One that signs the older way may know only that.
+            let older = hash.is_none() || matches!(like, Some(Scheme::Pkcs1(_)));
+            let scheme = match (hash, older) {
+                (Some(hash), false) => Scheme::Pss(hash),
+                (hash, _) => Scheme::Pkcs1(hash.unwrap_or(Hash::Sha256)),
+            };
+            let padding: &'static dyn RsaEncoding = match scheme {
+                Scheme::Pss(Hash::Sha512) => &signature::RSA_PSS_SHA512,
+                Scheme::Pss(Hash::Sha384) => &signature::RSA_PSS_SHA384,
+                Scheme::Pss(_) => &signature::RSA_PSS_SHA256,
+                Scheme::Pkcs1(Hash::Sha512) => &signature::RSA_PKCS1_SHA512,
+                Scheme::Pkcs1(Hash::Sha384) => &signature::RSA_PKCS1_SHA384,
+                _ => &signature::RSA_PKCS1_SHA256,
+            };
+            let mut signature = vec![0; pair.public_modulus_len()];
+            pair.sign(padding, &SystemRandom::new(), octets, &mut signature)
+                .map_err(|_| failed())?;
+            match hash {
+                Some(_) => Ok(tagged(scheme, &signature)),
+                None => Ok((AuthMethod::RSA_DIGITAL_SIGNATURE, signature)),
+            }
+        }
+        PrivateKey::Ecdsa(kind, pair) => {
+            let signature = pair.sign(&SystemRandom::new(), octets).map_err(|_| failed())?;
+            let curve = Curve::of(*kind).ok_or_else(failed)?;
+            if takes(curve.hash.id()) {
+                return Ok(tagged(Scheme::Ecdsa(curve.hash), signature.as_ref()));
+            }
+            Ok((curve.method, fixed(signature.as_ref(), curve.octets).ok_or_else(failed)?))
+        }
+        PrivateKey::Ed25519(pair) => {
+            if !takes(HashId::IDENTITY) {
+                return Err("our key is Ed25519, which the peer does not know (it does not name the identity hash, \
+                            RFC 8420); use an ECDSA or RSA certificate with this peer"
+                    .into());
+            }
+            Ok(tagged(Scheme::Ed25519, pair.try_sign(octets).map_err(|_| failed())?.as_ref()))
+        }
+    }
+}
+
+/// A curve of RFC 4754: its hash, its method, and the octets of a number.
+struct Curve {
+    hash: Hash,
+    method: AuthMethod,
+    octets: usize,
+    verifies: &'static dyn VerificationAlgorithm,
+}
+
+impl Curve {
+    fn of(kind: KeyKind) -> Option<Self> {
+        let (hash, method, octets, verifies): (_, _, _, &'static dyn VerificationAlgorithm) =
+            match kind {
+                KeyKind::EcdsaP256 => (
+                    Hash::Sha256,
+                    AuthMethod::ECDSA_SHA256_P256,
+                    32,
+                    &signature::ECDSA_P256_SHA256_FIXED,
+                ),
+                KeyKind::EcdsaP384 => (
+                    Hash::Sha384,
+                    AuthMethod::ECDSA_SHA384_P384,
+                    48,
+                    &signature::ECDSA_P384_SHA384_FIXED,
+                ),
+                KeyKind::EcdsaP521 => (
+                    Hash::Sha512,
+                    AuthMethod::ECDSA_SHA512_P521,
+                    66,
+                    &signature::ECDSA_P521_SHA512_FIXED,
+                ),
+                KeyKind::Rsa | KeyKind::Ed25519 => return None,
+            };
+        Some(Self { hash, method, octets, verifies })
+    }
+}
+
+/// r and s, one after the other (RFC 4754 §7), from ECDSA-Sig-Value.
+fn fixed(der: &[u8], octets: usize) -> Option<Vec<u8>> {
+    let mut reader = SliceReader::new(der).ok()?;
+    let read = reader.sequence(|reader| -> x509_cert::der::Result<_> {
+        Ok([UintRef::decode(reader)?, UintRef::decode(reader)?])
+    });
+    let mut out = Vec::with_capacity(2 * octets);
+    for number in read.ok()? {
+        out.resize(out.len() + octets.checked_sub(number.as_bytes().len())?, 0);
+        out.extend_from_slice(number.as_bytes());
+    }
+    Some(out)
+}
+
+// ---- verifying
+
+/// Verifies a signature that came with a method; tells how it was made.
+///
+/// # Errors
+/// Why it proves nothing; completes "the peer's signature does not count: …".
+pub(crate) fn verify(
+    key: &PublicKey,
+    rules: &Rules,
+    method: AuthMethod,
+    data: &[u8],
+    octets: &[u8],
+) -> Result<Scheme, String> {
+    if !rules.keys.contains(&key.kind) {
+        return Err(format!(
+            "it is made with a key of the kind {}, the policy wants {}",
+            key.kind,
+            listed(&rules.keys)
+        ));
+    }
+    let other = || format!("the method {method} is not for a key of the kind {}", key.kind);
+    match method {
+        AuthMethod::DIGITAL_SIGNATURE => {
+            let split = data
+                .split_first()
+                .and_then(|(length, rest)| rest.split_at_checked(usize::from(*length)));
+            let (algorithm, signature) = split.ok_or("it is cut short")?;
+            let scheme = Scheme::decode(algorithm)?;
+            let algorithm = algorithm_of(key.kind, scheme).ok_or_else(|| match scheme {
+                Scheme::Pkcs1(Hash::Sha1) | Scheme::Ecdsa(Hash::Sha1) => {
+                    format!("{scheme} can be forged (RFC 8247 §3.2); let the peer use SHA-256")
+                }
+                _ => format!("{scheme} is not for a key of the kind {}", key.kind),
+            })?;
+            check(algorithm, key, octets, signature).then_some(scheme).ok_or_else(|| wrong(scheme))
+        }
+        AuthMethod::RSA_DIGITAL_SIGNATURE if key.kind == KeyKind::Rsa => {
+            let hashes = SHA2.into_iter().chain(rules.sha1.then_some(Hash::Sha1));
+            let fits = |hash: &Hash| {
+                let algorithm = match hash {
+                    Hash::Sha1 => &signature::RSA_PKCS1_2048_8192_SHA1_FOR_LEGACY_USE_ONLY,
+                    Hash::Sha256 => &signature::RSA_PKCS1_2048_8192_SHA256,
+                    Hash::Sha384 => &signature::RSA_PKCS1_2048_8192_SHA384,
+                    Hash::Sha512 => &signature::RSA_PKCS1_2048_8192_SHA512,
+                };
+                check(algorithm, key, octets, data)
+            };
+            hashes.map(Some).find(|h| h.as_ref().is_some_and(fits)).flatten().map(Scheme::Pkcs1).ok_or_else(
+                || match rules.sha1 {
+                    true => "it is not that of its certificate's key".to_owned(),
+                    false => "it is not that of its certificate's key with SHA-2; should the peer know only SHA-1, \
+                              the policy must name IKE_Hash SHA"
+                        .to_owned(),
+                },
+            )
+        }
+        _ => {
+            let curve = Curve::of(key.kind).filter(|c| c.method == method).ok_or_else(other)?;
+            let scheme = Scheme::Ecdsa(curve.hash);
+            check(curve.verifies, key, octets, data).then_some(scheme).ok_or_else(|| wrong(scheme))
+        }
+    }
+}
+
+fn wrong(scheme: Scheme) -> String {
+    format!("{scheme} by another key than its certificate's, or of other octets")
+}
+
+fn check(
+    algorithm: &'static dyn VerificationAlgorithm,
+    key: &PublicKey,
+    octets: &[u8],
+    signature: &[u8],
+) -> bool {
+    UnparsedPublicKey::new(algorithm, &key.info).verify(octets, signature).is_ok()
+}
+
+fn algorithm_of(kind: KeyKind, scheme: Scheme) -> Option<&'static dyn VerificationAlgorithm> {
+    use Hash::{Sha256, Sha384, Sha512};
+    use KeyKind::{EcdsaP256, EcdsaP384, EcdsaP521, Ed25519, Rsa};
+    Some(match (kind, scheme) {
+        (Rsa, Scheme::Pkcs1(Sha256)) => &signature::RSA_PKCS1_2048_8192_SHA256,
+        (Rsa, Scheme::Pkcs1(Sha384)) => &signature::RSA_PKCS1_2048_8192_SHA384,
+        (Rsa, Scheme::Pkcs1(Sha512)) => &signature::RSA_PKCS1_2048_8192_SHA512,
+        (Rsa, Scheme::Pss(Sha256)) => &signature::RSA_PSS_2048_8192_SHA256,
+        (Rsa, Scheme::Pss(Sha384)) => &signature::RSA_PSS_2048_8192_SHA384,
+        (Rsa, Scheme::Pss(Sha512)) => &signature::RSA_PSS_2048_8192_SHA512,
+        (EcdsaP256, Scheme::Ecdsa(Sha256)) => &signature::ECDSA_P256_SHA256_ASN1,
+        (EcdsaP256, Scheme::Ecdsa(Sha384)) => &signature::ECDSA_P256_SHA384_ASN1,
+        (EcdsaP256, Scheme::Ecdsa(Sha512)) => &signature::ECDSA_P256_SHA512_ASN1,
+        (EcdsaP384, Scheme::Ecdsa(Sha256)) => &signature::ECDSA_P384_SHA256_ASN1,
+        (EcdsaP384, Scheme::Ecdsa(Sha384)) => &signature::ECDSA_P384_SHA384_ASN1,
+        (EcdsaP384, Scheme::Ecdsa(Sha512)) => &signature::ECDSA_P384_SHA512_ASN1,
+        (EcdsaP521, Scheme::Ecdsa(Sha256)) => &signature::ECDSA_P521_SHA256_ASN1,
+        (EcdsaP521, Scheme::Ecdsa(Sha384)) => &signature::ECDSA_P521_SHA384_ASN1,
+        (EcdsaP521, Scheme::Ecdsa(Sha512)) => &signature::ECDSA_P521_SHA512_ASN1,
+        (Ed25519, Scheme::Ed25519) => &signature::ED25519,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! Work with certificates: done at once, or kept waiting as long as a scenario likes.
+
+use super::World;
+use crate::host::HostId;
+use ike::proof::crl::Crl;
+use ike::proof::trust::Trust;
+use ike::proof::{Job, Step};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// When every world begins, since 1970: 2026-01-01.
+pub const UNIX_START: Duration = Duration::from_secs(1_767_225_600);
+
+impl World {
+    /// The virtual time since 1970.
+    pub fn unix_time(&self) -> Duration {
+        UNIX_START + self.now
+    }
+
+    /// Gives a host its certificates and authorities.
+    pub fn trust(&mut self, host: HostId, trust: Arc<Trust>) {
+        let host = &mut self.hosts[host.0];
+        host.trust = Arc::clone(&trust);
+        host.engine.replace_trust(trust);
+    }
+
+    /// Lets a host fetch this revocation list from this address.
+    pub fn publish(&mut self, host: HostId, url: &str, crl: Arc<Crl>) {
+        self.hosts[host.0].crls.insert(url.into(), crl);
+    }
+
+    /// Keeps the host's work with certificates waiting until [`World::release_jobs`].
+    pub fn hold_jobs(&mut self, host: HostId) {
+        self.hosts[host.0].held_jobs.get_or_insert_default();
+    }
+
+    /// Does the work that was kept waiting; returns how much that was.
+    pub fn release_jobs(&mut self, host: HostId) -> usize {
+        let jobs = self.hosts[host.0].held_jobs.take().unwrap_or_default();
+        let number = jobs.len();
+        jobs.into_iter().for_each(|job| self.take_job(host, job));
+        self.drain(host);
+        number
+    }
+
+    pub(super) fn take_job(&mut self, host: HostId, job: Job) {
+        if let Some(held) = &mut self.hosts[host.0].held_jobs {
+            return held.push(job);
+        }
+        let (unix_time, now) = (self.unix_time(), self.instant());
+        let host = &mut self.hosts[host.0];
+        let mut job = job;
+        loop {
+            match job.run(unix_time) {
+                Step::Done(done) => return host.engine.handle_done(now, done),
+                Step::Fetch(fetch) => {
+                    let get = |url: &String| host.crls.get(url).cloned();
+                    let results = fetch.wanted.iter().map(|wanted| {
+                        let urls = wanted.urls.join(", ");
+                        wanted.urls.iter().find_map(get).ok_or(format!("{urls} does not answer"))
+                    });
+                    let results = results.collect();
+                    job = fetch.resume(results);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Authorities, certificates and revocation lists for scenarios.
+
+use ike::proof::crl::Crl;
+use ike::proof::trust::{Item, Material, Trust};
+use policy::{KeyKind, Secret};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
+    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType,
+    SerialNumber,
+};
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex};
+
+type Keys = BTreeMap<(KeyKind, String), Arc<KeyPair>>;
+
+/// Keys are made once for each kind and owner: those of RSA take their time.
+pub fn key(kind: KeyKind, owner: &str) -> Arc<KeyPair> {
+    static KEYS: LazyLock<Mutex<Keys>> = LazyLock::new(Mutex::default);
+    let algorithm = match kind {
+        KeyKind::Rsa => &rcgen::PKCS_RSA_SHA256,
+        KeyKind::EcdsaP256 => &rcgen::PKCS_ECDSA_P256_SHA256,
+        KeyKind::EcdsaP384 => &rcgen::PKCS_ECDSA_P384_SHA384,
+        KeyKind::EcdsaP521 => &rcgen::PKCS_ECDSA_P521_SHA512,
+        KeyKind::Ed25519 => &rcgen::PKCS_ED25519,
+    };
+    let mut keys = KEYS.lock().expect("no test panics in here");
+    let made = || Arc::new(KeyPair::generate_for(algorithm).expect("the system gives randomness"));
+    Arc::clone(keys.entry((kind, owner.into())).or_insert_with(made))
+}
+
+/// Parameters of a certificate that is valid in the year in which every world begins.
+pub fn params(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::default();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.not_before = rcgen::date_time_ymd(2025, 12, 1);
+    params.not_after = rcgen::date_time_ymd(2026, 12, 1);
+    params
+}
+
+/// Those of a side that is called `name.example`.
+pub fn of_side(name: &str) -> CertificateParams {
+    let mut params = params(name);
+    params.subject_alt_names =
+        vec![SanType::DnsName(format!("{name}.example").try_into().expect("ASCII"))];
+    params
+}
+
+/// Who signs certificates.
+pub struct Authority {
+    params: CertificateParams,
+    key: Arc<KeyPair>,
+    pub der: Vec<u8>,
+}
+
+impl Authority {
+    pub fn root(name: &str, kind: KeyKind) -> Self {
+        let params = Self::params(name);
+        let key = key(kind, name);
+        let der = params.self_signed(&*key).expect("signs").der().to_vec();
+        Self { params, key, der }
+    }
+
+    /// An authority below this one.
+    pub fn below(&self, name: &str, kind: KeyKind) -> Self {
+        let params = Self::params(name);
+        let key = key(kind, name);
+        let der = params.signed_by(&*key, &self.issuer()).expect("signs").der().to_vec();
+        Self { params, key, der }
+    }
+
+    fn params(name: &str) -> CertificateParams {
+        let mut params = params(name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params
+    }
+
+    fn issuer(&self) -> Issuer<'_, &KeyPair> {
+        Issuer::from_params(&self.params, &self.key)
+    }
+
+    /// A certificate for a key.
+    pub fn sign(&self, params: &CertificateParams, key: &KeyPair) -> Vec<u8> {
+        params.signed_by(key, &self.issuer()).expect("signs").der().to_vec()
+    }
+
+    /// The list of what it has revoked, good for a week from the beginning of every world on.
+    pub fn crl(&self, revoked: &[u64]) -> Vec<u8> {
+        self.crl_until(revoked, 8)
+    }
+
+    /// The list of what it has revoked, good until this day of January 2026.
+    pub fn crl_until(&self, revoked: &[u64], day: u8) -> Vec<u8> {
+        let entry = |serial: &u64| RevokedCertParams {
+            serial_number: SerialNumber::from(*serial),
+            revocation_time: rcgen::date_time_ymd(2025, 12, 20),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: rcgen::date_time_ymd(2025, 12, 31),
+            next_update: rcgen::date_time_ymd(2026, 1, day),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: revoked.iter().map(entry).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        params.signed_by(&self.issuer()).expect("signs").der().to_vec()
+    }
+}
+
+/// What a side has: its certificate and key, what lies between, whom it trusts, and revocation lists.
+#[derive(Clone, Default)]
+pub struct Wallet {
+    pub own: Vec<(Vec<u8>, Arc<KeyPair>)>,
+    pub between: Vec<Vec<u8>>,
+    pub trusted: Vec<Vec<u8>>,
+    pub crls: Vec<Vec<u8>>,
+    pub lenient: bool,
+}
+
+impl Wallet {
+    pub fn trust(&self) -> Arc<Trust> {
+        let item = |der: &Vec<u8>| Item { name: "item".into(), der: der.clone() };
+        let own = self.own.iter().map(|(der, _)| der);
+        let secret =
+            |key: &Arc<KeyPair>| Item { name: "key".into(), der: Secret::new(key.serialize_der()) };
+        let (trust, defects) = Trust::new(Material {
+            authorities: self.trusted.iter().map(item).collect(),
+            certificates: own.chain(&self.between).map(item).collect(),
+            keys: self.own.iter().map(|(_, key)| secret(key)).collect(),
+            crls: self.crls.iter().map(item).collect(),
+            lenient_revocation: self.lenient,
+        });
+        assert_eq!(defects, []);
+        Arc::new(trust)
+    }
+}
+
+/// Adds where the revocation list of the issuer is to be had.
+pub fn with_crl_at(mut params: CertificateParams, url: &str) -> CertificateParams {
+    params.crl_distribution_points = vec![CrlDistributionPoint { uris: vec![url.into()] }];
+    params
+}
+
+/// Reads a list as a fetcher does.
+pub fn read_crl(der: &[u8]) -> Arc<Crl> {
+    Arc::new(Crl::read(der).expect("a list"))
+}
