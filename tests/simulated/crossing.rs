@@ -1,6 +1,8 @@
 //! Exchanges of different kinds that cross each other (RFC 7296 §2.25).
 
 use crate::{SETTLED, SOON, assert_nothing_lost, talk, up};
+use ike::event::EventKind;
+use sim::host::Side;
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
 use sim::{Exchange, Gate, HostId, Site, World};
 use std::time::Duration;
@@ -141,5 +143,60 @@ fn both_sides_create_the_same_child_at_once() {
         world.run_for(SETTLED);
         assert_agreement(&mut world, left, right, &site());
         assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn both_sides_start_different_children_at_once() {
+    // One of the two IKE SAs goes; the other takes over what only the first was for.
+    for seed in 0..8 {
+        for (l, r) in [("net0", "net1"), (Site::TUNNEL, "net1"), ("net0", Site::TUNNEL)] {
+            let (mut world, left, right) = World::of_site(seed, &site(), &crate::calm());
+            world.connect(left, l);
+            world.connect(right, r);
+            world.run_for(SETTLED);
+            assert_agreement(&mut world, left, right, &site());
+            assert_clean_stop(&mut world, left, right);
+        }
+    }
+}
+
+#[test]
+fn an_attempt_fails_while_the_peer_has_come_through() {
+    let starts = Site { auto_start: true, ..site() };
+    let mut world = World::new(1);
+    let left = world.add_host("left", site().left, site().policy(Side::Left), crate::calm());
+    let right = world.add_host("right", starts.right, starts.policy(Side::Right), crate::calm());
+    world.drop_next(right, u32::MAX, |l| l.is_request(Exchange::SaInit));
+    world.connect(left, "net0");
+    world.run_for(SETTLED);
+    // The right end's own attempts have come to nothing; what it wants beyond net0 goes over the left end's IKE SA.
+    assert_agreement(&mut world, left, right, &site());
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn what_starts_by_itself_comes_back_though_its_deletion_met_a_rekey() {
+    // The left end starts net0 and net1 by itself, the right end takes net0 down while a rekey of it is under way.
+    let starts = Site { auto_start: true, ..site() };
+    for by_left in [true, false] {
+        for steps in 0..8 {
+            let mut world = World::new(1);
+            let config = crate::calm();
+            let right =
+                world.add_host("right", site().right, site().policy(Side::Right), config.clone());
+            let left = world.add_host("left", starts.left, starts.policy(Side::Left), config);
+            world.run_for(SOON);
+            assert_agreement(&mut world, left, right, &site());
+            assert!(world.rekey(if by_left { left } else { right }, "net0"));
+            let until = world.now() + SOON;
+            (0..steps).for_each(|_| _ = world.step(until));
+            assert!(world.disconnect(right, "net0"));
+            world.run_for(SETTLED);
+            assert_agreement(&mut world, left, right, &site());
+            let closed = world.count_events(left, |e| matches!(e, EventKind::Closed { .. }));
+            assert_eq!(closed, 1, "the operator is told once that it went");
+            assert_clean_stop(&mut world, left, right);
+        }
     }
 }

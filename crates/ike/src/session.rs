@@ -173,7 +173,23 @@ impl Session {
         let of_name = || self.children.iter().filter(|c| c.tunnel.name == name);
         (of_name().find(|c| c.state == ChildState::Established && !c.standby))
             .or_else(|| of_name().find(|c| c.state == ChildState::Established))
-            .or_else(|| of_name().find(|c| matches!(c.state, ChildState::Replaced(_))))
+            .or_else(|| of_name().find(|c| self.is_succeeded(c)))
+    }
+
+    /// Whether it was replaced by a Child SA that is still there.
+    fn is_succeeded(&self, child: &ChildSa) -> bool {
+        match child.state {
+            ChildState::Replaced(successor) => self.child_by_inbound(successor).is_some(),
+            ChildState::Established | ChildState::Unwanted => false,
+        }
+    }
+
+    /// Whether an exchange is under way that may replace the Child SA of a phase 2 tunnel.
+    pub fn is_renewing(&self, name: &str) -> bool {
+        self.sas.iter().filter_map(IkeSa::established).any(|e| match &e.active {
+            Some(Active::Child(p)) => p.tunnel.name == name && p.rekeys.is_some() && !p.unwanted,
+            _ => false,
+        })
     }
 
     /// Whether a phase 2 tunnel is up or on its way.

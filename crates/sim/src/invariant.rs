@@ -1,9 +1,7 @@
 //! What must hold of two gateways once nothing is under way any more.
 
 use crate::host::{HostId, Site};
-use crate::recorder::Recorder;
 use crate::world::World;
-use esp::plane::Spi;
 use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, State};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -18,23 +16,42 @@ pub fn disagreements(world: &mut World, left: HostId, right: HostId, children: u
     let mut found = Vec::new();
     let ends = [left, right].map(|host| {
         let name = world.host(host).name.clone();
-        let status = world.status(host);
         found.extend(bookkeeping(world, host));
         found.extend(deadline_passed(world, host, now).map(|why| format!("{name}: {why}")));
-        End::new(name, status, children, &mut found)
+        only_tunnel(&name, world.status(host), children, &mut found)
     });
     let [Some(l), Some(r)] = &ends else { return found };
+    found.extend(mirrored(l, r));
+    for host in [left, right] {
+        found.extend(plane_fits(world, host));
+    }
+    found.extend(mirrored_keys(world, left, right));
+    found
+}
+
+/// Names every way in which two ends of a phase 1 tunnel are not in the same state, up or down.
+pub fn mirrored(left: &IkeStatus, right: &IkeStatus) -> Vec<String> {
+    let name = &left.name;
+    let (l, r) = match (&left.sa, &right.sa) {
+        (Some(l), Some(r)) => (l, r),
+        (None, None) => return Vec::new(),
+        _ => return vec![format!("{name} is {} and {}", left.state.name(), right.state.name())],
+    };
+    let mut found = Vec::new();
+    if (left.state, right.state) != (State::Established, State::Established) {
+        found.push(format!("{name} is {} and {}", left.state.name(), right.state.name()));
+    }
     mirror_ike(l, r, &mut found);
-    for (name, child) in &l.children {
-        match r.children.get(name) {
-            Some(other) => mirror_child(name, child, other, &mut found),
-            None => found.push(format!("{} has {name}, {} does not", l.name, r.name)),
+    let [lefts, rights] = [left, right].map(|s| {
+        let up = s.children.iter().filter_map(|c| Some((c.name.as_str(), (c, c.sa.as_ref()?))));
+        up.collect::<BTreeMap<_, _>>()
+    });
+    for name in lefts.keys().chain(rights.keys()).collect::<BTreeSet<_>>() {
+        match (lefts.get(name), rights.get(name)) {
+            (Some(l), Some(r)) => mirror_child(name, *l, *r, &mut found),
+            _ => found.push(format!("only one end has {name}")),
         }
     }
-    for (host, end) in [(left, l), (right, r)] {
-        plane_holds(world.plane(host), end, &mut found);
-    }
-    mirror_keys(world, left, right, &mut found);
     found
 }
 
@@ -133,44 +150,24 @@ pub fn assert_clean_stop(world: &mut World, left: HostId, right: HostId) {
     assert!(found.is_empty(), "something is left after stop:\n  {}", found.join("\n  "));
 }
 
-/// The SAs of one end, of which there is the right number.
-struct End {
-    name: String,
-    ike: IkeSaStatus,
-    children: BTreeMap<String, (ChildStatus, ChildSaStatus)>,
-}
-
-impl End {
-    fn new(
-        name: String,
-        status: Vec<IkeStatus>,
-        children: u8,
-        found: &mut Vec<String>,
-    ) -> Option<Self> {
-        let sas: Vec<&IkeStatus> = status.iter().filter(|s| s.sa.is_some()).collect();
-        let [ike] = sas[..] else {
-            found.push(format!("{name} has {} IKE SAs, not one", sas.len()));
-            return None;
-        };
-        if ike.state != State::Established {
-            found.push(format!("{name}: the IKE SA is {}", ike.state.name()));
-        }
-        let sa = ike.sa.clone()?;
-        let mut by_name = BTreeMap::new();
-        for child in &ike.children {
-            let Some(sa) = child.sa.clone() else { continue };
-            if child.state != State::Established {
-                found.push(format!("{name}: {} is {}", child.name, child.state.name()));
-            }
-            if by_name.insert(child.name.clone(), (child.clone(), sa)).is_some() {
-                found.push(format!("{name} has {} twice", child.name));
-            }
-        }
-        if by_name.len() != usize::from(children) {
-            found.push(format!("{name} has {} Child SAs, not {children}", by_name.len()));
-        }
-        Some(Self { name, ike: sa, children: by_name })
+/// The status of the only tunnel that a host has up, with so many Child SAs.
+fn only_tunnel(
+    host: &str,
+    status: Vec<IkeStatus>,
+    children: u8,
+    found: &mut Vec<String>,
+) -> Option<IkeStatus> {
+    let mut up: Vec<IkeStatus> = status.into_iter().filter(|s| s.sa.is_some()).collect();
+    if up.len() != 1 {
+        found.push(format!("{host} has {} IKE SAs, not one", up.len()));
+        return None;
     }
+    let only = up.pop()?;
+    let child_sas = only.children.iter().filter(|c| c.sa.is_some()).count();
+    if child_sas != usize::from(children) {
+        found.push(format!("{host} has {child_sas} Child SAs, not {children}"));
+    }
+    Some(only)
 }
 
 fn deadline_passed(world: &World, host: HostId, now: std::time::Instant) -> Option<String> {
@@ -178,8 +175,7 @@ fn deadline_passed(world: &World, host: HostId, now: std::time::Instant) -> Opti
     (deadline.at < now).then(|| format!("a deadline has passed: {}", deadline.reason))
 }
 
-fn mirror_ike(left: &End, right: &End, found: &mut Vec<String>) {
-    let (l, r) = (&left.ike, &right.ike);
+fn mirror_ike(l: &IkeSaStatus, r: &IkeSaStatus, found: &mut Vec<String>) {
     if (l.initiator_spi, l.responder_spi) != (r.initiator_spi, r.responder_spi) {
         found.push(format!(
             "the ends have different IKE SAs: {}:{} and {}:{}",
@@ -200,10 +196,13 @@ fn mirror_ike(left: &End, right: &End, found: &mut Vec<String>) {
 
 fn mirror_child(
     name: &str,
-    (left, l): &(ChildStatus, ChildSaStatus),
-    (right, r): &(ChildStatus, ChildSaStatus),
+    (left, l): (&ChildStatus, &ChildSaStatus),
+    (right, r): (&ChildStatus, &ChildSaStatus),
     found: &mut Vec<String>,
 ) {
+    if (left.state, right.state) != (State::Established, State::Established) {
+        found.push(format!("{name} is {} and {}", left.state.name(), right.state.name()));
+    }
     if (l.inbound_spi, l.outbound_spi) != (r.outbound_spi, r.inbound_spi) {
         found.push(format!(
             "{name}: the ends have different SAs: {}/{} and {}/{}",
@@ -220,23 +219,32 @@ fn mirror_child(
     }
 }
 
-fn plane_holds(plane: &Recorder, end: &End, found: &mut Vec<String>) {
-    let listed: BTreeSet<Spi> = end.children.values().map(|(_, sa)| sa.inbound_spi).collect();
-    let held: BTreeSet<Spi> = plane.inbound().map(|r| r.sa.spi).collect();
+/// Names every SA in a host's plane that no tunnel of its lists, and the other way round. To be asked at rest.
+pub fn plane_fits(world: &mut World, host: HostId) -> Vec<String> {
+    let name = world.host(host).name.clone();
+    let status = world.status(host);
+    let sas: Vec<&ChildSaStatus> =
+        status.iter().flat_map(|s| &s.children).filter_map(|c| c.sa.as_ref()).collect();
+    let plane = world.plane(host);
+    let mut found = Vec::new();
+    let listed = sorted(sas.iter().map(|sa| sa.inbound_spi));
+    let held = sorted(plane.inbound().map(|r| r.sa.spi));
     if listed != held {
-        found.push(format!("{}: receives on {held:?}, but lists {listed:?}", end.name));
+        found.push(format!("{name}: receives on {held:?}, but lists {listed:?}"));
     }
-    let listed: Vec<Spi> = sorted(end.children.values().map(|(_, sa)| sa.outbound_spi));
-    let held: Vec<Spi> = sorted(plane.outbound().map(|s| s.sa.spi));
+    let listed = sorted(sas.iter().map(|sa| sa.outbound_spi));
+    let held = sorted(plane.outbound().map(|s| s.sa.spi));
     if listed != held {
-        found.push(format!("{}: sends on {held:?}, but lists {listed:?}", end.name));
+        found.push(format!("{name}: sends on {held:?}, but lists {listed:?}"));
     }
     let standby = plane.outbound().filter(|s| s.sa.standby);
-    found.extend(standby.map(|s| format!("{}: {} is still in standby", end.name, s.sa.spi)));
+    found.extend(standby.map(|s| format!("{name}: {} is still in standby", s.sa.spi)));
+    found
 }
 
-/// Compares what each end sends on with what the other receives on.
-fn mirror_keys(world: &mut World, left: HostId, right: HostId, found: &mut Vec<String>) {
+/// Compares what each host sends on with what the other receives on.
+pub fn mirrored_keys(world: &mut World, left: HostId, right: HostId) -> Vec<String> {
+    let mut found = Vec::new();
     for (from, to) in [(left, right), (right, left)] {
         let sending: Vec<_> = world
             .plane(from)
@@ -254,6 +262,7 @@ fn mirror_keys(world: &mut World, left: HostId, right: HostId, found: &mut Vec<S
             }
         }
     }
+    found
 }
 
 fn sorted<T: Ord>(items: impl Iterator<Item = T>) -> Vec<T> {

@@ -13,10 +13,13 @@ use esp::queue::{Coalesce, ReceiveQueue, SendQueue};
 use policy::Secret;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Octets before the inner packet: SPI, sequence number and a proof of the key.
 const OVERHEAD: usize = 4 + 8 + 8;
+
+/// A rule asks for an SA at most once in this time, as in the datapath.
+const ASK_EVERY: Duration = Duration::from_secs(1);
 
 /// An inbound SA and what it has seen.
 #[derive(Debug)]
@@ -109,7 +112,8 @@ pub struct Recorder {
     names: BTreeSet<SaId>,
     keys: BTreeSet<Vec<u8>>,
     order: u64,
-    asked: BTreeSet<RuleId>,
+    /// When each rule last asked for an SA.
+    asked: BTreeMap<RuleId, Instant>,
     notices: Vec<Notice>,
     refusals: VecDeque<Option<PlaneError>>,
     journal: Vec<Change>,
@@ -196,7 +200,9 @@ impl Recorder {
             .filter(|o| o.sa.selectors.covers(InnerPacket::PROTOCOL, local, remote))
             .max_by_key(|o| o.order);
         let Some(sending) = chosen else {
-            if trap && self.asked.insert(rule) {
+            let asked = self.asked.get(&rule);
+            if trap && asked.is_none_or(|at| now.saturating_duration_since(*at) >= ASK_EVERY) {
+                self.asked.insert(rule, now);
                 let packet = PacketSummary {
                     protocol: InnerPacket::PROTOCOL,
                     source: local,

@@ -308,6 +308,12 @@ impl World {
         self.command(host, "stop", |e, now| e.stop(now));
     }
 
+    /// Replaces the policy of a host, also for when it is restarted.
+    pub fn replace_policy(&mut self, host: HostId, policy: Arc<Policy>) {
+        self.hosts[host.0].policy = Arc::clone(&policy);
+        self.command(host, "replace policy", |e, now| e.replace_policy(now, policy));
+    }
+
     /// Starts a host anew with the policy it had: everything it knew is lost, and nobody is told.
     pub fn restart(&mut self, host: HostId) {
         self.note(host, "restarts without a word".into());

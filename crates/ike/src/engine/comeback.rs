@@ -73,13 +73,15 @@ impl<P: DataPlane> Engine<P> {
         for name in session.failed.iter().filter(|f| starting.iter().all(|c| c.name != **f)) {
             self.after_failure(now, name);
         }
-        if self.session_of(&tunnel.name).is_none() {
-            let was_up = |child: &ChildTunnel| session.lost.iter().any(|l| l.name == child.name);
-            let lasted = session.established_at.filter(|_| session.has_served);
-            let lasted = lasted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
-            for child in starting.iter().filter(|c| !was_up(c)) {
-                self.schedule_retry(now, &child.name, lasted);
-            }
+        let was_up = |child: &ChildTunnel| session.lost.iter().any(|l| l.name == child.name);
+        let lasted = session.established_at.filter(|_| session.has_served);
+        let lasted = lasted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
+        // The peer may have begun a session meanwhile that does not have all of them.
+        let heir = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(&id));
+        let served = |child: &ChildTunnel| heir.is_some_and(|s| s.has_or_wants_child(&child.name));
+        let missing: Vec<_> = starting.iter().filter(|c| !was_up(c) && !served(c)).collect();
+        for child in missing {
+            self.schedule_retry(now, &child.name, lasted);
         }
     }
 

@@ -32,11 +32,7 @@ impl<P: DataPlane> Engine<P> {
         let names: Vec<String> = children.iter().map(|c| c.name.clone()).collect();
         if let Some(id) = self.session_of(&tunnel.name) {
             return Ok(self.with_session(now, id, |session, cx| {
-                for name in names {
-                    if !session.has_or_wants_child(&name) {
-                        session.tasks.push_back(Task::CreateChild(name));
-                    }
-                }
+                names.into_iter().for_each(|name| session.want_child(name));
                 session.pump(cx);
                 session.is_established()
                     && children.iter().all(|c| session.serving_child(&c.name).is_some())
@@ -164,8 +160,12 @@ impl<P: DataPlane> Engine<P> {
         };
         let tunnel = tunnel.name.clone();
         self.deactivate(name);
-        let id = self.session_of(&tunnel).ok_or_else(not_up)?;
-        let done = self.with_session(now, id, |session, cx| session.drop_child(cx, name));
+        // Crossing starts make two for a moment.
+        let ids: Vec<SessionId> = self.sessions_of(&tunnel).map(|(id, _)| *id).collect();
+        let mut done = false;
+        for id in ids {
+            done |= self.with_session(now, id, |session, cx| session.drop_child(cx, name));
+        }
         if done { Ok(()) } else { Err(not_up()) }
     }
 
@@ -383,11 +383,16 @@ impl<P: DataPlane> Engine<P> {
             self.sessions_of(&tunnel).filter(|(id, s)| **id != new && s.is_established())
         {
             if other.begun_here == here {
-                redundant.push(*id);
+                redundant.push((*id, new));
             } else {
-                let (loser, begun_here) =
-                    if other.lowest_nonce < nonce { (*id, other.begun_here) } else { (new, here) };
-                if begun_here { &mut redundant } else { &mut left_to_the_peer }.push(loser);
+                let (loser, heir, begun_here) = match other.lowest_nonce < nonce {
+                    true => (*id, new, other.begun_here),
+                    false => (new, *id, here),
+                };
+                match begun_here {
+                    true => redundant.push((loser, heir)),
+                    false => left_to_the_peer.push(loser),
+                }
             }
         }
         let at = now + self.config.patience();
@@ -395,24 +400,36 @@ impl<P: DataPlane> Engine<P> {
             let deadline = Deadline { at, reason: "redundant IKE SA" };
             self.deadlines.set(Waiter::Redundant(id), Some(deadline));
         }
-        for id in redundant {
-            self.with_session(now, id, |session, cx| {
-                session.close(cx, "another IKE SA serves the tunnel")
-            });
+        for (id, heir) in redundant {
+            self.close_in_favour_of(now, id, heir);
         }
     }
 
     /// Closes a session that the peer should have closed, if another still serves the tunnel in its place.
     pub(super) fn close_redundant(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get(&id).filter(|s| !s.is_closing()) else { return };
-        let serves = |(other, s): (&SessionId, &Session)| {
-            *other != id && s.is_established() && s.lowest_nonce > session.lowest_nonce
+        let serves = |(other, s): &(&SessionId, &Session)| {
+            **other != id && s.is_established() && s.lowest_nonce > session.lowest_nonce
         };
-        if self.sessions_of(&session.tunnel.name).any(serves) {
-            self.with_session(now, id, |session, cx| {
-                session.close(cx, "another IKE SA serves the tunnel")
-            });
+        let heir = self.sessions_of(&session.tunnel.name).find(serves).map(|(other, _)| *other);
+        if let Some(heir) = heir {
+            self.close_in_favour_of(now, id, heir);
         }
+    }
+
+    /// Closes a session; another one of the tunnel takes over what this side may start of what it serves or was to serve.
+    fn close_in_favour_of(&mut self, now: Instant, id: SessionId, heir: SessionId) {
+        let left = self.with_session(now, id, |session, cx| {
+            let left = session.startable_children();
+            session.close(cx, "another IKE SA serves the tunnel");
+            left
+        });
+        self.with_session(now, heir, |session, cx| {
+            for name in left {
+                session.want_child(name);
+            }
+            session.pump(cx);
+        });
     }
 
     /// What a session that ends has inbound receives for a while where another serves the same tunnel: packets of the
@@ -445,6 +462,21 @@ fn same_phase_1(a: &IkeTunnel, b: &IkeTunnel) -> bool {
 }
 
 impl Session {
+    /// Has a phase 2 tunnel set up, unless it is there or on its way.
+    fn want_child(&mut self, name: String) {
+        if !self.has_or_wants_child(&name) {
+            self.tasks.push_back(Task::CreateChild(name));
+        }
+    }
+
+    /// Phase 2 tunnels that are up or on their way, and that this side may start.
+    fn startable_children(&self) -> Vec<String> {
+        let children = self.tunnel.children.iter().filter(|_| self.tunnel.role.may_initiate());
+        let wanted =
+            |c: &&Arc<ChildTunnel>| c.role.may_initiate() && self.has_or_wants_child(&c.name);
+        children.filter(wanted).map(|c| c.name.clone()).collect()
+    }
+
     /// Stops serving a phase 2 tunnel at once, whatever the peer says to its Delete.
     fn abandon_child(&mut self, cx: &mut super::Cx<'_>, name: &str) {
         self.drop_child(cx, name);

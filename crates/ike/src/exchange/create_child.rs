@@ -3,7 +3,7 @@
 use super::{Parts, rekey_ike, status};
 use crate::collision::{self, Request, lowest};
 use crate::crypto::key_exchange::PrivateKey;
-use crate::engine::Cx;
+use crate::engine::{Cx, Lost};
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Modes, Offers, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
@@ -629,25 +629,46 @@ fn conclude_success(
     Ok(())
 }
 
+/// Queues what was asked for on an IKE SA that is gone.
+pub(crate) fn start_over(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) {
+    cx.spis.release(pending.spi_in);
+    match pending.rekeys {
+        _ if pending.unwanted => {}
+        None => session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone())),
+        Some(old) if stands(session, old) => session.tasks.push_back(Task::RekeyChild(old)),
+        Some(_) => lose(session, cx, pending),
+    }
+}
+
 /// The peer has deleted the Child SA before its answer arrived: there is nothing to install, and what it was to replace goes,
 /// too.
 fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) {
     cx.spis.release(pending.spi_in);
-    match pending.rekeys {
-        None => {
-            let reason = "deleted by the peer".into();
-            let name = &pending.tunnel.name;
-            cx.out.event(&session.tunnel.name, Some(name), EventKind::Closed { reason });
-        }
+    match pending.rekeys.filter(|old| stands(session, *old)).and_then(|old| session.child_mut(old))
+    {
         Some(old) => {
-            if let Some(child) = session.child_mut(old)
-                && child.state == ChildState::Established
-            {
-                child.state = ChildState::Unwanted;
-                session.tasks.push_front(Task::DeleteChild(old));
-            }
+            old.state = ChildState::Unwanted;
+            cx.out.lost.push(old.lost(cx.now));
+            let spi = old.spi_in;
+            session.tasks.push_front(Task::DeleteChild(spi));
         }
+        None => lose(session, cx, pending),
     }
+}
+
+/// The peer has taken the tunnel down while this side was about to set it up or to renew it.
+fn lose(session: &Session, cx: &mut Cx<'_>, pending: &PendingChild) {
+    let name = &pending.tunnel.name;
+    if session.serving_child(name).is_none() {
+        let reason = "deleted by the peer".into();
+        cx.out.event(&session.tunnel.name, Some(name), EventKind::Closed { reason });
+        cx.out.lost.push(Lost { name: name.clone(), after: Duration::ZERO });
+    }
+}
+
+/// Whether a Child SA is there and not replaced yet.
+fn stands(session: &Session, spi_in: Spi) -> bool {
+    session.child_by_inbound(spi_in).is_some_and(|c| c.state == ChildState::Established)
 }
 
 fn conclude_error(
@@ -659,10 +680,8 @@ fn conclude_error(
     parts: &Parts<'_>,
 ) {
     // The peer's own rekey has done the work, or the Child SA is gone: so is the reason.
-    let stands =
-        |old| session.child_by_inbound(old).is_some_and(|c| c.state == ChildState::Established);
-    if pending.rekeys.is_some_and(|old| !stands(old)) {
-        return;
+    if pending.rekeys.is_some_and(|old| !stands(session, old)) {
+        return lose(session, cx, &pending);
     }
     let again = match pending.rekeys {
         Some(old) => Task::RekeyChild(old),

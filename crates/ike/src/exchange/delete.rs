@@ -1,6 +1,6 @@
 //! INFORMATIONAL with Delete (RFC 7296 §1.4.1).
 
-use super::{rekey_ike, status};
+use super::{create_child, rekey_ike, status};
 use crate::engine::Cx;
 use crate::event::EventKind;
 use crate::sa::child::ChildState;
@@ -67,7 +67,8 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
     if !matches!(state, ChildState::Replaced(_)) {
         revive(session, cx, &name);
     }
-    if session.serving_child(&name).is_none() && !matches!(state, ChildState::Replaced(_)) {
+    let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_renewing(&name);
+    if is_last && session.serving_child(&name).is_none() {
         cx.out.event(
             &session.tunnel.name,
             Some(&name),
@@ -170,13 +171,7 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
                 rekey_ike::yield_to(session, cx, sa.local_spi, rival);
             }
         }
-        Some(Active::Child(pending)) => {
-            cx.spis.release(pending.spi_in);
-            session.tasks.push_back(match pending.rekeys {
-                Some(old) => Task::RekeyChild(old),
-                None => Task::CreateChild(pending.tunnel.name.clone()),
-            });
-        }
+        Some(Active::Child(pending)) => create_child::start_over(session, cx, &pending),
         Some(Active::DeleteChildren(spis)) => {
             session.tasks.extend(spis.into_iter().map(Task::DeleteChild))
         }

@@ -1,0 +1,227 @@
+//! What a random world's gateways are configured for, and what its operators want.
+
+use ike::Config;
+use policy::{Group, Identity, IkeTunnel, Mode, Pfs, Policy, Selector};
+use sim::chance::Chance;
+use sim::host::{Side, esp_offer, lifetime, network};
+use sim::{Behaviour, HostId, Nat, Site, World};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// The most phase 2 tunnels that a line has at any time.
+pub const CHILDREN: u8 = 3;
+
+/// A world to be: gateways and the tunnels between them, as they are configured now.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// How many gateways.
+    pub gateways: usize,
+    /// The first gateway is behind a NAT, and nobody knows its address.
+    pub nat: bool,
+    /// Packets go through the real datapath.
+    pub encrypts: bool,
+    /// Gateways ask a silent peer whether it lives, after so many seconds.
+    pub liveness: u64,
+    /// Tunnels, at most one between two gateways.
+    pub lines: Vec<Line>,
+}
+
+/// A phase 1 tunnel with its phase 2 tunnels.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// Left and right gateway.
+    pub ends: [usize; 2],
+    /// Whether the policies have it.
+    pub present: bool,
+    pub children: u8,
+    /// By end: starts by itself; is started by packets.
+    pub auto_start: [bool; 2],
+    pub on_demand: [bool; 2],
+    transport: bool,
+    pfs: bool,
+    /// Lifetimes of minutes rather than a day.
+    short: bool,
+    /// Changes so far of phase 1, and of each phase 2 tunnel.
+    pub versions: (u64, [u64; CHILDREN as usize]),
+    /// By end: phase 2 tunnels that the operator has taken down.
+    pub down: [BTreeSet<u8>; 2],
+}
+
+impl Plan {
+    /// Draws a plan.
+    pub fn draw(chance: &mut Chance) -> Self {
+        let gateways = 2 + [0, 0, 0, 1, 1, 2][chance.below(6) as usize];
+        let nat = chance.happens(200);
+        let mut lines = Vec::new();
+        for left in 0..gateways {
+            for right in left + 1..gateways {
+                // Everybody has a tunnel to somebody.
+                if left + 1 == right || chance.happens(300) {
+                    lines.push(Line::draw(chance, [left, right], nat && left == 0));
+                }
+            }
+        }
+        let liveness = [5, 10, 30][chance.below(3) as usize];
+        Self { gateways, nat, encrypts: chance.happens(100), liveness, lines }
+    }
+
+    /// Makes the world.
+    pub fn build(&self, seed: u64) -> (World, Vec<HostId>) {
+        let mut world = World::new(seed);
+        if self.encrypts {
+            world.encrypt();
+        }
+        let config = Config {
+            retransmit_after: Duration::from_millis(300),
+            liveness_interval: Some(Duration::from_secs(self.liveness)),
+            ..Config::default()
+        };
+        let hosts = (0..self.gateways)
+            .map(|g| {
+                let (name, address) = (format!("g{g}"), self.address(g));
+                let (policy, config) = (self.policy(g), config.clone());
+                if self.nat && g == 0 {
+                    let any = Behaviour::EndpointIndependent;
+                    let nat = Nat::new(IpAddr::from([203, 0, 113, 1]), any, any, 2 * MINUTE);
+                    world.add_host_behind(nat, &name, address, policy, config)
+                } else {
+                    world.add_host(&name, address, policy, config)
+                }
+            })
+            .collect();
+        (world, hosts)
+    }
+
+    fn address(&self, gateway: usize) -> IpAddr {
+        match gateway {
+            0 if self.nat => IpAddr::from([10, 0, 0, 5]),
+            g => IpAddr::from([192, 0, 2, 1 + g as u8]),
+        }
+    }
+
+    /// The policy of a gateway.
+    pub fn policy(&self, gateway: usize) -> Arc<Policy> {
+        let of = |(number, line): (usize, &Line)| {
+            let side = line.side_of(gateway).filter(|_| line.present)?;
+            Some(Arc::new(self.tunnel(number, line, side)))
+        };
+        Arc::new(Policy { tunnels: self.lines.iter().enumerate().filter_map(of).collect() })
+    }
+
+    fn tunnel(&self, number: usize, line: &Line, side: usize) -> IkeTunnel {
+        let child_life = if line.short { 5 * MINUTE } else { DAY };
+        let ike_life = if line.short { 12 * MINUTE } else { DAY };
+        let groups = vec![Group::Curve25519];
+        let pfs = match line.pfs {
+            true => Pfs { offer: groups.clone(), accept: groups, accept_none: false },
+            false => Site::default().pfs,
+        };
+        let site = Site {
+            left: self.address(line.ends[0]),
+            right: self.address(line.ends[1]),
+            left_roams: self.nat && line.ends[0] == 0,
+            mode: if line.transport { Mode::Transport } else { Mode::Tunnel },
+            children: line.children,
+            pfs,
+            lifetime: lifetime(ike_life + Duration::from_secs(line.versions.0)),
+            auto_start: line.auto_start[side],
+            on_demand: line.on_demand[side],
+            ..Site::default()
+        };
+        let policy = site.policy([Side::Left, Side::Right][side]);
+        let mut tunnel = IkeTunnel::clone(&policy.tunnels[0]);
+        tunnel.name = line_name(number);
+        let identity = |end: usize| Identity::Fqdn(format!("g{}.example", line.ends[end]));
+        (tunnel.local.identity, tunnel.remote.identity) = (identity(side), identity(1 - side));
+        for (n, child) in tunnel.children.iter_mut().enumerate() {
+            let child = Arc::make_mut(child);
+            child.name = child_name(number, n as u8);
+            let life = child_life + Duration::from_secs(line.versions.1[n]);
+            child.proposals = vec![esp_offer(policy::KeyBits::B128, lifetime(life))];
+            if !line.transport {
+                let (left, right) = networks(number, n as u8);
+                let all = |net: [u8; 4]| vec![Selector::all_of(network(net))];
+                let (local, remote) = if side == 0 { (left, right) } else { (right, left) };
+                (child.local, child.remote) = (all(local), all(remote));
+            }
+        }
+        tunnel
+    }
+
+    /// Addresses behind the left and the right end whose traffic a phase 2 tunnel carries.
+    pub fn inner(&self, line: usize, n: u8) -> [IpAddr; 2] {
+        let Line { transport, ends, .. } = &self.lines[line];
+        if *transport {
+            return ends.map(|g| self.address(g));
+        }
+        let (left, right) = networks(line, n);
+        [left, right].map(|[a, b, c, _]| IpAddr::from([a, b, c, 9]))
+    }
+
+    /// Whether an end knows where the other is, and so may start the tunnel.
+    pub fn may_start(&self, line: usize, side: usize) -> bool {
+        !(self.nat && side == 1 && self.lines[line].ends[0] == 0)
+    }
+
+    /// Whether a phase 2 tunnel must be up once nothing stands in the way.
+    pub fn wants_up(&self, line: usize, n: u8) -> bool {
+        (0..2).any(|side| {
+            let Line { auto_start, down, .. } = &self.lines[line];
+            auto_start[side] && self.may_start(line, side) && !down[side].contains(&n)
+        })
+    }
+
+    /// An end from which a packet must bring a phase 2 tunnel up.
+    pub fn trapping_end(&self, line: usize, n: u8) -> Option<usize> {
+        (0..2).find(|&side| {
+            let Line { on_demand, down, .. } = &self.lines[line];
+            on_demand[side] && self.may_start(line, side) && !down[side].contains(&n)
+        })
+    }
+}
+
+impl Line {
+    fn draw(chance: &mut Chance, ends: [usize; 2], nat: bool) -> Self {
+        let transport = !nat && chance.happens(150);
+        Self {
+            ends,
+            present: true,
+            children: if transport { 1 } else { 1 + chance.below(3) as u8 },
+            auto_start: [chance.happens(500), chance.happens(400)],
+            on_demand: [chance.happens(250), chance.happens(250)],
+            transport,
+            pfs: chance.happens(250),
+            short: chance.happens(200),
+            versions: Default::default(),
+            down: Default::default(),
+        }
+    }
+
+    /// The most phase 2 tunnels it can have.
+    pub fn most_children(&self) -> u8 {
+        if self.transport { 1 } else { CHILDREN }
+    }
+
+    /// Which end a gateway is, if it is one.
+    pub fn side_of(&self, gateway: usize) -> Option<usize> {
+        self.ends.iter().position(|&g| g == gateway)
+    }
+}
+
+pub fn line_name(line: usize) -> String {
+    format!("line{line}")
+}
+
+pub fn child_name(line: usize, n: u8) -> String {
+    format!("line{line}net{n}")
+}
+
+fn networks(line: usize, n: u8) -> ([u8; 4], [u8; 4]) {
+    let second = 100 + 2 * line as u8;
+    ([10, second, n, 0], [10, second + 1, n, 0])
+}
