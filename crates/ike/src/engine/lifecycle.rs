@@ -417,17 +417,13 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Closes a session; another one of the tunnel takes over what this side may start of what it serves or was to serve.
+    /// Closes a session; another one of the tunnel takes over what it serves.
     fn close_in_favour_of(&mut self, now: Instant, id: SessionId, heir: SessionId) {
-        let left = self.with_session(now, id, |session, cx| {
-            let left = session.startable_children();
-            session.close(cx, "another IKE SA serves the tunnel");
-            left
+        let served = self.with_session(now, id, |session, cx| {
+            session.close_as_redundant(cx, "another IKE SA serves the tunnel")
         });
         self.with_session(now, heir, |session, cx| {
-            for name in left {
-                session.want_child(name);
-            }
+            served.into_iter().for_each(|name| session.want_child(name));
             session.pump(cx);
         });
     }
@@ -467,14 +463,6 @@ impl Session {
         if !self.has_or_wants_child(&name) {
             self.tasks.push_back(Task::CreateChild(name));
         }
-    }
-
-    /// Phase 2 tunnels that are up or on their way, and that this side may start.
-    fn startable_children(&self) -> Vec<String> {
-        let children = self.tunnel.children.iter().filter(|_| self.tunnel.role.may_initiate());
-        let wanted =
-            |c: &&Arc<ChildTunnel>| c.role.may_initiate() && self.has_or_wants_child(&c.name);
-        children.filter(wanted).map(|c| c.name.clone()).collect()
     }
 
     /// Stops serving a phase 2 tunnel at once, whatever the peer says to its Delete.

@@ -3,7 +3,7 @@
 use super::{create_child, rekey_ike, status};
 use crate::engine::Cx;
 use crate::event::EventKind;
-use crate::sa::child::ChildState;
+use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::{Active, Phase};
 use crate::session::{Ending, Session};
 use crate::task::Task;
@@ -65,6 +65,7 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
     }
     let removed = session.remove_child(cx, spi_in, true);
     if !matches!(state, ChildState::Replaced(_)) {
+        restore(session, spi_in);
         revive(session, cx, &name);
     }
     let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_renewing(&name);
@@ -81,22 +82,25 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
     true
 }
 
+/// Lets a Child SA serve on whose successor is gone: the peer has undone the rekey.
+fn restore(session: &mut Session, successor: Spi) {
+    let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(successor);
+    let spi = session.children.iter().find(replaced).map(|c| c.spi_in);
+    if let Some(child) = spi.filter(|s| !is_going(session, *s)).and_then(|s| session.child_mut(s)) {
+        child.state = ChildState::Established;
+    }
+}
+
 /// Lets a redundant Child SA serve after all: the peer was to delete it, and has deleted the other one.
 fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
     if session.serving_child(name).is_some() {
         return;
     }
-    let going = |spi: Spi| {
-        session.tasks.contains(&Task::DeleteChild(spi))
-            || session.sas.iter().filter_map(|s| s.established()).any(
-                |e| matches!(&e.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi)),
-            )
-    };
     let spare = session.children.iter().find(|c| {
         c.tunnel.name == name
             && c.state == ChildState::Unwanted
             && !c.created_here
-            && !going(c.spi_in)
+            && !is_going(session, c.spi_in)
     });
     let Some(spare) = spare.map(|c| c.spi_in).and_then(|spi| session.child_mut(spi)) else {
         return;
@@ -105,6 +109,16 @@ fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
     if let Err(error) = spare.promote(cx) {
         cx.out.event(&session.tunnel.name, Some(name), EventKind::Warning(error.to_string()));
     }
+}
+
+/// Whether this side deletes the Child SA, or is about to.
+fn is_going(session: &Session, spi: Spi) -> bool {
+    session.tasks.contains(&Task::DeleteChild(spi))
+        || session
+            .sas
+            .iter()
+            .filter_map(|s| s.established())
+            .any(|e| matches!(&e.active, Some(Active::DeleteChildren(spis)) if spis.contains(&spi)))
 }
 
 /// Answers the peer's Delete of Child SAs: the SPIs of our halves, but for those we are deleting ourselves (RFC 7296

@@ -10,6 +10,8 @@ use crate::sa::{Active, IkeSa, Phase, State};
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
 use esp::plane::Spi;
+use policy::ChildTunnel;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a superseded IKE SA waits for the peer to delete it.
@@ -60,6 +62,21 @@ impl Session {
         names.dedup();
         self.reconnect = names;
         self.close(cx, reason);
+    }
+
+    /// Takes everything down with a Delete. Returns which of the phase 2 tunnels that this side may start are up; those
+    /// still on their way are tried again when it is over, by when the peer may have set them up elsewhere.
+    pub fn close_as_redundant(&mut self, cx: &mut Cx<'_>, reason: &str) -> Vec<String> {
+        let may_start = |c: &&Arc<ChildTunnel>| {
+            self.tunnel.role.may_initiate()
+                && c.role.may_initiate()
+                && self.has_or_wants_child(&c.name)
+        };
+        let names = self.tunnel.children.iter().filter(may_start).map(|c| c.name.clone());
+        let (up, on_their_way) = names.partition(|name| self.serving_child(name).is_some());
+        self.reconnect = on_their_way;
+        self.close(cx, reason);
+        up
     }
 
     /// Ends it at once, without telling the peer; what has not been set up has failed with `failure`.
