@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+pub mod revocation;
 
 pub use esp;
 pub use ike;
@@ -25,6 +26,7 @@ use esp::userspace::{Hooks, Userspace};
 use ike::driver::{self, Handle, SocketError};
 use ike::proof::trust::Trust;
 use policy::Policy;
+use revocation::Lists;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,6 +37,8 @@ pub struct GatewayConfig {
     pub ike: ike::Config,
     /// Whom this side trusts, and the certificates it proves itself by; [`certificates::load`] reads them from files.
     pub trust: Arc<Trust>,
+    /// Revocation lists that are in no file; [`revocation::Lists::new`] fetches them.
+    pub lists: Arc<Lists>,
     /// Name of the TUN device; default `vpn0`.
     pub device: Option<String>,
     /// Where a note is kept of what was changed in the system, so that a crash can be cleaned up; default
@@ -97,7 +101,7 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
         engine
     };
     let counters = |plane: &mut Userspace| plane.counters();
-    Ok(driver::start(sockets, inputs, send_nat_t, counters, driver::no_fetcher(), make))
+    Ok(driver::start(sockets, inputs, send_nat_t, counters, config.lists.fetcher(), make))
 }
 
 fn seed() -> Result<[u8; 32], StartError> {

@@ -25,8 +25,8 @@ impl Charon {
         // No more plugins than are needed, kernel-libipsec before kernel-netlink, which then only sets routes.
         let settings = format!(
             "charon {{
-  load = random nonce openssl aes md5 sha1 sha2 hmac xcbc cmac gcm kdf curve25519 kernel-libipsec kernel-netlink \
-         socket-default vici
+  load = random nonce openssl pem pkcs1 pkcs8 x509 aes md5 sha1 sha2 hmac xcbc cmac gcm kdf curve25519 kernel-libipsec \
+         kernel-netlink socket-default vici
   {}
   plugins {{
     vici {{

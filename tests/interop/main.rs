@@ -1,8 +1,8 @@
 //! `vpnd` against strongSwan: real daemons, real packets, each scenario between network namespaces of its own.
 //!
-//! Needs root, `/dev/net/tun`, `ip`, `nft`, `ping`, `unshare`, `setpriv`, and strongSwan's `charon` with the plugin
-//! kernel-libipsec and `swanctl` (Debian: strongswan-swanctl, strongswan-charon, libcharon-extra-plugins,
-//! libstrongswan-standard-plugins, libstrongswan-extra-plugins). Where one is
+//! Needs root, `/dev/net/tun`, `ip`, `nft`, `openssl`, `ping`, `unshare`, `setpriv`, and strongSwan's `charon` with the
+//! plugin kernel-libipsec, `swanctl` and `pki` (Debian: strongswan-swanctl, strongswan-charon, strongswan-pki,
+//! libcharon-extra-plugins, libstrongswan-standard-plugins, libstrongswan-extra-plugins). Where one is
 //! missing, every scenario is reported as ignored, with the reason; with `VPN_TEST_REQUIRE=all` in the environment it
 //! fails. What a daemon logged stands behind the message of a failed scenario.
 //!
@@ -10,6 +10,7 @@
 //! implementation against itself cover those.
 #![forbid(unsafe_code)]
 
+mod authority;
 mod charon;
 mod needs;
 mod scenarios;

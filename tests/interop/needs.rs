@@ -13,7 +13,7 @@ const PLUGINS: &[&str] =
     &["/usr/lib/ipsec/plugins", "/usr/lib64/strongswan/plugins", "/usr/lib/strongswan/plugins"];
 /// Plugins that distributions pack apart from `charon`: the plane, and the algorithms of most scenarios.
 const PACKED_APART: &[&str] = &["kernel-libipsec", "gcm", "openssl"];
-const PROGRAMS: &[&str] = &["ip", "nft", "ping", "setpriv", "swanctl", "unshare"];
+const PROGRAMS: &[&str] = &["ip", "nft", "openssl", "ping", "pki", "setpriv", "swanctl", "unshare"];
 
 /// The IKE daemon of strongSwan.
 pub fn charon() -> Option<PathBuf> {

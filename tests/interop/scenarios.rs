@@ -1,5 +1,6 @@
 //! What is played, by subject.
 
+mod certificates;
 mod establish;
 mod fragmentation;
 mod nat;
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Scenario> {
         refusal::all(),
         nat::all(),
         fragmentation::all(),
+        certificates::all(),
     ]
     .into_iter()
     .flatten()

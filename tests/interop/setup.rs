@@ -1,5 +1,6 @@
 //! What a scenario configures on both sides: an AIX_VPN policy for `vpnd`, a swanctl.conf for strongSwan.
 
+use crate::authority::{self, Naming, Plan, Revocation};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -29,6 +30,12 @@ pub struct Setup {
     pub pfs: &'static str,
     /// Identities are domain names rather than addresses.
     pub names: bool,
+    /// Both prove themselves by certificates rather than by a preshared key, and are named as those say.
+    pub certificates: Option<Plan>,
+    /// What `IKE_AuthenticationMethod` says then.
+    pub signatures: &'static str,
+    /// Lines of `[certificates]` in vpnd.toml.
+    pub vpnd_certificates: &'static str,
     /// The identity strongSwan takes in place of the one the policy names.
     pub charon_identity: Option<&'static str>,
     /// A second pair of networks, 10.3.0.0/24 behind `vpnd` and 10.4.0.0/24 behind strongSwan.
@@ -71,6 +78,9 @@ impl Default for Setup {
             charon_esp: "aes256gcm16-x25519",
             pfs: "31",
             names: false,
+            certificates: None,
+            signatures: "RSA_signatures",
+            vpnd_certificates: "",
             charon_identity: None,
             second: false,
             inner_v6: false,
@@ -144,7 +154,10 @@ impl Setup {
         let address = if side == 0 { self.outer()[0] } else { self.seen()[1] };
         let element = if address.is_ipv4() { "IPV4_Address" } else { "IPV6_Address" };
         let address = format!("<{element} Value=\"{address}\"/>");
-        if self.names {
+        if self.naming() == Some(Naming::Subject) {
+            let subject = authority::slash_form(NAMES[side]);
+            format!("<ASN1_DN Value=\"{subject}\">{address}</ASN1_DN>")
+        } else if self.names || self.certificates.is_some() {
             format!("<FQDN Value=\"{}\">{address}</FQDN>", NAMES[side])
         } else {
             address
@@ -157,13 +170,19 @@ impl Setup {
         let mut line = |line: String| {
             writeln!(text, "{line}").expect("a string takes everything");
         };
-        line(
-            "<IKEProtection IKE_ProtectionName=\"p1\" IKE_Role=\"Both\" IKE_Version=\"2\">".into(),
-        );
+        let use_crl = match self.certificates.map(|plan| plan.revocation) {
+            None | Some(Revocation::Unused) => "No",
+            Some(_) => "Yes",
+        };
+        line(format!(
+            "<IKEProtection IKE_ProtectionName=\"p1\" IKE_Role=\"Both\" IKE_Version=\"2\" \
+             IKE_Flags_UseCRL=\"{use_crl}\">"
+        ));
         for (name, value) in self.ike {
             line(format!("<IKETransform {name}=\"{value}\"/>"));
         }
-        line("<IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/></IKEProtection>".into());
+        let method = if self.certificates.is_some() { self.signatures } else { "Preshared_key" };
+        line(format!("<IKETransform IKE_AuthenticationMethod=\"{method}\"/></IKEProtection>"));
         let [local, remote] = [0, 1].map(|side| self.vpnd_identity(side));
         line(format!("<IKETunnel IKE_TunnelName=\"{IKE_TUNNEL}\" IKE_ProtectionRef=\"p1\">"));
         line(format!("<IKELocalIdentity>{local}</IKELocalIdentity>"));
@@ -173,8 +192,10 @@ impl Setup {
         } else {
             format!("<PK_{}", &remote[1..])
         };
-        line(format!("<IKEPresharedKey Format=\"ASCII\" Value=\"{}\">", self.keys[0]));
-        line(format!("<IKEPresharedRemoteID>{named}</IKEPresharedRemoteID></IKEPresharedKey>"));
+        if self.certificates.is_none() {
+            line(format!("<IKEPresharedKey Format=\"ASCII\" Value=\"{}\">", self.keys[0]));
+            line(format!("<IKEPresharedRemoteID>{named}</IKEPresharedRemoteID></IKEPresharedKey>"));
+        }
         line("<IPSecProposal IPSec_ProposalName=\"esp\">".into());
         for (cipher, hash, esn) in self.esp {
             line(format!(
@@ -212,8 +233,18 @@ impl Setup {
     pub fn swanctl(&self) -> String {
         let own = self.outer()[1];
         let [peer, seen] = self.seen();
-        let [theirs, ours] =
-            if self.names { NAMES.map(String::from) } else { self.charon_identities() };
+        let [theirs, ours] = match self.naming() {
+            Some(Naming::Subject) => {
+                NAMES.map(|name| format!("\"{}\"", authority::comma_form(name)))
+            }
+            Some(Naming::DomainName) => NAMES.map(String::from),
+            None if self.names => NAMES.map(String::from),
+            None => self.charon_identities(),
+        };
+        let (method, certificate) = match self.certificates {
+            Some(_) => ("pubkey", "certs = right.pem"),
+            None => ("psk", ""),
+        };
         let ours = self.charon_identity.unwrap_or(&ours);
         let [remote_ts, local_ts] = self.charon_networks;
         let second = if self.second {
@@ -239,11 +270,12 @@ impl Setup {
     proposals = {charon_ike}
     {charon_connection}
     local {{
-      auth = psk
+      auth = {method}
+      {certificate}
       id = {ours}
     }}
     remote {{
-      auth = psk
+      auth = {method}
       id = {theirs}
     }}
     children {{
@@ -267,10 +299,15 @@ secrets {{
         )
     }
 
+    /// How certificates name the sides, if there are any.
+    fn naming(&self) -> Option<Naming> {
+        self.certificates.map(|plan| plan.naming)
+    }
+
     /// Identities of `vpnd` and strongSwan where they are addresses: those of the policy.
     fn charon_identities(&self) -> [String; 2] {
         [self.outer()[0].to_string(), self.seen()[1].to_string()]
     }
 }
 
-const NAMES: [&str; 2] = ["left.example.net", "right.example.net"];
+const NAMES: [&str; 2] = authority::HOSTS;

@@ -22,7 +22,7 @@ impl Vpnd {
     /// Starts it and waits until it is ready.
     pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
         let error = |error: std::io::Error| format!("cannot start vpnd: {error}");
-        fs::create_dir(&directory).map_err(error)?;
+        fs::create_dir_all(&directory).map_err(error)?;
         // It holds a key, and vpnd warns of one that others can read.
         let mut policy = File::options()
             .create_new(true)
@@ -33,11 +33,13 @@ impl Vpnd {
         policy.write_all(setup.policy().as_bytes()).map_err(error)?;
         let config = format!(
             "[ike]\nretransmit_after = {:?}\nretransmissions = {}\n{}\n[esp]\nstate_dir = {:?}\n\
-             [log]\nlevel = \"debug\"\n",
+             [certificates]\ndirectory = {:?}\n{}\n[log]\nlevel = \"debug\"\n",
             setup.retransmit.0,
             setup.retransmit.1,
             setup.vpnd_ike,
-            directory.join("state")
+            directory.join("state"),
+            directory.join("certificates"),
+            setup.vpnd_certificates
         );
         fs::write(directory.join("vpnd.toml"), config).map_err(error)?;
         let process = Self::spawn(&space, &directory)?;

@@ -1,5 +1,6 @@
 //! Two gateways and the wire between them, with an address translator on it where the setup says so.
 
+use crate::authority::{LIST_PORT, Plan, Revocation, serve};
 use crate::charon::Charon;
 use crate::eventually;
 use crate::setup::{Nat, Setup};
@@ -9,8 +10,11 @@ use cli::demo::capture::{Capture, Seen};
 use cli::demo::isolation::Namespace;
 use nix::net::if_::if_nametoindex;
 use nix::unistd::gettid;
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpListener};
+use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 /// IKE messages in the words of nftables: on port 4500 four octets of zero behind the UDP header of eight (RFC 3948
 /// §2.2).
@@ -23,7 +27,9 @@ pub struct World {
     pub charon: Charon,
     capture: Option<Capture>,
     nat: Option<Namespace>,
-    _directory: tempfile::TempDir,
+    /// How often strongSwan's host was asked for a revocation list.
+    pub lists_served: Arc<AtomicUsize>,
+    directory: tempfile::TempDir,
 }
 
 impl World {
@@ -59,9 +65,14 @@ impl World {
         let device = right.run(|| if_nametoindex("wire")).map_err(|e| e.to_string())?;
         let capture = right.run(move || Capture::start(device)).map_err(|e| e.to_string())?;
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let lists_served = match &setup.certificates {
+            Some(plan) => make_certificates(plan, directory.path(), &right, setup.outer()[1])?,
+            None => Arc::default(),
+        };
         let vpnd = Vpnd::start(left, directory.path().join("vpnd"), &setup)?;
         let charon = Charon::start(right, directory.path().join("charon"), &setup)?;
-        Ok(Self { setup, vpnd, charon, capture: Some(capture), nat, _directory: directory })
+        let capture = Some(capture);
+        Ok(Self { setup, vpnd, charon, capture, nat, lists_served, directory })
     }
 
     /// Host addresses behind the gateways with their namespaces: behind `vpnd`, behind strongSwan.
@@ -80,6 +91,14 @@ impl World {
     pub fn up_from_charon(&self) {
         self.charon.initiate().expect("strongSwan brings it up");
         self.vpnd.wait_up();
+    }
+
+    /// strongSwan's certificate is revoked, and `vpnd` has the list but does not know yet.
+    pub fn revoke(&self) {
+        let plan = self.setup.certificates.expect("the setup has certificates");
+        let [work, vpnd] =
+            ["authority", "vpnd/certificates"].map(|d| self.directory.path().join(d));
+        plan.revoke(&work, &vpnd).expect("the tools make lists");
     }
 
     /// Pings and TCP streams in both directions, with every octet checked.
@@ -164,6 +183,22 @@ impl World {
             tail(&self.charon.log(), 60)
         )
     }
+}
+
+/// Makes the certificates of both sides and serves the revocation list where they say it is.
+fn make_certificates(
+    plan: &Plan,
+    directory: &Path,
+    server: &Namespace,
+    address: IpAddr,
+) -> Result<Arc<AtomicUsize>, String> {
+    let work = directory.join("authority");
+    plan.make(&work, &directory.join("vpnd/certificates"), &directory.join("charon"))?;
+    if plan.revocation != Revocation::Http {
+        return Ok(Arc::default());
+    }
+    let listener = server.run(move || TcpListener::bind((address, LIST_PORT)));
+    Ok(serve(listener.map_err(|error| error.to_string())?, work.join("list.crl")))
 }
 
 fn tail(text: &str, count: usize) -> String {

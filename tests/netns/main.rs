@@ -5,6 +5,7 @@
 mod harness;
 
 mod acceptance;
+mod certificates;
 mod cleanup;
 mod commands;
 mod daemon;
@@ -21,6 +22,7 @@ fn main() -> std::process::ExitCode {
         acceptance::trials(),
         demo::trials(),
         networks::trials(),
+        certificates::trials(),
         failures::trials(),
         cleanup::trials(),
         restart::trials(),

@@ -6,6 +6,7 @@ use ike::proof::trust::{Listed, Role, Trust};
 use policy::{Credential, Policy, Signature};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use vpn::revocation::Lists;
 
 /// With fewer days left than this, a certificate is remarked on.
 pub const DAYS_OF_NOTICE: i64 = 30;
@@ -32,13 +33,20 @@ impl Certificates {
 #[derive(Debug, Default)]
 pub struct Keeper {
     settings: Settings,
+    lists: Arc<Lists>,
     in_force: Mutex<(Arc<Policy>, Arc<Trust>)>,
 }
 
 impl Keeper {
     /// With none in force.
     pub fn new(settings: Settings) -> Self {
-        Self { settings, in_force: Mutex::default() }
+        let lists = Arc::new(Lists::new(settings.revocation()));
+        Self { settings, lists, in_force: Mutex::default() }
+    }
+
+    /// Fetched revocation lists.
+    pub fn lists(&self) -> &Arc<Lists> {
+        &self.lists
     }
 
     /// Reads all files; nothing changes.
@@ -54,7 +62,10 @@ impl Keeper {
     /// What is in force, for `vpnctl certs`.
     pub fn describe(&self) -> Vec<CertificateInfo> {
         let (policy, trust) = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        describe(&trust, &policy)
+        let mut all = describe(&trust, &policy);
+        let fetched = self.lists.listing().into_iter();
+        all.extend(fetched.map(|(url, list)| described(&Listed::crl(&url, &list), now())));
+        all
     }
 }
 

@@ -311,6 +311,8 @@ impl Config {
             u64::from(ike::engine::SMALLEST_FRAGMENT),
             u64::from(u16::MAX),
         )?;
+        let timeout = self.certificates.fetch_timeout;
+        span("certificates.fetch_timeout", timeout, ms(100), s(60), false)?;
         range("esp.replay_window", u64::from(self.esp.replay_window), 0, 65_536)?;
         let device = &self.esp.device;
         let valid = (1..=15).contains(&device.len())

@@ -134,7 +134,8 @@ fn run_gateway(
         let policy = Arc::new(file.policy);
         let trust = Arc::clone(&certificates.trust);
         keeper.keep(Arc::clone(&policy), Arc::clone(&trust));
-        let gateway = vpn::GatewayConfig { trust, ..config.gateway() };
+        let lists = Arc::clone(keeper.lists());
+        let gateway = vpn::GatewayConfig { trust, lists, ..config.gateway() };
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
         let path = options.policy.clone();
         let daemon = Arc::new(Daemon::new(handle, path, Arc::new(keeper), levels));

@@ -6,7 +6,7 @@ use crate::{Scenario, eventually, scenario};
 use cli::control::protocol::FailureInfo;
 
 /// The tunnel does not come up from `vpnd`; `vpnctl` says so in these words.
-fn vpnd_says(world: &World, words: &[&str]) {
+pub(super) fn vpnd_says(world: &World, words: &[&str]) {
     let printed = world.vpnd.refused();
     for words in words {
         assert!(printed.contains(words), "{words:?} is not in\n{printed}");
@@ -17,7 +17,7 @@ fn vpnd_says(world: &World, words: &[&str]) {
 }
 
 /// The tunnel does not come up from strongSwan, which is told `notify`; `vpnd` notes why.
-fn charon_is_told(world: &World, notify: &str, kind: &str, words: &[&str]) {
+pub(super) fn charon_is_told(world: &World, notify: &str, kind: &str, words: &[&str]) {
     let printed = world.charon.initiate().expect_err("it is refused");
     assert!(printed.contains(notify) || world.charon.log().contains(notify), "{printed}");
     let failure: FailureInfo = eventually("vpnd knows why", || {

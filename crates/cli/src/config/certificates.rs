@@ -1,5 +1,6 @@
 //! `[certificates]`.
 
+use super::Span;
 use serde::Deserialize;
 use std::path::PathBuf;
 use vpn::certificates::{Source, Sources};
@@ -21,6 +22,12 @@ pub struct Certificates {
     pub crls: Vec<PathBuf>,
     /// What a missing list means where the policy wants one.
     pub without_crl: WithoutCrl,
+    /// Whether lists are fetched from where the certificates say.
+    pub fetch_crls: bool,
+    /// Time to fetch one.
+    pub fetch_timeout: Span,
+    /// Where fetched lists outlive the daemon; empty: nowhere.
+    pub crl_cache: PathBuf,
 }
 
 /// What a missing revocation list means.
@@ -36,6 +43,7 @@ pub enum WithoutCrl {
 
 impl Default for Certificates {
     fn default() -> Self {
+        let vpn::revocation::Settings { fetch, timeout, .. } = Default::default();
         Self {
             directory: PathBuf::from("/etc/vpnd"),
             authorities: vec!["ca".into()],
@@ -43,11 +51,25 @@ impl Default for Certificates {
             private_keys: vec!["private".into()],
             crls: vec!["crls".into()],
             without_crl: WithoutCrl::Refuse,
+            fetch_crls: fetch,
+            fetch_timeout: Span(Some(timeout)),
+            crl_cache: PathBuf::new(),
         }
     }
 }
 
 impl Certificates {
+    /// How revocation lists are fetched.
+    pub fn revocation(&self) -> vpn::revocation::Settings {
+        let defaults = vpn::revocation::Settings::default();
+        vpn::revocation::Settings {
+            fetch: self.fetch_crls,
+            timeout: self.fetch_timeout.0.unwrap_or(defaults.timeout),
+            cache: Some(self.crl_cache.clone()).filter(|path| !path.as_os_str().is_empty()),
+            ..defaults
+        }
+    }
+
     /// The files and directories to read. Those that are read by default may be absent.
     pub fn sources(&self) -> Sources {
         let defaults = Self::default();

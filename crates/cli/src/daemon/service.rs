@@ -92,6 +92,8 @@ impl<G: Gateway> Daemon<G> {
         self.gateway.replace_trust(Arc::clone(&certificates.trust)).await.map_err(refusal)?;
         self.gateway.replace_policy(Arc::clone(&policy)).await.map_err(refusal)?;
         self.certificates.keep(policy, certificates.trust);
+        // Whoever reloads may have mended what kept a revocation list from being fetched.
+        self.certificates.lists().retry();
         Ok(Reloaded { tunnels, warnings })
     }
 

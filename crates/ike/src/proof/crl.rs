@@ -1,11 +1,13 @@
 //! Certificate revocation lists (RFC 5280 §5).
 
 use policy::DistinguishedName;
+use rustls_pki_types::SubjectPublicKeyInfoDer;
 use std::fmt;
 use std::time::Duration;
-use webpki::{CertRevocationList, OwnedCertRevocationList};
+use webpki::{CertRevocationList, OwnedCertRevocationList, RawPublicKeyEntity};
 use x509_cert::crl::CertificateList;
-use x509_cert::der::{Decode, Encode};
+use x509_cert::der::asn1::{AnyRef, BitStringRef};
+use x509_cert::der::{Decode, Encode, Reader, SliceReader};
 
 /// Octets of the longest list that is read.
 const LONGEST: usize = 64 * 1024 * 1024;
@@ -17,6 +19,7 @@ pub struct Crl {
     this_update: Duration,
     next_update: Option<Duration>,
     pub(crate) list: CertRevocationList<'static>,
+    der: Vec<u8>,
 }
 
 /// Why a list cannot be used; completes "the revocation list …".
@@ -50,6 +53,7 @@ impl Crl {
             this_update: read.this_update.to_unix_duration(),
             next_update: read.next_update.map(|t| t.to_unix_duration()),
             list: list.into(),
+            der: der.to_vec(),
         })
     }
 
@@ -68,14 +72,95 @@ impl Crl {
         self.next_update
     }
 
+    /// Its octets.
+    pub fn der(&self) -> &[u8] {
+        &self.der
+    }
+
+    /// Whether the key of this SubjectPublicKeyInfo, in DER, has signed it.
+    pub fn is_signed_by(&self, key_info: &[u8]) -> bool {
+        let info = SubjectPublicKeyInfoDer::from(key_info);
+        let (Ok(key), Ok(parts)) = (RawPublicKeyEntity::try_from(&info), Signed::read(&self.der))
+        else {
+            return false;
+        };
+        webpki::ALL_VERIFICATION_ALGS.iter().any(|algorithm| {
+            algorithm.signature_alg_id().as_ref() == parts.algorithm
+                && key.verify_signature(*algorithm, parts.octets, parts.signature).is_ok()
+        })
+    }
+
     /// Whether it counts at this time since 1970.
     pub fn is_current(&self, unix_time: Duration) -> bool {
         self.next_update.is_none_or(|until| unix_time < until)
     }
 }
 
+/// The outermost parts of a list (RFC 5280 §5.1).
+struct Signed<'a> {
+    octets: &'a [u8],
+    /// What is inside of the AlgorithmIdentifier.
+    algorithm: &'a [u8],
+    signature: &'a [u8],
+}
+
+impl<'a> Signed<'a> {
+    fn read(der: &'a [u8]) -> x509_cert::der::Result<Self> {
+        let list = AnyRef::from_der(der)?;
+        let mut reader = SliceReader::new(list.value())?;
+        let octets = reader.tlv_bytes()?;
+        let algorithm = AnyRef::decode(&mut reader)?.value();
+        let signature = BitStringRef::decode(&mut reader)?.raw_bytes();
+        reader.finish()?;
+        Ok(Self { octets, algorithm, signature })
+    }
+}
+
 impl fmt::Debug for Crl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Crl({})", self.issuer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{
+        BasicConstraints, CertificateParams, CertificateRevocationListParams, IsCa, Issuer,
+        KeyIdMethod, KeyPair, PKCS_ECDSA_P384_SHA384, PKCS_ECDSA_P521_SHA512, PKCS_ED25519,
+        PKCS_RSA_SHA256, PublicKeyData, SerialNumber, date_time_ymd,
+    };
+
+    fn list(key: KeyPair) -> Crl {
+        let mut params = CertificateParams::new(vec![]).expect("no names");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(2026, 2, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&Issuer::new(params, key)).expect("signs");
+        Crl::read(list.der()).expect("a list")
+    }
+
+    #[test]
+    fn the_key_that_signed_it_is_told_from_another() {
+        let kinds =
+            [&PKCS_ECDSA_P384_SHA384, &PKCS_ECDSA_P521_SHA512, &PKCS_ED25519, &PKCS_RSA_SHA256];
+        for kind in kinds {
+            let [key, other] =
+                [(); 2].map(|()| KeyPair::generate_for(kind).expect("a kind that is supported"));
+            let (info, other) = (key.subject_public_key_info(), other.subject_public_key_info());
+            let mut list = list(key);
+            assert!(list.is_signed_by(&info), "{:?}", kind);
+            assert!(!list.is_signed_by(&other));
+            assert!(!list.is_signed_by(&info[1..]));
+            let last = list.der.len() - 1;
+            list.der[last] ^= 1;
+            assert!(!list.is_signed_by(&info));
+        }
     }
 }

@@ -94,6 +94,8 @@ pub struct Fetch {
 pub struct Wanted {
     /// Whose list.
     pub issuer: DistinguishedName,
+    /// SubjectPublicKeyInfo, in DER, of those that have this name and are trusted: one of them must have signed it.
+    pub issuer_keys: Vec<Vec<u8>>,
     /// Where it is to be had, any of them.
     pub urls: Vec<String>,
 }
@@ -199,7 +201,10 @@ impl Claim {
             let here = |crl: &Arc<Crl>| crl.issuer() == issuer && crl.is_current(unix_time);
             if !trust.crls.iter().any(here) && !wanted.iter().any(|w| w.issuer == *issuer) {
                 let urls = certificate.crl_urls().to_vec();
-                wanted.push(Wanted { issuer: issuer.clone(), urls });
+                let named = |c: &&Certificate| c.subject() == Some(issuer);
+                let issuers = path.iter().chain(&trust.authorities).filter(named);
+                let issuer_keys = issuers.map(|c| c.key().info.clone()).collect();
+                wanted.push(Wanted { issuer: issuer.clone(), issuer_keys, urls });
             }
         }
         wanted

@@ -69,7 +69,8 @@ impl Listed {
         }
     }
 
-    pub(super) fn crl(item: &str, crl: &Crl) -> Self {
+    /// A revocation list that came from somewhere.
+    pub fn crl(item: &str, crl: &Crl) -> Self {
         Self {
             role: Role::RevocationList,
             item: item.to_owned(),

@@ -1,0 +1,285 @@
+//! Revocation lists that are not in a file: fetched where certificates say, and kept.
+//!
+//! Only certificates whose chain has been found valid make the gateway fetch anything, and only lists that their issuer
+//! has signed are kept: who answers in the place of a server can make a fetch fail, but not for longer than a minute.
+
+mod fetch;
+mod store;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use fetch::{Limits, is_elsewhere, is_http};
+use ike::driver::Fetcher;
+use ike::proof::Wanted;
+use ike::proof::crl::Crl;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use store::Store;
+
+/// A list is asked for again after this long, though it may be valid for longer: a revocation is to be known soon.
+const REFRESH: Duration = Duration::from_secs(24 * 3600);
+/// After a failure, a server is left alone for this long.
+const PAUSE: Duration = Duration::from_secs(60);
+/// Addresses of one issuer's list that are tried.
+const ADDRESSES: usize = 4;
+/// Lists and failures that are remembered.
+const ENTRIES: usize = 1000;
+/// Octets of all lists that are remembered.
+const OCTETS: usize = 128 << 20;
+
+/// How revocation lists are fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// Whether they are at all.
+    pub fetch: bool,
+    /// Time for one attempt.
+    pub timeout: Duration,
+    /// Octets of one list at most.
+    pub max_size: usize,
+    /// Directory where they are kept over restarts.
+    pub cache: Option<PathBuf>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { fetch: true, timeout: Duration::from_secs(5), max_size: 16 << 20, cache: None }
+    }
+}
+
+/// Fetched lists, by the address each came from.
+#[derive(Debug)]
+pub struct Lists {
+    settings: Settings,
+    limits: Limits,
+    store: Option<Store>,
+    entries: Mutex<BTreeMap<String, Entry>>,
+}
+
+impl Default for Lists {
+    /// Fetches with the default settings.
+    fn default() -> Self {
+        Self::new(Settings::default())
+    }
+}
+
+#[derive(Debug, Default)]
+struct Entry {
+    /// Held by whoever fetches; others wait and find what it found.
+    gate: Arc<tokio::sync::Mutex<()>>,
+    list: Option<Arc<Crl>>,
+    /// What went wrong the last time.
+    failure: Option<String>,
+    /// When it is asked for again, since 1970.
+    ask_again: Duration,
+}
+
+impl Entry {
+    /// What is known, unless it is time to ask again.
+    fn known(&self, now: Duration) -> Option<Result<Arc<Crl>, String>> {
+        if now >= self.ask_again {
+            return None;
+        }
+        self.usable(now).map(Ok).or_else(|| self.failure.clone().map(Err))
+    }
+
+    fn usable(&self, now: Duration) -> Option<Arc<Crl>> {
+        self.list.clone().filter(|list| list.is_current(now))
+    }
+}
+
+impl Lists {
+    /// None yet; those in the cache directory are read when they are needed.
+    pub fn new(settings: Settings) -> Self {
+        let limits =
+            Limits { time: settings.timeout, size: settings.max_size, address: is_elsewhere };
+        let store = settings.cache.clone().map(Store::new);
+        Self { settings, limits, store, entries: Mutex::default() }
+    }
+
+    /// What the engine's driver asks.
+    pub(crate) fn fetcher(self: &Arc<Self>) -> Fetcher {
+        let lists = Arc::clone(self);
+        Arc::new(move |wanted| {
+            let lists = Arc::clone(&lists);
+            Box::pin(async move { lists.find(wanted).await })
+        })
+    }
+
+    /// Finds a current list for each issuer, from memory, the cache directory or its address.
+    ///
+    /// # Errors
+    /// For each issuer, why there is none, for the operator.
+    pub async fn find(self: &Arc<Self>, wanted: Vec<Wanted>) -> Vec<Result<Arc<Crl>, String>> {
+        let finding: Vec<_> = wanted
+            .into_iter()
+            .map(|wanted| {
+                let lists = Arc::clone(self);
+                tokio::spawn(async move { lists.find_one(&wanted).await })
+            })
+            .collect();
+        let mut found = Vec::new();
+        for finding in finding {
+            found.push(finding.await.unwrap_or_else(|error| Err(error.to_string())));
+        }
+        found
+    }
+
+    /// Makes failures be forgotten, so that the next attempt asks again.
+    pub fn retry(&self) {
+        self.with_entries(|entries| {
+            for entry in entries.values_mut().filter(|entry| entry.failure.is_some()) {
+                entry.ask_again = Duration::ZERO;
+            }
+        });
+    }
+
+    /// The lists that were fetched, each with its address.
+    pub fn listing(&self) -> Vec<(String, Arc<Crl>)> {
+        self.with_entries(|entries| {
+            let lists = entries.iter().filter_map(|(url, e)| Some((url.clone(), e.list.clone()?)));
+            lists.collect()
+        })
+    }
+
+    async fn find_one(&self, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+        let issuer = &wanted.issuer;
+        if wanted.urls.is_empty() {
+            return Err(format!(
+                "the certificates of {issuer} do not say where its revocation list is; put the list into a file \
+                 ([certificates] crls)"
+            ));
+        }
+        if !self.settings.fetch {
+            return Err(format!(
+                "fetching is switched off ([certificates] fetch_crls); put the list of {issuer} into a file \
+                 ([certificates] crls)"
+            ));
+        }
+        let mut failures = Vec::new();
+        for url in wanted.urls.iter().take(ADDRESSES) {
+            if !is_http(url) {
+                failures.push(format!("{url}: only http is fetched"));
+                continue;
+            }
+            match self.find_at(url, wanted).await {
+                Ok(list) => return Ok(list),
+                Err(why) => failures.push(format!("{url}: {why}")),
+            }
+        }
+        Err(failures.join("; "))
+    }
+
+    async fn find_at(&self, url: &str, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+        let gate = self.with_entries(|entries| {
+            make_room(entries);
+            Arc::clone(&entries.entry(url.to_owned()).or_default().gate)
+        });
+        let _guard = gate.lock().await;
+        let known = self.with_entries(|entries| entries.get(url)?.known(unix_time()));
+        if let Some(known) = known {
+            return known.and_then(|list| verified(list, wanted));
+        }
+        if let Some(list) = self.stored(url, wanted).await {
+            return Ok(list);
+        }
+        let fetched = match fetch::get(url, self.limits).await {
+            Ok(octets) => self.accept(&octets, wanted),
+            Err(error) => Err(error.to_string()),
+        };
+        match fetched {
+            Ok(list) => {
+                tracing::info!(url, issuer = %wanted.issuer, "revocation list fetched");
+                if let Some(store) = &self.store {
+                    store.put(url, list.der()).await;
+                }
+                self.keep(url, Arc::clone(&list));
+                Ok(list)
+            }
+            Err(why) => {
+                tracing::warn!(url, issuer = %wanted.issuer, "revocation list not fetched: {why}");
+                let now = unix_time();
+                // One that was fetched before serves as long as it is valid.
+                self.with_entries(|entries| {
+                    let entry = entries.entry(url.to_owned()).or_default();
+                    entry.ask_again = now + PAUSE;
+                    entry.failure = Some(why.clone());
+                    entry.usable(now).ok_or(why)
+                })
+            }
+        }
+    }
+
+    fn accept(&self, octets: &[u8], wanted: &Wanted) -> Result<Arc<Crl>, String> {
+        let list =
+            verified(Arc::new(Crl::read(octets).map_err(|error| format!("it {error}"))?), wanted)?;
+        if !list.is_current(unix_time()) {
+            return Err("it is outdated".into());
+        }
+        Ok(list)
+    }
+
+    /// A list in the cache directory, if it is current.
+    async fn stored(&self, url: &str, wanted: &Wanted) -> Option<Arc<Crl>> {
+        if self.with_entries(|entries| entries.get(url).is_some_and(|e| e.list.is_some())) {
+            return None;
+        }
+        let octets = self.store.as_ref()?.get(url).await?;
+        let list = self.accept(&octets, wanted).ok()?;
+        self.keep(url, Arc::clone(&list));
+        Some(list)
+    }
+
+    fn keep(&self, url: &str, list: Arc<Crl>) {
+        let refresh = unix_time() + REFRESH;
+        let ask_again = list.next_update().map_or(refresh, |next| next.min(refresh));
+        self.with_entries(|entries| {
+            let entry = entries.entry(url.to_owned()).or_default();
+            (entry.list, entry.failure, entry.ask_again) = (Some(list), None, ask_again);
+        });
+    }
+
+    fn with_entries<T>(&self, f: impl FnOnce(&mut BTreeMap<String, Entry>) -> T) -> T {
+        // Every change is one assignment: what a panic leaves is whole.
+        f(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn verified(list: Arc<Crl>, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+    if list.issuer() != &wanted.issuer {
+        return Err(format!("it is the list of {}", list.issuer()));
+    }
+    if !wanted.issuer_keys.iter().any(|key| list.is_signed_by(key)) {
+        return Err("its issuer has not signed it".into());
+    }
+    Ok(list)
+}
+
+/// Forgets what would be asked for again first, where there is too much.
+fn make_room(entries: &mut BTreeMap<String, Entry>) {
+    let octets = |entries: &BTreeMap<String, Entry>| -> usize {
+        entries.values().filter_map(|entry| Some(entry.list.as_ref()?.der().len())).sum()
+    };
+    while entries.len() >= ENTRIES || octets(entries) > OCTETS {
+        let Some(url) = entries.iter().min_by_key(|(_, e)| e.ask_again).map(|(url, _)| url.clone())
+        else {
+            return;
+        };
+        entries.remove(&url);
+    }
+}
+
+fn unix_time() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A file name that stands for an address.
+fn file_name(url: &str) -> String {
+    let hash = digest(&SHA256, url.as_bytes());
+    let mut name: String = hash.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
+    name.push_str(".crl");
+    name
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,242 @@
+//! Fetching one revocation list over HTTP.
+//!
+//! Plain HTTP only: what is fetched carries its issuer's signature, and a list about the certificates of the server it
+//! comes from could not be fetched from that server (RFC 5280 §8).
+
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Bytes;
+use hyper::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
+use hyper::{Request, StatusCode, Uri};
+use hyper_util::rt::TokioIo;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::task::JoinSet;
+
+/// Redirections that are followed.
+const REDIRECTIONS: usize = 2;
+
+/// What a fetch may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Time for all of it.
+    pub time: Duration,
+    /// Octets of the answer.
+    pub size: usize,
+    /// Which addresses may be asked.
+    pub address: fn(IpAddr) -> bool,
+}
+
+/// A list could not be fetched.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FetchError {
+    #[error("not an http address")]
+    Scheme,
+    #[error("cannot resolve the name {host}: {why}")]
+    Resolve { host: String, why: String },
+    #[error("{address} belongs to this machine or its link; such a list has to come from a file")]
+    Address { address: IpAddr },
+    #[error("cannot connect: {0}")]
+    Connect(String),
+    #[error("the server answers {0}")]
+    Status(u16),
+    #[error("more than {REDIRECTIONS} redirections")]
+    Redirections,
+    #[error("the answer breaks off or is larger than {size} octets: {why}")]
+    Body { size: usize, why: String },
+    #[error("no whole answer within {0:?}")]
+    Time(Duration),
+}
+
+/// Addresses that nobody can mean who publishes a list: those of this machine and of its link.
+pub(super) fn is_elsewhere(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(a) => {
+            !(a.is_loopback()
+                || a.is_unspecified()
+                || a.is_link_local()
+                || a.is_multicast()
+                || a.is_broadcast())
+        }
+        IpAddr::V6(a) => {
+            !(a.is_loopback()
+                || a.is_unspecified()
+                || a.is_unicast_link_local()
+                || a.is_multicast())
+        }
+    }
+}
+
+/// Whether a URL is one that [`get`] can fetch.
+pub(super) fn is_http(url: &str) -> bool {
+    url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
+}
+
+/// Fetches what is at a URL.
+pub(super) async fn get(url: &str, limits: Limits) -> Result<Vec<u8>, FetchError> {
+    tokio::time::timeout(limits.time, follow(url, limits))
+        .await
+        .unwrap_or(Err(FetchError::Time(limits.time)))
+}
+
+async fn follow(url: &str, limits: Limits) -> Result<Vec<u8>, FetchError> {
+    let mut uri: Uri = url.parse().map_err(|_| FetchError::Scheme)?;
+    for _ in 0..=REDIRECTIONS {
+        match ask(&uri, limits).await? {
+            Answer::Body(octets) => return Ok(octets),
+            Answer::Elsewhere(next) => uri = next,
+        }
+    }
+    Err(FetchError::Redirections)
+}
+
+enum Answer {
+    Body(Vec<u8>),
+    Elsewhere(Uri),
+}
+
+async fn ask(uri: &Uri, limits: Limits) -> Result<Answer, FetchError> {
+    let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
+        return Err(FetchError::Scheme);
+    };
+    let stream = connect(authority.host(), authority.port_u16().unwrap_or(80), limits).await?;
+    let broken = |error: hyper::Error| FetchError::Connect(error.to_string());
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    // Ends with this function, however that ends.
+    let mut tasks = JoinSet::new();
+    tasks.spawn(connection);
+    let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    let request = Request::get(path)
+        .header(HOST, authority.as_str())
+        .header(ACCEPT, "application/pkix-crl, */*")
+        .header(USER_AGENT, "vpnd")
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| FetchError::Scheme)?;
+    let response = sender.send_request(request).await.map_err(broken)?;
+    let status = response.status();
+    if status.is_redirection() {
+        let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+        let next = location.and_then(|location| resolve(uri, location));
+        return next.map(Answer::Elsewhere).ok_or(FetchError::Status(status.as_u16()));
+    }
+    if status != StatusCode::OK {
+        return Err(FetchError::Status(status.as_u16()));
+    }
+    let body = Limited::new(response.into_body(), limits.size).collect().await;
+    let body =
+        body.map_err(|error| FetchError::Body { size: limits.size, why: error.to_string() })?;
+    Ok(Answer::Body(body.to_bytes().to_vec()))
+}
+
+/// Where a redirection leads: an absolute URL, or a path on the same server.
+fn resolve(from: &Uri, location: &str) -> Option<Uri> {
+    if !location.starts_with('/') {
+        return location.parse().ok();
+    }
+    let mut parts = from.clone().into_parts();
+    parts.path_and_query = Some(location.parse().ok()?);
+    Uri::from_parts(parts).ok()
+}
+
+async fn connect(host: &str, port: u16, limits: Limits) -> Result<TcpStream, FetchError> {
+    let name = host.trim_start_matches('[').trim_end_matches(']');
+    let unresolved =
+        |error: io::Error| FetchError::Resolve { host: host.into(), why: error.to_string() };
+    let addresses: Vec<SocketAddr> =
+        tokio::net::lookup_host((name, port)).await.map_err(unresolved)?.collect();
+    let mut last = FetchError::Resolve { host: host.into(), why: "it has no address".into() };
+    for address in addresses {
+        if !(limits.address)(address.ip()) {
+            last = FetchError::Address { address: address.ip() };
+            continue;
+        }
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = FetchError::Connect(format!("{address}: {error}")),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    const LIMITS: Limits = Limits { time: Duration::from_secs(20), size: 64, address: |_| true };
+
+    /// Serves these answers, one connection each; the URL of the server, and what it was asked.
+    async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/a.crl", listener.local_addr().expect("bound"));
+        let task = tokio::spawn(async move {
+            let mut asked = Vec::new();
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.expect("a client");
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    request.push(stream.read_u8().await.expect("a whole request"));
+                }
+                let text = String::from_utf8(request).expect("text");
+                asked.push(text.lines().next().unwrap_or_default().to_owned());
+                stream.write_all(answer.as_bytes()).await.expect("taken");
+            }
+            asked
+        });
+        (url, task)
+    }
+
+    fn ok(body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len())
+    }
+
+    fn moved(to: &str) -> String {
+        format!("HTTP/1.1 302 Found\r\nLocation: {to}\r\nContent-Length: 0\r\n\r\n")
+    }
+
+    #[tokio::test]
+    async fn a_list_is_fetched_also_through_redirections() {
+        let (url, server) = server(vec![moved("/b.crl?c=1"), ok("list")]).await;
+        assert_eq!(get(&url, LIMITS).await, Ok(b"list".to_vec()));
+        let asked = server.await.expect("no panic");
+        assert_eq!(asked, ["GET /a.crl HTTP/1.1", "GET /b.crl?c=1 HTTP/1.1"]);
+    }
+
+    #[tokio::test]
+    async fn redirections_have_an_end() {
+        let (url, _server) = server(vec![moved("/a.crl"); 3]).await;
+        assert_eq!(get(&url, LIMITS).await, Err(FetchError::Redirections));
+    }
+
+    #[tokio::test]
+    async fn what_is_no_list_says_why() {
+        let (url, _server) = server(vec!["HTTP/1.1 404 Not Found\r\n\r\n".into()]).await;
+        assert_eq!(get(&url, LIMITS).await, Err(FetchError::Status(404)));
+        let (url, _server) = server(vec![moved("https://a.example/")]).await;
+        assert_eq!(get(&url, LIMITS).await, Err(FetchError::Scheme));
+        let (url, _server) = server(vec![ok(&"x".repeat(65))]).await;
+        assert!(matches!(get(&url, LIMITS).await, Err(FetchError::Body { size: 64, .. })));
+        assert_eq!(get("ldap://a.example/cn=ca", LIMITS).await, Err(FetchError::Scheme));
+    }
+
+    #[tokio::test]
+    async fn a_silent_server_is_left() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("http://{}/", listener.local_addr().expect("bound"));
+        let limits = Limits { time: Duration::from_millis(50), ..LIMITS };
+        assert_eq!(get(&url, limits).await, Err(FetchError::Time(limits.time)));
+    }
+
+    #[tokio::test]
+    async fn nobody_is_sent_to_this_machine() {
+        let limits = Limits { address: is_elsewhere, ..LIMITS };
+        for host in ["127.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"] {
+            let error = get(&format!("http://{host}/"), limits).await;
+            assert!(matches!(error, Err(FetchError::Address { .. })), "{host}: {error:?}");
+        }
+        assert!(is_elsewhere([192, 0, 2, 1].into()) && is_elsewhere([10, 0, 0, 1].into()));
+    }
+}

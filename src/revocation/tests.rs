@@ -1,0 +1,168 @@
+use super::*;
+use policy::DistinguishedName;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DnType, IsCa, Issuer,
+    KeyIdMethod, KeyPair, PublicKeyData, SerialNumber, date_time_ymd,
+};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+/// An authority, as far as its lists go.
+struct Authority {
+    issuer: Issuer<'static, KeyPair>,
+    key_info: Vec<u8>,
+}
+
+impl Authority {
+    fn new(name: &str) -> Self {
+        let key = KeyPair::generate().expect("a key");
+        let key_info = key.subject_public_key_info();
+        let mut params = CertificateParams::new(vec![]).expect("no names");
+        params.distinguished_name = rcgen::DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self { issuer: Issuer::new(params, key), key_info }
+    }
+
+    /// A list whose next issue comes in a year.
+    fn list(&self, next: i32) -> Vec<u8> {
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(next, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        list.signed_by(&self.issuer).expect("signs").der().to_vec()
+    }
+
+    fn wanted(&self, urls: &[&str]) -> Wanted {
+        let name: DistinguishedName = "CN=root".parse().expect("a name");
+        let urls = urls.iter().map(|url| (*url).to_owned()).collect();
+        Wanted { issuer: name, issuer_keys: vec![self.key_info.clone()], urls }
+    }
+}
+
+/// Serves octets to everybody; its URL, and how often it was asked.
+async fn server(body: Vec<u8>) -> (String, Arc<AtomicUsize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let url = format!("http://{}/list.crl", listener.local_addr().expect("bound"));
+    let asked = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&asked);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            counter.fetch_add(1, Ordering::Relaxed);
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\n") {
+                request.push(stream.read_u8().await.expect("a whole request"));
+            }
+            let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
+            let answer = [head.as_bytes(), &body].concat();
+            stream.write_all(&answer).await.expect("taken");
+        }
+    });
+    (url, asked)
+}
+
+/// Lists that may come from this machine.
+fn lists(settings: Settings) -> Arc<Lists> {
+    let mut lists = Lists::new(settings);
+    lists.limits.address = |_| true;
+    Arc::new(lists)
+}
+
+async fn find(lists: &Arc<Lists>, wanted: Wanted) -> Result<Arc<Crl>, String> {
+    let mut found = lists.find(vec![wanted]).await;
+    assert_eq!(found.len(), 1);
+    found.remove(0)
+}
+
+fn count(asked: &AtomicUsize) -> usize {
+    asked.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn many_who_want_a_list_at_once_have_it_fetched_once() {
+    let root = Authority::new("root");
+    let (url, asked) = server(root.list(2900)).await;
+    let lists = lists(Settings::default());
+    let found = lists.find(vec![root.wanted(&[&url]); 5]).await;
+    assert_eq!(found.iter().filter(|result| result.is_ok()).count(), 5);
+    find(&lists, root.wanted(&[&url])).await.expect("it is kept");
+    assert_eq!(count(&asked), 1);
+    assert_eq!(lists.listing().len(), 1);
+}
+
+#[tokio::test]
+async fn a_list_that_its_issuer_has_not_signed_is_not_kept_and_another_address_is_asked() {
+    let (root, forger) = (Authority::new("root"), Authority::new("root"));
+    let (forged, forged_asked) = server(forger.list(2900)).await;
+    let (other, _) = server(Authority::new("other").list(2900)).await;
+    let (right, _) = server(root.list(2900)).await;
+    let lists = lists(Settings::default());
+    let why = find(&lists, root.wanted(&[&forged, &other])).await.expect_err("neither is right");
+    assert!(why.contains("its issuer has not signed it; "), "{why}");
+    assert!(why.contains("it is the list of CN=other"), "{why}");
+    find(&lists, root.wanted(&[&forged, &right])).await.expect("the second is right");
+    assert_eq!(count(&forged_asked), 1, "an address that failed is left alone for a while");
+    assert_eq!(lists.listing().len(), 1);
+}
+
+#[tokio::test]
+async fn outdated_lists_are_not_taken_and_failures_can_be_forgotten() {
+    let root = Authority::new("root");
+    let (url, asked) = server(root.list(2021)).await;
+    let lists = lists(Settings::default());
+    for expected in [1, 1] {
+        let why = find(&lists, root.wanted(&[&url])).await.expect_err("its time is over");
+        assert!(why.contains("it is outdated"), "{why}");
+        assert_eq!(count(&asked), expected);
+    }
+    lists.retry();
+    find(&lists, root.wanted(&[&url])).await.expect_err("still");
+    assert_eq!(count(&asked), 2);
+}
+
+#[tokio::test]
+async fn a_list_serves_until_its_end_where_the_next_is_not_to_be_had() {
+    let root = Authority::new("root");
+    let (url, asked) = server(b"no list".to_vec()).await;
+    let lists = lists(Settings::default());
+    lists.keep(&url, Arc::new(Crl::read(&root.list(2900)).expect("a list")));
+    lists.with_entries(|entries| {
+        entries.get_mut(&url).expect("kept").ask_again = Duration::ZERO;
+    });
+    find(&lists, root.wanted(&[&url])).await.expect("the old one");
+    assert_eq!(count(&asked), 1, "a newer one was asked for");
+}
+
+#[tokio::test]
+async fn lists_outlive_the_process_in_their_directory() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let settings = Settings { cache: Some(directory.path().join("cache")), ..Settings::default() };
+    let root = Authority::new("root");
+    let (url, asked) = server(root.list(2900)).await;
+    find(&lists(settings.clone()), root.wanted(&[&url])).await.expect("fetched");
+    find(&lists(settings.clone()), root.wanted(&[&url])).await.expect("stored");
+    assert_eq!(count(&asked), 1);
+    // What lies there is believed no more than what comes from afar.
+    let file = directory.path().join("cache").join(file_name(&url));
+    std::fs::write(file, Authority::new("root").list(2900)).expect("writable");
+    find(&lists(settings), root.wanted(&[&url])).await.expect("fetched again");
+    assert_eq!(count(&asked), 2);
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_fetched_the_cure_is_told() {
+    let root = Authority::new("root");
+    let off = lists(Settings { fetch: false, ..Settings::default() });
+    let why = find(&off, root.wanted(&["http://a.example/"])).await.expect_err("it is off");
+    assert!(why.contains("fetch_crls") && why.contains("crls)"), "{why}");
+    let lists = lists(Settings::default());
+    let why = find(&lists, root.wanted(&[])).await.expect_err("nowhere");
+    assert!(why.contains("do not say where its revocation list is"), "{why}");
+    let why = find(&lists, root.wanted(&["ldap://a.example/"])).await.expect_err("LDAP");
+    assert!(why.contains("only http is fetched"), "{why}");
+}

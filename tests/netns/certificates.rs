@@ -1,0 +1,153 @@
+//! The policy with certificates as it stands among the samples: X.500 names, RSA keys, revocation lists, IPv6.
+
+use crate::harness::gateway::Gateway;
+use crate::harness::policies::exchange;
+use crate::harness::space::Space;
+use crate::harness::{GATEWAYS, Need, test, until};
+use libtest_mimic::Trial;
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, PKCS_RSA_SHA256, SerialNumber,
+    date_time_ymd,
+};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+const POLICY: &str = include_str!("../../crates/policy/fixtures/04_ikev2_certificates_dn_ipv6.xml");
+const NEEDS: &[Need] =
+    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("the sample policy with certificates", NEEDS, the_sample_policy),
+        test("a certificate that is missing is told at once", GATEWAYS, a_missing_certificate),
+    ]
+}
+
+/// The policy seen from both ends.
+fn policies() -> [String; 2] {
+    let names = exchange(POLICY, "left.example.net", "right.example.net");
+    let networks = exchange(&names, "2001:db8:1:", "2001:db8:2:");
+    [POLICY.to_owned(), exchange(&networks, "::10\"", "::20\"")]
+}
+
+/// Both gateways of the policy, without certificates yet.
+fn two() -> [Gateway; 2] {
+    let [left, right] = policies();
+    let [left, right] = [("left", left), ("right", right)].map(|(name, policy)| {
+        let ike = "retransmit_after = \"300ms\"\nretransmissions = 3\n";
+        let gateway = Gateway::new(name, &policy, ike, "");
+        let config = gateway.path("vpnd.toml");
+        let text = fs::read_to_string(&config).expect("it was written");
+        let directory = gateway.path("certificates");
+        let text = format!("{text}[certificates]\ndirectory = {directory:?}\n");
+        fs::write(config, text).expect("writable");
+        gateway
+    });
+    Space::connect(
+        (&left.space, "wire", &["2001:db8:1::10/32"]),
+        (&right.space, "wire", &["2001:db8:2::20/32"]),
+    );
+    left.space.ip("address add 2001:db8:1:100::1/128 dev lo");
+    right.space.ip("address add 2001:db8:2:100::1/128 dev lo");
+    [left, right]
+}
+
+/// An authority and its list.
+struct Authority {
+    der: Vec<u8>,
+    list: Vec<u8>,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let mut params = CertificateParams::new(vec![]).expect("no names");
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, "root");
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        let key = rsa();
+        let der = params.self_signed(&key).expect("signs").der().to_vec();
+        let issuer = Issuer::new(params, key);
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(2900, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&issuer).expect("signs").der().to_vec();
+        Self { der, list, issuer }
+    }
+
+    /// Gives a gateway all it needs to be the host of that name.
+    fn equip(&self, gateway: &Gateway, host: &str) {
+        let mut params = CertificateParams::new(vec![]).expect("no names");
+        let mut name = DistinguishedName::new();
+        name.push(DnType::CountryName, "NL");
+        name.push(DnType::OrganizationName, "Example");
+        name.push(DnType::OrganizationalUnitName, "Lab");
+        name.push(DnType::CommonName, host);
+        params.distinguished_name = name;
+        let key = rsa();
+        let own = params.signed_by(&key, &self.issuer).expect("signs").der().to_vec();
+        let directory = gateway.path("certificates");
+        write(&directory.join("ca/root.der"), &self.der);
+        write(&directory.join("certs/own.der"), &own);
+        write(&directory.join("private/own.der"), key.serialized_der());
+        write(&directory.join("crls/root.crl"), &self.list);
+    }
+}
+
+fn rsa() -> KeyPair {
+    KeyPair::generate_for(&PKCS_RSA_SHA256).expect("a key")
+}
+
+fn write(path: &Path, octets: &[u8]) {
+    fs::create_dir_all(path.parent().expect("a directory")).expect("writable");
+    fs::write(path, octets).expect("writable");
+    fs::set_permissions(path, Permissions::from_mode(0o600)).expect("ours");
+}
+
+fn the_sample_policy() {
+    let [mut left, mut right] = two();
+    let authority = Authority::new();
+    authority.equip(&left, "left.example.net");
+    authority.equip(&right, "right.example.net");
+    right.start();
+    left.start();
+    // The policy has it started with the daemon.
+    let up =
+        || (left.json(&["status", "cert_d", "--json"])["state"] == "established").then_some(());
+    until("the tunnel", up, || left.ctl_ok(&["status", "cert_k"]));
+    left.space
+        .pings("-6 -I 2001:db8:1:100::1", 3, "2001:db8:2:100::1")
+        .expect("the networks reach each other");
+
+    let status = left.json(&["status", "cert_k", "--json"]);
+    assert_eq!(status["remote_id"], "CN=right.example.net,OU=Lab,O=Example,C=NL");
+    let certs = left.json(&["certs", "--json"]);
+    let certs = certs.as_array().expect("an array");
+    let roles: Vec<_> = certs.iter().map(|c| c["role"].as_str().unwrap_or_default()).collect();
+    assert_eq!(roles, ["authority", "own", "revocation_list"]);
+    assert_eq!(certs[1]["subject"], "CN=left.example.net,OU=Lab,O=Example,C=NL");
+    assert_eq!(certs[1]["key"], "RSA 2048");
+    assert_eq!(certs[1]["tunnels"], serde_json::json!(["cert_k"]));
+}
+
+fn a_missing_certificate() {
+    let [mut left, mut right] = two();
+    Authority::new().equip(&right, "right.example.net");
+    right.start();
+    left.start();
+    left.await_log(&[
+        "WARN",
+        "tunnel cert_k: no certificate of this side is for CN=left.example.net",
+    ]);
+    let said = left.ctl_fails(&["activate", "cert_k"], 1);
+    assert!(said.contains("no certificate of this side is for CN=left.example.net"), "{said}");
+    assert!(said.contains("add one, or name this side as its certificate does"), "{said}");
+}
