@@ -5,6 +5,8 @@ mod context;
 mod failures;
 mod lifecycle;
 mod overview;
+#[cfg(feature = "simulation")]
+mod simulation;
 
 pub use crate::sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
 pub use comeback::Comeback;
@@ -544,12 +546,6 @@ impl<P: DataPlane> Engine<P> {
     /// When [`Engine::handle_timeout`] is wanted.
     pub fn poll_timeout(&self) -> Option<Deadline> {
         self.deadlines.next()
-    }
-
-    /// Has the nonces made from now on begin with this octet, so that a simulation decides who wins a collision.
-    #[cfg(feature = "simulation")]
-    pub fn begin_nonces_with(&mut self, octet: Option<u8>) {
-        self.rng.begin_nonces_with(octet);
     }
 
     // ---- inside

@@ -14,6 +14,9 @@ use crate::traffic::{Flow, FlowId};
 use esp::datapath::{Datapath, Settings};
 use ike::event::{Event, EventKind};
 use ike::status::IkeStatus;
+use ike::wire::header::Header;
+use ike::wire::payload::Payload;
+use ike::wire::protected;
 use ike::{Config, Engine};
 use policy::Policy;
 use std::collections::BTreeMap;
@@ -329,6 +332,22 @@ impl World {
     /// Has a host's nonces begin with this octet from now on: of crossing exchanges the one with the lowest nonce loses.
     pub fn begin_nonces_with(&mut self, host: HostId, octet: Option<u8>) {
         self.hosts[host.0].engine.begin_nonces_with(octet);
+    }
+
+    /// Reads a message that is for an IKE SA of a host.
+    pub fn overhear(&mut self, host: HostId, octets: &[u8]) -> Option<(Header, Vec<Payload>)> {
+        self.hosts[host.0].engine.overhear(octets)
+    }
+
+    /// Protects a message as if a host had made it; `None` where the header names none of its IKE SAs.
+    pub fn forge(
+        &mut self,
+        host: HostId,
+        header: &Header,
+        content: &protected::Content,
+        room: usize,
+    ) -> Option<Vec<Vec<u8>>> {
+        self.hosts[host.0].engine.forge(header, content, room)
     }
 
     /// Events of a host that satisfy a condition.

@@ -1,0 +1,17 @@
+//! Requests of the control protocol.
+
+use cli::control::protocol::{Request, VERSION};
+use cli::control::server::parse;
+
+/// Reads a request as the daemon does: what it understands it reads again from what it would write, and what it does not
+/// understand it refuses with words.
+pub fn control(data: &[u8]) {
+    match parse(data) {
+        Ok(command) => {
+            let request = Request { version: VERSION, command: command.clone() };
+            let written = serde_json::to_vec(&request).expect("a command is strings and numbers");
+            assert_eq!(parse(&written), Ok(command));
+        }
+        Err(refusal) => assert!(!refusal.message.is_empty()),
+    }
+}

@@ -1,0 +1,30 @@
+//! What each fuzz target does with the octets it is given. A finding is a panic.
+//!
+//! The targets in `fuzz/` call these functions under libFuzzer; the tests of this crate call them with the files of
+//! `fuzz/corpus/`, so that what was once reached, or once found, is tried again with every test run.
+#![forbid(unsafe_code)]
+
+mod control;
+mod engine;
+mod esp_inbound;
+mod octets;
+mod policy_xml;
+mod wire;
+
+pub use control::control;
+pub use engine::engine;
+pub use esp_inbound::esp_inbound;
+pub use policy_xml::policy_xml;
+pub use wire::wire;
+
+/// Does something with octets, and panics where what must hold does not.
+pub type Target = fn(&[u8]);
+
+/// Every target under the name of its corpus.
+pub const TARGETS: &[(&str, Target)] = &[
+    ("wire", wire),
+    ("engine", engine),
+    ("esp_inbound", esp_inbound),
+    ("policy_xml", policy_xml),
+    ("control", control),
+];

@@ -1,0 +1,46 @@
+//! What a simulation may do with an engine's keys and no daemon may: read along, and say what the engine would not.
+
+use super::Engine;
+use crate::crypto::rng::Rng;
+use crate::sa::keys::Keys;
+use crate::wire::header::{Header, IkeSpi};
+use crate::wire::payload::Payload;
+use crate::wire::protected::Content;
+use esp::plane::DataPlane;
+
+impl<P: DataPlane> Engine<P> {
+    /// Has the nonces made from now on begin with this octet, so that a simulation decides who wins a collision.
+    pub fn begin_nonces_with(&mut self, octet: Option<u8>) {
+        self.rng.begin_nonces_with(octet);
+    }
+
+    /// Reads a message (no fragment) that is for an IKE SA of this engine, without handling it.
+    pub fn overhear(&mut self, octets: &[u8]) -> Option<(Header, Vec<Payload>)> {
+        let header = Header::parse(octets).ok()?;
+        let local = if header.from_initiator { header.responder_spi } else { header.initiator_spi };
+        let payloads = self.keys_of(local)?.open(&header, octets).ok()?;
+        Some((header, payloads))
+    }
+
+    /// Protects a message with the keys by which this engine sends, in as many fragments as it takes for none to exceed
+    /// `room` octets. `None` where the header names no IKE SA of this engine that has keys.
+    pub fn forge(
+        &mut self,
+        header: &Header,
+        content: &Content,
+        room: usize,
+    ) -> Option<Vec<Vec<u8>>> {
+        let local = if header.from_initiator { header.initiator_spi } else { header.responder_spi };
+        // The IVs of CBC may be foretold here.
+        let mut rng = Rng::from_seed([0; 32]);
+        Some(self.keys_of(local)?.seal(header, content, room, 1, &mut rng))
+    }
+
+    fn keys_of(&mut self, local: IkeSpi) -> Option<&mut Keys> {
+        if let Some(half) = self.half_open.get_mut(&local) {
+            return half.keys.as_mut();
+        }
+        let session = self.sessions.get_mut(self.by_spi.get(&local)?)?;
+        session.sas.iter_mut().find(|sa| sa.local_spi == local)?.state.keys_mut()
+    }
+}
