@@ -15,6 +15,17 @@ pub enum Nat {
     Charon,
 }
 
+/// Whether there is a second pair of networks, 10.3.0.0/24 behind `vpnd` and 10.4.0.0/24 behind strongSwan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Second {
+    /// No.
+    None,
+    /// Yes, and they have a Child SA of their own.
+    Child,
+    /// Yes, and the one Child SA is for them, too.
+    Networks,
+}
+
 /// One tunnel, seen from both sides.
 #[derive(Clone, Debug)]
 pub struct Setup {
@@ -38,8 +49,8 @@ pub struct Setup {
     pub vpnd_certificates: &'static str,
     /// The identity strongSwan takes in place of the one the policy names.
     pub charon_identity: Option<&'static str>,
-    /// A second pair of networks, 10.3.0.0/24 behind `vpnd` and 10.4.0.0/24 behind strongSwan.
-    pub second: bool,
+    /// A second pair of networks.
+    pub second: Second,
     /// The protected networks have IPv6 addresses.
     pub inner_v6: bool,
     /// The gateways have IPv6 addresses.
@@ -82,7 +93,7 @@ impl Default for Setup {
             signatures: "RSA_signatures",
             vpnd_certificates: "",
             charon_identity: None,
-            second: false,
+            second: Second::None,
             inner_v6: false,
             outer_v6: false,
             keys: ["8c1f0e5d-interop-preshared-key"; 2],
@@ -101,9 +112,11 @@ impl Default for Setup {
 /// Names of the tunnels in the policy.
 pub const IKE_TUNNEL: &str = "site";
 pub const CHILD_TUNNEL: &str = "lan";
-const SECOND_TUNNEL: &str = "lab";
+pub const SECOND_TUNNEL: &str = "lab";
 /// Name of the connection and of its child in swanctl.conf.
 pub const CONNECTION: &str = "net";
+/// Name of the second child there.
+pub const SECOND_CHILD: &str = "second";
 
 impl Setup {
     /// With IPv6 networks.
@@ -211,7 +224,9 @@ impl Setup {
         ));
         let second = [["10.3.0.0", "10.3.0.255"], ["10.4.0.0", "10.4.0.255"]];
         let tunnels = [(CHILD_TUNNEL, self.networks), (SECOND_TUNNEL, second)];
-        for (name, networks) in tunnels.into_iter().take(1 + usize::from(self.second)) {
+        for (name, networks) in
+            tunnels.into_iter().take(if self.second == Second::Child { 2 } else { 1 })
+        {
             line(format!(
                 "<IPSecTunnel IPSec_TunnelName=\"{name}\" IKE_TunnelName=\"{IKE_TUNNEL}\" \
                  IPSec_ProtectionRef=\"p2\">"
@@ -247,9 +262,9 @@ impl Setup {
         };
         let ours = self.charon_identity.unwrap_or(&ours);
         let [remote_ts, local_ts] = self.charon_networks;
-        let second = if self.second {
+        let second = if self.second == Second::Child {
             format!(
-                "second {{
+                "{SECOND_CHILD} {{
         local_ts = 10.4.0.0/24
         remote_ts = 10.3.0.0/24
         esp_proposals = {}

@@ -3,7 +3,7 @@
 use crate::authority::{LIST_PORT, Plan, Revocation, serve};
 use crate::charon::Charon;
 use crate::eventually;
-use crate::setup::{Nat, Setup};
+use crate::setup::{Nat, Second, Setup};
 use crate::traffic::{self, Endpoint};
 use crate::vpnd::Vpnd;
 use cli::demo::capture::{Capture, Seen};
@@ -43,7 +43,7 @@ impl World {
         for (namespace, address) in [&left, &right].into_iter().zip(setup.inner()) {
             ip(namespace, &format!("addr add {address}/{} dev lo", bits(address)))?;
         }
-        if setup.second {
+        if setup.second != Second::None {
             for (namespace, address) in [&left, &right].into_iter().zip(setup.second_inner()) {
                 ip(namespace, &format!("addr add {address}/{} dev lo", bits(address)))?;
             }

@@ -1,8 +1,9 @@
 //! A tunnel comes up from either side, and carries traffic both ways.
 
-use crate::setup::{CONNECTION, IKE_TUNNEL, Setup};
+use crate::setup::{CONNECTION, IKE_TUNNEL, SECOND_CHILD, SECOND_TUNNEL, Second, Setup};
 use crate::world::World;
 use crate::{Scenario, eventually, scenario, traffic};
+use cli::control::protocol::Child;
 use std::net::UdpSocket;
 
 fn from_vpnd(world: &mut World) {
@@ -23,6 +24,15 @@ fn proven(world: &mut World) {
     assert_eq!(sa.refused, 0, "{sa:?}");
     assert_eq!(sa.encapsulation, "udp");
     world.assert_nothing_in_the_clear();
+}
+
+/// Two Child SAs serve on one IKE SA, each for networks of its own.
+fn two_children(world: &World) {
+    eventually("both Child SAs on one IKE SA", || (world.charon.counts() == (1, 2)).then_some(()));
+    world.exchange_traffic();
+    let [left, right] = world.setup.second_inner();
+    traffic::ping((&world.vpnd.space, left), right, 5);
+    traffic::ping((&world.charon.space, right), left, 5);
 }
 
 pub fn all() -> Vec<Scenario> {
@@ -59,16 +69,35 @@ pub fn all() -> Vec<Scenario> {
     ));
     scenarios.push(scenario(
         "establish::second_child",
-        Setup { second: true, ..Setup::default() },
+        Setup { second: Second::Child, ..Setup::default() },
         |world| {
             world.vpnd.must(&["activate", IKE_TUNNEL]);
-            eventually("both Child SAs on one IKE SA", || {
-                (world.charon.counts() == (1, 2)).then_some(())
+            two_children(world);
+            world.vpnd.must(&["rekey", SECOND_TUNNEL]);
+            world.vpnd.must(&["rekey", IKE_TUNNEL]);
+            two_children(world);
+            world.vpnd.must(&["deactivate", SECOND_TUNNEL]);
+            eventually("one Child SA is left", || (world.charon.counts() == (1, 1)).then_some(()));
+            world.exchange_traffic();
+            world.assert_nothing_in_the_clear();
+        },
+    ));
+    scenarios.push(scenario(
+        "establish::second_child::from_charon",
+        Setup { second: Second::Child, ..Setup::default() },
+        |world| {
+            world.up_from_charon();
+            let second = ["--initiate", "--child", SECOND_CHILD, "--timeout", "15"];
+            world.charon.swanctl(&second).expect("a second Child SA");
+            two_children(world);
+            super::rekey::ike_with_any_children_by_charon(world);
+            two_children(world);
+            world.charon.swanctl(&["--terminate", "--child", SECOND_CHILD]).expect("it ends");
+            eventually("one Child SA is left at vpnd", || {
+                let up = |child: &Child| child.child_sa.is_some();
+                (world.vpnd.tunnel().children.iter().filter(|c| up(c)).count() == 1).then_some(())
             });
             world.exchange_traffic();
-            let [left, right] = world.setup.second_inner();
-            traffic::ping((&world.vpnd.space, left), right, 5);
-            traffic::ping((&world.charon.space, right), left, 5);
             world.assert_nothing_in_the_clear();
         },
     ));

@@ -1,8 +1,8 @@
 //! What cannot come up says why, on both sides; what fits in part comes up in part.
 
-use crate::setup::{CONNECTION, Setup};
+use crate::setup::{CHILD_TUNNEL, CONNECTION, Second, Setup};
 use crate::world::World;
-use crate::{Scenario, eventually, scenario};
+use crate::{Scenario, eventually, scenario, traffic};
 use cli::control::protocol::FailureInfo;
 
 /// The tunnel does not come up from `vpnd`; `vpnctl` says so in these words.
@@ -37,6 +37,28 @@ fn narrowed(world: &mut World, local: &str, remote: &str) {
     world.exchange_traffic();
 }
 
+/// Two networks on either side belong to one Child SA, which carries traffic between any of them; a rekey keeps them.
+fn several_selectors(world: &mut World) {
+    let carried = |world: &World| {
+        let child = world.vpnd.child();
+        assert_eq!(child.local, ["10.1.0.0/24", "10.3.0.0/24"]);
+        assert_eq!(child.remote, ["10.2.0.0/24", "10.4.0.0/24"]);
+        world.exchange_traffic();
+        let [first, second] = [world.setup.inner(), world.setup.second_inner()];
+        for (left, right) in [(second[0], second[1]), (first[0], second[1]), (second[0], first[1])]
+        {
+            traffic::ping((&world.vpnd.space, left), right, 3);
+            traffic::ping((&world.charon.space, right), left, 3);
+        }
+    };
+    carried(world);
+    world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+    super::rekey::child_by_charon(world);
+    carried(world);
+    assert_eq!(world.charon.counts(), (1, 1));
+    world.assert_nothing_in_the_clear();
+}
+
 pub fn all() -> Vec<Scenario> {
     let wrong_key = Setup {
         keys: ["8c1f0e5d-interop-preshared-key", "another-preshared-key-altogether"],
@@ -50,6 +72,12 @@ pub fn all() -> Vec<Scenario> {
         ..Setup::default()
     };
     let narrow_vpnd = Setup { charon_networks: ["10.1.0.0/16", "10.2.0.0/16"], ..Setup::default() };
+    let several = Setup {
+        networks: [["10.0.0.0", "10.255.255.255"], ["10.0.0.0", "10.255.255.255"]],
+        charon_networks: ["10.1.0.0/24,10.3.0.0/24", "10.2.0.0/24,10.4.0.0/24"],
+        second: Second::Networks,
+        ..Setup::default()
+    };
     let other_name =
         Setup { names: true, charon_identity: Some("elsewhere.example.net"), ..Setup::default() };
     // strongSwan asks for a key exchange at a rekey, vpnd's policy has none.
@@ -111,6 +139,14 @@ pub fn all() -> Vec<Scenario> {
         scenario("narrowing::by_vpnd", narrow_vpnd, |world| {
             world.up_from_charon();
             narrowed(world, "10.1.0.0/24", "10.2.0.0/24");
+        }),
+        scenario("narrowing::to_several_selectors::from_vpnd", several.clone(), |world| {
+            world.up_from_vpnd();
+            several_selectors(world);
+        }),
+        scenario("narrowing::to_several_selectors::from_charon", several, |world| {
+            world.up_from_charon();
+            several_selectors(world);
         }),
     ]
 }

@@ -16,13 +16,18 @@ pub fn child_by_charon(world: &World) {
     world.charon.wait_up();
 }
 
-/// strongSwan renews the IKE SA.
+/// strongSwan renews the IKE SA of one Child SA.
 pub fn ike_by_charon(world: &World) {
+    ike_with_any_children_by_charon(world);
+    world.charon.wait_up();
+}
+
+/// strongSwan renews the IKE SA, whatever it carries.
+pub fn ike_with_any_children_by_charon(world: &World) {
     let rekeys = || world.vpnd.tunnel().ike_sa.map(|sa| sa.rekeys);
     let before = rekeys().expect("the IKE SA is up");
     world.charon.swanctl(&["--rekey", "--ike", CONNECTION]).expect("strongSwan begins");
     eventually("vpnd has a new IKE SA", || (rekeys() == Some(before + 1)).then_some(()));
-    world.charon.wait_up();
 }
 
 type Step = fn(&World);

@@ -88,6 +88,45 @@ pub fn all() -> Vec<Scenario> {
             },
         ),
         scenario(
+            "teardown::charon_dies_and_vpnd_brings_it_back",
+            Setup {
+                vpnd_ike: "liveness_interval = \"1s\"\nliveness_action = \"restart\"",
+                retransmit: ("200ms", 3),
+                ..Setup::default()
+            },
+            |world| {
+                world.up_from_vpnd();
+                let before = world.vpnd.tunnel().ike_sa.expect("it is up").initiator_spi;
+                world.charon.crash();
+                world.vpnd.wait_log("does not answer");
+                world.charon.restart();
+                // Nobody begins it but vpnd itself.
+                world.charon.wait_up();
+                world.vpnd.wait_up();
+                let after = world.vpnd.tunnel().ike_sa.expect("it is up again").initiator_spi;
+                assert_ne!(before, after);
+                world.exchange_traffic();
+            },
+        ),
+        scenario(
+            "teardown::vpnd_dies_and_charon_brings_it_back",
+            Setup {
+                charon: "retransmit_timeout = 0.2\n  retransmit_tries = 3",
+                charon_connection: "dpd_delay = 1s\n    keyingtries = 0",
+                charon_child: "dpd_action = restart",
+                ..Setup::default()
+            },
+            |world| {
+                world.up_from_charon();
+                world.vpnd.crash();
+                world.charon.wait_log("giving up after 3 retransmits");
+                world.vpnd.restart();
+                world.vpnd.wait_up();
+                world.charon.wait_up();
+                world.exchange_traffic();
+            },
+        ),
+        scenario(
             "teardown::charon_asks_for_life",
             Setup { charon_connection: "dpd_delay = 1s", ..Setup::default() },
             |world| {
