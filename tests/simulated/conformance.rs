@@ -4,8 +4,9 @@ use crate::puppet::{CHILD_SPI, Puppet, notified, notify, unknown};
 use crate::{calm, failure};
 use ike::failure::FailureKind;
 use ike::wire::message;
-use ike::wire::payload::{Delete, Notify, Payload, TrafficSelector};
+use ike::wire::payload::{Delete, Notify, Payload};
 use ike::wire::registry::{ExchangeType, NotifyType, PayloadType, ProtocolId};
+use ike::{Config, Encap};
 use sim::Site;
 use std::time::Duration;
 
@@ -262,16 +263,97 @@ fn a_rekey_of_what_is_not_there_is_told_by_its_spi() {
 }
 
 #[test]
-fn traffic_selectors_of_unknown_kinds_are_passed_over() {
-    let mut puppet = Puppet::new(&Site::default(), calm());
-    puppet.call();
-    let mut payloads = puppet.auth_payloads();
-    for payload in &mut payloads {
-        if let Payload::TsInitiator(ts) | Payload::TsResponder(ts) = payload {
-            ts.insert(0, TrafficSelector::Unsupported { kind: 241 });
+fn a_cookie_comes_back_first_and_all_else_unchanged() {
+    for encap in [Encap::Auto, Encap::Always] {
+        let mut puppet = Puppet::new(&Site::default(), Config { encap, ..calm() });
+        puppet.world.connect(puppet.left, Site::TUNNEL);
+        puppet.world.run_for(Duration::from_millis(50));
+        let (header, first) = puppet.sent().remove(0);
+        let cookie = notify(NotifyType::COOKIE, &[9; 64]);
+        puppet.spis.0 = header.initiator_spi;
+        puppet.initiator = false;
+        let answer = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
+        puppet.send(message::encode(&answer, std::slice::from_ref(&cookie)));
+        let (again, second) = puppet.sent().remove(0);
+        assert_eq!((again.initiator_spi, again.message_id), (header.initiator_spi, 0));
+        let mut expected = vec![cookie];
+        expected.extend(message::decode(&header, &first).expect("payloads"));
+        assert_eq!(message::decode(&again, &second), Ok(expected), "{encap:?}");
+    }
+}
+
+#[test]
+fn what_is_said_without_protection_changes_nothing() {
+    let mut puppet = Puppet::called(&Site::default());
+    let said = [
+        notify(NotifyType::INVALID_IKE_SPI, &[]),
+        notify(NotifyType::INVALID_SPI, &[0, 0, 0, 1]),
+        notify(NotifyType::INVALID_SYNTAX, &[]),
+        notify(NotifyType::AUTHENTICATION_FAILED, &[]),
+        notify(NotifyType::INVALID_MAJOR_VERSION, &[]),
+        Payload::Delete(Delete::IkeSa),
+    ];
+    let exchanges = [
+        ExchangeType::INFORMATIONAL,
+        ExchangeType::CREATE_CHILD_SA,
+        ExchangeType::IKE_AUTH,
+        ExchangeType::IKE_SA_INIT,
+    ];
+    // With and without a request of the gateway under way.
+    for asks in [false, true] {
+        if asks {
+            assert!(puppet.world.rekey(puppet.left, "net0"));
+            puppet.world.run_for(Duration::from_millis(50));
+            assert_eq!(puppet.sent().len(), 1);
+        }
+        for exchange in exchanges {
+            for (response, id) in [(false, 0), (true, 2), (true, 0)] {
+                let header = puppet.header(exchange, id, response);
+                puppet.send(message::encode(&header, &said));
+                assert!(puppet.sent().is_empty(), "{exchange} {response} {id}");
+                assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+            }
         }
     }
-    let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
-    assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
-    assert_eq!(puppet.child_sas(), 1);
+}
+
+#[test]
+fn a_child_sa_that_the_peer_has_lost_is_made_anew() {
+    let mut puppet = Puppet::called(&Site::default());
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (request, payloads) = puppet.next_request();
+    assert_eq!(notified(&payloads), [NotifyType::REKEY_SA]);
+    let Some(Payload::Notify(rekey)) = payloads.first() else { panic!("REKEY_SA comes first") };
+    let lost = Notify { kind: NotifyType::CHILD_SA_NOT_FOUND, ..rekey.clone() };
+    puppet.answer(&request, &[Payload::Notify(lost)]);
+    assert_eq!(puppet.child_sas(), 0, "silently");
+    let (request, payloads) = puppet.next_request();
+    assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
+    assert_eq!(notified(&payloads), []);
+}
+
+#[test]
+fn a_peer_that_never_has_time_is_left_after_a_while() {
+    for name in ["net0", Site::TUNNEL] {
+        let mut puppet = Puppet::called(&Site::default());
+        let begin = puppet.world.now();
+        assert!(puppet.world.rekey(puppet.left, name));
+        let mut times = Vec::new();
+        loop {
+            puppet.world.run_for(Duration::from_millis(50));
+            let Some((request, octets)) = puppet.sent().pop() else { continue };
+            if puppet.open(&request, &octets) == [Payload::Delete(Delete::IkeSa)] {
+                break;
+            }
+            assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
+            times.push(puppet.world.now());
+            puppet.answer(&request, &[notify(NotifyType::TEMPORARY_FAILURE, &[])]);
+        }
+        let pauses = times.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(pauses.clone().all(|p| p >= Duration::from_millis(500)), "{times:?}");
+        let lasted = puppet.world.now() - begin;
+        let minutes = |n: u64| Duration::from_secs(60 * n);
+        assert!((minutes(2)..=minutes(15)).contains(&lasted), "{name}: {lasted:?}");
+    }
 }

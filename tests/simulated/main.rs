@@ -17,6 +17,7 @@ mod fragmentation;
 mod hostile;
 mod lifetime;
 mod liveness;
+mod narrowing;
 mod nat;
 mod pki;
 mod puppet;

@@ -147,8 +147,13 @@ impl Puppet {
 
     /// Has the gateway begin an IKE SA, answers, and makes its keys.
     pub fn pick_up(&mut self) {
-        self.initiator = false;
         self.world.connect(self.left, Site::TUNNEL);
+        self.pick_up_call();
+    }
+
+    /// Answers the IKE SA that the gateway has begun, and makes its keys.
+    pub fn pick_up_call(&mut self) {
+        self.initiator = false;
         self.pass_time();
         let (header, request) = self.one_message();
         self.spis = (header.initiator_spi, IkeSpi(0x5555_6666_7777_8888));

@@ -459,12 +459,12 @@ impl<P: DataPlane> Engine<P> {
     /// Takes a notice from the data plane.
     pub fn handle_notice(&mut self, now: Instant, notice: Notice) {
         match notice {
-            Notice::Acquire { rule, .. } => {
+            Notice::Acquire { rule, packet } => {
                 let name =
                     self.rules.iter().find(|(_, r)| **r == rule).map(|(name, _)| name.clone());
                 if let Some(name) = name.filter(|n| self.may_be_acquired(now, n)) {
                     // A refusal is an event of its own; nobody waits for this call.
-                    let _ = self.connect(now, &name);
+                    let _ = self.begin(now, &name, Some(packet));
                 }
             }
             Notice::Expiring { sa, hard } => {

@@ -14,6 +14,7 @@ use crate::engine::{Cx, Datagram, Lost};
 use crate::event::EventKind;
 use crate::exchange::{Parts, auth, create_child, delete, informational, rekey_ike, sa_init};
 use crate::failure::{Failure, FailureKind};
+use crate::negotiation::selectors;
 use crate::proof::Proved;
 use crate::rejection::{Rejection, unasked};
 use crate::sa::child::{ChildSa, ChildState};
@@ -22,16 +23,16 @@ use crate::sa::message::Message;
 use crate::sa::path::Path;
 use crate::sa::reassembly::Received;
 use crate::sa::window::Request;
-use crate::sa::{Active, IkeSa, State};
+use crate::sa::{Active, IkeSa, Phase, State};
 use crate::task::Task;
 use crate::wire::fragment;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType};
-use esp::plane::{SaId, Spi};
-use policy::IkeTunnel;
-use std::collections::VecDeque;
+use esp::plane::{PacketSummary, SaId, Spi};
+use policy::{ChildTunnel, IkeTunnel};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,8 @@ pub(crate) struct Session {
     pub children: Vec<ChildSa>,
     pub tasks: VecDeque<Task>,
     pub delayed: Vec<(Instant, Task)>,
+    /// The packets that asked for phase 2 tunnels, by name, until the peer is asked.
+    packets: BTreeMap<String, PacketSummary>,
     lingering: Vec<Lingering>,
     pub established_at: Option<Instant>,
     /// When this side first heard of the handshake, or began it.
@@ -112,6 +115,7 @@ impl Session {
             children: Vec::new(),
             tasks: VecDeque::new(),
             delayed: Vec::new(),
+            packets: BTreeMap::new(),
             lingering: Vec::new(),
             established_at: None,
             begun_at,
@@ -224,6 +228,24 @@ impl Session {
     }
 
     // ---- inputs
+
+    /// Takes note of the packet that asks for a phase 2 tunnel.
+    pub fn note_packet(&mut self, name: &str, packet: PacketSummary) {
+        if self.serving_child(name).is_none() {
+            self.packets.insert(name.into(), packet);
+        }
+    }
+
+    /// TSi and TSr of a request for a phase 2 tunnel.
+    pub fn asked_selectors(&mut self, tunnel: &ChildTunnel) -> [Payload; 2] {
+        let packet = self.packets.remove(&tunnel.name);
+        let (from, to) =
+            (packet.map(|p| (p.protocol, p.source)), packet.map(|p| (p.protocol, p.destination)));
+        [
+            Payload::TsInitiator(selectors::asking(&tunnel.local, from)),
+            Payload::TsResponder(selectors::asking(&tunnel.remote, to)),
+        ]
+    }
 
     /// Takes a message for the IKE SA with this local SPI.
     pub fn handle(
@@ -536,6 +558,7 @@ impl Session {
 
     /// Starts what can be started.
     pub fn pump(&mut self, cx: &mut Cx<'_>) {
+        self.renew_numbers();
         let mut index = 0;
         while !self.over && index < self.tasks.len() {
             let carrier = match &self.tasks[index] {
@@ -562,6 +585,20 @@ impl Session {
             let (Some(task), Some(carrier)) = (self.tasks.remove(index), carrier) else { return };
             self.start(cx, carrier, task);
             index = 0;
+        }
+    }
+
+    /// Has the IKE SA replaced before its message IDs run out (RFC 7296 §2.2).
+    fn renew_numbers(&mut self) {
+        let Some(sa) = self.sas.get(self.current_index()) else { return };
+        let task = Task::RekeyIke(sa.local_spi);
+        let worn = sa.window.is_worn()
+            && sa.established().is_some_and(|e| {
+                e.phase == Phase::Serving && !matches!(e.active, Some(Active::Rekey(_)))
+            });
+        let known = self.tasks.contains(&task) || self.delayed.iter().any(|(_, t)| *t == task);
+        if worn && !known && !self.is_closing() {
+            self.tasks.push_back(task);
         }
     }
 

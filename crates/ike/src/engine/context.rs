@@ -53,9 +53,14 @@ impl Cx<'_> {
     /// `soft` from now, up to a tenth of what it leaves of `hard` earlier, so that two peers with the same lifetimes
     /// do not rekey at the same moment (RFC 7296 §2.8).
     pub fn jittered(&mut self, soft: Duration, hard: Duration) -> Instant {
-        let spread = (hard.saturating_sub(soft)).max(soft / 20).min(soft / 4);
-        let jitter = self.rng.below(u64::try_from(spread.as_micros()).unwrap_or(u64::MAX));
-        self.now + soft - Duration::from_micros(jitter)
+        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
+        self.now + Duration::from_micros(self.a_little_less(micros(soft), micros(hard)))
+    }
+
+    /// The same of octets: peers that hold each other to the same volume see it at the same moment.
+    pub fn a_little_less(&mut self, soft: u64, hard: u64) -> u64 {
+        let spread = hard.saturating_sub(soft).max(soft / 20).min(soft / 4);
+        soft - self.rng.below(spread)
     }
 }
 

@@ -11,7 +11,7 @@ use crate::sa::path::{IKE_PORT, Path};
 use crate::sa::{Active, State};
 use crate::session::{Ending, Session, SessionId};
 use crate::task::Task;
-use esp::plane::{DataPlane, Rule, RuleId, TrafficSelectors};
+use esp::plane::{DataPlane, PacketSummary, Rule, RuleId, TrafficSelectors};
 use policy::{ChildTunnel, IkeTunnel, Policy};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -25,6 +25,16 @@ impl<P: DataPlane> Engine<P> {
     /// # Errors
     /// Where there is no such tunnel, or this side cannot start it.
     pub fn connect(&mut self, now: Instant, name: &str) -> Result<bool, CommandError> {
+        self.begin(now, name, None)
+    }
+
+    /// As [`Engine::connect`]; `packet` is what asks for the tunnel.
+    pub(super) fn begin(
+        &mut self,
+        now: Instant,
+        name: &str,
+        packet: Option<PacketSummary>,
+    ) -> Result<bool, CommandError> {
         let (tunnel, children) = self.startable(name)?;
         for child in &children {
             self.deactivated.remove(&child.name);
@@ -32,7 +42,10 @@ impl<P: DataPlane> Engine<P> {
         let names: Vec<String> = children.iter().map(|c| c.name.clone()).collect();
         if let Some(id) = self.session_of(&tunnel.name) {
             return Ok(self.with_session(now, id, |session, cx| {
-                names.into_iter().for_each(|name| session.want_child(name));
+                for name in names {
+                    packet.into_iter().for_each(|p| session.note_packet(&name, p));
+                    session.want_child(name);
+                }
                 session.pump(cx);
                 session.is_established()
                     && children.iter().all(|c| session.serving_child(&c.name).is_some())
@@ -45,6 +58,7 @@ impl<P: DataPlane> Engine<P> {
         let path = Path::new(SocketAddr::new(local, IKE_PORT), SocketAddr::new(remote, IKE_PORT));
         let first = Arc::clone(&children[0]);
         let mut session = sa_init::begin(&mut self.cx(now), &tunnel, &first, path);
+        packet.into_iter().for_each(|p| session.note_packet(&first.name, p));
         session.tasks.extend(names.into_iter().skip(1).map(Task::CreateChild));
         self.take_in(now, session);
         Ok(false)

@@ -12,7 +12,6 @@ use crate::event::EventKind;
 use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{accept_esp, describe, offer_esp};
-use crate::negotiation::selectors;
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::child::{Blueprint, History};
@@ -152,8 +151,7 @@ fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) 
         payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
     }
     payloads.push(Payload::Sa(offer_esp(&child.proposals, &[], spi_in)));
-    payloads.push(Payload::TsInitiator(selectors::encode(&child.local)));
-    payloads.push(Payload::TsResponder(selectors::encode(&child.remote)));
+    payloads.extend(session.asked_selectors(&child));
     session.send_request(cx, index, ExchangeType::IKE_AUTH, &payloads, None);
 }
 

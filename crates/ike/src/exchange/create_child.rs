@@ -111,8 +111,7 @@ fn ask(
     payloads.push(Payload::Sa(offer_esp(&tunnel.proposals, &tunnel.pfs.offer, spi_in)));
     payloads.push(Payload::Nonce(nonce.clone()));
     payloads.extend(key_exchange.as_ref().map(public_value));
-    payloads.push(Payload::TsInitiator(selectors::encode(&tunnel.local)));
-    payloads.push(Payload::TsResponder(selectors::encode(&tunnel.remote)));
+    payloads.extend(session.asked_selectors(&tunnel));
     let pending = PendingChild {
         tunnel,
         rekeys,
@@ -397,7 +396,7 @@ fn find_tunnel(
         None => session.tunnel.children.iter().filter(|c| c.role.may_respond()).cloned().collect(),
     };
     let translated = transport && (session.path.nat_local || session.path.nat_remote);
-    let mut found: Option<(bool, Match)> = None;
+    let mut found: Option<(u8, Match)> = None;
     let mut wrong_mode = None;
     for tunnel in &tunnels {
         // RFC 7296 §2.23.1: in transport mode the addresses that count are those this side sees.
@@ -416,9 +415,14 @@ fn find_tunnel(
         }
         let exact =
             selectors::is_exact(tunnel, tsr, tsi) && (tunnel.mode == Mode::Transport) == transport;
-        if found.as_ref().is_none_or(|(best, _)| exact && !best) {
+        // RFC 7296 §2.9: before a part of all that is asked for, what includes its first choice.
+        let rank = match exact {
+            true => 2,
+            false => selectors::includes_first(tunnel, tsr, tsi).into(),
+        };
+        if found.as_ref().is_none_or(|(best, _)| rank > *best) {
             let seen = translated && tunnel.mode == Mode::Transport;
-            found = Some((exact, Match { tunnel: Arc::clone(tunnel), selectors, seen }));
+            found = Some((rank, Match { tunnel: Arc::clone(tunnel), selectors, seen }));
         }
     }
     if let Some((_, found)) = found {

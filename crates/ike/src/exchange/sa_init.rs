@@ -123,7 +123,7 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
         data: init.key_exchange.public_value().to_vec(),
     });
     payloads.push(Payload::Nonce(init.nonce.clone()));
-    payloads.extend(announce(spis, &session.path, session.path.pretended, cx.rng));
+    payloads.extend(announce(spis, &session.path, session.path.pretended));
     payloads.extend(introduction(cx.config));
     payloads.extend(cx.config.fragment_size.map(|_| takes_fragments()));
     payloads.extend(proving::announcement(std::slice::from_ref(&session.tunnel)));
@@ -220,7 +220,7 @@ pub(crate) fn answer(
         Payload::Nonce(our_nonce.clone()),
     ];
     if traverses {
-        answer.extend(announce(spis, &path, cx.config.encap == Encap::Always, cx.rng));
+        answer.extend(announce(spis, &path, cx.config.encap == Encap::Always));
     }
     answer.extend(introduction(cx.config));
     answer.extend(path.fragment_size.map(|_| takes_fragments()));

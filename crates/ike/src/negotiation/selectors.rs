@@ -2,7 +2,8 @@
 
 use crate::wire::payload::TrafficSelector;
 use esp::plane::TrafficSelectors;
-use policy::{ChildTunnel, Selector};
+use policy::{AddressRange, ChildTunnel, PortRange, Selector};
+use std::net::IpAddr;
 
 /// The most selectors kept of one list after narrowing: what the one octet of a TS payload's count can say.
 const LIMIT: usize = 255;
@@ -10,6 +11,22 @@ const LIMIT: usize = 255;
 /// Selectors as they stand in a payload.
 pub fn encode(selectors: &[Selector]) -> Vec<TrafficSelector> {
     selectors.iter().copied().map(TrafficSelector::Range).collect()
+}
+
+/// Selectors of a request. Those of the packet that asked for the Child SA, by protocol, address and port, come first, so
+/// that whoever narrows knows what is wanted (RFC 7296 §2.9).
+pub fn asking(
+    selectors: &[Selector],
+    packet: Option<(u8, (IpAddr, Option<u16>))>,
+) -> Vec<TrafficSelector> {
+    let first = packet.and_then(|(protocol, (address, port))| {
+        let ports = port.and_then(|p| PortRange::new(p, p)).unwrap_or(PortRange::ANY);
+        let packet = Selector { protocol, addresses: AddressRange::from(address), ports };
+        let of = selectors.iter().find(|s| s.contains(protocol, address, port))?;
+        of.intersection(&packet).filter(|first| !selectors.contains(first))
+    });
+    let all = first.into_iter().chain(selectors.iter().copied());
+    all.take(LIMIT).map(TrafficSelector::Range).collect()
 }
 
 fn ranges(selectors: &[TrafficSelector]) -> impl Iterator<Item = &Selector> + Clone {
@@ -26,6 +43,9 @@ fn narrow(ours: &[Selector], theirs: &[TrafficSelector]) -> Vec<Selector> {
             narrowed.push(selector);
         }
     }
+    // What another covers adds nothing: the packet that asked for it is part of the whole.
+    let all = narrowed.clone();
+    narrowed.retain(|s| all.iter().all(|o| o == s || o.intersection(s) != Some(*s)));
     narrowed
 }
 
@@ -45,6 +65,18 @@ pub fn grant(
         remote: narrow(&tunnel.remote, remote),
     };
     (!granted.local.is_empty() && !granted.remote.is_empty()).then_some(granted)
+}
+
+/// Whether the tunnel's traffic includes the first choice of a request: what is granted must, then, too.
+pub fn includes_first(
+    tunnel: &ChildTunnel,
+    local: &[TrafficSelector],
+    remote: &[TrafficSelector],
+) -> bool {
+    let includes = |ours: &[Selector], theirs: &[TrafficSelector]| {
+        ranges(theirs).next().is_some_and(|first| covered(std::slice::from_ref(first), ours))
+    };
+    includes(&tunnel.local, local) && includes(&tunnel.remote, remote)
 }
 
 /// Whether a request asks for all of the tunnel's traffic and for nothing more.
@@ -96,7 +128,6 @@ pub fn describe_wire(selectors: &[TrafficSelector]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{AddressRange, PortRange};
 
     fn range(protocol: u8, start: &str, end: &str, ports: (u16, u16)) -> Selector {
         Selector {
@@ -132,6 +163,34 @@ mod tests {
         .unwrap();
         let payload = crate::wire::payload::Payload::TsInitiator(encode(&granted));
         crate::wire::message::encode(&header, &[payload]);
+    }
+
+    #[test]
+    fn the_packet_comes_first_unless_it_is_all_there_is() {
+        let ours = [
+            range(17, "10.1.0.0", "10.1.0.255", (53, 53)),
+            range(0, "10.2.0.0", "10.2.0.255", (0, 65535)),
+        ];
+        let packet =
+            |protocol, address: &str, port| Some((protocol, (address.parse().unwrap(), port)));
+        let expected = |first: &[Selector]| encode(&[first, &ours].concat());
+        let asked = asking(&ours, packet(6, "10.2.0.9", Some(443)));
+        assert_eq!(asked, expected(&[range(6, "10.2.0.9", "10.2.0.9", (443, 443))]));
+        let asked = asking(&ours, packet(1, "10.2.0.9", None));
+        assert_eq!(asked, expected(&[range(1, "10.2.0.9", "10.2.0.9", (0, 65535))]));
+        assert_eq!(asking(&ours, packet(6, "10.1.0.9", Some(53))), expected(&[]));
+        assert_eq!(asking(&ours, None), expected(&[]));
+        let one = [range(6, "10.2.0.9", "10.2.0.9", (443, 443))];
+        assert_eq!(asking(&one, packet(6, "10.2.0.9", Some(443))), encode(&one));
+    }
+
+    #[test]
+    fn what_another_selector_covers_is_not_granted_twice() {
+        let ours = [range(0, "10.1.0.0", "10.1.255.255", (0, 65535))];
+        let packet = range(6, "10.1.0.9", "10.1.0.9", (443, 443));
+        let asked = encode(&[packet, range(0, "10.0.0.0", "10.255.255.255", (0, 65535))]);
+        assert_eq!(narrow(&ours, &asked), ours);
+        assert_eq!(narrow(&ours, &encode(&[packet])), [packet]);
     }
 
     #[test]

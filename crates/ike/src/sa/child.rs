@@ -115,7 +115,10 @@ impl Blueprint<'_> {
             why: "the policy no longer has it".into(),
         })?;
         let lifetime = self.choice.proposal.lifetime;
-        let limits = Limits { soft_bytes: lifetime.soft_bytes(), hard_bytes: lifetime.bytes };
+        let hard_bytes = lifetime.bytes;
+        let soft_bytes = lifetime.soft_bytes();
+        let soft_bytes = soft_bytes.map(|s| cx.a_little_less(s, hard_bytes.unwrap_or(s)));
+        let limits = Limits { soft_bytes, hard_bytes };
         let (in_key, out_key) = match self.initiator {
             true => (self.keys.to_initiator, self.keys.to_responder),
             false => (self.keys.to_responder, self.keys.to_initiator),

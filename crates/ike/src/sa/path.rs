@@ -1,12 +1,11 @@
 //! Where the peer is, and whether a NAT is in between (RFC 7296 §2.23).
 
-use crate::crypto::rng::Rng;
 use crate::wire::header::IkeSpi;
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{NotifyType, ProtocolId};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use esp::plane::{self, Encapsulation};
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// IKE's port (RFC 7296 §2).
 pub const IKE_PORT: u16 = 500;
@@ -96,23 +95,15 @@ fn hash(spis: (IkeSpi, IkeSpi), address: SocketAddr) -> Vec<u8> {
     digest(&SHA1_FOR_LEGACY_USE_ONLY, &octets).as_ref().to_vec()
 }
 
+/// An address that no datagram comes from.
+const NOWHERE: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
 /// The two NAT_DETECTION notifications; with `pretend` the source is one that cannot be seen.
-pub(crate) fn announce(
-    spis: (IkeSpi, IkeSpi),
-    path: &Path,
-    pretend: bool,
-    rng: &mut Rng,
-) -> [Payload; 2] {
+pub(crate) fn announce(spis: (IkeSpi, IkeSpi), path: &Path, pretend: bool) -> [Payload; 2] {
     let notify = |kind, data| {
         Payload::Notify(Notify { protocol: ProtocolId::NONE, spi: vec![], kind, data })
     };
-    let source = if pretend {
-        let mut random = vec![0; 20];
-        rng.fill(&mut random);
-        random
-    } else {
-        hash(spis, path.local)
-    };
+    let source = hash(spis, if pretend { NOWHERE } else { path.local });
     [
         notify(NotifyType::NAT_DETECTION_SOURCE_IP, source),
         notify(NotifyType::NAT_DETECTION_DESTINATION_IP, hash(spis, path.remote)),

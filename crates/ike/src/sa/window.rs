@@ -50,6 +50,9 @@ struct Kept {
 /// alike whose request still comes (RFC 7383 §2.4, §2.5.2).
 const TRIES_OF_ONE_SIZE: u32 = 2;
 
+/// With so many messages behind it an IKE SA is replaced: as many numbers again are left for that.
+const WORN: u32 = 1 << 31;
+
 /// What a retransmission timer does.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Retransmission<'a> {
@@ -73,6 +76,11 @@ impl Window {
     /// The number the next request of ours takes.
     pub fn next_id(&self) -> u32 {
         self.next
+    }
+
+    /// Whether the numbers of either direction are running out (RFC 7296 §2.2).
+    pub fn is_worn(&self) -> bool {
+        self.next.max(self.expected) >= WORN
     }
 
     pub fn is_free(&self) -> bool {
@@ -207,6 +215,13 @@ mod tests {
         assert_eq!(window.classify(u32::MAX - 1), Request::Repeated);
         assert_eq!(window.classify(u32::MAX), Request::Foreign);
         assert_eq!(window.classify(0), Request::Foreign);
+    }
+
+    #[test]
+    fn numbers_of_either_direction_wear_out() {
+        assert!(!Window { next: WORN - 1, expected: WORN - 1, ..Window::default() }.is_worn());
+        assert!(Window { next: WORN, ..Window::default() }.is_worn());
+        assert!(Window { expected: WORN, ..Window::default() }.is_worn());
     }
 
     #[test]
