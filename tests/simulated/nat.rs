@@ -3,6 +3,7 @@
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
 use esp::plane::Encapsulation;
 use ike::{Config, Encap};
+use policy::Mode;
 use sim::host::Side;
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::ladder::{Row, Subject};
@@ -157,6 +158,35 @@ fn without_a_nat_esp_goes_in_udp_only_where_that_is_asked_for() {
         // With a NAT only pretended, the ends need not agree on who is behind it.
         let (l, r) = site.inner(0);
         assert!(world.probe(left, l, r) && world.probe(right, r, l));
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn transport_mode_through_a_nat_counts_the_addresses_that_are_seen() {
+    // RFC 7296 §2.23.1: each side knows the other by the address that it sees.
+    let outside = IpAddr::from([203, 0, 113, 1]);
+    let inside = Site { mode: Mode::Transport, ..roaming() };
+    let seen = Site { left: outside, ..inside.clone() };
+    for from_auth in [true, false] {
+        let mut world = World::new(1);
+        let free = Behaviour::EndpointIndependent;
+        let nat = Nat::new(outside, free, free, Duration::from_secs(60));
+        let policy = inside.policy(Side::Left);
+        let left = world.add_host_behind(nat, "left", inside.left, policy, calm());
+        let right = world.add_host("right", seen.right, seen.policy(Side::Right), calm());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        if !from_auth {
+            assert!(world.rekey(right, "net0") && world.rekey(left, "net0"));
+            world.run_for(SETTLED);
+        }
+        for (host, site, side) in [(left, &inside, Side::Left), (right, &seen, Side::Right)] {
+            let child = &site.policy(side).tunnels[0].children[0];
+            let agreed = &world.status(host)[0].children[0];
+            assert!(agreed.sa.is_some());
+            assert_eq!((&agreed.local, &agreed.remote), (&child.local, &child.remote));
+        }
         assert_clean_stop(&mut world, left, right);
     }
 }
