@@ -3,9 +3,10 @@
 use crate::puppet::{CHILD_SPI, Puppet, notified, notify, unknown};
 use crate::{calm, failure};
 use ike::failure::FailureKind;
+use ike::negotiation::proposal::{offer_esp, offer_ike};
 use ike::wire::message;
 use ike::wire::payload::{Delete, Notify, Payload};
-use ike::wire::registry::{ExchangeType, NotifyType, PayloadType, ProtocolId};
+use ike::wire::registry::{ExchangeType, GroupId, NotifyType, PayloadType, ProtocolId};
 use ike::{Config, Encap};
 use sim::Site;
 use std::time::Duration;
@@ -355,5 +356,43 @@ fn a_peer_that_never_has_time_is_left_after_a_while() {
         let lasted = puppet.world.now() - begin;
         let minutes = |n: u64| Duration::from_secs(60 * n);
         assert!((minutes(2)..=minutes(15)).contains(&lasted), "{name}: {lasted:?}");
+    }
+}
+
+#[test]
+fn an_invalid_public_value_makes_no_ike_sa() {
+    // RFC 6989 §2.5.
+    for data in [vec![0; 32], vec![1; 31], vec![]] {
+        let mut puppet = Puppet::new(&Site::default(), calm());
+        puppet.spis.0.0 = 7;
+        let mut payloads = puppet.init_payloads();
+        payloads[1] = Payload::KeyExchange { group: GroupId::CURVE25519, data: data.clone() };
+        let header = puppet.header(ExchangeType::IKE_SA_INIT, 0, false);
+        puppet.send(message::encode(&header, &payloads));
+        assert!(puppet.sent().is_empty(), "{data:?}");
+        assert_eq!(puppet.world.host(puppet.left).engine.inventory().half_open, 0);
+    }
+}
+
+#[test]
+fn an_invalid_public_value_in_a_request_ends_the_ike_sa() {
+    // RFC 6989 §2.5.
+    let accept = vec![policy::Group::Curve25519];
+    let pfs = policy::Pfs { offer: accept.clone(), accept, accept_none: false };
+    let site = Site { pfs, ..Site::default() };
+    let zero = Payload::KeyExchange { group: GroupId::CURVE25519, data: vec![0; 32] };
+    for of_ike in [false, true] {
+        let mut puppet = Puppet::calling(&site);
+        let mut payloads = puppet.child_payloads(esp::plane::Spi(0x7000_0002));
+        payloads[0] = match of_ike {
+            true => Payload::Sa(offer_ike(&site.ike, &[9; 8])),
+            false => {
+                Payload::Sa(offer_esp(&site.esp, &site.pfs.offer, esp::plane::Spi(0x7000_0002)))
+            }
+        };
+        payloads.push(zero.clone());
+        let answer = puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
+        assert_eq!(notified(&answer), [NotifyType::INVALID_SYNTAX], "{of_ike}");
+        assert_eq!((puppet.ike_sas(), puppet.child_sas()), (0, 0));
     }
 }
