@@ -1,6 +1,7 @@
 //! A peer that dies without a word, and comes back.
 
-use crate::harness::{GATEWAYS, test};
+use crate::harness::gateway::Gateway;
+use crate::harness::{GATEWAYS, policies, test, until};
 use crate::site::{hosts, passes, two_with};
 use libtest_mimic::Trial;
 
@@ -8,13 +9,71 @@ pub fn trials() -> Vec<Trial> {
     vec![
         test("a dead peer is noticed", GATEWAYS, a_dead_peer_is_noticed),
         test("a peer that starts anew replaces its former self", GATEWAYS, initial_contact),
+        test("a tunnel comes back after its peer was killed", GATEWAYS, killed_peer),
+        test("a tunnel comes up and back with the network", GATEWAYS, network_down_and_up),
     ]
 }
 
 const QUICK: &str = "retransmit_after = \"200ms\"\nretransmissions = 2\n";
 
+/// Lines of `[ike]` with which a silent peer is missed within two seconds.
+fn watchful() -> String {
+    format!("{QUICK}liveness_interval = \"1s\"\n")
+}
+
+/// Both gateways, of which the left one starts the tunnel by itself.
+fn left_starts() -> [Gateway; 2] {
+    let [left, right] = two_with(&watchful());
+    let [policy, _] = policies::site();
+    let no = "IPSec_Flags_AutoStart=\"No\"";
+    left.write_policy(&policies::changed(&policy, no, "IPSec_Flags_AutoStart=\"Yes\""));
+    [left, right]
+}
+
+fn killed_peer() {
+    let [mut left, mut right] = left_starts();
+    // The wrong order of start: nobody is there yet.
+    left.start();
+    left.await_log(&["\"event\":\"failed\"", "no answer"]);
+    right.start();
+    left.await_list(&["site_lan"]);
+    passes(&hosts(&left, &right), b"at first");
+    for _ in 0..2 {
+        let before = left.child_sa("site_lan");
+        right.crash();
+        right.start();
+        let new = || {
+            let after =
+                left.json(&["status", "site_lan", "--json"])["children"][0]["child_sa"].clone();
+            (!after.is_null() && after["inbound_spi"] != before["inbound_spi"]).then_some(())
+        };
+        until("a new Child SA", new, || left.ctl_ok(&["list", "--all"]));
+        right.await_list(&["site_lan"]);
+        passes(&hosts(&left, &right), b"again");
+    }
+}
+
+fn network_down_and_up() {
+    let [mut left, mut right] = left_starts();
+    left.space.ip("link set wire down");
+    right.start();
+    left.start();
+    left.await_log(&["\"event\":\"failed\"", "no answer"]);
+    left.space.ip("link set wire up");
+    left.await_list(&["site_lan"]);
+    passes(&hosts(&left, &right), b"at first");
+    for end in [&left, &right] {
+        end.space.ip("link set wire down");
+        left.await_list(&[]);
+        end.space.ip("link set wire up");
+        left.await_list(&["site_lan"]);
+        right.await_list(&["site_lan"]);
+        passes(&hosts(&left, &right), b"again");
+    }
+}
+
 fn a_dead_peer_is_noticed() {
-    let [mut left, mut right] = two_with(&format!("{QUICK}liveness_interval = \"1s\"\n"));
+    let [mut left, mut right] = two_with(&watchful());
     left.start();
     right.start();
     left.ctl_ok(&["activate"]);

@@ -277,3 +277,61 @@ fn packets_do_not_start_what_has_just_failed_without_pause() {
     world.restart(right);
     assert_nothing_left(&mut world, right);
 }
+
+#[test]
+fn the_packet_that_meets_a_trap_arrives_whoever_sends_it_and_whatever_was_before() {
+    // With the real datapath, which keeps packets: from either side, at first and after the tunnel was lost.
+    let site = Site { on_demand: true, ..Site::default() };
+    for from_left in [true, false] {
+        let (mut world, left, right) = World::of_site_encrypting(1, &site, &Config::default());
+        let (l, r) = site.inner(0);
+        let (host, other) = if from_left { (left, right) } else { (right, left) };
+        let (source, destination) = if from_left { (l, r) } else { (r, l) };
+        for before in ["nothing", "a Delete of the peer", "a dead peer", "its own Delete"] {
+            match before {
+                "nothing" => {}
+                "a Delete of the peer" => assert!(world.disconnect(other, "net0")),
+                "a dead peer" => {
+                    world.cut(other);
+                    world.run_for(Duration::from_secs(300));
+                    world.restart(other);
+                    world.heal();
+                }
+                _ => {
+                    assert!(world.disconnect(host, Site::TUNNEL));
+                    // The operator's word counts until it is taken back.
+                    world.connect(host, Site::TUNNEL);
+                    world.run_for(SOON);
+                    world.restart(host);
+                    world.run_for(SETTLED);
+                }
+            }
+            world.run_for(SOON);
+            let flow = world.start_flow(host, source, destination, Duration::from_millis(5));
+            world.run_for(Duration::from_millis(100));
+            world.stop_flow(flow);
+            world.run_for(SOON);
+            let flow = world.flow(flow);
+            assert!(flow.offered > 10, "{before}");
+            assert_eq!((flow.missing(), flow.in_the_clear), (0, 0), "after {before}");
+        }
+        assert_agreement(&mut world, left, right, &site);
+    }
+}
+
+#[test]
+fn a_packet_during_the_pause_after_a_failure_starts_the_tunnel_when_it_is_over() {
+    let site = Site { on_demand: true, ..Site::default() };
+    let (mut world, left, right) = World::of_site_encrypting(1, &site, &calm());
+    world.cut(right);
+    send_one(&mut world, left, &site);
+    // The attempt has failed, and a pause begins in which one more packet comes.
+    assert!(world.run_until(SETTLED, |w| w.host(left).engine.is_idle()));
+    world.heal();
+    let (l, r) = site.inner(0);
+    let flow = world.start_flow(left, l, r, Duration::ZERO);
+    world.run_for(Duration::from_secs(5));
+    world.stop_flow(flow);
+    assert_eq!(world.flow(flow).missing(), 0, "it was kept until the tunnel was there");
+    assert_agreement(&mut world, left, right, &site);
+}

@@ -6,6 +6,7 @@ use ike::failure::FailureKind;
 use ike::negotiation::proposal::{offer_esp, offer_ike};
 use ike::wire::message;
 use ike::wire::payload::{Delete, Notify, Payload};
+use ike::wire::protected::Content;
 use ike::wire::registry::{ExchangeType, GroupId, NotifyType, PayloadType, ProtocolId};
 use ike::{Config, Encap};
 use sim::Site;
@@ -394,5 +395,118 @@ fn an_invalid_public_value_in_a_request_ends_the_ike_sa() {
         let answer = puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
         assert_eq!(notified(&answer), [NotifyType::INVALID_SYNTAX], "{of_ike}");
         assert_eq!((puppet.ike_sas(), puppet.child_sas()), (0, 0));
+    }
+}
+
+#[test]
+fn a_higher_major_version_is_told_the_highest_one_that_is_known() {
+    // RFC 7296 §2.5.
+    let mut puppet = Puppet::calling(&Site::default());
+    puppet.forget_sent();
+    for established in [true, false] {
+        if !established {
+            (puppet.spis.0.0, puppet.spis.1.0) = (77, 88);
+        }
+        for response in [false, true] {
+            let header = puppet.header(ExchangeType::INFORMATIONAL, 2, response);
+            let mut octets = message::encode(&header, &[]);
+            octets[17] = 0x31;
+            puppet.send(octets);
+            let sent = puppet.sent();
+            if response {
+                assert!(sent.is_empty(), "an answer is not answered");
+                continue;
+            }
+            let (answer, octets) = &sent[0];
+            assert_eq!((answer.initiator_spi, answer.responder_spi), puppet.spis);
+            assert_eq!((answer.message_id, answer.response, octets[17]), (2, true, 0x20));
+            let told = message::decode(answer, octets).expect("in the clear");
+            assert_eq!(told, [notify(NotifyType::INVALID_MAJOR_VERSION, &[])]);
+        }
+        assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+    }
+}
+
+#[test]
+fn minor_versions_and_unused_flags_are_ignored() {
+    // RFC 7296 §3.1: minor version 15, the V bit, and the five bits without a name.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call_with(|request| {
+        request[17] = 0x2f;
+        request[19] |= 0xd7;
+    });
+    let payloads = puppet.auth_payloads();
+    let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
+}
+
+#[test]
+fn nothing_but_ike_auth_follows_ike_sa_init() {
+    // RFC 7296 §1.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    for exchange in [ExchangeType::CREATE_CHILD_SA, ExchangeType::INFORMATIONAL] {
+        for id in [0, 1, 2] {
+            let header = puppet.header(exchange, id, false);
+            let content = Content::of(&header, &puppet.child_payloads(CHILD_SPI));
+            let request = puppet.seal(&header, &content);
+            puppet.send(request);
+            assert!(puppet.sent().is_empty(), "{exchange} {id}");
+        }
+    }
+    let payloads = puppet.auth_payloads();
+    puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+}
+
+#[test]
+fn the_last_request_is_answered_again_and_no_other_out_of_turn() {
+    // RFC 7296 §2.1, §2.3.
+    let mut puppet = Puppet::calling(&Site::default());
+    let mut exchanged = Vec::new();
+    for id in 2..5 {
+        puppet.forget_sent();
+        let header = puppet.header(ExchangeType::INFORMATIONAL, id, false);
+        let request = puppet.seal(&header, &Content::of(&header, &[]));
+        puppet.send(request.clone());
+        exchanged.push((request, puppet.sent().remove(0).1));
+    }
+    let (last, answer) = exchanged.pop().expect("three of them");
+    for _ in 0..2 {
+        puppet.send(last.clone());
+        let again: Vec<Vec<u8>> = puppet.sent().into_iter().map(|(_, octets)| octets).collect();
+        assert_eq!(again, std::slice::from_ref(&answer), "the same, bit by bit");
+    }
+    for (older, _) in exchanged {
+        puppet.send(older);
+        assert!(puppet.sent().is_empty(), "its answer is forgotten");
+    }
+    for id in [6, 100, u32::MAX] {
+        let header = puppet.header(ExchangeType::INFORMATIONAL, id, false);
+        let request = puppet.seal(&header, &Content::of(&header, &[]));
+        puppet.send(request);
+        assert!(puppet.sent().is_empty(), "{id} is not its turn");
+    }
+    assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+}
+
+#[test]
+fn messages_for_an_unknown_ike_sa_get_no_answer() {
+    // RFC 7296 §1.5, §2.21.4: an answer must not, a request need not.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    (puppet.spis.0.0, puppet.spis.1.0) = (77, 88);
+    let exchanges = [
+        ExchangeType::IKE_SA_INIT,
+        ExchangeType::IKE_AUTH,
+        ExchangeType::CREATE_CHILD_SA,
+        ExchangeType::INFORMATIONAL,
+    ];
+    for exchange in exchanges {
+        for response in [false, true] {
+            let header = puppet.header(exchange, 1, response);
+            let invalid = notify(NotifyType::INVALID_SPI, &[0, 0, 1, 0]);
+            puppet.send(message::encode(&header, &[invalid]));
+            assert!(puppet.sent().is_empty(), "{exchange} {response}");
+        }
     }
 }

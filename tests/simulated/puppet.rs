@@ -132,12 +132,16 @@ impl Puppet {
 
     /// Begins an IKE SA and makes its keys.
     pub fn call(&mut self) {
+        self.call_with(|_| ());
+    }
+
+    /// The same with a first message that is changed before it is sent.
+    pub fn call_with(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         self.initiator = true;
         self.spis = (IkeSpi(0x1111_2222_3333_4444), IkeSpi(0));
-        let request = message::encode(
-            &self.header(ExchangeType::IKE_SA_INIT, 0, false),
-            &self.init_payloads(),
-        );
+        let header = self.header(ExchangeType::IKE_SA_INIT, 0, false);
+        let mut request = message::encode(&header, &self.init_payloads());
+        change(&mut request);
         self.send(request.clone());
         let (header, response) = self.one_message();
         self.spis.1 = header.responder_spi;

@@ -462,9 +462,8 @@ impl<P: DataPlane> Engine<P> {
             Notice::Acquire { rule, packet } => {
                 let name =
                     self.rules.iter().find(|(_, r)| **r == rule).map(|(name, _)| name.clone());
-                if let Some(name) = name.filter(|n| self.may_be_acquired(now, n)) {
-                    // A refusal is an event of its own; nobody waits for this call.
-                    let _ = self.begin(now, &name, Some(packet));
+                if let Some(name) = name {
+                    self.acquire(now, &name, packet);
                 }
             }
             Notice::Expiring { sa, hard } => {

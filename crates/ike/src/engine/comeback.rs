@@ -4,7 +4,7 @@
 use super::{Deadline, Engine};
 use crate::deadlines::Waiter;
 use crate::session::{Ending, Session};
-use esp::plane::DataPlane;
+use esp::plane::{DataPlane, PacketSummary};
 use policy::{ChildTunnel, IkeTunnel};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// A packet that waits for a tunnel waits no longer than this for the next attempt.
+/// A packet that waits for a tunnel waits no longer than this for the next attempt: planes keep it about as long.
 const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 
 /// What has been up for this long is tried again at once when it goes; what goes sooner after growing pauses, so that
@@ -168,10 +168,20 @@ impl<P: DataPlane> Engine<P> {
         at
     }
 
-    /// Whether a packet may start the tunnel now.
-    pub(super) fn may_be_acquired(&self, now: Instant, child: &str) -> bool {
+    /// Starts a tunnel for a packet that waits for it, or does so once the pause after a failure is over.
+    pub(super) fn acquire(&mut self, now: Instant, child: &str, packet: PacketSummary) {
         // What the operator has taken down is not brought back by whoever sends a packet.
-        !self.deactivated.contains(child) && self.retries.get(child).is_none_or(|r| r.at <= now)
+        if self.deactivated.contains(child) {
+            return;
+        }
+        match self.retries.get(child).map(|r| r.at).filter(|at| *at > now) {
+            Some(at) => {
+                let deadline = Deadline { at, reason: "next attempt" };
+                self.deadlines.set(Waiter::Retry(child.into()), Some(deadline));
+            }
+            // A refusal is an event of its own; nobody waits for this call.
+            None => _ = self.begin(now, child, Some(packet)),
+        }
     }
 
     pub(super) fn retry(&mut self, now: Instant, child: &str) {
