@@ -27,6 +27,7 @@ mod rekey_ike;
 mod replace;
 mod retransmission;
 mod suites;
+mod unprotected;
 
 use ike::Config;
 use ike::failure::FailureKind;

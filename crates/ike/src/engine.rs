@@ -243,7 +243,9 @@ impl<P: DataPlane> Engine<P> {
     pub fn handle_datagram(&mut self, now: Instant, datagram: Datagram<'_>) {
         let header = match Header::parse(datagram.octets) {
             Ok(header) => header,
-            Err(WireError::Version(major, _)) if major > 2 => return self.refuse_version(datagram),
+            Err(WireError::Version(major, _)) if major > 2 => {
+                return self.refuse_version(now, datagram);
+            }
             Err(_) => return self.out.discard(Discard::MalformedHeader),
         };
         let ours = if header.from_initiator { header.responder_spi } else { header.initiator_spi };
@@ -270,7 +272,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// RFC 7296 §2.5: told without protection, and only what is needed.
-    fn refuse_version(&mut self, datagram: Datagram<'_>) {
+    fn refuse_version(&mut self, now: Instant, datagram: Datagram<'_>) {
         self.out.discard(Discard::UnsupportedVersion);
         let octets = datagram.octets;
         let spi = |range: std::ops::Range<usize>| {
@@ -284,7 +286,7 @@ impl<P: DataPlane> Engine<P> {
         // What is no IKE at all gets no answer, and an answer none either.
         let length = octets.get(24..28).and_then(|o| o.try_into().ok()).map(u32::from_be_bytes);
         let whole = length.and_then(|l| usize::try_from(l).ok()) == Some(octets.len());
-        if flags & 0x20 != 0 || !whole {
+        if flags & 0x20 != 0 || !whole || !self.out.may_refuse(now) {
             return;
         }
         let header = Header {
@@ -328,7 +330,7 @@ impl<P: DataPlane> Engine<P> {
             Err(error) => {
                 self.out.discard(Discard::Malformed);
                 // RFC 7296 §2.5: told, and nothing else is. What is malformed gets no answer.
-                if let WireError::UnsupportedCritical(_) = error {
+                if matches!(error, WireError::UnsupportedCritical(_)) && self.out.may_refuse(now) {
                     let refusal = Rejection::unreadable(&error).payload();
                     self.answer_stateless(header, datagram, refusal);
                 }
@@ -354,7 +356,10 @@ impl<P: DataPlane> Engine<P> {
             self.out.discard(Discard::NoMatchingTunnel);
             let rejection = Rejection::no_tunnel(self.unknown_addresses(datagram));
             self.out.turn_away(now, datagram, &[], &rejection);
-            return self.answer_stateless(header, datagram, rejection.payload());
+            if self.out.may_refuse(now) {
+                self.answer_stateless(header, datagram, rejection.payload());
+            }
+            return;
         }
         let answer = {
             let mut cx = self.cx(now);

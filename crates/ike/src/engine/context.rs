@@ -22,6 +22,9 @@ use std::time::{Duration, Instant};
 const FAREWELL_FOR: Duration = Duration::from_secs(30);
 /// How many of them are kept.
 const FAREWELLS: usize = 1024;
+/// How many strangers are told in a second that they are refused.
+const REFUSALS: u32 = 100;
+const SECOND: Duration = Duration::from_secs(1);
 /// A stranger is warned of once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How many strangers are remembered for that.
@@ -118,6 +121,8 @@ pub(crate) struct Outputs {
     /// Sessions that are up, by our identity and the peer's.
     contacts: BTreeMap<(Identity, Identity), usize>,
     farewells: VecDeque<Farewell>,
+    /// The second that began then, and the strangers refused in it.
+    refused: Option<(Instant, u32)>,
     strangers: VecDeque<(IpAddr, FailureKind, Instant)>,
     sa_ids: u64,
 }
@@ -224,6 +229,17 @@ impl Outputs {
         self.contacts.keys().any(|(local, remote)| {
             local.matches(&tunnel.local.identity) && remote.matches(&tunnel.remote.identity)
         })
+    }
+
+    /// Whether one more stranger is told that it is refused: unprotected messages cause only so many (RFC 7296 §2.4,
+    /// §2.21.4).
+    pub fn may_refuse(&mut self, now: Instant) -> bool {
+        let (since, count) = match self.refused {
+            Some((since, count)) if now.saturating_duration_since(since) < SECOND => (since, count),
+            _ => (now, 0),
+        };
+        self.refused = Some((since, (count + 1).min(REFUSALS)));
+        count < REFUSALS
     }
 
     /// Keeps the answer with which an IKE SA ended. `request` is what it answers, or fragment 1 of that.

@@ -36,8 +36,23 @@ pub(crate) fn answer(
                         .into();
                 session.deleted = Some((session.sas[index].local_spi, reason));
             }
+            // RFC 7296 §2.21.2: an initiator that could not read the answer of IKE_AUTH says so next.
+            Payload::Notify(n) if follows_auth(session, index) && is_unread(n.kind) => {
+                let reason = format!("the peer could not read the answer of IKE_AUTH: {}", n.kind);
+                session.deleted = Some((session.sas[index].local_spi, reason));
+            }
             _ => {}
         }
     }
     answer
+}
+
+/// Whether the request being answered is the first after IKE_AUTH.
+fn follows_auth(session: &Session, index: usize) -> bool {
+    let sa = &session.sas[index];
+    session.rekeys == 0 && !sa.initiator && sa.window.expects(2)
+}
+
+fn is_unread(kind: NotifyType) -> bool {
+    matches!(kind, NotifyType::INVALID_SYNTAX | NotifyType::UNSUPPORTED_CRITICAL_PAYLOAD)
 }

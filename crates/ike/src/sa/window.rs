@@ -113,6 +113,11 @@ impl Window {
         self.answers.clear();
     }
 
+    /// Whether the next request has that number.
+    pub fn expects(&self, id: u32) -> bool {
+        self.expected == id
+    }
+
     pub fn classify(&self, id: u32) -> Request {
         // RFC 7296 §2.2: the last number is never used, so that none comes twice.
         if id == self.expected && id < u32::MAX {

@@ -1,0 +1,185 @@
+//! What comes without protection, or before there is a proof: of RFC 7296 what only a puppet shows.
+
+use crate::calm;
+use crate::puppet::{CHILD_SPI, Puppet, notify};
+use ike::wire::message;
+use ike::wire::payload::{Delete, Payload};
+use ike::wire::protected::Content;
+use ike::wire::registry::{ExchangeType, GroupId, NotifyType};
+use ike::{Config, Datagram, Encap};
+use sim::Site;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+#[test]
+fn a_cookie_comes_back_first_and_all_else_unchanged() {
+    for encap in [Encap::Auto, Encap::Always] {
+        let mut puppet = Puppet::new(&Site::default(), Config { encap, ..calm() });
+        puppet.world.connect(puppet.left, Site::TUNNEL);
+        puppet.world.run_for(Duration::from_millis(50));
+        let (header, first) = puppet.sent().remove(0);
+        let cookie = notify(NotifyType::COOKIE, &[9; 64]);
+        puppet.spis.0 = header.initiator_spi;
+        puppet.initiator = false;
+        let answer = puppet.header(ExchangeType::IKE_SA_INIT, 0, true);
+        puppet.send(message::encode(&answer, std::slice::from_ref(&cookie)));
+        let (again, second) = puppet.sent().remove(0);
+        assert_eq!((again.initiator_spi, again.message_id), (header.initiator_spi, 0));
+        let mut expected = vec![cookie];
+        expected.extend(message::decode(&header, &first).expect("payloads"));
+        assert_eq!(message::decode(&again, &second), Ok(expected), "{encap:?}");
+    }
+}
+
+#[test]
+fn what_is_said_without_protection_changes_nothing() {
+    let mut puppet = Puppet::called(&Site::default());
+    let said = [
+        notify(NotifyType::INVALID_IKE_SPI, &[]),
+        notify(NotifyType::INVALID_SPI, &[0, 0, 0, 1]),
+        notify(NotifyType::INVALID_SYNTAX, &[]),
+        notify(NotifyType::AUTHENTICATION_FAILED, &[]),
+        notify(NotifyType::INVALID_MAJOR_VERSION, &[]),
+        Payload::Delete(Delete::IkeSa),
+    ];
+    let exchanges = [
+        ExchangeType::INFORMATIONAL,
+        ExchangeType::CREATE_CHILD_SA,
+        ExchangeType::IKE_AUTH,
+        ExchangeType::IKE_SA_INIT,
+    ];
+    // With and without a request of the gateway under way.
+    for asks in [false, true] {
+        if asks {
+            assert!(puppet.world.rekey(puppet.left, "net0"));
+            puppet.world.run_for(Duration::from_millis(50));
+            assert_eq!(puppet.sent().len(), 1);
+        }
+        for exchange in exchanges {
+            for (response, id) in [(false, 0), (true, 2), (true, 0)] {
+                let header = puppet.header(exchange, id, response);
+                puppet.send(message::encode(&header, &said));
+                assert!(puppet.sent().is_empty(), "{exchange} {response} {id}");
+                assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_invalid_public_value_makes_no_ike_sa() {
+    // RFC 6989 §2.5.
+    for data in [vec![0; 32], vec![1; 31], vec![]] {
+        let mut puppet = Puppet::new(&Site::default(), calm());
+        puppet.spis.0.0 = 7;
+        let mut payloads = puppet.init_payloads();
+        payloads[1] = Payload::KeyExchange { group: GroupId::CURVE25519, data: data.clone() };
+        let header = puppet.header(ExchangeType::IKE_SA_INIT, 0, false);
+        puppet.send(message::encode(&header, &payloads));
+        assert!(puppet.sent().is_empty(), "{data:?}");
+        assert_eq!(puppet.world.host(puppet.left).engine.inventory().half_open, 0);
+    }
+}
+
+#[test]
+fn a_higher_major_version_is_told_the_highest_one_that_is_known() {
+    // RFC 7296 §2.5.
+    let mut puppet = Puppet::calling(&Site::default());
+    puppet.forget_sent();
+    for established in [true, false] {
+        if !established {
+            (puppet.spis.0.0, puppet.spis.1.0) = (77, 88);
+        }
+        for response in [false, true] {
+            let header = puppet.header(ExchangeType::INFORMATIONAL, 2, response);
+            let mut octets = message::encode(&header, &[]);
+            octets[17] = 0x31;
+            puppet.send(octets);
+            let sent = puppet.sent();
+            if response {
+                assert!(sent.is_empty(), "an answer is not answered");
+                continue;
+            }
+            let (answer, octets) = &sent[0];
+            assert_eq!((answer.initiator_spi, answer.responder_spi), puppet.spis);
+            assert_eq!((answer.message_id, answer.response, octets[17]), (2, true, 0x20));
+            let told = message::decode(answer, octets).expect("in the clear");
+            assert_eq!(told, [notify(NotifyType::INVALID_MAJOR_VERSION, &[])]);
+        }
+        assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+    }
+}
+
+#[test]
+fn minor_versions_and_unused_flags_are_ignored() {
+    // RFC 7296 §3.1: minor version 15, the V bit, and the five bits without a name.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call_with(|request| {
+        request[17] = 0x2f;
+        request[19] |= 0xd7;
+    });
+    let payloads = puppet.auth_payloads();
+    let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
+}
+
+#[test]
+fn nothing_but_ike_auth_follows_ike_sa_init() {
+    // RFC 7296 §1.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    for exchange in [ExchangeType::CREATE_CHILD_SA, ExchangeType::INFORMATIONAL] {
+        for id in [0, 1, 2] {
+            let header = puppet.header(exchange, id, false);
+            let content = Content::of(&header, &puppet.child_payloads(CHILD_SPI));
+            let request = puppet.seal(&header, &content);
+            puppet.send(request);
+            assert!(puppet.sent().is_empty(), "{exchange} {id}");
+        }
+    }
+    let payloads = puppet.auth_payloads();
+    puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 1));
+}
+
+#[test]
+fn messages_for_an_unknown_ike_sa_get_no_answer() {
+    // RFC 7296 §1.5, §2.21.4: an answer must not, a request need not.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    (puppet.spis.0.0, puppet.spis.1.0) = (77, 88);
+    let exchanges = [
+        ExchangeType::IKE_SA_INIT,
+        ExchangeType::IKE_AUTH,
+        ExchangeType::CREATE_CHILD_SA,
+        ExchangeType::INFORMATIONAL,
+    ];
+    for exchange in exchanges {
+        for response in [false, true] {
+            let header = puppet.header(exchange, 1, response);
+            let invalid = notify(NotifyType::INVALID_SPI, &[0, 0, 1, 0]);
+            puppet.send(message::encode(&header, &[invalid]));
+            assert!(puppet.sent().is_empty(), "{exchange} {response}");
+        }
+    }
+}
+
+#[test]
+fn strangers_are_refused_at_a_limited_rate() {
+    // RFC 7296 §2.4, §2.21.4.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    (puppet.spis.0.0, puppet.spis.1.0) = (77, 88);
+    let header = puppet.header(ExchangeType::INFORMATIONAL, 0, false);
+    let mut octets = message::encode(&header, &[]);
+    octets[17] = 0x31;
+    let (left, site) = (puppet.left, puppet.site.clone());
+    for _ in 0..2 {
+        puppet.world.run_for(Duration::from_secs(1));
+        puppet.world.command(left, "a flood", |e, now| {
+            let [local, remote] = [site.left, site.right].map(|a| SocketAddr::new(a, 500));
+            for _ in 0..1000 {
+                e.handle_datagram(now, Datagram { local, remote, octets: &octets });
+            }
+        });
+        assert_eq!(puppet.sent().len(), 100);
+    }
+}
