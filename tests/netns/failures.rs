@@ -127,7 +127,7 @@ fn between_two_sites() {
             what: "a policy for another peer",
             policies: with("192.0.2.1\"", "192.0.2.9\""),
             kind: "no_proposal_chosen",
-            here: &["site: failed: no proposal in common", "no tunnel to 192.0.2.1"],
+            here: &["site: failed: no proposal in common", "no tunnel between these addresses"],
             there: &["\"level\":\"WARN\"", "192.0.2.1", "192.0.2.9", "no tunnel of the policy"],
         },
     ];

@@ -22,6 +22,7 @@ mod service;
 
 pub use gateway::Gateway;
 pub use logging::{LevelControl, follow, start as start_log};
+pub use privilege::PrivilegeError;
 pub use service::Daemon;
 
 /// What the command line says.
@@ -138,7 +139,8 @@ fn run_gateway(
         let gateway = vpn::GatewayConfig { trust, lists, ..config.gateway() };
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
         let path = options.policy.clone();
-        let daemon = Arc::new(Daemon::new(handle, path, Arc::new(keeper), levels));
+        let daemon = Daemon::new(handle, path, Arc::new(keeper), levels);
+        let daemon = Arc::new(daemon.with_places(file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",
             policy.tunnels.len(),

@@ -1,6 +1,7 @@
 //! The policy as a file: who may have written it, who may read it, what is in it.
 
 use policy::Policy;
+use policy::xml::Places;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -17,6 +18,8 @@ pub struct PolicyFile {
     pub policy: Policy,
     /// Each a text of one or more lines for the operator.
     pub warnings: Vec<String>,
+    /// Where its tunnels are defined.
+    pub places: Places,
 }
 
 /// A policy file cannot be used.
@@ -80,7 +83,7 @@ pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
         path: path.to_owned(),
         at: error.valid_up_to(),
     })?;
-    let (policy, mut warnings) = parse(&path.display().to_string(), text)?;
+    let (policy, mut warnings, places) = parse(&path.display().to_string(), text)?;
     if metadata.is_file() && metadata.mode() & 0o004 != 0 && !policy.tunnels.is_empty() {
         warnings.push(format!(
             "{}: every user of this machine can read the keys in it; close it with: chmod 600 {}",
@@ -88,13 +91,14 @@ pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
             path.display()
         ));
     }
-    Ok(PolicyFile { policy, warnings })
+    Ok(PolicyFile { policy, warnings, places })
 }
 
-fn parse(name: &str, text: &str) -> Result<(Policy, Vec<String>), PolicyFileError> {
+fn parse(name: &str, text: &str) -> Result<(Policy, Vec<String>, Places), PolicyFileError> {
     let loaded = policy::xml::read(name, text)
         .map_err(|diagnostics| PolicyFileError::Invalid(diagnostics.to_string()))?;
-    Ok((loaded.policy, loaded.warnings.iter().map(ToString::to_string).collect()))
+    let warnings = loaded.warnings.iter().map(ToString::to_string).collect();
+    Ok((loaded.policy, warnings, loaded.places))
 }
 
 #[cfg(test)]

@@ -11,10 +11,12 @@ use std::time::Duration;
 mod certificates;
 mod quantity;
 mod table;
+mod why;
 
 pub use certificates::certificates;
 pub use quantity::{bytes, count, duration, rate};
 pub use table::Table;
+pub use why::{happening, why};
 
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +52,15 @@ impl Colour {
     /// Marks what is less important.
     pub fn faint(self, text: &str) -> String {
         self.paint(Style::new().dim(), text)
+    }
+
+    /// As [`Colour::bad`], line by line, so that a pager shows them all alike.
+    fn bad_lines(self, text: &str) -> String {
+        let line = |line: &str| {
+            let (indent, words) = line.split_at(line.len() - line.trim_start().len());
+            format!("{indent}{}\n", self.bad(words))
+        };
+        text.lines().map(line).collect()
     }
 
     fn paint(self, style: Style, text: &str) -> String {
@@ -235,13 +246,21 @@ pub fn activation(activation: &Activation, colour: Colour) -> String {
     }
 }
 
-/// Discards by reason, the most frequent first.
-pub fn counters(counters: &std::collections::BTreeMap<String, u64>, colour: Colour) -> String {
-    let mut sorted: Vec<_> = counters.iter().collect();
+/// Discards by reason with what they mean, the most frequent first; with `all` also those that never happened.
+pub fn counters(
+    counters: &std::collections::BTreeMap<String, u64>,
+    all: bool,
+    colour: Colour,
+) -> String {
+    let mut sorted: Vec<_> = counters.iter().filter(|(_, n)| all || **n > 0).collect();
+    if sorted.is_empty() {
+        return "nothing was discarded\n".to_owned();
+    }
     sorted.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
-    let mut table = Table::new(["DISCARDED", "REASON"]);
+    let mut table = Table::new(["DISCARDED", "REASON", "MEANING"]);
     for (reason, n) in sorted {
-        table.row([count(*n), plain(reason).into_owned()]);
+        let meaning = crate::counters::explanation(reason).unwrap_or("-").to_owned();
+        table.row([count(*n), plain(reason).into_owned(), meaning]);
     }
     table.render(colour)
 }

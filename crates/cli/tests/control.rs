@@ -517,3 +517,85 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_watcher_hears_what_happens_to_what_it_asked_for() {
+    let fixture = Fixture::start();
+    let mut watcher = fixture.client();
+    let names = vec![named("site")];
+    assert_eq!(watcher.ask(Command::Events { names }).expect("known"), Reply::Done);
+    let mut client = fixture.client();
+    client.ask(Command::Activate { names: vec![] }).expect("it can be started");
+    client.ask(Command::Deactivate { name: named("site") }).expect("it is up");
+    let mut next = || watcher.next_event().expect("events").expect("the daemon runs");
+    let up = next();
+    assert_eq!((up.event.as_str(), up.tunnel.as_str()), ("established", "site"));
+    assert!(up.suite.is_some() && up.time.ends_with('Z') && up.message.starts_with("up, "));
+    let down = next();
+    assert_eq!((down.event.as_str(), down.reason.as_deref()), ("closed", Some("deactivated")));
+    let (code, _) = refused(&mut client, Command::Events { names: vec![named("sit")] });
+    assert_eq!(code, RefusalCode::UnknownTunnel);
+    client.ask(Command::Stop).expect("it stops");
+    assert_eq!(watcher.next_event().expect("a clean end"), None);
+}
+
+#[test]
+fn a_watcher_that_does_not_read_is_told_what_it_missed() {
+    let fixture = Fixture::start();
+    let mut watcher = fixture.client();
+    watcher.ask(Command::Events { names: vec![] }).expect("known");
+    let mut client = fixture.client();
+    client.ask(Command::Log { level: named("warn") }).expect("a level");
+    // More than its socket and its queue take.
+    for _ in 0..4000 {
+        client.ask(Command::Activate { names: vec![] }).expect("it can be started");
+    }
+    let mut heard = 0;
+    let missed = loop {
+        let happening = watcher.next_event().expect("events").expect("the daemon runs");
+        match happening.missed {
+            Some(missed) => break missed,
+            None => heard += 1,
+        }
+    };
+    assert!(missed > 0 && heard + missed <= 4000, "{heard} heard, {missed} missed");
+}
+
+#[test]
+fn watchers_leave_room_for_others() {
+    let fixture = Fixture::start();
+    let mut watchers: Vec<Client> = (0..9).map(|_| fixture.client()).collect();
+    let answers: Vec<_> =
+        watchers.iter_mut().map(|w| w.ask(Command::Events { names: vec![] })).collect();
+    assert!(answers[..8].iter().all(|a| matches!(a, Ok(Reply::Done))));
+    assert!(matches!(&answers[8], Err(ClientError::Refused(r)) if r.code == RefusalCode::Busy));
+    assert!(fixture.client().ask(Command::Counters).is_ok());
+}
+
+#[test]
+fn why_names_the_failure_the_cure_and_its_place() {
+    let fixture = Fixture::start();
+    let proof = ike::failure::facts::Proof {
+        by_us: false,
+        local: named("192.0.2.1"),
+        remote: named("192.0.2.2"),
+    };
+    fixture.gateway.fail("site", proof.into());
+    let mut client = fixture.client();
+    // The places of the policy are known once it has been read by the daemon itself.
+    client.ask(Command::Reload).expect("the sample is valid");
+    let Ok(Reply::Why(explanation)) = client.ask(Command::Why { name: named("site_lan") }) else {
+        panic!("no explanation")
+    };
+    assert_eq!((explanation.name.as_str(), explanation.phase), ("site", 1));
+    assert_eq!(explanation.children[0].name, "site_lan");
+    let story = &explanation.failures[0];
+    assert_eq!((story.kind.as_str(), story.authenticated), ("authentication_failed", true));
+    assert!(story.cure[0].contains("IKEPresharedKey in"), "{:?}", story.cure);
+    let line = SAMPLE.lines().position(|l| l.contains("<IKETunnel ")).expect("it is there") + 1;
+    assert_eq!(
+        (explanation.defined[0].element.as_str(), explanation.defined[0].line),
+        ("IKETunnel", line)
+    );
+    assert!(explanation.defined[0].file.ends_with("policy.xml"));
+}

@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 macro_rules! discards {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal,)*) => {
+    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
         /// Why a packet was dropped.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
         #[non_exhaustive]
         pub enum Discard {
-            $($(#[$doc])* #[error($name)] $variant,)*
+            $($(#[doc = $doc])+ #[error($name)] $variant,)*
         }
 
         impl Discard {
@@ -22,6 +22,13 @@ macro_rules! discards {
             pub fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name,)*
+                }
+            }
+
+            /// One sentence for the operator.
+            pub fn explanation(self) -> &'static str {
+                match self {
+                    $(Self::$variant => concat!($($doc),+).trim_ascii(),)*
                 }
             }
         }

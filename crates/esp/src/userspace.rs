@@ -115,6 +115,15 @@ pub struct Hooks {
     pub ike: Arc<dyn Fn(IkeDatagram) + Send + Sync>,
 }
 
+/// One sentence on a counter of [`Userspace::counters`] that is none of the datapath's.
+pub fn explanation(counter: &str) -> Option<&'static str> {
+    match counter {
+        "unsent" => Some("Outbound: an ESP packet that the socket did not take."),
+        "unwritten" => Some("Inbound: a packet that the TUN device did not take."),
+        _ => None,
+    }
+}
+
 /// A running userspace plane. Dropping it undoes what it did to the host.
 pub struct Userspace {
     // Declared in the order in which they are to go: the host's settings, then the device.

@@ -8,6 +8,7 @@ mod waiting;
 pub use handle::{Activation, Handle, HandleError};
 pub use jobs::{Fetched, Fetcher, no_fetcher};
 
+use crate::discard::Discard;
 use crate::engine::{Datagram, Engine, Transmit};
 use crate::proof::Done;
 use esp::plane::{DataPlane, Notice};
@@ -230,12 +231,10 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     }
 
     fn counters(&mut self) -> BTreeMap<String, u64> {
-        let ike = self
-            .engine
-            .discards()
-            .iter()
-            .map(|(k, v)| (format!("ike.{k}"), *v))
-            .collect::<Vec<_>>();
+        let discards = self.engine.discards();
+        let ike: Vec<(String, u64)> = (Discard::ALL.iter())
+            .map(|d| (format!("ike.{}", d.name()), discards.get(d.name()).copied().unwrap_or(0)))
+            .collect();
         let plane = (self.plane_counters)(self.engine.plane());
         plane.into_iter().map(|(k, v)| (format!("esp.{k}"), v)).chain(ike).collect()
     }

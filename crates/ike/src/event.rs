@@ -62,24 +62,29 @@ impl fmt::Display for Event {
         if let Some(child) = &self.child {
             write!(f, "/{child}")?;
         }
-        f.write_str(": ")?;
-        match &self.kind {
-            EventKind::Negotiating { initiator: true } => f.write_str("negotiating"),
-            EventKind::Negotiating { initiator: false } => {
+        match (&self.kind, self.peer) {
+            (EventKind::TurnedAway(_), Some(peer)) if peer.ip().to_string() != self.tunnel => {
+                write!(f, ": {} {}", peer.ip(), self.kind)
+            }
+            _ => write!(f, ": {}", self.kind),
+        }
+    }
+}
+
+impl fmt::Display for EventKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Negotiating { initiator: true } => f.write_str("negotiating"),
+            Self::Negotiating { initiator: false } => {
                 f.write_str("negotiating (started by the peer)")
             }
-            EventKind::Established { suite } => write!(f, "up, {suite}"),
-            EventKind::Rekeyed { suite } => write!(f, "rekeyed, {suite}"),
-            EventKind::Failed(failure) => write!(f, "failed: {failure}"),
-            EventKind::TurnedAway(failure) => match self.peer {
-                Some(peer) if peer.ip().to_string() != self.tunnel => {
-                    write!(f, "{} turned away: {failure}", peer.ip())
-                }
-                _ => write!(f, "turned away: {failure}"),
-            },
-            EventKind::Moved { from, to } => write!(f, "the peer has moved from {from} to {to}"),
-            EventKind::Closed { reason } => write!(f, "down: {reason}"),
-            EventKind::Warning(text) => f.write_str(text),
+            Self::Established { suite } => write!(f, "up, {suite}"),
+            Self::Rekeyed { suite } => write!(f, "rekeyed, {suite}"),
+            Self::Failed(failure) => write!(f, "failed: {failure}"),
+            Self::TurnedAway(failure) => write!(f, "turned away: {failure}"),
+            Self::Moved { from, to } => write!(f, "the peer has moved from {from} to {to}"),
+            Self::Closed { reason } => write!(f, "down: {reason}"),
+            Self::Warning(text) => f.write_str(text),
         }
     }
 }

@@ -7,10 +7,12 @@
 mod diagnostic;
 mod document;
 mod lower;
+mod places;
 mod schema;
 mod source;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use places::{Definition, Places};
 
 use crate::Policy;
 use diagnostic::Report;
@@ -26,6 +28,8 @@ pub struct Loaded {
     pub policy: Policy,
     /// In the order of the file.
     pub warnings: Vec<Diagnostic>,
+    /// Where its tunnels are defined.
+    pub places: Places,
 }
 
 /// Reads the text of an AIX_VPN file; `file_name` only labels the diagnostics.
@@ -46,11 +50,12 @@ pub struct Loaded {
 pub fn read(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {
     let mut source = Source::new(file_name, text);
     let mut report = Report::default();
-    let policy = document::read(&mut source, &mut report)
-        .and_then(|root| lower::lower(&root, source.is_whole(), &mut report));
-    match policy {
-        Some(policy) if !report.has_errors() => {
-            Ok(Loaded { policy, warnings: report.into_warnings(&source) })
+    let root = document::read(&mut source, &mut report);
+    let policy = root.as_ref().and_then(|root| lower::lower(root, source.is_whole(), &mut report));
+    match policy.zip(root) {
+        Some((policy, root)) if !report.has_errors() => {
+            let places = Places::of_document(&root, &source);
+            Ok(Loaded { policy, warnings: report.into_warnings(&source), places })
         }
         _ => Err(report.into_diagnostics(&source)),
     }

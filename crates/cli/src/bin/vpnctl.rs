@@ -20,7 +20,8 @@ Examples:
   vpnctl activate                start all tunnels this side may start, and wait until each is up or has failed
   vpnctl activate site           start one
   vpnctl list                    what is up
-  vpnctl status site             everything about one tunnel, also why it is down
+  vpnctl status site             everything about one tunnel
+  vpnctl why site                why it is down, and what to do about it
   vpnctl list --json | jq -r '.[] | select(.state != \"established\") | .name'
 
 Exit status:
@@ -59,6 +60,19 @@ Prints one line per tunnel, and ends with 1 if one of them failed.")]
     List(List),
     /// Shows one tunnel, also why it is down
     Status(Status),
+    /// Explains why a tunnel is up or down: what failed, what each side wants, and what to do
+    #[command(after_help = "\
+Example:
+  vpnctl why site
+
+What the peer has not proved to have said is marked as such.")]
+    Why(Status),
+    /// Shows what happens, as it happens, until interrupted
+    #[command(after_help = "\
+Examples:
+  vpnctl events
+  vpnctl events site --json | jq -r 'select(.event == \"failed\") | .failure.message'")]
+    Events(Events),
     /// Renews the keys of a tunnel without interruption
     Rekey {
         /// Phase 1 or phase 2 tunnel
@@ -103,7 +117,19 @@ struct Status {
 }
 
 #[derive(Debug, Args)]
+struct Events {
+    /// Phase 1 or phase 2 tunnels; none: everything
+    names: Vec<String>,
+    /// Prints one JSON object per line; docs/control.md describes its fields
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 struct Counters {
+    /// Also reasons for which nothing was discarded
+    #[arg(long)]
+    all: bool,
     /// Prints a JSON object
     #[arg(long)]
     json: bool,
@@ -191,9 +217,28 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 }
             }
         }
+        Command::Why(status) => match client.ask(Ask::Why { name: status.name.clone() })? {
+            Reply::Why(explanation) if status.json => print_json(&mut out, &explanation)?,
+            Reply::Why(explanation) => write!(out, "{}", report::why(&explanation, colour))?,
+            reply => return Err(client.unexpected(&reply).into()),
+        },
+        Command::Events(events) => {
+            done(&mut client, Ask::Events { names: events.names.clone() })?;
+            while let Some(happening) = client.next_event()? {
+                if events.json {
+                    serde_json::to_writer(&mut out, &happening).map_err(io::Error::from)?;
+                    writeln!(out)?;
+                } else {
+                    writeln!(out, "{}", report::happening(&happening, colour))?;
+                }
+                out.flush()?;
+            }
+        }
         Command::Counters(counters) => match client.ask(Ask::Counters)? {
             Reply::Counters(counts) if counters.json => print_json(&mut out, &counts)?,
-            Reply::Counters(counts) => write!(out, "{}", report::counters(&counts, colour))?,
+            Reply::Counters(counts) => {
+                write!(out, "{}", report::counters(&counts, counters.all, colour))?
+            }
             reply => return Err(client.unexpected(&reply).into()),
         },
         Command::Certs(certs) => match client.ask(Ask::Certs)? {
@@ -273,7 +318,10 @@ mod tests {
             "vpnctl deactivate site",
             "vpnctl rekey site",
             "vpnctl reload",
-            "vpnctl counters",
+            "vpnctl why site --json",
+            "vpnctl events",
+            "vpnctl events site branch --json",
+            "vpnctl counters --all",
             "vpnctl certs --json",
             "vpnctl stop",
         ] {

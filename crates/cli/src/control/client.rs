@@ -1,6 +1,6 @@
 //! The asking side of the control protocol, blocking: `vpnctl` has nothing else to do meanwhile.
 
-use super::protocol::{Command, Outcome, Refusal, Reply, Request, Response, VERSION};
+use super::protocol::{Command, Happening, Outcome, Refusal, Reply, Request, Response, VERSION};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -104,7 +104,31 @@ impl Client {
         match response.outcome {
             Outcome::Result(reply) => Ok(reply),
             Outcome::Error(refusal) => Err(ClientError::Refused(refusal)),
+            Outcome::Event(_) => Err(ClientError::Protocol {
+                path: self.path.clone(),
+                why: "an event came in place of an answer".to_owned(),
+            }),
         }
+    }
+
+    /// Waits for the next event after [`Command::Events`]; `None` once the daemon has stopped.
+    ///
+    /// # Errors
+    /// Where the connection breaks, or what comes is no event.
+    pub fn next_event(&mut self) -> Result<Option<Happening>, ClientError> {
+        let mut line = Vec::new();
+        let read = (&mut self.stream).take(MAX_RESPONSE).read_until(b'\n', &mut line);
+        read.map_err(|source| ClientError::Broken { path: self.path.clone(), source })?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let why = match serde_json::from_slice(&line).map(|r: Response| r.outcome) {
+            Ok(Outcome::Event(happening)) => return Ok(Some(happening)),
+            Ok(Outcome::Error(refusal)) => return Err(ClientError::Refused(refusal)),
+            Ok(Outcome::Result(_)) => "an answer came in place of an event".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(ClientError::Protocol { path: self.path.clone(), why })
     }
 
     /// Waits no longer than this for an answer.

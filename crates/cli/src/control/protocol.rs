@@ -1,6 +1,12 @@
 //! The messages of the control protocol. Field names are stable: a client may rely on them, and must ignore fields it
 //! does not know.
 
+mod explanation;
+mod happening;
+
+pub use explanation::{Defined, Explanation, Row, Story, Waits};
+pub use happening::Happening;
+
 use ike::event::Event;
 use ike::failure::Failure;
 use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus};
@@ -54,6 +60,17 @@ pub enum Command {
         /// Phase 1 tunnel, or phase 2 tunnel: then the answer holds only this child.
         name: String,
     },
+    /// Asks why a tunnel is as it is.
+    Why {
+        /// Phase 1 tunnel, or phase 2 tunnel: then only this child is explained.
+        name: String,
+    },
+    /// Asks to be told of everything that happens from now on, until the connection is closed.
+    Events {
+        /// Phase 1 or phase 2 tunnels; empty: all.
+        #[serde(default)]
+        names: Vec<String>,
+    },
     /// Replaces an SA without interruption and answers when the new one is in use.
     Rekey {
         /// Phase 1 or phase 2 tunnel.
@@ -92,9 +109,16 @@ pub enum Outcome {
     Result(Reply),
     /// It was refused or failed.
     Error(Refusal),
+    /// Something happened; only after [`Command::Events`].
+    Event(Happening),
 }
 
 impl Response {
+    /// Wraps something that happened.
+    pub fn event(happening: Happening) -> Self {
+        Self { version: VERSION, outcome: Outcome::Event(happening) }
+    }
+
     /// Wraps how a request ended.
     pub fn new(outcome: Result<Reply, Refusal>) -> Self {
         let outcome = match outcome {
@@ -115,6 +139,8 @@ pub enum Reply {
     Activations(Vec<Activation>),
     /// Tunnels, in the order of the policy.
     Tunnels(Vec<Tunnel>),
+    /// Why a tunnel is as it is.
+    Why(Explanation),
     /// Count by reason.
     Counters(BTreeMap<String, u64>),
     /// Certificates and revocation lists: authorities first, then intermediate and own ones.

@@ -1,15 +1,19 @@
 //! The answering side of the control protocol: who may connect, how much a client may send and how long it may take.
 
 use super::protocol::{
-    Command, MAX_REQUEST, Outcome, Refusal, RefusalCode, Reply, Request, Response, VERSION,
+    Command, Happening, MAX_REQUEST, Outcome, Refusal, RefusalCode, Reply, Request, Response,
+    VERSION,
 };
+use ike::event::Event;
 use serde::Deserialize;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tracing::{debug, warn};
@@ -22,6 +26,8 @@ pub use socket::{ControlSocket, SocketError};
 pub trait Service: Send + Sync + 'static {
     /// Carries out one command.
     fn answer(&self, command: Command) -> impl Future<Output = Result<Reply, Refusal>> + Send;
+    /// Events from now on; a receiver that falls behind is told so.
+    fn events(&self) -> broadcast::Receiver<Event>;
 }
 
 /// What clients may cost.
@@ -29,6 +35,8 @@ pub trait Service: Send + Sync + 'static {
 pub struct Limits {
     /// Connections at the same time.
     pub clients: usize,
+    /// Connections at the same time that watch events: they stay, and must leave room for others.
+    pub watchers: usize,
     /// For the next request to arrive in full.
     pub read: Duration,
     /// For an answer to be taken.
@@ -37,7 +45,12 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { clients: 32, read: Duration::from_secs(60), write: Duration::from_secs(10) }
+        Self {
+            clients: 32,
+            watchers: 8,
+            read: Duration::from_secs(60),
+            write: Duration::from_secs(10),
+        }
     }
 }
 
@@ -53,6 +66,7 @@ pub async fn serve<S: Service>(
     mut stopping: watch::Receiver<bool>,
 ) {
     let slots = Arc::new(Semaphore::new(limits.clients));
+    let watchers = Arc::new(Semaphore::new(limits.watchers));
     let mut clients = tokio::task::JoinSet::new();
     loop {
         while clients.try_join_next().is_some() {}
@@ -81,17 +95,20 @@ pub async fn serve<S: Service>(
             }
         }
         let service = Arc::clone(&service);
+        let watchers = Arc::clone(&watchers);
         match Arc::clone(&slots).try_acquire_owned() {
             Ok(slot) => {
                 let stopping = stopping.clone();
                 clients.spawn(async move {
-                    if let Err(error) = converse(stream, &*service, limits, stopping).await {
+                    if let Err(error) =
+                        converse(stream, &*service, limits, &watchers, stopping).await
+                    {
                         debug!(%error, "a control connection ended early");
                     }
                     drop(slot);
                 });
             }
-            Err(_) => turn_away(&stream, limits),
+            Err(_) => turn_away(&stream, &busy("clients", limits.clients)),
         }
     }
     drop(listener);
@@ -101,14 +118,15 @@ pub async fn serve<S: Service>(
 }
 
 /// Tells a client that there are too many, without waiting for it: a fresh socket takes one short line at once.
-fn turn_away(stream: &UnixStream, limits: Limits) {
-    let refusal = Refusal::new(
-        RefusalCode::Busy,
-        format!("vpnd serves {} clients already; try again later", limits.clients),
-    );
-    if let Err(error) = stream.try_write(&line(&Response::new(Err(refusal)))) {
+fn turn_away(stream: &UnixStream, refusal: &Refusal) {
+    if let Err(error) = stream.try_write(&line(&Response::new(Err(refusal.clone())))) {
         debug!(%error, "a control connection ended early");
     }
+}
+
+fn busy(whom: &str, number: usize) -> Refusal {
+    let message = format!("vpnd serves {number} {whom} already; try again later");
+    Refusal::new(RefusalCode::Busy, message)
 }
 
 /// Answers one request after the other until the client is gone, breaks the rules or takes too long.
@@ -116,6 +134,7 @@ async fn converse<S: Service>(
     stream: UnixStream,
     service: &S,
     limits: Limits,
+    watchers: &Semaphore,
     mut stopping: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
@@ -135,6 +154,18 @@ async fn converse<S: Service>(
         let whole = request.ends_with(b"\n");
         let outcome = if whole || request.len() < MAX_REQUEST {
             match parse(&request) {
+                Ok(Command::Events { names }) => {
+                    let slot = watchers.try_acquire();
+                    let known = service.answer(Command::Events { names: names.clone() }).await;
+                    match (slot, known) {
+                        (Ok(_slot), Ok(_)) => {
+                            return watch(&mut reader, &mut writer, service, &names, stopping)
+                                .await;
+                        }
+                        (Ok(_), Err(refusal)) => Err(refusal),
+                        (Err(_), _) => Err(busy("clients that watch events", limits.watchers)),
+                    }
+                }
                 Ok(command) => service.answer(command).await,
                 Err(refusal) => Err(refusal),
             }
@@ -148,6 +179,41 @@ async fn converse<S: Service>(
         if !whole {
             // Where the next request would begin is unknown.
             return Ok(());
+        }
+    }
+}
+
+/// Tells a client of events until it is gone or the daemon stops. What it does not take in time waits in a queue of
+/// bounded length; it is told how much it has missed.
+async fn watch<S: Service>(
+    reader: &mut BufReader<OwnedReadHalf>,
+    writer: &mut OwnedWriteHalf,
+    service: &S,
+    names: &[String],
+    mut stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    // Before the answer, so that nothing falls between.
+    let mut events = service.events();
+    writer.write_all(&line(&Response::new(Ok(Reply::Done)))).await?;
+    let mut nothing = [0];
+    loop {
+        let happening = tokio::select! {
+            event = events.recv() => match event {
+                Ok(event) => Happening::of(&event, SystemTime::now()),
+                Err(RecvError::Lagged(count)) => Happening::missed(count, SystemTime::now()),
+                Err(RecvError::Closed) => return Ok(()),
+            },
+            // Whatever it sends now, or its end: the conversation is over.
+            _ = reader.read(&mut nothing) => return Ok(()),
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+        };
+        if !happening.concerns(names) {
+            continue;
+        }
+        let line = line(&Response::event(happening));
+        tokio::select! {
+            written = writer.write_all(&line) => written?,
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
         }
     }
 }
@@ -197,6 +263,8 @@ const COMMANDS: &[&str] = &[
     "deactivate",
     "list",
     "status",
+    "why",
+    "events",
     "rekey",
     "reload",
     "log",

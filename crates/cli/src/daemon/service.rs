@@ -3,16 +3,19 @@
 use super::{Gateway, LevelControl};
 use crate::certificates::Keeper;
 use crate::control::protocol::{
-    Activation, Command, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
+    Activation, Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
 };
 use crate::control::server::Service;
 use crate::policy_file;
+use crate::why::explain;
 use ike::driver::HandleError;
 use ike::engine::CommandError;
+use ike::event::Event;
+use policy::xml::Places;
 use sd_notify::NotifyState;
 use std::path::PathBuf;
-use std::sync::Arc;
-use tokio::sync::{Mutex, Notify};
+use std::sync::{Arc, PoisonError};
+use tokio::sync::{Mutex, Notify, broadcast};
 use tracing::{error, info, warn};
 
 /// A running daemon around a gateway.
@@ -20,6 +23,8 @@ pub struct Daemon<G> {
     gateway: G,
     policy: PathBuf,
     certificates: Arc<Keeper>,
+    /// Where the policy in force is defined.
+    places: std::sync::Mutex<Places>,
     levels: LevelControl,
     reloading: Mutex<()>,
     stop: Notify,
@@ -34,7 +39,15 @@ impl<G: Gateway> Daemon<G> {
         levels: LevelControl,
     ) -> Self {
         let reloading = Mutex::new(());
-        Self { gateway, policy, certificates, levels, reloading, stop: Notify::new() }
+        let places = std::sync::Mutex::default();
+        Self { gateway, policy, certificates, places, levels, reloading, stop: Notify::new() }
+    }
+
+    /// Lets it say where in the file the first policy defines what.
+    #[must_use]
+    pub fn with_places(self, places: Places) -> Self {
+        self.keep_places(places);
+        self
     }
 
     /// The gateway.
@@ -88,9 +101,11 @@ impl<G: Gateway> Daemon<G> {
         warnings.extend(certificates.remarks(&file.policy));
         let policy = Arc::new(file.policy);
         let tunnels = policy.tunnels.len();
+        let places = file.places;
         // Before the policy, whose new tunnels may want them at once.
         self.gateway.replace_trust(Arc::clone(&certificates.trust)).await.map_err(refusal)?;
         self.gateway.replace_policy(Arc::clone(&policy)).await.map_err(refusal)?;
+        self.keep_places(places);
         self.certificates.keep(policy, certificates.trust);
         // Whoever reloads may have mended what kept a revocation list from being fetched.
         self.certificates.lists().retry();
@@ -116,6 +131,21 @@ impl<G: Gateway> Daemon<G> {
         Err(unknown_tunnel(name, &tunnels))
     }
 
+    async fn why(&self, name: &str) -> Result<Explanation, Refusal> {
+        let tunnel = self.tunnel(name).await?;
+        let status = self.gateway.status().await.map_err(refusal)?;
+        let status = status.iter().find(|t| t.name == tunnel.name);
+        let only = (tunnel.name != name).then_some(name);
+        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
+        status.map(|status| explain(status, only, &places)).ok_or_else(|| {
+            Refusal::new(RefusalCode::UnknownTunnel, format!("{name:?} has just gone"))
+        })
+    }
+
+    fn keep_places(&self, places: Places) {
+        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = places;
+    }
+
     /// Checks names before the engine sees them, so that every command says the same of an unknown one.
     async fn know(&self, names: &[String]) -> Result<(), Refusal> {
         if names.is_empty() {
@@ -131,8 +161,17 @@ impl<G: Gateway> Daemon<G> {
 }
 
 impl<G: Gateway> Service for Daemon<G> {
+    fn events(&self) -> broadcast::Receiver<Event> {
+        self.gateway.events()
+    }
+
     async fn answer(&self, command: Command) -> Result<Reply, Refusal> {
         match command {
+            Command::Why { name } => self.why(&name).await.map(Reply::Why),
+            Command::Events { names } => {
+                self.know(&names).await?;
+                Ok(Reply::Done)
+            }
             Command::Activate { names } => {
                 self.know(&names).await?;
                 let activations = self.gateway.activate(names).await.map_err(refusal)?;

@@ -1,0 +1,88 @@
+//! The answer to [`Command::Why`](super::Command::Why).
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// Why a tunnel is as it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Explanation {
+    /// Name in the policy.
+    pub name: String,
+    /// 1 or 2.
+    pub phase: u8,
+    /// As [`Tunnel::state`](super::Tunnel::state).
+    pub state: String,
+    /// Seconds since it came up; `null` while down.
+    pub up_seconds: Option<u64>,
+    /// What it waits for; `null` while up, and for phase 1.
+    pub waits: Option<Waits>,
+    /// Failures of late, the last one first.
+    pub failures: Vec<Story>,
+    /// Refusals of those who have not proved who they are, and may have meant this tunnel.
+    pub turned_away: Vec<Story>,
+    /// The elements of the policy file that define it.
+    pub defined: Vec<Defined>,
+    /// Its phase 2 tunnels.
+    pub children: Vec<Explanation>,
+}
+
+/// What a tunnel that is not up waits for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// `answer`, `attempt`, `packet`, `command` or `peer`.
+    #[serde(rename = "for")]
+    pub what: String,
+    /// For people.
+    pub message: String,
+    /// How long at most, where that is known.
+    pub seconds: Option<u64>,
+}
+
+/// A failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Story {
+    /// As [`FailureInfo::kind`](super::FailureInfo::kind).
+    pub kind: String,
+    /// For people.
+    pub message: String,
+    /// How long ago, the last time.
+    pub seconds_ago: u64,
+    /// How many times in a row.
+    pub times: u32,
+    /// Whether it comes from this side or from a peer that has proved who it is.
+    pub authenticated: bool,
+    /// Whether the tunnel has been up since.
+    pub overcome: bool,
+    /// At whom, where that was not the tunnel's peer for certain.
+    pub peer: Option<SocketAddr>,
+    /// What each side has or wants.
+    pub comparison: Vec<Row>,
+    /// What to do about it, the likeliest first.
+    pub cure: Vec<String>,
+}
+
+/// One line of a comparison.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Row {
+    /// What is compared.
+    pub item: String,
+    /// This side's.
+    pub here: String,
+    /// The peer's; `null`: it did not say.
+    pub there: Option<String>,
+    /// Whether the two do not go together.
+    pub differs: bool,
+}
+
+/// An element of the policy file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Defined {
+    /// Its kind.
+    pub element: String,
+    /// Its name.
+    pub name: String,
+    /// The file.
+    pub file: String,
+    /// Its line, from 1.
+    pub line: usize,
+}

@@ -1,0 +1,18 @@
+//! What the counters of discarded datagrams and packets mean.
+
+/// One sentence on a counter of [`Command::Counters`](crate::control::protocol::Command::Counters); `None` for one that
+/// only a newer daemon has.
+pub fn explanation(counter: &str) -> Option<&'static str> {
+    let (layer, name) = counter.split_once('.')?;
+    match layer {
+        "ike" => {
+            ike::discard::Discard::ALL.iter().find(|d| d.name() == name).map(|d| d.explanation())
+        }
+        "esp" => esp::discard::Discard::ALL
+            .iter()
+            .find(|d| d.name() == name)
+            .map(|d| d.explanation())
+            .or_else(|| esp::userspace::explanation(name)),
+        _ => None,
+    }
+}

@@ -1,0 +1,214 @@
+//! The guide to failures shows what is really printed: every failure of `docs/troubleshooting.md` is made to happen
+//! between two engines on a simulated wire, and told by the code behind `vpnctl why`.
+//!
+//! `TROUBLESHOOTING_WRITE=1` puts what is printed into the guide instead of comparing it.
+
+use cli::report::{Colour, why};
+use cli::why::explain;
+use ike::Config;
+use policy::xml::Places;
+use sim::{HostId, World};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+const LEFT: &str = include_str!("../../../config/left.xml");
+const RIGHT: &str = include_str!("../../../config/right.xml");
+const VENDOR_LEFT: &str = include_str!("../../../config/aix-sample-left.xml");
+const VENDOR_RIGHT: &str = include_str!("../../../config/aix-sample-right.xml");
+
+/// When the operator asks, after what happened.
+const LATER: Duration = Duration::from_millis(12_500);
+
+/// Two gateways whose policies come from files.
+struct Stage {
+    world: World,
+    hosts: [HostId; 2],
+    places: [Places; 2],
+}
+
+impl Stage {
+    /// Gateways at 192.0.2.1 and 192.0.2.2, or where the policies say.
+    fn new(addresses: [[u8; 4]; 2], texts: [&str; 2]) -> Self {
+        let mut world = World::new(1);
+        let config =
+            Config { liveness_interval: Some(Duration::from_secs(30)), ..Config::default() };
+        let mut places = Vec::new();
+        let mut hosts = Vec::new();
+        for ((name, address), text) in ["left", "right"].into_iter().zip(addresses).zip(texts) {
+            let loaded = policy::xml::read("policy.xml", text)
+                .unwrap_or_else(|errors| panic!("the policy of {name}: {errors}"));
+            places.push(loaded.places);
+            let policy = Arc::new(loaded.policy);
+            hosts.push(world.add_host(name, IpAddr::from(address), policy, config.clone()));
+        }
+        let places = places.try_into().expect("two");
+        Self { world, hosts: hosts.try_into().expect("two"), places }
+    }
+
+    /// The two sites of the samples, one of them changed.
+    fn sites(left: &str, right: &str) -> Self {
+        Self::new([[192, 0, 2, 1], [192, 0, 2, 2]], [left, right])
+    }
+
+    /// Lets the left side start what it can, and something fail on either side.
+    fn starts(mut self, tunnel: &str) -> Self {
+        self.world.connect(self.hosts[0], tunnel);
+        self.fails()
+    }
+
+    fn fails(mut self) -> Self {
+        let hosts = self.hosts;
+        let failed = |world: &mut World| {
+            let [left, right] = hosts.map(|h| {
+                let status = world.status(h);
+                status.iter().any(|t| {
+                    !t.failures.is_empty() || t.children.iter().any(|c| !c.failures.is_empty())
+                })
+            });
+            left || right
+        };
+        assert!(self.world.run_until(Duration::from_secs(600), failed), "nothing failed");
+        // What follows from it is over as well, and both sides are asked some time after their failures.
+        self.world.run_for(LATER);
+        self
+    }
+
+    /// Brings everything up.
+    fn up(mut self, tunnel: &str) -> Self {
+        self.world.connect(self.hosts[0], tunnel);
+        self.world.run_for(Duration::from_secs(2));
+        let up = |s: &ike::status::IkeStatus| s.children.iter().all(|c| c.sa.is_some());
+        assert!(self.world.status(self.hosts[0]).iter().all(up), "it is up");
+        self
+    }
+
+    /// What `vpnctl why` prints on one side.
+    fn why(&mut self, side: usize, tunnel: &str) -> String {
+        let status = self.world.status(self.hosts[side]);
+        let status = status.iter().find(|t| t.name == tunnel).expect("a tunnel of that name");
+        why(&explain(status, None, &self.places[side]), Colour(false))
+    }
+}
+
+/// Replaces what must be there.
+fn changed(text: &str, from: &str, to: &str) -> String {
+    assert!(text.contains(from), "no {from:?} in the policy");
+    text.replace(from, to)
+}
+
+/// What is printed in each case, by the name of its block in the guide.
+fn printed() -> BTreeMap<&'static str, String> {
+    let mut printed = BTreeMap::new();
+
+    let mut stage = Stage::sites(LEFT, RIGHT);
+    stage.world.cut(stage.hosts[1]);
+    printed.insert("no-answer", stage.starts("site").why(0, "site"));
+
+    let key = changed(RIGHT, "replace-this-key-before-use", "another key");
+    let mut stage = Stage::sites(LEFT, &key).starts("site");
+    printed.insert("wrong-key", stage.why(0, "site"));
+    printed.insert("wrong-key-peer", stage.why(1, "site"));
+
+    let named = changed(
+        RIGHT,
+        r#"<IKERemoteIdentity><IPV4_Address Value="192.0.2.1"/></IKERemoteIdentity>"#,
+        r#"<IKERemoteIdentity><FQDN Value="left.example"><IPV4_Address Value="192.0.2.1"/></FQDN></IKERemoteIdentity>"#,
+    );
+    let named = changed(
+        &named,
+        r#"<PK_IPV4_Address Value="192.0.2.1"/>"#,
+        r#"<PK_FQDN Value="left.example"/>"#,
+    );
+    let mut stage = Stage::sites(LEFT, &named).starts("site");
+    printed.insert("identity", stage.why(0, "site"));
+    printed.insert("identity-peer", stage.why(1, "site"));
+
+    let other = changed(RIGHT, "\"AES-CBC-256\"", "\"AES-CBC-128\"");
+    let mut stage = Stage::sites(LEFT, &other).starts("site");
+    printed.insert("ike-proposal", stage.why(0, "site"));
+    printed.insert("ike-proposal-peer", stage.why(1, "site"));
+
+    let other = changed(RIGHT, "ESP_AES256_GCM_16", "ESP_AES128_GCM_16");
+    let mut stage = Stage::sites(LEFT, &other).starts("site");
+    printed.insert("esp-proposal", stage.why(0, "site"));
+    printed.insert("esp-proposal-peer", stage.why(1, "site"));
+
+    let other = changed(
+        RIGHT,
+        r#"IPSec_InitiatorDHGroup="19" IPSec_ResponderDHGroup="GROUP_19""#,
+        r#"IPSec_InitiatorDHGroup="20" IPSec_ResponderDHGroup="GROUP_20""#,
+    );
+    let mut stage = Stage::sites(LEFT, &other).up("site");
+    assert!(stage.world.rekey(stage.hosts[0], "site_lan"), "it is up");
+    let mut stage = stage.fails();
+    printed.insert("pfs", stage.why(0, "site"));
+    printed.insert("pfs-peer", stage.why(1, "site"));
+
+    let other = changed(RIGHT, "10.1.0.", "10.9.0.");
+    let mut stage = Stage::sites(LEFT, &other).starts("site");
+    printed.insert("traffic", stage.why(0, "site"));
+    printed.insert("traffic-peer", stage.why(1, "site"));
+
+    let tunnel = changed(
+        VENDOR_RIGHT,
+        "ESP_EncapsulationMode=\"Transport\"",
+        "ESP_EncapsulationMode=\"Tunnel\"",
+    );
+    let addresses = [[192, 0, 2, 10], [192, 0, 2, 20]];
+    let mut stage = Stage::new(addresses, [VENDOR_LEFT, &tunnel]).starts("LP1");
+    printed.insert("mode", stage.why(0, "LP1"));
+
+    let elsewhere = changed(RIGHT, "192.0.2.1\"", "192.0.2.9\"");
+    let mut stage = Stage::sites(LEFT, &elsewhere).starts("site");
+    printed.insert("address", stage.why(0, "site"));
+    printed.insert("address-peer", stage.why(1, "site"));
+
+    let responder = changed(LEFT, "IKE_Role=\"Both\"", "IKE_Role=\"Responder\"");
+    printed.insert("responder", Stage::sites(&responder, RIGHT).why(0, "site"));
+
+    let mut stage = Stage::sites(LEFT, RIGHT).up("site");
+    stage.world.cut(stage.hosts[1]);
+    printed.insert("peer-gone", stage.fails().why(0, "site"));
+
+    let in_use = std::io::Error::from_raw_os_error(nix::errno::Errno::EADDRINUSE as i32);
+    let taken = ike::driver::SocketError { port: 500, source: in_use };
+    printed.insert(
+        "port-taken",
+        format!("vpnd: {}\n", cli::daemon::StartupError::Gateway(taken.into())),
+    );
+    let absent = std::io::Error::from_raw_os_error(nix::errno::Errno::ENOENT as i32);
+    let no_tun = cli::daemon::PrivilegeError::Tun(absent);
+    printed.insert("no-tun", format!("vpnd: {}\n", cli::daemon::StartupError::Privilege(no_tun)));
+    printed
+}
+
+#[test]
+fn the_guide_shows_what_is_printed() {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/troubleshooting.md");
+    let guide = std::fs::read_to_string(&path).expect("the guide is there");
+    let printed = printed();
+    let mut rewritten = String::new();
+    let mut shown = Vec::new();
+    let mut lines = guide.split_inclusive('\n');
+    while let Some(line) = lines.next() {
+        rewritten.push_str(line);
+        let Some(name) = line.trim_end().strip_prefix("```text ") else { continue };
+        let block: Vec<&str> = lines.by_ref().take_while(|line| line.trim_end() != "```").collect();
+        let printed = printed.get(name).unwrap_or_else(|| panic!("nothing prints {name:?}"));
+        if std::env::var_os("TROUBLESHOOTING_WRITE").is_none() {
+            assert_eq!(block.concat(), *printed, "the guide's block {name:?} is out of date");
+        }
+        rewritten.push_str(printed);
+        rewritten.push_str("```\n");
+        shown.push(name);
+    }
+    for name in printed.keys() {
+        assert!(shown.contains(name), "the guide does not show {name:?}:\n{}", printed[name]);
+    }
+    if std::env::var_os("TROUBLESHOOTING_WRITE").is_some() {
+        std::fs::write(&path, rewritten).expect("the guide can be written");
+    }
+}
