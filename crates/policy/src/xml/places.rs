@@ -22,21 +22,27 @@ pub struct Definition {
     pub line: usize,
 }
 
-/// Elements with names: the attribute of the name, and those that refer to other elements, with their kind.
-const NAMED: [(&str, &str, &[(&str, &str)]); 5] = [
-    ("IKETunnel", "IKE_TunnelName", &[("IKE_ProtectionRef", "IKEProtection")]),
-    ("IKEProtection", "IKE_ProtectionName", &[]),
-    ("IPSecTunnel", "IPSec_TunnelName", &[("IPSec_ProtectionRef", "IPSecProtection")]),
-    ("IPSecProtection", "IPSec_ProtectionName", &[("IPSec_ProposalRefs", "IPSecProposal")]),
-    ("IPSecProposal", "IPSec_ProposalName", &[]),
+/// Elements with names, and the attribute of the name.
+const NAMED: [(&str, &str); 5] = [
+    ("IKETunnel", "IKE_TunnelName"),
+    ("IKEProtection", "IKE_ProtectionName"),
+    ("IPSecTunnel", "IPSec_TunnelName"),
+    ("IPSecProtection", "IPSec_ProtectionName"),
+    ("IPSecProposal", "IPSec_ProposalName"),
+];
+
+/// Elements that refer to others: the attribute, and which elements it names.
+const REFERENCES: [(&str, &str, &str); 3] = [
+    ("IKETunnel", "IKE_ProtectionRef", "IKEProtection"),
+    ("IPSecTunnel", "IPSec_ProtectionRef", "IPSecProtection"),
+    ("IPSecProtection", "IPSec_ProposalRefs", "IPSecProposal"),
 ];
 
 impl Places {
     pub(super) fn of_document(root: &Element<'_>, source: &Source<'_>) -> Self {
         let mut all: BTreeMap<(&str, &str), (&Element<'_>, Definition)> = BTreeMap::new();
         for element in &root.children {
-            let Some((kind, name, _)) = NAMED.iter().find(|(kind, ..)| *kind == element.name)
-            else {
+            let Some((kind, name)) = NAMED.iter().find(|(kind, ..)| *kind == element.name) else {
                 continue;
             };
             let Some(name) = element.attribute(name).map(|a| a.trimmed()) else { continue };
@@ -71,8 +77,7 @@ fn collect<'a>(
 ) {
     let Some((element, definition)) = all.get(&key) else { return };
     found.push(definition.clone());
-    let references = NAMED.iter().find(|(kind, ..)| *kind == key.0).map_or(&[][..], |n| n.2);
-    for (attribute, kind) in references {
+    for (_, attribute, kind) in REFERENCES.iter().filter(|(from, ..)| *from == key.0) {
         let value = element.attribute(attribute).map_or("", |a| a.trimmed());
         for name in value.split([',', ' ']).filter(|n| !n.is_empty()) {
             collect(all, (kind, name), found);
