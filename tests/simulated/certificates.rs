@@ -10,20 +10,25 @@ use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::{HostId, Site, World};
 use std::time::Duration;
 
-fn any() -> Signature {
+pub fn any() -> Signature {
     Signature { keys: KeyKind::ALL.to_vec(), use_crl: false, sha1: false }
 }
 
-fn site() -> Site {
+pub fn site() -> Site {
     Site { signature: Some(any()), ..Site::default() }
 }
 
 /// A side with a certificate of this authority, which it trusts.
-fn side(authority: &Authority, kind: KeyKind, name: &str) -> Wallet {
+pub fn side(authority: &Authority, kind: KeyKind, name: &str) -> Wallet {
     wallet(authority, kind, name, &of_side(name))
 }
 
-fn wallet(authority: &Authority, kind: KeyKind, name: &str, params: &CertificateParams) -> Wallet {
+pub fn wallet(
+    authority: &Authority,
+    kind: KeyKind,
+    name: &str,
+    params: &CertificateParams,
+) -> Wallet {
     let key = key(kind, name);
     Wallet {
         own: vec![(authority.sign(params, &key), key)],
@@ -50,7 +55,7 @@ fn comes_up(site: &Site, left: &Wallet, right: &Wallet) {
     }
 }
 
-fn last_failure(world: &mut World, host: HostId) -> Failure {
+pub fn last_failure(world: &mut World, host: HostId) -> Failure {
     let failure = world.status(host)[0].last_failure.clone();
     failure.map(|(f, _)| f).unwrap_or_else(|| panic!("{} has not failed", world.host(host).name))
 }

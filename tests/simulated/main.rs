@@ -13,6 +13,7 @@ mod datapath;
 mod delete;
 mod establish;
 mod failure;
+mod forgery;
 mod fragmentation;
 mod hostile;
 mod lifetime;

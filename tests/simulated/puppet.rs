@@ -208,15 +208,10 @@ impl Puppet {
         let policy = self.site.policy(Side::Right);
         let (tunnel, child) = (&policy.tunnels[0], &policy.tunnels[0].children[0]);
         let id = Identification::of(&tunnel.local.identity);
-        let message = if self.initiator { &self.handshake.0 } else { &self.handshake.1 };
-        let keys = self.keys.as_ref().expect("after IKE_SA_INIT");
         // RFC 7296 §2.15
         let algorithm = Prf::HmacSha2_256;
         let padded = prf(algorithm, self.site.secret.as_bytes(), &[b"Key Pad for IKEv2"]);
-        let body = [&[id.kind.0, 0, 0, 0], id.data.as_slice()].concat();
-        let id_mac = prf(algorithm, keys.our_proof.expose(), &[&body]);
-        let signed = [message.as_slice(), &self.peer_nonce, id_mac.expose()];
-        let data = prf(algorithm, padded.expose(), &signed).expose().to_vec();
+        let data = prf(algorithm, padded.expose(), &[&self.signed_octets()]).expose().to_vec();
         let auth = Payload::Auth { method: AuthMethod::SHARED_KEY_MIC, data };
         let (ours, theirs) = (selectors::encode(&child.local), selectors::encode(&child.remote));
         let sa = Payload::Sa(offer_esp(&child.proposals, &[], CHILD_SPI));
@@ -236,6 +231,16 @@ impl Puppet {
                 Payload::TsResponder(ours),
             ],
         }
+    }
+
+    /// What its proof is about.
+    pub fn signed_octets(&self) -> Vec<u8> {
+        let id = Identification::of(&self.site.policy(Side::Right).tunnels[0].local.identity);
+        let message = if self.initiator { &self.handshake.0 } else { &self.handshake.1 };
+        let keys = self.keys.as_ref().expect("after IKE_SA_INIT");
+        let body = [&[id.kind.0, 0, 0, 0], id.data.as_slice()].concat();
+        let id_mac = prf(Prf::HmacSha2_256, keys.our_proof.expose(), &[&body]);
+        [message.as_slice(), &self.peer_nonce, id_mac.expose()].concat()
     }
 
     /// The payloads of CREATE_CHILD_SA for one more Child SA of everything that the site's tunnel covers.
