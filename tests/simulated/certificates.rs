@@ -318,6 +318,20 @@ fn a_side_without_a_certificate_says_so_and_one_with_a_key_is_not_taken_for_one(
     }
 }
 
+#[test]
+fn of_several_certificates_the_one_is_sent_that_the_peer_can_trust() {
+    let roots = ["one", "two", "three"].map(|name| Authority::root(name, KeyKind::EcdsaP256));
+    let mut left = Wallet::default();
+    for (root, kind) in roots.iter().zip([KeyKind::EcdsaP256, KeyKind::Rsa, KeyKind::Ed25519]) {
+        let one = side(root, kind, "left");
+        left.own.extend(one.own);
+        left.trusted.extend(one.trusted);
+    }
+    for root in &roots {
+        comes_up(&site(), &left, &side(root, KeyKind::EcdsaP384, "right"));
+    }
+}
+
 // ---- revocation
 
 fn strict() -> Site {

@@ -10,6 +10,7 @@ use aws_lc_rs::signature::{
     EcdsaSigningAlgorithm,
 };
 use ike::failure::FailureKind;
+use ike::proof::trust::{Item, Material, Trust};
 use ike::wire::header::Header;
 use ike::wire::message;
 use ike::wire::payload::Payload;
@@ -157,6 +158,21 @@ fn times_and_strength_are_the_gateways_to_judge() {
         let proof = signed(&key, &puppet.signed_octets());
         is_refused(puppet, vec![certificate(&der), proof], words);
     }
+}
+
+#[test]
+fn an_rsa_key_that_is_too_weak_proves_nothing() {
+    // Made by OpenSSL, for right.example, with 1024 bits; no library here signs with such a key.
+    let weak = include_bytes!("../../crates/ike/tests/vectors/rsa_1024.der").to_vec();
+    let item = |der: &Vec<u8>| Item { name: "weak".into(), der: der.clone() };
+    let material = Material { certificates: vec![item(&weak)], ..Material::default() };
+    let (_, defects) = Trust::new(material);
+    assert!(defects[0].problem.contains("an RSA key of 1024 bits, 2048 are needed"));
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let puppet = at_the_door(&root, &site());
+    let data = vec![0; 128];
+    let proof = Payload::Auth { method: AuthMethod::RSA_DIGITAL_SIGNATURE, data };
+    is_refused(puppet, vec![certificate(&weak), proof], "which is too weak");
 }
 
 #[test]

@@ -150,9 +150,6 @@ impl Judge<'_> {
     }
 
     fn check_leaf(&self, leaf: &Certificate) -> Result<(), String> {
-        if let Some(problem) = out_of_time(leaf, self.unix_time) {
-            return Err(problem);
-        }
         if !leaf.may_sign() {
             return Err(format!(
                 "the certificate {leaf} is not for signatures: its key usage has neither digitalSignature nor \
@@ -165,7 +162,7 @@ impl Judge<'_> {
                 leaf.key().bits
             ));
         }
-        Ok(())
+        out_of_time(leaf, self.unix_time).map_or(Ok(()), Err)
     }
 
     fn explain(
