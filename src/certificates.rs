@@ -12,7 +12,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 /// Ends of file names in a directory that are read; others (requests, serial numbers, notes) are passed over.
-const SUFFIXES: &[&str] = &["pem", "crt", "cer", "der", "key", "crl", "p12", "pfx"];
+const SUFFIXES: &[&str] = &["pem", "crt", "cer", "der", "key", "crl", "ocsp", "p12", "pfx"];
 /// Files of one directory.
 const MAX_FILES: usize = 10_000;
 
@@ -27,6 +27,8 @@ pub struct Sources {
     pub private_keys: Vec<Source>,
     /// Certificate revocation lists.
     pub crls: Vec<Source>,
+    /// Answers of OCSP responders about this side's certificates, for peers that want them.
+    pub ocsp: Vec<Source>,
 }
 
 /// A file or a directory of files.
@@ -39,7 +41,7 @@ pub struct Source {
 }
 
 impl Sources {
-    /// The subdirectories `ca`, `certs`, `private` and `crls` of a directory, any of which may be absent.
+    /// The subdirectories `ca`, `certs`, `private`, `crls` and `ocsp` of a directory, any of which may be absent.
     pub fn below(directory: &Path) -> Self {
         let place = |name| vec![Source { path: directory.join(name), optional: true }];
         Self {
@@ -47,6 +49,7 @@ impl Sources {
             certificates: place("certs"),
             private_keys: place("private"),
             crls: place("crls"),
+            ocsp: place("ocsp"),
         }
     }
 }
@@ -58,6 +61,7 @@ enum Kind {
     Certificate,
     PrivateKey,
     Crl,
+    Ocsp,
 }
 
 /// All that was read.
@@ -79,6 +83,7 @@ pub fn load(sources: &Sources) -> Loaded {
         (Kind::Certificate, &sources.certificates),
         (Kind::PrivateKey, &sources.private_keys),
         (Kind::Crl, &sources.crls),
+        (Kind::Ocsp, &sources.ocsp),
     ];
     for (kind, sources) in places {
         for source in sources {
@@ -119,6 +124,7 @@ impl Loaded {
                 Kind::Authority => self.material.authorities.push(public(octets)),
                 Kind::Certificate => self.material.certificates.push(public(octets)),
                 Kind::Crl => self.material.crls.push(public(octets)),
+                Kind::Ocsp => self.material.ocsp.push(public(octets)),
                 // The key of an authority proves nothing about this side.
                 Kind::PrivateKey if place == Kind::Authority => {}
                 Kind::PrivateKey => self.material.keys.push(Item { name, der: octets }),

@@ -131,6 +131,7 @@ fn item(name: String, mut section: Section<'_>, kind: Kind) -> Result<Option<Fou
         "CERTIFICATE" | "X509 CERTIFICATE" if kind == Kind::Authority => Kind::Authority,
         "CERTIFICATE" | "X509 CERTIFICATE" => Kind::Certificate,
         "X509 CRL" => Kind::Crl,
+        "OCSP RESPONSE" => Kind::Ocsp,
         "PRIVATE KEY" | "RSA PRIVATE KEY" | "EC PRIVATE KEY" => Kind::PrivateKey,
         "EC PARAMETERS" | "DH PARAMETERS" => return Ok(None),
         "ENCRYPTED PRIVATE KEY" => return Err(Problem::Encrypted(name)),

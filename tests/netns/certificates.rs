@@ -3,7 +3,7 @@
 use crate::harness::gateway::Gateway;
 use crate::harness::policies::exchange;
 use crate::harness::space::Space;
-use crate::harness::{GATEWAYS, Need, test, until};
+use crate::harness::{GATEWAYS, Need, output, test, until};
 use libtest_mimic::Trial;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
@@ -13,14 +13,23 @@ use rcgen::{
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 
 const POLICY: &str = include_str!("../../crates/policy/fixtures/04_ikev2_certificates_dn_ipv6.xml");
 const NEEDS: &[Need] =
     &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
 
+const WITH_OPENSSL: &[Need] =
+    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("openssl")];
+
 pub fn trials() -> Vec<Trial> {
     vec![
         test("the sample policy with certificates", NEEDS, the_sample_policy),
+        test(
+            "answers of an OCSP responder in place of lists",
+            WITH_OPENSSL,
+            answers_of_a_responder,
+        ),
         test("a certificate that is missing is told at once", GATEWAYS, a_missing_certificate),
     ]
 }
@@ -136,6 +145,59 @@ fn the_sample_policy() {
     assert_eq!(certs[1]["subject"], "CN=left.example.net,OU=Lab,O=Example,C=NL");
     assert_eq!(certs[1]["key"], "RSA 2048");
     assert_eq!(certs[1]["tunnels"], serde_json::json!(["cert_k"]));
+}
+
+impl Authority {
+    /// Puts an answer about a gateway's certificate, made by `openssl`, in the place of the list.
+    fn answer(&self, gateway: &Gateway) {
+        let directory = gateway.path("responder");
+        let file = |name: &str| directory.join(name);
+        let own = gateway.path("certificates/certs/own.der");
+        write(&file("root.key"), self.issuer.key().serialized_der());
+        write(&file("root.der"), &self.der);
+        let mut serial = Command::new("openssl");
+        serial.args(["x509", "-noout", "-serial", "-in"]).arg(&own);
+        let serial = output(serial);
+        let serial = serial.trim().strip_prefix("serial=").expect("openssl says so");
+        let index = format!("V\t491231000000Z\t\t{serial}\tunknown\t/CN=own\n");
+        write(&file("index.txt"), index.as_bytes());
+        let answer = gateway.path("certificates/ocsp/own.ocsp");
+        fs::create_dir_all(answer.parent().expect("a directory")).expect("writable");
+        let mut responder = Command::new("openssl");
+        responder.args(["ocsp", "-ndays", "5", "-index"]).arg(file("index.txt"));
+        for (option, path) in [("-CA", "root.der"), ("-rsigner", "root.der"), ("-rkey", "root.key")]
+        {
+            responder.arg(option).arg(file(path));
+        }
+        responder.arg("-issuer").arg(file("root.der")).arg("-cert").arg(own);
+        responder.arg("-respout").arg(answer);
+        output(responder);
+        fs::remove_file(gateway.path("certificates/crls/root.crl")).expect("it was written");
+    }
+}
+
+fn answers_of_a_responder() {
+    let [mut left, mut right] = two();
+    let authority = Authority::new();
+    for (gateway, host) in [(&left, "left.example.net"), (&right, "right.example.net")] {
+        authority.equip(gateway, host);
+        authority.answer(gateway);
+    }
+    right.start();
+    left.start();
+    let up =
+        || (left.json(&["status", "cert_d", "--json"])["state"] == "established").then_some(());
+    until("the tunnel", up, || left.ctl_ok(&["status", "cert_k"]));
+    let certs = left.ctl_ok(&["certs"]);
+    let line = certs.lines().find(|line| line.starts_with("OCSP response")).expect("it is listed");
+    assert!(line.contains("CN=left.example.net") && line.contains("(in 4 days)"), "{line}");
+
+    // Without its answer the peer is no longer believed.
+    left.ctl_ok(&["deactivate", "cert_k"]);
+    fs::remove_file(right.path("certificates/ocsp/own.ocsp")).expect("it was written");
+    right.ctl_ok(&["reload"]);
+    let said = left.ctl_fails(&["activate", "cert_k"], 1);
+    assert!(said.contains("CN=right.example.net") && said.contains("is not known"), "{said}");
 }
 
 fn a_missing_certificate() {

@@ -45,7 +45,7 @@ fn world(site: &Site, left: &Wallet, right: &Wallet) -> (World, HostId, HostId) 
 }
 
 /// Both directions come up.
-fn comes_up(site: &Site, left: &Wallet, right: &Wallet) {
+pub fn comes_up(site: &Site, left: &Wallet, right: &Wallet) {
     for from in [Side::Left, Side::Right] {
         let (mut world, l, r) = world(site, left, right);
         world.connect(if from == Side::Left { l } else { r }, Site::TUNNEL);
@@ -62,7 +62,7 @@ pub fn last_failure(world: &mut World, host: HostId) -> Failure {
 
 /// Neither direction comes up: the right does not accept what the left has, says so in these words, and tells the left
 /// nothing of it.
-fn is_refused(site: &Site, left: &Wallet, right: &Wallet, kind: FailureKind, words: &[&str]) {
+pub fn is_refused(site: &Site, left: &Wallet, right: &Wallet, kind: FailureKind, words: &[&str]) {
     for from in [Side::Left, Side::Right] {
         let (mut world, l, r) = world(site, left, right);
         world.connect(if from == Side::Left { l } else { r }, Site::TUNNEL);
@@ -334,7 +334,7 @@ fn of_several_certificates_the_one_is_sent_that_the_peer_can_trust() {
 
 // ---- revocation
 
-fn strict() -> Site {
+pub fn strict() -> Site {
     Site { signature: Some(Signature { use_crl: true, ..any() }), ..Site::default() }
 }
 

@@ -20,6 +20,7 @@ mod lifetime;
 mod liveness;
 mod narrowing;
 mod nat;
+mod ocsp;
 mod pki;
 mod puppet;
 mod random;

@@ -48,7 +48,7 @@ pub fn of_side(name: &str) -> CertificateParams {
 /// Who signs certificates.
 pub struct Authority {
     params: CertificateParams,
-    key: Arc<KeyPair>,
+    pub key: Arc<KeyPair>,
     pub der: Vec<u8>,
 }
 
@@ -116,6 +116,8 @@ pub struct Wallet {
     pub between: Vec<Vec<u8>>,
     pub trusted: Vec<Vec<u8>>,
     pub crls: Vec<Vec<u8>>,
+    /// Answers of OCSP responders about its own certificate.
+    pub ocsp: Vec<Vec<u8>>,
     pub lenient: bool,
 }
 
@@ -130,6 +132,7 @@ impl Wallet {
             certificates: own.chain(&self.between).map(item).collect(),
             keys: self.own.iter().map(|(_, key)| secret(key)).collect(),
             crls: self.crls.iter().map(item).collect(),
+            ocsp: self.ocsp.iter().map(item).collect(),
             lenient_revocation: self.lenient,
         });
         assert_eq!(defects, []);

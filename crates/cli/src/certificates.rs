@@ -134,6 +134,7 @@ fn described(listed: &Listed, now: Duration) -> CertificateInfo {
             Role::Intermediate => "intermediate",
             Role::Own => "own",
             Role::RevocationList => "revocation_list",
+            Role::OcspResponse => "ocsp_response",
         }
         .into(),
         source: listed.item.clone(),
@@ -155,8 +156,12 @@ fn described(listed: &Listed, now: Duration) -> CertificateInfo {
 /// Why an item is not valid now or not for long.
 fn validity(listed: &Listed, now: Duration) -> Option<String> {
     let (item, from) = (&listed.item, listed.not_before);
-    let list = listed.role == Role::RevocationList;
-    let what = if list { "revocation list" } else { "certificate" };
+    let list = matches!(listed.role, Role::RevocationList | Role::OcspResponse);
+    let what = match listed.role {
+        Role::RevocationList => "revocation list",
+        Role::OcspResponse => "OCSP response",
+        _ => "certificate",
+    };
     if now < from {
         let cure = "is the clock of this machine right?";
         return Some(format!("{item}: the {what} is not valid before {}; {cure}", date(from)));

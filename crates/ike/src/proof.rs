@@ -5,9 +5,11 @@ pub mod crl;
 mod job;
 mod key;
 mod listing;
+pub mod ocsp;
 mod path;
 pub(crate) mod psk;
 pub(crate) mod signature;
+mod signed;
 pub mod trust;
 
 use crate::crypto::prf::prf;

@@ -20,6 +20,8 @@ pub struct Certificates {
     pub private_keys: Vec<PathBuf>,
     /// Files and directories of revocation lists.
     pub crls: Vec<PathBuf>,
+    /// Files and directories of OCSP responses about this side's certificates.
+    pub ocsp: Vec<PathBuf>,
     /// What a missing list means where the policy wants one.
     pub without_crl: WithoutCrl,
     /// Whether lists are fetched from where the certificates say.
@@ -50,6 +52,7 @@ impl Default for Certificates {
             certificates: vec!["certs".into()],
             private_keys: vec!["private".into()],
             crls: vec!["crls".into()],
+            ocsp: vec!["ocsp".into()],
             without_crl: WithoutCrl::Refuse,
             fetch_crls: fetch,
             fetch_timeout: Span(Some(timeout)),
@@ -85,6 +88,7 @@ impl Certificates {
             certificates: sources(&self.certificates, &defaults.certificates),
             private_keys: sources(&self.private_keys, &defaults.private_keys),
             crls: sources(&self.crls, &defaults.crls),
+            ocsp: sources(&self.ocsp, &defaults.ocsp),
         }
     }
 }

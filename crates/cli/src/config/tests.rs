@@ -120,3 +120,39 @@ fn levels() {
         assert!(bad.parse::<LogLevel>().is_err(), "{bad}");
     }
 }
+
+#[test]
+fn certificates_may_lie_anywhere() {
+    let config = parse(
+        r#"
+        [certificates]
+        directory = "/srv/vpn"
+        authorities = ["ca", "/usr/share/ca.pem"]
+        crls = ["lists"]
+        without_crl = "accept"
+        fetch_crls = false
+        fetch_timeout = "2s"
+        crl_cache = "/var/cache/vpnd"
+        "#,
+    )
+    .expect("valid");
+    let sources = config.certificates.sources();
+    let named = |sources: &[vpn::certificates::Source]| -> Vec<(String, bool)> {
+        sources.iter().map(|s| (s.path.display().to_string(), s.optional)).collect()
+    };
+    // What is read by default may be absent, what was named may not.
+    let expected = [("/srv/vpn/ca".to_owned(), true), ("/usr/share/ca.pem".to_owned(), false)];
+    assert_eq!(named(&sources.authorities), expected);
+    assert_eq!(named(&sources.private_keys), [("/srv/vpn/private".to_owned(), true)]);
+    assert_eq!(named(&sources.crls), [("/srv/vpn/lists".to_owned(), false)]);
+    assert_eq!(config.certificates.without_crl, WithoutCrl::Accept);
+    let expected = vpn::revocation::Settings {
+        fetch: false,
+        timeout: Duration::from_secs(2),
+        cache: Some("/var/cache/vpnd".into()),
+        ..vpn::revocation::Settings::default()
+    };
+    assert_eq!(config.certificates.revocation(), expected);
+    let error = parse("[certificates]\nfetch_timeout = \"off\"").expect_err("it needs an end");
+    assert!(error.contains("certificates.fetch_timeout"), "{error}");
+}

@@ -238,7 +238,7 @@ pub struct FailureInfo {
 /// A certificate or revocation list.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CertificateInfo {
-    /// `authority`, `intermediate`, `own` or `revocation_list`.
+    /// `authority`, `intermediate`, `own`, `revocation_list` or `ocsp_response`.
     pub role: String,
     /// The file, with the line where there are several in one, or the address it was fetched from.
     pub source: String,

@@ -10,12 +10,12 @@ pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
         "ROLE", "SUBJECT", "NAMES", "KEY", "EXPIRES", "ISSUER", "SERIAL", "TUNNELS", "SOURCE",
     ]);
     for info in all {
-        let list = info.role == "revocation_list";
+        let list = matches!(info.role.as_str(), "revocation_list" | "ocsp_response");
         let or_dash = |text: &str| {
             if text.is_empty() { "-".to_owned() } else { plain(text).into_owned() }
         };
         table.row([
-            plain(&info.role.replace('_', " ")).into_owned(),
+            plain(&info.role.replace("ocsp", "OCSP").replace('_', " ")).into_owned(),
             or_dash(&info.subject),
             or_dash(&info.names.join(", ")),
             or_dash(info.key.as_deref().unwrap_or_default()),

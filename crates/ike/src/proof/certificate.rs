@@ -1,5 +1,6 @@
 //! X.509 certificates (RFC 5280) as the proofs of IKE use them (RFC 4945).
 
+use super::signed::Signed;
 use policy::{DistinguishedName, Identity, KeyKind};
 use std::fmt;
 use std::net::IpAddr;
@@ -175,6 +176,11 @@ impl Certificate {
     /// Whether the other has the name and, where both say so, the key that this one's issuer has.
     pub(crate) fn may_be_issued_by(&self, other: &Self) -> bool {
         other.subject.as_ref() == Some(&self.issuer)
+    }
+
+    /// Whether the key of this SubjectPublicKeyInfo, in DER, has signed it.
+    pub(super) fn is_signed_by(&self, key_info: &[u8]) -> bool {
+        Signed::read(&self.der).is_ok_and(|signed| signed.is_by(key_info))
     }
 
     /// Whether it names itself as its issuer.

@@ -1,13 +1,12 @@
 //! Certificate revocation lists (RFC 5280 §5).
 
+use super::signed::Signed;
 use policy::DistinguishedName;
-use rustls_pki_types::SubjectPublicKeyInfoDer;
 use std::fmt;
 use std::time::Duration;
-use webpki::{CertRevocationList, OwnedCertRevocationList, RawPublicKeyEntity};
+use webpki::{CertRevocationList, OwnedCertRevocationList};
 use x509_cert::crl::CertificateList;
-use x509_cert::der::asn1::{AnyRef, BitStringRef};
-use x509_cert::der::{Decode, Encode, Reader, SliceReader};
+use x509_cert::der::{Decode, Encode};
 
 /// Octets of the longest list that is read.
 const LONGEST: usize = 64 * 1024 * 1024;
@@ -79,40 +78,12 @@ impl Crl {
 
     /// Whether the key of this SubjectPublicKeyInfo, in DER, has signed it.
     pub fn is_signed_by(&self, key_info: &[u8]) -> bool {
-        let info = SubjectPublicKeyInfoDer::from(key_info);
-        let (Ok(key), Ok(parts)) = (RawPublicKeyEntity::try_from(&info), Signed::read(&self.der))
-        else {
-            return false;
-        };
-        webpki::ALL_VERIFICATION_ALGS.iter().any(|algorithm| {
-            algorithm.signature_alg_id().as_ref() == parts.algorithm
-                && key.verify_signature(*algorithm, parts.octets, parts.signature).is_ok()
-        })
+        Signed::read(&self.der).is_ok_and(|signed| signed.is_by(key_info))
     }
 
     /// Whether it counts at this time since 1970.
     pub fn is_current(&self, unix_time: Duration) -> bool {
         self.next_update.is_none_or(|until| unix_time < until)
-    }
-}
-
-/// The outermost parts of a list (RFC 5280 §5.1).
-struct Signed<'a> {
-    octets: &'a [u8],
-    /// What is inside of the AlgorithmIdentifier.
-    algorithm: &'a [u8],
-    signature: &'a [u8],
-}
-
-impl<'a> Signed<'a> {
-    fn read(der: &'a [u8]) -> x509_cert::der::Result<Self> {
-        let list = AnyRef::from_der(der)?;
-        let mut reader = SliceReader::new(list.value())?;
-        let octets = reader.tlv_bytes()?;
-        let algorithm = AnyRef::decode(&mut reader)?.value();
-        let signature = BitStringRef::decode(&mut reader)?.raw_bytes();
-        reader.finish()?;
-        Ok(Self { octets, algorithm, signature })
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::certificate::Certificate;
 use super::crl::Crl;
+use super::ocsp::{Ocsp, Status};
 use super::path::{Judge, Revocation, out_of_time};
 use super::signature::{self, Scheme};
 use super::trust::{KeyHash, Own, Trust};
@@ -34,6 +35,8 @@ pub(crate) struct Claim {
     pub signature: Vec<u8>,
     /// What it has signed.
     pub octets: Vec<u8>,
+    /// Answers of OCSP responders that it sent along.
+    pub ocsp: Vec<Vec<u8>>,
     /// Revocation lists that were asked for, and what came of it.
     pub fetched: Option<Vec<Fetched>>,
 }
@@ -50,6 +53,8 @@ pub(crate) struct Signing {
     pub hashes: Option<Vec<HashId>>,
     /// Authorities that the peer trusts; none named: any.
     pub requested: Vec<KeyHash>,
+    /// Whether the peer wants answers of OCSP responders.
+    pub ocsp: bool,
 }
 
 /// This side's AUTH payload and the certificates that go with it.
@@ -57,6 +62,8 @@ pub(crate) struct Evidence {
     pub method: AuthMethod,
     pub data: Vec<u8>,
     pub certificates: Vec<Vec<u8>>,
+    /// Answers of OCSP responders about them.
+    pub ocsp: Vec<Vec<u8>>,
 }
 
 /// Where a job has got to.
@@ -184,13 +191,46 @@ impl Claim {
         let scheme =
             signature::verify(leaf.key(), &self.rules, self.method, &self.signature, &self.octets)
                 .map_err(|why| format!("the signature of {leaf} does not count: {why}"))?;
-        if self.rules.use_crl {
+        if self.rules.use_crl && !self.is_vouched_for(trust, &path, unix_time)? {
             match (self.missing(trust, &path, unix_time), &self.fetched) {
                 (wanted, None) if !wanted.is_empty() => return Ok(Verdict::Unknown(wanted)),
                 _ => judge.unrevoked(&leaf, &self.revocation(trust, unix_time))?,
             }
         }
         Ok(Verdict::Valid(scheme))
+    }
+
+    /// Whether OCSP responders say of every certificate of a path that it is good.
+    ///
+    /// # Errors
+    /// Where one says that a certificate is revoked.
+    fn is_vouched_for(
+        &self,
+        trust: &Trust,
+        path: &[Certificate],
+        unix_time: Duration,
+    ) -> Result<bool, String> {
+        let answers: Vec<Ocsp> = self.ocsp.iter().filter_map(|der| Ocsp::read(der).ok()).collect();
+        let mut vouched = 0;
+        for certificate in path {
+            // As with lists, whoever has the name and is trusted may be meant.
+            let issuers = path.iter().chain(&trust.authorities);
+            let mut statuses = issuers
+                .filter(|issuer| issuer.subject() == Some(certificate.issuer()))
+                .flat_map(|issuer| answers.iter().map(move |answer| (answer, issuer)))
+                .filter_map(|(answer, issuer)| answer.status(certificate, issuer, unix_time).ok());
+            match statuses.by_ref().max() {
+                Some(Status::Revoked) => {
+                    return Err(format!(
+                        "the certificate {certificate} is revoked, says an OCSP responder of its issuer; its owner \
+                         needs a new one, with a new key"
+                    ));
+                }
+                Some(Status::Good) => vouched += 1,
+                Some(Status::Unknown) | None => {}
+            }
+        }
+        Ok(vouched == path.len())
     }
 
     /// The lists that are not here, as far as the certificates of a path say where they are.
@@ -257,6 +297,8 @@ impl Signing {
         let hashes = self.hashes.as_deref();
         let (method, data) = signature::sign(&own.key, hashes, like, &self.octets)?;
         let certificates = own.chain.iter().map(|c| c.der().to_vec()).collect();
-        Ok(Evidence { method, data, certificates })
+        let current = |answer: &&Ocsp| self.ocsp && unix_time < answer.validity().1;
+        let ocsp = own.staples.iter().filter(current).map(|answer| answer.der().to_vec()).collect();
+        Ok(Evidence { method, data, certificates, ocsp })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::certificate::Certificate;
 use super::crl::Crl;
+use super::ocsp::Ocsp;
 use policy::KeyKind;
 use std::fmt;
 use std::time::Duration;
@@ -40,6 +41,8 @@ pub enum Role {
     Own,
     /// Certificates that are revoked.
     RevocationList,
+    /// Tells peers that a certificate of this side is not revoked.
+    OcspResponse,
 }
 
 impl fmt::Display for Role {
@@ -49,6 +52,7 @@ impl fmt::Display for Role {
             Self::Intermediate => "intermediate",
             Self::Own => "own",
             Self::RevocationList => "revocation list",
+            Self::OcspResponse => "OCSP response",
         })
     }
 }
@@ -67,6 +71,14 @@ impl Listed {
             not_before,
             not_after: Some(not_after),
         }
+    }
+
+    pub(super) fn ocsp(item: &str, answer: &Ocsp, about: &Certificate) -> Self {
+        let (this_update, next_update) = answer.validity();
+        let key = None;
+        let role = Role::OcspResponse;
+        let (not_before, not_after) = (this_update, Some(next_update));
+        Self { key, not_before, not_after, ..Self::certificate(role, item, about) }
     }
 
     /// A revocation list that came from somewhere.

@@ -4,6 +4,7 @@ use super::certificate::Certificate;
 use super::crl::Crl;
 use super::key::PrivateKey;
 pub use super::listing::{Listed, Role};
+use super::ocsp::Ocsp;
 use aws_lc_rs::digest;
 use policy::{Identity, KeyKind, Secret};
 use std::collections::BTreeSet;
@@ -35,6 +36,8 @@ pub struct Material {
     pub keys: Vec<Item<Secret>>,
     /// Revocation lists.
     pub crls: Vec<Item>,
+    /// Answers of OCSP responders about this side's certificates, for peers that want them (RFC 4806).
+    pub ocsp: Vec<Item>,
     /// Where a policy wants revocation lists and there is none to be had: whether the certificate passes all the same.
     pub lenient_revocation: bool,
 }
@@ -70,6 +73,8 @@ pub(crate) struct Own {
     /// Names of its authorities as requests for certificates have them: those of its chain and of its anchor.
     pub authorities: BTreeSet<KeyHash>,
     pub key: Arc<PrivateKey>,
+    /// Answers of OCSP responders about the chain.
+    pub staples: Vec<Ocsp>,
 }
 
 /// SHA-1 of a SubjectPublicKeyInfo: how CERTREQ names an authority (RFC 7296 §3.7).
@@ -139,6 +144,13 @@ impl Trust {
                     .push(Defect { item: name, problem: format!("the revocation list {error}") }),
             }
         }
+        for Item { name, der } in material.ocsp {
+            match Ocsp::read(&der) {
+                Ok(answer) => trust.staple(name, &answer, &mut defects),
+                Err(error) => defects
+                    .push(Defect { item: name, problem: format!("the OCSP response {error}") }),
+            }
+        }
         trust.crls.sort_by_key(|crl| std::cmp::Reverse(crl.this_update()));
         (trust, defects)
     }
@@ -198,6 +210,24 @@ impl Trust {
         hashes.into_iter().collect()
     }
 
+    /// Puts an answer to the certificates that it is about.
+    fn staple(&mut self, item: String, answer: &Ocsp, defects: &mut Vec<Defect>) {
+        let mut listed = None;
+        for own in &mut self.own {
+            if let Some(about) = own.chain.iter().find(|c| answer.is_about(c)) {
+                listed = Some(Listed::ocsp(&item, answer, about));
+                own.staples.push(answer.clone());
+            }
+        }
+        match listed {
+            Some(listed) => self.listing.push(listed),
+            None => {
+                let problem = "the OCSP response is about no certificate of this side; those of peers are theirs to send";
+                defects.push(Defect { item, problem: problem.into() });
+            }
+        }
+    }
+
     fn complete(&self, item: String, leaf: Certificate, key: Arc<PrivateKey>) -> Own {
         let mut chain = vec![leaf];
         let mut authorities = BTreeSet::new();
@@ -220,7 +250,7 @@ impl Trust {
         if chain.len() > 1 && chain.last().is_some_and(Certificate::is_self_issued) {
             chain.pop();
         }
-        Own { item, chain, authorities, key }
+        Own { item, chain, authorities, key, staples: Vec::new() }
     }
 }
 

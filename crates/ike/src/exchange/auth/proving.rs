@@ -4,6 +4,7 @@ use crate::discard::Discard;
 use crate::engine::Cx;
 use crate::exchange::status;
 use crate::failure::{Failure, FailureKind, facts};
+use crate::proof::ocsp;
 use crate::proof::signature::HASHES;
 use crate::proof::trust::{KeyHash, Trust};
 use crate::proof::{Claim, Evidence, Job, SignedOctets, Signing, psk};
@@ -28,6 +29,8 @@ pub(crate) struct Wishes {
     /// `None`: it knows only the methods of RFC 7296 and RFC 4754.
     hashes: Option<Vec<HashId>>,
     authorities: Vec<KeyHash>,
+    /// Whether it wants answers of OCSP responders (RFC 4806).
+    ocsp: bool,
 }
 
 impl Wishes {
@@ -54,6 +57,11 @@ impl Wishes {
                         authorities.chunks_exact(20).filter_map(|h| KeyHash::try_from(h).ok());
                     self.authorities.extend(named.take(room));
                 }
+                Payload::CertificateRequest { encoding, .. }
+                    if *encoding == CertEncoding::OCSP_CONTENT =>
+                {
+                    self.ocsp = true;
+                }
                 _ => {}
             }
         }
@@ -71,8 +79,20 @@ pub(crate) fn announcement(tunnels: &[Arc<IkeTunnel>]) -> Option<Payload> {
     wanted.then(|| status(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes()))
 }
 
-/// Asks for a certificate of the authorities that this side trusts, where one of the tunnels wants signatures.
-pub(crate) fn request(tunnels: &[Arc<IkeTunnel>], trust: &Trust) -> Option<Payload> {
+/// Asks for a certificate of the authorities that this side trusts, where one of the tunnels wants signatures, and for
+/// answers of OCSP responders, where one wants to know what is revoked.
+pub(crate) fn request(tunnels: &[Arc<IkeTunnel>], trust: &Trust) -> Vec<Payload> {
+    let wants_status =
+        |t: &Arc<IkeTunnel>| matches!(&t.credential, Credential::Signature(rules) if rules.use_crl);
+    // RFC 4806 §3.1: with no responder named, any will do.
+    let ocsp = tunnels.iter().any(wants_status).then(|| Payload::CertificateRequest {
+        encoding: CertEncoding::OCSP_CONTENT,
+        authorities: Vec::new(),
+    });
+    certificate_request(tunnels, trust).into_iter().chain(ocsp).collect()
+}
+
+fn certificate_request(tunnels: &[Arc<IkeTunnel>], trust: &Trust) -> Option<Payload> {
     let mut hashes = trust.authority_hashes();
     hashes.truncate(MOST_AUTHORITIES);
     let wanted = !hashes.is_empty() && tunnels.iter().any(|t| signs(t));
@@ -102,6 +122,7 @@ pub(super) fn prove(
             method: AuthMethod::SHARED_KEY_MIC,
             data: psk::sign(prf, key, octets).expose().to_vec(),
             certificates: Vec::new(),
+            ocsp: Vec::new(),
         })),
         Credential::Signature(rules) => Ok(Proving::Signing(Signing {
             rules: rules.clone(),
@@ -109,6 +130,7 @@ pub(super) fn prove(
             octets: octets.concat(prf),
             hashes: wishes.hashes.clone(),
             requested: wishes.authorities.clone(),
+            ocsp: wishes.ocsp,
         })),
         _ => Err(failed("this kind of credential is not supported".into())),
     }
@@ -121,7 +143,12 @@ pub(super) fn payloads(proof: &Evidence) -> (Vec<Payload>, Payload) {
         data: der.clone(),
     };
     let auth = Payload::Auth { method: proof.method, data: proof.data.clone() };
-    (proof.certificates.iter().map(certificate).collect(), auth)
+    let answer = |der: &Vec<u8>| Payload::Certificate {
+        encoding: CertEncoding::OCSP_CONTENT,
+        data: der.clone(),
+    };
+    let certificates = proof.certificates.iter().map(certificate);
+    (certificates.chain(proof.ocsp.iter().map(answer)).collect(), auth)
 }
 
 /// What a peer's message says of who it is.
@@ -155,7 +182,7 @@ pub(super) fn check(
             "{identity} proves itself by a preshared key, the policy expects a certificate"
         ))),
         Credential::Signature(rules) => {
-            let certificates = certificates(cx, &identity, payloads)?;
+            let (certificates, ocsp) = certificates(cx, &identity, payloads)?;
             let claim = Claim {
                 rules: rules.clone(),
                 identity,
@@ -163,6 +190,7 @@ pub(super) fn check(
                 method,
                 signature: data.to_vec(),
                 octets: octets.concat(prf),
+                ocsp,
                 fetched: None,
             };
             Ok(Some(claim))
@@ -171,13 +199,17 @@ pub(super) fn check(
     }
 }
 
+/// Certificates, and answers of OCSP responders.
+type Documents = (Vec<Vec<u8>>, Vec<Vec<u8>>);
+
 fn certificates(
     cx: &mut Cx<'_>,
     identity: &Identity,
     payloads: &[Payload],
-) -> Result<Vec<Vec<u8>>, Failure> {
+) -> Result<Documents, Failure> {
     let refused = |detail| Err(Failure::new(FailureKind::BadCertificate, detail));
     let mut certificates: Vec<Vec<u8>> = Vec::new();
+    let mut answers: Vec<Vec<u8>> = Vec::new();
     let mut by_address = false;
     for payload in payloads {
         let Payload::Certificate { encoding, data } = payload else { continue };
@@ -195,6 +227,11 @@ fn certificates(
             CertEncoding::HASH_AND_URL_OF_CERTIFICATE | CertEncoding::HASH_AND_URL_OF_BUNDLE => {
                 by_address = true;
             }
+            CertEncoding::OCSP_CONTENT
+                if answers.len() < MOST_CERTIFICATES && data.len() <= ocsp::LONGEST =>
+            {
+                answers.push(data.clone());
+            }
             _ => cx.out.discard(Discard::CertificateEncoding),
         }
     }
@@ -204,7 +241,7 @@ fn certificates(
             "{identity} sends only the address of its certificate (hash and URL); have it send the certificate itself"
         ));
     }
-    Ok(certificates)
+    Ok((certificates, answers))
 }
 
 fn failed(detail: String) -> Failure {
