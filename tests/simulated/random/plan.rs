@@ -1,7 +1,7 @@
 //! What a random world's gateways are configured for, and what its operators want.
 
-use ike::Config;
-use policy::{Group, Identity, IkeTunnel, Mode, Pfs, Policy, Selector};
+use ike::{Config, Encap};
+use policy::{Group, Identity, IkeTunnel, Mode, Pfs, Policy, Role, Selector};
 use sim::chance::Chance;
 use sim::host::{Side, esp_offer, lifetime, network};
 use sim::{Behaviour, HostId, Nat, Site, World};
@@ -25,6 +25,10 @@ pub struct Plan {
     pub nat: bool,
     /// Packets go through the real datapath.
     pub encrypts: bool,
+    /// Every stranger is asked for a cookie.
+    pub cookies: bool,
+    /// When ESP is put into UDP.
+    pub encap: Encap,
     /// Gateways ask a silent peer whether it lives, after so many seconds.
     pub liveness: u64,
     /// Tunnels, at most one between two gateways.
@@ -42,6 +46,8 @@ pub struct Line {
     /// By end: starts by itself; is started by packets.
     pub auto_start: [bool; 2],
     pub on_demand: [bool; 2],
+    /// The only end that may start it, where not both may.
+    starter: Option<usize>,
     transport: bool,
     pfs: bool,
     /// Lifetimes of minutes rather than a day.
@@ -67,7 +73,10 @@ impl Plan {
             }
         }
         let liveness = [5, 10, 30][chance.below(3) as usize];
-        Self { gateways, nat, encrypts: chance.happens(100), liveness, lines }
+        let encap =
+            [Encap::Auto, Encap::Auto, Encap::Always, Encap::Never][chance.below(4) as usize];
+        let (encrypts, cookies) = (chance.happens(100), chance.happens(100));
+        Self { gateways, nat, encrypts, cookies, encap, liveness, lines }
     }
 
     /// Makes the world.
@@ -79,6 +88,8 @@ impl Plan {
         let config = Config {
             retransmit_after: Duration::from_millis(300),
             liveness_interval: Some(Duration::from_secs(self.liveness)),
+            cookie_threshold: if self.cookies { 0 } else { Config::default().cookie_threshold },
+            encap: self.encap,
             ..Config::default()
         };
         let hosts = (0..self.gateways)
@@ -131,6 +142,11 @@ impl Plan {
             lifetime: lifetime(ike_life + Duration::from_secs(line.versions.0)),
             auto_start: line.auto_start[side],
             on_demand: line.on_demand[side],
+            role: match line.starter {
+                None => Role::Both,
+                Some(starter) if starter == side => Role::Initiator,
+                Some(_) => Role::Responder,
+            },
             ..Site::default()
         };
         let policy = site.policy([Side::Left, Side::Right][side]);
@@ -163,9 +179,10 @@ impl Plan {
         [left, right].map(|[a, b, c, _]| IpAddr::from([a, b, c, 9]))
     }
 
-    /// Whether an end knows where the other is, and so may start the tunnel.
+    /// Whether an end may start the tunnel and knows where the other is.
     pub fn may_start(&self, line: usize, side: usize) -> bool {
-        !(self.nat && side == 1 && self.lines[line].ends[0] == 0)
+        let Line { ends, starter, .. } = &self.lines[line];
+        starter.is_none_or(|s| s == side) && !(self.nat && side == 1 && ends[0] == 0)
     }
 
     /// Whether a phase 2 tunnel must be up once nothing stands in the way.
@@ -194,6 +211,7 @@ impl Line {
             children: if transport { 1 } else { 1 + chance.below(3) as u8 },
             auto_start: [chance.happens(500), chance.happens(400)],
             on_demand: [chance.happens(250), chance.happens(250)],
+            starter: chance.happens(200).then(|| if nat { 0 } else { chance.below(2) as usize }),
             transport,
             pfs: chance.happens(250),
             short: chance.happens(200),

@@ -30,6 +30,9 @@ pub fn judge(history: &mut History) -> Vec<String> {
     if found.is_empty() {
         found = wake(history);
     }
+    if history.world.in_the_clear() > 0 {
+        found.push("packets would have left in the clear".into());
+    }
     if found.is_empty() {
         found = stop(history);
     }

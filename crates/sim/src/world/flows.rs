@@ -42,6 +42,11 @@ impl World {
         &self.flows[flow.0 as usize]
     }
 
+    /// Packets of all flows that could be read on their way, or that a plane would have let out as they are.
+    pub fn in_the_clear(&self) -> u64 {
+        self.flows.iter().map(|f| f.in_the_clear).sum()
+    }
+
     /// Sends one packet and tells whether it arrived.
     pub fn probe(&mut self, from: HostId, source: IpAddr, destination: IpAddr) -> bool {
         let flow = self.start_flow(from, source, destination, Duration::ZERO);
