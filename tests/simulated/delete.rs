@@ -1,6 +1,6 @@
 //! Deleting (RFC 7296 §1.4.1, §2.25).
 
-use crate::{SETTLED, SOON, up};
+use crate::{SETTLED, SOON, child_spi, up};
 use ike::event::EventKind;
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
 use sim::{Site, World};
@@ -108,4 +108,20 @@ fn a_child_whose_exchange_of_this_side_is_under_way() {
             assert_clean_stop(&mut world, left, right);
         }
     }
+}
+
+#[test]
+fn a_child_that_is_wanted_again_before_its_deletion_could_be_sent() {
+    let (mut world, left, right) = up(1, &site());
+    let before = child_spi(&mut world, left, "net1");
+    let gate = world.hold(left, |_| true);
+    // The exchange for net0 keeps that for net1 waiting.
+    assert!(world.disconnect(left, "net0") && world.disconnect(left, "net1"));
+    world.connect(left, "net1");
+    world.release(gate);
+    world.run_for(SETTLED);
+    let found = disagreements(&mut world, left, right, 1);
+    assert!(found.is_empty(), "{found:?}");
+    assert_ne!(child_spi(&mut world, left, "net1"), before);
+    assert_clean_stop(&mut world, left, right);
 }

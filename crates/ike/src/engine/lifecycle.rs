@@ -7,6 +7,7 @@ use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
 use crate::proof::trust::Trust;
+use crate::sa::child::ChildState;
 use crate::sa::path::{IKE_PORT, Path};
 use crate::sa::{Active, State};
 use crate::session::{Ending, Session, SessionId};
@@ -531,8 +532,14 @@ impl Session {
             _ => None,
         });
         pending.for_each(|p| p.unwanted = true);
-        let spis: Vec<_> =
-            self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
+        let mut spis = Vec::new();
+        for child in self.children.iter_mut().filter(|c| c.tunnel.name == name) {
+            spis.push(child.spi_in);
+            // Its deletion may have to wait; who asks for the tunnel meanwhile wants a new one.
+            if child.state == ChildState::Established {
+                child.state = ChildState::Unwanted;
+            }
+        }
         if spis.is_empty() && !self.is_established() && !self.goes_on_without(name) {
             self.close(cx, "deactivated");
             return true;
