@@ -58,7 +58,7 @@ fn network_down_and_up() {
     left.space.ip("link set wire down");
     right.start();
     left.start();
-    left.await_log(&["\"event\":\"failed\"", "no answer"]);
+    left.await_log(&["\"event\":\"failed\"", "no answer", "Network is unreachable"]);
     left.space.ip("link set wire up");
     left.await_list(&["site_lan"]);
     passes(&hosts(&left, &right), b"at first");

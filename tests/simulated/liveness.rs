@@ -1,9 +1,10 @@
 //! Dead, restarted and unreachable peers (RFC 7296 §2.4, §1.5).
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, failure, ike_spis};
-use ike::Config;
 use ike::failure::FailureKind;
+use ike::{Config, Transmit};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
+use sim::link::Content;
 use sim::{Exchange, HostId, Site, World};
 use std::time::Duration;
 
@@ -113,4 +114,34 @@ fn a_restarted_peer_that_keeps_silent_is_noticed() {
     world.run_for(Duration::from_secs(600));
     assert_nothing_left(&mut world, left);
     assert_nothing_left(&mut world, right);
+}
+
+/// Connects in vain; of what the host wants to send, so many datagrams do not leave it. What the failure says.
+fn in_vain(world: &mut World, left: HostId, unsent: usize) -> String {
+    world.tap();
+    world.connect(left, Site::TUNNEL);
+    let mut tries = 0;
+    while !world.host(left).engine.is_idle() {
+        for parcel in world.take_tapped() {
+            let Content::Ike(octets) = parcel.content else { continue };
+            let (local, remote) = (parcel.source, parcel.destination);
+            let transmit = Transmit { local, remote, octets, keepalive: false };
+            let outcome = if tries < unsent { Err("no route".to_owned()) } else { Ok(()) };
+            world.command(left, "sent", |e, _| e.handle_sent(&transmit, outcome));
+            tries += 1;
+        }
+        world.run_for(Duration::from_secs(1));
+    }
+    assert_eq!(tries, 1 + calm().retransmissions as usize, "nothing is given up sooner");
+    assert_eq!(failure(world, left, Site::TUNNEL), Some(FailureKind::NoAnswer));
+    world.host(left).engine.last_failure(Site::TUNNEL).expect("it failed").to_string()
+}
+
+#[test]
+fn a_host_that_cannot_send_says_so_and_goes_on_trying() {
+    // RFC 7296 §2.4: what the network says proves nothing, but an operator wants to know it.
+    let (mut world, left, right) = World::of_site(1, &Site::default(), &calm());
+    world.cut(right);
+    assert!(in_vain(&mut world, left, usize::MAX).contains("no route"));
+    assert!(!in_vain(&mut world, left, 5).contains("no route"), "the last one has left");
 }

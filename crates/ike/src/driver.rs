@@ -244,10 +244,10 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             let nat_t = transmit.local.port() != crate::engine::IKE_PORT;
             let sent =
                 if nat_t { (self.send_nat_t)(&transmit) } else { self.sockets.send(&transmit) };
-            if let Err(error) = sent {
-                // It will be sent again if it matters.
+            if let Err(error) = &sent {
                 tracing::debug!(%error, remote = %transmit.remote, "IKE message not sent");
             }
+            self.engine.handle_sent(&transmit, sent.map_err(|error| error.to_string()));
         }
         while let Some(job) = self.engine.poll_job() {
             self.jobs.start(job);

@@ -507,6 +507,17 @@ impl<P: DataPlane> Engine<P> {
             .find_map(|(id, s)| s.children.iter().find(|c| wanted(c)).map(|c| (*id, c.spi_in)))
     }
 
+    /// Takes note that this host could not send a datagram, or that it could. It is sent again if it matters, and nothing
+    /// is given up for it sooner (RFC 7296 §2.4): it tells the operator why nobody answers.
+    pub fn handle_sent(&mut self, transmit: &Transmit, outcome: Result<(), String>) {
+        let Ok(header) = Header::parse(&transmit.octets) else { return };
+        let spis = [header.initiator_spi, header.responder_spi];
+        let id = spis.iter().find_map(|spi| self.by_spi.get(spi));
+        if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
+            session.unsent = outcome.err();
+        }
+    }
+
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(waiter) = self.deadlines.take_due(now) {

@@ -68,6 +68,8 @@ pub(crate) struct Session {
     pub children: Vec<ChildSa>,
     pub tasks: VecDeque<Task>,
     pub delayed: Vec<(Instant, Task)>,
+    /// Why this host could not send the last message, if it could not.
+    pub unsent: Option<String>,
     /// The packets that asked for phase 2 tunnels, by name, until the peer is asked.
     packets: BTreeMap<String, PacketSummary>,
     lingering: Vec<Lingering>,
@@ -115,6 +117,7 @@ impl Session {
             children: Vec::new(),
             tasks: VecDeque::new(),
             delayed: Vec::new(),
+            unsent: None,
             packets: BTreeMap::new(),
             lingering: Vec::new(),
             established_at: None,

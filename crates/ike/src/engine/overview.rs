@@ -35,7 +35,9 @@ impl<P: DataPlane> Engine<P> {
             sessions: self.sessions.len(),
             lingering: self.sessions.values().map(Session::lingering).sum(),
             pending_spis: self.sessions.values().map(Session::pending_spis).sum(),
-            retries: self.retries.len(),
+            retries: (self.retries.keys())
+                .filter(|name| self.deadlines.of(&Waiter::Retry((*name).clone())).is_some())
+                .count(),
             deadlines: self.deadlines.len(),
         }
     }

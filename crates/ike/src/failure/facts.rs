@@ -41,6 +41,8 @@ pub struct Silence {
     pub remote: SocketAddr,
     /// Whether the tunnel had been up.
     pub was_up: bool,
+    /// Why this host could not send it, where the last time failed.
+    pub unsent: Option<String>,
 }
 
 /// What an offer is for.
@@ -212,6 +214,12 @@ impl fmt::Display for Facts {
 impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { request, sent, remote, local, .. } = self;
+        if let Some(why) = &self.unsent {
+            return write!(
+                f,
+                "{request} to {remote} could not be sent from {local}: {why}; does this host have that address, and a route to the peer?"
+            );
+        }
         write!(
             f,
             "{request} sent {sent} times to {remote}, no answer; is the peer up, is UDP {} open on the way, does its policy name {local}?",

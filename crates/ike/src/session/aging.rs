@@ -74,6 +74,7 @@ impl Session {
                 local: self.path.local.ip(),
                 remote: self.path.remote,
                 was_up: self.is_established(),
+                unsent: self.unsent.take(),
             };
             let failure = Some(silence.into());
             return self.end(cx, "the peer does not answer", failure);
