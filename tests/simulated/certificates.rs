@@ -264,6 +264,27 @@ fn usage_and_strength_count() {
 }
 
 #[test]
+fn an_authority_vouches_only_for_what_it_may_and_not_for_itself() {
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let right = side(&root, KeyKind::EcdsaP256, "right");
+    let below = |domain| {
+        let middle = root.below_for("middle", domain);
+        let between = vec![middle.der.clone()];
+        let trusted = vec![root.der.clone()];
+        Wallet { between, trusted, ..side(&middle, KeyKind::EcdsaP256, "left") }
+    };
+    comes_up(&site(), &below("left.example"), &right);
+    is_bad(&below("other.example"), &right, &["has a name that its authority may not give"]);
+
+    let left =
+        Wallet { own: vec![root.own()], trusted: right.trusted.clone(), ..Wallet::default() };
+    let left_id = Identity::Dn("CN=root".parse().expect("a name"));
+    let site = Site { left_id, ..site() };
+    let words = ["CN=root (issued by CN=root) is not for signatures"];
+    is_refused(&site, &left, &right, FailureKind::BadCertificate, &words);
+}
+
+#[test]
 fn a_kind_of_key_that_the_policy_does_not_name_is_refused() {
     let root = Authority::root("root", KeyKind::EcdsaP256);
     let (left, right) =

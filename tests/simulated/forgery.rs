@@ -4,6 +4,7 @@ use crate::certificates::{any, last_failure, side, site, wallet};
 use crate::pki::{Authority, Wallet, key, of_side};
 use crate::puppet::{Puppet, notified};
 use crate::{SETTLED, SOON, calm};
+use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{
     ECDSA_P256_SHA256_ASN1_SIGNING, ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair,
@@ -16,7 +17,8 @@ use ike::wire::message;
 use ike::wire::payload::Payload;
 use ike::wire::registry::{AuthMethod, CertEncoding, ExchangeType, NotifyType};
 use policy::{KeyKind, Signature};
-use rcgen::KeyPair;
+use rcgen::{KeyPair, PublicKeyData};
+use sim::host::Side;
 use sim::link::Content;
 use sim::{Exchange, Site, World};
 
@@ -306,5 +308,73 @@ fn nobody_on_the_way_takes_the_hash_algorithms_out() {
                 .to_string()
                 .contains("by another key than its certificate's, or of other octets")
         );
+    }
+}
+
+#[test]
+fn a_responder_that_is_somebody_else_is_told_and_left() {
+    let root = root();
+    let mallory = side(&root, KeyKind::EcdsaP256, "mallory");
+    let (der, key) = &mallory.own[0];
+    let mut puppet = Puppet::new(&site(), calm());
+    puppet.world.trust(puppet.left, side(&root, KeyKind::EcdsaP256, "left").trust());
+    puppet.pick_up();
+    let (request, asked) = puppet.next_request();
+    assert!(asked.iter().any(|p| matches!(p, Payload::Certificate { .. })), "{asked:?}");
+    let proof = signed(key, &puppet.signed_octets());
+    let payloads = auth(&puppet, vec![certificate(der), proof]);
+    puppet.answer(&request, &payloads);
+    // RFC 7296 §2.21.2
+    let (header, told) = puppet.next_request();
+    assert_eq!(header.exchange, ExchangeType::INFORMATIONAL);
+    assert_eq!(notified(&told), [NotifyType::AUTHENTICATION_FAILED]);
+    assert_eq!((puppet.ike_sas(), puppet.child_sas()), (0, 0));
+    let failure = last_failure(&mut puppet.world, puppet.left);
+    assert!(failure.to_string().contains("is not for right.example"), "{failure}");
+}
+
+#[test]
+fn what_the_gateway_takes_is_announced_only_where_certificates_are_wanted() {
+    let root = root();
+    let preshared = Site { signature: None, ..site() };
+    for (site, wanted) in [(site(), true), (preshared, false)] {
+        let mut world = World::new(1);
+        world.tap();
+        let l = world.add_host("left", site.left, site.policy(Side::Left), calm());
+        let r = world.add_host("right", site.right, site.policy(Side::Right), calm());
+        for (host, name) in [(l, "left"), (r, "right")] {
+            world.trust(host, side(&root, KeyKind::EcdsaP256, name).trust());
+        }
+        world.connect(l, Site::TUNNEL);
+        world.run_for(SOON);
+        let mut messages = world.take_tapped().into_iter().filter_map(|p| match p.content {
+            Content::Ike(octets) => Some(octets),
+            _ => None,
+        });
+        for response in [false, true] {
+            let octets = messages.next().expect("IKE_SA_INIT goes first");
+            let header = Header::parse(&octets).expect("a message");
+            assert_eq!((header.exchange, header.response), (ExchangeType::IKE_SA_INIT, response));
+            let payloads = message::decode(&header, &octets).expect("payloads");
+            let hashes = payloads.iter().find_map(|p| match p {
+                Payload::Notify(n) if n.kind == NotifyType::SIGNATURE_HASH_ALGORITHMS => {
+                    Some(n.data.as_slice())
+                }
+                _ => None,
+            });
+            let requested = payloads.iter().find_map(|p| match p {
+                Payload::CertificateRequest { encoding, authorities } => {
+                    Some((*encoding, authorities.clone()))
+                }
+                _ => None,
+            });
+            // RFC 7427 §4: SHA2-256, SHA2-384, SHA2-512; RFC 8420 §2: the identity.
+            assert_eq!(hashes, wanted.then_some(&[0, 2, 0, 3, 0, 4, 0, 5][..]));
+            // RFC 7296 §1.2: the responder asks in its first message.
+            let info = key(KeyKind::EcdsaP256, "root").subject_public_key_info();
+            let hash = digest(&SHA1_FOR_LEGACY_USE_ONLY, &info).as_ref().to_vec();
+            let expected = (wanted && response).then_some((CertEncoding::X509_SIGNATURE, hash));
+            assert_eq!(requested, expected);
+        }
     }
 }

@@ -5,8 +5,8 @@ use ike::proof::trust::{Item, Material, Trust};
 use policy::{KeyKind, Secret};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
-    DnType, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SanType,
-    SerialNumber,
+    DnType, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints,
+    RevokedCertParams, SanType, SerialNumber,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -68,6 +68,18 @@ impl Authority {
         Self { params, key, der }
     }
 
+    /// An authority below this one that may vouch only for this domain.
+    pub fn below_for(&self, name: &str, domain: &str) -> Self {
+        let mut params = Self::params(name);
+        params.name_constraints = Some(NameConstraints {
+            permitted_subtrees: vec![GeneralSubtree::DnsName(domain.into())],
+            excluded_subtrees: vec![],
+        });
+        let key = key(KeyKind::EcdsaP256, name);
+        let der = self.sign(&params, &key);
+        Self { params, key, der }
+    }
+
     fn params(name: &str) -> CertificateParams {
         let mut params = params(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -77,6 +89,11 @@ impl Authority {
 
     fn issuer(&self) -> Issuer<'_, &KeyPair> {
         Issuer::from_params(&self.params, &self.key)
+    }
+
+    /// Its own certificate and key.
+    pub fn own(&self) -> (Vec<u8>, Arc<KeyPair>) {
+        (self.der.clone(), Arc::clone(&self.key))
     }
 
     /// A certificate for a key.

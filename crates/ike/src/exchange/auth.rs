@@ -301,6 +301,11 @@ fn check(
     });
     let (Some(id), Some((method, data))) = (id, proof) else {
         return Err(match parts.error() {
+            Some(error)
+                if proving::signs(tunnel) && error.kind == NotifyType::AUTHENTICATION_FAILED =>
+            {
+                proving::unaccepted(tunnel)
+            }
             Some(error) => failure_of(
                 error,
                 Asked { proof: Some(unproven(tunnel, false)), ..Asked::ike(&tunnel.proposals) },

@@ -275,3 +275,65 @@ fn rsa_bits(der: &[u8]) -> x509_cert::der::Result<usize> {
         Ok((octets.len() * 8).saturating_sub(zeros as usize))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proof::crl::Crl;
+    use proptest::prelude::*;
+    use rcgen::{CertificateParams, KeyPair, SanType};
+
+    fn example() -> Vec<u8> {
+        let mut params = CertificateParams::new(vec!["a.example".into()]).expect("a name");
+        params.subject_alt_names.push(SanType::IpAddress("192.0.2.1".parse().expect("an address")));
+        params
+            .subject_alt_names
+            .push(SanType::Rfc822Name("a@b.example".try_into().expect("ASCII")));
+        let key = KeyPair::generate().expect("a key");
+        params.self_signed(&key).expect("signs").der().to_vec()
+    }
+
+    #[test]
+    fn names_are_those_of_the_certificate_and_no_part_of_them() {
+        let certificate = Certificate::read(&example()).expect("a certificate");
+        let fqdn = |name: &str| Identity::Fqdn(name.into());
+        let user = |name: &str| Identity::UserFqdn(name.into());
+        let address = |a: [u8; 4]| Identity::Ipv4(a.into());
+        let yes =
+            [fqdn("a.example"), fqdn("A.EXAMPLE"), user("a@B.example"), address([192, 0, 2, 1])];
+        assert!(yes.iter().all(|name| certificate.is_for(name)));
+        let no = [
+            fqdn("b.a.example"),
+            fqdn("example"),
+            fqdn("a@b.example"),
+            fqdn("192.0.2.1"),
+            user("A@b.example"),
+            user("a.example"),
+            address([192, 0, 2, 2]),
+            Identity::KeyId(b"a.example".to_vec()),
+            Identity::Dn("CN=a.example".parse().expect("a name")),
+        ];
+        assert!(!no.iter().any(|name| certificate.is_for(name)));
+    }
+
+    proptest! {
+        #[test]
+        fn no_octets_can_panic(octets in proptest::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Certificate::read(&octets);
+            let _ = Crl::read(&octets);
+        }
+
+        #[test]
+        fn no_damage_can_panic(at in any::<prop::sample::Index>(), octet: u8, cut in any::<prop::sample::Index>()) {
+            static WHOLE: std::sync::LazyLock<Vec<u8>> = std::sync::LazyLock::new(example);
+            let mut octets = WHOLE.clone();
+            let at = at.index(octets.len());
+            octets[at] = octet;
+            if let Ok(certificate) = Certificate::read(&octets) {
+                let _ = (certificate.to_string(), certificate.all_names());
+            }
+            octets.truncate(cut.index(octets.len()));
+            let _ = Certificate::read(&octets);
+        }
+    }
+}

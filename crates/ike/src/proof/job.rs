@@ -176,7 +176,7 @@ impl Claim {
         };
         let leaf = read(first)?;
         // Others may be of a kind that is of no use here.
-        let others: Vec<Certificate> = rest.iter().filter_map(|der| read(der).ok()).collect();
+        let others = few_alike(rest.iter().filter_map(|der| read(der).ok()));
         if !leaf.is_for(&self.identity) {
             return Err(format!(
                 "the certificate {leaf} is not for {}: it is for {}; name the peer in the policy as its certificate \
@@ -274,6 +274,18 @@ impl Claim {
     }
 }
 
+/// Certificates of which no more than two have the same subject, as that of an authority which another one vouches for
+/// may: more would only make many ways to look for.
+fn few_alike(certificates: impl Iterator<Item = Certificate>) -> Vec<Certificate> {
+    let mut kept: Vec<Certificate> = Vec::new();
+    for certificate in certificates {
+        if kept.iter().filter(|c| c.subject() == certificate.subject()).count() < 2 {
+            kept.push(certificate);
+        }
+    }
+    kept
+}
+
 impl Signing {
     fn sign(
         &self,
@@ -300,5 +312,26 @@ impl Signing {
         let current = |answer: &&Ocsp| self.ocsp && unix_time < answer.validity().1;
         let ocsp = own.staples.iter().filter(current).map(|answer| answer.der().to_vec()).collect();
         Ok(Evidence { method, data, certificates, ocsp })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, DnType, KeyPair};
+
+    fn called(name: &str) -> Certificate {
+        let mut params = CertificateParams::default();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let der = params.self_signed(&KeyPair::generate().expect("a key")).expect("signs");
+        Certificate::read(der.der()).expect("a certificate")
+    }
+
+    #[test]
+    fn a_crowd_with_one_name_is_thinned_out() {
+        let crowd = ["a", "b", "a", "a", "c", "a", "b"].map(called);
+        let kept = few_alike(crowd.into_iter());
+        let names: Vec<String> = kept.iter().map(Certificate::all_names).collect();
+        assert_eq!(names, ["CN=a", "CN=b", "CN=a", "CN=c", "CN=b"]);
     }
 }

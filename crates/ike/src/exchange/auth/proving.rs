@@ -68,7 +68,8 @@ impl Wishes {
     }
 }
 
-fn signs(tunnel: &IkeTunnel) -> bool {
+/// Whether signatures prove who the sides are.
+pub(super) fn signs(tunnel: &IkeTunnel) -> bool {
     matches!(tunnel.credential, Credential::Signature(_))
 }
 
@@ -242,6 +243,15 @@ fn certificates(
         ));
     }
     Ok((certificates, answers))
+}
+
+/// The peer does not accept our signature; why, only its operator is told.
+pub(super) fn unaccepted(tunnel: &IkeTunnel) -> Failure {
+    failed(format!(
+        "the peer does not accept our certificate, or has none itself; its log says why: does it trust our authority, is \
+         our certificate still valid, does its policy expect {} here and name itself {}?",
+        tunnel.local.identity, tunnel.remote.identity
+    ))
 }
 
 fn failed(detail: String) -> Failure {
