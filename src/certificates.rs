@@ -1,7 +1,7 @@
 //! Certificates, private keys and revocation lists as files: what [`ike::proof::trust`] takes as octets.
 
 mod file;
-mod pem;
+pub(crate) mod pem;
 
 pub use file::{FileError, Problem};
 

@@ -6,11 +6,13 @@
 mod fetch;
 mod store;
 
+use crate::certificates::pem;
 use aws_lc_rs::digest::{SHA256, digest};
 use fetch::{Limits, is_elsewhere, is_http};
 use ike::driver::Fetcher;
 use ike::proof::Wanted;
 use ike::proof::crl::Crl;
+use policy::DistinguishedName;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -67,24 +69,36 @@ impl Default for Lists {
 struct Entry {
     /// Held by whoever fetches; others wait and find what it found.
     gate: Arc<tokio::sync::Mutex<()>>,
-    list: Option<Arc<Crl>>,
+    list: Option<List>,
     /// What went wrong the last time.
     failure: Option<String>,
     /// When it is asked for again, since 1970.
     ask_again: Duration,
 }
 
+/// A list and the key that has signed it.
+#[derive(Clone, Debug)]
+struct List {
+    crl: Arc<Crl>,
+    key: Vec<u8>,
+}
+
 impl Entry {
-    /// What is known, unless it is time to ask again.
-    fn known(&self, now: Duration) -> Option<Result<Arc<Crl>, String>> {
+    /// What is known for who wants a list, unless it is time to ask again.
+    fn known(&self, wanted: &Wanted, now: Duration) -> Option<Result<Arc<Crl>, String>> {
         if now >= self.ask_again {
             return None;
         }
-        self.usable(now).map(Ok).or_else(|| self.failure.clone().map(Err))
+        self.usable(wanted, now).map(Ok).or_else(|| self.failure.clone().map(Err))
     }
 
-    fn usable(&self, now: Duration) -> Option<Arc<Crl>> {
-        self.list.clone().filter(|list| list.is_current(now))
+    fn usable(&self, wanted: &Wanted, now: Duration) -> Option<Arc<Crl>> {
+        let fits = |list: &&List| {
+            list.crl.is_current(now)
+                && *list.crl.issuer() == wanted.issuer
+                && wanted.issuer_keys.contains(&list.key)
+        };
+        self.list.as_ref().filter(fits).map(|list| Arc::clone(&list.crl))
     }
 }
 
@@ -137,7 +151,9 @@ impl Lists {
     /// The lists that were fetched, each with its address.
     pub fn listing(&self) -> Vec<(String, Arc<Crl>)> {
         self.with_entries(|entries| {
-            let lists = entries.iter().filter_map(|(url, e)| Some((url.clone(), e.list.clone()?)));
+            let lists = entries
+                .iter()
+                .filter_map(|(url, e)| Some((url.clone(), Arc::clone(&e.list.as_ref()?.crl))));
             lists.collect()
         })
     }
@@ -176,25 +192,24 @@ impl Lists {
             Arc::clone(&entries.entry(url.to_owned()).or_default().gate)
         });
         let _guard = gate.lock().await;
-        let known = self.with_entries(|entries| entries.get(url)?.known(unix_time()));
+        let known = self.with_entries(|entries| entries.get(url)?.known(wanted, unix_time()));
         if let Some(known) = known {
-            return known.and_then(|list| verified(list, wanted));
+            return known;
         }
         if let Some(list) = self.stored(url, wanted).await {
-            return Ok(list);
+            return Ok(self.keep(url, list));
         }
         let fetched = match fetch::get(url, self.limits).await {
-            Ok(octets) => self.accept(&octets, wanted),
+            Ok(octets) => accept(octets, wanted).await,
             Err(error) => Err(error.to_string()),
         };
         match fetched {
             Ok(list) => {
                 tracing::info!(url, issuer = %wanted.issuer, "revocation list fetched");
                 if let Some(store) = &self.store {
-                    store.put(url, list.der()).await;
+                    store.put(url, list.crl.der()).await;
                 }
-                self.keep(url, Arc::clone(&list));
-                Ok(list)
+                Ok(self.keep(url, list))
             }
             Err(why) => {
                 tracing::warn!(url, issuer = %wanted.issuer, "revocation list not fetched: {why}");
@@ -204,39 +219,30 @@ impl Lists {
                     let entry = entries.entry(url.to_owned()).or_default();
                     entry.ask_again = now + PAUSE;
                     entry.failure = Some(why.clone());
-                    entry.usable(now).ok_or(why)
+                    entry.usable(wanted, now).ok_or(why)
                 })
             }
         }
     }
 
-    fn accept(&self, octets: &[u8], wanted: &Wanted) -> Result<Arc<Crl>, String> {
-        let list =
-            verified(Arc::new(Crl::read(octets).map_err(|error| format!("it {error}"))?), wanted)?;
-        if !list.is_current(unix_time()) {
-            return Err("it is outdated".into());
-        }
-        Ok(list)
-    }
-
     /// A list in the cache directory, if it is current.
-    async fn stored(&self, url: &str, wanted: &Wanted) -> Option<Arc<Crl>> {
+    async fn stored(&self, url: &str, wanted: &Wanted) -> Option<List> {
         if self.with_entries(|entries| entries.get(url).is_some_and(|e| e.list.is_some())) {
             return None;
         }
         let octets = self.store.as_ref()?.get(url).await?;
-        let list = self.accept(&octets, wanted).ok()?;
-        self.keep(url, Arc::clone(&list));
-        Some(list)
+        accept(octets, wanted).await.ok()
     }
 
-    fn keep(&self, url: &str, list: Arc<Crl>) {
+    fn keep(&self, url: &str, list: List) -> Arc<Crl> {
         let refresh = unix_time() + REFRESH;
-        let ask_again = list.next_update().map_or(refresh, |next| next.min(refresh));
+        let ask_again = list.crl.next_update().map_or(refresh, |next| next.min(refresh));
+        let crl = Arc::clone(&list.crl);
         self.with_entries(|entries| {
             let entry = entries.entry(url.to_owned()).or_default();
             (entry.list, entry.failure, entry.ask_again) = (Some(list), None, ask_again);
         });
+        crl
     }
 
     fn with_entries<T>(&self, f: impl FnOnce(&mut BTreeMap<String, Entry>) -> T) -> T {
@@ -245,20 +251,32 @@ impl Lists {
     }
 }
 
-fn verified(list: Arc<Crl>, wanted: &Wanted) -> Result<Arc<Crl>, String> {
-    if list.issuer() != &wanted.issuer {
-        return Err(format!("it is the list of {}", list.issuer()));
+/// Takes what came for a list, if it is one and current, and its issuer has signed it. A large one takes its time,
+/// which others on this thread do not wait for.
+async fn accept(octets: Vec<u8>, wanted: &Wanted) -> Result<List, String> {
+    let (issuer, keys) = (wanted.issuer.clone(), wanted.issuer_keys.clone());
+    let reading = tokio::task::spawn_blocking(move || read(&octets, &issuer, keys));
+    reading.await.unwrap_or_else(|error| Err(error.to_string()))
+}
+
+fn read(octets: &[u8], issuer: &DistinguishedName, keys: Vec<Vec<u8>>) -> Result<List, String> {
+    let der = pem::crl(octets);
+    let crl = Crl::read(der.as_deref().unwrap_or(octets)).map_err(|error| format!("it {error}"))?;
+    if crl.issuer() != issuer {
+        return Err(format!("it is the list of {}", crl.issuer()));
     }
-    if !wanted.issuer_keys.iter().any(|key| list.is_signed_by(key)) {
-        return Err("its issuer has not signed it".into());
+    let key = keys.into_iter().find(|key| crl.is_signed_by(key));
+    let key = key.ok_or("its issuer has not signed it")?;
+    if !crl.is_current(unix_time()) {
+        return Err("it is outdated".into());
     }
-    Ok(list)
+    Ok(List { crl: Arc::new(crl), key })
 }
 
 /// Forgets what would be asked for again first, where there is too much.
 fn make_room(entries: &mut BTreeMap<String, Entry>) {
     let octets = |entries: &BTreeMap<String, Entry>| -> usize {
-        entries.values().filter_map(|entry| Some(entry.list.as_ref()?.der().len())).sum()
+        entries.values().filter_map(|entry| Some(entry.list.as_ref()?.crl.der().len())).sum()
     };
     while entries.len() >= ENTRIES || octets(entries) > OCTETS {
         let Some(url) = entries.iter().min_by_key(|(_, e)| e.ask_again).map(|(url, _)| url.clone())

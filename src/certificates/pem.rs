@@ -43,6 +43,16 @@ pub(super) fn is_pem(octets: &[u8]) -> bool {
     octets.windows(BEGIN.len()).any(|window| window == BEGIN.as_bytes())
 }
 
+/// The first revocation list of a PEM file, in DER: some servers have no other.
+pub(crate) fn crl(octets: &[u8]) -> Option<Vec<u8>> {
+    if !is_pem(octets) {
+        return None;
+    }
+    let sections = sections(std::str::from_utf8(octets).ok()?).ok()?;
+    let list = sections.into_iter().find(|section| section.label == "X509 CRL")?;
+    Some(list.octets.to_vec())
+}
+
 /// All sections of a text, whatever stands between them.
 pub(super) fn sections(text: &str) -> Result<Vec<Section<'_>>, PemError> {
     let mut sections = Vec::new();

@@ -100,7 +100,8 @@ async fn ask(uri: &Uri, limits: Limits) -> Result<Answer, FetchError> {
     let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(FetchError::Scheme);
     };
-    let stream = connect(authority.host(), authority.port_u16().unwrap_or(80), limits).await?;
+    let (host, port) = (authority.host(), authority.port_u16());
+    let stream = connect(host, port.unwrap_or(80), limits).await?;
     let broken = |error: hyper::Error| FetchError::Connect(error.to_string());
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -108,8 +109,10 @@ async fn ask(uri: &Uri, limits: Limits) -> Result<Answer, FetchError> {
     let mut tasks = JoinSet::new();
     tasks.spawn(connection);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
+    // What may stand before the host in the URL is nobody's business.
+    let host = port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
     let request = Request::get(path)
-        .header(HOST, authority.as_str())
+        .header(HOST, host)
         .header(ACCEPT, "application/pkix-crl, */*")
         .header(USER_AGENT, "vpnd")
         .body(Empty::<Bytes>::new())

@@ -96,6 +96,27 @@ async fn many_who_want_a_list_at_once_have_it_fetched_once() {
 }
 
 #[tokio::test]
+async fn a_list_may_come_as_pem() {
+    use base64ct::{Base64, Encoding};
+    let root = Authority::new("root");
+    let text = Base64::encode_string(&root.list(2900));
+    let text = format!("-----BEGIN X509 CRL-----\n{text}\n-----END X509 CRL-----\n");
+    let (url, _) = server(text.into_bytes()).await;
+    find(&lists(Settings::default()), root.wanted(&[&url])).await.expect("it is read");
+}
+
+#[tokio::test]
+async fn who_trusts_another_key_does_not_get_what_is_kept() {
+    let (root, alike) = (Authority::new("root"), Authority::new("root"));
+    let (url, _) = server(root.list(2900)).await;
+    let lists = lists(Settings::default());
+    find(&lists, root.wanted(&[&url])).await.expect("fetched");
+    let why = find(&lists, alike.wanted(&[&url])).await.expect_err("another's");
+    assert!(why.contains("its issuer has not signed it"), "{why}");
+    find(&lists, root.wanted(&[&url])).await.expect("what was good stays so");
+}
+
+#[tokio::test]
 async fn a_list_that_its_issuer_has_not_signed_is_not_kept_and_another_address_is_asked() {
     let (root, forger) = (Authority::new("root"), Authority::new("root"));
     let (forged, forged_asked) = server(forger.list(2900)).await;
@@ -130,7 +151,8 @@ async fn a_list_serves_until_its_end_where_the_next_is_not_to_be_had() {
     let root = Authority::new("root");
     let (url, asked) = server(b"no list".to_vec()).await;
     let lists = lists(Settings::default());
-    lists.keep(&url, Arc::new(Crl::read(&root.list(2900)).expect("a list")));
+    let crl = Arc::new(Crl::read(&root.list(2900)).expect("a list"));
+    lists.keep(&url, List { crl, key: root.key_info.clone() });
     lists.with_entries(|entries| {
         entries.get_mut(&url).expect("kept").ask_again = Duration::ZERO;
     });
