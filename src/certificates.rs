@@ -1,4 +1,23 @@
 //! Certificates, private keys and revocation lists as files: what [`ike::proof::trust`] takes as octets.
+//!
+//! ```no_run
+//! # async fn example(policy: std::sync::Arc<policy::Policy>) -> Result<(), vpn::StartError> {
+//! use vpn::certificates::{Sources, load};
+//! use vpn::ike::proof::trust::Trust;
+//!
+//! let loaded = load(&Sources::below("/etc/vpnd".as_ref()));
+//! for error in &loaded.errors {
+//!     eprintln!("{error}");
+//! }
+//! let (trust, defects) = Trust::new(loaded.material);
+//! for defect in &defects {
+//!     eprintln!("{defect}");
+//! }
+//! let config = vpn::GatewayConfig { trust: trust.into(), ..Default::default() };
+//! let gateway = vpn::start(policy, config).await?;
+//! # Ok(())
+//! # }
+//! ```
 
 mod file;
 pub(crate) mod pem;

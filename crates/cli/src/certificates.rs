@@ -59,9 +59,19 @@ impl Keeper {
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = (policy, trust);
     }
 
+    /// What is in force but not valid now, or not for long.
+    pub fn expiring(&self) -> Vec<String> {
+        let (_, trust) = self.in_force();
+        trust.listing().iter().filter_map(|listed| validity(listed, now())).collect()
+    }
+
+    fn in_force(&self) -> (Arc<Policy>, Arc<Trust>) {
+        self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// What is in force, for `vpnctl certs`.
     pub fn describe(&self) -> Vec<CertificateInfo> {
-        let (policy, trust) = self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let (policy, trust) = self.in_force();
         let mut all = describe(&trust, &policy);
         let fetched = self.lists.listing().into_iter();
         all.extend(fetched.map(|(url, list)| described(&Listed::crl(&url, &list), now())));

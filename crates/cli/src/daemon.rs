@@ -10,6 +10,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -111,7 +112,7 @@ fn run_gateway(
     for warning in &file.warnings {
         warn!("{warning}");
     }
-    let keeper = Keeper::new(config.certificates.clone());
+    let keeper = Arc::new(Keeper::new(config.certificates.clone()));
     let certificates = keeper.read();
     // One file that cannot be used keeps no tunnel down that does without it.
     for error in &certificates.errors {
@@ -139,7 +140,8 @@ fn run_gateway(
         let gateway = vpn::GatewayConfig { trust, lists, ..config.gateway() };
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
         let path = options.policy.clone();
-        let daemon = Daemon::new(handle, path, Arc::new(keeper), levels);
+        tokio::spawn(remind(Arc::clone(&keeper)));
+        let daemon = Daemon::new(handle, path, keeper, levels);
         let daemon = Arc::new(daemon.with_places(file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",
@@ -151,6 +153,19 @@ fn run_gateway(
         Ok(())
     })
     // The runtime ends first, and the socket file goes with `socket`, after the gateway has undone its changes.
+}
+
+/// Says every day anew which certificates have expired or soon will: it may be months since the start.
+async fn remind(keeper: Arc<Keeper>) {
+    let mut days = tokio::time::interval(Duration::from_secs(24 * 3600));
+    // The first tick is at once, and the start has said it already.
+    days.tick().await;
+    loop {
+        days.tick().await;
+        for remark in keeper.expiring() {
+            warn!("{remark}");
+        }
+    }
 }
 
 /// Serves until a signal or a client says stop, then stops the gateway.
