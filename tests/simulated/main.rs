@@ -28,6 +28,7 @@ mod rekey_child;
 mod rekey_ike;
 mod replace;
 mod retransmission;
+mod roaming;
 mod suites;
 mod unprotected;
 

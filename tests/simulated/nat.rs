@@ -140,18 +140,20 @@ fn a_rebooted_nat_is_followed_by_liveness() {
 
 #[test]
 fn without_a_nat_esp_goes_in_udp_only_where_that_is_asked_for() {
-    for (encap, expected) in
-        [(Encap::Never, Encapsulation::Native), (Encap::Always, Encapsulation::Udp)]
-    {
+    // RFC 4555 §3.3: with MOBIKE the port is 4500 from the start.
+    for (encap, mobike, expected, port) in [
+        (Encap::Never, false, Encapsulation::Native, 500),
+        (Encap::Never, true, Encapsulation::Native, 4500),
+        (Encap::Always, true, Encapsulation::Udp, 4500),
+    ] {
         let site = Site::default();
-        let config = Config { encap, ..calm() };
+        let config = Config { encap, mobike, ..calm() };
         let (mut world, left, right) = World::of_site(1, &site, &config);
         world.connect(left, Site::TUNNEL);
         world.run_for(SOON);
         for host in [left, right] {
             assert_eq!(encapsulation(&mut world, host), Some(expected));
             let paths: Vec<_> = world.plane(host).outbound().map(|s| s.sa.path).collect();
-            let port = if expected == Encapsulation::Udp { 4500 } else { 500 };
             assert!(paths.iter().all(|p| p.encapsulation == expected), "{paths:?}");
             assert!(paths.iter().all(|p| p.remote.port() == port), "{paths:?}");
         }

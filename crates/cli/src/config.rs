@@ -99,6 +99,10 @@ pub struct Ike {
     pub fragmentation: bool,
     /// Octets of the largest IP datagram that is not fragmented.
     pub fragment_size: u16,
+    /// Whether addresses may change where the peer agrees (MOBIKE).
+    pub mobike: bool,
+    /// Whether a peer that moves must show that it receives at its new address.
+    pub return_routability: bool,
 }
 
 /// `[esp]`: the data plane.
@@ -186,6 +190,8 @@ impl Default for Ike {
             linger: Span(Some(ike.linger)),
             fragmentation: ike.fragment_size.is_some(),
             fragment_size: ike.fragment_size.unwrap_or(1280),
+            mobike: ike.mobike,
+            return_routability: ike.return_routability,
         }
     }
 }
@@ -281,6 +287,8 @@ impl Config {
                 Encap::Never => ike::Encap::Never,
             },
             fragment_size: self.ike.fragmentation.then_some(self.ike.fragment_size),
+            mobike: self.ike.mobike,
+            return_routability: self.ike.return_routability,
         };
         vpn::GatewayConfig {
             ike,

@@ -36,7 +36,7 @@ use comeback::Retry;
 use esp::plane::{DataPlane, Notice, RuleId};
 use policy::{IkeTunnel, Policy};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,10 @@ pub struct Config {
     pub replay_window: u32,
     /// When ESP is put into UDP.
     pub encap: Encap,
+    /// Whether both sides' addresses may change where the peer agrees (MOBIKE, RFC 4555).
+    pub mobike: bool,
+    /// Whether a peer that moves must show that it receives at its new address before ESP goes there (RFC 4555 §3.7).
+    pub return_routability: bool,
     /// Octets of the largest IP datagram in which a protected IKE message goes; what is longer goes in fragments
     /// (RFC 7383) if the peer takes them, smaller ones when nothing comes back. `None`: no fragments in either
     /// direction. Less than [`SMALLEST_FRAGMENT`] is read as that.
@@ -100,6 +104,8 @@ impl Default for Config {
             linger: Duration::from_secs(5),
             replay_window: 4096,
             encap: Encap::Auto,
+            mobike: true,
+            return_routability: true,
             fragment_size: Some(1280),
         }
     }
@@ -198,6 +204,8 @@ pub struct Engine<P: DataPlane> {
     /// Phase 2 tunnels that the operator has taken down: they do not come back by themselves.
     deactivated: BTreeSet<String>,
     stopping: bool,
+    /// The host's addresses at which a peer may reach it.
+    addresses: Vec<IpAddr>,
 }
 
 impl<P: DataPlane> Engine<P> {
@@ -232,6 +240,7 @@ impl<P: DataPlane> Engine<P> {
             retries: BTreeMap::new(),
             deactivated: BTreeSet::new(),
             stopping: false,
+            addresses: Vec::new(),
         };
         engine.replace_policy(now, policy);
         engine
@@ -518,6 +527,20 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
+    /// Takes note of the host's present addresses and routes: `source_for` gives the address from which the routes lead
+    /// to a peer. IKE SAs that know MOBIKE follow (RFC 4555 §3.5).
+    pub fn handle_addresses(
+        &mut self,
+        now: Instant,
+        addresses: &[IpAddr],
+        source_for: &mut dyn FnMut(IpAddr) -> Option<IpAddr>,
+    ) {
+        self.addresses = addresses.to_vec();
+        for id in self.sessions.keys().copied().collect::<Vec<_>>() {
+            self.with_session(now, id, |session, cx| session.handle_addresses(cx, source_for));
+        }
+    }
+
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(waiter) = self.deadlines.take_due(now) {
@@ -569,6 +592,7 @@ impl<P: DataPlane> Engine<P> {
         Cx {
             now,
             config: &self.config,
+            addresses: &self.addresses,
             rules: &self.rules,
             trust: &self.trust,
             plane: &mut self.plane,

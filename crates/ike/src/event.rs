@@ -36,6 +36,13 @@ pub enum EventKind {
         /// Negotiated algorithms.
         suite: String,
     },
+    /// This side is at another address now.
+    Readdressed {
+        /// Where it was.
+        from: SocketAddr,
+        /// Where it is.
+        to: SocketAddr,
+    },
     /// A negotiation failed; what was up before stays up.
     Failed(Failure),
     /// Somebody who has not proved who it is was refused.
@@ -83,6 +90,9 @@ impl fmt::Display for EventKind {
             Self::Failed(failure) => write!(f, "failed: {failure}"),
             Self::TurnedAway(failure) => write!(f, "turned away: {failure}"),
             Self::Moved { from, to } => write!(f, "the peer has moved from {from} to {to}"),
+            Self::Readdressed { from, to } => {
+                write!(f, "this side has moved from {from} to {to}")
+            }
             Self::Closed { reason } => write!(f, "down: {reason}"),
             Self::Warning(text) => f.write_str(text),
         }

@@ -1,5 +1,6 @@
 //! One file per exchange, both roles side by side: `ask`, `answer`, `conclude`.
 
+pub(crate) mod address_update;
 pub(crate) mod auth;
 pub(crate) mod create_child;
 pub(crate) mod delete;

@@ -3,10 +3,12 @@
 pub(crate) mod child;
 pub(crate) mod keys;
 pub(crate) mod message;
+pub(crate) mod mobility;
 pub(crate) mod path;
 pub(crate) mod reassembly;
 pub(crate) mod window;
 
+use crate::exchange::address_update;
 use crate::exchange::sa_init::InitSent;
 use crate::exchange::{auth::AuthSent, create_child::PendingChild, rekey_ike::PendingRekey};
 use crate::wire::header::{Header, IkeSpi};
@@ -66,6 +68,8 @@ pub(crate) enum Active {
     Rekey(Box<PendingRekey>),
     DeleteChildren(Vec<Spi>),
     DeleteIke,
+    /// About addresses.
+    Addresses(address_update::Pending),
     Liveness,
 }
 

@@ -7,11 +7,13 @@
 
 mod aging;
 mod ending;
+mod roaming;
 
 use crate::collision;
 use crate::discard::Discard;
 use crate::engine::{Cx, Datagram, Lost};
 use crate::event::EventKind;
+use crate::exchange::address_update::{self, Purpose};
 use crate::exchange::{Parts, auth, create_child, delete, informational, rekey_ike, sa_init};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::selectors;
@@ -20,6 +22,7 @@ use crate::rejection::{Rejection, unasked};
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::keys::Nonces;
 use crate::sa::message::Message;
+use crate::sa::mobility::Mobility;
 use crate::sa::path::Path;
 use crate::sa::reassembly::Received;
 use crate::sa::window::Request;
@@ -33,6 +36,7 @@ use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{PacketSummary, SaId, Spi};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -61,6 +65,9 @@ pub(crate) enum Ending {
 pub(crate) struct Session {
     pub tunnel: Arc<IkeTunnel>,
     pub path: Path,
+    pub mobility: Mobility,
+    /// The addresses last told of to the operator.
+    reported: (SocketAddr, SocketAddr),
     /// Oldest first.
     pub sas: Vec<IkeSa>,
     /// The IKE SA, by local SPI, that carries new exchanges of ours.
@@ -112,6 +119,8 @@ impl Session {
         Self {
             tunnel,
             path,
+            mobility: Mobility::default(),
+            reported: (path.local, path.remote),
             current: sa.local_spi,
             sas: vec![sa],
             children: Vec::new(),
@@ -316,8 +325,10 @@ impl Session {
         if header.exchange != expected {
             return cx.out.discard(Discard::WrongExchange);
         }
+        let retransmissions = sa.window.retransmissions();
         sa.window.concluded();
         self.heard(cx, index, datagram);
+        self.take_answering_path(cx, datagram, retransmissions);
         if let State::AuthSent(_) = self.sas[index].state {
             return auth::conclude(self, cx, index, payloads);
         }
@@ -334,6 +345,9 @@ impl Session {
             }
             Some(Active::DeleteChildren(spis)) => delete::conclude_children(self, cx, &spis),
             Some(Active::DeleteIke) => delete::conclude_ike(self, cx, index),
+            Some(Active::Addresses(pending)) => {
+                address_update::conclude(self, cx, index, &pending, &payloads)
+            }
             Some(Active::Liveness) | None => {}
         }
     }
@@ -377,7 +391,7 @@ impl Session {
                 create_child::answer(self, cx, index, payloads)
             }
             (Ok(payloads), ExchangeType::INFORMATIONAL) => {
-                (informational::answer(self, cx, index, &payloads), false)
+                (informational::answer(self, cx, index, &payloads, datagram), false)
             }
             (Ok(_), _) => {
                 let rejection = Rejection::invalid_syntax(format!(
@@ -432,6 +446,7 @@ impl Session {
         if let Some(datagrams) = window.repeat_answer(smaller) {
             cx.out.transmit_all(datagram.local, datagram.remote, datagrams);
         }
+        self.mobility.also_from(datagram.local, datagram.remote, &self.path);
     }
 
     fn end_on_bad_response(&mut self, cx: &mut Cx<'_>, index: usize, error: &WireError) {
@@ -477,25 +492,13 @@ impl Session {
             established.unproven = false;
         }
         // RFC 7296 §2.23: the side that is not behind a NAT follows the one that is.
-        if self.path.nat_remote && !self.path.nat_local && self.path.remote != datagram.remote {
+        // RFC 4555 §3.8: with MOBIKE only an update moves it.
+        if !self.mobility.supported
+            && self.path.nat_remote
+            && !self.path.nat_local
+            && self.path.remote != datagram.remote
+        {
             self.move_to(cx, datagram.remote);
-        }
-    }
-
-    /// Follows the peer to another address or port.
-    pub fn move_to(&mut self, cx: &mut Cx<'_>, remote: std::net::SocketAddr) {
-        let moved = EventKind::Moved { from: self.path.remote, to: remote };
-        cx.out.event(&self.tunnel.name, None, moved);
-        self.path.remote = remote;
-        let path = self.path.of_plane();
-        for sa in self.children.iter().flat_map(|c| [c.inbound, c.outbound]) {
-            if let Err(error) = cx.plane.relocate(sa, path) {
-                cx.out.event(
-                    &self.tunnel.name,
-                    None,
-                    EventKind::Warning(format!("cannot follow the peer: {error}")),
-                );
-            }
         }
     }
 
@@ -512,6 +515,7 @@ impl Session {
     pub fn establish(&mut self, cx: &mut Cx<'_>, suite: String, nonces: Nonces<'_>) {
         self.lowest_nonce = collision::lowest(nonces.initiator, nonces.responder).to_vec();
         self.established_at = Some(cx.now);
+        self.reported = (self.path.local, self.path.remote);
         self.keepalive_at = cx.now + cx.config.nat_keepalive;
         cx.out.meet(&self.tunnel);
         cx.out.failures.overcome(&self.tunnel.name);
@@ -566,6 +570,7 @@ impl Session {
         while !self.over && index < self.tasks.len() {
             let carrier = match &self.tasks[index] {
                 Task::DeleteIke(spi) | Task::RekeyIke(spi) => self.position(*spi),
+                Task::UpdateAddresses | Task::VerifyAddress => Some(self.known_to_the_peer()),
                 _ => Some(self.current_index()),
             };
             let ready = match carrier.map(|i| &self.sas[i]) {
@@ -616,6 +621,9 @@ impl Session {
             Task::RekeyIke(_) => rekey_ike::ask(self, cx, carrier),
             Task::DeleteIke(_) => delete::ask_ike(self, cx, carrier),
             Task::Liveness => informational::ask_liveness(self, cx, carrier),
+            Task::UpdateAddresses => address_update::ask(self, cx, carrier, Purpose::Update),
+            Task::VerifyAddress => address_update::ask(self, cx, carrier, Purpose::Verify),
+            Task::TellAddresses => address_update::ask(self, cx, carrier, Purpose::Tell),
         }
     }
 

@@ -18,4 +18,10 @@ pub(crate) enum Task {
     DeleteIke(IkeSpi),
     /// The peer has been silent.
     Liveness,
+    /// The peer is to move the SAs to our present addresses.
+    UpdateAddresses,
+    /// The peer is to show that it receives at its new address.
+    VerifyAddress,
+    /// The peer is to know our other addresses.
+    TellAddresses,
 }

@@ -26,6 +26,8 @@ pub struct Host {
     pub name: String,
     /// Its own address, inside of a NAT if there is one.
     pub address: IpAddr,
+    /// Its further addresses.
+    pub others: Vec<IpAddr>,
     /// What it was last started with.
     pub policy: Arc<Policy>,
     /// What it was last started with.
@@ -44,6 +46,13 @@ pub struct Host {
     pub(crate) nat: Option<usize>,
     /// Whether it is cut off: nothing it sends arrives, and nothing arrives there.
     pub(crate) cut: bool,
+}
+
+impl Host {
+    /// Whether it has an address.
+    pub fn has(&self, address: IpAddr) -> bool {
+        self.address == address || self.others.contains(&address)
+    }
 }
 
 /// One end of a [`Site`].

@@ -19,7 +19,7 @@ use ike::wire::payload::Payload;
 use ike::wire::protected;
 use ike::{Config, Engine};
 use policy::Policy;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -50,6 +50,7 @@ pub struct World {
     tapped: Option<Vec<Parcel>>,
     last_ike: Duration,
     encrypts: bool,
+    dead: BTreeSet<IpAddr>,
 }
 
 enum Happening {
@@ -79,6 +80,7 @@ impl World {
             tapped: None,
             last_ike: Duration::ZERO,
             encrypts: false,
+            dead: BTreeSet::new(),
         }
     }
 
@@ -142,6 +144,7 @@ impl World {
         self.hosts.push(Host {
             name: name.into(),
             address,
+            others: Vec::new(),
             policy,
             config,
             engine,
@@ -153,7 +156,7 @@ impl World {
             cut: false,
         });
         let id = HostId(self.hosts.len() - 1);
-        self.drain(id);
+        self.tell_addresses(id);
         id
     }
 
@@ -326,7 +329,7 @@ impl World {
         engine.replace_trust(Arc::clone(&self.hosts[host.0].trust));
         self.hosts[host.0].held_jobs = None;
         self.hosts[host.0].engine = engine;
-        self.drain(host);
+        self.tell_addresses(host);
     }
 
     /// Has a host's nonces begin with this octet from now on: of crossing exchanges the one with the lowest nonce loses.
@@ -348,6 +351,45 @@ impl World {
         room: usize,
     ) -> Option<Vec<Vec<u8>>> {
         self.hosts[host.0].engine.forge(header, content, room)
+    }
+
+    /// Gives a host other addresses, and its engine notice of them. Its routes lead everywhere from the first address of
+    /// the family in question.
+    ///
+    /// # Panics
+    /// Where there is none.
+    pub fn readdress(&mut self, host: HostId, addresses: &[IpAddr]) {
+        self.note(host, format!("has the addresses {addresses:?}"));
+        let (first, others) = addresses.split_first().expect("a host has an address");
+        self.hosts[host.0].address = *first;
+        self.hosts[host.0].others = others.to_vec();
+        self.tell_addresses(host);
+    }
+
+    /// Puts a host behind a NAT of its own, or behind none; nobody is told.
+    pub fn put_behind(&mut self, host: HostId, nat: Option<Nat>) {
+        self.hosts[host.0].nat = nat.map(|nat| {
+            self.nats.push(nat);
+            self.nats.len() - 1
+        });
+    }
+
+    /// Makes an address unreachable, or reachable again; nobody is told.
+    pub fn set_dead(&mut self, address: IpAddr, dead: bool) {
+        match dead {
+            true => self.dead.insert(address),
+            false => self.dead.remove(&address),
+        };
+    }
+
+    fn tell_addresses(&mut self, host: HostId) {
+        let now = self.instant();
+        let Host { address, others, engine, .. } = &mut self.hosts[host.0];
+        let all: Vec<IpAddr> = std::iter::once(*address).chain(others.clone()).collect();
+        engine.handle_addresses(now, &all, &mut |remote| {
+            all.iter().copied().find(|a| a.is_ipv4() == remote.is_ipv4())
+        });
+        self.drain(host);
     }
 
     /// Events of a host that satisfy a condition.
@@ -389,7 +431,7 @@ impl World {
         };
         let owner = |h: &&Host| {
             let nat = h.nat.map(|n| self.nats[n].address());
-            h.address == parcel.destination.ip() || nat == Some(parcel.destination.ip())
+            h.has(parcel.destination.ip()) || nat == Some(parcel.destination.ip())
         };
         let to = self.hosts.iter().find(owner);
         let to = to.map_or_else(|| parcel.destination.to_string(), |h| h.name.clone());

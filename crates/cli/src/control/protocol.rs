@@ -483,6 +483,7 @@ pub fn event_name(event: &Event) -> &'static str {
         EventKind::Closed { .. } => "closed",
         EventKind::TurnedAway(_) => "turned_away",
         EventKind::Moved { .. } => "moved",
+        EventKind::Readdressed { .. } => "readdressed",
         EventKind::Warning(_) => "warning",
         _ => "other",
     }

@@ -34,6 +34,8 @@ const STRANGERS: usize = 256;
 pub(crate) struct Cx<'a> {
     pub now: Instant,
     pub config: &'a Config,
+    /// The host's addresses at which a peer may reach it.
+    pub addresses: &'a [IpAddr],
     pub rules: &'a BTreeMap<String, RuleId>,
     pub trust: &'a Arc<Trust>,
     pub plane: &'a mut dyn DataPlane,

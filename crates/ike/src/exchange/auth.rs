@@ -4,7 +4,7 @@ pub(crate) mod proving;
 
 use super::create_child::{self, ChildRequest};
 use super::sa_init::HalfOpen;
-use super::{Parts, status};
+use super::{Parts, address_update, status};
 use crate::collision;
 use crate::discard::Discard;
 use crate::engine::{Cx, Datagram};
@@ -152,6 +152,9 @@ fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) 
     }
     payloads.push(Payload::Sa(offer_esp(&child.proposals, &[], spi_in)));
     payloads.extend(session.asked_selectors(&child));
+    if session.path.traverses && session.may_be_mobile(cx) {
+        payloads.extend(address_update::introduction(session, cx));
+    }
     session.send_request(cx, index, ExchangeType::IKE_AUTH, &payloads, None);
 }
 
@@ -252,6 +255,9 @@ fn finish(
     }
     let nonces = handshake.nonces();
     session.establish(cx, suite.to_string(), nonces);
+    if session.path.traverses && session.may_be_mobile(cx) {
+        address_update::agree(session, &parts);
+    }
     if unwanted {
         cx.spis.release(spi_in);
         if parts.sa.is_some() {
@@ -369,7 +375,7 @@ fn conclude_child(
         keys: established.keys.child(suite, None, nonces),
         initiator: true,
         standby: false,
-        path: &session.path,
+        path: session.child_path(),
         history: History::new(cx.now),
         lowest_nonce: collision::lowest(nonces.initiator, nonces.responder).to_vec(),
     };
@@ -611,6 +617,12 @@ fn establish(
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
     answer.extend(certificates);
     answer.push(proof);
+    if path.traverses && session.may_be_mobile(cx) {
+        address_update::agree(&mut session, &parts);
+    }
+    if session.mobility.supported {
+        answer.extend(address_update::introduction(&mut session, cx));
+    }
     let child = ChildRequest { rekeys: None, in_auth: true, nonces };
     match create_child::grant(&mut session, cx, 0, &parts, &child) {
         Ok(payloads) => answer.extend(payloads),

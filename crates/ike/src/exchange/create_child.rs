@@ -352,7 +352,7 @@ fn install(
         initiator: false,
         // The peer has the new SA only once our answer has arrived; what it then deletes tells us.
         standby: request.rekeys.is_some(),
-        path: &session.path,
+        path: session.child_path(),
         history,
         lowest_nonce: lowest(request.nonces.initiator, request.nonces.responder).to_vec(),
     };
@@ -601,7 +601,7 @@ fn conclude_success(
         keys,
         initiator: true,
         standby: !survives,
-        path: &session.path,
+        path: session.child_path(),
         history,
         lowest_nonce: our_lowest,
     };

@@ -189,6 +189,7 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
         Some(Active::DeleteChildren(spis)) => {
             session.tasks.extend(spis.into_iter().map(Task::DeleteChild))
         }
+        Some(Active::Addresses(pending)) => session.tasks.push_back(pending.purpose.task()),
         _ => {}
     }
     if session.current == sa.local_spi {

@@ -1,7 +1,8 @@
 //! INFORMATIONAL (RFC 7296 §1.4): signs of life, deletions, notifications.
 
+use super::address_update::{self, Purpose};
 use super::delete;
-use crate::engine::Cx;
+use crate::engine::{Cx, Datagram};
 use crate::sa::Active;
 use crate::session::Session;
 use crate::wire::payload::{Delete, Payload};
@@ -9,6 +10,10 @@ use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 
 /// Asks whether the peer lives.
 pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+    // RFC 4555 §3.8: whether the NAT still shows the same address.
+    if session.is_mobile() && session.begun_here && session.path.nat_local {
+        return address_update::ask(session, cx, index, Purpose::Liveness);
+    }
     session.send_request(cx, index, ExchangeType::INFORMATIONAL, &[], Some(Active::Liveness));
 }
 
@@ -18,8 +23,9 @@ pub(crate) fn answer(
     cx: &mut Cx<'_>,
     index: usize,
     payloads: &[Payload],
+    datagram: Datagram<'_>,
 ) -> Vec<Payload> {
-    let mut answer = Vec::new();
+    let mut answer = address_update::answer(session, cx, index, payloads, datagram);
     for payload in payloads {
         match payload {
             Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis }) => {

@@ -1,7 +1,7 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
 use super::auth::proving::{self, Wishes};
-use super::{Parts, VENDOR_ID, auth, status};
+use super::{Parts, VENDOR_ID, address_update, auth, status};
 use crate::Config;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
 use crate::discard::Discard;
@@ -211,6 +211,7 @@ pub(crate) fn answer(
     let spis = (header.initiator_spi, local_spi);
     let mut path = Path::new(datagram.local, datagram.remote);
     let traverses = detect((header.initiator_spi, IkeSpi(0)), &mut path, payloads);
+    path.traverses = traverses;
     path.pretended = traverses && wants_udp(cx.config, &path, payloads);
     path.fragment_size = fragment_size(cx.config, &parts);
     let our_nonce = cx.rng.nonce();
@@ -308,9 +309,12 @@ pub(crate) fn conclude(
     sa.window.concluded();
     let spis = sa.spis();
     let traverses = detect(spis, &mut session.path, &payloads);
+    session.path.traverses = traverses;
+    address_update::note_first_mapping(session, index, &payloads);
     session.path.pretended = traverses && wants_udp(cx.config, &session.path, &payloads);
     session.path.fragment_size = fragment_size(cx.config, &parts);
-    if session.path.in_udp() {
+    // RFC 4555 §3.3: with MOBIKE even where there is no NAT, since there may be one on a later path.
+    if session.path.in_udp() || (traverses && session.may_be_mobile(cx)) {
         session.path.float();
     }
     let nonces = Nonces { initiator: &init.nonce, responder: nonce };

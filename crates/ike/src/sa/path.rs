@@ -28,6 +28,8 @@ pub(crate) struct Path {
     pub nat_local: bool,
     /// The peer is behind a NAT.
     pub nat_remote: bool,
+    /// Both sides tell of NATs, and so can traverse them.
+    pub traverses: bool,
     /// One side has announced a NAT where there is none, to have ESP in UDP.
     pub pretended: bool,
     /// Octets of the largest IP datagram in which a protected message goes; `None`: the two sides do not both take
@@ -42,6 +44,7 @@ impl Path {
             remote,
             nat_local: false,
             nat_remote: false,
+            traverses: false,
             pretended: false,
             fragment_size: None,
         }

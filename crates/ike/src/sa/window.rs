@@ -156,6 +156,11 @@ impl Window {
         Some(kept.message.datagrams())
     }
 
+    /// The request that is not answered.
+    pub fn outstanding(&self) -> Option<&[Vec<u8>]> {
+        self.outstanding.as_ref().map(|o| o.message.datagrams())
+    }
+
     pub fn due(&self) -> Option<Instant> {
         self.outstanding.as_ref().map(|o| o.due)
     }

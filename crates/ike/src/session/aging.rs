@@ -39,7 +39,9 @@ impl Session {
 
     fn retransmit(&mut self, cx: &mut Cx<'_>) {
         let mut given_up = Vec::new();
-        for sa in &mut self.sas {
+        let others = |s: &IkeSa| self.other_paths(cx.addresses, s.window.retransmissions());
+        let others: Vec<_> = self.sas.iter().map(others).collect();
+        for (sa, others) in self.sas.iter_mut().zip(others) {
             let IkeSa { window, state, .. } = sa;
             let path = &mut self.path;
             let rng = &mut *cx.rng;
@@ -52,6 +54,9 @@ impl Session {
                 Retransmission::NotDue => {}
                 Retransmission::Send(datagrams) => {
                     cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
+                    for (local, remote) in others {
+                        cx.out.transmit_all(local, remote, datagrams);
+                    }
                 }
                 Retransmission::GiveUp => given_up.push(sa.local_spi),
             }

@@ -120,7 +120,7 @@ impl World {
         if matches!(parcel.content, Content::Ike(_)) {
             self.last_ike = self.now;
         }
-        if parcel.source.ip() != self.hosts[from.0].address {
+        if !self.hosts[from.0].has(parcel.source.ip()) {
             self.row(&name, &parcel, Fate::Undeliverable("the source is not the sender's"));
             return;
         }
@@ -171,6 +171,9 @@ impl World {
 
     pub(super) fn arrive(&mut self, parcel: &Parcel) -> Result<(), &'static str> {
         let (source, destination) = (parcel.source, parcel.destination);
+        if self.dead.contains(&source.ip()) || self.dead.contains(&destination.ip()) {
+            return Err("nothing gets through there");
+        }
         let nat = self.nats.iter().position(|n| n.address() == destination.ip());
         let local = match nat {
             Some(nat) => self.nats[nat].inbound(self.now, source, destination.port())?,
@@ -179,7 +182,7 @@ impl World {
         let host = self
             .hosts
             .iter()
-            .position(|h| h.address == local.ip() && h.nat == nat)
+            .position(|h| h.has(local.ip()) && h.nat == nat)
             .ok_or("no host has the address")?;
         if self.hosts[host].cut {
             return Err("the receiver is cut off");

@@ -1,0 +1,318 @@
+//! INFORMATIONAL exchanges about addresses (MOBIKE, RFC 4555): which they are, that they have changed, that the peer
+//! receives there.
+
+use super::{Parts, status};
+use crate::engine::{Cx, Datagram, Encap};
+use crate::event::EventKind;
+use crate::failure::{Failure, FailureKind};
+use crate::sa::Active;
+use crate::sa::mobility::{PEER_ADDRESSES, SeenAs};
+use crate::sa::path::{announce, detect};
+use crate::session::Session;
+use crate::task::Task;
+use crate::wire::payload::Payload;
+use crate::wire::registry::{ExchangeType, NotifyType};
+use policy::Mode;
+use std::net::{IpAddr, SocketAddr};
+use subtle::ConstantTimeEq;
+
+/// Octets of our COOKIE2 (RFC 4555 §4.2.5: 8 to 64).
+const COOKIE: usize = 16;
+
+/// How often an update is tried that the peer does not carry out.
+const REFUSALS: u32 = 5;
+
+/// A request of ours in flight.
+pub(crate) struct Pending {
+    pub purpose: Purpose,
+    /// [`crate::sa::mobility::Mobility::moves`] when it was sent.
+    moves: u64,
+    cookie: Option<Vec<u8>>,
+}
+
+/// What a request of ours is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The peer is to move the SAs to the addresses that the request shows.
+    Update,
+    /// The peer is to show that it receives.
+    Verify,
+    /// The peer is told of our other addresses.
+    Tell,
+    /// The peer is asked whether it lives, and how it sees our address.
+    Liveness,
+}
+
+impl Purpose {
+    /// What starts the exchange anew.
+    pub fn task(self) -> Task {
+        match self {
+            Self::Update => Task::UpdateAddresses,
+            Self::Verify => Task::VerifyAddress,
+            Self::Tell => Task::TellAddresses,
+            Self::Liveness => Task::Liveness,
+        }
+    }
+}
+
+/// What IKE_AUTH says of MOBIKE (RFC 4555 §3.2, §3.4).
+pub(crate) fn introduction(session: &mut Session, cx: &Cx<'_>) -> Vec<Payload> {
+    let mut payloads = vec![status(NotifyType::MOBIKE_SUPPORTED, vec![])];
+    let others = session.other_addresses(cx);
+    payloads.extend(others.iter().map(|a| additional(*a)));
+    session.mobility.told = others;
+    payloads
+}
+
+/// Takes what the peer's IKE_AUTH says; to be asked where this side offers or accepts MOBIKE.
+pub(crate) fn agree(session: &mut Session, parts: &Parts<'_>) {
+    session.mobility.supported = parts.notify(NotifyType::MOBIKE_SUPPORTED).is_some();
+    session.mobility.peer = listed(parts).unwrap_or_default();
+}
+
+fn additional(address: IpAddr) -> Payload {
+    match address {
+        IpAddr::V4(a) => status(NotifyType::ADDITIONAL_IP4_ADDRESS, a.octets().to_vec()),
+        IpAddr::V6(a) => status(NotifyType::ADDITIONAL_IP6_ADDRESS, a.octets().to_vec()),
+    }
+}
+
+/// The addresses that a message lists; `None`: it says nothing of them.
+fn listed(parts: &Parts<'_>) -> Option<Vec<IpAddr>> {
+    let mut found = None;
+    for notify in &parts.notifies {
+        let address = match notify.kind {
+            NotifyType::NO_ADDITIONAL_ADDRESSES => None,
+            NotifyType::ADDITIONAL_IP4_ADDRESS => {
+                <[u8; 4]>::try_from(notify.data.as_slice()).ok().map(IpAddr::from)
+            }
+            NotifyType::ADDITIONAL_IP6_ADDRESS => {
+                <[u8; 16]>::try_from(notify.data.as_slice()).ok().map(IpAddr::from)
+            }
+            _ => continue,
+        };
+        let list: &mut Vec<IpAddr> = found.get_or_insert_default();
+        list.extend(address.filter(|a| is_usable(*a) && list.len() < PEER_ADDRESSES));
+    }
+    found
+}
+
+/// Whether a peer can be at an address.
+fn is_usable(address: IpAddr) -> bool {
+    let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
+    !(address.is_unspecified() || address.is_multicast() || address.is_loopback() || broadcast)
+}
+
+/// Sends a request for a purpose.
+pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, purpose: Purpose) {
+    if !session.is_mobile() {
+        return;
+    }
+    let mut payloads = Vec::new();
+    let mut cookie = None;
+    if purpose == Purpose::Update {
+        payloads.push(status(NotifyType::UPDATE_SA_ADDRESSES, vec![]));
+    }
+    if purpose != Purpose::Tell {
+        payloads.extend(detection(session, cx, index));
+    }
+    if matches!(purpose, Purpose::Update | Purpose::Tell) {
+        session.tasks.retain(|t| *t != Task::TellAddresses);
+        let others = session.other_addresses(cx);
+        match others.as_slice() {
+            [] => payloads.push(status(NotifyType::NO_ADDITIONAL_ADDRESSES, vec![])),
+            others => payloads.extend(others.iter().map(|a| additional(*a))),
+        }
+        session.mobility.told = others;
+    }
+    let unverified = session.mobility.verified.is_some();
+    if purpose == Purpose::Verify || (purpose == Purpose::Update && unverified) {
+        let mut random = vec![0; COOKIE];
+        cx.rng.fill(&mut random);
+        payloads.push(status(NotifyType::COOKIE2, random.clone()));
+        cookie = Some(random);
+    }
+    let pending = Pending { purpose, moves: session.mobility.moves, cookie };
+    let active = Some(Active::Addresses(pending));
+    session.send_request(cx, index, ExchangeType::INFORMATIONAL, &payloads, active);
+}
+
+fn detection(session: &Session, cx: &mut Cx<'_>, index: usize) -> [Payload; 2] {
+    let spis = session.sas[index].spis();
+    announce(spis, &session.path, cx.config.encap == Encap::Always, cx.rng)
+}
+
+/// Answers what a request says of addresses.
+pub(crate) fn answer(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    payloads: &[Payload],
+    datagram: Datagram<'_>,
+) -> Vec<Payload> {
+    if !session.mobility.supported {
+        return Vec::new();
+    }
+    let parts = Parts::of(payloads);
+    let mut answer = Vec::new();
+    // RFC 4555 §3.7: as it is.
+    answer.extend(parts.notify(NotifyType::COOKIE2).cloned().map(Payload::Notify));
+    if let Some(claim) = parts.notify(NotifyType::NO_NATS_ALLOWED)
+        && claim.data != shown(datagram)
+    {
+        answer.push(status(NotifyType::UNEXPECTED_NAT_DETECTED, vec![]));
+        return answer;
+    }
+    let spis = session.sas[index].spis();
+    let mut path = session.path;
+    (path.local, path.remote) = (datagram.local, datagram.remote);
+    let detected = detect(spis, &mut path, payloads);
+    if let Some(list) = listed(&parts) {
+        session.learn_addresses(cx, datagram.remote, list);
+    }
+    if parts.notify(NotifyType::UPDATE_SA_ADDRESSES).is_some() {
+        if !is_acceptable(session, datagram.remote) {
+            let text = format!("the peer may not move to {}", datagram.remote);
+            cx.out.event(&session.tunnel.name, None, EventKind::Warning(text));
+            answer.push(status(NotifyType::UNACCEPTABLE_ADDRESSES, vec![]));
+            return answer;
+        }
+        session.follow_update(cx, path);
+    }
+    let here = (session.path.local, session.path.remote) == (path.local, path.remote);
+    if detected && here && session.begun_here && session.mobility.verified.is_none() {
+        // A check of our address tells better how the peer sees it than the answer to an update, which may have been
+        // the answer to a copy.
+        let seen = seen_as(spis, &parts);
+        if session.mobility.seen_as != seen {
+            session.mobility.seen_as = seen;
+            session.path = path;
+            session.settle_path(cx);
+        }
+    }
+    if detected {
+        answer.extend(announce(spis, &path, cx.config.encap == Encap::Always, cx.rng));
+    }
+    answer
+}
+
+/// Only the side that began the session moves the other one (RFC 4555 §3.5), to where a peer can be.
+fn is_acceptable(session: &Session, remote: SocketAddr) -> bool {
+    let tied = session.children.iter().any(|c| c.mode == Mode::Transport);
+    !session.begun_here && !tied && is_usable(remote.ip()) && remote.port() != 0
+}
+
+/// NO_NATS_ALLOWED's data for what a datagram shows (RFC 4555 §4.2.6).
+fn shown(datagram: Datagram<'_>) -> Vec<u8> {
+    let octets = |address: IpAddr| match address {
+        IpAddr::V4(a) => a.octets().to_vec(),
+        IpAddr::V6(a) => a.octets().to_vec(),
+    };
+    let Datagram { local, remote, .. } = datagram;
+    let ports = [remote.port().to_be_bytes(), local.port().to_be_bytes()];
+    [octets(remote.ip()), octets(local.ip()), ports.concat()].concat()
+}
+
+/// Takes the answer to a request of ours.
+pub(crate) fn conclude(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    pending: &Pending,
+    payloads: &[Payload],
+) {
+    if session.is_closing() {
+        return;
+    }
+    let parts = Parts::of(payloads);
+    if let Some(cookie) = &pending.cookie {
+        let copied = parts.notify(NotifyType::COOKIE2);
+        let same = copied.is_some_and(|n| bool::from(n.data.ct_eq(cookie)));
+        let refused = parts.notify(NotifyType::UNACCEPTABLE_ADDRESSES).is_some();
+        // RFC 4555 §3.7: the IKE SA must be closed.
+        if !same && !refused {
+            let detail = "the peer did not return the cookie that shows where it is".to_owned();
+            let failure = Failure::new(FailureKind::ProtocolError, detail);
+            return session.break_off(cx, "the peer's address could not be checked", failure);
+        }
+    }
+    // RFC 4555 §3.5, §3.7: what was sent by another path, too, says nothing of this one.
+    let outdated = pending.moves != session.mobility.moves;
+    match pending.purpose {
+        Purpose::Update if outdated => again(session, Task::UpdateAddresses),
+        Purpose::Update => conclude_update(session, cx, index, payloads, &parts),
+        Purpose::Verify if is_back(session) => session.settle_path(cx),
+        Purpose::Verify if outdated => again(session, Task::VerifyAddress),
+        Purpose::Verify => {
+            let spis = session.sas[index].spis();
+            detect(spis, &mut session.path, payloads);
+            session.settle_path(cx);
+        }
+        Purpose::Liveness if !outdated && has_another_mapping(session, index, &parts) => {
+            again(session, Task::UpdateAddresses)
+        }
+        Purpose::Liveness | Purpose::Tell => {}
+    }
+}
+
+/// Whether the peer is where it has shown to be before.
+fn is_back(session: &Session) -> bool {
+    let here = (session.path.local, session.path.remote);
+    session.mobility.verified.is_none_or(|p| (p.local, p.remote) == here)
+}
+
+fn again(session: &mut Session, task: Task) {
+    if !session.tasks.contains(&task) {
+        session.tasks.push_front(task);
+    }
+}
+
+fn conclude_update(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    payloads: &[Payload],
+    parts: &Parts<'_>,
+) {
+    if let Some(error) = parts.error() {
+        session.mobility.refusals += 1;
+        let (local, remote) = (session.path.local, session.path.remote);
+        let text = format!("the peer does not move to {local} with {remote}: {}", error.kind);
+        cx.out.event(&session.tunnel.name, None, EventKind::Warning(text));
+        if session.mobility.verified.is_some() {
+            session.return_to_verified();
+            again(session, Task::UpdateAddresses);
+        } else if error.kind == NotifyType::UNEXPECTED_NAT_DETECTED
+            && session.mobility.refusals < REFUSALS
+        {
+            // RFC 4555 §3.9: whoever can change one packet is not to have his way.
+            again(session, Task::UpdateAddresses);
+        }
+        return;
+    }
+    let spis = session.sas[index].spis();
+    detect(spis, &mut session.path, payloads);
+    session.mobility.seen_as = seen_as(spis, parts);
+    session.settle_path(cx);
+}
+
+fn seen_as(
+    spis: (crate::wire::header::IkeSpi, crate::wire::header::IkeSpi),
+    parts: &Parts<'_>,
+) -> Option<SeenAs> {
+    let hash = parts.notify(NotifyType::NAT_DETECTION_DESTINATION_IP)?.data.clone();
+    Some(SeenAs { spis, hash })
+}
+
+/// Notes how IKE_SA_INIT's answer sees our address.
+pub(crate) fn note_first_mapping(session: &mut Session, index: usize, payloads: &[Payload]) {
+    let spis = session.sas[index].spis();
+    session.mobility.seen_as = seen_as(spis, &Parts::of(payloads));
+}
+
+/// Whether the peer sees our address otherwise than before (RFC 4555 §3.8). After the IKE SA has been rekeyed that cannot
+/// be told, and an update does no harm.
+fn has_another_mapping(session: &Session, index: usize, parts: &Parts<'_>) -> bool {
+    let now = seen_as(session.sas[index].spis(), parts);
+    session.begun_here && now.is_some() && now != session.mobility.seen_as
+}

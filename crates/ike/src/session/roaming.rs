@@ -1,0 +1,269 @@
+//! Where the peer is and where this side is: following a change of either (RFC 7296 §2.23, RFC 4555).
+
+use super::Session;
+use crate::engine::{Cx, Datagram};
+use crate::event::EventKind;
+use crate::sa::IkeSa;
+use crate::sa::path::{NAT_T_PORT, Path};
+use crate::task::Task;
+use policy::Mode;
+use std::net::{IpAddr, SocketAddr};
+
+/// The address from which the host's routes lead to a peer; `None`: none does.
+pub(crate) type SourceFor<'a> = &'a mut dyn FnMut(IpAddr) -> Option<IpAddr>;
+
+/// A request that has been sent again this often is tried on other paths, too (RFC 4555 §3.5).
+const TRIES_OF_ONE_PATH: u32 = 2;
+
+/// Paths tried at once.
+const PATHS: usize = 8;
+
+impl Session {
+    /// Whether MOBIKE rules where both sides are.
+    pub fn is_mobile(&self) -> bool {
+        self.mobility.supported && self.is_established() && !self.is_closing()
+    }
+
+    /// Whether a tunnel's sides may change their addresses: in transport mode they are what is protected.
+    pub fn may_be_mobile(&self, cx: &Cx<'_>) -> bool {
+        cx.config.mobike && self.tunnel.children.iter().all(|c| c.mode == Mode::Tunnel)
+    }
+
+    /// The path of the Child SAs: the last one that has been shown to lead to the peer.
+    pub fn child_path(&self) -> &Path {
+        self.mobility.verified.as_ref().unwrap_or(&self.path)
+    }
+
+    /// This side's addresses besides the one in use: those the peer may be told.
+    pub fn other_addresses(&self, cx: &Cx<'_>) -> Vec<IpAddr> {
+        let used = self.path.local.ip();
+        let other = |a: &&IpAddr| **a != used && !self.is_protected(**a);
+        cx.addresses.iter().filter(other).copied().collect()
+    }
+
+    /// Whether an address lies inside the tunnel: in a network that is protected, not in the default route.
+    fn is_protected(&self, address: IpAddr) -> bool {
+        let selectors = self.tunnel.children.iter().flat_map(|c| &c.local);
+        let mut ranges = selectors.map(|s| s.addresses);
+        ranges.any(|r| r.contains(address) && !r.start().is_unspecified())
+    }
+
+    /// Looks again at where this side is and where its routes lead.
+    pub fn handle_addresses(&mut self, cx: &mut Cx<'_>, source_for: SourceFor<'_>) {
+        if !self.is_mobile() {
+            return;
+        }
+        let here = self.path.local.ip();
+        let wanted = match self.begun_here {
+            true => self.choose(cx, source_for),
+            // RFC 4555 §3.5: a responder moves only where its address is gone.
+            false if cx.addresses.contains(&here) => None,
+            false => source_for(self.path.remote.ip()).map(|local| (local, self.path.remote.ip())),
+        };
+        if let Some((local, remote)) = wanted.filter(|w| *w != (here, self.path.remote.ip())) {
+            self.take_path(cx, local, self.peer_at(remote));
+        }
+        self.tell_addresses(cx);
+        self.pump(cx);
+    }
+
+    /// The pair of addresses that the policy and the routes want; `None`: no other than now.
+    fn choose(&mut self, cx: &Cx<'_>, source_for: SourceFor<'_>) -> Option<(IpAddr, IpAddr)> {
+        let owned = |a: IpAddr| cx.addresses.contains(&a);
+        let mut remotes = vec![self.path.remote.ip()];
+        remotes.extend(self.tunnel.remote.address);
+        remotes.extend(&self.mobility.peer);
+        let preferred = self.tunnel.local.address.filter(|a| owned(*a));
+        let choice = remotes.into_iter().find_map(|remote| {
+            let source = source_for(remote)?;
+            let local = preferred.filter(|p| p.is_ipv4() == remote.is_ipv4()).unwrap_or(source);
+            Some((local, remote))
+        })?;
+        let before = self.mobility.chosen.replace(choice);
+        let stays = before == Some(choice) && owned(self.path.local.ip());
+        (!stays).then_some(choice)
+    }
+
+    fn peer_at(&self, address: IpAddr) -> SocketAddr {
+        match self.path.remote.ip() == address {
+            true => self.path.remote,
+            false => SocketAddr::new(address, NAT_T_PORT),
+        }
+    }
+
+    /// Tells the peer which other addresses this side has, if they are not those it was told last.
+    pub fn tell_addresses(&mut self, cx: &mut Cx<'_>) {
+        let told = self.other_addresses(cx) == self.mobility.told;
+        let carried =
+            [Task::UpdateAddresses, Task::TellAddresses].iter().any(|t| self.tasks.contains(t));
+        if !told && !carried {
+            self.tasks.push_back(Task::TellAddresses);
+        }
+    }
+
+    /// The newest IKE SA that the peer is known to have: without news of where this side is, it may never learn of one
+    /// that it has asked for.
+    pub fn known_to_the_peer(&self) -> usize {
+        let known = |s: &IkeSa| s.established().is_some_and(|e| !e.unproven);
+        let current = self.current_index();
+        match known(&self.sas[current]) {
+            true => current,
+            false => self.sas.iter().rposition(known).unwrap_or(current),
+        }
+    }
+
+    /// Goes on between other addresses, which this side decides: Child SAs follow at once where the peer stays where it
+    /// is, otherwise once it has answered there.
+    fn take_path(&mut self, cx: &mut Cx<'_>, local: IpAddr, remote: SocketAddr) {
+        let same_peer = remote == self.path.remote && self.mobility.verified.is_none();
+        if !same_peer && self.mobility.verified.is_none() {
+            self.mobility.doubt(self.path);
+        }
+        self.path.local = SocketAddr::new(local, NAT_T_PORT);
+        self.path.remote = remote;
+        self.mobility.moves += 1;
+        self.mobility.refusals = 0;
+        if same_peer {
+            self.relocate_children(cx);
+        }
+        self.repeat_requests(cx);
+        let task = if self.begun_here { Task::UpdateAddresses } else { Task::TellAddresses };
+        if !self.tasks.contains(&task) {
+            self.tasks.push_front(task);
+        }
+    }
+
+    /// Takes the path by which the peer asks to be reached (RFC 4555 §3.5), and checks that it is there.
+    pub fn follow_update(&mut self, cx: &mut Cx<'_>, path: Path) {
+        let moved = (path.local, path.remote) != (self.path.local, self.path.remote);
+        let before = *self.child_path();
+        let known = path.remote == before.remote;
+        self.path = path;
+        if known || !cx.config.return_routability {
+            return self.settle_path(cx);
+        }
+        if moved {
+            self.mobility.moves += 1;
+            self.mobility.doubt(before);
+            self.repeat_requests(cx);
+        }
+        if !self.tasks.contains(&Task::VerifyAddress) {
+            self.tasks.push_front(Task::VerifyAddress);
+        }
+    }
+
+    /// The path leads to the peer: Child SAs take it.
+    pub fn settle_path(&mut self, cx: &mut Cx<'_>) {
+        self.mobility.settle();
+        self.mobility.refusals = 0;
+        self.relocate_children(cx);
+    }
+
+    /// Follows the peer to another address or port, as RFC 7296 §2.23 has it.
+    pub fn move_to(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
+        // What is to be believed of the peer's address is being checked.
+        if self.mobility.verified.is_some() {
+            return;
+        }
+        self.path.remote = remote;
+        self.relocate_children(cx);
+    }
+
+    fn relocate_children(&mut self, cx: &mut Cx<'_>) {
+        let path = self.child_path().of_plane();
+        for sa in self.children.iter().flat_map(|c| [c.inbound, c.outbound]) {
+            if let Err(error) = cx.plane.relocate(sa, path) {
+                let text = format!("cannot follow a change of addresses: {error}");
+                cx.out.event(&self.tunnel.name, None, EventKind::Warning(text));
+            }
+        }
+        self.keepalive_at = cx.now + cx.config.nat_keepalive;
+        let (local, remote) = std::mem::replace(&mut self.reported, (path.local, path.remote));
+        if remote != path.remote {
+            let kind = EventKind::Moved { from: remote, to: path.remote };
+            cx.out.event(&self.tunnel.name, None, kind);
+        }
+        if local != path.local {
+            let kind = EventKind::Readdressed { from: local, to: path.local };
+            cx.out.event(&self.tunnel.name, None, kind);
+        }
+    }
+
+    /// Sends what is not answered once more, on the path that is new (RFC 4555 §3.5).
+    fn repeat_requests(&self, cx: &mut Cx<'_>) {
+        for datagrams in self.sas.iter().filter_map(|s| s.window.outstanding()) {
+            cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
+        }
+    }
+
+    /// The other paths by which the peer may be reached, for a request that has been sent again so often.
+    pub fn other_paths(
+        &self,
+        addresses: &[IpAddr],
+        retransmissions: u32,
+    ) -> Vec<(SocketAddr, SocketAddr)> {
+        if !self.is_mobile() || retransmissions < TRIES_OF_ONE_PATH {
+            return Vec::new();
+        }
+        if !self.begun_here {
+            let alternatives = self.mobility.alternatives().iter();
+            return alternatives.map(|p| (p.local, p.remote)).collect();
+        }
+        let now = (self.path.local, self.path.remote);
+        let mut remotes = vec![self.path.remote];
+        let others = self.tunnel.remote.address.into_iter().chain(self.mobility.peer.clone());
+        remotes.extend(others.map(|a| self.peer_at(a)));
+        let mut paths: Vec<(SocketAddr, SocketAddr)> = Vec::new();
+        for remote in remotes {
+            let fits = |a: &&IpAddr| a.is_ipv4() == remote.is_ipv4() && !self.is_protected(**a);
+            for local in addresses.iter().filter(fits) {
+                let path = (SocketAddr::new(*local, NAT_T_PORT), remote);
+                if path != now && !paths.contains(&path) && paths.len() < PATHS {
+                    paths.push(path);
+                }
+            }
+        }
+        paths
+    }
+
+    /// Takes the path by which an answer came to a request that was tried on several.
+    pub fn take_answering_path(
+        &mut self,
+        cx: &mut Cx<'_>,
+        datagram: Datagram<'_>,
+        retransmissions: u32,
+    ) {
+        // RFC 4555 §3.7: whichever path it was, an exchange on that one alone has to show it.
+        let tried = self.other_paths(cx.addresses, retransmissions.saturating_sub(1));
+        if !tried.is_empty() {
+            self.mobility.moves += 1;
+        }
+        let came = (datagram.local, datagram.remote);
+        if came == (self.path.local, self.path.remote) || !tried.contains(&came) {
+            return;
+        }
+        if self.begun_here {
+            self.take_path(cx, datagram.local.ip(), datagram.remote);
+        } else {
+            self.mobility.exchange(datagram.local, datagram.remote, &mut self.path);
+        }
+    }
+
+    /// Returns to the path that was good, if there is another than the present one.
+    pub fn return_to_verified(&mut self) {
+        if let Some(path) = self.mobility.verified.take() {
+            self.path = path;
+            self.mobility.settle();
+            self.mobility.moves += 1;
+        }
+    }
+
+    /// Takes the peer's list of its addresses, which came from this one (RFC 4555 §3.6).
+    pub fn learn_addresses(&mut self, cx: &mut Cx<'_>, from: SocketAddr, list: Vec<IpAddr>) {
+        let gone = self.path.remote.ip() != from.ip() && !list.contains(&self.path.remote.ip());
+        self.mobility.peer = list;
+        if gone && self.begun_here {
+            self.take_path(cx, self.path.local.ip(), from);
+        }
+    }
+}
