@@ -14,6 +14,7 @@ mod failures;
 mod networks;
 mod reload;
 mod restart;
+mod roaming;
 mod site;
 
 fn main() -> std::process::ExitCode {
@@ -26,6 +27,7 @@ fn main() -> std::process::ExitCode {
         failures::trials(),
         cleanup::trials(),
         restart::trials(),
+        roaming::trials(),
         reload::trials(),
         commands::trials(),
         daemon::trials(),

@@ -17,11 +17,14 @@
 mod cleanup;
 mod datagrams;
 mod guard;
+mod host;
 mod netlink;
 mod routing;
 mod socket;
 mod tun;
 mod worker;
+
+pub use host::Host;
 
 use crate::cipher::{Provider, Suite};
 use crate::datapath::{Datapath, Settings};

@@ -1,5 +1,6 @@
 //! The tokio shell: sockets, clock and commands around an [`Engine`].
 
+mod addresses;
 mod handle;
 mod jobs;
 mod socket;
@@ -11,6 +12,7 @@ pub use jobs::{Fetched, Fetcher, no_fetcher};
 use crate::discard::Discard;
 use crate::engine::{Datagram, Engine, Transmit};
 use crate::proof::Done;
+use addresses::WatchedHost;
 use esp::plane::{DataPlane, Notice};
 use handle::Command;
 use jobs::Jobs;
@@ -71,8 +73,11 @@ pub fn inlet() -> (Inlet, Inputs) {
 /// What the plane counts, by reason.
 pub type PlaneCounters<P> = fn(&mut P) -> BTreeMap<&'static str, u64>;
 
-/// IKE's sockets on port 500.
-pub struct Sockets(IkeSockets);
+/// IKE's sockets on port 500, and the host's news of its addresses.
+pub struct Sockets {
+    ike: IkeSockets,
+    host: Option<WatchedHost>,
+}
 
 impl Sockets {
     /// Opens them in the calling thread's network namespace, inside a tokio runtime. `mark` is put on them (SO_MARK),
@@ -81,7 +86,12 @@ impl Sockets {
     /// # Errors
     /// Where one cannot be had: its port is taken, or a capability is missing.
     pub fn open(mark: u32) -> Result<Self, SocketError> {
-        IkeSockets::open(mark).map(Self)
+        let ike = IkeSockets::open(mark)?;
+        let host = WatchedHost::open(mark);
+        let host = host.inspect_err(|error| {
+            tracing::warn!(%error, "changes of this host's addresses will not be noticed");
+        });
+        Ok(Self { ike, host: host.ok() })
     }
 }
 
@@ -100,7 +110,8 @@ pub fn start<P: DataPlane + Send + 'static>(
     let (jobs, done) = Jobs::new(fetcher);
     let driver = Driver {
         engine: make(Instant::now()),
-        sockets: Arc::new(sockets.0),
+        sockets: Arc::new(sockets.ike),
+        host: sockets.host,
         send_nat_t,
         plane_counters,
         jobs,
@@ -135,6 +146,7 @@ fn hint(error: &io::Error) -> &'static str {
 struct Driver<P: DataPlane> {
     engine: Engine<P>,
     sockets: Arc<IkeSockets>,
+    host: Option<WatchedHost>,
     send_nat_t: SendNatT,
     plane_counters: PlaneCounters<P>,
     jobs: Jobs,
@@ -150,6 +162,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         mut commands: mpsc::Receiver<Command>,
         mut done: mpsc::UnboundedReceiver<Done>,
     ) {
+        self.look_at_addresses();
         self.drain();
         let mut give_up: Option<Instant> = None;
         loop {
@@ -173,6 +186,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                     // Every handle is gone: nobody can stop it any more.
                     None => give_up = give_up.or_else(|| Some(self.begin_to_stop())),
                 },
+                () = addresses::changed(self.host.as_ref()) => self.look_at_addresses(),
                 () = sleep_until(wake) => self.engine.handle_timeout(Instant::now()),
             }
             self.drain();
@@ -193,6 +207,17 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         let now = Instant::now();
         self.engine.stop(now);
         now + FAREWELL
+    }
+
+    fn look_at_addresses(&mut self) {
+        let Some(WatchedHost { host, .. }) = &mut self.host else { return };
+        match host.addresses() {
+            Ok(addresses) => {
+                self.engine
+                    .handle_addresses(Instant::now(), &addresses, &mut |peer| host.source_for(peer))
+            }
+            Err(error) => tracing::warn!(%error, "cannot list this host's addresses"),
+        }
     }
 
     fn wake_at(&self, give_up: Option<Instant>) -> Option<Instant> {

@@ -6,10 +6,10 @@ use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
     NetlinkMessage, NetlinkPayload,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
@@ -149,6 +149,13 @@ impl Netlink {
         let mut owned = Vec::new();
         for answer in answers {
             let Message::NewAddress(a) = answer else { continue };
+            // Not yet, or never: another host may have it.
+            if a.header
+                .flags
+                .intersects(AddressHeaderFlags::Tentative | AddressHeaderFlags::Dadfailed)
+            {
+                continue;
+            }
             // On point-to-point links `Address` is the other end's; `Local` is ours where both are present.
             let local = a.attributes.iter().find_map(|x| match x {
                 AddressAttribute::Local(l) => Some(*l),
@@ -165,6 +172,28 @@ impl Netlink {
 
     /// Index of the interface through which marked packets to `remote` leave.
     pub(super) fn egress(&mut self, remote: IpAddr, mark: u32) -> io::Result<Option<u32>> {
+        self.look_up(remote, mark, |a| match a {
+            RouteAttribute::Oif(index) => Some(*index),
+            _ => None,
+        })
+    }
+
+    /// The address that marked packets to `remote` leave from.
+    pub(super) fn source(&mut self, remote: IpAddr, mark: u32) -> io::Result<Option<IpAddr>> {
+        self.look_up(remote, mark, |a| match a {
+            RouteAttribute::PrefSource(RouteAddress::Inet(a)) => Some((*a).into()),
+            RouteAttribute::PrefSource(RouteAddress::Inet6(a)) => Some((*a).into()),
+            _ => None,
+        })
+    }
+
+    /// What the kernel says of the route that marked packets to `remote` take.
+    fn look_up<T>(
+        &mut self,
+        remote: IpAddr,
+        mark: u32,
+        wanted: impl Fn(&RouteAttribute) -> Option<T>,
+    ) -> io::Result<Option<T>> {
         let mut route = RouteMessage::default();
         route.header.address_family = Family::of(remote).number();
         route.header.destination_prefix_length = if remote.is_ipv4() { 32 } else { 128 };
@@ -172,10 +201,7 @@ impl Netlink {
         route.attributes.push(RouteAttribute::Mark(mark));
         let answers = self.exchange(Message::GetRoute(route), 0)?;
         Ok(answers.iter().find_map(|m| match m {
-            Message::NewRoute(r) => r.attributes.iter().find_map(|a| match a {
-                RouteAttribute::Oif(index) => Some(*index),
-                _ => None,
-            }),
+            Message::NewRoute(r) => r.attributes.iter().find_map(&wanted),
             _ => None,
         }))
     }

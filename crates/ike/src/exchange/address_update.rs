@@ -137,9 +137,9 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, purpose:
     session.send_request(cx, index, ExchangeType::INFORMATIONAL, &payloads, active);
 }
 
-fn detection(session: &Session, cx: &mut Cx<'_>, index: usize) -> [Payload; 2] {
+fn detection(session: &Session, cx: &Cx<'_>, index: usize) -> [Payload; 2] {
     let spis = session.sas[index].spis();
-    announce(spis, &session.path, cx.config.encap == Encap::Always, cx.rng)
+    announce(spis, &session.path, cx.config.encap == Encap::Always)
 }
 
 /// Answers what a request says of addresses.
@@ -191,7 +191,7 @@ pub(crate) fn answer(
         }
     }
     if detected {
-        answer.extend(announce(spis, &path, cx.config.encap == Encap::Always, cx.rng));
+        answer.extend(announce(spis, &path, cx.config.encap == Encap::Always));
     }
     answer
 }
