@@ -87,6 +87,31 @@ fn a_key_that_others_can_read_is_warned_of_and_one_they_can_change_is_refused() 
 }
 
 #[test]
+fn damaged_files_are_refused_without_a_panic() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("a.pem");
+    let kinds = [Kind::Authority, Kind::Certificate, Kind::PrivateKey, Kind::Crl, Kind::Ocsp];
+    let pem = format!("{CERTIFICATE}{KEY}");
+    for whole in [pem.as_bytes(), &[0x30, 0x82, 0, 3, 2, 1, 3]] {
+        let cuts = (0..whole.len()).map(|length| whole[..length].to_vec());
+        let flips = (0..whole.len()).map(|at| {
+            let mut octets = whole.to_vec();
+            octets[at] ^= 0x81;
+            octets
+        });
+        for octets in cuts.chain(flips) {
+            fs::write(&path, &octets).expect("writable");
+            for kind in kinds {
+                // What matters is that there is an answer, and a reason where it is no.
+                if let Err(error) = file::read(&path, kind) {
+                    assert!(error.to_string().len() > path.as_os_str().len() + 2);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn the_key_of_an_authority_is_not_taken() {
     let place = Place::new();
     let loaded = place.file("ca/root.key", KEY, 0o600).load();

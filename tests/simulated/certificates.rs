@@ -418,6 +418,30 @@ fn a_list_is_fetched_while_the_answer_waits() {
     }
 }
 
+#[test]
+fn only_a_valid_certificate_makes_anything_be_fetched() {
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let stranger = Authority::root("stranger", KeyKind::EcdsaP256);
+    let url = "http://crl.example/root.crl";
+    let changed = |change: fn(&mut CertificateParams)| {
+        let mut params = with_crl_at(of_side("left"), url);
+        change(&mut params);
+        wallet(&root, KeyKind::EcdsaP256, "left", &params)
+    };
+    let ended = changed(|params| params.not_after = rcgen::date_time_ymd(2025, 12, 31));
+    let other_name = changed(|params| params.subject_alt_names.clear());
+    let unusable = changed(|params| params.key_usages = vec![KeyUsagePurpose::KeyAgreement]);
+    let unknown = Wallet { trusted: vec![root.der.clone()], ..revocable(&stranger, "left", 7) };
+    let valid = revocable(&root, "left", 7);
+    for (left, expected) in [(ended, 0), (other_name, 0), (unusable, 0), (unknown, 0), (valid, 1)] {
+        let (mut world, l, r) = world(&strict(), &left, &revocable(&root, "right", 8));
+        world.connect(l, Site::TUNNEL);
+        world.run_for(SOON);
+        let fetched = &world.host(r).fetched;
+        assert_eq!(*fetched, vec![url; expected]);
+    }
+}
+
 // ---- work that waits
 
 #[test]

@@ -150,6 +150,7 @@ impl World {
             engine,
             trust: Arc::default(),
             crls: BTreeMap::new(),
+            fetched: Vec::new(),
             held_jobs: None,
             events: Vec::new(),
             nat,

@@ -54,6 +54,8 @@ impl World {
             match job.run(unix_time) {
                 Step::Done(done) => return host.engine.handle_done(now, done),
                 Step::Fetch(fetch) => {
+                    let urls = fetch.wanted.iter().flat_map(|wanted| wanted.urls.iter().cloned());
+                    host.fetched.extend(urls);
                     let get = |url: &String| host.crls.get(url).cloned();
                     let results = fetch.wanted.iter().map(|wanted| {
                         let urls = wanted.urls.join(", ");
