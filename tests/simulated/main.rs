@@ -18,6 +18,7 @@ mod fragmentation;
 mod hostile;
 mod lifetime;
 mod liveness;
+mod many;
 mod narrowing;
 mod nat;
 mod ocsp;

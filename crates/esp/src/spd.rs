@@ -2,13 +2,16 @@
 
 #![forbid(unsafe_code)]
 
+mod finder;
+
 use crate::discard::Discard;
 use crate::header::Header;
 use crate::offload::Offload;
 use crate::outbound::Outbound;
 use crate::plane::{Rule, RuleId, SaId};
 use arc_swap::ArcSwap;
-use std::collections::VecDeque;
+use finder::Finder;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -30,9 +33,12 @@ pub(crate) enum Verdict {
     NoPolicy,
 }
 
-/// The rules in the order they are matched. Readers see a snapshot; changes are made one at a time, which the caller
-/// sees to.
-pub(crate) struct Spd(ArcSwap<Vec<Arc<Entry>>>);
+/// The rules; of those that cover a packet the one with the lowest [`RuleId`] counts. Readers see snapshots; changes are
+/// made one at a time, which the caller sees to.
+pub(crate) struct Spd {
+    finder: Finder,
+    by_id: Mutex<BTreeMap<RuleId, Arc<Entry>>>,
+}
 
 /// A rule and what it needs at run time.
 pub(crate) struct Entry {
@@ -71,54 +77,48 @@ impl HeldPacket {
 
 impl Spd {
     pub(crate) fn new() -> Self {
-        Self(ArcSwap::default())
+        Self { finder: Finder::new(), by_id: Mutex::default() }
     }
 
     /// The one place where an outbound packet meets policy; a cache of flows belongs in front of it.
     pub(crate) fn lookup(&self, header: &Header) -> Verdict {
-        let rules = self.0.load();
-        let Some(entry) = rules.iter().find(|e| header.leaves_by(&e.rule.selectors)) else {
-            return Verdict::NoPolicy;
-        };
+        let Some(entry) = self.finder.find(header) else { return Verdict::NoPolicy };
         match entry.service.serving.load().iter().find(|sa| sa.carries(header)) {
             Some(sa) => Verdict::Protect(Arc::clone(sa)),
-            None => Verdict::NoSa(Arc::clone(entry)),
+            None => Verdict::NoSa(entry),
         }
     }
 
     /// Adds a rule, or changes the one of that name and lets it keep its SAs.
     pub(crate) fn insert(&self, rule: Rule) {
-        let mut rules = Vec::clone(&self.0.load());
-        match rules.binary_search_by_key(&rule.id, |e| e.rule.id) {
-            Ok(at) => {
-                let service = Arc::clone(&rules[at].service);
-                rules[at] = Arc::new(Entry { rule, service });
-            }
-            Err(at) => {
-                rules.insert(at, Arc::new(Entry { rule, service: Arc::default() }));
-            }
+        let mut by_id = self.by_id();
+        let before = by_id.get(&rule.id).cloned();
+        let service = before.as_ref().map(|e| Arc::clone(&e.service)).unwrap_or_default();
+        let entry = Arc::new(Entry { rule, service });
+        // First the new, then the old: no packet is to find neither.
+        self.finder.insert(&entry);
+        if let Some(before) = before {
+            self.finder.remove_superseded(&before, &entry);
         }
-        self.0.store(Arc::new(rules));
+        by_id.insert(entry.rule.id, entry);
     }
 
     pub(crate) fn remove(&self, rule: RuleId) -> Option<Arc<Entry>> {
-        let mut rules = Vec::clone(&self.0.load());
-        let at = rules.binary_search_by_key(&rule, |e| e.rule.id).ok()?;
-        let entry = rules.remove(at);
-        self.0.store(Arc::new(rules));
+        let entry = self.by_id().remove(&rule)?;
+        self.finder.remove(&entry);
         Some(entry)
     }
 
-    pub(crate) fn rule(&self, rule: RuleId) -> Option<Rule> {
-        let rules = self.0.load();
-        let at = rules.binary_search_by_key(&rule, |e| e.rule.id).ok()?;
-        Some(rules[at].rule.clone())
+    pub(crate) fn service(&self, rule: RuleId) -> Option<Arc<Service>> {
+        Some(Arc::clone(&self.by_id().get(&rule)?.service))
     }
 
-    pub(crate) fn service(&self, rule: RuleId) -> Option<Arc<Service>> {
-        let rules = self.0.load();
-        let at = rules.binary_search_by_key(&rule, |e| e.rule.id).ok()?;
-        Some(Arc::clone(&rules[at].service))
+    pub(crate) fn rule(&self, rule: RuleId) -> Option<Rule> {
+        Some(self.by_id().get(&rule)?.rule.clone())
+    }
+
+    fn by_id(&self) -> MutexGuard<'_, BTreeMap<RuleId, Arc<Entry>>> {
+        self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

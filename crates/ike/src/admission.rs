@@ -6,6 +6,8 @@ use crate::crypto::rng::Rng;
 use crate::engine::Datagram;
 use crate::wire::header::IkeSpi;
 use policy::{Prf, Secret};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
@@ -32,11 +34,37 @@ pub(crate) struct Admissions {
     secrets: [Secret; 2],
     version: u8,
     renew_at: Option<Instant>,
+    half_open: usize,
+    /// Half-open IKE SAs by where they come from.
+    neighbourhoods: HashMap<Neighbourhood, usize>,
 }
 
 impl Admissions {
     pub fn new(rng: &mut Rng) -> Self {
-        Self { secrets: [random(rng), random(rng)], version: 0, renew_at: None }
+        Self {
+            secrets: [random(rng), random(rng)],
+            version: 0,
+            renew_at: None,
+            half_open: 0,
+            neighbourhoods: HashMap::new(),
+        }
+    }
+
+    /// A half-open IKE SA is there.
+    pub fn enter(&mut self, address: IpAddr) {
+        self.half_open += 1;
+        *self.neighbourhoods.entry(neighbourhood(address)).or_default() += 1;
+    }
+
+    /// A half-open IKE SA is gone, or is none any more.
+    pub fn leave(&mut self, address: IpAddr) {
+        self.half_open -= 1;
+        if let Entry::Occupied(mut neighbours) = self.neighbourhoods.entry(neighbourhood(address)) {
+            *neighbours.get_mut() -= 1;
+            if *neighbours.get() == 0 {
+                neighbours.remove();
+            }
+        }
     }
 
     /// Judges an IKE_SA_INIT request. `cookie` is what it came with.
@@ -45,18 +73,18 @@ impl Admissions {
         now: Instant,
         config: &Config,
         rng: &mut Rng,
-        crowd: Crowd,
         request: Request<'_>,
     ) -> Admission {
-        if crowd.half_open >= config.half_open_limit {
+        if self.half_open >= config.half_open_limit {
             return Admission::Full;
         }
-        if crowd.half_open < config.cookie_threshold {
+        if self.half_open < config.cookie_threshold {
             return Admission::Welcome;
         }
         // What came without a cookie may have been sent by others in the name of this neighbourhood.
         let share = (config.half_open_limit / NEIGHBOURHOODS).max(1);
-        if crowd.neighbours >= config.cookie_threshold + share {
+        let home = neighbourhood(request.datagram.remote.ip());
+        if self.neighbourhoods.get(&home).copied().unwrap_or(0) >= config.cookie_threshold + share {
             return Admission::Full;
         }
         self.renew(now, rng);
@@ -99,27 +127,10 @@ impl Admissions {
     }
 }
 
-/// How many half-open IKE SAs there are.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Crowd {
-    pub half_open: usize,
-    /// Those of the neighbourhood that asks for one more.
-    pub neighbours: usize,
-}
-
-impl Crowd {
-    /// Counts them by the addresses of their peers.
-    pub fn of(asking: IpAddr, half_open: impl Iterator<Item = IpAddr>) -> Self {
-        let home = neighbourhood(asking);
-        half_open.fold(Self::default(), |crowd, address| Self {
-            half_open: crowd.half_open + 1,
-            neighbours: crowd.neighbours + usize::from(neighbourhood(address) == home),
-        })
-    }
-}
-
 /// What one stranger can answer for: an IPv4 address, or the 64 bits that come with an IPv6 link.
-fn neighbourhood(address: IpAddr) -> (bool, u64) {
+type Neighbourhood = (bool, u64);
+
+fn neighbourhood(address: IpAddr) -> Neighbourhood {
     match address {
         IpAddr::V4(a) => (false, a.to_bits().into()),
         IpAddr::V6(a) => (true, (a.to_bits() >> 64) as u64),
@@ -145,14 +156,15 @@ fn random(rng: &mut Rng) -> Secret {
 mod tests {
     use super::*;
 
-    fn crowd(half_open: usize) -> Crowd {
-        Crowd { half_open, neighbours: 0 }
+    /// Half-open IKE SAs of so many hosts of one link.
+    fn crowd(admissions: &mut Admissions, hosts: u16, link: u16) {
+        for host in 0..hosts {
+            admissions.enter(IpAddr::from([0x2001, 0xdb8, 0, link, 0, 0, 0, host]));
+        }
     }
 
     #[test]
     fn one_neighbourhood_has_its_share_and_others_theirs() {
-        let mut rng = Rng::from_seed([1; 32]);
-        let mut admissions = Admissions::new(&mut rng);
         let config = Config { cookie_threshold: 8, half_open_limit: 64, ..Config::default() };
         let datagram = Datagram {
             local: "[2001:db8::1]:500".parse().unwrap(),
@@ -160,15 +172,27 @@ mod tests {
             octets: &[],
         };
         let request = Request { datagram, initiator_spi: IkeSpi(7), nonce: &[5; 32], cookie: None };
-        let of = |n: u16, link: u16| {
-            let address = |i| IpAddr::from([0x2001, 0xdb8, 0, link, 0, 0, 0, i]);
-            Crowd::of(datagram.remote.ip(), (0..n).map(address))
+        let judge = |hosts, link| {
+            let mut rng = Rng::from_seed([1; 32]);
+            let mut admissions = Admissions::new(&mut rng);
+            crowd(&mut admissions, hosts, link);
+            admissions.judge(Instant::now(), &config, &mut rng, request)
         };
-        let mut judge = |crowd| admissions.judge(Instant::now(), &config, &mut rng, crowd, request);
-        assert!(matches!(judge(of(11, 1)), Admission::Cookie(_)));
-        assert_eq!(judge(of(12, 1)), Admission::Full);
-        assert!(matches!(judge(of(63, 2)), Admission::Cookie(_)));
-        assert_eq!(judge(of(64, 2)), Admission::Full);
+        assert!(matches!(judge(11, 1), Admission::Cookie(_)));
+        assert_eq!(judge(12, 1), Admission::Full);
+        assert!(matches!(judge(63, 2), Admission::Cookie(_)));
+        assert_eq!(judge(64, 2), Admission::Full);
+    }
+
+    #[test]
+    fn who_has_left_takes_no_place() {
+        let mut rng = Rng::from_seed([1; 32]);
+        let mut admissions = Admissions::new(&mut rng);
+        crowd(&mut admissions, 9, 1);
+        for host in 0..9 {
+            admissions.leave(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]));
+        }
+        assert_eq!((admissions.half_open, admissions.neighbourhoods.len()), (0, 0));
     }
 
     #[test]
@@ -202,30 +226,19 @@ mod tests {
             octets: &[],
         };
         let request = Request { datagram, initiator_spi: IkeSpi(7), nonce: &[5; 32], cookie: None };
-        assert_eq!(
-            admissions.judge(start, &config, &mut rng, crowd(0), request),
-            Admission::Welcome
-        );
-        assert_eq!(admissions.judge(start, &config, &mut rng, crowd(3), request), Admission::Full);
-        let Admission::Cookie(cookie) =
-            admissions.judge(start, &config, &mut rng, crowd(1), request)
-        else {
+        assert_eq!(admissions.judge(start, &config, &mut rng, request), Admission::Welcome);
+        crowd(&mut admissions, 1, 1);
+        let Admission::Cookie(cookie) = admissions.judge(start, &config, &mut rng, request) else {
             panic!()
         };
         let with = Request { cookie: Some(&cookie), ..request };
-        assert_eq!(admissions.judge(start, &config, &mut rng, crowd(1), with), Admission::Welcome);
+        assert_eq!(admissions.judge(start, &config, &mut rng, with), Admission::Welcome);
         let elsewhere = Datagram { remote: "192.0.2.3:500".parse().unwrap(), ..datagram };
         let spoofed = Request { datagram: elsewhere, ..with };
-        assert_ne!(
-            admissions.judge(start, &config, &mut rng, crowd(1), spoofed),
-            Admission::Welcome
-        );
+        assert_ne!(admissions.judge(start, &config, &mut rng, spoofed), Admission::Welcome);
         let later = start + SECRET_FOR;
-        assert_eq!(admissions.judge(later, &config, &mut rng, crowd(1), with), Admission::Welcome);
+        assert_eq!(admissions.judge(later, &config, &mut rng, with), Admission::Welcome);
         let too_late = later + SECRET_FOR;
-        assert_ne!(
-            admissions.judge(too_late, &config, &mut rng, crowd(1), with),
-            Admission::Welcome
-        );
+        assert_ne!(admissions.judge(too_late, &config, &mut rng, with), Admission::Welcome);
     }
 }

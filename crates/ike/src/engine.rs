@@ -5,6 +5,9 @@ mod context;
 mod failures;
 mod lifecycle;
 mod overview;
+mod roster;
+mod rules;
+mod sessions;
 #[cfg(feature = "simulation")]
 mod simulation;
 
@@ -13,8 +16,9 @@ pub use comeback::Comeback;
 pub(crate) use comeback::Lost;
 pub(crate) use context::{Cx, Outputs, Spis};
 pub use overview::Inventory;
+pub(crate) use roster::{Candidates, Roster};
 
-use crate::admission::{Admission, Admissions, Crowd, Request};
+use crate::admission::{Admission, Admissions, Request};
 use crate::crypto::rng::Rng;
 use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
@@ -33,8 +37,10 @@ use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
 use comeback::Retry;
-use esp::plane::{DataPlane, Notice, RuleId};
+use esp::plane::{DataPlane, Notice, SaId, Spi};
 use policy::{IkeTunnel, Policy};
+use rules::Rules;
+use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -181,7 +187,7 @@ pub enum CommandError {
 
 /// All IKE SAs of one gateway.
 pub struct Engine<P: DataPlane> {
-    policy: Arc<Policy>,
+    policy: Roster,
     trust: Arc<Trust>,
     config: Config,
     plane: P,
@@ -189,13 +195,10 @@ pub struct Engine<P: DataPlane> {
     spis: Spis,
     out: Outputs,
     /// Rules by the name of the phase 2 tunnel they stand for.
-    rules: BTreeMap<String, RuleId>,
-    next_rule: u32,
-    sessions: BTreeMap<SessionId, Session>,
+    rules: Rules,
+    sessions: Sessions,
     next_session: u64,
-    /// Local SPI to session; looked up, never iterated.
-    by_spi: HashMap<IkeSpi, SessionId>,
-    half_open: BTreeMap<IkeSpi, HalfOpen>,
+    half_open: BTreeMap<IkeSpi, Box<HalfOpen>>,
     /// The half-open IKE SA that a repeated IKE_SA_INIT belongs to.
     by_init: HashMap<(SocketAddr, IkeSpi), IkeSpi>,
     admissions: Admissions,
@@ -221,18 +224,16 @@ impl<P: DataPlane> Engine<P> {
         let mut rng = Rng::from_seed(seed);
         let admissions = Admissions::new(&mut rng);
         let mut engine = Self {
-            policy: Arc::default(),
+            policy: Roster::default(),
             trust: Arc::default(),
             config,
             plane,
             rng,
             spis: Spis::default(),
             out: Outputs::default(),
-            rules: BTreeMap::new(),
-            next_rule: 0,
-            sessions: BTreeMap::new(),
+            rules: Rules::default(),
+            sessions: Sessions::default(),
             next_session: 0,
-            by_spi: HashMap::new(),
             half_open: BTreeMap::new(),
             by_init: HashMap::new(),
             admissions,
@@ -267,7 +268,7 @@ impl<P: DataPlane> Engine<P> {
             }
             return self.out.discard(Discard::UnknownSpi);
         }
-        if let Some(id) = self.by_spi.get(&ours).copied() {
+        if let Some(id) = self.sessions.of_spi(ours) {
             return self
                 .with_session(now, id, |session, cx| session.handle(cx, ours, &header, datagram));
         }
@@ -317,7 +318,7 @@ impl<P: DataPlane> Engine<P> {
         if self.stopping {
             return self.out.discard(Discard::Stopping);
         }
-        if self.by_spi.contains_key(&header.initiator_spi) {
+        if self.sessions.of_spi(header.initiator_spi).is_some() {
             return self.out.discard(Discard::Reflected);
         }
         if datagram.octets.len() > LONGEST_INIT {
@@ -350,8 +351,7 @@ impl<P: DataPlane> Engine<P> {
         let Some(nonce) = parts.nonce else { return self.out.discard(Discard::Malformed) };
         let cookie = parts.notify(NotifyType::COOKIE).map(|n| n.data.as_slice());
         let request = Request { datagram, initiator_spi: header.initiator_spi, nonce, cookie };
-        let crowd = Crowd::of(datagram.remote.ip(), self.by_init.keys().map(|(a, _)| a.ip()));
-        let admission = self.admissions.judge(now, &self.config, &mut self.rng, crowd, request);
+        let admission = self.admissions.judge(now, &self.config, &mut self.rng, request);
         match admission {
             Admission::Welcome => {}
             Admission::Full => return self.out.discard(Discard::TooManyHalfOpen),
@@ -360,11 +360,11 @@ impl<P: DataPlane> Engine<P> {
                 return self.answer_stateless(header, datagram, status(NotifyType::COOKIE, cookie));
             }
         }
-        let candidates = self.candidates(datagram);
+        let candidates = self.policy.candidates(datagram.local.ip(), datagram.remote.ip());
         if candidates.is_empty() {
             self.out.discard(Discard::NoMatchingTunnel);
             let rejection = Rejection::no_tunnel(self.unknown_addresses(datagram));
-            self.out.turn_away(now, datagram, &[], &rejection);
+            self.out.turn_away(now, datagram, &candidates, &rejection);
             if self.out.may_refuse(now) {
                 self.answer_stateless(header, datagram, rejection.payload());
             }
@@ -383,9 +383,10 @@ impl<P: DataPlane> Engine<P> {
                 self.out.transmit(datagram.local, datagram.remote, half.response.clone());
                 let spi = half.sa.local_spi;
                 self.by_init.insert((datagram.remote, header.initiator_spi), spi);
+                self.admissions.enter(datagram.remote.ip());
                 let deadline = Deadline { at: half.expires_at(), reason: "half-open IKE SA" };
                 self.deadlines.set(Waiter::HalfOpen(spi), Some(deadline));
-                self.half_open.insert(spi, *half);
+                self.half_open.insert(spi, half);
             }
         }
     }
@@ -397,12 +398,6 @@ impl<P: DataPlane> Engine<P> {
             remote: datagram.remote.ip(),
             known: self.policy.tunnels.iter().take(KEPT).map(known).collect(),
         }
-    }
-
-    /// The tunnels between these addresses that this side may answer for.
-    fn candidates(&self, datagram: Datagram<'_>) -> Vec<Arc<IkeTunnel>> {
-        let fits = |t: &&Arc<IkeTunnel>| t.may_answer(datagram.local.ip(), datagram.remote.ip());
-        self.policy.tunnels.iter().filter(fits).cloned().collect()
     }
 
     fn answer_stateless(&mut self, request: &Header, datagram: Datagram<'_>, payload: Payload) {
@@ -430,7 +425,7 @@ impl<P: DataPlane> Engine<P> {
     fn settle_auth(
         &mut self,
         now: Instant,
-        mut half: HalfOpen,
+        mut half: Box<HalfOpen>,
         (local, remote): (SocketAddr, SocketAddr),
         answer: auth::Answer,
     ) {
@@ -455,7 +450,7 @@ impl<P: DataPlane> Engine<P> {
     /// Takes what came of a job of [`Engine::poll_job`]. What it was for may be gone: then nothing happens.
     pub fn handle_done(&mut self, now: Instant, done: Done) {
         let Done { spi, outcome } = done;
-        if let Some(id) = self.by_spi.get(&spi).copied() {
+        if let Some(id) = self.sessions.of_spi(spi) {
             return self.with_session(now, id, |session, cx| session.resume(cx, spi, outcome));
         }
         let Some(mut half) = self.half_open.remove(&spi) else { return };
@@ -466,7 +461,9 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn forget_half_open(&mut self, spi: IkeSpi, half: &HalfOpen) {
-        self.by_init.remove(&(half.path.remote, half.sa.remote_spi));
+        if self.by_init.remove(&(half.path.remote, half.sa.remote_spi)).is_some() {
+            self.admissions.leave(half.path.remote.ip());
+        }
         self.deadlines.set(Waiter::HalfOpen(spi), None);
     }
 
@@ -474,15 +471,13 @@ impl<P: DataPlane> Engine<P> {
     pub fn handle_notice(&mut self, now: Instant, notice: Notice) {
         match notice {
             Notice::Acquire { rule, packet } => {
-                let name =
-                    self.rules.iter().find(|(_, r)| **r == rule).map(|(name, _)| name.clone());
+                let name = self.rules.tunnel(rule).cloned();
                 if let Some(name) = name {
                     self.acquire(now, &name, packet);
                 }
             }
             Notice::Expiring { sa, hard } => {
-                let Some((id, spi_in)) = self.child_of(|c| c.inbound == sa || c.outbound == sa)
-                else {
+                let Some((id, spi_in)) = self.child_of(sa) else {
                     return;
                 };
                 self.with_session(now, id, |session, cx| {
@@ -497,7 +492,7 @@ impl<P: DataPlane> Engine<P> {
                 });
             }
             Notice::PeerMoved { sa, remote } => {
-                let Some((id, _)) = self.child_of(|c| c.inbound == sa) else { return };
+                let Some((id, _)) = self.child_of(sa) else { return };
                 self.with_session(now, id, |session, cx| {
                     if session.path.nat_remote && !session.path.nat_local {
                         session.move_to(cx, remote);
@@ -507,13 +502,11 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    fn child_of(
-        &self,
-        wanted: impl Fn(&crate::sa::child::ChildSa) -> bool,
-    ) -> Option<(SessionId, esp::plane::Spi)> {
-        self.sessions
-            .iter()
-            .find_map(|(id, s)| s.children.iter().find(|c| wanted(c)).map(|c| (*id, c.spi_in)))
+    /// The session that an SA in the plane belongs to, and the Child SA by its inbound SPI.
+    fn child_of(&self, sa: SaId) -> Option<(SessionId, Spi)> {
+        let (id, session) = self.sessions.of_sa(sa)?;
+        let child = session.children.iter().find(|c| c.inbound == sa || c.outbound == sa)?;
+        Some((id, child.spi_in))
     }
 
     /// Takes note that this host could not send a datagram, or that it could. It is sent again if it matters, and nothing
@@ -521,7 +514,7 @@ impl<P: DataPlane> Engine<P> {
     pub fn handle_sent(&mut self, transmit: &Transmit, outcome: Result<(), String>) {
         let Ok(header) = Header::parse(&transmit.octets) else { return };
         let spis = [header.initiator_spi, header.responder_spi];
-        let id = spis.iter().find_map(|spi| self.by_spi.get(spi));
+        let id = spis.iter().find_map(|spi| self.sessions.of_spi(*spi));
         if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
             session.unsent = outcome.err();
         }
@@ -536,7 +529,7 @@ impl<P: DataPlane> Engine<P> {
         source_for: &mut dyn FnMut(IpAddr) -> Option<IpAddr>,
     ) {
         self.addresses = addresses.to_vec();
-        for id in self.sessions.keys().copied().collect::<Vec<_>>() {
+        for id in self.sessions.ids() {
             self.with_session(now, id, |session, cx| session.handle_addresses(cx, source_for));
         }
     }
@@ -609,7 +602,7 @@ impl<P: DataPlane> Engine<P> {
         id: SessionId,
         work: impl FnOnce(&mut Session, &mut Cx<'_>) -> T,
     ) -> T {
-        let Some(mut session) = self.sessions.remove(&id) else { return T::default() };
+        let Some(mut session) = self.sessions.take(id) else { return T::default() };
         let established_before = session.is_established();
         let done = work(&mut session, &mut self.cx(now));
         self.out.name_peer(&session.tunnel.name, session.path.remote);
@@ -622,23 +615,19 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Stores a session and what follows from its present state.
-    fn put_back(&mut self, now: Instant, id: SessionId, session: Session) {
-        for spi in self.out.forgotten_spis.drain(..) {
-            self.by_spi.remove(&spi);
-        }
-        for spi in self.out.known_spis.drain(..) {
-            self.by_spi.insert(spi, id);
-        }
+    fn put_back(&mut self, now: Instant, id: SessionId, session: Box<Session>) {
+        self.sessions.follow(id, &mut self.out);
         self.settle_orphans(now, id, &session.tunnel.name);
         let waiter = Waiter::Session(id);
         if session.is_over() {
             self.deadlines.set(waiter, None);
             self.deadlines.set(Waiter::Redundant(id), None);
-            self.after_session(now, session);
+            self.sessions.leave(id, &session);
+            self.after_session(now, *session);
         } else {
             self.deadlines.set(waiter, session.deadline(&self.config));
             let tunnel = Arc::clone(&session.tunnel);
-            self.sessions.insert(id, session);
+            self.sessions.put_back(id, session);
             self.after_losses(now, &tunnel);
         }
         let farewells = self.out.next_farewell();

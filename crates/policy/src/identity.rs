@@ -2,6 +2,7 @@
 
 use crate::DistinguishedName;
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An identity as it stands in a policy and in an ID payload.
@@ -40,6 +41,21 @@ impl Identity {
             _ => self == other,
         }
     }
+
+    /// A number that is the same for identities that match, to find them by; others may have it, too.
+    pub fn fingerprint(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        match self {
+            Self::Fqdn(name) => name.to_ascii_lowercase().hash(&mut hasher),
+            Self::UserFqdn(name) => match name.rsplit_once('@') {
+                Some((user, domain)) => (user, domain.to_ascii_lowercase()).hash(&mut hasher),
+                None => name.hash(&mut hasher),
+            },
+            Self::Dn(name) => name.hash_prepared(&mut hasher),
+            other => other.hash(&mut hasher),
+        }
+        hasher.finish()
+    }
 }
 
 impl From<IpAddr> for Identity {
@@ -60,5 +76,31 @@ impl fmt::Display for Identity {
             Self::KeyId(octets) => write!(f, "{}", octets.escape_ascii()),
             Self::Dn(name) => name.fmt(f),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identities_that_match_have_one_fingerprint() {
+        let fqdn = |name: &str| Identity::Fqdn(name.into());
+        let user = |name: &str| Identity::UserFqdn(name.into());
+        let dn = |name: &str| Identity::Dn(name.parse().expect("a name"));
+        let pairs = [
+            (fqdn("Gate.example.net"), fqdn("gate.EXAMPLE.net")),
+            (user("ann@Example.net"), user("ann@example.NET")),
+            (dn("CN=Gate,O=Example  Ltd"), dn("CN=gate,O=example ltd")),
+            (Identity::KeyId(vec![1, 2]), Identity::KeyId(vec![1, 2])),
+        ];
+        for (one, other) in &pairs {
+            assert!(one.matches(other));
+            assert_eq!(one.fingerprint(), other.fingerprint());
+        }
+        let distinct: std::collections::BTreeSet<u64> =
+            pairs.iter().map(|(one, _)| one.fingerprint()).collect();
+        assert_eq!(distinct.len(), pairs.len());
+        assert_ne!(user("Ann@example.net").fingerprint(), user("ann@example.net").fingerprint());
     }
 }

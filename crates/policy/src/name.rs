@@ -1,6 +1,7 @@
 //! X.500 distinguished names (RFC 5280 §4.1.2.4).
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::str::FromStr;
 use x509_cert::attr::AttributeTypeAndValue;
 use x509_cert::der::asn1::{Any, BmpString};
@@ -76,6 +77,11 @@ impl DistinguishedName {
         RdnSequence::from_der(&self.der).expect("read before it was stored")
     }
 
+    /// Feeds a hasher the same for names that match.
+    pub(crate) fn hash_prepared(&self, hasher: &mut impl Hasher) {
+        self.prepared().hash(hasher);
+    }
+
     /// What is compared: in each RDN, which is a set, in an order of its own.
     fn prepared(&self) -> Vec<Vec<(String, Value)>> {
         let of = |rdn: &RelativeDistinguishedName| {
@@ -89,7 +95,7 @@ impl DistinguishedName {
 }
 
 /// An attribute's value, prepared for comparison.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
+#[derive(PartialEq, Eq, Hash, PartialOrd, Ord)]
 enum Value {
     Text(String),
     Other(Vec<u8>),

@@ -70,6 +70,7 @@ pub fn bookkeeping(world: &mut World, host: HostId) -> Vec<String> {
         ("outbound SAs in the plane", outbound, held.child_sas),
         ("ESP SPIs in use", held.spis, receiving + held.pending_spis),
         ("IKE SPIs delivered to", held.delivered_spis, held.ike_sas),
+        ("SAs of the plane delivered to", held.delivered_sas, 2 * held.child_sas),
     ] {
         if seen != expected {
             found.push(format!("{name} has {seen} {what}, its tables say {expected}: {held:?}"));

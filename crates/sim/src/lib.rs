@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod chance;
+pub mod fleet;
 pub mod host;
 pub mod invariant;
 pub mod ladder;

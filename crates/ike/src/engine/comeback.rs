@@ -56,7 +56,7 @@ impl<P: DataPlane> Engine<P> {
         self.out.unserved.clear();
         self.out.lost.clear();
         let tunnel = &session.tunnel;
-        if self.stopping || !self.policy.tunnels.iter().any(|t| Arc::ptr_eq(t, tunnel)) {
+        if self.stopping || !self.policy.has(tunnel) {
             self.out.reconnects.clear();
             return;
         }
@@ -77,7 +77,7 @@ impl<P: DataPlane> Engine<P> {
         let lasted = session.established_at.filter(|_| session.has_served);
         let lasted = lasted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         // The peer may have begun a session meanwhile that does not have all of them.
-        let heir = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(&id));
+        let heir = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(id));
         let served = |child: &ChildTunnel| heir.is_some_and(|s| s.has_or_wants_child(&child.name));
         let missing: Vec<_> = starting.iter().filter(|c| !was_up(c) && !served(c)).collect();
         for child in missing {
@@ -105,7 +105,7 @@ impl<P: DataPlane> Engine<P> {
 
     fn come_back(&mut self, now: Instant, tunnel: &IkeTunnel, action: Comeback, lost: &[Lost]) {
         let starting = auto_start(tunnel);
-        let session = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(&id));
+        let session = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(id));
         let served: Vec<bool> =
             (lost.iter()).map(|l| session.is_some_and(|s| s.has_or_wants_child(&l.name))).collect();
         for (Lost { name, after }, _) in lost.iter().zip(served).filter(|(_, served)| !served) {
@@ -118,8 +118,8 @@ impl<P: DataPlane> Engine<P> {
                 Comeback::Restart if startable => self.schedule_retry(now, name, *after),
                 Comeback::Trap if startable && !self.deactivated.contains(name) => {
                     self.forget_retry(name);
-                    if let Some(rule) = self.rules.get(name) {
-                        self.plane.set_trap(*rule);
+                    if let Some(rule) = self.rules.of(name) {
+                        self.plane.set_trap(rule);
                     }
                 }
                 _ => self.forget_retry(name),

@@ -1,7 +1,9 @@
 //! What a session works with: the time, randomness, the data plane, and where its outputs go.
 
 use super::failures::Failures;
-use super::{Config, Datagram, Deadline, Lost, Transmit};
+use super::rules::Rules;
+use super::sessions::peer_number;
+use super::{Candidates, Config, Datagram, Deadline, Lost, Transmit};
 use crate::crypto::rng::Rng;
 use crate::discard::Discard;
 use crate::event::{Event, EventKind};
@@ -9,11 +11,12 @@ use crate::failure::{Failure, FailureKind};
 use crate::proof::Job;
 use crate::proof::trust::Trust;
 use crate::rejection::Rejection;
+use crate::sa::child::ChildSa;
 use crate::session::Lingering;
 use crate::wire::header::IkeSpi;
-use esp::plane::{DataPlane, RuleId, SaId, Spi};
-use policy::{Identity, IkeTunnel};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use esp::plane::{DataPlane, SaId, Spi};
+use policy::IkeTunnel;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -36,7 +39,7 @@ pub(crate) struct Cx<'a> {
     pub config: &'a Config,
     /// The host's addresses at which a peer may reach it.
     pub addresses: &'a [IpAddr],
-    pub rules: &'a BTreeMap<String, RuleId>,
+    pub rules: &'a Rules,
     pub trust: &'a Arc<Trust>,
     pub plane: &'a mut dyn DataPlane,
     pub rng: &'a mut Rng,
@@ -112,6 +115,8 @@ pub(crate) struct Outputs {
     pub failures: Failures,
     pub known_spis: Vec<IkeSpi>,
     pub forgotten_spis: Vec<IkeSpi>,
+    pub known_sas: Vec<SaId>,
+    pub forgotten_sas: Vec<SaId>,
     /// Inbound SAs of a session that is over or closing.
     pub orphans: Vec<Lingering>,
     /// Phase 2 tunnels to be set up anew.
@@ -120,8 +125,8 @@ pub(crate) struct Outputs {
     pub lost: Vec<Lost>,
     /// Phase 2 tunnels that could not be set up although their IKE SA is there.
     pub unserved: Vec<String>,
-    /// Sessions that are up, by our identity and the peer's.
-    contacts: BTreeMap<(Identity, Identity), usize>,
+    /// How many sessions are up between two identities, by a number made of them.
+    contacts: HashMap<u64, u32>,
     farewells: VecDeque<Farewell>,
     /// The second that began then, and the strangers refused in it.
     refused: Option<(Instant, u32)>,
@@ -172,7 +177,7 @@ impl Outputs {
         &mut self,
         now: Instant,
         datagram: Datagram<'_>,
-        candidates: &[Arc<IkeTunnel>],
+        candidates: &Candidates,
         rejection: &Rejection,
     ) {
         let Some(failure) = rejection.failure.clone().map(Failure::hearsay) else { return };
@@ -180,10 +185,10 @@ impl Outputs {
             return;
         }
         self.failures.note_stranger(now, datagram, failure.clone());
-        let tunnel = match candidates {
-            [only] => only.name.clone(),
+        let tunnel = match candidates.only() {
+            Some(only) => only.name.clone(),
             // Which tunnel is meant cannot be told.
-            _ => datagram.remote.ip().to_string(),
+            None => datagram.remote.ip().to_string(),
         };
         let (peer, kind) = (Some(datagram.remote), EventKind::TurnedAway(failure));
         self.events.push_back(Event { tunnel, child: None, peer, kind });
@@ -191,15 +196,19 @@ impl Outputs {
 
     /// Says of the events of a tunnel at which peer they happened.
     pub fn name_peer(&mut self, tunnel: &str, peer: SocketAddr) {
-        let nameless = |e: &&mut Event| e.peer.is_none() && e.tunnel == tunnel;
-        for event in self.events.iter_mut().filter(nameless) {
-            event.peer = Some(peer);
-        }
+        // They are the last ones; there may be very many others.
+        let nameless = self.events.iter_mut().rev().take_while(|e| e.peer.is_none());
+        nameless.filter(|e| e.tunnel == tunnel).for_each(|e| e.peer = Some(peer));
     }
 
     pub fn next_sa_id(&mut self) -> SaId {
         self.sa_ids += 1;
         SaId(self.sa_ids)
+    }
+
+    /// A Child SA is no more; its inbound half may still receive what is on its way.
+    pub fn forget_child(&mut self, child: &ChildSa) {
+        self.forgotten_sas.extend([child.inbound, child.outbound]);
     }
 
     pub fn know_spi(&mut self, spi: IkeSpi) {
@@ -212,25 +221,23 @@ impl Outputs {
 
     /// A session of the tunnel is up.
     pub fn meet(&mut self, tunnel: &IkeTunnel) {
-        *self.contacts.entry(identities(tunnel)).or_default() += 1;
+        *self.contacts.entry(peer_number(tunnel)).or_default() += 1;
     }
 
     /// A session of the tunnel is gone.
     pub fn part(&mut self, tunnel: &IkeTunnel) {
-        let identities = identities(tunnel);
-        if let Some(sessions) = self.contacts.get_mut(&identities) {
+        let peer = peer_number(tunnel);
+        if let Some(sessions) = self.contacts.get_mut(&peer) {
             *sessions -= 1;
             if *sessions == 0 {
-                self.contacts.remove(&identities);
+                self.contacts.remove(&peer);
             }
         }
     }
 
     /// Whether a session between the same two identities is up.
     pub fn knows(&self, tunnel: &IkeTunnel) -> bool {
-        self.contacts.keys().any(|(local, remote)| {
-            local.matches(&tunnel.local.identity) && remote.matches(&tunnel.remote.identity)
-        })
+        self.contacts.contains_key(&peer_number(tunnel))
     }
 
     /// Whether one more stranger is told that it is refused: unprotected messages cause only so many (RFC 7296 §2.4,
@@ -284,8 +291,4 @@ impl Outputs {
         self.strangers.push_back((address, kind, now));
         true
     }
-}
-
-fn identities(tunnel: &IkeTunnel) -> (Identity, Identity) {
-    (tunnel.local.identity.clone(), tunnel.remote.identity.clone())
 }

@@ -1,6 +1,7 @@
 //! Commands, and what they start and end: tunnels, the policy's rules, one session per tunnel.
 
 use super::comeback::auto_start;
+use super::roster::Roster;
 use super::{CommandError, Deadline, Engine};
 use crate::deadlines::Waiter;
 use crate::event::EventKind;
@@ -12,7 +13,7 @@ use crate::sa::path::{IKE_PORT, Path};
 use crate::sa::{Active, State};
 use crate::session::{Ending, Session, SessionId};
 use crate::task::Task;
-use esp::plane::{DataPlane, PacketSummary, Rule, RuleId, TrafficSelectors};
+use esp::plane::{DataPlane, PacketSummary, Rule, TrafficSelectors};
 use policy::{ChildTunnel, IkeTunnel, Policy};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -161,7 +162,7 @@ impl<P: DataPlane> Engine<P> {
             for child in &tunnel.children {
                 self.deactivate(&child.name);
             }
-            let ids: Vec<SessionId> = self.sessions_of(&tunnel.name).map(|(id, _)| *id).collect();
+            let ids: Vec<SessionId> = self.sessions_of(&tunnel.name).map(|(id, _)| id).collect();
             if ids.is_empty() {
                 return Err(not_up());
             }
@@ -176,7 +177,7 @@ impl<P: DataPlane> Engine<P> {
         let tunnel = tunnel.name.clone();
         self.deactivate(name);
         // Crossing starts make two for a moment.
-        let ids: Vec<SessionId> = self.sessions_of(&tunnel).map(|(id, _)| *id).collect();
+        let ids: Vec<SessionId> = self.sessions_of(&tunnel).map(|(id, _)| id).collect();
         let mut done = false;
         for id in ids {
             done |= self.with_session(now, id, |session, cx| session.drop_child(cx, name));
@@ -215,9 +216,9 @@ impl<P: DataPlane> Engine<P> {
     /// Replaces the policy. Phase 2 tunnels that did not change stay as they are; changed and removed ones are deleted,
     /// with their IKE SA where phase 1 changed; new ones that say so are started.
     pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
-        let old = std::mem::replace(&mut self.policy, policy);
-        let up: BTreeSet<String> = (self.sessions.values().filter(|s| !s.is_closing()))
-            .flat_map(|s| s.children.iter().map(|c| c.tunnel.name.clone()))
+        let old = std::mem::replace(&mut self.policy, Roster::new(policy));
+        let up: BTreeSet<String> = (self.sessions.iter().filter(|(_, s)| !s.is_closing()))
+            .flat_map(|(_, s)| s.children.iter().map(|c| c.tunnel.name.clone()))
             .collect();
         for before in &old.tunnels {
             match self.policy.tunnel(&before.name).cloned() {
@@ -227,10 +228,13 @@ impl<P: DataPlane> Engine<P> {
                 _ => self.remove_tunnel(now, before),
             }
         }
+        for half in self.half_open.values_mut() {
+            half.reconsider(&self.policy);
+        }
         let mut fresh = Vec::new();
         for tunnel in self.policy.tunnels.clone() {
             for child in &tunnel.children {
-                if !self.rules.contains_key(&child.name) {
+                if self.rules.of(&child.name).is_none() {
                     self.add_rule(now, &tunnel, child);
                     fresh.push(child.name.clone());
                 }
@@ -254,9 +258,9 @@ impl<P: DataPlane> Engine<P> {
     fn replace_children(&mut self, now: Instant, before: &Arc<IkeTunnel>, after: &Arc<IkeTunnel>) {
         let ids: Vec<SessionId> = self
             .sessions
-            .iter()
+            .of_tunnel(&before.name)
             .filter(|(_, s)| Arc::ptr_eq(&s.tunnel, before))
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
             .collect();
         for child in before.children.iter().filter(|c| !after.children.contains(c)) {
             for id in &ids {
@@ -270,19 +274,12 @@ impl<P: DataPlane> Engine<P> {
                 session.pump(cx);
             });
         }
-        let candidates = self.half_open.values_mut().flat_map(|h| &mut h.candidates);
-        for candidate in candidates.filter(|c| Arc::ptr_eq(c, before)) {
-            *candidate = Arc::clone(after);
-        }
     }
 
     fn remove_tunnel(&mut self, now: Instant, gone: &Arc<IkeTunnel>) {
-        let ids: Vec<SessionId> = self.sessions_of(&gone.name).map(|(id, _)| *id).collect();
+        let ids: Vec<SessionId> = self.sessions_of(&gone.name).map(|(id, _)| id).collect();
         for id in ids {
             self.with_session(now, id, |session, cx| session.close(cx, "the policy changed"));
-        }
-        for half in self.half_open.values_mut() {
-            half.candidates.retain(|c| !Arc::ptr_eq(c, gone));
         }
         for child in &gone.children {
             self.remove_child_tunnel(child);
@@ -300,9 +297,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn add_rule(&mut self, now: Instant, tunnel: &IkeTunnel, child: &ChildTunnel) {
-        let id = RuleId(self.next_rule);
-        self.next_rule += 1;
-        self.rules.insert(child.name.clone(), id);
+        let id = self.rules.add(&child.name);
         let rule = Rule {
             id,
             tunnel: child.name.clone(),
@@ -327,26 +322,27 @@ impl<P: DataPlane> Engine<P> {
         for (spi, half) in std::mem::take(&mut self.half_open) {
             self.forget_half_open(spi, &half);
         }
-        let ids: Vec<SessionId> = self.sessions.keys().copied().collect();
-        for id in ids {
+        for id in self.sessions.ids() {
             self.with_session(now, id, |session, cx| session.close(cx, "the gateway stops"));
         }
     }
 
     // ---- sessions
 
-    pub(super) fn sessions_of(&self, tunnel: &str) -> impl Iterator<Item = (&SessionId, &Session)> {
-        self.sessions.iter().filter(move |(_, s)| s.tunnel.name == tunnel && !s.is_closing())
+    pub(super) fn sessions_of(
+        &self,
+        tunnel: &str,
+    ) -> impl DoubleEndedIterator<Item = (SessionId, &Session)> {
+        self.sessions.of_tunnel(tunnel).filter(|(_, s)| !s.is_closing())
     }
 
     /// The session that serves a phase 1 tunnel, or will.
     pub(super) fn session_of(&self, tunnel: &str) -> Option<SessionId> {
         let sessions = || self.sessions_of(tunnel);
         sessions()
-            .filter(|(_, s)| s.is_established())
-            .last()
-            .or_else(|| sessions().last())
-            .map(|(id, _)| *id)
+            .rfind(|(_, s)| s.is_established())
+            .or_else(|| sessions().next_back())
+            .map(|(id, _)| id)
     }
 
     fn take_in(&mut self, now: Instant, session: Session) -> SessionId {
@@ -354,7 +350,8 @@ impl<P: DataPlane> Engine<P> {
         let id = SessionId(self.next_session);
         self.out.name_peer(&session.tunnel.name, session.path.remote);
         self.out.known_spis.extend(session.sas.iter().map(|s| s.local_spi));
-        self.put_back(now, id, session);
+        self.sessions.enter(id, &session);
+        self.put_back(now, id, Box::new(session));
         id
     }
 
@@ -366,14 +363,10 @@ impl<P: DataPlane> Engine<P> {
         if initial_contact {
             // RFC 7296 §2.4: the peer knows of no other between these two identities, so whatever was up before it
             // began is dead.
-            let same = |other: &IkeTunnel| {
-                other.local.identity.matches(&tunnel.local.identity)
-                    && other.remote.identity.matches(&tunnel.remote.identity)
-            };
-            let dead: Vec<SessionId> = (self.sessions.iter())
-                .filter(|(other, s)| **other != id && same(&s.tunnel))
+            let dead: Vec<SessionId> = (self.sessions.of_peer(&tunnel))
+                .filter(|(other, _)| *other != id)
                 .filter(|(_, s)| s.established_at.is_some_and(|at| at < begun_at))
-                .map(|(other, _)| *other)
+                .map(|(other, _)| other)
                 .collect();
             for other in dead {
                 self.with_session(now, other, |session, cx| {
@@ -389,20 +382,20 @@ impl<P: DataPlane> Engine<P> {
     /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes. No RFC says this of
     /// whole IKE SAs: where the peer leaves its own in place, this side closes that after a while.
     pub(super) fn settle_sessions(&mut self, now: Instant, new: SessionId) {
-        let Some(session) = self.sessions.get(&new).filter(|s| !s.is_closing()) else { return };
+        let Some(session) = self.sessions.get(new).filter(|s| !s.is_closing()) else { return };
         let (tunnel, here, nonce) =
             (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce.clone());
         let mut redundant = Vec::new();
         let mut left_to_the_peer = Vec::new();
         for (id, other) in
-            self.sessions_of(&tunnel).filter(|(id, s)| **id != new && s.is_established())
+            self.sessions_of(&tunnel).filter(|(id, s)| *id != new && s.is_established())
         {
             if other.begun_here == here {
-                redundant.push((*id, new));
+                redundant.push((id, new));
             } else {
                 let (loser, heir, begun_here) = match other.lowest_nonce < nonce {
-                    true => (*id, new, other.begun_here),
-                    false => (new, *id, here),
+                    true => (id, new, other.begun_here),
+                    false => (new, id, here),
                 };
                 match begun_here {
                     true => redundant.push((loser, heir)),
@@ -422,11 +415,11 @@ impl<P: DataPlane> Engine<P> {
 
     /// Closes a session that the peer should have closed, if another still serves the tunnel in its place.
     pub(super) fn close_redundant(&mut self, now: Instant, id: SessionId) {
-        let Some(session) = self.sessions.get(&id).filter(|s| !s.is_closing()) else { return };
-        let serves = |(other, s): &(&SessionId, &Session)| {
-            **other != id && s.is_established() && s.lowest_nonce > session.lowest_nonce
+        let Some(session) = self.sessions.get(id).filter(|s| !s.is_closing()) else { return };
+        let serves = |(other, s): &(SessionId, &Session)| {
+            *other != id && s.is_established() && s.lowest_nonce > session.lowest_nonce
         };
-        let heir = self.sessions_of(&session.tunnel.name).find(serves).map(|(other, _)| *other);
+        let heir = self.sessions_of(&session.tunnel.name).find(serves).map(|(other, _)| other);
         if let Some(heir) = heir {
             self.close_in_favour_of(now, id, heir);
         }
@@ -450,8 +443,8 @@ impl<P: DataPlane> Engine<P> {
         if orphans.is_empty() {
             return;
         }
-        let serves = |(id, s): &(&SessionId, &Session)| **id != of && s.is_established();
-        let heir = self.sessions_of(tunnel).find(serves).map(|(id, _)| *id);
+        let serves = |(id, s): &(SessionId, &Session)| *id != of && s.is_established();
+        let heir = self.sessions_of(tunnel).find(serves).map(|(id, _)| id);
         match heir {
             Some(heir) => self.with_session(now, heir, |session, cx| {
                 orphans.into_iter().for_each(|orphan| session.linger(cx, orphan));

@@ -10,7 +10,6 @@ use crate::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, St
 use esp::plane::DataPlane;
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 impl<P: DataPlane> Engine<P> {
@@ -27,14 +26,15 @@ impl<P: DataPlane> Engine<P> {
     /// IKE SAs of all kinds (half-open, redundant, closing) and inbound SPIs in use: what a leak would show in.
     pub fn inventory(&self) -> Inventory {
         Inventory {
-            ike_sas: self.sessions.values().map(|s| s.sas.len()).sum(),
+            ike_sas: self.sessions.iter().map(|(_, s)| s.sas.len()).sum(),
             half_open: self.half_open.len(),
-            child_sas: self.sessions.values().map(|s| s.children.len()).sum(),
+            child_sas: self.sessions.iter().map(|(_, s)| s.children.len()).sum(),
             spis: self.spis.len(),
-            delivered_spis: self.by_spi.len(),
-            sessions: self.sessions.len(),
-            lingering: self.sessions.values().map(Session::lingering).sum(),
-            pending_spis: self.sessions.values().map(Session::pending_spis).sum(),
+            delivered_spis: self.sessions.spis(),
+            delivered_sas: self.sessions.sas(),
+            sessions: self.sessions.iter().count(),
+            lingering: self.sessions.iter().map(|(_, s)| s.lingering()).sum(),
+            pending_spis: self.sessions.iter().map(|(_, s)| s.pending_spis()).sum(),
             retries: (self.retries.keys())
                 .filter(|name| self.deadlines.of(&Waiter::Retry((*name).clone())).is_some())
                 .count(),
@@ -44,15 +44,14 @@ impl<P: DataPlane> Engine<P> {
 
     /// Every tunnel of the policy with its SAs.
     pub fn status(&mut self, now: Instant) -> Vec<IkeStatus> {
-        let policy = Arc::clone(&self.policy);
-        policy.tunnels.iter().map(|t| self.status_of(now, t)).collect()
+        let tunnels = self.policy.tunnels.clone();
+        tunnels.iter().map(|t| self.status_of(now, t)).collect()
     }
 
     fn status_of(&mut self, now: Instant, tunnel: &IkeTunnel) -> IkeStatus {
-        let closing =
-            || self.sessions.iter().rfind(|(_, s)| s.tunnel.name == tunnel.name).map(|(id, _)| *id);
+        let closing = || self.sessions.of_tunnel(&tunnel.name).next_back().map(|(id, _)| id);
         let session =
-            self.session_of(&tunnel.name).or_else(closing).and_then(|id| self.sessions.get(&id));
+            self.session_of(&tunnel.name).or_else(closing).and_then(|id| self.sessions.get(id));
         let next: Vec<Option<Next>> =
             tunnel.children.iter().map(|c| self.next_of(now, tunnel, c, session)).collect();
         let plane = &mut self.plane;
@@ -125,7 +124,7 @@ impl<P: DataPlane> Engine<P> {
     pub fn last_failure(&self, name: &str) -> Option<&Failure> {
         let failures = &self.out.failures;
         let stranger = || {
-            let up = self.session_of(name).and_then(|id| self.sessions.get(&id));
+            let up = self.session_of(name).and_then(|id| self.sessions.get(id));
             let down = !up.is_some_and(Session::is_established);
             self.policy.tunnel(name).filter(|_| down).and_then(|t| failures.last_stranger(t))
         };
@@ -161,6 +160,8 @@ pub struct Inventory {
     pub retries: usize,
     /// What waits for its time.
     pub deadlines: usize,
+    /// SAs in the plane whose notices reach a session.
+    pub delivered_sas: usize,
 }
 
 fn ike_state(session: &Session, sa: &IkeSa) -> State {

@@ -40,7 +40,7 @@ impl<P: DataPlane> Engine<P> {
         if let Some(half) = self.half_open.get_mut(&local) {
             return half.keys.as_mut();
         }
-        let session = self.sessions.get_mut(self.by_spi.get(&local)?)?;
+        let session = self.sessions.get_mut(self.sessions.of_spi(local)?)?;
         session.sas.iter_mut().find(|sa| sa.local_spi == local)?.state.keys_mut()
     }
 }

@@ -28,7 +28,7 @@ use crate::wire::payload::{Identification, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{Spi, TrafficSelectors};
 use policy::{ChildTunnel, IkeTunnel, Mode};
-use proving::{Proving, Said, Wishes};
+use proving::{Proving, Said, Wanted, Wishes};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -144,7 +144,7 @@ fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) 
     if !cx.out.knows(&tunnel) {
         payloads.push(status(NotifyType::INITIAL_CONTACT, vec![]));
     }
-    payloads.extend(proving::request(std::slice::from_ref(&tunnel), cx.trust));
+    payloads.extend(proving::request(Wanted::of(&tunnel), cx.trust));
     payloads.push(Payload::IdResponder(Identification::of(&tunnel.remote.identity)));
     payloads.push(proof);
     if child.mode == Mode::Transport {
@@ -482,7 +482,8 @@ pub(crate) fn resume_answer(
     let Checking { tunnel, payloads, request } = *half.checking.take()?;
     let path = request.path;
     // The policy may have changed meanwhile.
-    let Some(tunnel) = half.candidates.iter().find(|c| c.name == tunnel.name).cloned() else {
+    let present = half.candidates.of_peer(&tunnel.remote.identity);
+    let Some(tunnel) = present.into_iter().find(|c| c.name == tunnel.name).cloned() else {
         let detail = format!("{} is no longer in the policy", tunnel.name);
         let rejection = Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail);
         return Some((path, refuse(cx, half, request, &rejection)));
@@ -557,12 +558,9 @@ fn authenticate(
     };
     let local = wanted.map(|w| w.identity());
     let fits = |t: &&Arc<IkeTunnel>| {
-        t.remote.identity.matches(&identity)
-            && local
-                .as_ref()
-                .is_none_or(|w| w.as_ref().is_some_and(|w| w.matches(&t.local.identity)))
+        local.as_ref().is_none_or(|w| w.as_ref().is_some_and(|w| w.matches(&t.local.identity)))
     };
-    let Some(tunnel) = half.candidates.iter().find(fits) else {
+    let Some(tunnel) = half.candidates.of_peer(&identity).into_iter().find(fits) else {
         return Err(Rejection::unknown_identity(Identities {
             peer: identity.to_string(),
             asked: local.flatten().map(|l| l.to_string()),

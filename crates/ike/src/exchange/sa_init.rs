@@ -1,11 +1,11 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
-use super::auth::proving::{self, Wishes};
+use super::auth::proving::{self, Wanted, Wishes};
 use super::{Parts, VENDOR_ID, address_update, auth, status};
 use crate::Config;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
 use crate::discard::Discard;
-use crate::engine::{Cx, Datagram, Encap};
+use crate::engine::{Candidates, Cx, Datagram, Encap, Roster};
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
@@ -21,7 +21,7 @@ use crate::sa::{IkeSa, State};
 use crate::session::Session;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::message;
-use crate::wire::payload::Payload;
+use crate::wire::payload::{Payload, Proposal};
 use crate::wire::registry::{ExchangeType, GroupId, NotifyType};
 use policy::{ChildTunnel, IkeProposal, IkeTunnel};
 use std::sync::Arc;
@@ -56,7 +56,9 @@ impl InitSent {
 pub(crate) struct HalfOpen {
     pub path: Path,
     /// The tunnels that fit the addresses and the chosen suite; IKE_AUTH tells which it is.
-    pub candidates: Vec<Arc<IkeTunnel>>,
+    pub candidates: Candidates,
+    /// What was chosen.
+    proposal: Proposal,
     pub sa: IkeSa,
     pub keys: Option<Keys>,
     pub request: Vec<u8>,
@@ -74,6 +76,13 @@ pub(crate) struct HalfOpen {
 impl HalfOpen {
     pub fn expires_at(&self) -> Instant {
         self.begun_at + HALF_OPEN_FOR
+    }
+
+    /// Looks for its tunnels in another policy.
+    pub fn reconsider(&mut self, roster: &Roster) {
+        self.candidates = roster.candidates(self.path.local.ip(), self.path.remote.ip());
+        let only = std::slice::from_ref(&self.proposal);
+        self.candidates.retain(|ours| choose_ike(ours, only, GroupId::NONE, &[]).is_some());
     }
 }
 
@@ -126,7 +135,7 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     payloads.extend(announce(spis, &session.path, session.path.pretended));
     payloads.extend(introduction(cx.config));
     payloads.extend(cx.config.fragment_size.map(|_| takes_fragments()));
-    payloads.extend(proving::announcement(std::slice::from_ref(&session.tunnel)));
+    payloads.extend(proving::announcement(Wanted::of(&session.tunnel)));
     init.request = message::encode(&header, &payloads);
     cx.out.transmit(session.path.local, session.path.remote, init.request.clone());
     let request = Message::unprotected(init.request.clone());
@@ -172,7 +181,7 @@ pub(crate) fn answer(
     header: &Header,
     datagram: Datagram<'_>,
     payloads: &[Payload],
-    candidates: Vec<Arc<IkeTunnel>>,
+    mut candidates: Candidates,
 ) -> Option<Answer> {
     let parts = Parts::of(payloads);
     let (Some(theirs), Some((sent_group, public)), Some(nonce)) =
@@ -181,10 +190,9 @@ pub(crate) fn answer(
         cx.out.discard(Discard::Malformed);
         return None;
     };
-    let chosen = candidates.iter().find_map(|t| choose_ike(&t.proposals, theirs, sent_group, &[]));
+    let chosen = candidates.proposals().find_map(|p| choose_ike(p, theirs, sent_group, &[]));
     let Some((suite, proposal)) = chosen else {
-        let ours: Vec<IkeProposal> =
-            candidates.iter().flat_map(|t| t.proposals.clone()).take(KEPT).collect();
+        let ours: Vec<IkeProposal> = candidates.proposals().flatten().take(KEPT).cloned().collect();
         let rejection = Rejection::no_proposal_chosen(Asked::ike(&ours).offers.beside(theirs));
         cx.out.turn_away(cx.now, datagram, &candidates, &rejection);
         return Some(Answer::Stateless(rejection.payload()));
@@ -192,10 +200,8 @@ pub(crate) fn answer(
     if group_of(sent_group) != Some(suite.group) {
         return Some(Answer::Stateless(Rejection::invalid_ke(group_id(suite.group)).payload()));
     }
-    let fits = |t: &Arc<IkeTunnel>| {
-        choose_ike(&t.proposals, std::slice::from_ref(&proposal), sent_group, &[]).is_some()
-    };
-    let candidates: Vec<_> = candidates.into_iter().filter(fits).collect();
+    let only = std::slice::from_ref(&proposal);
+    candidates.retain(|ours| choose_ike(ours, only, sent_group, &[]).is_some());
     // A value that is refused leaves no half-open IKE SA to be counted: it must not cost a key either.
     if !is_plausible(suite.group, public) {
         cx.out.discard(Discard::InvalidPublicValue);
@@ -216,7 +222,7 @@ pub(crate) fn answer(
     path.fragment_size = fragment_size(cx.config, &parts);
     let our_nonce = cx.rng.nonce();
     let mut answer = vec![
-        Payload::Sa(vec![proposal]),
+        Payload::Sa(vec![proposal.clone()]),
         Payload::KeyExchange { group: group_id(suite.group), data: our_public },
         Payload::Nonce(our_nonce.clone()),
     ];
@@ -225,8 +231,8 @@ pub(crate) fn answer(
     }
     answer.extend(introduction(cx.config));
     answer.extend(path.fragment_size.map(|_| takes_fragments()));
-    answer.extend(proving::announcement(&candidates));
-    answer.extend(proving::request(&candidates, cx.trust));
+    answer.extend(proving::announcement(candidates.wanted()));
+    answer.extend(proving::request(candidates.wanted(), cx.trust));
     let sa = IkeSa {
         local_spi,
         remote_spi: header.initiator_spi,
@@ -239,6 +245,7 @@ pub(crate) fn answer(
     Some(Answer::HalfOpen(Box::new(HalfOpen {
         path,
         candidates,
+        proposal,
         keys: Some(Keys::initial(suite, &shared, nonces, spis, false)),
         sa,
         request: datagram.octets.to_vec(),

@@ -110,7 +110,7 @@ impl Blueprint<'_> {
             .choice
             .suite()
             .expect("a chosen proposal has cipher and integrity that go together");
-        let rule = *cx.rules.get(&self.tunnel.name).ok_or_else(|| PlaneError::System {
+        let rule = cx.rules.of(&self.tunnel.name).ok_or_else(|| PlaneError::System {
             what: format!("setting up {}", self.tunnel.name),
             why: "the policy no longer has it".into(),
         })?;
@@ -154,6 +154,7 @@ impl Blueprint<'_> {
             cx.plane.remove(inbound);
             return Err(error);
         }
+        cx.out.known_sas.extend([inbound, outbound]);
         let rekey_at = cx.jittered(lifetime.soft(), lifetime.hard);
         Ok(ChildSa {
             tunnel: Arc::clone(self.tunnel),

@@ -145,6 +145,7 @@ impl Session {
         let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         for child in std::mem::take(&mut self.children) {
             cx.plane.remove(child.outbound);
+            cx.out.forget_child(&child);
             cx.out.orphans.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
         }
         let mut told = std::collections::BTreeSet::new();
@@ -161,6 +162,7 @@ impl Session {
     pub fn remove_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi, linger: bool) -> Option<ChildSa> {
         let position = self.children.iter().position(|c| c.spi_in == spi_in)?;
         let child = self.children.remove(position);
+        cx.out.forget_child(&child);
         if let ChildState::Replaced(successor) = child.state {
             let last = child.history_so_far(cx);
             self.hand_over(successor, &last);

@@ -73,30 +73,51 @@ pub(super) fn signs(tunnel: &IkeTunnel) -> bool {
     matches!(tunnel.credential, Credential::Signature(_))
 }
 
-/// The hash algorithms that this side verifies, where one of the tunnels wants signatures (RFC 7427 §4).
-pub(crate) fn announcement(tunnels: &[Arc<IkeTunnel>]) -> Option<Payload> {
-    let hashes = || HASHES.iter().flat_map(|h| h.0.to_be_bytes()).collect();
-    let wanted = tunnels.iter().any(|t| signs(t));
-    wanted.then(|| status(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes()))
+/// What the proofs of some tunnels take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Wanted {
+    /// One of them has signatures.
+    signatures: bool,
+    /// One of them wants to know what is revoked.
+    revocation: bool,
 }
 
-/// Asks for a certificate of the authorities that this side trusts, where one of the tunnels wants signatures, and for
-/// answers of OCSP responders, where one wants to know what is revoked.
-pub(crate) fn request(tunnels: &[Arc<IkeTunnel>], trust: &Trust) -> Vec<Payload> {
-    let wants_status =
-        |t: &Arc<IkeTunnel>| matches!(&t.credential, Credential::Signature(rules) if rules.use_crl);
+impl Wanted {
+    pub fn of(tunnel: &IkeTunnel) -> Self {
+        match &tunnel.credential {
+            Credential::Signature(rules) => Self { signatures: true, revocation: rules.use_crl },
+            _ => Self::default(),
+        }
+    }
+
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            signatures: self.signatures || other.signatures,
+            revocation: self.revocation || other.revocation,
+        }
+    }
+}
+
+/// The hash algorithms that this side verifies, where one of the tunnels wants signatures (RFC 7427 §4).
+pub(crate) fn announcement(wanted: Wanted) -> Option<Payload> {
+    let hashes = || HASHES.iter().flat_map(|h| h.0.to_be_bytes()).collect();
+    wanted.signatures.then(|| status(NotifyType::SIGNATURE_HASH_ALGORITHMS, hashes()))
+}
+
+/// Asks for a certificate of the authorities that this side trusts, and for answers of OCSP responders.
+pub(crate) fn request(wanted: Wanted, trust: &Trust) -> Vec<Payload> {
     // RFC 4806 §3.1: with no responder named, any will do.
-    let ocsp = tunnels.iter().any(wants_status).then(|| Payload::CertificateRequest {
+    let ocsp = wanted.revocation.then(|| Payload::CertificateRequest {
         encoding: CertEncoding::OCSP_CONTENT,
         authorities: Vec::new(),
     });
-    certificate_request(tunnels, trust).into_iter().chain(ocsp).collect()
+    certificate_request(wanted, trust).into_iter().chain(ocsp).collect()
 }
 
-fn certificate_request(tunnels: &[Arc<IkeTunnel>], trust: &Trust) -> Option<Payload> {
+fn certificate_request(wanted: Wanted, trust: &Trust) -> Option<Payload> {
     let mut hashes = trust.authority_hashes();
     hashes.truncate(MOST_AUTHORITIES);
-    let wanted = !hashes.is_empty() && tunnels.iter().any(|t| signs(t));
+    let wanted = wanted.signatures && !hashes.is_empty();
     wanted.then(|| Payload::CertificateRequest {
         encoding: CertEncoding::X509_SIGNATURE,
         authorities: hashes.concat(),

@@ -1,0 +1,291 @@
+//! Finds the first rule that covers a packet, however many rules there are.
+//!
+//! Each rule stands under the prefixes of one of its sides, the narrower one: a packet meets it under its own address,
+//! cut to each length of prefix that is in use. What stands there is compared in full, so that a prefix need only hold
+//! the selector, not be it. Rules under the very same prefix are tried one after the other.
+
+use super::Entry;
+use crate::header::Header;
+use crate::plane::{RuleId, TrafficSelectors};
+use arc_swap::ArcSwap;
+use policy::{AddressRange, Selector};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+/// Small, so that a change copies a few entries and not the table.
+const SHARDS: usize = 1024;
+
+/// Lengths of IPv6 prefixes from 0 to 128.
+const LENGTHS: usize = 129;
+
+/// Readers see snapshots of shards; changes are made one at a time.
+pub(super) struct Finder {
+    shards: Box<[ArcSwap<Shard>]>,
+    /// Which lengths of prefixes are in use, a bit for each, by [`Place::table`].
+    lengths: [[AtomicU64; LENGTHS.div_ceil(64)]; 4],
+    /// How many rules use a length.
+    uses: Mutex<[[u32; LENGTHS]; 4]>,
+}
+
+/// Ordered by prefix and then by rule.
+type Shard = Vec<(Place, RuleId, Arc<Entry>)>;
+
+/// A prefix of one side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Place {
+    /// The prefix, its upper half and its lower; below it zeros.
+    bits: [u64; 2],
+    len: u8,
+    /// Which side and family.
+    table: u8,
+}
+
+#[derive(Clone, Copy)]
+enum Side {
+    Local,
+    Remote,
+}
+
+impl Place {
+    fn new(side: Side, address: IpAddr, len: usize) -> Self {
+        let (ipv6, bits) = match address {
+            IpAddr::V4(a) => (false, u128::from(a.to_bits()) << 96),
+            IpAddr::V6(a) => (true, a.to_bits()),
+        };
+        let mask = u32::try_from(128 - len).ok().and_then(|below| u128::MAX.checked_shl(below));
+        let bits = bits & mask.unwrap_or(0);
+        Self {
+            bits: [(bits >> 64) as u64, bits as u64],
+            len: len as u8,
+            table: side as u8 * 2 + u8::from(ipv6),
+        }
+    }
+
+    /// The longest prefix that holds a range.
+    fn of(side: Side, range: &AddressRange) -> Self {
+        let (start, end) = (range.start(), range.end());
+        let common = match (start, end) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            _ => 0,
+        };
+        Self::new(side, start, common as usize)
+    }
+
+    /// One of [`SHARDS`].
+    fn shard(self) -> usize {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let Self { bits: [upper, lower], len, table } = self;
+        let mixed = [lower, u64::from(len), u64::from(table)]
+            .iter()
+            .fold(upper, |mixed, part| (mixed ^ mixed >> 32).wrapping_mul(ODD) ^ part);
+        (mixed.wrapping_mul(ODD) >> 40) as usize % SHARDS
+    }
+}
+
+/// Where a rule stands: under the side of which the widest selector is narrower.
+fn places(selectors: &TrafficSelectors) -> BTreeSet<Place> {
+    let of = |side, selectors: &[Selector]| -> BTreeSet<Place> {
+        selectors.iter().map(|s| Place::of(side, &s.addresses)).collect()
+    };
+    let widest = |places: &BTreeSet<Place>| places.iter().map(|p| p.len).min().unwrap_or(0);
+    let (local, remote) = (of(Side::Local, &selectors.local), of(Side::Remote, &selectors.remote));
+    if widest(&local) > widest(&remote) { local } else { remote }
+}
+
+impl Finder {
+    pub(super) fn new() -> Self {
+        Self {
+            shards: (0..SHARDS).map(|_| ArcSwap::default()).collect(),
+            lengths: Default::default(),
+            uses: Mutex::new([[0; LENGTHS]; 4]),
+        }
+    }
+
+    /// The rule that covers a packet and has the lowest name of those that do.
+    pub(super) fn find(&self, header: &Header) -> Option<Arc<Entry>> {
+        let mut best: Option<Arc<Entry>> = None;
+        for (side, address) in [(Side::Remote, header.destination), (Side::Local, header.source)] {
+            let table = usize::from(Place::new(side, address, 0).table);
+            for (word, lengths) in self.lengths[table].iter().enumerate() {
+                let mut lengths = lengths.load(Relaxed);
+                while lengths != 0 {
+                    let len = word * 64 + lengths.trailing_zeros() as usize;
+                    lengths &= lengths - 1;
+                    self.find_under(Place::new(side, address, len), header, &mut best);
+                }
+            }
+        }
+        best
+    }
+
+    fn find_under(&self, place: Place, header: &Header, best: &mut Option<Arc<Entry>>) {
+        let shard = self.shards[place.shard()].load();
+        let first = shard.partition_point(|(p, ..)| *p < place);
+        let below = best.as_ref().map(|b| b.rule.id);
+        let found = (shard[first..].iter())
+            .take_while(|(p, id, _)| *p == place && below.is_none_or(|b| *id < b))
+            .find(|(.., entry)| header.leaves_by(&entry.rule.selectors));
+        if let Some((.., entry)) = found {
+            *best = Some(Arc::clone(entry));
+        }
+    }
+
+    /// Adds a rule, or puts it where one of its name stands.
+    pub(super) fn insert(&self, entry: &Arc<Entry>) {
+        for place in places(&entry.rule.selectors) {
+            let key = (place, entry.rule.id);
+            let shard = &self.shards[place.shard()];
+            let mut entries = Shard::clone(&shard.load());
+            match entries.binary_search_by_key(&key, |(p, id, _)| (*p, *id)) {
+                Ok(at) => entries[at].2 = Arc::clone(entry),
+                Err(at) => {
+                    entries.insert(at, (place, entry.rule.id, Arc::clone(entry)));
+                    self.use_length(place, true);
+                }
+            }
+            shard.store(Arc::new(entries));
+        }
+    }
+
+    /// Forgets a rule.
+    pub(super) fn remove(&self, entry: &Entry) {
+        places(&entry.rule.selectors).into_iter().for_each(|p| self.leave(p, entry.rule.id));
+    }
+
+    /// Forgets the places of a rule where the rule that replaces it does not stand.
+    pub(super) fn remove_superseded(&self, old: &Entry, new: &Entry) {
+        let kept = places(&new.rule.selectors);
+        let left = places(&old.rule.selectors).into_iter().filter(|p| !kept.contains(p));
+        left.for_each(|p| self.leave(p, old.rule.id));
+    }
+
+    fn leave(&self, place: Place, rule: RuleId) {
+        let shard = &self.shards[place.shard()];
+        let mut entries = Shard::clone(&shard.load());
+        if let Ok(at) = entries.binary_search_by_key(&(place, rule), |(p, id, _)| (*p, *id)) {
+            entries.remove(at);
+            shard.store(Arc::new(entries));
+            self.use_length(place, false);
+        }
+    }
+
+    fn use_length(&self, place: Place, more: bool) {
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        let (table, len) = (usize::from(place.table), usize::from(place.len));
+        let count = &mut uses[table][len];
+        *count = if more { *count + 1 } else { *count - 1 };
+        let (word, bit) = (&self.lengths[table][len / 64], 1 << (len % 64));
+        match *count {
+            0 => word.fetch_and(!bit, Relaxed),
+            _ => word.fetch_or(bit, Relaxed),
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plane::Rule;
+    use policy::PortRange;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::net::{Ipv4Addr, Ipv6Addr};
+
+    /// Addresses close to each other and to the ends of their families, so that ranges meet.
+    fn address(ipv6: bool) -> impl Strategy<Value = IpAddr> {
+        let number = prop_oneof![
+            0_u32..24,
+            250_u32..262,
+            u32::MAX - 9..=u32::MAX,
+            0x7fff_fffd_u32..0x8000_0003
+        ];
+        number.prop_map(move |n| match ipv6 {
+            false => Ipv4Addr::from_bits(n).into(),
+            true => Ipv6Addr::from_bits(u128::from(n).rotate_right(32) | u128::from(n)).into(),
+        })
+    }
+
+    fn selector(ipv6: bool) -> impl Strategy<Value = Selector> {
+        let ports =
+            prop_oneof![Just(PortRange::ANY), Just(PortRange::new(80, 90).expect("ascending"))];
+        (address(ipv6), address(ipv6), any::<bool>(), prop_oneof![Just(0), Just(17)], ports)
+            .prop_map(|(a, b, one, protocol, ports)| {
+                let range = AddressRange::new(a.min(b), a.max(b)).filter(|_| !one);
+                let addresses = range.unwrap_or_else(|| AddressRange::from(a));
+                Selector { protocol, addresses, ports }
+            })
+    }
+
+    fn selectors() -> impl Strategy<Value = TrafficSelectors> {
+        let side = || any::<bool>().prop_flat_map(|v6| prop::collection::vec(selector(v6), 1..3));
+        (side(), side()).prop_map(|(local, remote)| TrafficSelectors { local, remote })
+    }
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u32, TrafficSelectors),
+        Remove(u32),
+        Look(IpAddr, IpAddr, u16),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let look = any::<bool>().prop_flat_map(|v6| (address(v6), address(v6), 78..92_u16));
+        prop_oneof![
+            3 => (0..12_u32, selectors()).prop_map(|(id, s)| Step::Insert(id, s)),
+            1 => (0..12_u32).prop_map(Step::Remove),
+            6 => look.prop_map(|(a, b, port)| Step::Look(a, b, port)),
+        ]
+    }
+
+    fn header(source: IpAddr, destination: IpAddr, port: u16) -> Header {
+        Header {
+            ipv6: source.is_ipv6(),
+            tos: 0,
+            len: 100,
+            transport: 20,
+            protocol: 17,
+            fragment: crate::header::Fragment::Whole,
+            source,
+            destination,
+            ports: Some((port, port)),
+        }
+    }
+
+    proptest! {
+        /// The first rule that a search in order finds, after any changes; and nothing is left when all rules are gone.
+        #[test]
+        fn finds_what_a_search_finds(steps in prop::collection::vec(step(), 1..60)) {
+            let spd = super::super::Spd::new();
+            let mut rules: BTreeMap<RuleId, TrafficSelectors> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Insert(id, selectors) => {
+                        let id = RuleId(id);
+                        let rule = Rule { id, tunnel: "t".into(), selectors: selectors.clone(), trap: false };
+                        spd.insert(rule);
+                        rules.insert(id, selectors);
+                    }
+                    Step::Remove(id) => {
+                        let removed = spd.remove(RuleId(id)).map(|e| e.rule.id);
+                        prop_assert_eq!(removed, rules.remove(&RuleId(id)).map(|_| RuleId(id)));
+                    }
+                    Step::Look(source, destination, port) => {
+                        let header = header(source, destination, port);
+                        let searched = rules.iter().find(|(_, s)| header.leaves_by(s));
+                        let found = spd.finder.find(&header).map(|e| e.rule.id);
+                        prop_assert_eq!(found, searched.map(|(id, _)| *id));
+                    }
+                }
+            }
+            for id in rules.into_keys() {
+                spd.remove(id);
+            }
+            prop_assert!(spd.finder.shards.iter().all(|s| s.load().is_empty()));
+            prop_assert!(spd.finder.lengths.iter().flatten().all(|l| l.load(Relaxed) == 0));
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The policy with indexes: its tunnels by name, by addresses and by the peer's identity, however many there are.
+
+use crate::exchange::auth::proving::Wanted;
+use policy::{ChildTunnel, Identity, IkeProposal, IkeTunnel, Policy};
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::IpAddr;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// A policy whose tunnels are found without a look at all of them.
+#[derive(Default)]
+pub(crate) struct Roster {
+    policy: Arc<Policy>,
+    /// Places of phase 1 tunnels by name.
+    tunnels: Index<u32>,
+    /// Places of phase 2 tunnels, in their phase 1 tunnel's list, by name.
+    children: Index<(u32, u32)>,
+    families: HashMap<Ends, Vec<Arc<Family>>>,
+}
+
+/// Addresses as the policy has them: this side's, the peer's; `None` is any.
+type Ends = (Option<IpAddr>, Option<IpAddr>);
+
+/// Tunnels with their places in the policy.
+type Placed = Vec<(u32, Arc<IkeTunnel>)>;
+
+/// Tunnels that this side may answer for, between the same addresses and with the same proposals: before the peer has
+/// named itself they are one.
+pub(crate) struct Family {
+    /// Ascending; at least one.
+    tunnels: Placed,
+    /// Places in `tunnels` by the fingerprint of the peer's identity.
+    by_peer: Index<u32>,
+    /// What their proofs take.
+    wanted: Wanted,
+}
+
+/// The tunnels that a peer may mean that has not named itself.
+#[derive(Clone, Default)]
+pub(crate) struct Candidates(Vec<Arc<Family>>);
+
+/// Places by a number, in order of both.
+struct Index<T>(Vec<(u64, T)>);
+
+impl<T> Default for Index<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T: Copy + Ord> Index<T> {
+    fn of(entries: impl Iterator<Item = (u64, T)>) -> Self {
+        let mut entries: Vec<_> = entries.collect();
+        entries.sort_unstable();
+        entries.shrink_to_fit();
+        Self(entries)
+    }
+
+    fn at(&self, number: u64) -> impl Iterator<Item = T> {
+        let first = self.0.partition_point(|(n, _)| *n < number);
+        self.0[first..].iter().take_while(move |(n, _)| *n == number).map(|(_, place)| *place)
+    }
+}
+
+fn number_of(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn place(index: usize) -> u32 {
+    u32::try_from(index).expect("a policy has fewer than 2^32 tunnels")
+}
+
+impl Deref for Roster {
+    type Target = Policy;
+
+    fn deref(&self) -> &Policy {
+        &self.policy
+    }
+}
+
+impl Roster {
+    pub fn new(policy: Arc<Policy>) -> Self {
+        let numbered = || policy.tunnels.iter().enumerate();
+        let tunnels = Index::of(numbered().map(|(at, t)| (number_of(&t.name), place(at))));
+        let children = Index::of(numbered().flat_map(|(at, t)| {
+            let children = t.children.iter().enumerate();
+            children.map(move |(c, child)| (number_of(&child.name), (place(at), place(c))))
+        }));
+        let families = families(&policy);
+        Self { policy, tunnels, children, families }
+    }
+
+    /// The phase 1 tunnel of that name.
+    pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
+        let tunnels = self.tunnels.at(number_of(name));
+        tunnels.map(|at| &self.policy.tunnels[at as usize]).find(|t| t.name == name)
+    }
+
+    /// The phase 2 tunnel of that name, with the phase 1 tunnel that carries it.
+    pub fn child(&self, name: &str) -> Option<(&Arc<IkeTunnel>, &Arc<ChildTunnel>)> {
+        let children = self.children.at(number_of(name)).map(|(tunnel, child)| {
+            let tunnel = &self.policy.tunnels[tunnel as usize];
+            (tunnel, &tunnel.children[child as usize])
+        });
+        children.into_iter().find(|(_, c)| c.name == name)
+    }
+
+    /// Whether this very tunnel is part of the policy.
+    pub fn has(&self, tunnel: &Arc<IkeTunnel>) -> bool {
+        self.tunnel(&tunnel.name).is_some_and(|t| Arc::ptr_eq(t, tunnel))
+    }
+
+    /// The tunnels between these addresses that this side may answer for.
+    pub fn candidates(&self, local: IpAddr, remote: IpAddr) -> Candidates {
+        let (here, there) = ([Some(local), None], [Some(remote), None]);
+        let ends = here.into_iter().flat_map(|l| there.into_iter().map(move |r| (l, r)));
+        let mut found: Vec<_> =
+            ends.filter_map(|e| self.families.get(&e)).flatten().cloned().collect();
+        found.sort_by_key(|f| f.tunnels[0].0);
+        Candidates(found)
+    }
+}
+
+fn families(policy: &Policy) -> HashMap<Ends, Vec<Arc<Family>>> {
+    let mut members: HashMap<Ends, Vec<Placed>> = HashMap::new();
+    for (at, tunnel) in policy.tunnels.iter().enumerate().filter(|(_, t)| t.role.may_respond()) {
+        let kin = members.entry((tunnel.local.address, tunnel.remote.address)).or_default();
+        let alike = kin.iter_mut().find(|k| k[0].1.proposals == tunnel.proposals);
+        let member = (place(at), Arc::clone(tunnel));
+        match alike {
+            Some(family) => family.push(member),
+            None => kin.push(vec![member]),
+        }
+    }
+    let family = |tunnels: Placed| {
+        let peers = tunnels.iter().enumerate();
+        let by_peer =
+            Index::of(peers.map(|(at, (_, t))| (t.remote.identity.fingerprint(), place(at))));
+        let wanted = tunnels.iter().map(|(_, t)| Wanted::of(t));
+        let wanted = wanted.fold(Wanted::default(), Wanted::or);
+        Arc::new(Family { tunnels, by_peer, wanted })
+    };
+    members.into_iter().map(|(ends, kin)| (ends, kin.into_iter().map(family).collect())).collect()
+}
+
+impl Family {
+    fn of_peer(&self, identity: &Identity) -> impl Iterator<Item = &(u32, Arc<IkeTunnel>)> {
+        let found = self.by_peer.at(identity.fingerprint());
+        let found = found.map(|at| &self.tunnels[at as usize]);
+        found.filter(|(_, tunnel)| tunnel.remote.identity.matches(identity))
+    }
+}
+
+impl Candidates {
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// All of them.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<IkeTunnel>> {
+        self.0.iter().flat_map(|f| &f.tunnels).map(|(_, tunnel)| tunnel)
+    }
+
+    /// The one there is, if there are no others.
+    pub fn only(&self) -> Option<&Arc<IkeTunnel>> {
+        let mut all = self.iter();
+        all.next().filter(|_| all.next().is_none())
+    }
+
+    /// What their proofs take.
+    pub fn wanted(&self) -> Wanted {
+        self.0.iter().map(|f| f.wanted).fold(Wanted::default(), Wanted::or)
+    }
+
+    /// The different lists of proposals, in the order of the policy.
+    pub fn proposals(&self) -> impl Iterator<Item = &[IkeProposal]> {
+        self.0.iter().map(|f| f.tunnels[0].1.proposals.as_slice())
+    }
+
+    /// Leaves those whose proposals fit.
+    pub fn retain(&mut self, fits: impl Fn(&[IkeProposal]) -> bool) {
+        self.0.retain(|f| fits(&f.tunnels[0].1.proposals));
+    }
+
+    /// Those that expect the peer to be this one, in the order of the policy.
+    pub fn of_peer(&self, identity: &Identity) -> Vec<&Arc<IkeTunnel>> {
+        let mut found: Vec<_> = self.0.iter().flat_map(|f| f.of_peer(identity)).collect();
+        found.sort_by_key(|(place, _)| *place);
+        found.into_iter().map(|(_, tunnel)| tunnel).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::{
+        Credential, Endpoint, Group, IkeEncryption, KeyBits, Lifetime, Prf, Role, Secret,
+    };
+    use proptest::prelude::*;
+    use std::time::Duration;
+
+    fn address(n: u8) -> Option<IpAddr> {
+        (n > 0).then(|| IpAddr::from([192, 0, 2, n]))
+    }
+
+    fn identity(n: u8) -> Identity {
+        Identity::Fqdn(["a.example", "A.example", "b.example", "c.example"][usize::from(n)].into())
+    }
+
+    fn tunnel(name: usize, ends: (u8, u8), peer: u8, group: Group, role: Role) -> IkeTunnel {
+        IkeTunnel {
+            name: format!("tunnel{name}"),
+            role,
+            local: Endpoint { address: address(ends.0), identity: identity(3) },
+            remote: Endpoint { address: address(ends.1), identity: identity(peer) },
+            credential: Credential::PresharedKey(Secret::new(vec![1])),
+            proposals: vec![IkeProposal {
+                encryption: vec![IkeEncryption::AesGcm16(KeyBits::B128)],
+                integrity: vec![],
+                prf: vec![Prf::HmacSha2_256],
+                groups: vec![group],
+            }],
+            lifetime: Lifetime { hard: Duration::from_secs(1), bytes: None, overlap_percent: 10 },
+            auto_start: false,
+            children: vec![],
+        }
+    }
+
+    fn tunnels() -> impl Strategy<Value = Vec<Arc<IkeTunnel>>> {
+        let group = prop_oneof![Just(Group::Ecp256), Just(Group::Ecp384)];
+        let role = prop_oneof![Just(Role::Both), Just(Role::Initiator), Just(Role::Responder)];
+        let one = ((0..3_u8, 0..3_u8), 0..4_u8, group, role);
+        prop::collection::vec(one, 0..40).prop_map(|all| {
+            let numbered = all.into_iter().enumerate();
+            numbered.map(|(n, (e, p, g, r))| Arc::new(tunnel(n, e, p, g, r))).collect()
+        })
+    }
+
+    proptest! {
+        /// The indexes find what a look at all tunnels finds, in the same order.
+        #[test]
+        fn finds_what_a_search_finds(
+            tunnels in tunnels(), ends in (1..4_u8, 1..4_u8), peer in 0..4_u8, ecp256 in any::<bool>(),
+        ) {
+            let roster = Roster::new(Arc::new(Policy { tunnels: tunnels.clone() }));
+            let (local, remote) = (address(ends.0), address(ends.1));
+            let group = if ecp256 { Group::Ecp256 } else { Group::Ecp384 };
+            let fits = |t: &&Arc<IkeTunnel>| {
+                t.role.may_respond()
+                    && t.local.address.is_none_or(|a| Some(a) == local)
+                    && t.remote.address.is_none_or(|a| Some(a) == remote)
+                    && t.proposals[0].groups == [group]
+            };
+            let searched: Vec<&Arc<IkeTunnel>> = tunnels.iter().filter(fits).collect();
+            let mut candidates = match (local, remote) {
+                (Some(local), Some(remote)) => roster.candidates(local, remote),
+                _ => unreachable!("addresses begin with 1"),
+            };
+            candidates.retain(|p| p[0].groups == [group]);
+            let mut found: Vec<_> = candidates.iter().map(|t| &t.name).collect();
+            found.sort();
+            let mut names: Vec<_> = searched.iter().map(|t| &t.name).collect();
+            names.sort();
+            prop_assert_eq!(found, names);
+            prop_assert_eq!(candidates.only().is_some(), searched.len() == 1);
+            let is_peer = |t: &&Arc<IkeTunnel>| t.remote.identity.matches(&identity(peer));
+            let of_peer: Vec<_> = searched.into_iter().filter(is_peer).collect();
+            prop_assert_eq!(candidates.of_peer(&identity(peer)), of_peer);
+            for (at, tunnel) in tunnels.iter().enumerate() {
+                prop_assert!(roster.has(tunnel));
+                prop_assert_eq!(roster.tunnel(&format!("tunnel{at}")), Some(tunnel));
+            }
+            prop_assert_eq!(roster.tunnel("tunnel"), None);
+        }
+    }
+}
