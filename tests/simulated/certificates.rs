@@ -7,7 +7,7 @@ use policy::{Identity, KeyKind, Signature};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType};
 use sim::host::{Side, ike_offer};
 use sim::invariant::{assert_agreement, assert_clean_stop};
-use sim::{HostId, Site, World};
+use sim::{Conditions, HostId, Site, World};
 use std::time::Duration;
 
 pub fn any() -> Signature {
@@ -550,4 +550,40 @@ fn certificates_are_replaced_under_a_tunnel_that_stays_up() {
     world.connect(l, Site::TUNNEL);
     world.run_for(SOON);
     assert!(last_failure(&mut world, r).to_string().contains("CN=root, which is not trusted here"));
+}
+
+#[test]
+fn slow_work_and_a_bad_link_leave_both_ends_in_agreement() {
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let (left, right) =
+        (side(&root, KeyKind::EcdsaP256, "left"), side(&root, KeyKind::EcdsaP256, "right"));
+    let site = Site { auto_start: true, children: 2, ..site() };
+    for seed in 0..24 {
+        let (mut world, l, r) = World::of_site(seed, &site, &calm());
+        world.trust(l, left.trust());
+        world.trust(r, right.trust());
+        world.set_conditions(Conditions::bad(250));
+        for _ in 0..12 {
+            for host in [l, r] {
+                match world.chance().below(3) {
+                    0 => world.hold_jobs(host),
+                    1 => drop(world.release_jobs(host)),
+                    _ => {}
+                }
+            }
+            if world.chance().below(6) == 0 {
+                let host = if world.chance().below(2) == 0 { l } else { r };
+                world.restart(host);
+            }
+            let pause = 200 + world.chance().below(6_000);
+            world.run_for(Duration::from_millis(pause));
+        }
+        world.set_conditions(Conditions::default());
+        for host in [l, r] {
+            world.release_jobs(host);
+        }
+        world.run_for(SETTLED);
+        assert_agreement(&mut world, l, r, &site);
+        assert_clean_stop(&mut world, l, r);
+    }
 }
