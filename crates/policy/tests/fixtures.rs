@@ -342,6 +342,46 @@ fn chacha20_and_large_groups() {
 }
 
 #[test]
+fn weak_algorithms_are_used_where_named_and_warned_of() {
+    let text = HOST
+        .replace("IKE_DHGroup=\"20\"", "IKE_DHGroup=\"24\"")
+        .replace("ESP_AES256_GCM_16", "ESP_AES_CBC_128")
+        .replace("ESP_Authentication=\"NONE\"", "ESP_Authentication=\"HMAC-MD5\"");
+    let loaded = load(&text);
+    let (tunnel, child) = loaded.policy.child("hh_d").unwrap();
+    assert_eq!(tunnel.proposals[0].groups, [Group::Modp2048Sub256]);
+    assert_eq!(child.proposals[0].integrity, Some(Integrity::HmacMd5_96));
+    // Nobody gets them who did not ask for them: without IPSec_ResponderDHGroup all groups are accepted but these.
+    for group in [Group::Modp1024, Group::Modp1536, Group::Modp2048Sub256] {
+        assert!(group.is_weak());
+        let open = load(&HOST.replace("IPSec_ResponderDHGroup=\"GROUP_2\"", ""));
+        let (_, child) = open.policy.child("hh_d").unwrap();
+        assert!(child.pfs.accept.contains(&Group::Ecp384) && !child.pfs.accept.contains(&group));
+    }
+    let warned = |words: &str| loaded.warnings.iter().any(|w| w.message == words);
+    assert!(warned("Diffie-Hellman group 24 (MODP-2048-256) is weak"));
+    assert!(warned("ESP_Authentication \"HMAC-MD5\" is weak"));
+}
+
+/// What AIX calls the algorithms made of AES.
+#[test]
+fn integrity_made_of_aes_has_several_names() {
+    for (hash, integrity, prf) in [
+        ("CMAC_AES_XCBC", Integrity::AesXcbc96, Prf::Aes128Xcbc),
+        ("AES-XCBC", Integrity::AesXcbc96, Prf::Aes128Xcbc),
+        ("AES-CMAC", Integrity::AesCmac96, Prf::Aes128Cmac),
+    ] {
+        let text = HOST
+            .replace("IKE_Hash=\"SHA\"", &format!("IKE_Hash=\"{hash}\""))
+            .replace("<IKETransform IKE_PRF=\"PRF_HMAC_SHA1\"/>", "");
+        let loaded = load(&text);
+        let proposal = &loaded.policy.tunnel("hh_k").unwrap().proposals[0];
+        assert_eq!((&proposal.integrity[..], &proposal.prf[..]), (&[integrity][..], &[prf][..]));
+        assert!(!loaded.warnings.iter().any(|w| w.message.contains(hash)));
+    }
+}
+
+#[test]
 fn roles_and_flags() {
     let loaded = load(ROLES);
     let [a, b] = &loaded.policy.tunnels[..] else { panic!("two tunnels") };
