@@ -1,12 +1,13 @@
 //! Two engines under way, and somebody who says anything to them, with and without their keys, at any moment.
 
+mod certificates;
 mod forger;
 
 use crate::octets::Octets;
 use esp::plane::{Notice, PacketSummary, PlaneError, RuleId, SaId, Spi};
 use forger::Forger;
 use ike::Config;
-use policy::{Group, Mode, Pfs};
+use policy::{Group, KeyKind, Mode, Pfs, Signature};
 use sim::host::{Side, ike_offer, lifetime};
 use sim::invariant::{bookkeeping, leftovers_after_stop};
 use sim::link::{Conditions, Content, Gate, Parcel};
@@ -47,6 +48,11 @@ impl Play {
     fn new(input: &mut Octets<'_>) -> Option<Self> {
         let (kind, wait) = (input.u8()?, input.u8()?);
         let bit = |n: u8| kind >> n & 1 == 1;
+        let signature = (wait & 1 == 1).then(|| Signature {
+            keys: KeyKind::ALL.to_vec(),
+            use_crl: false,
+            sha1: false,
+        });
         let groups = [Group::Curve25519, Group::Ecp256];
         let pfs = Pfs {
             offer: groups[..usize::from(bit(0))].to_vec(),
@@ -62,6 +68,7 @@ impl Play {
             auto_start: bit(3),
             on_demand: bit(4),
             left_roams: bit(5),
+            signature,
             ..Site::default()
         };
         let site = if site.mode == Mode::Transport { Site { children: 1, ..site } } else { site };
@@ -71,7 +78,10 @@ impl Play {
             half_open_limit: 40,
             ..Config::default()
         };
-        let (world, left, right) = World::of_site(u64::from(kind), &site, &config);
+        let (mut world, left, right) = World::of_site(u64::from(kind), &site, &config);
+        for (host, trust) in [left, right].into_iter().zip(certificates::sides()) {
+            world.trust(host, trust);
+        }
         let mut play =
             Self { world, site, hosts: [left, right], gate: None, forger: Forger::default() };
         play.world.tap();
@@ -169,12 +179,14 @@ impl Play {
 
     fn wire(&mut self, input: &mut Octets<'_>) -> Option<()> {
         let host = *input.pick(&self.hosts)?;
-        match input.u8()? % 6 {
+        match input.u8()? % 8 {
             0 => self.world.cut(host),
             1 => self.world.set_conditions(Conditions::bad(300)),
             2 if self.gate.is_none() => self.gate = Some(self.world.hold(host, |_| true)),
             2 | 3 => self.release(),
             4 => self.world.begin_nonces_with(host, Some(input.u8()?)),
+            5 => self.world.hold_jobs(host),
+            6 => drop(self.world.release_jobs(host)),
             _ => self.world.heal(),
         }
         Some(())
@@ -248,6 +260,9 @@ impl Play {
 
     fn end(&mut self) {
         self.release();
+        for host in self.hosts {
+            self.world.release_jobs(host);
+        }
         self.world.heal();
         self.world.run_for(Duration::from_secs(300));
         self.check();
