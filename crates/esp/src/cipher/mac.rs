@@ -61,9 +61,12 @@ enum Keyed {
 }
 
 /// The MAC of a message, which may be a secret where it serves as PRF.
-pub struct Tag {
-    octets: Zeroizing<[u8; 64]>,
-    len: usize,
+pub struct Tag(Octets);
+
+enum Octets {
+    /// As AWS-LC gives it: nothing is copied for a packet.
+    Hmac(hmac::Tag),
+    Block(Zeroizing<[u8; 16]>),
 }
 
 impl Key {
@@ -96,35 +99,37 @@ impl Key {
             Keyed::Hmac(key) => {
                 let mut mac = hmac::Context::with_key(key);
                 parts.iter().for_each(|part| mac.update(part));
-                Tag::of(mac.sign().as_ref())
+                Tag(Octets::Hmac(mac.sign()))
             }
             Keyed::Md5(key) => {
                 let mut mac = key.clone();
                 parts.iter().for_each(|part| mac.update(part));
-                Tag::of(&mac.finalize().into_bytes())
+                Tag::block(mac.finalize().into_bytes().into())
             }
             Keyed::Cmac(key) => {
                 let mut mac = cmac::Context::with_key(key);
                 for part in parts {
                     mac.update(part).expect("AWS-LC takes octets after octets");
                 }
-                Tag::of(mac.sign().expect("AWS-LC ends what it began").as_ref())
+                let tag = mac.sign().expect("AWS-LC ends what it began");
+                Tag::block(tag.as_ref().try_into().expect("AES has blocks of 16 octets"))
             }
-            Keyed::Xcbc(key) => Tag::of(&key.tag(parts)),
+            Keyed::Xcbc(key) => Tag::block(key.tag(parts)),
         }
     }
 }
 
 impl Tag {
-    fn of(octets: &[u8]) -> Self {
-        let mut tag = Self { octets: Zeroizing::new([0; 64]), len: octets.len() };
-        tag.octets[..octets.len()].copy_from_slice(octets);
-        tag
+    fn block(octets: [u8; 16]) -> Self {
+        Self(Octets::Block(Zeroizing::new(octets)))
     }
 }
 
 impl AsRef<[u8]> for Tag {
     fn as_ref(&self) -> &[u8] {
-        &self.octets[..self.len]
+        match &self.0 {
+            Octets::Hmac(tag) => tag.as_ref(),
+            Octets::Block(octets) => &**octets,
+        }
     }
 }
