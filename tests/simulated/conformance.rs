@@ -379,3 +379,61 @@ fn an_initiator_that_cannot_read_the_answer_of_ike_auth_says_so_next() {
         }
     }
 }
+
+#[test]
+fn payloads_are_sent_in_the_order_of_the_rfc() {
+    // RFC 7296 §2.5: as in the figures of §1.2; notifications and vendor IDs have no place of their own.
+    let ordered = |payloads: &[Payload]| {
+        let kinds = payloads.iter().map(Payload::kind);
+        let placed = |k: &PayloadType| ![PayloadType::NOTIFY, PayloadType::VENDOR_ID].contains(k);
+        kinds.filter(placed).collect::<Vec<_>>()
+    };
+    let (sa, ke, nonce) = (PayloadType::SA, PayloadType::KE, PayloadType::NONCE);
+    let (tsi, tsr, auth) = (PayloadType::TSI, PayloadType::TSR, PayloadType::AUTH);
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.world.connect(puppet.left, Site::TUNNEL);
+    puppet.wait();
+    let (header, octets) = puppet.sent().remove(0);
+    let init = message::decode(&header, &octets).expect("payloads");
+    assert_eq!(ordered(&init), [sa, ke, nonce]);
+
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.pick_up();
+    let (request, payloads) = puppet.next_request();
+    let (idi, idr) = (PayloadType::IDI, PayloadType::IDR);
+    assert_eq!(ordered(&payloads), [idi, idr, auth, sa, tsi, tsr]);
+    let answer = puppet.auth_payloads();
+    puppet.answer(&request, &answer);
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (_, payloads) = puppet.next_request();
+    assert_eq!(payloads[0].kind(), PayloadType::NOTIFY, "REKEY_SA comes first");
+    assert_eq!(ordered(&payloads), [sa, nonce, tsi, tsr]);
+
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    let payloads = puppet.auth_payloads();
+    let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    assert_eq!(ordered(&answer), [idr, auth, sa, tsi, tsr]);
+    let payloads = puppet.child_payloads(esp::plane::Spi(0x7000_0002));
+    let answer = puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
+    assert_eq!(ordered(&answer), [sa, nonce, tsi, tsr]);
+}
+
+#[test]
+fn one_request_at_a_time_whatever_window_the_peer_has() {
+    // RFC 7296 §2.3.
+    let mut puppet = Puppet::called(&Site { children: 3, ..Site::default() });
+    let (request, _) = puppet.next_request();
+    let larger = notify(NotifyType::SET_WINDOW_SIZE, &8u32.to_be_bytes());
+    assert_eq!(puppet.request(ExchangeType::INFORMATIONAL, &[larger]), []);
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    assert!(puppet.world.rekey(puppet.left, Site::TUNNEL));
+    puppet.wait();
+    // Its own request is still open, and comes again; a request of the peer was answered meanwhile.
+    let sent = puppet.sent();
+    assert!(!sent.is_empty(), "it is sent again");
+    for (header, _) in sent {
+        assert_eq!((header.message_id, header.response), (request.message_id, false));
+    }
+}
