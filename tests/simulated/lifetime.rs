@@ -1,12 +1,13 @@
 //! Lifetimes drive rekeys.
 
 use crate::{assert_nothing_lost, calm, child_spi, ike_spis};
+use esp::plane::Notice;
 use ike::event::EventKind;
 use policy::{KeyBits, Lifetime};
 use sim::host::{esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop, leftovers};
 use sim::traffic::InnerPacket;
-use sim::{Site, World};
+use sim::{Exchange, Site, World};
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -116,5 +117,47 @@ fn a_refused_rekey_is_tried_again_and_the_old_sa_ends_in_time() {
     for host in [left, right] {
         let held: Vec<u32> = world.plane(host).inbound().map(|i| i.sa.spi.0).collect();
         assert!(!held.contains(&old), "an SA outlives its hard limit");
+    }
+}
+
+/// What a plane tells of both halves of the left end's only Child SA.
+fn both_halves_expire(world: &mut World, left: sim::HostId, hard: bool) {
+    let plane = world.plane(left);
+    let inbound = plane.inbound().map(|i| i.sa.id).last().expect("an SA");
+    let outbound = plane.outbound().map(|o| o.sa.id).last().expect("an SA");
+    for sa in [inbound, outbound] {
+        world.command(left, "an SA expires", |e, now| {
+            e.handle_notice(now, Notice::Expiring { sa, hard });
+        });
+    }
+}
+
+#[test]
+fn the_plane_has_an_sa_renewed_once_whichever_half_runs_out() {
+    // Sequence numbers run out like volume: the plane says so of one half, or of both.
+    for hard in [false, true] {
+        let site = Site::default();
+        let (mut world, left, right) = World::of_site(1, &site, &calm());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(MINUTE);
+        let before = child_spi(&mut world, left, "net0");
+        let asked = |world: &World| {
+            let requests: Vec<_> = world
+                .ladder()
+                .sent_by("left")
+                .filter(|l| !l.response)
+                .map(|l| l.exchange)
+                .collect();
+            let created = requests.iter().filter(|e| **e == Exchange::CreateChild).count();
+            (created, requests.len())
+        };
+        let (_, requests) = asked(&world);
+        both_halves_expire(&mut world, left, hard);
+        world.run_for(MINUTE);
+        assert_ne!(child_spi(&mut world, left, "net0"), before);
+        let (created, all) = asked(&world);
+        assert_eq!((created, all - requests), (1, 2), "one new SA and one Delete, hard: {hard}");
+        assert_agreement(&mut world, left, right, &site);
+        assert_clean_stop(&mut world, left, right);
     }
 }

@@ -481,12 +481,9 @@ impl<P: DataPlane> Engine<P> {
                     return;
                 };
                 self.with_session(now, id, |session, cx| {
-                    if hard {
-                        let name = session.child_by_inbound(spi_in).map(|c| c.tunnel.name.clone());
-                        session.tasks.push_back(Task::DeleteChild(spi_in));
-                        session.tasks.extend(name.map(Task::CreateChild));
-                    } else {
-                        session.tasks.push_back(Task::RekeyChild(spi_in));
+                    match hard {
+                        true => session.replace_exhausted(spi_in),
+                        false => session.tasks.push_back(Task::RekeyChild(spi_in)),
                     }
                     session.pump(cx);
                 });

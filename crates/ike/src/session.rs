@@ -534,6 +534,23 @@ impl Session {
         self.children.push(child);
     }
 
+    /// Has a Child SA replaced that carries nothing any more; the plane may say so of both halves.
+    pub fn replace_exhausted(&mut self, spi_in: Spi) {
+        let delete = Task::DeleteChild(spi_in);
+        let queued = self.tasks.contains(&delete);
+        let Some(child) = self.child_mut(spi_in) else { return };
+        match child.state {
+            ChildState::Established => {
+                child.state = ChildState::Unwanted;
+                let create = Task::CreateChild(child.tunnel.name.clone());
+                self.tasks.extend([create, delete]);
+            }
+            // Its successor is there; whoever was to delete it takes his time.
+            ChildState::Replaced(_) if !queued => self.tasks.push_back(delete),
+            ChildState::Replaced(_) | ChildState::Unwanted => {}
+        }
+    }
+
     /// Settles what crossing requests for the same phase 2 tunnel leave: of two Child SAs the one made with the lowest
     /// nonce goes, deleted by the side that asked for it, as after crossing rekeys.
     pub fn settle_duplicates(&mut self, name: &str) {
