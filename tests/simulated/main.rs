@@ -19,6 +19,7 @@ mod hostile;
 mod lifetime;
 mod liveness;
 mod many;
+mod mobility;
 mod narrowing;
 mod nat;
 mod ocsp;

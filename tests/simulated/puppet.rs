@@ -35,6 +35,8 @@ pub struct Puppet {
     pub initiator: bool,
     /// Initiator's, responder's.
     pub spis: (IkeSpi, IkeSpi),
+    /// What it adds to its IKE_SA_INIT message.
+    pub introduction: Vec<Payload>,
     key_exchange: Option<PrivateKey>,
     nonce: Vec<u8>,
     /// Both messages of IKE_SA_INIT.
@@ -87,6 +89,7 @@ impl Puppet {
             site: site.clone(),
             initiator: true,
             spis: (IkeSpi(0), IkeSpi(0)),
+            introduction: Vec::new(),
             key_exchange: Some(PrivateKey::generate(Group::Curve25519)),
             nonce: vec![0x5a; 32],
             handshake: Default::default(),
@@ -123,11 +126,13 @@ impl Puppet {
     /// The payloads of its IKE_SA_INIT message.
     pub fn init_payloads(&self) -> Vec<Payload> {
         let public = self.key_exchange.as_ref().expect("before the keys are made").public_value();
-        vec![
+        let mut payloads = vec![
             Payload::Sa(offer_ike(&self.site.ike, &[])),
             Payload::KeyExchange { group: GroupId::CURVE25519, data: public.to_vec() },
             Payload::Nonce(self.nonce.clone()),
-        ]
+        ];
+        payloads.extend(self.introduction.clone());
+        payloads
     }
 
     /// Begins an IKE SA and makes its keys.
