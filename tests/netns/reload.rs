@@ -87,7 +87,7 @@ fn only_what_changed() {
 
     // A tunnel that is no longer in the policy goes.
     left.write_policy(SITE[0]);
-    assert_eq!(left.ctl_ok(&["reload"]), "policy reloaded: 1 tunnels\n");
+    assert!(left.ctl_ok(&["reload"]).starts_with("policy reloaded: 1 tunnel\n"));
     right.await_list(&["site_lan"]);
     assert_eq!(spis(&left.child_sa("site_lan")), before[0], "unchanged");
 }

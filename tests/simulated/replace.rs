@@ -1,7 +1,9 @@
 //! Replacing the policy of a running gateway.
 
-use crate::{SETTLED, child_spi, ike_spis, up};
-use sim::host::Side;
+use crate::{SETTLED, SOON, assert_settled, child_spi, ike_spis, talk, up};
+use ike::EventKind;
+use policy::{Group, KeyBits, Pfs};
+use sim::host::{Side, esp_offer, ike_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
 use sim::{HostId, Site, World};
 use std::sync::Arc;
@@ -84,4 +86,51 @@ fn a_changed_key_counts_from_the_next_handshake() {
     world.run_for(SETTLED);
     assert_agreement(&mut world, left, right, &other);
     assert_clean_stop(&mut world, left, right);
+}
+
+/// Changes both ends, one after the other, and checks that nothing was ever down.
+fn replaced_while_up(before: &Site, after: &Site) -> (World, HostId, HostId) {
+    let (mut world, left, right) = up(1, before);
+    let flows = talk(&mut world, left, right, before);
+    for (host, side) in [(left, Side::Left), (right, Side::Right)] {
+        let policy = after.policy(side);
+        world.command(host, "replace policy", |e, now| e.replace_policy(now, policy));
+        world.run_for(SOON);
+    }
+    let closed = |k: &EventKind| matches!(k, EventKind::Closed { .. });
+    for host in [left, right] {
+        assert_eq!(world.count_events(host, closed), 0, "nothing goes down");
+    }
+    assert_settled(&mut world, left, right, after, flows);
+    (world, left, right)
+}
+
+fn suites(world: &World, host: HostId) -> Vec<String> {
+    let rekeyed = |(_, e): &(std::time::Duration, ike::Event)| match &e.kind {
+        EventKind::Rekeyed { suite } => Some(suite.split(", SPIs").next()?.to_owned()),
+        _ => None,
+    };
+    world.host(host).events.iter().filter_map(rekeyed).collect()
+}
+
+#[test]
+fn lifetimes_and_groups_count_from_the_next_rekey() {
+    let hour = lifetime(std::time::Duration::from_secs(3600));
+    let esp = vec![esp_offer(KeyBits::B128, hour)];
+    let pfs = Pfs { offer: vec![Group::Ecp256], accept: vec![Group::Ecp256], accept_none: true };
+    let after = Site { lifetime: hour, esp, pfs, ..site(1) };
+    let (world, left, _) = replaced_while_up(&site(1), &after);
+    assert_eq!(suites(&world, left), [] as [&str; 0]);
+}
+
+#[test]
+fn other_algorithms_come_with_a_rekey() {
+    let day = lifetime(std::time::Duration::from_secs(86_400));
+    let after = Site { esp: vec![esp_offer(KeyBits::B256, day)], ..site(2) };
+    let (world, left, _) = replaced_while_up(&site(2), &after);
+    assert_eq!(suites(&world, left), ["tunnel mode, AES-GCM-16-256"; 2]);
+
+    let after = Site { ike: vec![ike_offer(&[Group::Ecp384])], ..site(1) };
+    let (world, left, _) = replaced_while_up(&site(1), &after);
+    assert_eq!(suites(&world, left), ["AES-GCM-16-128/PRF-HMAC-SHA2-256/ECP-384"]);
 }

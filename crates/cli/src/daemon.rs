@@ -142,7 +142,7 @@ fn run_gateway(
         let path = options.policy.clone();
         tokio::spawn(remind(Arc::clone(&keeper)));
         let daemon = Daemon::new(handle, path, keeper, levels);
-        let daemon = Arc::new(daemon.with_places(file.places));
+        let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",
             policy.tunnels.len(),
@@ -195,7 +195,7 @@ pub async fn run<G: Gateway>(
             _ = signals.interrupt.recv() => break info!("stopping: SIGINT"),
             _ = signals.hangup.recv() => {
                 // The daemon says in its log what came of it.
-                let _ = daemon.reload().await;
+                let _ = daemon.reload(false).await;
             }
         }
     }

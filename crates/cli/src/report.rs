@@ -2,7 +2,7 @@
 //!
 //! Text that came from a peer or a file passes through [`plain`], so that it cannot steer the terminal.
 
-use crate::control::protocol::{Activation, ChildSa, FailureInfo, IkeSa, Tunnel};
+use crate::control::protocol::{Activation, Change, ChildSa, FailureInfo, IkeSa, Reloaded, Tunnel};
 use console::Style;
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -244,6 +244,39 @@ pub fn activation(activation: &Activation, colour: Colour) -> String {
         None => format!("{name}: {}", colour.bad("failed")),
         Some(failure) => format!("{name}: {}: {}", colour.bad("failed"), plain(&failure.message)),
     }
+}
+
+/// What a reload changes, or would change.
+pub fn reloaded(reloaded: &Reloaded, colour: Colour) -> String {
+    let tunnels = match reloaded.tunnels {
+        1 => "1 tunnel".to_owned(),
+        n => format!("{n} tunnels"),
+    };
+    let mut text = match reloaded.dry_run {
+        true => format!("a reload would change this; nothing has changed yet ({tunnels})\n"),
+        false => format!("policy reloaded: {tunnels}\n"),
+    };
+    let (untouched, changed): (Vec<_>, Vec<_>) =
+        reloaded.changes.iter().partition(|c| c.effect == "untouched");
+    let name = |change: &Change| match &change.child {
+        Some(child) => format!("{}/{}", plain(&change.tunnel), plain(child)),
+        None => plain(&change.tunnel).into_owned(),
+    };
+    let width = changed.iter().map(|c| name(c).chars().count()).max().unwrap_or(0);
+    for change in &changed {
+        let message = plain(&change.message);
+        let message = match change.effect.as_str() {
+            "added" => colour.good(&message),
+            "removed" | "reestablished" => colour.bad(&message),
+            _ => colour.notice(&message),
+        };
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "  {:width$}  {message}", name(change));
+    }
+    if !untouched.is_empty() {
+        let _ = writeln!(text, "  {} untouched", untouched.len());
+    }
+    text
 }
 
 /// Discards by reason with what they mean, the most frequent first; with `all` also those that never happened.

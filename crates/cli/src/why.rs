@@ -306,6 +306,13 @@ impl Advice<'_> {
             Facts::Silence(silence) => self.on_silence(silence),
             Facts::Offers(offers) => self.on_offers(offers, comparison),
             Facts::Identities(identities) => self.on_identities(identities),
+            Facts::Proof(proof) if proof.certificate => vec![
+                "see vpnctl certs on both sides: is this side's certificate valid, and its authority known to the peer?".to_owned(),
+                format!(
+                    "is {} among the names of the certificate, and is it whom the peer expects? Its log says what it did not accept",
+                    proof.local
+                ),
+            ],
             Facts::Proof(proof) => vec![
                 // The likeliest first: a peer never says which of the two it is, but its log does.
                 format!(

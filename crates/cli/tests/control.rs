@@ -205,20 +205,22 @@ fn a_reload_is_all_or_nothing() {
     client.ask(Command::Activate { names: vec![] }).expect("it comes up");
 
     write_private(&fixture.policy(), &SAMPLE.replace("ESP_AES256_GCM_16", "ESP_AES256_GCM_17"));
-    let (code, message) = refused(&mut client, Command::Reload);
+    let (code, message) = refused(&mut client, Command::Reload { dry_run: false });
     assert_eq!(code, RefusalCode::BadPolicy);
     assert!(message.contains("policy.xml:") && message.contains("ESP_AES256_GCM_17"), "{message}");
     assert_eq!(tunnels(&mut client, Command::List { all: false }).len(), 1, "still up");
 
     let added = SAMPLE.replace("_TunnelName=\"site_lan\"", "_TunnelName=\"other_lan\"");
     write_private(&fixture.policy(), &added);
-    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload) else { panic!("not reloaded") };
+    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload { dry_run: false }) else {
+        panic!("not reloaded")
+    };
     assert_eq!((reloaded.tunnels, reloaded.warnings.len()), (1, 0));
     let names = tunnels(&mut client, Command::List { all: true });
     assert_eq!(names[0].children[0].name, "other_lan");
 
     fs::remove_file(fixture.policy()).expect("it is there");
-    let (code, message) = refused(&mut client, Command::Reload);
+    let (code, message) = refused(&mut client, Command::Reload { dry_run: false });
     assert!(code == RefusalCode::BadPolicy && message.contains("cannot read the policy"));
     assert_eq!(tunnels(&mut client, Command::List { all: true }).len(), 1);
 }
@@ -235,13 +237,17 @@ fn a_reload_reads_certificates_again_or_keeps_those_in_force() {
 
     let policy = SAMPLE.replace("Preshared_key", "ECDSA-256");
     write_private(&fixture.policy(), &policy);
-    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload) else { panic!("not reloaded") };
+    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload { dry_run: false }) else {
+        panic!("not reloaded")
+    };
     let said = reloaded.warnings.join("\n");
     assert!(said.contains("tunnel site: no certificate of this side is for 192.0.2.1"), "{said}");
     assert!(said.contains("tunnel site: no authority is trusted"), "{said}");
 
     write_certificates(fixture.directory.path());
-    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload) else { panic!("not reloaded") };
+    let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload { dry_run: false }) else {
+        panic!("not reloaded")
+    };
     assert!(!reloaded.warnings.iter().any(|warning| warning.contains("tunnel site")));
     let before = listed(&mut client);
     let roles: Vec<&str> = before.iter().map(|info| info.role.as_str()).collect();
@@ -259,7 +265,7 @@ fn a_reload_reads_certificates_again_or_keeps_those_in_force() {
     let broken = fixture.directory.path().join("certs/broken.pem");
     fs::write(&broken, "-----BEGIN CERTIFICATE-----\nAAAA\n").expect("writable");
     fs::remove_file(fixture.directory.path().join("ca/root.der")).expect("it is there");
-    let (code, message) = refused(&mut client, Command::Reload);
+    let (code, message) = refused(&mut client, Command::Reload { dry_run: false });
     assert_eq!(code, RefusalCode::BadCertificates);
     assert!(message.contains("broken.pem: line 1: the CERTIFICATE that begins here never ends"));
     assert_eq!(listed(&mut client), before);
@@ -481,7 +487,7 @@ fn command() -> impl Strategy<Value = Command> {
         any::<String>().prop_map(|name| Command::Status { name }),
         any::<String>().prop_map(|name| Command::Rekey { name }),
         any::<String>().prop_map(|level| Command::Log { level }),
-        Just(Command::Reload),
+        Just(Command::Reload { dry_run: false }),
         Just(Command::Counters),
         Just(Command::Stop),
     ]
@@ -577,13 +583,14 @@ fn why_names_the_failure_the_cure_and_its_place() {
     let fixture = Fixture::start();
     let proof = ike::failure::facts::Proof {
         by_us: false,
+        certificate: false,
         local: named("192.0.2.1"),
         remote: named("192.0.2.2"),
     };
     fixture.gateway.fail("site", proof.into());
     let mut client = fixture.client();
     // The places of the policy are known once it has been read by the daemon itself.
-    client.ask(Command::Reload).expect("the sample is valid");
+    client.ask(Command::Reload { dry_run: false }).expect("the sample is valid");
     let Ok(Reply::Why(explanation)) = client.ask(Command::Why { name: named("site_lan") }) else {
         panic!("no explanation")
     };
@@ -598,4 +605,30 @@ fn why_names_the_failure_the_cure_and_its_place() {
         ("IKETunnel", line)
     );
     assert!(explanation.defined[0].file.ends_with("policy.xml"));
+}
+
+#[test]
+fn a_dry_run_says_what_a_reload_then_does() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    client.ask(Command::Reload { dry_run: false }).expect("the sample is valid");
+    let text = SAMPLE.replace("ESP_KeyRefreshMinutes=\"60\"", "ESP_KeyRefreshMinutes=\"30\"");
+    write_private(&fixture.policy(), &text);
+    let mut reload = |dry_run| {
+        let Ok(Reply::Reloaded(reloaded)) = client.ask(Command::Reload { dry_run }) else {
+            panic!("not reloaded")
+        };
+        assert_eq!(reloaded.dry_run, dry_run);
+        reloaded.changes
+    };
+    let planned = reload(true);
+    let effects: Vec<_> = planned.iter().map(|c| (c.child.as_deref(), c.effect.as_str())).collect();
+    assert_eq!(effects, [(None, "untouched"), (Some("site_lan"), "kept")]);
+    assert_eq!(planned[1].fields, ["lifetime"]);
+    assert_eq!(reload(true), planned, "nothing has changed");
+    assert_eq!(reload(false), planned);
+    assert!(reload(true).iter().all(|c| c.effect == "untouched"), "it is in force");
+    write_private(&fixture.policy(), "no policy");
+    let (code, _) = refused(&mut client, Command::Reload { dry_run: true });
+    assert_eq!(code, RefusalCode::BadPolicy);
 }

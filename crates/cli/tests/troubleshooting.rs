@@ -3,10 +3,17 @@
 //!
 //! `TROUBLESHOOTING_WRITE=1` puts what is printed into the guide instead of comparing it.
 
+#[allow(dead_code, reason = "the simulated tests need more of it")]
+#[path = "../../../tests/simulated/pki.rs"]
+mod pki;
+
 use cli::report::{Colour, why};
 use cli::why::explain;
 use ike::Config;
+use pki::{Authority, Wallet};
+use policy::KeyKind;
 use policy::xml::Places;
+use rcgen::SanType;
 use sim::{HostId, World};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -99,6 +106,48 @@ fn changed(text: &str, from: &str, to: &str) -> String {
     text.replace(from, to)
 }
 
+/// A side's certificate for its address, and whom it trusts.
+fn wallet(signer: &Authority, name: &str, until: i32, trusted: &Authority) -> Wallet {
+    let key = pki::key(KeyKind::EcdsaP256, name);
+    let mut params = pki::params(name);
+    let address = if name == "left" { "192.0.2.1" } else { "192.0.2.2" };
+    params.subject_alt_names = vec![SanType::IpAddress(address.parse().expect("an address"))];
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let certificate = signer.sign(&params, &key);
+    Wallet {
+        own: vec![(certificate, key)],
+        trusted: vec![trusted.der.clone()],
+        ..Wallet::default()
+    }
+}
+
+/// Both sites prove themselves by certificates; those of the left are of no use to the right.
+fn certificates(printed: &mut BTreeMap<&'static str, String>) {
+    let by_certificate = |text: &str| {
+        let start = text.find("  <IKEPresharedKey ").expect("it has a key");
+        let end =
+            text.find("</IKEPresharedKey>\n").expect("it has a key") + "</IKEPresharedKey>\n".len();
+        let text = [&text[..start], &text[end..]].concat();
+        changed(&text, "\"Preshared_key\"", "\"ECDSA_signatures\"")
+    };
+    let (left, right) = (by_certificate(LEFT), by_certificate(RIGHT));
+    let ours = Authority::root("Example root", KeyKind::EcdsaP256);
+    let other = Authority::root("Other root", KeyKind::EcdsaP256);
+    let fail = |wallet_left: Wallet| {
+        let mut stage = Stage::sites(&left, &right);
+        let [l, r] = stage.hosts;
+        stage.world.trust(l, wallet_left.trust());
+        stage.world.trust(r, wallet(&ours, "right", 2027, &ours).trust());
+        let mut stage = stage.starts("site");
+        [stage.why(0, "site"), stage.why(1, "site")]
+    };
+    let [here, _] = fail(wallet(&ours, "left", 2026, &ours));
+    printed.insert("certificate-expired", here);
+    let [here, there] = fail(wallet(&other, "left", 2027, &ours));
+    printed.insert("certificate-unknown-ca", here);
+    printed.insert("certificate-unknown-ca-peer", there);
+}
+
 /// What is printed in each case, by the name of its block in the guide.
 fn printed() -> BTreeMap<&'static str, String> {
     let mut printed = BTreeMap::new();
@@ -172,6 +221,8 @@ fn printed() -> BTreeMap<&'static str, String> {
     let mut stage = Stage::sites(LEFT, RIGHT).up("site");
     stage.world.cut(stage.hosts[1]);
     printed.insert("peer-gone", stage.fails().why(0, "site"));
+
+    certificates(&mut printed);
 
     let in_use = std::io::Error::from_raw_os_error(nix::errno::Errno::EADDRINUSE as i32);
     let taken = ike::driver::SocketError { port: 500, source: in_use };

@@ -3,6 +3,7 @@
 //! This crate knows no protocol and does no I/O beyond parsing text that it is handed.
 #![forbid(unsafe_code)]
 
+pub mod change;
 pub mod credential;
 pub mod identity;
 pub mod lifetime;
@@ -12,6 +13,7 @@ pub mod selector;
 pub mod tunnel;
 pub mod xml;
 
+pub use change::{Change, Effect};
 pub use credential::{Credential, KeyKind, Secret, Signature};
 pub use identity::Identity;
 pub use lifetime::Lifetime;

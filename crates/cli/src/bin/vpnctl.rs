@@ -79,7 +79,19 @@ Examples:
         name: String,
     },
     /// Reads the policy file and the certificates again; a file with errors changes nothing
-    Reload,
+    #[command(after_help = "\
+Example:
+  vpnctl reload --dry-run
+
+What has changed is rekeyed or set up anew, what is gone is deleted, and everything else stays up.")]
+    Reload {
+        /// Only says what would change
+        #[arg(long)]
+        dry_run: bool,
+        /// Prints a JSON object; docs/control.md describes its fields
+        #[arg(long)]
+        json: bool,
+    },
     /// Changes what the daemon logs, until it ends
     #[command(after_help = "\
 Examples:
@@ -246,12 +258,13 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             Reply::Certificates(all) => write!(out, "{}", report::certificates(&all, colour))?,
             reply => return Err(client.unexpected(&reply).into()),
         },
-        Command::Reload => match client.ask(Ask::Reload)? {
+        Command::Reload { dry_run, json } => match client.ask(Ask::Reload { dry_run: *dry_run })? {
+            Reply::Reloaded(reloaded) if *json => print_json(&mut out, &reloaded)?,
             Reply::Reloaded(reloaded) => {
                 for warning in &reloaded.warnings {
                     eprintln!("{warning}");
                 }
-                writeln!(out, "policy reloaded: {} tunnels", reloaded.tunnels)?;
+                write!(out, "{}", report::reloaded(&reloaded, colour))?;
             }
             reply => return Err(client.unexpected(&reply).into()),
         },
@@ -318,6 +331,7 @@ mod tests {
             "vpnctl deactivate site",
             "vpnctl rekey site",
             "vpnctl reload",
+            "vpnctl reload --dry-run --json",
             "vpnctl why site --json",
             "vpnctl events",
             "vpnctl events site branch --json",

@@ -77,7 +77,11 @@ pub enum Command {
         name: String,
     },
     /// Reads the policy file and the certificates again; a file with errors changes nothing.
-    Reload,
+    Reload {
+        /// Only says what it would change.
+        #[serde(default)]
+        dry_run: bool,
+    },
     /// Changes what is logged until the daemon stops.
     Log {
         /// `error`, `warn`, `info`, `debug`, `trace`, `off`, or directives such as `info,ike=debug`.
@@ -156,6 +160,39 @@ pub struct Reloaded {
     pub tunnels: usize,
     /// What the reader of the file remarked.
     pub warnings: Vec<String>,
+    /// Whether it was only asked what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+    /// What it changes, for every tunnel of both policies.
+    #[serde(default)]
+    pub changes: Vec<Change>,
+}
+
+/// What a reload changes of a tunnel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Phase 1 tunnel.
+    pub tunnel: String,
+    /// Phase 2 tunnel, where it concerns one.
+    pub child: Option<String>,
+    /// What differs; empty where it is new, gone or the same.
+    pub fields: Vec<String>,
+    /// `untouched`, `kept`, `rekeyed`, `reestablished`, `added` or `removed`.
+    pub effect: String,
+    /// For people.
+    pub message: String,
+}
+
+impl From<policy::Change> for Change {
+    fn from(change: policy::Change) -> Self {
+        let policy::Change { tunnel, child, fields, effect } = change;
+        let message = match fields.as_slice() {
+            [] => effect.to_string(),
+            fields => format!("{}: {effect}", fields.join(", ")),
+        };
+        let fields = fields.into_iter().map(str::to_owned).collect();
+        Self { tunnel, child, fields, effect: effect.name().to_owned(), message }
+    }
 }
 
 /// Why a request was refused or failed.

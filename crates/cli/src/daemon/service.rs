@@ -3,7 +3,7 @@
 use super::{Gateway, LevelControl};
 use crate::certificates::Keeper;
 use crate::control::protocol::{
-    Activation, Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
+    Activation, Change, Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
 };
 use crate::control::server::Service;
 use crate::policy_file;
@@ -11,6 +11,7 @@ use crate::why::explain;
 use ike::driver::HandleError;
 use ike::engine::CommandError;
 use ike::event::Event;
+use policy::Policy;
 use policy::xml::Places;
 use sd_notify::NotifyState;
 use std::path::PathBuf;
@@ -23,8 +24,8 @@ pub struct Daemon<G> {
     gateway: G,
     policy: PathBuf,
     certificates: Arc<Keeper>,
-    /// Where the policy in force is defined.
-    places: std::sync::Mutex<Places>,
+    /// The policy in force, and where it is defined.
+    in_force: std::sync::Mutex<(Arc<Policy>, Places)>,
     levels: LevelControl,
     reloading: Mutex<()>,
     stop: Notify,
@@ -39,14 +40,14 @@ impl<G: Gateway> Daemon<G> {
         levels: LevelControl,
     ) -> Self {
         let reloading = Mutex::new(());
-        let places = std::sync::Mutex::default();
-        Self { gateway, policy, certificates, places, levels, reloading, stop: Notify::new() }
+        let in_force = std::sync::Mutex::default();
+        Self { gateway, policy, certificates, in_force, levels, reloading, stop: Notify::new() }
     }
 
-    /// Lets it say where in the file the first policy defines what.
+    /// Lets it know what the gateway was started with, and where in the file that is defined.
     #[must_use]
-    pub fn with_places(self, places: Places) -> Self {
-        self.keep_places(places);
+    pub fn with_policy(self, policy: Arc<Policy>, places: Places) -> Self {
+        self.keep_in_force(policy, places);
         self
     }
 
@@ -60,16 +61,19 @@ impl<G: Gateway> Daemon<G> {
         self.stop.notified().await;
     }
 
-    /// Reads the policy file and the certificates again and puts them in force as a whole, or keeps the old ones and
+    /// Reads the policy file and the certificates again and, unless `dry_run`, puts them in force as a whole, or keeps the old ones and
     /// says why in the log and to the caller.
     ///
     /// # Errors
     /// Where the file cannot be read or has errors.
-    pub async fn reload(&self) -> Result<Reloaded, Refusal> {
+    pub async fn reload(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
         // One at a time, so that the file read last is the one in force.
         let _guard = self.reloading.lock().await;
+        if dry_run {
+            return self.replace_policy(true).await;
+        }
         tell_reloading();
-        let outcome = self.replace_policy().await;
+        let outcome = self.replace_policy(false).await;
         match &outcome {
             Ok(reloaded) => {
                 for warning in &reloaded.warnings {
@@ -86,7 +90,7 @@ impl<G: Gateway> Daemon<G> {
         })
     }
 
-    async fn replace_policy(&self) -> Result<Reloaded, Refusal> {
+    async fn replace_policy(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
         let (path, keeper) = (self.policy.clone(), Arc::clone(&self.certificates));
         let read = move || (policy_file::read(&path), keeper.read());
         let (file, certificates) = tokio::task::spawn_blocking(read)
@@ -100,16 +104,19 @@ impl<G: Gateway> Daemon<G> {
         let mut warnings = file.warnings;
         warnings.extend(certificates.remarks(&file.policy));
         let policy = Arc::new(file.policy);
-        let tunnels = policy.tunnels.len();
-        let places = file.places;
+        let changes = self.current().changes(&policy).into_iter().map(Change::from).collect();
+        let reloaded = Reloaded { tunnels: policy.tunnels.len(), warnings, dry_run, changes };
+        if dry_run {
+            return Ok(reloaded);
+        }
         // Before the policy, whose new tunnels may want them at once.
         self.gateway.replace_trust(Arc::clone(&certificates.trust)).await.map_err(refusal)?;
         self.gateway.replace_policy(Arc::clone(&policy)).await.map_err(refusal)?;
-        self.keep_places(places);
+        self.keep_in_force(Arc::clone(&policy), file.places);
         self.certificates.keep(policy, certificates.trust);
         // Whoever reloads may have mended what kept a revocation list from being fetched.
         self.certificates.lists().retry();
-        Ok(Reloaded { tunnels, warnings })
+        Ok(reloaded)
     }
 
     async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
@@ -136,14 +143,18 @@ impl<G: Gateway> Daemon<G> {
         let status = self.gateway.status().await.map_err(refusal)?;
         let status = status.iter().find(|t| t.name == tunnel.name);
         let only = (tunnel.name != name).then_some(name);
-        let places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        status.map(|status| explain(status, only, &places)).ok_or_else(|| {
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        status.map(|status| explain(status, only, &in_force.1)).ok_or_else(|| {
             Refusal::new(RefusalCode::UnknownTunnel, format!("{name:?} has just gone"))
         })
     }
 
-    fn keep_places(&self, places: Places) {
-        *self.places.lock().unwrap_or_else(PoisonError::into_inner) = places;
+    fn keep_in_force(&self, policy: Arc<Policy>, places: Places) {
+        *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = (policy, places);
+    }
+
+    fn current(&self) -> Arc<Policy> {
+        Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner).0)
     }
 
     /// Checks names before the engine sees them, so that every command says the same of an unknown one.
@@ -193,7 +204,7 @@ impl<G: Gateway> Service for Daemon<G> {
                 self.gateway.rekey(&name).await.map_err(refusal)?;
                 Ok(Reply::Done)
             }
-            Command::Reload => self.reload().await.map(Reply::Reloaded),
+            Command::Reload { dry_run } => self.reload(dry_run).await.map(Reply::Reloaded),
             Command::Log { level } => match self.levels.set(&level) {
                 Ok(()) => Ok(Reply::Done),
                 Err(error) => Err(Refusal::new(RefusalCode::BadLevel, error.to_string())),

@@ -14,7 +14,7 @@ use crate::sa::{Active, State};
 use crate::session::{Ending, Session, SessionId};
 use crate::task::Task;
 use esp::plane::{DataPlane, PacketSummary, Rule, TrafficSelectors};
-use policy::{ChildTunnel, IkeTunnel, Policy};
+use policy::{ChildTunnel, Effect, IkeTunnel, Policy};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -213,8 +213,8 @@ impl<P: DataPlane> Engine<P> {
         if started { Ok(()) } else { Err(not_up()) }
     }
 
-    /// Replaces the policy. Phase 2 tunnels that did not change stay as they are; changed and removed ones are deleted,
-    /// with their IKE SA where phase 1 changed; new ones that say so are started.
+    /// Replaces the policy. What becomes of tunnels that are up is what [`Policy::changes`] says; what is being set up and
+    /// has changed begins anew; new ones that say so are started.
     pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
         let old = std::mem::replace(&mut self.policy, Roster::new(policy));
         let up: BTreeSet<String> = (self.sessions.iter().filter(|(_, s)| !s.is_closing()))
@@ -222,7 +222,7 @@ impl<P: DataPlane> Engine<P> {
             .collect();
         for before in &old.tunnels {
             match self.policy.tunnel(&before.name).cloned() {
-                Some(after) if same_phase_1(before, &after) => {
+                Some(after) if self.survives(before, &after) => {
                     self.replace_children(now, before, &after)
                 }
                 _ => self.remove_tunnel(now, before),
@@ -245,11 +245,14 @@ impl<P: DataPlane> Engine<P> {
             self.plane.expect_peer(peer);
         }
         // What was up before it changed is wanted, too.
+        let before: BTreeSet<String> =
+            old.tunnels.iter().flat_map(|t| auto_start(t)).map(|c| c.name.clone()).collect();
         let starting: BTreeSet<String> = (self.policy.tunnels.iter().flat_map(|t| auto_start(t)))
             .map(|c| c.name.clone())
             .chain(up)
             .collect();
-        for child in fresh.iter().filter(|c| starting.contains(*c)) {
+        let fresh: BTreeSet<&String> = fresh.iter().chain(starting.difference(&before)).collect();
+        for child in fresh.into_iter().filter(|c| starting.contains(*c)) {
             // A tunnel that cannot be started says so when its policy is checked.
             let _ = self.connect(now, child);
         }
@@ -263,17 +266,47 @@ impl<P: DataPlane> Engine<P> {
             .map(|(id, _)| id)
             .collect();
         for child in before.children.iter().filter(|c| !after.children.contains(c)) {
+            let changed = after.children.iter().find(|a| a.name == child.name);
+            if let Some(changed) = changed.filter(|a| self.child_survives(&ids, child, a)) {
+                let rekeyed = child.difference(changed).0 == Effect::Rekeyed;
+                for id in &ids {
+                    self.with_session(now, *id, |session, _| session.renew(changed, rekeyed));
+                }
+                continue;
+            }
             for id in &ids {
                 self.with_session(now, *id, |session, cx| session.abandon_child(cx, &child.name));
             }
             self.remove_child_tunnel(child);
         }
         for id in ids {
+            let rekeyed = before.difference(after).0 == Effect::Rekeyed;
             self.with_session(now, id, |session, cx| {
                 session.tunnel = Arc::clone(after);
+                let rekey = Task::RekeyIke(session.current);
+                if rekeyed && !session.tasks.contains(&rekey) {
+                    session.tasks.push_back(rekey);
+                }
                 session.pump(cx);
             });
         }
+    }
+
+    /// Whether the IKE SAs of a tunnel stay when it becomes `after`. Those that negotiate just now about what has
+    /// changed do not.
+    fn survives(&self, before: &IkeTunnel, after: &IkeTunnel) -> bool {
+        match before.difference(after).0 {
+            Effect::Rekeyed => self.sessions_of(&before.name).all(|(_, s)| s.is_settled()),
+            effect => effect <= Effect::Kept,
+        }
+    }
+
+    /// The same of the Child SAs of a phase 2 tunnel, in these sessions.
+    fn child_survives(&self, ids: &[SessionId], before: &ChildTunnel, after: &ChildTunnel) -> bool {
+        let sessions = || ids.iter().filter_map(|id| self.sessions.get(*id));
+        before.difference(after).0 <= Effect::Rekeyed
+            && sessions()
+                .all(|s| s.has_settled_child(&before.name) || !s.has_or_wants_child(&before.name))
     }
 
     fn remove_tunnel(&mut self, now: Instant, gone: &Arc<IkeTunnel>) {
@@ -459,13 +492,33 @@ impl<P: DataPlane> Engine<P> {
     }
 }
 
-/// Whether two versions of a tunnel differ in their phase 2 tunnels at most.
-fn same_phase_1(a: &IkeTunnel, b: &IkeTunnel) -> bool {
-    let bare = |t: &IkeTunnel| IkeTunnel { children: Vec::new(), ..t.clone() };
-    bare(a) == bare(b)
-}
-
 impl Session {
+    /// Whether its IKE SA is up and not being replaced.
+    fn is_settled(&self) -> bool {
+        let rekeys = |e: &crate::sa::Established| matches!(e.active, Some(Active::Rekey(_)));
+        self.sas.iter().all(|s| s.established().is_some_and(|e| !rekeys(e)))
+    }
+
+    /// Whether a phase 2 tunnel is up, and nothing about it is under way.
+    fn has_settled_child(&self, name: &str) -> bool {
+        let about = |s: &crate::sa::IkeSa| match s.established().map(|e| &e.active) {
+            Some(Some(Active::Child(pending))) => pending.tunnel.name == name,
+            Some(_) => false,
+            None => true,
+        };
+        self.serving_child(name).is_some() && !self.sas.iter().any(about)
+    }
+
+    /// Gives the Child SAs of a phase 2 tunnel its new version; with `rekey` the one that serves is replaced.
+    fn renew(&mut self, tunnel: &Arc<ChildTunnel>, rekey: bool) {
+        for child in self.children.iter_mut().filter(|c| c.tunnel.name == tunnel.name) {
+            child.tunnel = Arc::clone(tunnel);
+        }
+        let serving = self.serving_child(&tunnel.name).map(|c| Task::RekeyChild(c.spi_in));
+        let task = serving.filter(|t| rekey && !self.tasks.contains(t));
+        self.tasks.extend(task);
+    }
+
     /// Has a phase 2 tunnel set up, unless it is there or on its way.
     fn want_child(&mut self, name: String) {
         if !self.has_or_wants_child(&name) {

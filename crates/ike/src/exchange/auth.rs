@@ -341,7 +341,8 @@ fn check(
 /// A proof that was not accepted, by us or by the peer.
 fn unproven(tunnel: &IkeTunnel, by_us: bool) -> Proof {
     let (local, remote) = (tunnel.local.identity.to_string(), tunnel.remote.identity.to_string());
-    Proof { by_us, local, remote }
+    let certificate = !matches!(tunnel.credential, policy::Credential::PresharedKey(_));
+    Proof { by_us, certificate, local, remote }
 }
 
 fn conclude_child(

@@ -49,7 +49,10 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     if established.phase != Phase::Serving || session.sas[index].local_spi != session.current {
         return;
     }
-    let group = established.keys.suite.group;
+    // The policy may have changed since.
+    let offered = || session.tunnel.proposals.iter().flat_map(|p| &p.groups).copied();
+    let now = established.keys.suite.group;
+    let Some(group) = offered().find(|g| *g == now).or_else(|| offered().next()) else { return };
     send(session, cx, index, group, 0);
 }
 

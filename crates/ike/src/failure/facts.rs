@@ -135,6 +135,8 @@ impl Parties {
 pub struct Proof {
     /// Whether it was this side that did not accept the peer's.
     pub by_us: bool,
+    /// Whether this side proves itself by a certificate; otherwise by a preshared key.
+    pub certificate: bool,
     /// This side's identity.
     pub local: String,
     /// The peer's.
@@ -281,13 +283,14 @@ impl fmt::Display for Identities {
 
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { by_us, local, remote } = self;
+        let Self { by_us, certificate, local, remote } = self;
+        let what = if *certificate { "certificates, authorities" } else { "preshared keys" };
         if *by_us {
             write!(f, "{remote} does not have the preshared key that the policy has for it")
         } else {
             write!(
                 f,
-                "the peer does not accept our proof; compare preshared keys and identities on both sides (we are {local}, the peer should be {remote})"
+                "the peer does not accept our proof; compare {what} and identities on both sides (we are {local}, the peer should be {remote})"
             )
         }
     }

@@ -197,7 +197,7 @@ pub(super) fn check(
         Credential::PresharedKey(key) => {
             psk::verify(prf, key, octets, data).then_some(None).ok_or_else(|| {
                 let (local, remote) = (tunnel.local.identity.to_string(), identity.to_string());
-                facts::Proof { by_us: true, local, remote }.into()
+                facts::Proof { by_us: true, certificate: false, local, remote }.into()
             })
         }
         Credential::Signature(_) if method == AuthMethod::SHARED_KEY_MIC => Err(failed(format!(

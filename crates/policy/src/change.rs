@@ -1,0 +1,227 @@
+//! What a new policy changes, tunnel by tunnel, and what becomes of the SAs that are up.
+
+use crate::{ChildTunnel, EspProposal, IkeTunnel, Policy};
+use std::fmt;
+
+/// What becomes of a tunnel with a new policy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Phase 1 tunnel.
+    pub tunnel: String,
+    /// Phase 2 tunnel, where it concerns one.
+    pub child: Option<String>,
+    /// Names of what differs; empty where it is new, gone or the same.
+    pub fields: Vec<&'static str>,
+    /// What becomes of its SA, if that is up.
+    pub effect: Effect,
+}
+
+/// What becomes of the SA of a tunnel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// Nothing has changed.
+    Untouched,
+    /// It stays; what has changed counts from its next rekey, or its next start.
+    Kept,
+    /// It is rekeyed with the new algorithms; where the peer refuses, it stays as it is.
+    Rekeyed,
+    /// It is deleted and set up anew.
+    Reestablished,
+    /// It is new.
+    Added,
+    /// It is deleted.
+    Removed,
+}
+
+impl Effect {
+    /// Stable name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Untouched => "untouched",
+            Self::Kept => "kept",
+            Self::Rekeyed => "rekeyed",
+            Self::Reestablished => "reestablished",
+            Self::Added => "added",
+            Self::Removed => "removed",
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Untouched => "untouched",
+            Self::Kept => "stays as it is until its next rekey or start",
+            Self::Rekeyed => "rekeyed if it is up",
+            Self::Reestablished => "deleted, and set up anew if it is up",
+            Self::Added => "new",
+            Self::Removed => "deleted",
+        })
+    }
+}
+
+impl Policy {
+    /// What another policy in the place of this one changes: every tunnel of both, those of the new one first, each
+    /// phase 1 tunnel before its phase 2 tunnels.
+    pub fn changes(&self, new: &Self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        for after in &new.tunnels {
+            let before = self.tunnel(&after.name);
+            let (effect, fields) = match before {
+                None => (Effect::Added, Vec::new()),
+                Some(before) => before.difference(after),
+            };
+            changes.push(Change { tunnel: after.name.clone(), child: None, fields, effect });
+            for child in &after.children {
+                let was = before.and_then(|t| t.children.iter().find(|c| c.name == child.name));
+                let (own, fields) = match was {
+                    None => (Effect::Added, Vec::new()),
+                    Some(was) => was.difference(child),
+                };
+                // Without its IKE SA no Child SA stays.
+                let effect = match (effect, own) {
+                    (Effect::Reestablished, Effect::Added) => own,
+                    (Effect::Reestablished, _) => effect,
+                    _ => own,
+                };
+                let name = Some(child.name.clone());
+                changes.push(Change { tunnel: after.name.clone(), child: name, fields, effect });
+            }
+            let gone = before.into_iter().flat_map(|t| &t.children);
+            let gone = gone.filter(|c| after.children.iter().all(|a| a.name != c.name));
+            changes.extend(gone.map(|c| removed(after, Some(c))));
+        }
+        for before in self.tunnels.iter().filter(|t| new.tunnel(&t.name).is_none()) {
+            changes.push(removed(before, None));
+            changes.extend(before.children.iter().map(|c| removed(before, Some(c))));
+        }
+        changes
+    }
+}
+
+fn removed(tunnel: &IkeTunnel, child: Option<&std::sync::Arc<ChildTunnel>>) -> Change {
+    Change {
+        tunnel: tunnel.name.clone(),
+        child: child.map(|c| c.name.clone()),
+        fields: Vec::new(),
+        effect: Effect::Removed,
+    }
+}
+
+/// The gravest effect of those fields that differ, and their names.
+fn gravest(fields: &[(&'static str, bool, Effect)]) -> (Effect, Vec<&'static str>) {
+    let differ = fields.iter().filter(|(_, differs, _)| *differs);
+    let effect = differ.clone().map(|(.., effect)| *effect).max().unwrap_or(Effect::Untouched);
+    (effect, differ.map(|(name, ..)| *name).collect())
+}
+
+impl IkeTunnel {
+    /// What becomes of its IKE SA when this becomes `after`, and the fields that differ; its phase 2 tunnels apart.
+    pub fn difference(&self, after: &Self) -> (Effect, Vec<&'static str>) {
+        // Every field is named, so that a new one cannot be forgotten here.
+        let Self {
+            name: _,
+            role,
+            local,
+            remote,
+            credential,
+            proposals,
+            lifetime,
+            auto_start,
+            children: _,
+        } = self;
+        gravest(&[
+            ("role", *role != after.role, Effect::Reestablished),
+            ("local identity", *local != after.local, Effect::Reestablished),
+            ("remote identity", *remote != after.remote, Effect::Reestablished),
+            ("credential", *credential != after.credential, Effect::Reestablished),
+            ("algorithms", *proposals != after.proposals, Effect::Rekeyed),
+            ("lifetime", *lifetime != after.lifetime, Effect::Kept),
+            ("AutoStart", *auto_start != after.auto_start, Effect::Kept),
+        ])
+    }
+}
+
+impl ChildTunnel {
+    /// What becomes of its Child SA when this becomes `after`, and the fields that differ.
+    pub fn difference(&self, after: &Self) -> (Effect, Vec<&'static str>) {
+        let Self { name: _, role, mode, local, remote, proposals, pfs, auto_start, on_demand } =
+            self;
+        let algorithms = |p: &EspProposal| (p.encryption, p.integrity, p.esn);
+        let other_algorithms =
+            !proposals.iter().map(algorithms).eq(after.proposals.iter().map(algorithms));
+        gravest(&[
+            ("mode", *mode != after.mode, Effect::Reestablished),
+            ("local traffic", *local != after.local, Effect::Reestablished),
+            ("remote traffic", *remote != after.remote, Effect::Reestablished),
+            ("OnDemand", *on_demand != after.on_demand, Effect::Reestablished),
+            ("role", *role != after.role, Effect::Reestablished),
+            ("algorithms", other_algorithms, Effect::Rekeyed),
+            ("lifetime", !other_algorithms && *proposals != after.proposals, Effect::Kept),
+            ("PFS", *pfs != after.pfs, Effect::Kept),
+            ("AutoStart", *auto_start != after.auto_start, Effect::Kept),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SAMPLE: &str = include_str!("../../../config/left.xml");
+
+    fn read(text: &str) -> Policy {
+        crate::xml::read("left.xml", text).expect("a valid policy").policy
+    }
+
+    /// What replacing some text of the sample changes: tunnel or child, fields, effect.
+    fn changed(from: &str, to: &str) -> Vec<(String, Vec<&'static str>, Effect)> {
+        assert!(SAMPLE.contains(from), "no {from:?}");
+        let changes = read(SAMPLE).changes(&read(&SAMPLE.replace(from, to)));
+        let touched = changes.into_iter().filter(|c| c.effect != Effect::Untouched);
+        touched.map(|c| (c.child.unwrap_or(c.tunnel), c.fields, c.effect)).collect()
+    }
+
+    #[test]
+    fn each_field_has_its_effect() {
+        let site = |field, effect| vec![("site".to_owned(), vec![field], effect)];
+        let lan = |field, effect| vec![("site_lan".to_owned(), vec![field], effect)];
+        assert_eq!(changed("AES-CBC-256", "AES-CBC-256"), []);
+        assert_eq!(changed("AES-CBC-256", "AES-CBC-128"), site("algorithms", Effect::Rekeyed));
+        assert_eq!(
+            changed("IKE_KeyRefreshMinutes=\"480\"", "IKE_KeyRefreshMinutes=\"240\""),
+            site("lifetime", Effect::Kept)
+        );
+        assert_eq!(changed("AES256_GCM", "AES128_GCM"), lan("algorithms", Effect::Rekeyed));
+        assert_eq!(
+            changed("ESP_KeyRefreshMinutes=\"60\"", "ESP_KeyRefreshMinutes=\"30\""),
+            lan("lifetime", Effect::Kept)
+        );
+        assert_eq!(
+            changed("InitiatorDHGroup=\"19\"", "InitiatorDHGroup=\"20\""),
+            lan("PFS", Effect::Kept)
+        );
+        assert_eq!(
+            changed("10.2.0.255", "10.2.0.127"),
+            lan("remote traffic", Effect::Reestablished)
+        );
+    }
+
+    #[test]
+    fn another_key_takes_the_children_along() {
+        let changes = changed("replace-this-key", "another-key");
+        let effects: Vec<_> =
+            changes.iter().map(|(name, f, e)| (name.as_str(), f.len(), *e)).collect();
+        assert_eq!(
+            effects,
+            [("site", 1, Effect::Reestablished), ("site_lan", 0, Effect::Reestablished)]
+        );
+    }
+
+    #[test]
+    fn what_comes_and_goes_is_named() {
+        let effects = |changes: Vec<Change>| changes.iter().map(|c| c.effect).collect::<Vec<_>>();
+        assert_eq!(effects(Policy::default().changes(&read(SAMPLE))), [Effect::Added; 2]);
+        assert_eq!(effects(read(SAMPLE).changes(&Policy::default())), [Effect::Removed; 2]);
+    }
+}
