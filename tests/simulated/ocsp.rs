@@ -9,6 +9,7 @@ use ike::proof::ocsp::Ocsp;
 use ike::proof::trust::{Item, Material, Trust};
 use policy::KeyKind;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, SigningKey};
+use std::time::Duration;
 
 const KIND: KeyKind = KeyKind::EcdsaP256;
 const SEQUENCE: u8 = 0x30;
@@ -156,6 +157,20 @@ fn answers_that_do_not_count_are_as_none() {
     // For an authority of the same name with another key.
     let alike = Authority::root("root", KeyKind::EcdsaP384);
     does_not_help(&root, &Answer { signer: &root.key, ..Answer::good(&alike, 7) });
+}
+
+#[test]
+fn a_side_may_want_fresher_answers_than_they_promise() {
+    let root = Authority::root("root", KIND);
+    let left = showing(&root, "left", 7, &Answer::good(&root, 7));
+    let wanting = |hours: u64| Wallet {
+        ocsp_max_age: Some(Duration::from_secs(hours * 3600)),
+        ..showing(&root, "right", 8, &Answer::good(&root, 8))
+    };
+    // The answers are a day old when the world begins.
+    comes_up(&strict(), &left, &wanting(25));
+    let words = ["whether the certificate CN=left", "is revoked is not known"];
+    is_refused(&strict(), &left, &wanting(23), FailureKind::BadCertificate, &words);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use rcgen::{
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
 type Keys = BTreeMap<(KeyKind, String), Arc<KeyPair>>;
 
@@ -136,6 +137,8 @@ pub struct Wallet {
     /// Answers of OCSP responders about its own certificate.
     pub ocsp: Vec<Vec<u8>>,
     pub lenient: bool,
+    /// How old such answers of peers may be.
+    pub ocsp_max_age: Option<Duration>,
 }
 
 impl Wallet {
@@ -151,6 +154,7 @@ impl Wallet {
             crls: self.crls.iter().map(item).collect(),
             ocsp: self.ocsp.iter().map(item).collect(),
             lenient_revocation: self.lenient,
+            ocsp_max_age: self.ocsp_max_age,
         });
         assert_eq!(defects, []);
         Arc::new(trust)

@@ -84,6 +84,7 @@ pub fn read(settings: &Settings) -> Certificates {
     let loaded = vpn::certificates::load(&settings.sources());
     let mut material = loaded.material;
     material.lenient_revocation = settings.without_crl == WithoutCrl::Accept;
+    material.ocsp_max_age = settings.ocsp_max_age.0;
     let (trust, defects) = Trust::new(material);
     let mut warnings = loaded.warnings;
     warnings.extend(defects.iter().map(ToString::to_string));

@@ -321,6 +321,8 @@ impl Config {
         )?;
         let timeout = self.certificates.fetch_timeout;
         span("certificates.fetch_timeout", timeout, ms(100), s(60), false)?;
+        let age = self.certificates.ocsp_max_age;
+        span("certificates.ocsp_max_age", age, s(60), s(365 * 86_400), true)?;
         range("esp.replay_window", u64::from(self.esp.replay_window), 0, 65_536)?;
         let device = &self.esp.device;
         let valid = (1..=15).contains(&device.len())

@@ -24,6 +24,8 @@ pub struct Certificates {
     pub ocsp: Vec<PathBuf>,
     /// What a missing list means where the policy wants one.
     pub without_crl: WithoutCrl,
+    /// How old the answer of an OCSP responder may be; `off`: as old as it says itself.
+    pub ocsp_max_age: Span,
     /// Whether lists are fetched from where the certificates say.
     pub fetch_crls: bool,
     /// Time to fetch one.
@@ -54,6 +56,7 @@ impl Default for Certificates {
             crls: vec!["crls".into()],
             ocsp: vec!["ocsp".into()],
             without_crl: WithoutCrl::Refuse,
+            ocsp_max_age: Span(None),
             fetch_crls: fetch,
             fetch_timeout: Span(Some(timeout)),
             crl_cache: PathBuf::new(),

@@ -130,6 +130,7 @@ fn certificates_may_lie_anywhere() {
         authorities = ["ca", "/usr/share/ca.pem"]
         crls = ["lists"]
         without_crl = "accept"
+        ocsp_max_age = "24h"
         fetch_crls = false
         fetch_timeout = "2s"
         crl_cache = "/var/cache/vpnd"
@@ -145,6 +146,8 @@ fn certificates_may_lie_anywhere() {
     assert_eq!(named(&sources.authorities), expected);
     assert_eq!(named(&sources.private_keys), [("/srv/vpn/private".to_owned(), true)]);
     assert_eq!(named(&sources.crls), [("/srv/vpn/lists".to_owned(), false)]);
+    let day = Duration::from_secs(24 * 3600);
+    assert_eq!(config.certificates.ocsp_max_age, Span(Some(day)));
     assert_eq!(config.certificates.without_crl, WithoutCrl::Accept);
     let expected = vpn::revocation::Settings {
         fetch: false,

@@ -218,7 +218,9 @@ impl Claim {
             let mut statuses = issuers
                 .filter(|issuer| issuer.subject() == Some(certificate.issuer()))
                 .flat_map(|issuer| answers.iter().map(move |answer| (answer, issuer)))
-                .filter_map(|(answer, issuer)| answer.status(certificate, issuer, unix_time).ok());
+                .filter_map(|(answer, issuer)| {
+                    answer.status(certificate, issuer, unix_time, trust.ocsp_max_age).ok()
+                });
             match statuses.by_ref().max() {
                 Some(Status::Revoked) => {
                     return Err(format!(

@@ -107,6 +107,7 @@ impl Ocsp {
         certificate: &Certificate,
         issuer: &Certificate,
         unix_time: Duration,
+        max_age: Option<Duration>,
     ) -> Result<Status, String> {
         let single = (self.singles.iter())
             .find(|single| single.names(certificate) && single.is_key_of(issuer))
@@ -116,6 +117,10 @@ impl Ocsp {
         }
         if single.this_update > unix_time + SKEW || single.until() <= unix_time {
             return Err("it is outdated, or of the future".into());
+        }
+        // RFC 4806 §6
+        if max_age.is_some_and(|age| single.this_update + age <= unix_time) {
+            return Err("it is older than the configuration allows".into());
         }
         Ok(single.status)
     }

@@ -10,6 +10,7 @@ use policy::{Identity, KeyKind, Secret};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Certificates between one of a side and its authority.
 const DEEPEST: usize = 6;
@@ -40,6 +41,8 @@ pub struct Material {
     pub ocsp: Vec<Item>,
     /// Where a policy wants revocation lists and there is none to be had: whether the certificate passes all the same.
     pub lenient_revocation: bool,
+    /// How old the answer of an OCSP responder may be; `None`: as old as it says itself.
+    pub ocsp_max_age: Option<Duration>,
 }
 
 /// An item that cannot be used, or not for what it seems to be meant.
@@ -61,6 +64,7 @@ pub struct Trust {
     /// The newest first.
     pub(crate) crls: Vec<Arc<Crl>>,
     pub(crate) lenient_revocation: bool,
+    pub(crate) ocsp_max_age: Option<Duration>,
     listing: Vec<Listed>,
 }
 
@@ -84,7 +88,11 @@ impl Trust {
     /// Reads the material: what can be used, and the defects of the rest.
     pub fn new(material: Material) -> (Self, Vec<Defect>) {
         let mut defects = Vec::new();
-        let mut trust = Self { lenient_revocation: material.lenient_revocation, ..Self::default() };
+        let mut trust = Self {
+            lenient_revocation: material.lenient_revocation,
+            ocsp_max_age: material.ocsp_max_age,
+            ..Self::default()
+        };
         for (item, certificate) in read(material.authorities, &mut defects) {
             if !certificate.is_authority() {
                 let problem = "is not the certificate of an authority (CA:TRUE); if it belongs to this side, it \
