@@ -1,7 +1,7 @@
 //! A policy that changes while tunnels are up.
 
 use crate::harness::policies::{SITE, changed};
-use crate::harness::{GATEWAYS, test};
+use crate::harness::{GATEWAYS, test, until};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
@@ -74,7 +74,22 @@ fn only_what_changed() {
     let tail = tail.replacen("site_p2", "own_p2", 1);
     let policy = format!("{}{own}{}{tail}", &head[..to], &head[to..]);
     left.write_policy(&policy);
+    let told = left.ctl_ok(&["reload", "--dry-run"]);
+    let kept = "  other/other_lan  lifetime: stays as it is until its next rekey or start\n";
+    assert!(told.contains("nothing has changed yet") && told.contains(kept), "{told}");
+    assert!(left.ctl_ok(&["reload"]).contains(kept), "what was announced");
+    assert_eq!(spis(&left.child_sa("other_lan")), before[1], "a lifetime is no reason to delete");
+
+    // And something that its SA cannot have in passing.
+    let tail = tail.replacen("IPSec_Flags_OnDemand=\"No\"", "IPSec_Flags_OnDemand=\"Yes\"", 1);
+    let policy = format!("{}{own}{}{tail}", &head[..to], &head[to..]);
+    left.write_policy(&policy);
     left.signal(Signal::SIGHUP);
+    let anew = || {
+        let sa = left.child_sa("other_lan");
+        (sa.is_object() && spis(&sa) != before[1]).then_some(())
+    };
+    until("the changed tunnel", anew, || left.log());
     left.await_log(&["policy reloaded"]);
     left.await_list(&["other_lan", "site_lan"]);
     right.await_list(&["other_lan", "site_lan"]);
