@@ -26,6 +26,7 @@ mod ocsp;
 mod pki;
 mod puppet;
 mod random;
+mod reauthentication;
 mod rekey_child;
 mod rekey_ike;
 mod replace;

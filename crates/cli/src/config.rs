@@ -99,6 +99,8 @@ pub struct Ike {
     pub fragmentation: bool,
     /// Octets of the largest IP datagram that is not fragmented.
     pub fragment_size: u16,
+    /// How long before both sides prove anew who they are; `off`: for ever.
+    pub reauthenticate: Span,
     /// Whether addresses may change where the peer agrees (MOBIKE).
     pub mobike: bool,
     /// Whether a peer that moves must show that it receives at its new address.
@@ -190,6 +192,7 @@ impl Default for Ike {
             linger: Span(Some(ike.linger)),
             fragmentation: ike.fragment_size.is_some(),
             fragment_size: ike.fragment_size.unwrap_or(1280),
+            reauthenticate: Span(ike.reauthenticate),
             mobike: ike.mobike,
             return_routability: ike.return_routability,
         }
@@ -287,6 +290,7 @@ impl Config {
                 Encap::Never => ike::Encap::Never,
             },
             fragment_size: self.ike.fragmentation.then_some(self.ike.fragment_size),
+            reauthenticate: self.ike.reauthenticate.0,
             mobike: self.ike.mobike,
             return_routability: self.ike.return_routability,
         };
@@ -304,6 +308,7 @@ impl Config {
         span("ike.retransmit_after", self.ike.retransmit_after, ms(100), s(60), false)?;
         span("ike.liveness_interval", self.ike.liveness_interval, s(1), s(86_400), true)?;
         span("ike.nat_keepalive", self.ike.nat_keepalive, s(1), s(3600), false)?;
+        span("ike.reauthenticate", self.ike.reauthenticate, s(10), s(86_400 * 365), true)?;
         span("ike.linger", self.ike.linger, ms(0), s(300), false)?;
         range("ike.retransmissions", u64::from(self.ike.retransmissions), 1, 20)?;
         range("ike.half_open_limit", self.ike.half_open_limit as u64, 1, 1_000_000)?;

@@ -5,6 +5,7 @@ mod context;
 mod failures;
 mod lifecycle;
 mod overview;
+mod renewal;
 mod roster;
 mod rules;
 mod sessions;
@@ -86,6 +87,9 @@ pub struct Config {
     pub replay_window: u32,
     /// When ESP is put into UDP.
     pub encap: Encap,
+    /// How long an IKE SA and its Child SAs may be used before both sides prove anew who they are (RFC 7296 §2.8.3); a
+    /// responder tells the initiator (RFC 4478). `None`: for ever.
+    pub reauthenticate: Option<Duration>,
     /// Whether both sides' addresses may change where the peer agrees (MOBIKE, RFC 4555).
     pub mobike: bool,
     /// Whether a peer that moves must show that it receives at its new address before ESP goes there (RFC 4555 §3.7).
@@ -110,6 +114,7 @@ impl Default for Config {
             linger: Duration::from_secs(5),
             replay_window: 4096,
             encap: Encap::Auto,
+            reauthenticate: None,
             mobike: true,
             return_routability: true,
             fragment_size: Some(1280),
@@ -614,6 +619,8 @@ impl<P: DataPlane> Engine<P> {
     /// Stores a session and what follows from its present state.
     fn put_back(&mut self, now: Instant, id: SessionId, session: Box<Session>) {
         self.sessions.follow(id, &mut self.out);
+        let renewing = std::mem::take(&mut self.out.renewing);
+        let predecessor = session.renewal.succeeds.filter(|_| session.is_over());
         self.settle_orphans(now, id, &session.tunnel.name);
         let waiter = Waiter::Session(id);
         if session.is_over() {
@@ -629,5 +636,12 @@ impl<P: DataPlane> Engine<P> {
         }
         let farewells = self.out.next_farewell();
         self.deadlines.set(Waiter::Farewells, farewells);
+        if renewing {
+            self.begin_successor(now, id);
+        }
+        if let Some(predecessor) = predecessor {
+            self.put_off_renewal(now, predecessor);
+        }
+        self.finish_succession(now, id);
     }
 }

@@ -7,6 +7,7 @@
 
 mod aging;
 mod ending;
+mod renewal;
 mod roaming;
 
 use crate::collision;
@@ -40,6 +41,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use renewal::Renewal;
+
 /// Names a session for as long as the engine lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct SessionId(pub u64);
@@ -66,6 +69,7 @@ pub(crate) struct Session {
     pub tunnel: Arc<IkeTunnel>,
     pub path: Path,
     pub mobility: Mobility,
+    pub renewal: Renewal,
     /// The addresses last told of to the operator.
     reported: (SocketAddr, SocketAddr),
     /// Oldest first.
@@ -120,6 +124,7 @@ impl Session {
             tunnel,
             path,
             mobility: Mobility::default(),
+            renewal: Renewal::default(),
             reported: (path.local, path.remote),
             current: sa.local_spi,
             sas: vec![sa],

@@ -119,6 +119,10 @@ pub(crate) struct Outputs {
     pub forgotten_sas: Vec<SaId>,
     /// Inbound SAs of a session that is over or closing.
     pub orphans: Vec<Lingering>,
+    /// Outbound SAs of a session that is over or closing; they go when another session's have taken over.
+    pub retired: Vec<SaId>,
+    /// The session is to have a successor.
+    pub renewing: bool,
     /// Phase 2 tunnels to be set up anew.
     pub reconnects: Vec<String>,
     /// Phase 2 tunnels that the peer has deleted, of a session that goes on.

@@ -378,7 +378,7 @@ impl<P: DataPlane> Engine<P> {
             .map(|(id, _)| id)
     }
 
-    fn take_in(&mut self, now: Instant, session: Session) -> SessionId {
+    pub(super) fn take_in(&mut self, now: Instant, session: Session) -> SessionId {
         self.next_session += 1;
         let id = SessionId(self.next_session);
         self.out.name_peer(&session.tunnel.name, session.path.remote);
@@ -423,6 +423,14 @@ impl<P: DataPlane> Engine<P> {
         for (id, other) in
             self.sessions_of(&tunnel).filter(|(id, s)| *id != new && s.is_established())
         {
+            if session.renewal.succeeds == Some(id) {
+                continue;
+            }
+            // The peer knows of that one, or would have said so: it deletes it when this one has taken over.
+            if !here && other.established_at.is_some_and(|at| at < session.begun_at) {
+                left_to_the_peer.push(id);
+                continue;
+            }
             if other.begun_here == here {
                 redundant.push((id, new));
             } else {
@@ -450,7 +458,8 @@ impl<P: DataPlane> Engine<P> {
     pub(super) fn close_redundant(&mut self, now: Instant, id: SessionId) {
         let Some(session) = self.sessions.get(id).filter(|s| !s.is_closing()) else { return };
         let serves = |(other, s): &(SessionId, &Session)| {
-            *other != id && s.is_established() && s.lowest_nonce > session.lowest_nonce
+            let later = session.established_at.is_some_and(|at| at < s.begun_at);
+            *other != id && s.is_established() && (later || s.lowest_nonce > session.lowest_nonce)
         };
         let heir = self.sessions_of(&session.tunnel.name).find(serves).map(|(other, _)| other);
         if let Some(heir) = heir {
@@ -459,7 +468,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Closes a session; another one of the tunnel takes over what it serves.
-    fn close_in_favour_of(&mut self, now: Instant, id: SessionId, heir: SessionId) {
+    pub(super) fn close_in_favour_of(&mut self, now: Instant, id: SessionId, heir: SessionId) {
         let served = self.with_session(now, id, |session, cx| {
             session.close_as_redundant(cx, "another IKE SA serves the tunnel")
         });
@@ -473,16 +482,20 @@ impl<P: DataPlane> Engine<P> {
     /// peer are on their way. Otherwise it ends at once.
     pub(super) fn settle_orphans(&mut self, now: Instant, of: SessionId, tunnel: &str) {
         let orphans = std::mem::take(&mut self.out.orphans);
-        if orphans.is_empty() {
+        let retired = std::mem::take(&mut self.out.retired);
+        if orphans.is_empty() && retired.is_empty() {
             return;
         }
         let serves = |(id, s): &(SessionId, &Session)| *id != of && s.is_established();
         let heir = self.sessions_of(tunnel).find(serves).map(|(id, _)| id);
         match heir {
             Some(heir) => self.with_session(now, heir, |session, cx| {
+                session.relieve(cx);
+                retired.into_iter().for_each(|sa| cx.plane.remove(sa));
                 orphans.into_iter().for_each(|orphan| session.linger(cx, orphan));
             }),
             None => {
+                retired.into_iter().for_each(|sa| self.plane.remove(sa));
                 for (_, sa, spi) in orphans {
                     self.plane.remove(sa);
                     self.spis.release(spi);

@@ -255,6 +255,7 @@ fn finish(
     }
     let nonces = handshake.nonces();
     session.establish(cx, suite.to_string(), nonces);
+    session.plan_renewal(cx, &parts);
     if session.path.traverses && session.may_be_mobile(cx) {
         address_update::agree(session, &parts);
     }
@@ -611,11 +612,16 @@ fn establish(
     let mut session = Session::new(Arc::clone(&tunnel), path, sa, false, half.begun_at, cx.now);
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: false });
     let nonces = Nonces { initiator: &half.initiator_nonce, responder: &half.responder_nonce };
+    let initial_contact = parts.notify(NotifyType::INITIAL_CONTACT).is_some();
+    if cx.out.knows(&tunnel) && !initial_contact {
+        session.wait_for_predecessor(cx);
+    }
     session.establish(cx, suite.to_string(), nonces);
     let (certificates, proof) = proving::payloads(proof);
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
     answer.extend(certificates);
     answer.push(proof);
+    answer.extend(session.limit_authentication(cx));
     if path.traverses && session.may_be_mobile(cx) {
         address_update::agree(&mut session, &parts);
     }
@@ -634,6 +640,5 @@ fn establish(
     };
     let datagrams = message.datagrams().to_vec();
     session.sas[0].window = Window::after_auth_answered(message);
-    let initial_contact = parts.notify(NotifyType::INITIAL_CONTACT).is_some();
     Answer::Established { session: Box::new(session), answer: datagrams, initial_contact }
 }

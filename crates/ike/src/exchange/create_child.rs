@@ -351,7 +351,7 @@ fn install(
         keys,
         initiator: false,
         // The peer has the new SA only once our answer has arrived; what it then deletes tells us.
-        standby: request.rekeys.is_some(),
+        standby: request.rekeys.is_some() || session.renewal.relieves_at.is_some(),
         path: session.child_path(),
         history,
         lowest_nonce: lowest(request.nonces.initiator, request.nonces.responder).to_vec(),

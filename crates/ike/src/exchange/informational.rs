@@ -1,7 +1,7 @@
 //! INFORMATIONAL (RFC 7296 §1.4): signs of life, deletions, notifications.
 
 use super::address_update::{self, Purpose};
-use super::delete;
+use super::{Parts, delete};
 use crate::engine::{Cx, Datagram};
 use crate::sa::Active;
 use crate::session::Session;
@@ -46,6 +46,9 @@ pub(crate) fn answer(
             Payload::Notify(n) if follows_auth(session, index) && is_unread(n.kind) => {
                 let reason = format!("the peer could not read the answer of IKE_AUTH: {}", n.kind);
                 session.deleted = Some((session.sas[index].local_spi, reason));
+            }
+            Payload::Notify(n) if n.kind == NotifyType::AUTH_LIFETIME => {
+                session.plan_renewal(cx, &Parts::of(payloads));
             }
             _ => {}
         }

@@ -33,6 +33,10 @@ impl Session {
         if self.over {
             return;
         }
+        self.age_authentication(cx);
+        if self.over {
+            return;
+        }
         self.keep_alive(cx);
         self.pump(cx);
     }
@@ -209,7 +213,8 @@ impl Session {
             .chain(delayed)
             .chain(lingering)
             .chain(liveness)
-            .chain(nat))
+            .chain(nat)
+            .chain(self.renewal_due().map(|t| at(t, "reauthentication"))))
         .min_by_key(|d| d.at)
     }
 }

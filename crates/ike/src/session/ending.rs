@@ -144,7 +144,7 @@ impl Session {
     fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) {
         let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         for child in std::mem::take(&mut self.children) {
-            cx.plane.remove(child.outbound);
+            cx.out.retired.push(child.outbound);
             cx.out.forget_child(&child);
             cx.out.orphans.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
         }

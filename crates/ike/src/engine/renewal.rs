@@ -1,0 +1,85 @@
+//! Reauthentication as seen from all sessions: one begins a successor, which takes over and then has it deleted.
+
+use super::{CommandError, Engine};
+use crate::exchange::sa_init;
+use crate::sa::path::{IKE_PORT, Path};
+use crate::session::SessionId;
+use crate::task::Task;
+use esp::plane::DataPlane;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The pause after an attempt that came to nothing.
+const PAUSE: Duration = Duration::from_secs(10);
+
+impl<P: DataPlane> Engine<P> {
+    /// Has both sides of a phase 1 tunnel prove anew who they are: a new IKE SA takes over all Child SAs without
+    /// interruption.
+    ///
+    /// # Errors
+    /// Where there is no such tunnel, or it is not up.
+    pub fn reauthenticate(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
+        let (tunnel, _) = self.tunnel_of(name)?;
+        let id = self.session_of(&tunnel).ok_or_else(|| CommandError::NotUp(name.into()))?;
+        if !self.sessions.get(id).is_some_and(|s| s.is_established()) {
+            return Err(CommandError::NotUp(name.into()));
+        }
+        self.begin_successor(now, id);
+        Ok(())
+    }
+
+    /// Begins the session that is to replace one, unless one is on its way or there is nothing to take over.
+    pub(super) fn begin_successor(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get(id).filter(|s| s.is_established() && !s.is_closing())
+        else {
+            return;
+        };
+        // It is a successor itself that has not taken over yet.
+        if session.renewal.succeeds.is_some() || session.renewal.relieves_at.is_some() {
+            return;
+        }
+        let tunnel = Arc::clone(&session.tunnel);
+        let begun = self.sessions_of(&tunnel.name).any(|(_, s)| s.renewal.succeeds == Some(id));
+        let names = session.to_be_taken_over();
+        let wanted = |c: &&Arc<policy::ChildTunnel>| names.contains(&c.name);
+        let Some(first) = tunnel.children.iter().find(wanted).cloned() else { return };
+        if begun || self.stopping {
+            return;
+        }
+        let at = |address: SocketAddr| SocketAddr::new(address.ip(), IKE_PORT);
+        let path = Path::new(at(session.path.local), at(session.path.remote));
+        let mut successor = sa_init::begin(&mut self.cx(now), &tunnel, &first, path);
+        successor.renewal.succeeds = Some(id);
+        let others = names.into_iter().filter(|n| *n != first.name);
+        successor.tasks.extend(others.map(Task::CreateChild));
+        self.take_in(now, successor);
+    }
+
+    /// A successor has come to nothing: its predecessor goes on, and tries again.
+    pub(super) fn put_off_renewal(&mut self, now: Instant, id: SessionId) {
+        self.with_session(now, id, |session, _| session.renewal.at = Some(now + PAUSE));
+    }
+
+    /// Has the predecessor deleted once its successor has taken over what it served.
+    pub(super) fn finish_succession(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get(id).filter(|s| s.is_established() && !s.is_closing())
+        else {
+            return;
+        };
+        let Some(before) = session.renewal.succeeds else { return };
+        let waits = self
+            .sessions
+            .get(before)
+            .is_some_and(|old| old.to_be_taken_over().iter().any(|name| session.lacks(name)));
+        if waits {
+            return;
+        }
+        if let Some(session) = self.sessions.get_mut(id) {
+            session.renewal.succeeds = None;
+        }
+        if self.sessions.get(before).is_some_and(|old| !old.is_closing()) {
+            self.close_in_favour_of(now, before, id);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Reauthentication: a new IKE SA with all Child SAs is up before the old one is deleted (RFC 7296 §2.8.3, RFC 4478).
+
+use super::{Session, SessionId};
+use crate::engine::Cx;
+use crate::event::EventKind;
+use crate::exchange::{Parts, status};
+use crate::sa::child::{ChildSa, ChildState};
+use crate::wire::payload::Payload;
+use crate::wire::registry::NotifyType;
+use std::time::{Duration, Instant};
+
+/// A peer that wants to be authenticated more often than this is not obeyed (RFC 4478 §5).
+const SHORTEST: Duration = Duration::from_secs(10);
+
+/// Where a session stands between its predecessor and its successor.
+#[derive(Debug, Default)]
+pub(crate) struct Renewal {
+    /// When this side begins a successor.
+    pub at: Option<Instant>,
+    /// When this side gives up a peer that has not begun one.
+    pub by: Option<Instant>,
+    /// The session whose Child SAs it takes over; that is deleted once all of them are there.
+    pub succeeds: Option<SessionId>,
+    /// Its Child SAs leave sending to those of its predecessor, since the peer may not have them yet: when to look whether
+    /// it has.
+    pub relieves_at: Option<Instant>,
+}
+
+impl Session {
+    /// Sets the time of the next authentication for the side that begins it; the peer's answer may ask for an earlier one.
+    pub fn plan_renewal(&mut self, cx: &mut Cx<'_>, parts: &Parts<'_>) {
+        let theirs = parts.notify(NotifyType::AUTH_LIFETIME);
+        let theirs =
+            theirs.and_then(|n| Some(u32::from_be_bytes(n.data.as_slice().try_into().ok()?)));
+        let theirs = theirs.map(|seconds| Duration::from_secs(seconds.into()).max(SHORTEST));
+        let within = [cx.config.reauthenticate, theirs].into_iter().flatten().min();
+        if let Some(within) = within.filter(|_| self.begun_here) {
+            let at = cx.jittered(within - within / 10, within);
+            self.renewal.at = Some(self.renewal.at.map_or(at, |before| before.min(at)));
+        }
+    }
+
+    /// What a responder tells of it in IKE_AUTH (RFC 4478 §2).
+    pub fn limit_authentication(&mut self, cx: &Cx<'_>) -> Option<Payload> {
+        let lifetime = cx.config.reauthenticate?;
+        self.renewal.by = Some(cx.now + lifetime + cx.config.patience());
+        let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
+        Some(status(NotifyType::AUTH_LIFETIME, seconds.to_be_bytes().to_vec()))
+    }
+
+    /// Its Child SAs wait with sending until the peer deletes the session before it, which proves that it has them; not for
+    /// ever, since the peer may have forgotten that one.
+    pub fn wait_for_predecessor(&mut self, cx: &Cx<'_>) {
+        self.renewal.relieves_at = Some(cx.now + cx.config.retransmit_after);
+    }
+
+    /// Does what is due.
+    pub fn age_authentication(&mut self, cx: &mut Cx<'_>) {
+        if self.renewal.relieves_at.is_some_and(|at| at <= cx.now) {
+            let late = self.established_at.is_some_and(|at| at + cx.config.patience() <= cx.now);
+            let used = |c: &ChildSa| cx.plane.usage(c.inbound).is_some_and(|u| u.packets > 0);
+            // The peer sends on what it has.
+            match late || self.children.iter().any(used) {
+                true => self.relieve(cx),
+                false => self.wait_for_predecessor(cx),
+            }
+        }
+        if self.renewal.by.is_some_and(|by| by <= cx.now) {
+            self.renewal.by = None;
+            return self.close(cx, "the peer has not proved anew who it is");
+        }
+        if self.renewal.at.is_some_and(|at| at <= cx.now) {
+            self.renewal.at = None;
+            cx.out.renewing = true;
+        }
+    }
+
+    /// Lets its Child SAs send that have waited for the session before it.
+    pub fn relieve(&mut self, cx: &mut Cx<'_>) {
+        if self.renewal.relieves_at.take().is_none() {
+            return;
+        }
+        let replacing = |spi| self.children.iter().any(|c| c.state == ChildState::Replaced(spi));
+        let waiting: Vec<_> =
+            self.children.iter().map(|c| c.spi_in).filter(|spi| !replacing(*spi)).collect();
+        for child in self.children.iter_mut().filter(|c| waiting.contains(&c.spi_in)) {
+            if let Err(error) = child.promote(cx) {
+                let warning = EventKind::Warning(error.to_string());
+                cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), warning);
+            }
+        }
+    }
+
+    /// The earliest moment at which [`Session::age_authentication`] has something to do.
+    pub fn renewal_due(&self) -> Option<Instant> {
+        let Renewal { at, by, relieves_at, .. } = self.renewal;
+        [at, by, relieves_at].into_iter().flatten().min()
+    }
+
+    /// The phase 2 tunnels that a successor has to take over.
+    pub fn to_be_taken_over(&self) -> Vec<String> {
+        let serving = self.children.iter().filter(|c| c.state == ChildState::Established);
+        let mut names: Vec<String> = serving.map(|c| c.tunnel.name.clone()).collect();
+        names.sort();
+        names.dedup();
+        names
+    }
+
+    /// Whether a phase 2 tunnel is still on its way.
+    pub fn lacks(&self, name: &str) -> bool {
+        self.has_or_wants_child(name) && self.serving_child(name).is_none()
+    }
+}

@@ -1,0 +1,151 @@
+//! Both sides prove anew who they are, and no packet is lost (RFC 7296 §2.8.3, RFC 4478).
+
+use crate::{SETTLED, SOON, assert_settled, calm, ike_spis, talk, up};
+use ike::Config;
+use ike::event::EventKind;
+use sim::host::Side;
+use sim::invariant::{assert_agreement, assert_nothing_left};
+use sim::{Conditions, Exchange, HostId, Site, World};
+use std::time::Duration;
+
+fn site() -> Site {
+    Site { children: 3, ..Site::default() }
+}
+
+fn reauthenticate(world: &mut World, host: HostId) {
+    let begun = world.command(host, "reauthenticate", |e, now| e.reauthenticate(now, Site::TUNNEL));
+    begun.expect("it is up");
+}
+
+fn established(world: &World, host: HostId) -> usize {
+    world
+        .host(host)
+        .events
+        .iter()
+        .filter(|(_, e)| e.child.is_none() && matches!(e.kind, EventKind::Established { .. }))
+        .count()
+}
+
+#[test]
+fn by_either_side_without_a_packet_lost() {
+    for original in [true, false] {
+        let (mut world, left, right) = up(1, &site());
+        let before = ike_spis(&mut world, left);
+        let flows = talk(&mut world, left, right, &site());
+        reauthenticate(&mut world, if original { left } else { right });
+        world.run_for(SOON * 5);
+        assert_ne!(ike_spis(&mut world, left), before);
+        assert_settled(&mut world, left, right, &site(), flows);
+    }
+}
+
+#[test]
+fn on_bad_links() {
+    for seed in 0..40 {
+        let (mut world, left, right) = up(seed, &site());
+        let flows = talk(&mut world, left, right, &site());
+        world.set_conditions(Conditions::bad(200));
+        reauthenticate(&mut world, if seed % 2 == 0 { left } else { right });
+        world.run_for(SOON * 5);
+        world.heal();
+        world.run_for(SOON * 5);
+        assert_settled(&mut world, left, right, &site(), flows);
+    }
+}
+
+#[test]
+fn by_both_sides_at_once() {
+    for seed in 0..40 {
+        let (mut world, left, right) = up(seed, &site());
+        let flows = talk(&mut world, left, right, &site());
+        reauthenticate(&mut world, left);
+        world.run_for(Duration::from_millis([0, 5, 15, 25, 35][seed as usize % 5]));
+        reauthenticate(&mut world, right);
+        world.run_for(SOON * 10);
+        assert_settled(&mut world, left, right, &site(), flows);
+    }
+}
+
+#[test]
+fn while_something_is_rekeyed() {
+    for seed in 0..24 {
+        for name in ["net1", Site::TUNNEL] {
+            let (mut world, left, right) = up(seed, &site());
+            let flows = talk(&mut world, left, right, &site());
+            let (one, other) = if seed % 2 == 0 { (left, right) } else { (right, left) };
+            assert!(world.rekey(one, name));
+            world.run_for(Duration::from_millis(seed % 12 * 5));
+            reauthenticate(&mut world, other);
+            world.run_for(Duration::from_millis(seed % 7 * 10));
+            // Of the session that is there: the old one, or the new.
+            world.rekey(other, name);
+            world.run_for(SOON * 10);
+            assert_settled(&mut world, left, right, &site(), flows);
+        }
+    }
+}
+
+#[test]
+fn again_and_again_by_the_clock_of_either_side() {
+    for by_left in [true, false] {
+        let site = site();
+        let hour = Some(Duration::from_secs(3600));
+        let config = |own: bool| Config { reauthenticate: hour.filter(|_| own), ..calm() };
+        let mut world = World::new(1);
+        let left = world.add_host("left", site.left, site.policy(Side::Left), config(by_left));
+        let right = world.add_host("right", site.right, site.policy(Side::Right), config(!by_left));
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        let (l, r) = site.inner(0);
+        let every = Duration::from_secs(1);
+        let flows = [world.start_flow(left, l, r, every), world.start_flow(right, r, l, every)];
+        world.run_for(Duration::from_secs(5 * 3600));
+        let times = established(&world, left) - 1;
+        assert!((5..=6).contains(&times), "{times} times in five hours");
+        assert_settled(&mut world, left, right, &site, flows);
+    }
+}
+
+#[test]
+fn the_peer_still_knows_this_side_and_is_not_told_otherwise() {
+    let (mut world, left, right) = up(1, &site());
+    reauthenticate(&mut world, left);
+    world.run_for(SETTLED);
+    let restarted = world.count_events(
+        right,
+        |e| matches!(e, EventKind::Closed { reason } if reason.contains("restarted")),
+    );
+    assert_eq!(restarted, 0);
+    assert_agreement(&mut world, left, right, &site());
+}
+
+#[test]
+fn what_comes_to_nothing_leaves_the_old_in_place_and_is_tried_again() {
+    let (mut world, left, right) = up(1, &site());
+    let flows = talk(&mut world, left, right, &site());
+    let before = ike_spis(&mut world, left);
+    let lost = world.hold(left, |l| l.is_request(Exchange::SaInit));
+    reauthenticate(&mut world, left);
+    world.run_for(Duration::from_secs(60));
+    assert_eq!(ike_spis(&mut world, left), before);
+    world.discard(lost);
+    world.run_for(Duration::from_secs(120));
+    assert_ne!(ike_spis(&mut world, left), before);
+    assert_settled(&mut world, left, right, &site(), flows);
+}
+
+#[test]
+fn a_peer_that_does_not_renew_is_cut_off() {
+    let site = site();
+    let config = Config { reauthenticate: Some(Duration::from_secs(600)), ..calm() };
+    let mut world = World::new(1);
+    let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
+    let right = world.add_host("right", site.right, site.policy(Side::Right), config);
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    world.hold(left, |l| l.is_request(Exchange::SaInit));
+    world.run_for(Duration::from_secs(640));
+    assert_agreement(&mut world, left, right, &site);
+    world.run_for(Duration::from_secs(120));
+    assert_nothing_left(&mut world, right);
+}
