@@ -3,6 +3,7 @@
 mod certificates;
 mod establish;
 mod fragmentation;
+mod mobility;
 mod nat;
 mod refusal;
 mod rekey;
@@ -20,6 +21,7 @@ pub fn all() -> Vec<Scenario> {
         teardown::all(),
         refusal::all(),
         nat::all(),
+        mobility::all(),
         fragmentation::all(),
         certificates::all(),
     ]

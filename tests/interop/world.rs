@@ -110,6 +110,13 @@ impl World {
         traffic::stream(right, left, 1 << 20).expect("a TCP stream from strongSwan to vpnd");
     }
 
+    /// Replaces the address of a gateway's only link.
+    pub fn readdress(&self, namespace: &Namespace, from: &str, to: &str) {
+        let step = |arguments: String| ip(namespace, &arguments).expect("as it was set up");
+        step(format!("addr del {from}/24 dev wire"));
+        step(format!("addr add {to}/24 dev wire"));
+    }
+
     /// The translator forgets its mappings and makes others, as one that was restarted.
     pub fn rebind(&self) {
         let nat = self.nat.as_ref().expect("the setup has a translator");
