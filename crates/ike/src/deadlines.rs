@@ -50,6 +50,11 @@ impl Deadlines {
         self.by_waiter.len()
     }
 
+    /// Who waits.
+    pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
+        self.by_waiter.keys()
+    }
+
     /// Takes the earliest waiter whose time has come.
     pub fn take_due(&mut self, now: Instant) -> Option<Waiter> {
         let (_, waiter) = self.by_time.first().filter(|(at, _)| *at <= now)?.clone();

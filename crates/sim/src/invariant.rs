@@ -71,6 +71,9 @@ pub fn bookkeeping(world: &mut World, host: HostId) -> Vec<String> {
         ("ESP SPIs in use", held.spis, receiving + held.pending_spis),
         ("IKE SPIs delivered to", held.delivered_spis, held.ike_sas),
         ("SAs of the plane delivered to", held.delivered_sas, 2 * held.child_sas),
+        ("requests of strangers", held.strangers, held.half_open),
+        ("contacts", held.contacts, held.established),
+        ("stale deadlines", held.stale_deadlines, 0),
     ] {
         if seen != expected {
             found.push(format!("{name} has {seen} {what}, its tables say {expected}: {held:?}"));

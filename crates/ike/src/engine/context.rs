@@ -239,6 +239,11 @@ impl Outputs {
         }
     }
 
+    /// How many sessions are up, over all identities.
+    pub fn contacts(&self) -> usize {
+        self.contacts.values().map(|n| *n as usize).sum()
+    }
+
     /// Whether a session between the same two identities is up.
     pub fn knows(&self, tunnel: &IkeTunnel) -> bool {
         self.contacts.contains_key(&peer_number(tunnel))

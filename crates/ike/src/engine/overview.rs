@@ -28,6 +28,9 @@ impl<P: DataPlane> Engine<P> {
         Inventory {
             ike_sas: self.sessions.iter().map(|(_, s)| s.sas.len()).sum(),
             half_open: self.half_open.len(),
+            strangers: self.by_init.len(),
+            contacts: self.out.contacts(),
+            established: self.sessions.iter().filter(|(_, s)| s.is_established()).count(),
             child_sas: self.sessions.iter().map(|(_, s)| s.children.len()).sum(),
             spis: self.spis.len(),
             delivered_spis: self.sessions.spis(),
@@ -39,6 +42,16 @@ impl<P: DataPlane> Engine<P> {
                 .filter(|name| self.deadlines.of(&Waiter::Retry((*name).clone())).is_some())
                 .count(),
             deadlines: self.deadlines.len(),
+            stale_deadlines: self.deadlines.waiters().filter(|w| !self.is_there(w)).count(),
+        }
+    }
+
+    fn is_there(&self, waiter: &Waiter) -> bool {
+        match waiter {
+            Waiter::Session(id) | Waiter::Redundant(id) => self.sessions.get(*id).is_some(),
+            Waiter::HalfOpen(spi) => self.half_open.contains_key(spi),
+            Waiter::Retry(name) => self.retries.contains_key(name),
+            Waiter::Farewells => self.out.next_farewell().is_some(),
         }
     }
 
@@ -144,6 +157,12 @@ pub struct Inventory {
     pub ike_sas: usize,
     /// Half-open IKE SAs of strangers.
     pub half_open: usize,
+    /// Requests of strangers whose repetitions are recognised: one for each half-open IKE SA.
+    pub strangers: usize,
+    /// Sessions that count as contact between two identities: those that are established.
+    pub contacts: usize,
+    /// Sessions whose both sides have proved who they are.
+    pub established: usize,
     /// Child SAs: serving, replaced or redundant.
     pub child_sas: usize,
     /// Inbound ESP SPIs, those of lingering SAs and pending requests included.
@@ -162,6 +181,8 @@ pub struct Inventory {
     pub deadlines: usize,
     /// SAs in the plane whose notices reach a session.
     pub delivered_sas: usize,
+    /// What still waits although it is gone.
+    pub stale_deadlines: usize,
 }
 
 fn ike_state(session: &Session, sa: &IkeSa) -> State {
