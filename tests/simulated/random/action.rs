@@ -35,6 +35,11 @@ pub enum Action {
     },
     /// The NAT forgets its mappings.
     RebootNat,
+    /// A gateway has another address than the policies say, or again the one they say.
+    Roam {
+        gateway: usize,
+        away: bool,
+    },
     /// A gateway is started anew, with or without taking leave.
     Restart {
         gateway: usize,
@@ -109,8 +114,9 @@ fn draw_action(chance: &mut Chance, plan: &Plan) -> Action {
             Action::Hold(gateway, held[chance.below(5) as usize])
         }
         78..83 => Action::Release { lost: chance.happens(300) },
-        83..85 => Action::RebootNat,
-        85..90 => Action::Restart { gateway, farewell: chance.happens(400) },
+        83..84 => Action::RebootNat,
+        84..87 => Action::Roam { gateway, away: chance.happens(700) },
+        87..90 => Action::Restart { gateway, farewell: chance.happens(400) },
         90..93 => {
             let seconds = [20, 60, 200, 400, 900][chance.below(5) as usize];
             Action::Idle(Duration::from_secs(seconds))
@@ -189,6 +195,7 @@ impl History {
                     self.world.nat(self.hosts[0]).reboot();
                 }
             }
+            Action::Roam { gateway, away } => self.roam(*gateway, *away),
             Action::Restart { gateway, farewell } => self.restart(*gateway, *farewell),
             Action::Idle(time) => self.world.run_for(*time),
             Action::Change { line, change, first, gap } => {
@@ -244,6 +251,17 @@ impl History {
     fn packet(&mut self, end: End, n: u8) {
         if self.meant(end.0, Some(n)).is_some() {
             self.packet_arrives(end, n);
+        }
+    }
+
+    fn roam(&mut self, gateway: usize, away: bool) {
+        let address = match away {
+            true => self.plan.address_away(gateway),
+            false => self.plan.address(gateway),
+        };
+        let host = self.hosts[gateway];
+        if self.world.host(host).address != address {
+            self.world.readdress(host, &[address]);
         }
     }
 
@@ -306,5 +324,6 @@ impl History {
             self.world.release(gate);
         }
         self.world.heal();
+        (0..self.plan.gateways).for_each(|gateway| self.roam(gateway, false));
     }
 }

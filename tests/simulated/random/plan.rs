@@ -108,10 +108,19 @@ impl Plan {
         (world, hosts)
     }
 
-    fn address(&self, gateway: usize) -> IpAddr {
+    /// Where the policies say that a gateway is.
+    pub fn address(&self, gateway: usize) -> IpAddr {
         match gateway {
             0 if self.nat => IpAddr::from([10, 0, 0, 5]),
             g => IpAddr::from([192, 0, 2, 1 + g as u8]),
+        }
+    }
+
+    /// Where a gateway is when it roams.
+    pub fn address_away(&self, gateway: usize) -> IpAddr {
+        match gateway {
+            0 if self.nat => IpAddr::from([10, 0, 0, 6]),
+            g => IpAddr::from([198, 51, 100, 1 + g as u8]),
         }
     }
 
