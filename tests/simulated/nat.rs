@@ -192,3 +192,16 @@ fn transport_mode_through_a_nat_counts_the_addresses_that_are_seen() {
         assert_clean_stop(&mut world, left, right);
     }
 }
+
+#[test]
+fn a_packet_starts_transport_mode_where_addresses_are_replaced() {
+    // The request names the packet's selectors besides those of the policy: both ends must keep the same of them.
+    let site = Site { mode: policy::Mode::Transport, on_demand: true, ..Site::default() };
+    let config = Config { encap: Encap::Always, ..calm() };
+    let (mut world, left, right) = World::of_site(1, &site, &config);
+    let (l, r) = site.inner(0);
+    world.probe(left, l, r);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &site);
+    assert_clean_stop(&mut world, left, right);
+}

@@ -20,7 +20,7 @@ use crate::task::Task;
 use crate::wire::payload::{Notify, Payload, Proposal, TrafficSelector};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{AddressRange, ChildTunnel, Group, Mode, Secret};
+use policy::{AddressRange, ChildTunnel, Group, Mode, Secret, Selector};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -280,16 +280,9 @@ fn try_grant(
         payloads.extend(public);
     }
     // RFC 7296 §2.23.1: the peer knows itself by the addresses it sent.
-    payloads.push(Payload::TsInitiator(if seen {
-        tsi.to_vec()
-    } else {
-        selectors::encode(&selectors.remote)
-    }));
-    payloads.push(Payload::TsResponder(if seen {
-        tsr.to_vec()
-    } else {
-        selectors::encode(&selectors.local)
-    }));
+    let path = &session.path;
+    payloads.push(Payload::TsInitiator(as_sent(&selectors.remote, tsi, seen && path.nat_remote)));
+    payloads.push(Payload::TsResponder(as_sent(&selectors.local, tsr, seen && path.nat_local)));
     Ok(payloads)
 }
 
@@ -456,14 +449,26 @@ fn as_seen(
 ) -> Vec<TrafficSelector> {
     let replace = |selector: &TrafficSelector| match selector {
         TrafficSelector::Range(s) if behind_nat && s.addresses.start() == s.addresses.end() => {
-            TrafficSelector::Range(policy::Selector {
-                addresses: AddressRange::from(address),
-                ..*s
-            })
+            TrafficSelector::Range(Selector { addresses: AddressRange::from(address), ..*s })
         }
         other => other.clone(),
     };
     selectors.iter().map(replace).collect()
+}
+
+/// What is granted in the peer's terms: the address that it knows in the place of the one seen.
+fn as_sent(granted: &[Selector], sent: &[TrafficSelector], replaced: bool) -> Vec<TrafficSelector> {
+    let known = sent.iter().find_map(|selector| match selector {
+        TrafficSelector::Range(s) if s.addresses.start() == s.addresses.end() => Some(s.addresses),
+        _ => None,
+    });
+    let replace = |selector: &Selector| match known {
+        Some(addresses) if replaced && selector.addresses.start() == selector.addresses.end() => {
+            Selector { addresses, ..*selector }
+        }
+        _ => *selector,
+    };
+    granted.iter().map(replace).map(TrafficSelector::Range).collect()
 }
 
 /// The parts of an answer that creates a Child SA.
