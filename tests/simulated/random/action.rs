@@ -69,6 +69,7 @@ pub enum Held {
 pub enum Change {
     AddChild,
     RemoveChild,
+    /// Another lifetime.
     AlterChild(u8),
     AlterTunnel,
     RemoveOrAdd,
@@ -282,7 +283,7 @@ impl History {
 
     fn change(&mut self, line: usize, change: Change, first: usize, gap: Duration) {
         let l = &mut self.plan.lines[line];
-        let altered: Vec<u8> = match change {
+        let fresh: Vec<u8> = match change {
             Change::RemoveOrAdd => {
                 l.present = !l.present;
                 (0..l.children).collect()
@@ -298,11 +299,11 @@ impl History {
             }
             Change::AlterChild(n) if n < l.children => {
                 l.versions.1[usize::from(n)] += 1;
-                vec![n]
+                vec![]
             }
             Change::AlterTunnel => {
                 l.versions.0 += 1;
-                (0..l.children).collect()
+                vec![]
             }
             Change::AddChild | Change::RemoveChild | Change::AlterChild(_) => return,
         };
@@ -311,7 +312,7 @@ impl History {
             let policy = self.plan.policy(gateway);
             self.world.replace_policy(self.hosts[gateway], policy);
             // A tunnel that is new to the policy is not one that the operator has taken down.
-            self.plan.lines[line].down[side].retain(|n| !altered.contains(n));
+            self.plan.lines[line].down[side].retain(|n| !fresh.contains(n));
             if side == first {
                 self.world.run_for(gap);
             }
