@@ -11,6 +11,7 @@ pub use jobs::{Fetched, Fetcher, no_fetcher};
 
 use crate::discard::Discard;
 use crate::engine::{Datagram, Engine, Transmit};
+use crate::lanes::Lanes;
 use crate::proof::Done;
 use addresses::WatchedHost;
 use esp::plane::{DataPlane, Notice};
@@ -29,6 +30,8 @@ use waiting::Waiting;
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Events a slow listener may fall behind.
 const EVENTS: usize = 1024;
+/// Reads of the sockets before the next message is answered.
+const GATHERED: usize = 64;
 /// IKE messages that may wait for the engine; more are dropped, as a full socket would.
 const DATAGRAMS: usize = 1024;
 
@@ -115,6 +118,7 @@ pub fn start<P: DataPlane + Send + 'static>(
         send_nat_t,
         plane_counters,
         jobs,
+        lanes: Lanes::default(),
         waiting: Waiting::default(),
         events: events.clone(),
         stopped: Vec::new(),
@@ -150,6 +154,7 @@ struct Driver<P: DataPlane> {
     send_nat_t: SendNatT,
     plane_counters: PlaneCounters<P>,
     jobs: Jobs,
+    lanes: Lanes<Received>,
     waiting: Waiting,
     events: broadcast::Sender<crate::Event>,
     stopped: Vec<oneshot::Sender<()>>,
@@ -169,12 +174,14 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             let wake = self.wake_at(give_up);
             let sockets = Arc::clone(&self.sockets);
             tokio::select! {
-                received = sockets.receive() => {
-                    for datagram in received {
+                received = sockets.receive() => received.into_iter().for_each(|d| self.sort_in(d)),
+                Some(datagram) = inputs.datagrams.recv() => self.sort_in(datagram),
+                () = std::future::ready(()), if !self.lanes.is_empty() => {
+                    self.gather(&mut inputs);
+                    if let Some(datagram) = self.lanes.pop() {
                         self.datagram(&datagram);
                     }
                 }
-                Some(datagram) = inputs.datagrams.recv() => self.datagram(&datagram),
                 Some(notice) = inputs.notices.recv() => self.engine.handle_notice(Instant::now(), notice),
                 Some(done) = done.recv() => self.engine.handle_done(Instant::now(), done),
                 command = commands.recv() => match command {
@@ -223,6 +230,27 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     fn wake_at(&self, give_up: Option<Instant>) -> Option<Instant> {
         let engine = self.engine.poll_timeout().map(|deadline| deadline.at);
         [engine, self.waiting.next(), give_up].into_iter().flatten().min()
+    }
+
+    /// Takes in what has come meanwhile, so that what is urgent is not kept behind what is not.
+    fn gather(&mut self, inputs: &mut Inputs) {
+        for _ in 0..GATHERED {
+            let received = self.sockets.receive_now();
+            let none = received.is_empty();
+            received.into_iter().for_each(|d| self.sort_in(d));
+            let from_plane = inputs.datagrams.try_recv().ok();
+            if none && from_plane.is_none() {
+                break;
+            }
+            from_plane.into_iter().for_each(|d| self.sort_in(d));
+        }
+    }
+
+    fn sort_in(&mut self, received: Received) {
+        let remote = received.remote;
+        if !self.lanes.push(received, |r| &r.octets) {
+            tracing::debug!(%remote, "IKE message dropped, too many wait");
+        }
     }
 
     fn datagram(&mut self, received: &Received) {

@@ -617,7 +617,8 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Stores a session and what follows from its present state.
-    fn put_back(&mut self, now: Instant, id: SessionId, session: Box<Session>) {
+    fn put_back(&mut self, now: Instant, id: SessionId, mut session: Box<Session>) {
+        session.rest();
         self.sessions.follow(id, &mut self.out);
         let renewing = std::mem::take(&mut self.out.renewing);
         let predecessor = session.renewal.succeeds.filter(|_| session.is_over());

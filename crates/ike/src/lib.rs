@@ -17,6 +17,7 @@ pub mod engine;
 pub mod event;
 mod exchange;
 pub mod failure;
+pub mod lanes;
 pub mod negotiation;
 pub mod proof;
 mod rejection;

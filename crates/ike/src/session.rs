@@ -153,6 +153,15 @@ impl Session {
         }
     }
 
+    /// Gives back room that is not needed while nothing happens.
+    pub fn rest(&mut self) {
+        self.sas.shrink_to_fit();
+        self.children.shrink_to_fit();
+        self.tasks.shrink_to_fit();
+        self.delayed.shrink_to_fit();
+        self.lingering.shrink_to_fit();
+    }
+
     // ---- looking
 
     /// Whether nothing of it is left.

@@ -52,6 +52,13 @@ impl IkeSockets {
         }
     }
 
+    /// What has come already; nothing if nothing has.
+    pub fn receive_now(&self) -> Vec<Received> {
+        let mut received = self.v4.receive_now();
+        received.extend(self.v6.iter().flat_map(IkeSocket::receive_now));
+        received
+    }
+
     /// Sends at once, or not at all: a full socket buffer loses the datagram, which retransmission makes good.
     pub fn send(&self, transmit: &Transmit) -> io::Result<()> {
         let socket = if transmit.remote.is_ipv4() { Some(&self.v4) } else { self.v6.as_ref() };
@@ -75,27 +82,10 @@ impl IkeSocket {
     }
 
     async fn receive(&self) -> Vec<Received> {
-        let mut buffer = vec![0; usize::from(u16::MAX)];
         loop {
-            let mut meta = [RecvMeta::default()];
-            let read = self.socket.async_io(Interest::READABLE, || {
-                let mut slices = [IoSliceMut::new(&mut buffer)];
-                self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut meta)
-            });
-            match read.await {
-                Ok(0) => {}
-                Ok(_) => {
-                    let [meta] = meta;
-                    let local = meta.dst_ip.unwrap_or(self.unspecified());
-                    let local = SocketAddr::new(local, IKE_PORT);
-                    return (buffer[..meta.len].chunks(meta.stride.max(1)))
-                        .map(|octets| Received {
-                            local,
-                            remote: meta.addr,
-                            octets: octets.to_vec(),
-                        })
-                        .collect();
-                }
+            match self.socket.async_io(Interest::READABLE, || self.read()).await {
+                Ok(received) if received.is_empty() => {}
+                Ok(received) => return received,
                 Err(error) => {
                     // An ICMP error of an earlier send comes back here; nothing else is known to.
                     tracing::debug!(%error, "receiving IKE");
@@ -103,6 +93,26 @@ impl IkeSocket {
                 }
             }
         }
+    }
+
+    fn receive_now(&self) -> Vec<Received> {
+        // What goes wrong is told by the next [`IkeSocket::receive`].
+        self.socket.try_io(Interest::READABLE, || self.read()).unwrap_or_default()
+    }
+
+    fn read(&self) -> io::Result<Vec<Received>> {
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        let mut meta = [RecvMeta::default()];
+        let mut slices = [IoSliceMut::new(&mut buffer)];
+        if self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut meta)? == 0 {
+            return Ok(Vec::new());
+        }
+        let [meta] = meta;
+        let local = SocketAddr::new(meta.dst_ip.unwrap_or(self.unspecified()), IKE_PORT);
+        let datagrams = buffer[..meta.len].chunks(meta.stride.max(1));
+        let received =
+            |octets: &[u8]| Received { local, remote: meta.addr, octets: octets.to_vec() };
+        Ok(datagrams.map(received).collect())
     }
 
     fn unspecified(&self) -> IpAddr {

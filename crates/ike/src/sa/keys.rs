@@ -19,8 +19,9 @@ pub(crate) struct Keys {
     pub initiator_proof: Secret,
     /// SK_pr.
     pub responder_proof: Secret,
-    ours: Box<dyn Cipher>,
-    theirs: Box<dyn Cipher>,
+    /// SK_e and SK_a of each direction. A cipher made from them takes much more memory, and little time to make.
+    ours: Secret,
+    theirs: Secret,
     sealed: u64,
 }
 
@@ -102,13 +103,10 @@ impl Keys {
         let (ai, ar) = (take(integrity), take(integrity));
         let (ei, er) = (take(encryption), take(encryption));
         let (pi, pr) = (take(proof), take(proof));
-        let cipher = |encryption: &[u8], integrity: &[u8]| {
-            Provider::AwsLc
-                .cipher(protection, &Secret::new([encryption, integrity].concat()))
-                .expect("AWS-LC has every suite that can be negotiated")
-        };
-        let (initiator, responder) = (cipher(ei, ai), cipher(er, ar));
-        let (our_cipher, their_cipher) =
+        let keys =
+            |encryption: &[u8], integrity: &[u8]| Secret::new([encryption, integrity].concat());
+        let (initiator, responder) = (keys(ei, ai), keys(er, ar));
+        let (our_keys, their_keys) =
             if ours { (initiator, responder) } else { (responder, initiator) };
         Self {
             suite,
@@ -116,8 +114,8 @@ impl Keys {
             sk_d: Secret::new(sk_d.to_vec()),
             initiator_proof: Secret::new(pi.to_vec()),
             responder_proof: Secret::new(pr.to_vec()),
-            ours: our_cipher,
-            theirs: their_cipher,
+            ours: our_keys,
+            theirs: their_keys,
             sealed: 0,
         }
     }
@@ -135,6 +133,11 @@ impl Keys {
         }
     }
 
+    fn cipher(&self, keys: &Secret) -> Box<dyn Cipher> {
+        (Provider::AwsLc.cipher(self.protection, keys))
+            .expect("AWS-LC has every suite that can be negotiated")
+    }
+
     /// Protects a message of ours, in as many fragments as it takes for none to exceed `room` octets; of fragments
     /// there are at least `least`.
     pub fn seal(
@@ -145,7 +148,8 @@ impl Keys {
         least: usize,
         rng: &mut Rng,
     ) -> Vec<Vec<u8>> {
-        let Self { protection, ours, sealed, .. } = self;
+        let cipher = self.cipher(&self.ours);
+        let Self { protection, sealed, .. } = self;
         // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold (RFC 3602
         // §3).
         let next_iv = || {
@@ -157,17 +161,17 @@ impl Keys {
             *sealed += 1;
             iv
         };
-        fragment::seal(header, content, room, least, *protection, ours.as_ref(), next_iv)
+        fragment::seal(header, content, room, least, *protection, cipher.as_ref(), next_iv)
     }
 
     /// Checks and reads a message of the peer.
     pub fn open(&self, header: &Header, datagram: &[u8]) -> Result<Vec<Payload>, OpenError> {
-        protected::open(header, datagram, self.protection, self.theirs.as_ref())
+        protected::open(header, datagram, self.protection, self.cipher(&self.theirs).as_ref())
     }
 
     /// Checks and opens a fragment of a message of the peer.
     pub fn open_fragment(&self, header: &Header, datagram: &[u8]) -> Result<Fragment, OpenError> {
-        fragment::open(header, datagram, self.protection, self.theirs.as_ref())
+        fragment::open(header, datagram, self.protection, self.cipher(&self.theirs).as_ref())
     }
 
     /// Whether a datagram is from the peer, be it a message or a fragment.

@@ -7,6 +7,9 @@ use crate::wire::header::Header;
 use crate::wire::payload::Payload;
 use crate::wire::protected::Content;
 
+/// Octets of messages that fit the smallest IP datagrams that are tried, over either IP version.
+const SMALL: usize = 576 - 40 - 8 - 4;
+
 /// A message, kept to be sent again.
 #[derive(Debug)]
 pub(crate) struct Message {
@@ -36,7 +39,9 @@ impl Message {
             }
             Some(size) => {
                 let datagrams = keys.seal(&header, &content, path.room(size), 1, rng);
-                Self { datagrams, source: Some((header, content)) }
+                // What is small enough for every path is never cut smaller.
+                let small = datagrams.iter().all(|d| d.len() <= SMALL);
+                Self { datagrams, source: (!small).then_some((header, content)) }
             }
         }
     }

@@ -1,0 +1,139 @@
+//! What waits for the engine, in order of urgency: public-key work of some peers delays no sign of life of others.
+//!
+//! Messages of one IKE SA stay in order. What costs nothing to answer goes first; then what established peers ask, which
+//! may take a key exchange; then handshakes, which do.
+
+use crate::wire::registry::ExchangeType;
+use std::collections::{HashMap, VecDeque};
+
+/// Messages that may wait in one lane; more are dropped, as a full socket would.
+const MOST: usize = 1024;
+
+/// After so many messages in a row that went ahead of others one of those goes, so that nobody waits for ever.
+const IN_A_ROW: u32 = 64;
+
+/// Messages that wait.
+pub struct Lanes<T> {
+    lanes: [VecDeque<(Spis, T)>; 3],
+    /// The lane in which messages of an IKE SA wait, and how many do.
+    waiting: HashMap<Spis, (usize, u32)>,
+    in_a_row: u32,
+}
+
+/// Both SPIs as they stand in the header.
+type Spis = [u8; 16];
+
+impl<T> Default for Lanes<T> {
+    fn default() -> Self {
+        let lanes = [VecDeque::new(), VecDeque::new(), VecDeque::new()];
+        Self { lanes, waiting: HashMap::new(), in_a_row: 0 }
+    }
+}
+
+impl<T> Lanes<T> {
+    /// Takes in a message with these octets. `false`: too many wait, and it is dropped.
+    pub fn push(&mut self, message: T, octets: impl Fn(&T) -> &[u8]) -> bool {
+        let octets = octets(&message);
+        let spis = octets.first_chunk().copied().unwrap_or_default();
+        let of_kind = octets.get(18).map_or(0, |exchange| urgency(ExchangeType(*exchange)));
+        // Behind those of its IKE SA that wait already.
+        let lane = self.waiting.get(&spis).map_or(of_kind, |(lane, _)| of_kind.max(*lane));
+        if self.lanes[lane].len() >= MOST {
+            return false;
+        }
+        let waiting = self.waiting.entry(spis).or_insert((lane, 0));
+        *waiting = (lane, waiting.1 + 1);
+        self.lanes[lane].push_back((spis, message));
+        true
+    }
+
+    /// The message whose turn it is.
+    pub fn pop(&mut self) -> Option<T> {
+        let first = self.lanes.iter().position(|lane| !lane.is_empty())?;
+        let last = self.lanes.iter().rposition(|lane| !lane.is_empty())?;
+        let lane = if first < last && self.in_a_row >= IN_A_ROW { last } else { first };
+        self.in_a_row = if lane < last { self.in_a_row + 1 } else { 0 };
+        let (spis, message) = self.lanes[lane].pop_front()?;
+        if let Some((_, waiting)) = self.waiting.get_mut(&spis) {
+            *waiting -= 1;
+            if *waiting == 0 {
+                self.waiting.remove(&spis);
+            }
+        }
+        Some(message)
+    }
+
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+}
+
+fn urgency(exchange: ExchangeType) -> usize {
+    match exchange {
+        ExchangeType::IKE_SA_INIT | ExchangeType::IKE_AUTH => 2,
+        ExchangeType::CREATE_CHILD_SA => 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(sa: u8, exchange: ExchangeType) -> Vec<u8> {
+        let mut octets = vec![sa; 28];
+        octets[18] = exchange.0;
+        octets
+    }
+
+    fn push(
+        lanes: &mut Lanes<(u32, Vec<u8>)>,
+        sa: u8,
+        exchange: ExchangeType,
+        number: u32,
+    ) -> bool {
+        let octets = message(sa, exchange);
+        lanes.push((number, octets), |(_, octets)| octets)
+    }
+
+    fn all(lanes: &mut Lanes<(u32, Vec<u8>)>) -> Vec<u32> {
+        std::iter::from_fn(|| lanes.pop()).map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn a_sign_of_life_overtakes_others_handshakes_and_nothing_of_its_own() {
+        let mut lanes = Lanes::default();
+        push(&mut lanes, 1, ExchangeType::IKE_SA_INIT, 0);
+        push(&mut lanes, 2, ExchangeType::CREATE_CHILD_SA, 1);
+        push(&mut lanes, 3, ExchangeType::INFORMATIONAL, 2);
+        push(&mut lanes, 2, ExchangeType::INFORMATIONAL, 3);
+        assert_eq!(all(&mut lanes), [2, 1, 3, 0]);
+        assert!(lanes.is_empty());
+        // Once nothing of it waits any more, its messages are as urgent as any.
+        push(&mut lanes, 1, ExchangeType::IKE_AUTH, 4);
+        push(&mut lanes, 2, ExchangeType::INFORMATIONAL, 5);
+        assert_eq!(all(&mut lanes), [5, 4]);
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let mut lanes = Lanes::default();
+        push(&mut lanes, 1, ExchangeType::IKE_SA_INIT, 1);
+        let popped = (0..=IN_A_ROW).map(|_| {
+            push(&mut lanes, 2, ExchangeType::INFORMATIONAL, 2);
+            lanes.pop().map(|(number, _)| number)
+        });
+        assert_eq!(popped.filter(|p| *p == Some(1)).count(), 1);
+    }
+
+    #[test]
+    fn a_lane_holds_only_so_much() {
+        let mut lanes = Lanes::default();
+        let taken =
+            (0..2000).filter(|n| push(&mut lanes, 1, ExchangeType::IKE_SA_INIT, *n)).count();
+        assert_eq!(taken, MOST);
+        assert!(push(&mut lanes, 2, ExchangeType::INFORMATIONAL, 1), "other lanes have room");
+        assert!(Lanes::default().push((), |()| &[]), "what is no message is nobody's");
+    }
+}
