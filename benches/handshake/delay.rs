@@ -1,8 +1,8 @@
 //! How long a peer waits for the answer to its sign of life while others knock: once with everything in one queue, and once
 //! as the driver has it, where handshakes wait until nothing else does.
 
+use crate::clock;
 use crate::table::Table;
-use crate::{Scale, clock};
 use ike::lanes::Lanes;
 use ike::{Config, Datagram, Engine, EventKind, Transmit};
 use policy::{Group, Policy};
@@ -11,9 +11,11 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// Signs of life that are asked for.
-const SAMPLES: u32 = 40;
+const SAMPLES: u32 = 20;
 /// Messages that are answered between two of them.
 const BETWEEN: u32 = 25;
+/// Tunnels for them to be about, the friend's included; more than are needed.
+const TUNNELS: u32 = 4_000;
 
 /// What waits for the gateway.
 enum Queue {
@@ -37,7 +39,7 @@ impl Queue {
     }
 }
 
-struct Scene<'a> {
+struct Scene {
     fleet: Fleet,
     friend: Engine<esp::datapath::Datapath>,
     queue: Queue,
@@ -45,7 +47,6 @@ struct Scene<'a> {
     /// Processor time of the gateway.
     spent: Duration,
     next: u32,
-    plan: &'a Plan,
 }
 
 fn hand<P: esp::plane::DataPlane>(engine: &mut Engine<P>, now: Instant, sent: &Transmit) {
@@ -53,8 +54,8 @@ fn hand<P: esp::plane::DataPlane>(engine: &mut Engine<P>, now: Instant, sent: &T
     engine.handle_datagram(now, datagram);
 }
 
-impl<'a> Scene<'a> {
-    fn new(plan: &'a Plan, queue: Queue) -> Self {
+impl Scene {
+    fn new(plan: &Plan, queue: Queue) -> Self {
         let now = Instant::now();
         let open =
             Config { cookie_threshold: 10_000, half_open_limit: 10_000, ..Config::default() };
@@ -63,7 +64,7 @@ impl<'a> Scene<'a> {
         let fleet = Fleet::new(plan, &calm, now);
         let first = Policy { tunnels: vec![plan.policy(End::Spokes).tunnels[0].clone()] };
         let friend = Fleet::start(first.into(), &lively, now, [7; 32]);
-        let mut scene = Self { fleet, friend, queue, now, spent: Duration::ZERO, next: 1, plan };
+        let mut scene = Self { fleet, friend, queue, now, spent: Duration::ZERO, next: 1 };
         scene.friend.connect(now, &Plan::tunnel(0)).expect("a tunnel of the policy");
         while scene.friend_speaks() {
             scene.answer_one();
@@ -80,7 +81,8 @@ impl<'a> Scene<'a> {
     }
 
     fn knock(&mut self) {
-        let name = Plan::tunnel(self.next % self.plan.tunnels);
+        assert!(self.next < TUNNELS, "a tunnel that is not up yet");
+        let name = Plan::tunnel(self.next);
         self.next += 1;
         self.fleet.spokes.connect(self.now, &name).expect("a tunnel of the policy");
         self.post();
@@ -129,7 +131,7 @@ impl<'a> Scene<'a> {
 }
 
 /// The delays with both ways of queueing.
-pub fn measure(scale: Scale) -> Table {
+pub fn measure() -> Table {
     let mut table = Table::new(&[
         "Key exchange",
         "handshakes under way",
@@ -138,9 +140,9 @@ pub fn measure(scale: Scale) -> Table {
         "by urgency: median ms",
         "longest ms",
     ]);
-    for group in [Group::Curve25519, Group::Ecp384, Group::Modp4096] {
+    for group in [Group::Curve25519, Group::Ecp384, Group::Modp2048] {
         for under_way in [0, 16, 64] {
-            let plan = Plan { group, ..Plan::of(scale.handshakes) };
+            let plan = Plan { group, ..Plan::of(TUNNELS) };
             let mut row = vec![group.to_string(), under_way.to_string()];
             for queue in [Queue::One(VecDeque::new()), Queue::Lanes(Lanes::default())] {
                 let mut scene = Scene::new(&plan, queue);

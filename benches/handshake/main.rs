@@ -43,7 +43,7 @@ fn main() {
     };
     say("Two engines in memory", engines::compare_groups(scale));
     say("Many tunnels", engines::many(scale));
-    say("A sign of life while others knock", delay::measure(scale));
+    say("A sign of life while others knock", delay::measure());
     if given("--write") {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/measurements/handshakes.md");
         std::fs::write(path, report.join("\n")).expect("the documentation can be written");
