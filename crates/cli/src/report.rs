@@ -253,6 +253,9 @@ pub fn reloaded(reloaded: &Reloaded, colour: Colour) -> String {
         n => format!("{n} tunnels"),
     };
     let mut text = match reloaded.dry_run {
+        true if reloaded.changes.iter().all(|c| c.effect == "untouched") => {
+            return format!("a reload would change nothing ({tunnels})\n");
+        }
         true => format!("a reload would change this; nothing has changed yet ({tunnels})\n"),
         false => format!("policy reloaded: {tunnels}\n"),
     };

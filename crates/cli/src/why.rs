@@ -148,7 +148,8 @@ fn message(failure: &Failure) -> String {
             format!("{kind}: {request} was sent to {remote} {}", times(*sent))
         }
         Facts::Proof(proof) if !proof.by_us => {
-            format!("{kind}: the peer does not accept this side's proof")
+            let what = if proof.certificate { "certificate" } else { "proof" };
+            format!("{kind}: the peer does not accept this side's {what}")
         }
         Facts::Modes(_) => kind.to_string(),
         Facts::Addresses(_) => format!("{kind}: no tunnel is between these two addresses"),
@@ -309,7 +310,7 @@ impl Advice<'_> {
             Facts::Proof(proof) if proof.certificate => vec![
                 "see vpnctl certs on both sides: is this side's certificate valid, and its authority known to the peer?".to_owned(),
                 format!(
-                    "is {} among the names of the certificate, and is it whom the peer expects? Its log says what it did not accept",
+                    "is {} among the names of the certificate, and is it whom the peer expects? Its log says what it did not accept, or that it has no certificate itself",
                     proof.local
                 ),
             ],

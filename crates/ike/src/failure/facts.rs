@@ -284,14 +284,18 @@ impl fmt::Display for Identities {
 impl fmt::Display for Proof {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { by_us, certificate, local, remote } = self;
-        let what = if *certificate { "certificates, authorities" } else { "preshared keys" };
-        if *by_us {
-            write!(f, "{remote} does not have the preshared key that the policy has for it")
-        } else {
-            write!(
+        match (by_us, certificate) {
+            (true, _) => {
+                write!(f, "{remote} does not have the preshared key that the policy has for it")
+            }
+            (false, false) => write!(
                 f,
-                "the peer does not accept our proof; compare {what} and identities on both sides (we are {local}, the peer should be {remote})"
-            )
+                "the peer does not accept our proof; compare preshared keys and identities on both sides (we are {local}, the peer should be {remote})"
+            ),
+            (false, true) => write!(
+                f,
+                "the peer does not accept our certificate, or has none itself; its log says why: does it trust our authority, is our certificate still valid, does its policy expect {local} here and name itself {remote}?"
+            ),
         }
     }
 }

@@ -268,11 +268,7 @@ fn certificates(
 
 /// The peer does not accept our signature; why, only its operator is told.
 pub(super) fn unaccepted(tunnel: &IkeTunnel) -> Failure {
-    failed(format!(
-        "the peer does not accept our certificate, or has none itself; its log says why: does it trust our authority, is \
-         our certificate still valid, does its policy expect {} here and name itself {}?",
-        tunnel.local.identity, tunnel.remote.identity
-    ))
+    super::unproven(tunnel, false).into()
 }
 
 fn failed(detail: String) -> Failure {
