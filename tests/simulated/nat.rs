@@ -4,11 +4,13 @@ use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
 use esp::plane::Encapsulation;
 use ike::{Config, Encap};
 use policy::Mode;
-use sim::host::Side;
+use policy::{Identity, IkeTunnel, Policy, Selector};
+use sim::host::{Side, network};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::ladder::{Row, Subject};
 use sim::{Behaviour, HostId, Nat, Site, World};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
 const BEHAVIOURS: [Behaviour; 3] = [
@@ -204,4 +206,70 @@ fn a_packet_starts_transport_mode_where_addresses_are_replaced() {
     world.run_for(SOON);
     assert_agreement(&mut world, left, right, &site);
     assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn clients_behind_one_nat_are_told_apart_by_their_identities() {
+    let first = roaming();
+    // The second client: another name, another network, another address inside.
+    let second = |policy: &Policy| {
+        let rename = |text: &str| text.replace("left", "second").replace("site", "other");
+        let mut tunnel = IkeTunnel::clone(&policy.tunnels[0]);
+        tunnel.name = rename(&tunnel.name);
+        for endpoint in [&mut tunnel.local, &mut tunnel.remote] {
+            endpoint.identity = Identity::Fqdn(rename(&endpoint.identity.to_string()));
+        }
+        let mut child = (*tunnel.children[0]).clone();
+        child.name = "net9".into();
+        let own = Selector::all_of(network([10, 1, 9, 0]));
+        for side in [&mut child.local, &mut child.remote] {
+            if side[0].addresses.contains([10, 1, 0, 7].into()) {
+                *side = vec![own];
+            }
+        }
+        tunnel.children = vec![Arc::new(child)];
+        tunnel
+    };
+    let other = Site { left: [10, 0, 0, 6].into(), ..roaming() };
+    let strict = Behaviour::AddressAndPortDependent;
+    let outside = IpAddr::from([203, 0, 113, 1]);
+    for mobike in [true, false] {
+        let config = Config { mobike, ..Config::default() };
+        let mut world = World::new(1);
+        let nat = Nat::new(outside, strict, strict, Duration::from_secs(60));
+        let policy = first.policy(Side::Left);
+        let one = world.add_host_behind(nat, "one", first.left, policy, config.clone());
+        let policy = Policy { tunnels: vec![Arc::new(second(&other.policy(Side::Left)))] };
+        let two = world.add_host_beside(one, "two", other.left, policy.into(), config.clone());
+        let right = first.policy(Side::Right);
+        let tunnels = vec![Arc::clone(&right.tunnels[0]), Arc::new(second(&right))];
+        let policy = Arc::new(Policy { tunnels });
+        let gateway = world.add_host("gateway", first.right, policy, config.clone());
+        world.connect(one, "site");
+        world.connect(two, "other");
+        world.run_for(SOON);
+        let inner = first.inner(0).1;
+        let both_ways = |world: &mut World| {
+            for (host, address) in [(one, [10, 1, 0, 7]), (two, [10, 1, 9, 7])] {
+                assert!(world.probe(host, address.into(), inner));
+                assert!(world.probe(gateway, inner, address.into()));
+            }
+        };
+        both_ways(&mut world);
+        let peers = |world: &mut World| -> Vec<_> {
+            world.status(gateway).iter().map(|s| s.sa.as_ref().expect("it is up").remote).collect()
+        };
+        let before = peers(&mut world);
+        assert!(before.iter().all(|p| p.ip() == outside) && before[0] != before[1], "{before:?}");
+        world.nat(one).reboot();
+        world.run_for(SETTLED);
+        let after = peers(&mut world);
+        assert!(after.iter().all(|p| !before.contains(p)) && after[0] != after[1], "{after:?}");
+        both_ways(&mut world);
+        for (host, name) in [(one, "net0"), (gateway, "net9"), (gateway, "site"), (two, "other")] {
+            assert!(world.rekey(host, name));
+        }
+        world.run_for(SETTLED);
+        both_ways(&mut world);
+    }
 }

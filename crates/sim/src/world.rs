@@ -132,6 +132,23 @@ impl World {
         self.add(name, address, policy, config, Some(self.nats.len() - 1))
     }
 
+    /// Starts a host behind the NAT that another host is behind.
+    ///
+    /// # Panics
+    /// Where that one is behind none.
+    pub fn add_host_beside(
+        &mut self,
+        neighbour: HostId,
+        name: &str,
+        address: IpAddr,
+        policy: Arc<Policy>,
+        config: Config,
+    ) -> HostId {
+        let nat = self.host(neighbour).nat;
+        assert!(nat.is_some(), "the scenario puts the neighbour behind a NAT");
+        self.add(name, address, policy, config, nat)
+    }
+
     fn add(
         &mut self,
         name: &str,
