@@ -104,6 +104,10 @@ fn renews(world: &mut World, from_vpnd: bool) {
     eventually("and only that", || (world.charon.counts() == (1, 1)).then_some(()));
     flow.pass(300);
     let counts = flow.finish();
-    assert!(counts.is_complete(), "{counts:?}\n{:?}", world.vpnd.counters());
+    let counters = world.vpnd.counters();
+    assert!(counts.lost_there.is_empty(), "{counts:?}\n{counters:?}");
+    // As responder strongSwan sends on its new SA before its answer has brought vpnd the keys: a packet may overtake it.
+    let early = if from_vpnd { counters["esp.unknown_spi"].min(3) } else { 0 };
+    assert!(counts.lost_back.len() as u64 <= early, "{counts:?}\n{counters:?}");
     world.assert_nothing_in_the_clear();
 }
