@@ -502,6 +502,31 @@ fn what_waited_may_be_gone_when_the_work_is_done() {
 }
 
 #[test]
+fn what_is_proved_to_a_policy_that_is_gone_counts_for_nothing() {
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let (left, right) =
+        (side(&root, KeyKind::EcdsaP256, "left"), side(&root, KeyKind::EcdsaP256, "right"));
+    let only_rsa = Signature { keys: vec![KeyKind::Rsa], ..any() };
+    let preshared = Site { signature: None, ..site() };
+    for (after, comes_up) in [
+        (Site { auto_start: true, ..site() }, true),
+        (preshared, false),
+        (Site { signature: Some(only_rsa), ..site() }, false),
+    ] {
+        let (mut world, l, r) = world(&site(), &left, &right);
+        world.hold_jobs(r);
+        world.connect(l, Site::TUNNEL);
+        world.run_for(SOON);
+        let policy = after.policy(Side::Right);
+        world.command(r, "replace policy", |e, now| e.replace_policy(now, policy));
+        assert_eq!(world.release_jobs(r), 1);
+        world.run_for(Duration::from_millis(100));
+        let up = world.host(r).engine.inventory().child_sas > 0;
+        assert_eq!(up, comes_up, "{after:?}");
+    }
+}
+
+#[test]
 fn taken_down_while_it_works_nothing_is_left() {
     let root = Authority::root("root", KeyKind::EcdsaP256);
     let (left, right) =

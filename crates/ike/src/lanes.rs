@@ -6,18 +6,22 @@
 use crate::wire::registry::ExchangeType;
 use std::collections::{HashMap, VecDeque};
 
+/// Kinds of urgency.
+const LANES: usize = 3;
+
 /// Messages that may wait in one lane; more are dropped, as a full socket would.
 const MOST: usize = 1024;
 
-/// After so many messages in a row that went ahead of others one of those goes, so that nobody waits for ever.
+/// After so many messages in a row that went ahead of a lane one of that goes, so that nobody waits for ever.
 const IN_A_ROW: u32 = 64;
 
 /// Messages that wait.
 pub struct Lanes<T> {
-    lanes: [VecDeque<(Spis, T)>; 3],
+    lanes: [VecDeque<(Spis, T)>; LANES],
     /// The lane in which messages of an IKE SA wait, and how many do.
     waiting: HashMap<Spis, (usize, u32)>,
-    in_a_row: u32,
+    /// How many messages in a row have gone ahead of each lane.
+    passed_over: [u32; LANES],
 }
 
 /// Both SPIs as they stand in the header.
@@ -26,7 +30,7 @@ type Spis = [u8; 16];
 impl<T> Default for Lanes<T> {
     fn default() -> Self {
         let lanes = [VecDeque::new(), VecDeque::new(), VecDeque::new()];
-        Self { lanes, waiting: HashMap::new(), in_a_row: 0 }
+        Self { lanes, waiting: HashMap::new(), passed_over: [0; LANES] }
     }
 }
 
@@ -49,10 +53,12 @@ impl<T> Lanes<T> {
 
     /// The message whose turn it is.
     pub fn pop(&mut self) -> Option<T> {
-        let first = self.lanes.iter().position(|lane| !lane.is_empty())?;
-        let last = self.lanes.iter().rposition(|lane| !lane.is_empty())?;
-        let lane = if first < last && self.in_a_row >= IN_A_ROW { last } else { first };
-        self.in_a_row = if lane < last { self.in_a_row + 1 } else { 0 };
+        let waits = self.lanes.each_ref().map(|lane| !lane.is_empty());
+        let waiting = || (0..LANES).filter(|lane| waits[*lane]);
+        let overdue = waiting().find(|lane| self.passed_over[*lane] >= IN_A_ROW);
+        let lane = overdue.or_else(|| waiting().next())?;
+        waiting().for_each(|other| self.passed_over[other] += 1);
+        self.passed_over[lane] = 0;
         let (spis, message) = self.lanes[lane].pop_front()?;
         if let Some((_, waiting)) = self.waiting.get_mut(&spis) {
             *waiting -= 1;
@@ -122,6 +128,18 @@ mod tests {
         push(&mut lanes, 1, ExchangeType::IKE_SA_INIT, 1);
         let popped = (0..=IN_A_ROW).map(|_| {
             push(&mut lanes, 2, ExchangeType::INFORMATIONAL, 2);
+            lanes.pop().map(|(number, _)| number)
+        });
+        assert_eq!(popped.filter(|p| *p == Some(1)).count(), 1);
+    }
+
+    #[test]
+    fn nobody_waits_for_ever_between_two_floods() {
+        let mut lanes = Lanes::default();
+        push(&mut lanes, 1, ExchangeType::CREATE_CHILD_SA, 1);
+        let popped = (0..=IN_A_ROW).map(|_| {
+            push(&mut lanes, 2, ExchangeType::INFORMATIONAL, 2);
+            push(&mut lanes, 3, ExchangeType::IKE_SA_INIT, 3);
             lanes.pop().map(|(number, _)| number)
         });
         assert_eq!(popped.filter(|p| *p == Some(1)).count(), 1);

@@ -27,7 +27,7 @@ use crate::wire::header::Header;
 use crate::wire::payload::{Identification, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{ChildTunnel, IkeTunnel, Mode};
+use policy::{ChildTunnel, Effect, IkeTunnel, Mode};
 use proving::{Proving, Said, Wanted, Wishes};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -483,10 +483,13 @@ pub(crate) fn resume_answer(
 ) -> Option<((SocketAddr, SocketAddr), Answer)> {
     let Checking { tunnel, payloads, request } = *half.checking.take()?;
     let path = request.path;
-    // The policy may have changed meanwhile.
+    // The policy may have changed meanwhile: what was proved counts only for what it was proved to.
+    let lasts = |c: &&Arc<IkeTunnel>| {
+        c.name == tunnel.name && tunnel.difference(c).0 < Effect::Reestablished
+    };
     let present = half.candidates.of_peer(&tunnel.remote.identity);
-    let Some(tunnel) = present.into_iter().find(|c| c.name == tunnel.name).cloned() else {
-        let detail = format!("{} is no longer in the policy", tunnel.name);
+    let Some(tunnel) = present.into_iter().find(lasts).cloned() else {
+        let detail = format!("{} is no longer in the policy as it was", tunnel.name);
         let rejection = Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail);
         return Some((path, refuse(cx, half, request, &rejection)));
     };

@@ -215,8 +215,8 @@ impl fmt::Debug for Certificate {
 
 fn identity(name: &GeneralName) -> Option<Identity> {
     match name {
-        GeneralName::Rfc822Name(name) => Some(Identity::UserFqdn(name.as_str().to_owned())),
-        GeneralName::DnsName(name) => Some(Identity::Fqdn(name.as_str().to_owned())),
+        GeneralName::Rfc822Name(name) => text(name.as_str()).map(Identity::UserFqdn),
+        GeneralName::DnsName(name) => text(name.as_str()).map(Identity::Fqdn),
         GeneralName::DirectoryName(name) => {
             DistinguishedName::from_der(&name.to_der().ok()?).ok().map(Identity::Dn)
         }
@@ -229,6 +229,11 @@ fn identity(name: &GeneralName) -> Option<Identity> {
     }
 }
 
+/// What a certificate says is logged before it has proved anything, so it must not look like lines of the log.
+fn text(text: &str) -> Option<String> {
+    (!text.chars().any(char::is_control)).then(|| text.to_owned())
+}
+
 fn urls(points: &CrlDistributionPoints) -> Vec<String> {
     let names = points.0.iter().filter(|p| p.crl_issuer.is_none()).filter_map(|p| {
         match &p.distribution_point {
@@ -237,7 +242,7 @@ fn urls(points: &CrlDistributionPoints) -> Vec<String> {
         }
     });
     let urls = names.flatten().filter_map(|name| match name {
-        GeneralName::UniformResourceIdentifier(url) => Some(url.as_str().to_owned()),
+        GeneralName::UniformResourceIdentifier(url) => text(url.as_str()),
         _ => None,
     });
     urls.take(MOST).collect()
@@ -281,7 +286,7 @@ mod tests {
     use super::*;
     use crate::proof::crl::Crl;
     use proptest::prelude::*;
-    use rcgen::{CertificateParams, KeyPair, SanType};
+    use rcgen::{CertificateParams, CrlDistributionPoint, KeyPair, SanType};
 
     fn example() -> Vec<u8> {
         let mut params = CertificateParams::new(vec!["a.example".into()]).expect("a name");
@@ -314,6 +319,22 @@ mod tests {
             Identity::Dn("CN=a.example".parse().expect("a name")),
         ];
         assert!(!no.iter().any(|name| certificate.is_for(name)));
+    }
+
+    #[test]
+    fn a_name_that_would_write_lines_of_its_own_is_no_name() {
+        let forged = "a.example\nINFO tunnel up\x1b[2J";
+        let mut params = CertificateParams::new(vec!["b.example".into()]).expect("a name");
+        let name = || forged.try_into().expect("ASCII");
+        params.subject_alt_names.extend([SanType::DnsName(name()), SanType::Rfc822Name(name())]);
+        params.crl_distribution_points = [forged, "http://b.example/"]
+            .map(|u| CrlDistributionPoint { uris: vec![u.into()] })
+            .into();
+        let der = params.self_signed(&KeyPair::generate().expect("a key")).expect("signs");
+        let certificate = Certificate::read(der.der()).expect("a certificate");
+        assert_eq!(certificate.names(), [Identity::Fqdn("b.example".into())]);
+        assert_eq!(certificate.crl_urls(), ["http://b.example/"]);
+        assert!(!certificate.all_names().chars().any(char::is_control));
     }
 
     proptest! {
