@@ -276,6 +276,12 @@ fn an_authority_vouches_only_for_what_it_may_and_not_for_itself() {
     comes_up(&site(), &below("left.example"), &right);
     is_bad(&below("other.example"), &right, &["has a name that its authority may not give"]);
 
+    let lists = root.below_with("lists", vec![KeyUsagePurpose::CrlSign]);
+    let between = vec![lists.der.clone()];
+    let trusted = vec![root.der.clone()];
+    let left = Wallet { between, trusted, ..side(&lists, KeyKind::EcdsaP256, "left") };
+    is_bad(&left, &right, &["CN=left", "no authority (CA:TRUE is missing, or keyCertSign"]);
+
     let left =
         Wallet { own: vec![root.own()], trusted: right.trusted.clone(), ..Wallet::default() };
     let left_id = Identity::Dn("CN=root".parse().expect("a name"));

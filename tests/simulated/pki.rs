@@ -69,6 +69,15 @@ impl Authority {
         Self { params, key, der }
     }
 
+    /// An authority that this one vouches for, with other key usages than those of an authority.
+    pub fn below_with(&self, name: &str, usages: Vec<KeyUsagePurpose>) -> Self {
+        let mut params = Self::params(name);
+        params.key_usages = usages;
+        let key = key(KeyKind::EcdsaP256, name);
+        let der = self.sign(&params, &key);
+        Self { params, key, der }
+    }
+
     /// An authority below this one that may vouch only for this domain.
     pub fn below_for(&self, name: &str, domain: &str) -> Self {
         let mut params = Self::params(name);

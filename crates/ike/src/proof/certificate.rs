@@ -38,6 +38,7 @@ pub struct Certificate {
     not_before: Duration,
     not_after: Duration,
     is_authority: bool,
+    may_issue: bool,
     may_sign: bool,
     crl_urls: Vec<String>,
 }
@@ -86,7 +87,7 @@ impl Certificate {
         let tbs = certificate.tbs_certificate();
         let subject = tbs.subject().to_der().map_err(encoding)?;
         let issuer = tbs.issuer().to_der().map_err(encoding)?;
-        let usage = tbs.get_extension::<KeyUsage>().map_err(encoding)?;
+        let usage = tbs.get_extension::<KeyUsage>().map_err(encoding)?.map(|(_, usage)| usage);
         let constraints = tbs.get_extension::<BasicConstraints>().map_err(encoding)?;
         let alternatives = tbs.get_extension::<SubjectAltName>().map_err(encoding)?;
         let identifier = tbs.get_extension::<SubjectKeyIdentifier>().map_err(encoding)?;
@@ -103,9 +104,10 @@ impl Certificate {
             not_before: tbs.validity().not_before.to_unix_duration(),
             not_after: tbs.validity().not_after.to_unix_duration(),
             is_authority: constraints.is_some_and(|(_, c)| c.ca),
+            may_issue: usage.is_none_or(|usage| usage.key_cert_sign()),
             // RFC 4945 §5.1.3.2
             may_sign: usage
-                .is_none_or(|(_, usage)| usage.digital_signature() || usage.non_repudiation()),
+                .is_none_or(|usage| usage.digital_signature() || usage.non_repudiation()),
             crl_urls: points.map(|(_, points)| urls(&points)).unwrap_or_default(),
         })
     }
@@ -148,6 +150,11 @@ impl Certificate {
     /// Whether it may sign others.
     pub fn is_authority(&self) -> bool {
         self.is_authority
+    }
+
+    /// Whether its key usage, where it has one, lets it sign certificates (RFC 5280 §4.2.1.3).
+    pub(crate) fn may_issue(&self) -> bool {
+        self.may_issue
     }
 
     /// Whether its key usage, where it has one, lets it prove who somebody is (RFC 4945 §5.1.3.2).

@@ -12,7 +12,7 @@ use webpki::aws_lc_rs as algorithms;
 use webpki::{
     EndEntityCert, Error, ExpirationPolicy, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage,
     RequiredEkuNotFoundContext, RevocationCheckDepth, RevocationOptionsBuilder,
-    UnknownStatusPolicy, anchor_from_trusted_cert,
+    UnknownStatusPolicy, VerifiedPath, anchor_from_trusted_cert,
 };
 
 const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
@@ -131,8 +131,17 @@ impl Judge<'_> {
             Err(_) => None,
         };
         let time = UnixTime::since_unix_epoch(self.unix_time);
+        // RFC 5280 §6.1.4 (n), which webpki leaves to its caller.
+        let may_issue = |path: &VerifiedPath<'_>| {
+            let mut used = path.intermediate_certificates();
+            let may = |der: &[u8]| self.between().any(|c| c.der() == der && c.may_issue());
+            match used.all(|used| may(used.der().as_ref())) {
+                true => Ok(()),
+                false => Err(Error::EndEntityUsedAsCa),
+            }
+        };
         let path = entity
-            .verify_for_usage(ALGORITHMS, &anchors, &others, time, Usage, options, None)
+            .verify_for_usage(ALGORITHMS, &anchors, &others, time, Usage, options, Some(&may_issue))
             .map_err(explain)?;
         let between = path
             .intermediate_certificates()
@@ -196,7 +205,8 @@ impl Judge<'_> {
                 "the certificate {leaf} is that of an authority, and cannot prove who a side is; have one issued by it"
             ),
             Error::EndEntityUsedAsCa => format!(
-                "the certificate {leaf} is issued by a side that is no authority (CA:TRUE is missing)"
+                "the certificate {leaf} is issued by a side that is no authority (CA:TRUE is missing, or keyCertSign \
+                 in its key usage)"
             ),
             Error::NameConstraintViolation => {
                 format!("the certificate {leaf} has a name that its authority may not give")
