@@ -15,7 +15,7 @@ const SMALL: usize = 576 - 40 - 8 - 4;
 pub(crate) struct Message {
     datagrams: Vec<Vec<u8>>,
     /// What smaller fragments are made of, where the peer takes fragments.
-    source: Option<(Header, Content)>,
+    source: Option<Box<(Header, Content)>>,
 }
 
 impl Message {
@@ -41,7 +41,7 @@ impl Message {
                 let datagrams = keys.seal(&header, &content, path.room(size), 1, rng);
                 // What is small enough for every path is never cut smaller.
                 let small = datagrams.iter().all(|d| d.len() <= SMALL);
-                Self { datagrams, source: (!small).then_some((header, content)) }
+                Self { datagrams, source: (!small).then(|| Box::new((header, content))) }
             }
         }
     }
@@ -53,7 +53,7 @@ impl Message {
     /// The same message in smaller datagrams, and the size of IP datagrams for which that is; `None` if there is no
     /// smaller size or it fits that, too.
     pub fn smaller(&self, keys: &mut Keys, path: &Path, rng: &mut Rng) -> Option<(u16, Self)> {
-        let (header, content) = self.source.as_ref()?;
+        let (header, content) = self.source.as_deref()?;
         let largest = self.datagrams.iter().map(Vec::len).max()?;
         let now = path.fragment_size?;
         let below = FRAGMENT_SIZES.into_iter().filter(|s| *s < now);
@@ -61,8 +61,7 @@ impl Message {
         // RFC 7383 §2.5.2: Total Fragments must grow, so that the sets can be told apart.
         let least = self.datagrams.len() + 1;
         let datagrams = keys.seal(header, content, path.room(size), least, rng);
-        let source =
-            Some((*header, Content { first: content.first, octets: content.octets.clone() }));
-        Some((size, Self { datagrams, source }))
+        let content = Content { first: content.first, octets: content.octets.clone() };
+        Some((size, Self { datagrams, source: Some(Box::new((*header, content))) }))
     }
 }

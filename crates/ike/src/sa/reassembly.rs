@@ -24,7 +24,7 @@ const MOST_OF_STRANGER: usize = 16 * 1024;
 #[derive(Debug)]
 pub(crate) struct Reassembly {
     most: usize,
-    partial: Option<Partial>,
+    partial: Option<Box<Partial>>,
 }
 
 #[derive(Debug)]
@@ -117,7 +117,7 @@ impl Reassembly {
         if place.total > MOST_FRAGMENTS {
             return Ok(self.unreadable(datagram, WireError::TooMany("fragments")));
         }
-        let mut partial = self.partial.take().filter(|_| goes_on).unwrap_or(Partial {
+        let begun = || Partial {
             message_id: header.message_id,
             exchange: header.exchange,
             total: place.total,
@@ -126,7 +126,9 @@ impl Reassembly {
             contents: BTreeMap::new(),
             first: Vec::new(),
             largest: 0,
-        });
+        };
+        let mut partial =
+            self.partial.take().filter(|_| goes_on).unwrap_or_else(|| Box::new(begun()));
         partial.octets += fragment.content.octets.len();
         if partial.octets > self.most {
             return Ok(self.unreadable(datagram, WireError::TooMany("octets in its fragments")));
@@ -137,7 +139,7 @@ impl Reassembly {
             return Ok(Received::Fragment);
         }
         let payloads = partial.join().read(header);
-        let Partial { first, largest, .. } = partial;
+        let Partial { first, largest, .. } = *partial;
         Ok(Received::Message { payloads, fragments: Some(Fragments { first, largest }) })
     }
 

@@ -16,11 +16,12 @@ pub(crate) enum Request {
     Foreign,
 }
 
-/// Numbers of both directions of one IKE SA.
+/// Numbers of both directions of one IKE SA. What is there only during an exchange has its own place in memory: of an IKE
+/// SA's life that is the least part.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
     next: u32,
-    outstanding: Option<Outstanding>,
+    outstanding: Option<Box<Outstanding>>,
     expected: u32,
     kept: Option<Kept>,
     /// Fragments of the request that is expected.
@@ -90,8 +91,8 @@ impl Window {
     /// Keeps a request that is being sent for retransmission.
     pub fn sent(&mut self, now: Instant, config: &Config, message: Message) {
         let due = now + config.retransmit_after;
-        self.outstanding =
-            Some(Outstanding { id: self.next, message, retransmissions: 0, alike: 0, due });
+        let outstanding = Outstanding { id: self.next, message, retransmissions: 0, alike: 0, due };
+        self.outstanding = Some(Box::new(outstanding));
         self.answers.clear();
         self.next += 1;
     }
