@@ -98,6 +98,27 @@ impl Gateway {
         kill(Pid::from_raw(i32::try_from(process.id()).expect("a process")), signal).expect("ours");
     }
 
+    /// Octets of memory that the daemon has now, and the most it ever had since [`Gateway::forget_peak`].
+    pub fn memory(&self) -> [u64; 2] {
+        let status = fs::read_to_string(self.proc("status")).expect("it runs");
+        ["VmRSS:", "VmHWM:"].map(|field| {
+            let line = status.lines().find_map(|line| line.strip_prefix(field));
+            let number = line.and_then(|rest| rest.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+            number.expect("a number of kilobytes") << 10
+        })
+    }
+
+    /// Begins anew to look for the most memory.
+    pub fn forget_peak(&self) {
+        // proc_pid_clear_refs(5)
+        fs::write(self.proc("clear_refs"), "5").expect("it runs, and we are root");
+    }
+
+    fn proc(&self, file: &str) -> PathBuf {
+        let process = self.process.as_ref().expect("it runs");
+        PathBuf::from(format!("/proc/{}/{file}", process.id()))
+    }
+
     /// Waits until the daemon has ended.
     pub fn wait(&mut self) -> ExitStatus {
         self.process.take().expect("it runs").wait().expect("a child of ours")

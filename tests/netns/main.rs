@@ -11,6 +11,7 @@ mod commands;
 mod daemon;
 mod demo;
 mod failures;
+mod flood;
 mod networks;
 mod reload;
 mod restart;
@@ -22,6 +23,7 @@ fn main() -> std::process::ExitCode {
         // The longest first.
         acceptance::trials(),
         demo::trials(),
+        flood::trials(),
         networks::trials(),
         certificates::trials(),
         failures::trials(),

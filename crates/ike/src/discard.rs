@@ -37,6 +37,8 @@ discards! {
     UnknownSpi = "unknown_spi",
     /// Of another major version than IKEv2; a peer that speaks IKEv1 is told so.
     UnsupportedVersion = "unsupported_version",
+    /// More than the gateway keeps up with: so many messages wait already that there is no room for another.
+    TooManyWaiting = "too_many_waiting",
     /// A new peer while the gateway is stopping.
     Stopping = "stopping",
     /// An IKE_SA_INIT with an SPI of our own: somebody sends our messages back.

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tokio::sync::{broadcast, mpsc, oneshot};
 use waiting::Waiting;
@@ -43,13 +44,14 @@ pub type SendNatT = Box<dyn Fn(&Transmit) -> io::Result<()> + Send>;
 pub struct Inlet {
     datagrams: mpsc::Sender<Received>,
     notices: mpsc::UnboundedSender<Notice>,
+    overflow: Overflow,
 }
 
 impl Inlet {
     /// Hands over an IKE message that came to port 4500, without its non-ESP marker. Dropped if too many wait.
     pub fn datagram(&self, local: SocketAddr, remote: SocketAddr, octets: Vec<u8>) {
         if self.datagrams.try_send(Received { local, remote, octets }).is_err() {
-            tracing::debug!(%remote, "IKE message dropped, too many wait");
+            self.overflow.count(remote);
         }
     }
 
@@ -64,13 +66,29 @@ impl Inlet {
 pub struct Inputs {
     datagrams: mpsc::Receiver<Received>,
     notices: mpsc::UnboundedReceiver<Notice>,
+    overflow: Overflow,
 }
 
 /// Makes both ends, before there is a plane.
 pub fn inlet() -> (Inlet, Inputs) {
     let (datagrams, datagrams_out) = mpsc::channel(DATAGRAMS);
     let (notices, notices_out) = mpsc::unbounded_channel();
-    (Inlet { datagrams, notices }, Inputs { datagrams: datagrams_out, notices: notices_out })
+    let overflow = Overflow::default();
+    (
+        Inlet { datagrams, notices, overflow: overflow.clone() },
+        Inputs { datagrams: datagrams_out, notices: notices_out, overflow },
+    )
+}
+
+/// IKE messages that found no room to wait for the engine, on whichever thread.
+#[derive(Clone, Default)]
+struct Overflow(Arc<AtomicU64>);
+
+impl Overflow {
+    fn count(&self, remote: SocketAddr) {
+        tracing::debug!(%remote, "IKE message dropped, too many wait");
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// What the plane counts, by reason.
@@ -119,6 +137,7 @@ pub fn start<P: DataPlane + Send + 'static>(
         plane_counters,
         jobs,
         lanes: Lanes::default(),
+        overflow: inputs.overflow.clone(),
         waiting: Waiting::default(),
         events: events.clone(),
         stopped: Vec::new(),
@@ -155,6 +174,7 @@ struct Driver<P: DataPlane> {
     plane_counters: PlaneCounters<P>,
     jobs: Jobs,
     lanes: Lanes<Received>,
+    overflow: Overflow,
     waiting: Waiting,
     events: broadcast::Sender<crate::Event>,
     stopped: Vec<oneshot::Sender<()>>,
@@ -249,7 +269,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     fn sort_in(&mut self, received: Received) {
         let remote = received.remote;
         if !self.lanes.push(received, |r| &r.octets) {
-            tracing::debug!(%remote, "IKE message dropped, too many wait");
+            self.overflow.count(remote);
         }
     }
 
@@ -284,10 +304,14 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     }
 
     fn counters(&mut self) -> BTreeMap<String, u64> {
+        let overflow = self.overflow.0.load(Ordering::Relaxed);
         let discards = self.engine.discards();
-        let ike: Vec<(String, u64)> = (Discard::ALL.iter())
-            .map(|d| (format!("ike.{}", d.name()), discards.get(d.name()).copied().unwrap_or(0)))
-            .collect();
+        let count = |discard: Discard| match discard {
+            Discard::TooManyWaiting => overflow,
+            other => discards.get(other.name()).copied().unwrap_or(0),
+        };
+        let ike: Vec<(String, u64)> =
+            Discard::ALL.iter().map(|d| (format!("ike.{}", d.name()), count(*d))).collect();
         let plane = (self.plane_counters)(self.engine.plane());
         plane.into_iter().map(|(k, v)| (format!("esp.{k}"), v)).chain(ike).collect()
     }

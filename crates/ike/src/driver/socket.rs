@@ -3,12 +3,17 @@
 use super::SocketError;
 use crate::engine::{IKE_PORT, Transmit};
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
+
+/// Octets of the kernel's memory for what has come and is not read yet: requests of a thousand strangers at once, so that
+/// a peer's is not lost among them.
+const RECEIVE_BUFFER: usize = 1 << 20;
 
 /// A datagram and the addresses it bore.
 pub(super) struct Received {
@@ -76,6 +81,10 @@ impl IkeSocket {
         }
         socket.set_mark(mark)?;
         socket.set_nonblocking(true)?;
+        // Forcing needs a right over the initial user namespace; without it the host's limit applies.
+        if set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
+            socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
+        }
         socket.bind(&address.into())?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         Ok(Self { socket: UdpSocket::from_std(socket.into())?, state })

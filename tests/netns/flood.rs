@@ -1,0 +1,277 @@
+//! Strangers in great numbers knock at a gateway's port 500, each only once and from an address that is not its own,
+//! while a tunnel carries traffic and others come up.
+
+use crate::harness::gateway::Gateway;
+use crate::harness::space::Space;
+use crate::harness::{Need, policies, test, until};
+use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
+use cli::demo::traffic::{Echoes, Pings};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use sim::fleet::Fleet;
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+pub fn trials() -> Vec<Trial> {
+    vec![test("a flood of strangers costs nobody a tunnel", NEEDS, strangers)]
+}
+
+const NEEDS: &[Need] =
+    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("nft")];
+
+/// Requests, each from an address of its own.
+const STRANGERS: u32 = 100_000;
+/// At most so many of them in a millisecond.
+const PER_MILLISECOND: u32 = 15;
+/// Half-open IKE SAs above which a cookie is asked for, as it is without a configuration.
+const COOKIE_THRESHOLD: u64 = 32;
+/// Seconds until a half-open IKE SA is forgotten and its place is free again.
+const HALF_OPEN_FOR: u64 = 30;
+/// How much memory the daemon may take in the meantime.
+const MEMORY: u64 = 8 << 20;
+/// How long a new peer may take to get in.
+const SET_UP: Duration = Duration::from_secs(10);
+
+/// The gateway's address towards the strangers, and that of a peer among them.
+const DOOR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
+const GUEST: &str = "203.0.113.7";
+
+/// The two sites answer at once; a guest's request may be lost among the strangers', so that it repeats it often.
+const IKE: &str = "retransmit_after = \"200ms\"\nretransmissions = 8\nliveness_interval = \"1s\"\n";
+
+/// The sample for two sites made one for a gateway and a guest with any address, seen from both.
+fn guests() -> [String; 2] {
+    let identity = |name: &str, address: Option<&str>| {
+        let inner = address.map(|a| format!("<IPV4_Address Value=\"{a}\"/>")).unwrap_or_default();
+        format!("<FQDN Value=\"{name}.example\">{inner}</FQDN>")
+    };
+    let door = DOOR.to_string();
+    let sides = [
+        (0, [("hub", Some(door.as_str())), ("guest", None)], "Responder"),
+        (1, [("guest", Some(GUEST)), ("hub", Some(door.as_str()))], "Both"),
+    ];
+    sides.map(|(end, [local, remote], role)| {
+        let addresses = [["192.0.2.1", "192.0.2.2"], ["192.0.2.2", "192.0.2.1"]][end];
+        let named = |address: &str| format!("<IPV4_Address Value=\"{address}\"/>");
+        let mut text = policies::SITE[end].replace("site", "guest").replace("10.2.0.", "10.3.0.");
+        for (key, (name, address)) in addresses.into_iter().zip([local, remote]) {
+            text = policies::changed(
+                &text,
+                &format!("Identity>{}", named(key)),
+                &format!("Identity>{}", identity(name, address)),
+            );
+        }
+        text = policies::changed(
+            &text,
+            &format!("<PK_IPV4_Address Value=\"{}\"/>", addresses[1]),
+            &format!("<PK_FQDN Value=\"{}.example\"/>", remote.0),
+        );
+        policies::changed(&text, "Role=\"Both\"", &format!("Role=\"{role}\""))
+    })
+}
+
+/// What is between the tags of a policy.
+fn body(policy: &str) -> &str {
+    let from = policy.find("<IKEProtection").expect("it has one");
+    &policy[from..policy.find("</AIX_VPN>").expect("it ends")]
+}
+
+/// The request with which a guest begins.
+fn request(policy: &str) -> Vec<u8> {
+    let now = Instant::now();
+    let policy = policy::xml::read("guest.xml", policy).expect("it is right").policy;
+    let mut guest = Fleet::start(policy.into(), &ike::Config::default(), now, [7; 32]);
+    guest.connect(now, "guest").expect("it is in the policy");
+    guest.poll_transmit().expect("a request").octets
+}
+
+/// An IPv4 packet with a UDP datagram without a checksum (RFC 768), of a request with an SPI of its own.
+fn spoofed(number: u32, request: &[u8]) -> Vec<u8> {
+    let source = Ipv4Addr::from_bits(u32::from_be_bytes([11, 0, 0, 0]) + number);
+    let length = |octets: usize| u16::try_from(octets).expect("a short request").to_be_bytes();
+    // The kernel fills in the identification and the checksum (raw(7)).
+    let [ip, udp] = [length(28 + request.len()), length(8 + request.len())];
+    let header = [0x45, 0, ip[0], ip[1], 0, 0, 0, 0, 64, 17, 0, 0];
+    let port = 500_u16.to_be_bytes();
+    let mut packet = [&header[..], &source.octets(), &DOOR.octets()].concat();
+    packet.extend([port, port, udp, [0; 2]].concat());
+    packet.extend(u64::from(number + 1).to_be_bytes());
+    packet.extend(&request[8..]);
+    packet
+}
+
+/// Begins to send all of them; what comes of it is how many were sent.
+fn flood(from: &Space, request: Vec<u8>) -> JoinHandle<io::Result<u64>> {
+    let raw = from.run(|| Socket::new(Domain::IPV4, Type::RAW, Some(Protocol::from(255))));
+    let socket = raw.expect("root may");
+    let door = SocketAddr::from((DOOR, 0)).into();
+    std::thread::spawn(move || {
+        let mut sent = 0;
+        for number in 0..STRANGERS {
+            if number % PER_MILLISECOND == 0 {
+                // The rate of the flood; whoever is late does not make up for it.
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            match socket.send_to(&spoofed(number, &request), &door) {
+                Ok(_) => sent += 1,
+                Err(error) if error.raw_os_error() == Some(nix::libc::ENOBUFS) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sent)
+    })
+}
+
+/// What a gateway's socket on port 500 had no room for.
+fn overflowed(space: &Space) -> u64 {
+    let sockets = space.run(|| std::fs::read_to_string("/proc/thread-self/net/udp"));
+    let sockets = sockets.expect("there");
+    let ours = sockets.lines().filter(|line| line.contains("00000000:01F4 "));
+    ours.filter_map(|line| line.split_whitespace().last()?.parse::<u64>().ok()).sum()
+}
+
+/// Counts the answers to strangers that are longer than one with a cookie can be: those with a public value, which a
+/// half-open IKE SA stands behind.
+fn count_key_exchanges(space: &Space) {
+    let rules = "add table inet strangers
+        add counter inet strangers half_open
+        add chain inet strangers out { type filter hook output priority 0; }
+        add rule inet strangers out ip daddr 11.0.0.0/8 udp length > 160 counter name half_open";
+    let status = space.run(move || Command::new("nft").arg(rules).status());
+    assert!(status.expect("nft is there").success());
+}
+
+fn key_exchanges(space: &Space) -> u64 {
+    let listed = space.sh("nft --json list counters");
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    let mut counters = listed["nftables"].as_array().into_iter().flatten();
+    let packets = counters.find_map(|item| item["counter"]["packets"].as_u64());
+    packets.expect("a counter")
+}
+
+/// What this machine lost between devices since it started: all namespaces have these queues in common.
+fn lost_between_devices() -> u64 {
+    let queues = std::fs::read_to_string("/proc/net/softnet_stat").expect("there");
+    let dropped = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
+    queues.lines().filter_map(dropped).sum()
+}
+
+fn timed(work: impl FnOnce()) -> Duration {
+    let began = Instant::now();
+    work();
+    began.elapsed()
+}
+
+/// What operators see, in calm and in the flood.
+#[derive(Debug)]
+struct Seen {
+    rekeys: Vec<Duration>,
+    set_ups: Vec<Duration>,
+    echoes: Echoes,
+}
+
+/// Has the established tunnel rekeyed and the guest come and go, as long as `more` and once at least.
+fn observe([left, right, guest]: [&Gateway; 3], more: impl Fn(usize) -> bool) -> Seen {
+    let ends = ((&left.space.0, LEFT_INNER.into()), (&right.space.0, RIGHT_INNER.into()));
+    let pings = Pings::start(ends.0, ends.1).expect("sockets");
+    let (mut rekeys, mut set_ups) = (Vec::new(), Vec::new());
+    loop {
+        rekeys.push(timed(|| drop(right.ctl_ok(&["rekey", "site"]))));
+        set_ups.push(timed(|| drop(guest.ctl_ok(&["activate", "guest"]))));
+        guest.ctl_ok(&["deactivate", "guest"]);
+        if !more(rekeys.len()) {
+            break;
+        }
+    }
+    Seen { rekeys, set_ups, echoes: pings.finish().expect("the flow ends") }
+}
+
+fn strangers() {
+    let [mut left, mut right] = two_with(IKE);
+    let [hub, guest] = guests();
+    left.write_policy(&format!(
+        "<AIX_VPN Version=\"2.1\">{}{}</AIX_VPN>",
+        body(policies::SITE[0]),
+        body(&hub)
+    ));
+    let request = request(&guest);
+    let mut guest = Gateway::new("guest", &guest, IKE, "");
+    Space::connect(
+        (&left.space, "wild", &["203.0.113.1/24"]),
+        (&guest.space, "wild", &[&format!("{GUEST}/24")]),
+    );
+    // What is sent to strangers goes where they seem to be, and ends there.
+    left.space.ip(&format!("route add default via {GUEST}"));
+    guest.space.ip("address add 10.3.0.1/32 dev lo");
+    [&mut left, &mut right, &mut guest].into_iter().for_each(Gateway::start);
+    left.ctl_ok(&["activate", "site"]);
+    let all = [&left, &right, &guest];
+
+    let calm = observe(all, |rounds| rounds < 10);
+    let [before, _] = left.memory();
+    left.forget_peak();
+    let (overflow, queues) = (overflowed(&left.space), lost_between_devices());
+
+    count_key_exchanges(&left.space);
+    let began = Instant::now();
+    let flood = flood(&guest.space, request);
+    let counted = |reason: &str| {
+        let counters = left.json(&["counters", "--json"]);
+        counters[reason].as_u64().expect("a counter of that name")
+    };
+    let begun = || (counted("ike.without_cookie") > 0).then_some(());
+    until("cookies for strangers", begun, || format!("{:?}", left.discards()));
+    let flooded = observe(all, |_| !flood.is_finished());
+    let duration = began.elapsed();
+    let sent = flood.join().expect("it does not panic").expect("a raw socket sends");
+    let [after, peak] = left.memory();
+
+    let queues = lost_between_devices() - queues;
+    let overflow = overflowed(&left.space) - overflow;
+    let half_open = key_exchanges(&left.space);
+    let explain = || format!("{sent} sent; {:?}, {}", left.discards(), left.space.kernel_losses());
+    // Every stranger is accounted for: lost on the way, told to come again with a cookie, or begun with.
+    let read = || {
+        let [without, waiting] =
+            ["without_cookie", "too_many_waiting"].map(|r| counted(&format!("ike.{r}")));
+        let known = queues + overflow + waiting + without + half_open;
+        (known >= sent).then_some((without, waiting))
+    };
+    let (without, waiting) = until("every stranger to be accounted for", read, explain);
+    println!(
+        "{sent} strangers in {:.1} s: {overflow} found no room in the socket, {waiting} none in the queue, {without} were \
+         told to come with a cookie, {half_open} were begun with; memory {before} before, {after} after, {peak} at most; \
+         {} rounds",
+        duration.as_secs_f64(),
+        flooded.rekeys.len()
+    );
+    for (when, seen) in [("calm", &calm), ("flooded", &flooded)] {
+        let worst = |times: &[Duration]| times.iter().max().copied().unwrap_or_default();
+        println!(
+            "{when}: set-up {:?} at worst, rekey {:?} at worst, round trip {:?} (median), {:?} (p99), {} of {} lost",
+            worst(&seen.set_ups),
+            worst(&seen.rekeys),
+            seen.echoes.median,
+            seen.echoes.p99,
+            seen.echoes.lost,
+            seen.echoes.sent
+        );
+        assert_eq!(seen.echoes.duplicates, 0);
+        assert!(worst(&seen.set_ups) < SET_UP, "{when}: {:?}", seen.set_ups);
+    }
+    let terms = 1 + duration.as_secs() / HALF_OPEN_FOR;
+    assert!((1..=COOKIE_THRESHOLD * terms).contains(&half_open), "{half_open}; {}", explain());
+    assert!(without > u64::from(STRANGERS / 100), "hardly any stranger got through: {}", explain());
+    let lost = flooded.echoes.lost;
+    assert!(lost <= queues, "{lost} of {} lost; {}", flooded.echoes.sent, explain());
+    assert!(peak.saturating_sub(before) < MEMORY, "{before} octets, then {peak}");
+    for gateway in [&left, &right] {
+        let sa = gateway.json(&["status", "site", "--json"])["ike_sa"].clone();
+        let rekeys = calm.rekeys.len() + flooded.rekeys.len();
+        assert_eq!(sa["rekeys"], rekeys, "the tunnel is what it was: {sa}");
+    }
+}
