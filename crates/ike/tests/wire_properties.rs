@@ -131,12 +131,7 @@ fn selectors() -> impl Strategy<Value = Vec<TrafficSelector>> {
 
 fn payload() -> impl Strategy<Value = Payload> {
     let other = prop_oneof![
-        prop_oneof![
-            Just(PayloadType::CERT),
-            Just(PayloadType::CERTREQ),
-            Just(PayloadType::CP),
-            Just(PayloadType::EAP)
-        ],
+        prop_oneof![Just(PayloadType::CP), Just(PayloadType::EAP)],
         prop_oneof![1..=32_u8, 49..=52_u8, 54..=255_u8].prop_map(PayloadType),
     ];
     prop_oneof![
@@ -145,6 +140,13 @@ fn payload() -> impl Strategy<Value = Payload> {
             .prop_map(|(group, data)| Payload::KeyExchange { group: GroupId(group), data }),
         identification().prop_map(Payload::IdInitiator),
         identification().prop_map(Payload::IdResponder),
+        (any::<u8>(), octets(300)).prop_map(|(encoding, data)| Payload::Certificate {
+            encoding: CertEncoding(encoding),
+            data
+        }),
+        (any::<u8>(), octets(300)).prop_map(|(encoding, authorities)| {
+            Payload::CertificateRequest { encoding: CertEncoding(encoding), authorities }
+        }),
         (any::<u8>(), octets(300))
             .prop_map(|(method, data)| Payload::Auth { method: AuthMethod(method), data }),
         vec(any::<u8>(), 16..=256).prop_map(Payload::Nonce),
