@@ -1,7 +1,7 @@
 //! What comes without protection, or before there is a proof: of RFC 7296 what only a puppet shows.
 
 use crate::calm;
-use crate::puppet::{CHILD_SPI, Puppet, notify};
+use crate::puppet::{CHILD_SPI, Puppet, notified, notify};
 use ike::wire::message;
 use ike::wire::payload::{Delete, Payload};
 use ike::wire::protected::Content;
@@ -79,6 +79,30 @@ fn an_invalid_public_value_makes_no_ike_sa() {
         assert!(puppet.sent().is_empty(), "{data:?}");
         assert_eq!(puppet.world.host(puppet.left).engine.inventory().half_open, 0);
     }
+}
+
+#[test]
+fn invalid_public_values_cost_no_more_keys_than_half_open_ike_sas() {
+    let config = Config { cookie_threshold: 2, half_open_limit: 3, ..calm() };
+    let mut puppet = Puppet::new(&Site::default(), config);
+    let mut send = |spi, group, data| {
+        puppet.spis.0.0 = spi;
+        let mut payloads = puppet.init_payloads();
+        payloads[1] = Payload::KeyExchange { group, data };
+        let header = puppet.header(ExchangeType::IKE_SA_INIT, 0, false);
+        puppet.send(message::encode(&header, &payloads));
+        let sent = puppet.sent();
+        puppet.world.run_for(Duration::from_secs(10));
+        sent.first().map(|(h, octets)| notified(&message::decode(h, octets).expect("payloads")))
+    };
+    // Only the key exchange itself shows that nothing comes of it (RFC 8031 §5).
+    let outside = || vec![0; 32];
+    assert_eq!(send(1, GroupId::CURVE25519, outside()), None);
+    assert_eq!(send(2, GroupId::CURVE25519, outside()), None);
+    let asked = send(3, GroupId::CURVE25519, outside());
+    assert_eq!(asked, Some(vec![NotifyType::COOKIE]), "two are as many as may come without");
+    // The first counts no more.
+    assert_eq!(send(4, GroupId::CURVE25519, outside()), None);
 }
 
 #[test]

@@ -4,10 +4,11 @@ use crate::Config;
 use crate::crypto::prf::prf;
 use crate::crypto::rng::Rng;
 use crate::engine::Datagram;
+use crate::exchange::sa_init::HALF_OPEN_FOR;
 use crate::wire::header::IkeSpi;
 use policy::{Prf, Secret};
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
@@ -37,6 +38,8 @@ pub(crate) struct Admissions {
     half_open: usize,
     /// Half-open IKE SAs by where they come from.
     neighbourhoods: HashMap<Neighbourhood, usize>,
+    /// Until when work that left nothing counts as one of them, and for whom; the earliest first.
+    wasted: VecDeque<(Instant, IpAddr)>,
 }
 
 impl Admissions {
@@ -47,6 +50,7 @@ impl Admissions {
             renew_at: None,
             half_open: 0,
             neighbourhoods: HashMap::new(),
+            wasted: VecDeque::new(),
         }
     }
 
@@ -67,6 +71,21 @@ impl Admissions {
         }
     }
 
+    /// A request has cost a key and left no half-open IKE SA: it counts for as long as one, or who sends only such
+    /// requests would never be asked for a cookie.
+    pub fn waste(&mut self, now: Instant, address: IpAddr) {
+        self.enter(address);
+        self.wasted.push_back((now + HALF_OPEN_FOR, address));
+    }
+
+    fn forget_wasted(&mut self, now: Instant) {
+        while let Some((_, address)) = self.wasted.front().filter(|(until, _)| *until <= now) {
+            let address = *address;
+            self.wasted.pop_front();
+            self.leave(address);
+        }
+    }
+
     /// Judges an IKE_SA_INIT request. `cookie` is what it came with.
     pub fn judge(
         &mut self,
@@ -75,6 +94,7 @@ impl Admissions {
         rng: &mut Rng,
         request: Request<'_>,
     ) -> Admission {
+        self.forget_wasted(now);
         if self.half_open >= config.half_open_limit {
             return Admission::Full;
         }

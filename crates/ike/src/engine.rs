@@ -384,6 +384,7 @@ impl<P: DataPlane> Engine<P> {
             Some(sa_init::Answer::Stateless(payload)) => {
                 self.answer_stateless(header, datagram, payload)
             }
+            Some(sa_init::Answer::Wasted) => self.admissions.waste(now, datagram.remote.ip()),
             Some(sa_init::Answer::HalfOpen(half)) => {
                 self.out.transmit(datagram.local, datagram.remote, half.response.clone());
                 let spi = half.sa.local_spi;

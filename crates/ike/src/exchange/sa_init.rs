@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 /// How often a peer may send us back to the start (cookie, other group).
 const RESTARTS: u8 = 5;
 /// How long a half-open IKE SA waits for IKE_AUTH.
-const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
+pub(crate) const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
 
 /// An initiator that has asked.
 pub(crate) struct InitSent {
@@ -173,6 +173,8 @@ pub(crate) enum Answer {
     Stateless(Payload),
     /// Go on.
     HalfOpen(Box<HalfOpen>),
+    /// Nothing is said or kept, but a key was made before the public value showed to be none.
+    Wasted,
 }
 
 /// Answers a request whose cookie, if one is due, was right. `candidates` fit its addresses.
@@ -202,7 +204,7 @@ pub(crate) fn answer(
     }
     let only = std::slice::from_ref(&proposal);
     candidates.retain(|ours| choose_ike(ours, only, sent_group, &[]).is_some());
-    // A value that is refused leaves no half-open IKE SA to be counted: it must not cost a key either.
+    // What shows at once is not to cost a key.
     if !is_plausible(suite.group, public) {
         cx.out.discard(Discard::InvalidPublicValue);
         return None;
@@ -211,7 +213,7 @@ pub(crate) fn answer(
     let our_public = key_exchange.public_value().to_vec();
     let Ok(shared) = key_exchange.agree(public) else {
         cx.out.discard(Discard::InvalidPublicValue);
-        return None;
+        return Some(Answer::Wasted);
     };
     let local_spi = cx.new_ike_spi();
     let spis = (header.initiator_spi, local_spi);
