@@ -23,6 +23,7 @@ pub use policy;
 
 use esp::plane::PlaneError;
 use esp::userspace::{Hooks, Userspace};
+use ike::disclosure::Sink;
 use ike::driver::{self, Handle, SocketError};
 use ike::proof::trust::Trust;
 use policy::Policy;
@@ -44,6 +45,9 @@ pub struct GatewayConfig {
     /// Where a note is kept of what was changed in the system, so that a crash can be cleaned up; default
     /// `/run/vpnd`.
     pub state_dir: Option<PathBuf>,
+    /// Where the keys of every SA are copied to, for looking into captured packets: whoever has them reads the
+    /// traffic. Default: nowhere.
+    pub key_sink: Option<Sink>,
 }
 
 /// The gateway could not be started.
@@ -98,6 +102,9 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     let make = |now| {
         let mut engine = ike::Engine::new(policy, config.ike, plane, seed, now);
         engine.replace_trust(config.trust);
+        if let Some(sink) = config.key_sink {
+            engine.disclose_keys(sink);
+        }
         engine
     };
     let counters = |plane: &mut Userspace| plane.counters();

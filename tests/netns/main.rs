@@ -17,6 +17,7 @@ mod reload;
 mod restart;
 mod roaming;
 mod site;
+mod wireshark;
 
 fn main() -> std::process::ExitCode {
     let trials = [
@@ -33,6 +34,7 @@ fn main() -> std::process::ExitCode {
         reload::trials(),
         commands::trials(),
         daemon::trials(),
+        wireshark::trials(),
     ];
     harness::run(trials.into_iter().flatten().collect())
 }

@@ -11,6 +11,7 @@ mod conformance;
 mod crossing;
 mod datapath;
 mod delete;
+mod disclosure;
 mod establish;
 mod failure;
 mod forgery;

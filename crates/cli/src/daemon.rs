@@ -4,6 +4,7 @@ use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
 use crate::control::server::{ControlSocket, Limits, SocketError, serve};
 use crate::policy_file::{self, PolicyFileError};
+use crate::wireshark::{self, KeyDirectoryError};
 use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
 use std::io::{self, Write};
@@ -39,6 +40,8 @@ pub struct Options {
     pub log_format: Option<LogFormat>,
     /// Whether to stop when the parent process ends.
     pub exit_with_parent: bool,
+    /// Where the keys of all SAs are written to; `None`: nowhere.
+    pub export_keys: Option<PathBuf>,
 }
 
 /// The daemon could not be started; nothing is left behind.
@@ -56,6 +59,9 @@ pub enum StartupError {
     /// Capabilities or devices.
     #[error(transparent)]
     Privilege(#[from] privilege::PrivilegeError),
+    /// The directory for exported keys.
+    #[error(transparent)]
+    Keys(#[from] KeyDirectoryError),
     /// The gateway itself.
     #[error("cannot start the gateway: {0}")]
     Gateway(#[from] vpn::StartError),
@@ -112,6 +118,13 @@ fn run_gateway(
     for warning in &file.warnings {
         warn!("{warning}");
     }
+    let key_sink = options.export_keys.as_deref().map(wireshark::export_to).transpose()?;
+    if let Some(directory) = &options.export_keys {
+        warn!(
+            "INSECURE: the keys of all SAs are written to {}: whoever reads them reads the traffic; they stay there",
+            directory.display()
+        );
+    }
     let keeper = Arc::new(Keeper::new(config.certificates.clone()));
     let certificates = keeper.read();
     // One file that cannot be used keeps no tunnel down that does without it.
@@ -137,11 +150,12 @@ fn run_gateway(
         let trust = Arc::clone(&certificates.trust);
         keeper.keep(Arc::clone(&policy), Arc::clone(&trust));
         let lists = Arc::clone(keeper.lists());
-        let gateway = vpn::GatewayConfig { trust, lists, ..config.gateway() };
+        let gateway = vpn::GatewayConfig { trust, lists, key_sink, ..config.gateway() };
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
         let path = options.policy.clone();
         tokio::spawn(remind(Arc::clone(&keeper)));
-        let daemon = Daemon::new(handle, path, keeper, levels);
+        let daemon = Daemon::new(handle, path, keeper, levels)
+            .exporting_keys_to(options.export_keys.clone());
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",

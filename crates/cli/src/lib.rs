@@ -11,3 +11,4 @@ pub mod demo;
 pub mod policy_file;
 pub mod report;
 pub mod why;
+pub mod wireshark;

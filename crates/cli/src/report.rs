@@ -126,7 +126,17 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
             ]);
         }
     }
-    table.render(colour)
+    let exported = tunnels.iter().find_map(|tunnel| keys_exported(tunnel, colour));
+    table.render(colour) + &exported.map(|remark| remark + "\n").unwrap_or_default()
+}
+
+/// Reminds of what must not last.
+fn keys_exported(tunnel: &Tunnel, colour: Colour) -> Option<String> {
+    let directory = plain(tunnel.keys_exported_to.as_ref()?);
+    let remark = format!(
+        "INSECURE: keys are written to {directory}; to end that, start vpnd without --insecure-export-keys"
+    );
+    Some(colour.bad(&remark))
 }
 
 /// Everything there is to know about one tunnel.
@@ -145,6 +155,9 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         ike_sa(&mut fields, sa);
     }
     last_failure(&mut fields, tunnel.last_failure.as_ref(), &tunnel.state, colour);
+    if let Some(remark) = keys_exported(tunnel, colour) {
+        fields.add("keys", remark);
+    }
     fields.write(&mut text, colour);
     for child in &tunnel.children {
         let _ = writeln!(

@@ -23,6 +23,7 @@ use crate::admission::{Admission, Admissions, Request};
 use crate::crypto::rng::Rng;
 use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
+use crate::disclosure::Sink;
 use crate::event::Event;
 use crate::exchange::sa_init::HalfOpen;
 use crate::exchange::{Parts, auth, sa_init, status};
@@ -250,6 +251,12 @@ impl<P: DataPlane> Engine<P> {
         };
         engine.replace_policy(now, policy);
         engine
+    }
+
+    /// Has the keys of every SA from now on copied to `sink`: whoever has them reads the traffic. An engine that was
+    /// not told so keeps its keys to itself and its plane.
+    pub fn disclose_keys(&mut self, sink: Sink) {
+        self.out.key_sink = Some(sink);
     }
 
     // ---- inputs

@@ -10,6 +10,7 @@ mod collision;
 pub mod crypto;
 mod deadlines;
 pub mod discard;
+pub mod disclosure;
 #[cfg(feature = "tokio")]
 #[allow(clippy::disallowed_methods, reason = "the shell is where the clock is read")]
 pub mod driver;

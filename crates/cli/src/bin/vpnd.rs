@@ -65,6 +65,12 @@ struct Start {
     /// Form of the log [default: the configuration's, human]
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<LogFormat>,
+    /// Writes the keys of all SAs to DIR, for Wireshark: whoever reads them reads the traffic
+    ///
+    /// For looking into packets while a fault is searched, and for nothing else. DIR must be only for the user that vpnd
+    /// runs as; it is made if need be. The keys stay there until they are removed.
+    #[arg(long, value_name = "DIR")]
+    insecure_export_keys: Option<PathBuf>,
     /// Stops when the parent process ends
     #[arg(long, hide = true)]
     exit_with_parent: bool,
@@ -126,6 +132,7 @@ fn start(arguments: Start) -> ExitCode {
         control: arguments.control,
         log_format: arguments.log_format,
         exit_with_parent: arguments.exit_with_parent,
+        export_keys: arguments.insecure_export_keys,
     };
     daemon::start(&options)
 }
@@ -175,6 +182,7 @@ mod tests {
             parse("vpnd start --policy p.xml --config c.toml --control s --log-format json")
                 .is_ok()
         );
+        assert!(parse("vpnd start --policy p.xml --insecure-export-keys keys").is_ok());
         assert!(parse("vpnd start").is_err());
         assert!(parse("vpnd start --policy p.xml --log-format xml").is_err());
         assert!(parse("vpnd check p.xml").is_ok());

@@ -320,6 +320,9 @@ pub struct Tunnel {
     pub children: Vec<Child>,
     /// The last failed negotiation of the IKE SA.
     pub last_failure: Option<FailureInfo>,
+    /// Directory where the daemon writes the keys of all SAs; `null`: it keeps them.
+    #[serde(default)]
+    pub keys_exported_to: Option<String>,
 }
 
 /// An IKE SA.
@@ -439,6 +442,7 @@ impl From<&IkeStatus> for Tunnel {
             ike_sa: status.sa.as_ref().map(IkeSa::from),
             children: status.children.iter().map(Child::from).collect(),
             last_failure: last_failure(status.last_failure.as_ref()),
+            keys_exported_to: None,
         }
     }
 }

@@ -27,6 +27,7 @@ pub struct Daemon<G> {
     /// The policy in force, and where it is defined.
     in_force: std::sync::Mutex<(Arc<Policy>, Places)>,
     levels: LevelControl,
+    keys_exported_to: Option<PathBuf>,
     reloading: Mutex<()>,
     stop: Notify,
 }
@@ -41,7 +42,16 @@ impl<G: Gateway> Daemon<G> {
     ) -> Self {
         let reloading = Mutex::new(());
         let in_force = std::sync::Mutex::default();
-        Self { gateway, policy, certificates, in_force, levels, reloading, stop: Notify::new() }
+        Self {
+            gateway,
+            policy,
+            certificates,
+            in_force,
+            levels,
+            keys_exported_to: None,
+            reloading,
+            stop: Notify::new(),
+        }
     }
 
     /// Lets it know what the gateway was started with, and where in the file that is defined.
@@ -49,6 +59,12 @@ impl<G: Gateway> Daemon<G> {
     pub fn with_policy(self, policy: Arc<Policy>, places: Places) -> Self {
         self.keep_in_force(policy, places);
         self
+    }
+
+    /// Lets it know where the gateway's keys are written to, so that it tells everybody who asks.
+    #[must_use]
+    pub fn exporting_keys_to(self, directory: Option<PathBuf>) -> Self {
+        Self { keys_exported_to: directory, ..self }
     }
 
     /// The gateway.
@@ -121,7 +137,10 @@ impl<G: Gateway> Daemon<G> {
 
     async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
         let status = self.gateway.status().await.map_err(refusal)?;
-        Ok(status.iter().map(Tunnel::from).collect())
+        let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
+        let tunnel =
+            |status| Tunnel { keys_exported_to: directory.clone(), ..Tunnel::from(status) };
+        Ok(status.iter().map(tunnel).collect())
     }
 
     /// Finds a phase 1 tunnel, or a phase 2 tunnel with the phase 1 tunnel that carries it and no other child.

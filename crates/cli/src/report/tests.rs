@@ -161,3 +161,15 @@ fn quantities() {
         assert_eq!(count(n), text);
     }
 }
+
+#[test]
+fn exported_keys_are_told_of_with_every_tunnel() {
+    let mut open = tunnel();
+    assert!(!list(&[open.clone()], PLAIN).contains("INSECURE"));
+    assert!(!status(&open, PLAIN).contains("INSECURE"));
+    open.keys_exported_to = Some("/root/keys\u{1b}[2J".to_owned());
+    let remark = "INSECURE: keys are written to /root/keys\\u{1b}[2J; \
+                  to end that, start vpnd without --insecure-export-keys\n";
+    assert!(list(&[tunnel(), open.clone()], PLAIN).ends_with(remark));
+    assert!(status(&open, PLAIN).contains(remark));
+}

@@ -6,6 +6,7 @@ use super::sessions::peer_number;
 use super::{Candidates, Config, Datagram, Deadline, Lost, Transmit};
 use crate::crypto::rng::Rng;
 use crate::discard::Discard;
+use crate::disclosure::{Disclosure, Sink};
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
 use crate::proof::Job;
@@ -136,6 +137,8 @@ pub(crate) struct Outputs {
     refused: Option<(Instant, u32)>,
     strangers: VecDeque<(IpAddr, FailureKind, Instant)>,
     sa_ids: u64,
+    /// Where keys go, if they are to go anywhere.
+    pub key_sink: Option<Sink>,
 }
 
 impl Outputs {
@@ -156,6 +159,13 @@ impl Outputs {
 
     pub fn keepalive(&mut self, local: SocketAddr, remote: SocketAddr) {
         self.push(Transmit { local, remote, octets: vec![0xff], keepalive: true });
+    }
+
+    /// Copies keys to the sink, where there is one.
+    pub fn disclose(&self, keys: impl FnOnce() -> Disclosure) {
+        if let Some(sink) = &self.key_sink {
+            sink.take(keys());
+        }
     }
 
     /// Counts a datagram that is ignored: the only place where that happens.

@@ -446,6 +446,8 @@ pub(crate) fn answer(
             return Answer::Nothing;
         }
     };
+    // Not sooner: what anyone can send, an IKE_SA_INIT, discloses nothing.
+    cx.out.disclose(|| keys.disclosed(spis, false));
     if let Some(fragments) = &fragments {
         half.path.follow_fragments(fragments.largest);
     }

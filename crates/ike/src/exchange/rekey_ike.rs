@@ -134,6 +134,8 @@ fn take_in(
     initiator: bool,
     keys: Keys,
 ) {
+    let spis = if initiator { (spi, remote_spi) } else { (remote_spi, spi) };
+    cx.out.disclose(|| keys.disclosed(spis, initiator));
     let lifetime = session.tunnel.lifetime;
     let established = Established {
         keys,

@@ -328,6 +328,7 @@ pub(crate) fn conclude(
     }
     let nonces = Nonces { initiator: &init.nonce, responder: nonce };
     let keys = Keys::initial(suite, &shared, nonces, spis, true);
+    cx.out.disclose(|| keys.disclosed(spis, true));
     let handshake = auth::Handshake {
         initiator_nonce: init.nonce.clone(),
         responder_nonce: nonce.to_vec(),

@@ -1,5 +1,6 @@
 //! A Child SA and its two halves in the data plane.
 
+use crate::disclosure::{Disclosure, EspKeys};
 use crate::engine::{Cx, Lost};
 use crate::negotiation::proposal::EspChoice;
 use crate::sa::keys::ChildKeys;
@@ -125,12 +126,20 @@ impl Blueprint<'_> {
         };
         let (inbound, outbound) = (cx.out.next_sa_id(), cx.out.next_sa_id());
         let path = self.path.of_plane();
+        // Before the first packet.
+        let esn = self.choice.proposal.esn;
+        let (here, there) = (path.local.ip(), path.remote.ip());
+        for (spi, way, key) in
+            [(self.spi_in, (there, here), &in_key), (self.spi_out, (here, there), &out_key)]
+        {
+            cx.out.disclose(|| Disclosure::Esp(EspKeys::new(spi, suite, esn, way, key)));
+        }
         cx.plane.add_inbound(InboundSa {
             id: inbound,
             spi: self.spi_in,
             suite,
             key: in_key,
-            esn: self.choice.proposal.esn,
+            esn,
             replay_window: cx.config.replay_window,
             mode: self.mode,
             path,
@@ -143,7 +152,7 @@ impl Blueprint<'_> {
             spi: self.spi_out,
             suite,
             key: out_key,
-            esn: self.choice.proposal.esn,
+            esn,
             mode: self.mode,
             path,
             selectors: self.selectors.clone(),

@@ -2,6 +2,7 @@
 
 use crate::crypto::prf::{output_len, prf, prf_of_nonces, prf_plus};
 use crate::crypto::rng::Rng;
+use crate::disclosure::{DirectionKeys, Disclosure, IkeKeys};
 use crate::negotiation::proposal::IkeSuite;
 use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::{Header, IkeSpi};
@@ -118,6 +119,20 @@ impl Keys {
             theirs: their_keys,
             sealed: 0,
         }
+    }
+
+    /// A copy for a sink. `spis` and `ours` as the keys were made with.
+    pub fn disclosed(&self, spis: (IkeSpi, IkeSpi), ours: bool) -> Disclosure {
+        let (initiator, responder) =
+            if ours { (&self.ours, &self.theirs) } else { (&self.theirs, &self.ours) };
+        let split = |keys| DirectionKeys::split(keys, self.suite.integrity);
+        Disclosure::Ike(IkeKeys {
+            initiator_spi: spis.0,
+            responder_spi: spis.1,
+            suite: self.suite,
+            initiator: split(initiator),
+            responder: split(responder),
+        })
     }
 
     /// KEYMAT of a Child SA: prf+(SK_d, [g^ir |] Ni | Nr).
