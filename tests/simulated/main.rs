@@ -23,6 +23,7 @@ mod many;
 mod mobility;
 mod narrowing;
 mod nat;
+mod neighbours;
 mod ocsp;
 mod pki;
 mod puppet;

@@ -1,16 +1,16 @@
 //! Gateways behind NATs (RFC 7296 §2.23, RFC 3948, RFC 4787).
 
+use crate::puppet::{Puppet, notify};
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
 use esp::plane::Encapsulation;
+use ike::wire::registry::{ExchangeType, NotifyType};
 use ike::{Config, Encap};
 use policy::Mode;
-use policy::{Identity, IkeTunnel, Policy, Selector};
-use sim::host::{Side, network};
+use sim::host::Side;
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::ladder::{Row, Subject};
 use sim::{Behaviour, HostId, Nat, Site, World};
-use std::net::IpAddr;
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 const BEHAVIOURS: [Behaviour; 3] = [
@@ -209,67 +209,76 @@ fn a_packet_starts_transport_mode_where_addresses_are_replaced() {
 }
 
 #[test]
-fn clients_behind_one_nat_are_told_apart_by_their_identities() {
-    let first = roaming();
-    // The second client: another name, another network, another address inside.
-    let second = |policy: &Policy| {
-        let rename = |text: &str| text.replace("left", "second").replace("site", "other");
-        let mut tunnel = IkeTunnel::clone(&policy.tunnels[0]);
-        tunnel.name = rename(&tunnel.name);
-        for endpoint in [&mut tunnel.local, &mut tunnel.remote] {
-            endpoint.identity = Identity::Fqdn(rename(&endpoint.identity.to_string()));
-        }
-        let mut child = (*tunnel.children[0]).clone();
-        child.name = "net9".into();
-        let own = Selector::all_of(network([10, 1, 9, 0]));
-        for side in [&mut child.local, &mut child.remote] {
-            if side[0].addresses.contains([10, 1, 0, 7].into()) {
-                *side = vec![own];
-            }
-        }
-        tunnel.children = vec![Arc::new(child)];
-        tunnel
-    };
-    let other = Site { left: [10, 0, 0, 6].into(), ..roaming() };
+fn both_ends_are_behind_nats_and_one_of_those_forwards_the_ports() {
     let strict = Behaviour::AddressAndPortDependent;
-    let outside = IpAddr::from([203, 0, 113, 1]);
+    let (behind, outside) = (IpAddr::from([10, 9, 0, 2]), IpAddr::from([198, 51, 100, 2]));
     for mobike in [true, false] {
         let config = Config { mobike, ..Config::default() };
         let mut world = World::new(1);
-        let nat = Nat::new(outside, strict, strict, Duration::from_secs(60));
-        let policy = first.policy(Side::Left);
-        let one = world.add_host_behind(nat, "one", first.left, policy, config.clone());
-        let policy = Policy { tunnels: vec![Arc::new(second(&other.policy(Side::Left)))] };
-        let two = world.add_host_beside(one, "two", other.left, policy.into(), config.clone());
-        let right = first.policy(Side::Right);
-        let tunnels = vec![Arc::clone(&right.tunnels[0]), Arc::new(second(&right))];
-        let policy = Arc::new(Policy { tunnels });
-        let gateway = world.add_host("gateway", first.right, policy, config.clone());
-        world.connect(one, "site");
-        world.connect(two, "other");
-        world.run_for(SOON);
-        let inner = first.inner(0).1;
-        let both_ways = |world: &mut World| {
-            for (host, address) in [(one, [10, 1, 0, 7]), (two, [10, 1, 9, 7])] {
-                assert!(world.probe(host, address.into(), inner));
-                assert!(world.probe(gateway, inner, address.into()));
-            }
-        };
-        both_ways(&mut world);
-        let peers = |world: &mut World| -> Vec<_> {
-            world.status(gateway).iter().map(|s| s.sa.as_ref().expect("it is up").remote).collect()
-        };
-        let before = peers(&mut world);
-        assert!(before.iter().all(|p| p.ip() == outside) && before[0] != before[1], "{before:?}");
-        world.nat(one).reboot();
-        world.run_for(SETTLED);
-        let after = peers(&mut world);
-        assert!(after.iter().all(|p| !before.contains(p)) && after[0] != after[1], "{after:?}");
-        both_ways(&mut world);
-        for (host, name) in [(one, "net0"), (gateway, "net9"), (gateway, "site"), (two, "other")] {
-            assert!(world.rekey(host, name));
+        let here = Site { right: outside, ..roaming() };
+        let nat = Nat::new(IpAddr::from([203, 0, 113, 1]), strict, strict, Duration::from_secs(60));
+        let policy = here.policy(Side::Left);
+        let left = world.add_host_behind(nat, "left", here.left, policy, config.clone());
+        let there = Site { right: behind, ..roaming() };
+        let mut nat = Nat::new(outside, strict, strict, Duration::from_secs(60));
+        for port in [500, 4500] {
+            nat.forward(port, SocketAddr::new(behind, port));
         }
-        world.run_for(SETTLED);
-        both_ways(&mut world);
+        let policy = there.policy(Side::Right);
+        let right = world.add_host_behind(nat, "right", behind, policy, config.clone());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        assert_agreement(&mut world, left, right, &here);
+        for (host, remote) in [(left, outside), (right, IpAddr::from([203, 0, 113, 1]))] {
+            let sa = world.status(host)[0].sa.clone().expect("up");
+            assert!(sa.nat_local && sa.nat_remote);
+            assert_eq!((sa.local.port(), sa.remote.ip()), (4500, remote));
+            assert_eq!(encapsulation(&mut world, host), Some(Encapsulation::Udp));
+        }
+        let flows = talk(&mut world, left, right, &here);
+        for name in ["net0", Site::TUNNEL] {
+            for host in [left, right] {
+                assert!(world.rekey(host, name));
+                world.run_for(Duration::from_secs(20));
+            }
+        }
+        assert_nothing_lost(&mut world, flows);
+        // RFC 7296 §2.23: who is behind a NAT follows nobody; with MOBIKE it is told.
+        if mobike {
+            world.nat(left).reboot();
+            world.run_for(SETTLED);
+        }
+        assert_agreement(&mut world, left, right, &here);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn a_peer_may_begin_on_port_4500() {
+    for nat in [true, false] {
+        let mut puppet = Puppet::new(&Site { left_roams: true, ..Site::default() }, calm());
+        puppet.port = 4500;
+        if nat {
+            let detection =
+                [NotifyType::NAT_DETECTION_SOURCE_IP, NotifyType::NAT_DETECTION_DESTINATION_IP];
+            puppet.introduction = detection.map(|kind| notify(kind, &[0; 20])).into();
+        }
+        puppet.call();
+        let auth = puppet.auth_payloads();
+        puppet.request(ExchangeType::IKE_AUTH, &auth);
+        puppet.request(ExchangeType::INFORMATIONAL, &[]);
+        let (world, left) = (&mut puppet.world, puppet.left);
+        let sa = world.status(left)[0].sa.clone().expect("up");
+        assert_eq!((sa.local.port(), sa.remote.port()), (4500, 4500));
+        assert_eq!((sa.nat_local, sa.nat_remote), (nat, nat));
+        let expected = if nat { Encapsulation::Udp } else { Encapsulation::Native };
+        assert_eq!(encapsulation(world, left), Some(expected));
+        let path = world.plane(left).outbound().next().expect("a Child SA is up").sa.path;
+        assert_eq!((path.local.port(), path.remote.port()), (4500, 4500));
+        assert!(world.rekey(left, "net0"));
+        puppet.wait();
+        let asked = puppet.world.take_tapped();
+        let ports = |p: &sim::link::Parcel| (p.source.port(), p.destination.port());
+        assert!(!asked.is_empty() && asked.iter().all(|p| ports(p) == (4500, 4500)));
     }
 }

@@ -37,6 +37,8 @@ pub struct Puppet {
     pub spis: (IkeSpi, IkeSpi),
     /// What it adds to its IKE_SA_INIT message.
     pub introduction: Vec<Payload>,
+    /// Where it sends from and to.
+    pub port: u16,
     key_exchange: Option<PrivateKey>,
     nonce: Vec<u8>,
     /// Both messages of IKE_SA_INIT.
@@ -90,6 +92,7 @@ impl Puppet {
             initiator: true,
             spis: (IkeSpi(0), IkeSpi(0)),
             introduction: Vec::new(),
+            port: 500,
             key_exchange: Some(PrivateKey::generate(Group::Curve25519)),
             nonce: vec![0x5a; 32],
             handshake: Default::default(),
@@ -288,7 +291,7 @@ impl Puppet {
 
     /// Sends octets to the gateway and lets it think.
     pub fn send(&mut self, octets: Vec<u8>) {
-        let port = 500;
+        let port = self.port;
         let (source, destination) =
             (SocketAddr::new(self.site.right, port), SocketAddr::new(self.site.left, port));
         let content = Carried::Ike(octets);

@@ -1,8 +1,10 @@
 //! Both sides prove anew who they are, and no packet is lost (RFC 7296 §2.8.3, RFC 4478).
 
+use crate::puppet::{Puppet, notify};
 use crate::{SETTLED, SOON, assert_settled, calm, ike_spis, talk, up};
 use ike::Config;
 use ike::event::EventKind;
+use ike::wire::registry::{ExchangeType, NotifyType};
 use sim::host::Side;
 use sim::invariant::{assert_agreement, assert_nothing_left};
 use sim::{Conditions, Exchange, HostId, Site, World};
@@ -148,4 +150,27 @@ fn a_peer_that_does_not_renew_is_cut_off() {
     assert_agreement(&mut world, left, right, &site);
     world.run_for(Duration::from_secs(120));
     assert_nothing_left(&mut world, right);
+}
+
+#[test]
+fn the_peer_may_ask_for_it_at_any_time() {
+    // What a peer asks for in seconds, and how long the gateway takes: not less than ten seconds, and not more than it
+    // wants itself.
+    for (asked, at_least, at_most) in [(60_u32, 48, 54), (0, 8, 9), (7200, 480, 540)] {
+        let config = Config { reauthenticate: Some(Duration::from_secs(600)), ..calm() };
+        let mut puppet = Puppet::new(&Site::default(), config);
+        puppet.pick_up();
+        let (request, _) = puppet.next_request();
+        let payloads = puppet.auth_payloads();
+        puppet.answer(&request, &payloads);
+        let lifetime = notify(NotifyType::AUTH_LIFETIME, &asked.to_be_bytes());
+        puppet.request(ExchangeType::INFORMATIONAL, &[lifetime]);
+        let begins = |puppet: &mut Puppet| {
+            puppet.sent().iter().any(|(h, _)| h.exchange == ExchangeType::IKE_SA_INIT)
+        };
+        puppet.world.run_for(Duration::from_secs(at_least - 1));
+        assert!(!begins(&mut puppet), "asked for {asked} s, before {at_least} s");
+        puppet.world.run_for(Duration::from_secs(at_most - at_least + 1));
+        assert!(begins(&mut puppet), "asked for {asked} s, not within {at_most} s");
+    }
 }

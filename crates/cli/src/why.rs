@@ -2,7 +2,9 @@
 
 use crate::control::protocol::{Defined, Explanation, Row, Story, Waits};
 use crate::report::duration;
-use ike::failure::facts::{Addresses, Facts, Identities, Layer, Offer, Offers, Silence, Traffic};
+use ike::failure::facts::{
+    Addresses, Claim, Facts, Identities, Layer, Offer, Offers, Silence, Traffic, Wanted,
+};
 use ike::failure::{Failure, FailureKind};
 use ike::status::{ChildStatus, IkeStatus, Next, PastFailure};
 use policy::Selector;
@@ -151,6 +153,9 @@ fn message(failure: &Failure) -> String {
             let what = if proof.certificate { "certificate" } else { "proof" };
             format!("{kind}: the peer does not accept this side's {what}")
         }
+        Facts::Claim(claim) => {
+            format!("{kind}: {} of {} comes first", claim.claimant.child, claim.peer)
+        }
         Facts::Modes(_) => kind.to_string(),
         Facts::Addresses(_) => format!("{kind}: no tunnel is between these two addresses"),
         _ => failure.to_string(),
@@ -168,6 +173,7 @@ fn comparison(facts: &Facts) -> Vec<Row> {
         Facts::Offers(offers) => offered(offers),
         Facts::Identities(identities) => named(identities),
         Facts::Traffic(traffic) => wanted(traffic),
+        Facts::Claim(claim) => claimed(claim),
         Facts::Modes(modes) => {
             vec![row(
                 format!("mode of {}", modes.child),
@@ -286,6 +292,16 @@ fn wanted(traffic: &Traffic) -> Vec<Row> {
     rows
 }
 
+fn claimed(claim: &Claim) -> Vec<Row> {
+    let row = |wanted: &Wanted| {
+        let list =
+            |s: &[Selector]| s.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+        let here = format!("{} to {}", list(&wanted.local), list(&wanted.remote));
+        row(format!("traffic of {}", wanted.child), here, None)
+    };
+    vec![row(&claim.claimant), row(&claim.wanted)]
+}
+
 /// What advice is given from.
 struct Advice<'a> {
     defined: &'a [Defined],
@@ -327,6 +343,18 @@ impl Advice<'_> {
                 ),
             ],
             Facts::Traffic(traffic) => self.on_traffic(traffic),
+            Facts::Claim(claim) => vec![
+                format!(
+                    "give the peer traffic of its own: IPSecRemoteIdentity{} must not lie within that of {}",
+                    self.place("IPSecTunnel"),
+                    claim.claimant.child
+                ),
+                "gateways in transport mode look alike behind one NAT: use tunnel mode there, with a network of its own for each".to_owned(),
+                format!(
+                    "if {} is an exception to {}, let it stand before that in the policy file",
+                    claim.wanted.child, claim.claimant.child
+                ),
+            ],
             Facts::Modes(_) => vec![format!(
                 "set ESP_EncapsulationMode{} to the peer's mode, or the peer's to this one",
                 self.place("IPSecProposal")

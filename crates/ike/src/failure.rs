@@ -52,6 +52,7 @@ tells_of! {
     Identities: NoMatchingTunnel,
     Proof: AuthenticationFailed,
     Traffic: TsUnacceptable,
+    Claim: TrafficClaimed,
     Modes: ModeMismatch,
     Addresses: NoMatchingTunnel,
 }
@@ -70,6 +71,8 @@ pub enum FailureKind {
     NoProposalChosen,
     /// No traffic selectors in common.
     TsUnacceptable,
+    /// The traffic belongs to the tunnel of another peer.
+    TrafficClaimed,
     /// Transport and tunnel mode differ.
     ModeMismatch,
     /// The peer is not the one the policy names, or no tunnel of the policy fits.
@@ -93,6 +96,7 @@ impl FailureKind {
             Self::BadCertificate => "bad_certificate",
             Self::NoProposalChosen => "no_proposal_chosen",
             Self::TsUnacceptable => "ts_unacceptable",
+            Self::TrafficClaimed => "traffic_claimed",
             Self::ModeMismatch => "mode_mismatch",
             Self::NoMatchingTunnel => "no_matching_tunnel",
             Self::ProtocolError => "protocol_error",
@@ -111,6 +115,7 @@ impl fmt::Display for FailureKind {
             Self::BadCertificate => "certificate not accepted",
             Self::NoProposalChosen => "no proposal in common",
             Self::TsUnacceptable => "no traffic selectors in common",
+            Self::TrafficClaimed => "the traffic belongs to another peer",
             Self::ModeMismatch => "transport and tunnel mode differ",
             Self::NoMatchingTunnel => "no tunnel of the policy fits",
             Self::ProtocolError => "the peer broke the protocol",

@@ -1,6 +1,8 @@
 //! Refusals that become a Notify: the one place that decides what the peer is told (RFC 7296 §2.21, §3.10.1).
 
-use crate::failure::facts::{Addresses, Identities, Layer, Modes, Offers, Proof, Traffic, Wanted};
+use crate::failure::facts::{
+    Addresses, Claim, Identities, Layer, Modes, Offers, Proof, Traffic, Wanted,
+};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{describe_group, offer_esp, offer_ike};
 use crate::wire::payload::{Notify, Payload};
@@ -49,6 +51,11 @@ impl Rejection {
 
     pub fn ts_unacceptable(traffic: Traffic) -> Self {
         Self::because(NotifyType::TS_UNACCEPTABLE, traffic.into())
+    }
+
+    /// RFC 3948 §5.2: what another peer has is not given away.
+    pub fn traffic_claimed(claim: Claim) -> Self {
+        Self::because(NotifyType::TS_UNACCEPTABLE, claim.into())
     }
 
     /// RFC 7296 §2.21.2: the same answer for an unknown identity and a wrong key.

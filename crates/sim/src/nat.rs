@@ -34,6 +34,7 @@ pub struct Nat {
     filtering: Behaviour,
     timeout: Duration,
     next_port: u16,
+    forwarded: BTreeMap<u16, SocketAddr>,
     mappings: BTreeMap<(SocketAddr, Option<SocketAddr>), Mapping>,
 }
 
@@ -52,8 +53,13 @@ impl Nat {
         filtering: Behaviour,
         timeout: Duration,
     ) -> Self {
-        let (next_port, mappings) = (20_000, BTreeMap::new());
-        Self { address, mapping, filtering, timeout, next_port, mappings }
+        let (next_port, forwarded, mappings) = (20_000, BTreeMap::new(), BTreeMap::new());
+        Self { address, mapping, filtering, timeout, next_port, forwarded, mappings }
+    }
+
+    /// Leads a port to an endpoint inside, whoever sends there, and lets that endpoint keep it.
+    pub fn forward(&mut self, port: u16, inside: SocketAddr) {
+        self.forwarded.insert(port, inside);
     }
 
     /// The outside address.
@@ -69,6 +75,9 @@ impl Nat {
         destination: SocketAddr,
     ) -> SocketAddr {
         self.expire(now);
+        if let Some((port, _)) = self.forwarded.iter().find(|(_, inside)| **inside == source) {
+            return SocketAddr::new(self.address, *port);
+        }
         let next_port = &mut self.next_port;
         let mapping =
             self.mappings.entry((source, self.mapping.key(destination))).or_insert_with(|| {
@@ -94,6 +103,9 @@ impl Nat {
         port: u16,
     ) -> Result<SocketAddr, &'static str> {
         self.expire(now);
+        if let Some(inside) = self.forwarded.get(&port) {
+            return Ok(*inside);
+        }
         let (inside, mapping) = self
             .mappings
             .iter()
@@ -107,7 +119,7 @@ impl Nat {
         }
     }
 
-    /// Forgets every mapping, as after a reboot; later ones get ports not used before.
+    /// Forgets every mapping, as after a reboot; later ones get ports not used before. Forwarded ports stay.
     pub fn reboot(&mut self) {
         self.mappings.clear();
     }
@@ -178,5 +190,19 @@ mod tests {
         assert_ne!(first, second);
         nat.reboot();
         assert!(nat.inbound(MINUTE, outside(1, 500), second.port()).is_err());
+    }
+
+    #[test]
+    fn forwarded_ports_are_open_to_everybody_and_stay() {
+        let strict = Behaviour::AddressAndPortDependent;
+        let mut nat = nat(strict, strict);
+        let inside = SocketAddr::from(INSIDE);
+        nat.forward(4500, inside);
+        nat.reboot();
+        assert_eq!(nat.inbound(MINUTE, outside(1, 500), 4500), Ok(inside));
+        assert!(nat.inbound(MINUTE, outside(1, 500), 500).is_err());
+        assert_eq!(nat.outbound(MINUTE, inside, outside(2, 7)).port(), 4500);
+        let other = SocketAddr::new(inside.ip(), 500);
+        assert_ne!(nat.outbound(MINUTE, other, outside(2, 7)).port(), 4500);
     }
 }

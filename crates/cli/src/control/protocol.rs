@@ -262,8 +262,8 @@ pub struct Activation {
 /// A failed negotiation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FailureInfo {
-    /// Stable name: `no_answer`, `authentication_failed`, `no_proposal_chosen`, `ts_unacceptable`, `mode_mismatch`,
-    /// `no_matching_tunnel`, `protocol_error`, `refused`, `data_plane`, `cancelled`.
+    /// Stable name: `no_answer`, `authentication_failed`, `no_proposal_chosen`, `ts_unacceptable`,
+    /// `traffic_claimed`, `mode_mismatch`, `no_matching_tunnel`, `protocol_error`, `refused`, `data_plane`, `cancelled`.
     pub kind: String,
     /// For people.
     pub message: String,

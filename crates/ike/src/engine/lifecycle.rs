@@ -329,8 +329,8 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    fn add_rule(&mut self, now: Instant, tunnel: &IkeTunnel, child: &ChildTunnel) {
-        let id = self.rules.add(&child.name);
+    fn add_rule(&mut self, now: Instant, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) {
+        let id = self.rules.add(tunnel, child);
         let rule = Rule {
             id,
             tunnel: child.name.clone(),

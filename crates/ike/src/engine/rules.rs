@@ -1,6 +1,8 @@
 //! The rules in the plane, by the phase 2 tunnel that each stands for and the other way round.
 
-use esp::plane::RuleId;
+use crate::negotiation::selectors::covered;
+use esp::plane::{RuleId, TrafficSelectors};
+use policy::{ChildTunnel, Identity, IkeTunnel};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -8,17 +10,26 @@ use std::sync::Arc;
 #[derive(Default)]
 pub(crate) struct Rules {
     by_tunnel: HashMap<Arc<str>, RuleId>,
-    by_id: BTreeMap<RuleId, Arc<str>>,
+    by_id: BTreeMap<RuleId, Ruled>,
     made: u32,
+}
+
+/// What a rule stands for.
+pub(crate) struct Ruled {
+    name: Arc<str>,
+    pub child: Arc<ChildTunnel>,
+    /// Who is at the other end.
+    pub peer: Identity,
 }
 
 impl Rules {
     /// Makes the rule of a tunnel that has none.
-    pub fn add(&mut self, tunnel: &str) -> RuleId {
-        let (id, name) = (RuleId(self.made), Arc::from(tunnel));
+    pub fn add(&mut self, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) -> RuleId {
+        let (id, name) = (RuleId(self.made), Arc::from(child.name.as_str()));
         self.made += 1;
         self.by_tunnel.insert(Arc::clone(&name), id);
-        self.by_id.insert(id, name);
+        let peer = tunnel.remote.identity.clone();
+        self.by_id.insert(id, Ruled { name, child: Arc::clone(child), peer });
         id
     }
 
@@ -36,6 +47,22 @@ impl Rules {
 
     /// The tunnel of a rule.
     pub fn tunnel(&self, id: RuleId) -> Option<&Arc<str>> {
-        self.by_id.get(&id)
+        self.by_id.get(&id).map(|ruled| &ruled.name)
+    }
+
+    /// The rule of another peer that all of this traffic of a phase 2 tunnel meets before the tunnel's own. Packets go
+    /// by the first rule that covers them, whether it has an SA or not: an SA with this traffic would never carry one.
+    pub fn claimant(
+        &self,
+        tunnel: &str,
+        peer: &Identity,
+        traffic: &TrafficSelectors,
+    ) -> Option<&Ruled> {
+        let own = self.of(tunnel)?;
+        (self.by_id.range(..own).map(|(_, ruled)| ruled)).find(|ruled| {
+            covered(&traffic.remote, &ruled.child.remote)
+                && covered(&traffic.local, &ruled.child.local)
+                && !ruled.peer.matches(peer)
+        })
     }
 }

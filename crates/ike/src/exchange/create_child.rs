@@ -5,7 +5,7 @@ use crate::collision::{self, Request, lowest};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::engine::{Cx, Lost};
 use crate::event::EventKind;
-use crate::failure::facts::{KEPT, Modes, Offers, Traffic, Wanted};
+use crate::failure::facts::{Claim, KEPT, Modes, Offers, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
     ChildKeyExchange, EspChoice, accept_esp, choose_esp, describe, group_id, group_of, offer_esp,
@@ -250,6 +250,9 @@ fn try_grant(
     }
     let Match { tunnel, selectors, seen } =
         find_tunnel(session, request.rekeys, transport, tsi, tsr)?;
+    if request.rekeys.is_none() {
+        refuse_claimed(session, cx, &tunnel, &selectors)?;
+    }
     let spi_in = cx.spis.allocate(cx.rng);
     let wanted = match request.in_auth {
         true => ChildKeyExchange::Never,
@@ -284,6 +287,25 @@ fn try_grant(
     payloads.push(Payload::TsInitiator(as_sent(&selectors.remote, tsi, seen && path.nat_remote)));
     payloads.push(Payload::TsResponder(as_sent(&selectors.local, tsr, seen && path.nat_local)));
     Ok(payloads)
+}
+
+/// Refuses traffic that goes to another peer, whatever is agreed with this one (RFC 3948 §5.2).
+fn refuse_claimed(
+    session: &Session,
+    cx: &Cx<'_>,
+    tunnel: &ChildTunnel,
+    selectors: &TrafficSelectors,
+) -> Result<(), Rejection> {
+    let peer = &session.tunnel.remote.identity;
+    let Some(claimant) = cx.rules.claimant(&tunnel.name, peer, selectors) else { return Ok(()) };
+    let first = |selectors: &[Selector]| selectors.iter().take(KEPT).copied().collect();
+    let wanted = Wanted {
+        child: tunnel.name.clone(),
+        local: first(&selectors.local),
+        remote: first(&selectors.remote),
+    };
+    let (claimant, peer) = (Wanted::by(&claimant.child), claimant.peer.to_string());
+    Err(Rejection::traffic_claimed(Claim { wanted, claimant, peer }))
 }
 
 fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], in_auth: bool) -> Rejection {

@@ -22,6 +22,8 @@ pub enum Facts {
     Proof(Proof),
     /// Traffic.
     Traffic(Traffic),
+    /// Traffic that belongs to another peer.
+    Claim(Claim),
     /// Transport or tunnel mode.
     Modes(Modes),
     /// Addresses between which there is no tunnel.
@@ -173,6 +175,17 @@ impl Wanted {
     }
 }
 
+/// Traffic that a peer asks for and that the policy gives to another one first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// What the peer may have of its phase 2 tunnel.
+    pub wanted: Wanted,
+    /// The phase 2 tunnel that stands before it and covers all of that.
+    pub claimant: Wanted,
+    /// The peer of that tunnel.
+    pub peer: String,
+}
+
 /// Modes that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modes {
@@ -207,6 +220,7 @@ impl fmt::Display for Facts {
             Self::Identities(identities) => identities.fmt(f),
             Self::Proof(proof) => proof.fmt(f),
             Self::Traffic(traffic) => traffic.fmt(f),
+            Self::Claim(claim) => claim.fmt(f),
             Self::Modes(modes) => modes.fmt(f),
             Self::Addresses(addresses) => addresses.fmt(f),
         }
@@ -324,6 +338,22 @@ impl fmt::Display for Traffic {
                 )
             }
         }
+    }
+}
+
+impl fmt::Display for Claim {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { wanted, claimant, peer } = self;
+        write!(
+            f,
+            "{} would get {} to {}, but {} of the peer {peer} stands before it in the policy with {} to {}: no packet would ever go this way; give each peer traffic of its own, behind a NAT in tunnel mode",
+            wanted.child,
+            listed(&wanted.local),
+            listed(&wanted.remote),
+            claimant.child,
+            listed(&claimant.local),
+            listed(&claimant.remote)
+        )
     }
 }
 

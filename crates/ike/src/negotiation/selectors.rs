@@ -49,7 +49,8 @@ fn narrow(ours: &[Selector], theirs: &[TrafficSelector]) -> Vec<Selector> {
     narrowed
 }
 
-fn covered(part: &[Selector], whole: &[Selector]) -> bool {
+/// Whether each selector lies in one of the whole.
+pub fn covered(part: &[Selector], whole: &[Selector]) -> bool {
     part.iter().all(|p| whole.iter().any(|w| w.intersection(p) == Some(*p)))
 }
 
