@@ -351,7 +351,7 @@ impl Advice<'_> {
                 ),
                 "gateways in transport mode look alike behind one NAT: use tunnel mode there, with a network of its own for each".to_owned(),
                 format!(
-                    "if {} is an exception to {}, let it stand before that in the policy file",
+                    "if {} is an exception to {}, let it stand before that in the policy file, and start vpnd again: a reload does not change the order",
                     claim.wanted.child, claim.claimant.child
                 ),
             ],
