@@ -53,6 +53,24 @@ fn an_idle_initiator_roams() {
 }
 
 #[test]
+fn a_host_with_very_many_addresses_tells_a_few() {
+    let site = Site::default();
+    let (mut world, left, right) = up(1, &site);
+    let before = informational(&world, "left");
+    let many = (0..200).map(|n| [198, 51, 100, n].into());
+    world.readdress(left, &std::iter::once(site.left).chain(many).collect::<Vec<_>>());
+    world.run_for(SETTLED);
+    assert!(informational(&world, "left") > before, "the peer is told");
+    assert_agreement(&mut world, left, right, &site);
+    assert!(world.disconnect(left, Site::TUNNEL));
+    world.run_for(SETTLED);
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
 fn only_what_was_on_the_dead_path_is_lost() {
     let site = Site::default();
     let (mut world, left, right) = up(1, &site);

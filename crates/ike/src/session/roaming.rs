@@ -4,6 +4,7 @@ use super::Session;
 use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
 use crate::sa::IkeSa;
+use crate::sa::mobility::PEER_ADDRESSES;
 use crate::sa::path::{NAT_T_PORT, Path};
 use crate::task::Task;
 use policy::Mode;
@@ -34,11 +35,12 @@ impl Session {
         self.mobility.verified.as_ref().unwrap_or(&self.path)
     }
 
-    /// This side's addresses besides the one in use: those the peer may be told.
+    /// This side's addresses besides the one in use: those the peer is told. No more than it would keep if it were one of
+    /// us, since a message with hundreds of notifies is refused as a whole.
     pub fn other_addresses(&self, cx: &Cx<'_>) -> Vec<IpAddr> {
         let used = self.path.local.ip();
         let other = |a: &&IpAddr| **a != used && !self.is_protected(**a);
-        cx.addresses.iter().filter(other).copied().collect()
+        cx.addresses.iter().filter(other).take(PEER_ADDRESSES).copied().collect()
     }
 
     /// Whether an address lies inside the tunnel: in a network that is protected, not in the default route.
