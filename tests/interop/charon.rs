@@ -1,14 +1,14 @@
 //! A strongSwan in its namespace, commanded by `swanctl`.
 
 use crate::eventually;
-use crate::needs;
+use crate::launch;
 use crate::setup::{CONNECTION, Setup};
 use cli::demo::isolation::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs::{self, File};
+use std::fs;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
 /// A running charon; dropping it kills it.
 pub struct Charon {
@@ -21,65 +21,13 @@ impl Charon {
     /// Starts it and loads its configuration.
     pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
         let error = |error: std::io::Error| format!("cannot start charon: {error}");
-        fs::create_dir_all(directory.join("run")).map_err(error)?;
-        // No more plugins than are needed, kernel-libipsec before kernel-netlink, which then only sets routes.
-        let settings = format!(
-            "charon {{
-  load = random nonce openssl pem pkcs1 pkcs8 x509 aes md5 sha1 sha2 hmac xcbc cmac gcm kdf curve25519 kernel-libipsec \
-         kernel-netlink socket-default vici
-  {}
-  plugins {{
-    vici {{
-      socket = unix://{}
-    }}
-  }}
-  filelog {{
-    log {{
-      path = {}
-      default = 1
-      ike = 2
-      cfg = 2
-      flush_line = yes
-    }}
-  }}
-  syslog {{
-    daemon {{
-      default = -1
-    }}
-    auth {{
-      default = -1
-    }}
-  }}
-}}
-",
-            setup.charon,
-            directory.join("vici").display(),
-            directory.join("log").display(),
-        );
-        fs::write(directory.join("strongswan.conf"), settings).map_err(error)?;
+        let log = "default = 1\n      ike = 2\n      cfg = 2\n      flush_line = yes";
+        launch::write_settings(&directory, setup.charon, log)?;
         fs::write(directory.join("swanctl.conf"), setup.swanctl()).map_err(error)?;
-        let process = Self::spawn(&space, &directory)?;
+        let process = launch::spawn(&space, &directory)?;
         let charon = Self { space, directory, process };
         charon.load()?;
         Ok(charon)
-    }
-
-    fn spawn(space: &Namespace, directory: &std::path::Path) -> Result<Child, String> {
-        let error = |error: std::io::Error| format!("cannot start charon: {error}");
-        let program = needs::charon().ok_or("there is no charon")?;
-        // A /run of its own, since the path of its process number is built in; and an end with this process.
-        let mut command = Command::new("setpriv");
-        command
-            .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c"])
-            .arg("mount --bind \"$1\" /run && exec \"$2\"")
-            .arg("sh")
-            .arg(directory.join("run"))
-            .arg(program)
-            .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(directory.join("stderr")).map_err(error)?);
-        space.run(move || command.spawn()).map_err(error)
     }
 
     /// Waits for its socket and loads connections and secrets.
@@ -103,17 +51,7 @@ impl Charon {
 
     /// Runs `swanctl`; what it prints, also where it fails.
     pub fn swanctl(&self, arguments: &[&str]) -> Result<String, String> {
-        let output = Command::new("swanctl")
-            .args(arguments)
-            .arg("--uri")
-            .arg(format!("unix://{}", self.directory.join("vici").display()))
-            .env("STRONGSWAN_CONF", self.directory.join("strongswan.conf"))
-            .env("SWANCTL_DIR", &self.directory)
-            .output()
-            .map_err(|error| format!("swanctl: {error}"))?;
-        let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
-        let printed = text(&output.stdout) + &text(&output.stderr);
-        if output.status.success() { Ok(printed) } else { Err(printed) }
+        launch::swanctl(&self.directory, arguments)
     }
 
     /// Starts the tunnel and waits until it is up or has failed.
@@ -163,7 +101,7 @@ impl Charon {
 
     /// Starts it again after [`Charon::crash`].
     pub fn restart(&mut self) {
-        self.process = Self::spawn(&self.space, &self.directory).expect("it started before");
+        self.process = launch::spawn(&self.space, &self.directory).expect("it started before");
         self.load().expect("it was loaded before");
     }
 }

@@ -12,6 +12,7 @@
 
 mod authority;
 mod charon;
+mod launch;
 mod needs;
 mod scenarios;
 mod setup;

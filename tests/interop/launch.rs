@@ -1,0 +1,78 @@
+//! How charon is started in a namespace: its settings, its process, and `swanctl` to command it.
+
+use crate::needs;
+use cli::demo::isolation::Namespace;
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// Writes strongswan.conf: `lines` go into `charon { }`, `log` says how much is logged to the file `log`.
+pub fn write_settings(directory: &Path, lines: &str, log: &str) -> Result<(), String> {
+    let error = |error: std::io::Error| format!("cannot configure charon: {error}");
+    fs::create_dir_all(directory.join("run")).map_err(error)?;
+    // No more plugins than are needed, kernel-libipsec before kernel-netlink, which then only sets routes.
+    let settings = format!(
+        "charon {{
+  load = random nonce openssl pem pkcs1 pkcs8 x509 aes md5 sha1 sha2 hmac xcbc cmac gcm kdf curve25519 kernel-libipsec \
+         kernel-netlink socket-default vici
+  {lines}
+  plugins {{
+    vici {{
+      socket = unix://{}
+    }}
+  }}
+  filelog {{
+    log {{
+      path = {}
+      {log}
+    }}
+  }}
+  syslog {{
+    daemon {{
+      default = -1
+    }}
+    auth {{
+      default = -1
+    }}
+  }}
+}}
+",
+        directory.join("vici").display(),
+        directory.join("log").display(),
+    );
+    fs::write(directory.join("strongswan.conf"), settings).map_err(error)
+}
+
+/// Starts it with the settings of this directory.
+pub fn spawn(space: &Namespace, directory: &Path) -> Result<Child, String> {
+    let error = |error: std::io::Error| format!("cannot start charon: {error}");
+    let program = needs::charon().ok_or("there is no charon")?;
+    // A /run of its own, since the path of its process number is built in; and an end with this process.
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "unshare", "--mount", "sh", "-c"])
+        .arg("mount --bind \"$1\" /run && exec \"$2\"")
+        .arg("sh")
+        .arg(directory.join("run"))
+        .arg(program)
+        .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(File::create(directory.join("stderr")).map_err(error)?);
+    space.run(move || command.spawn()).map_err(error)
+}
+
+/// Runs `swanctl` for the one of this directory; what it prints, also where it fails.
+pub fn swanctl(directory: &Path, arguments: &[&str]) -> Result<String, String> {
+    let output = Command::new("swanctl")
+        .args(arguments)
+        .arg("--uri")
+        .arg(format!("unix://{}", directory.join("vici").display()))
+        .env("STRONGSWAN_CONF", directory.join("strongswan.conf"))
+        .env("SWANCTL_DIR", directory)
+        .output()
+        .map_err(|error| format!("swanctl: {error}"))?;
+    let text = |octets: &[u8]| String::from_utf8_lossy(octets).into_owned();
+    let printed = text(&output.stdout) + &text(&output.stderr);
+    if output.status.success() { Ok(printed) } else { Err(printed) }
+}
