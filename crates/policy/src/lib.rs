@@ -21,5 +21,5 @@ pub use name::DistinguishedName;
 pub use proposal::{
     EspEncryption, EspProposal, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Prf,
 };
-pub use selector::{AddressRange, PortRange, Selector};
+pub use selector::{AddressRange, PortRange, Prefix, Selector};
 pub use tunnel::{ChildTunnel, Endpoint, IkeTunnel, Mode, Pfs, Policy, Role};

@@ -40,6 +40,57 @@ impl AddressRange {
     }
 }
 
+/// A block of addresses of one family, in the order of family, length and address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Prefix {
+    ipv6: bool,
+    len: u8,
+    bits: u128,
+}
+
+impl Prefix {
+    /// The block around an address whose first `len` bits are the address'.
+    pub fn new(address: IpAddr, len: u8) -> Self {
+        let (ipv6, bits) = match address {
+            IpAddr::V4(a) => (false, u128::from(a.to_bits()) << 96),
+            IpAddr::V6(a) => (true, a.to_bits()),
+        };
+        let below = 128_u32.saturating_sub(len.into());
+        Self { ipv6, len, bits: bits & u128::MAX.checked_shl(below).unwrap_or(0) }
+    }
+
+    /// The smallest block that holds a range.
+    pub fn holding(range: &AddressRange) -> Self {
+        let common = match (range.start, range.end) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
+            _ => unreachable!("a range is of one family"),
+        };
+        Self::new(range.start, common as u8)
+    }
+
+    /// All that hold an address, the largest first.
+    pub fn all_around(address: IpAddr) -> impl Iterator<Item = Self> {
+        let longest = if address.is_ipv4() { 32 } else { 128 };
+        (0..=longest).map(move |len| Self::new(address, len))
+    }
+
+    /// Whether the addresses are of IPv6.
+    pub fn is_ipv6(&self) -> bool {
+        self.ipv6
+    }
+
+    /// How many bits all addresses of it have in common.
+    pub fn length(&self) -> u8 {
+        self.len
+    }
+
+    /// These bits, from the highest one on; zeros below.
+    pub fn bits(&self) -> u128 {
+        self.bits
+    }
+}
+
 impl From<IpAddr> for AddressRange {
     fn from(address: IpAddr) -> Self {
         Self { start: address, end: address }
@@ -172,6 +223,34 @@ impl fmt::Display for Selector {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::net::Ipv4Addr;
+
+    fn address(ipv6: bool, bits: u128) -> IpAddr {
+        match ipv6 {
+            false => IpAddr::V4(Ipv4Addr::from_bits((bits >> 96) as u32)),
+            true => IpAddr::V6(bits.into()),
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_range_is_found_by_every_address_in_it(
+            ipv6: bool, a: u128, span in 0..128_u32, at in 0.0..=1.0_f64,
+        ) {
+            let b = a.saturating_add(u128::MAX.checked_shr(span).unwrap_or(0));
+            let inside = a.saturating_add(((b - a) as f64 * at) as u128);
+            let inside = inside.clamp(a, b);
+            let range = AddressRange::new(address(ipv6, a), address(ipv6, b)).expect("in order");
+            let wanted = Prefix::holding(&range);
+            prop_assert_eq!(
+                Prefix::all_around(address(ipv6, inside)).filter(|p| *p == wanted).count(), 1
+            );
+            let outside = address(ipv6, !a);
+            let held = Prefix::all_around(outside).any(|p| p == wanted);
+            prop_assert!(held == (wanted.len == 0), "the highest bit differs");
+        }
+    }
 
     #[test]
     fn reads_like_what_people_write() {

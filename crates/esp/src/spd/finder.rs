@@ -8,9 +8,8 @@ use super::Entry;
 use crate::header::Header;
 use crate::plane::{RuleId, TrafficSelectors};
 use arc_swap::ArcSwap;
-use policy::{AddressRange, Selector};
+use policy::{Prefix, Selector};
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -50,29 +49,13 @@ enum Side {
 }
 
 impl Place {
-    fn new(side: Side, address: IpAddr, len: usize) -> Self {
-        let (ipv6, bits) = match address {
-            IpAddr::V4(a) => (false, u128::from(a.to_bits()) << 96),
-            IpAddr::V6(a) => (true, a.to_bits()),
-        };
-        let mask = u32::try_from(128 - len).ok().and_then(|below| u128::MAX.checked_shl(below));
-        let bits = bits & mask.unwrap_or(0);
+    fn new(side: Side, prefix: Prefix) -> Self {
+        let bits = prefix.bits();
         Self {
             bits: [(bits >> 64) as u64, bits as u64],
-            len: len as u8,
-            table: side as u8 * 2 + u8::from(ipv6),
+            len: prefix.length(),
+            table: table(side, prefix.is_ipv6()),
         }
-    }
-
-    /// The longest prefix that holds a range.
-    fn of(side: Side, range: &AddressRange) -> Self {
-        let (start, end) = (range.start(), range.end());
-        let common = match (start, end) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits() ^ b.to_bits()).leading_zeros(),
-            _ => 0,
-        };
-        Self::new(side, start, common as usize)
     }
 
     /// One of [`SHARDS`].
@@ -86,10 +69,14 @@ impl Place {
     }
 }
 
+fn table(side: Side, ipv6: bool) -> u8 {
+    side as u8 * 2 + u8::from(ipv6)
+}
+
 /// Where a rule stands: under the side of which the widest selector is narrower.
 fn places(selectors: &TrafficSelectors) -> BTreeSet<Place> {
     let of = |side, selectors: &[Selector]| -> BTreeSet<Place> {
-        selectors.iter().map(|s| Place::of(side, &s.addresses)).collect()
+        selectors.iter().map(|s| Place::new(side, Prefix::holding(&s.addresses))).collect()
     };
     let widest = |places: &BTreeSet<Place>| places.iter().map(|p| p.len).min().unwrap_or(0);
     let (local, remote) = (of(Side::Local, &selectors.local), of(Side::Remote, &selectors.remote));
@@ -109,13 +96,14 @@ impl Finder {
     pub(super) fn find(&self, header: &Header) -> Option<Arc<Entry>> {
         let mut best: Option<Arc<Entry>> = None;
         for (side, address) in [(Side::Remote, header.destination), (Side::Local, header.source)] {
-            let table = usize::from(Place::new(side, address, 0).table);
+            let table = usize::from(table(side, address.is_ipv6()));
             for (word, lengths) in self.lengths[table].iter().enumerate() {
                 let mut lengths = lengths.load(Relaxed);
                 while lengths != 0 {
-                    let len = word * 64 + lengths.trailing_zeros() as usize;
+                    let len = (word * 64) as u8 + lengths.trailing_zeros() as u8;
                     lengths &= lengths - 1;
-                    self.find_under(Place::new(side, address, len), header, &mut best);
+                    let place = Place::new(side, Prefix::new(address, len));
+                    self.find_under(place, header, &mut best);
                 }
             }
         }
@@ -190,10 +178,10 @@ impl Finder {
 mod tests {
     use super::*;
     use crate::plane::Rule;
-    use policy::PortRange;
+    use policy::{AddressRange, PortRange};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
-    use std::net::{Ipv4Addr, Ipv6Addr};
+    use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
     /// Addresses close to each other and to the ends of their families, so that ranges meet.
     fn address(ipv6: bool) -> impl Strategy<Value = IpAddr> {
