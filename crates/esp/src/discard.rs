@@ -5,17 +5,25 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Defines an enum of reasons, each with the name of its counter; what stands above one explains it to the operator.
+///
+/// The enum has `ALL`, `name`, the stable name of the counter, and `explanation`, one sentence.
+#[macro_export]
 macro_rules! discards {
-    ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)*) => {
-        /// Why a packet was dropped.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, thiserror::Error)]
-        #[non_exhaustive]
-        pub enum Discard {
-            $($(#[doc = $doc])+ #[error($name)] $variant,)*
+    (
+        $(#[$attribute:meta])*
+        $visibility:vis enum $Discard:ident {
+            $($(#[doc = $text:literal])+ $variant:ident = $name:literal,)*
+        }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        $visibility enum $Discard {
+            $($(#[doc = $text])+ $variant,)*
         }
 
-        impl Discard {
-            /// Every reason, in the order of the packet path.
+        impl $Discard {
+            /// Every reason.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
             /// The stable name of the reason's counter.
@@ -28,7 +36,7 @@ macro_rules! discards {
             /// One sentence for the operator.
             pub fn explanation(self) -> &'static str {
                 match self {
-                    $(Self::$variant => concat!($($doc),+).trim_ascii(),)*
+                    $(Self::$variant => concat!($($text),+).trim_ascii(),)*
                 }
             }
         }
@@ -36,49 +44,55 @@ macro_rules! discards {
 }
 
 discards! {
-    /// Outbound: not a whole IPv4 or IPv6 packet, or not what its offload description says.
-    OutboundMalformed = "outbound_malformed",
-    /// Outbound: no rule covers the packet.
-    NoPolicy = "no_policy",
-    /// Outbound: a rule covers the packet, but no SA serves it.
-    NoSa = "no_sa",
-    /// Outbound: no SA serves the rule, and no more packets can be kept until one does.
-    HoldFull = "hold_full",
-    /// Outbound: kept for an SA that came too late or not at all.
-    HoldExpired = "hold_expired",
-    /// Outbound: the SA has used up its sequence numbers or its volume.
-    OutboundExhausted = "outbound_exhausted",
-    /// Outbound: transport mode cannot carry fragments (RFC 4301 §4.1, §7).
-    TransportFragment = "transport_fragment",
-    /// Outbound: transport mode, and the packet is not between the SA's own addresses, or has options that the outer
-    /// header would lose.
-    TransportHeader = "transport_header",
-    /// Outbound: longer than an ESP packet can be.
-    TooLong = "too_long",
-    /// Inbound: shorter than the shortest ESP packet.
-    InboundTruncated = "inbound_truncated",
-    /// Inbound: no SA with that SPI.
-    UnknownSpi = "unknown_spi",
-    /// Inbound: the sequence number was received before.
-    Replayed = "replayed",
-    /// Inbound: the sequence number is below the anti-replay window.
-    ReplayTooOld = "replay_too_old",
-    /// Inbound: the integrity check failed.
-    Forged = "forged",
-    /// Inbound: the SA has used up its volume.
-    InboundExhausted = "inbound_exhausted",
-    /// Inbound: the padding is not that of RFC 4303 §2.4.
-    Padding = "padding",
-    /// Inbound: a dummy packet (RFC 4303 §2.6).
-    Dummy = "dummy",
-    /// Inbound: tunnel mode, and the next header is neither IPv4 nor IPv6.
-    NextHeader = "next_header",
-    /// Inbound: the inner packet is not a whole IPv4 or IPv6 packet.
-    InboundMalformed = "inbound_malformed",
-    /// Inbound: the outer header says congestion, and the inner transport does not understand it (RFC 6040 §4.2).
-    Congestion = "congestion",
-    /// Inbound: the inner packet is not traffic of the SA (RFC 4301 §5.2).
-    Selectors = "selectors",
+    /// Why a packet was dropped, in the order of the packet path.
+    #[derive(thiserror::Error)]
+    #[error("{}", self.name())]
+    #[non_exhaustive]
+    pub enum Discard {
+        /// Outbound: not a whole IPv4 or IPv6 packet, or not what its offload description says.
+        OutboundMalformed = "outbound_malformed",
+        /// Outbound: no rule covers the packet.
+        NoPolicy = "no_policy",
+        /// Outbound: a rule covers the packet, but no SA serves it.
+        NoSa = "no_sa",
+        /// Outbound: no SA serves the rule, and no more packets can be kept until one does.
+        HoldFull = "hold_full",
+        /// Outbound: kept for an SA that came too late or not at all.
+        HoldExpired = "hold_expired",
+        /// Outbound: the SA has used up its sequence numbers or its volume.
+        OutboundExhausted = "outbound_exhausted",
+        /// Outbound: transport mode cannot carry fragments (RFC 4301 §4.1, §7).
+        TransportFragment = "transport_fragment",
+        /// Outbound: transport mode, and the packet is not between the SA's own addresses, or has options that the
+        /// outer header would lose.
+        TransportHeader = "transport_header",
+        /// Outbound: longer than an ESP packet can be.
+        TooLong = "too_long",
+        /// Inbound: shorter than the shortest ESP packet.
+        InboundTruncated = "inbound_truncated",
+        /// Inbound: no SA with that SPI.
+        UnknownSpi = "unknown_spi",
+        /// Inbound: the sequence number was received before.
+        Replayed = "replayed",
+        /// Inbound: the sequence number is below the anti-replay window.
+        ReplayTooOld = "replay_too_old",
+        /// Inbound: the integrity check failed.
+        Forged = "forged",
+        /// Inbound: the SA has used up its volume.
+        InboundExhausted = "inbound_exhausted",
+        /// Inbound: the padding is not that of RFC 4303 §2.4.
+        Padding = "padding",
+        /// Inbound: a dummy packet (RFC 4303 §2.6).
+        Dummy = "dummy",
+        /// Inbound: tunnel mode, and the next header is neither IPv4 nor IPv6.
+        NextHeader = "next_header",
+        /// Inbound: the inner packet is not a whole IPv4 or IPv6 packet.
+        InboundMalformed = "inbound_malformed",
+        /// Inbound: the outer header says congestion, and the inner transport does not understand it (RFC 6040 §4.2).
+        Congestion = "congestion",
+        /// Inbound: the inner packet is not traffic of the SA (RFC 4301 §5.2).
+        Selectors = "selectors",
+    }
 }
 
 /// How often each [`Discard`] happened.

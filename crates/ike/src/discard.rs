@@ -1,88 +1,61 @@
 //! Why datagrams are ignored. One value per reason, each with its counter.
 
-/// Defines the reasons with the names of their counters; what stands above a reason explains it to the operator.
-macro_rules! discards {
-    ($($(#[doc = $text:literal])+ $variant:ident = $name:literal,)*) => {
-        /// Why a datagram was ignored.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub enum Discard {
-            $($(#[doc = $text])+ $variant,)*
-        }
-
-        impl Discard {
-            /// Every reason.
-            pub const ALL: &[Self] = &[$(Self::$variant,)*];
-
-            /// The stable name of the reason's counter.
-            pub fn name(self) -> &'static str {
-                match self {
-                    $(Self::$variant => $name,)*
-                }
-            }
-
-            /// One sentence for the operator.
-            pub fn explanation(self) -> &'static str {
-                match self {
-                    $(Self::$variant => concat!($($text),+).trim_ascii(),)*
-                }
-            }
-        }
-    };
-}
-
-discards! {
-    /// No whole IKE header, or one that contradicts the datagram's length.
-    MalformedHeader = "malformed_header",
-    /// A message for an IKE SA that is not here: gone, of a former run, or never was.
-    UnknownSpi = "unknown_spi",
-    /// Of another major version than IKEv2; a peer that speaks IKEv1 is told so.
-    UnsupportedVersion = "unsupported_version",
-    /// More than the gateway keeps up with: so many messages wait already that there is no room for another.
-    TooManyWaiting = "too_many_waiting",
-    /// A new peer while the gateway is stopping.
-    Stopping = "stopping",
-    /// An IKE_SA_INIT with an SPI of our own: somebody sends our messages back.
-    Reflected = "reflected",
-    /// An IKE_SA_INIT longer than any honest one.
-    TooLong = "too_long",
-    /// A second, different IKE_SA_INIT with the SPI of one that is being answered.
-    UnexpectedRequest = "unexpected_request",
-    /// Payloads that cannot be read, or that lack what the message needs.
-    Malformed = "malformed",
-    /// An IKE_SA_INIT while too many others have not been followed by IKE_AUTH: an attack, or all peers at once.
-    TooManyHalfOpen = "too_many_half_open",
-    /// An IKE_SA_INIT that must come again with a cookie, to show that its source address is real.
-    WithoutCookie = "without_cookie",
-    /// An IKE_SA_INIT between addresses that no tunnel of the policy has.
-    NoMatchingTunnel = "no_matching_tunnel",
-    /// More from a peer whose IKE_AUTH has been refused.
-    AlreadyRefused = "already_refused",
-    /// A request whose proof is being checked, come again.
-    AnswerPending = "answer_pending",
-    /// A certificate in an encoding that is of no use here.
-    CertificateEncoding = "certificate_encoding",
-    /// A message of an exchange that is not expected here.
-    WrongExchange = "wrong_exchange",
-    /// A public value that is none of its group (RFC 6989).
-    InvalidPublicValue = "invalid_public_value",
-    /// An answer to nothing that was asked, or to what has been answered already.
-    UnexpectedResponse = "unexpected_response",
-    /// A refusal that anybody could have sent: believed only if nothing better comes.
-    UnauthenticatedRefusal = "unauthenticated_refusal",
-    /// A message that claims to come from the wrong side of its IKE SA.
-    WrongInitiatorFlag = "wrong_initiator_flag",
-    /// A request whose number is not due: repeated from long ago, or from the future.
-    MessageId = "message_id",
-    /// A request on an IKE SA that is not established yet.
-    TooEarly = "too_early",
-    /// A fragment that has come already.
-    RepeatedFragment = "repeated_fragment",
-    /// A fragment from a peer with which fragments were not agreed on.
-    UnexpectedFragment = "unexpected_fragment",
-    /// A fragment of a message that its sender has since cut smaller.
-    OutdatedFragment = "outdated_fragment",
-    /// The integrity check failed: damaged or forged.
-    NotAuthentic = "not_authentic",
+esp::discards! {
+    /// Why a datagram was ignored.
+    pub enum Discard {
+        /// No whole IKE header, or one that contradicts the datagram's length.
+        MalformedHeader = "malformed_header",
+        /// A message for an IKE SA that is not here: gone, of a former run, or never was.
+        UnknownSpi = "unknown_spi",
+        /// Of another major version than IKEv2; a peer that speaks IKEv1 is told so.
+        UnsupportedVersion = "unsupported_version",
+        /// More than the gateway keeps up with: so many messages wait already that there is no room for another.
+        TooManyWaiting = "too_many_waiting",
+        /// A new peer while the gateway is stopping.
+        Stopping = "stopping",
+        /// An IKE_SA_INIT with an SPI of our own: somebody sends our messages back.
+        Reflected = "reflected",
+        /// An IKE_SA_INIT longer than any honest one.
+        TooLong = "too_long",
+        /// A second, different IKE_SA_INIT with the SPI of one that is being answered.
+        UnexpectedRequest = "unexpected_request",
+        /// Payloads that cannot be read, or that lack what the message needs.
+        Malformed = "malformed",
+        /// An IKE_SA_INIT while too many others have not been followed by IKE_AUTH: an attack, or all peers at once.
+        TooManyHalfOpen = "too_many_half_open",
+        /// An IKE_SA_INIT that must come again with a cookie, to show that its source address is real.
+        WithoutCookie = "without_cookie",
+        /// An IKE_SA_INIT between addresses that no tunnel of the policy has.
+        NoMatchingTunnel = "no_matching_tunnel",
+        /// More from a peer whose IKE_AUTH has been refused.
+        AlreadyRefused = "already_refused",
+        /// A request whose proof is being checked, come again.
+        AnswerPending = "answer_pending",
+        /// A certificate in an encoding that is of no use here.
+        CertificateEncoding = "certificate_encoding",
+        /// A message of an exchange that is not expected here.
+        WrongExchange = "wrong_exchange",
+        /// A public value that is none of its group (RFC 6989).
+        InvalidPublicValue = "invalid_public_value",
+        /// An answer to nothing that was asked, or to what has been answered already.
+        UnexpectedResponse = "unexpected_response",
+        /// A refusal that anybody could have sent: believed only if nothing better comes.
+        UnauthenticatedRefusal = "unauthenticated_refusal",
+        /// A message that claims to come from the wrong side of its IKE SA.
+        WrongInitiatorFlag = "wrong_initiator_flag",
+        /// A request whose number is not due: repeated from long ago, or from the future.
+        MessageId = "message_id",
+        /// A request on an IKE SA that is not established yet.
+        TooEarly = "too_early",
+        /// A fragment that has come already.
+        RepeatedFragment = "repeated_fragment",
+        /// A fragment from a peer with which fragments were not agreed on.
+        UnexpectedFragment = "unexpected_fragment",
+        /// A fragment of a message that its sender has since cut smaller.
+        OutdatedFragment = "outdated_fragment",
+        /// The integrity check failed: damaged or forged.
+        NotAuthentic = "not_authentic",
+    }
 }
 
 #[cfg(test)]

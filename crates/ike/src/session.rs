@@ -551,7 +551,6 @@ impl Session {
     /// Has a Child SA replaced that carries nothing any more; the plane may say so of both halves.
     pub fn replace_exhausted(&mut self, spi_in: Spi) {
         let delete = Task::DeleteChild(spi_in);
-        let queued = self.tasks.contains(&delete);
         let Some(child) = self.child_mut(spi_in) else { return };
         match child.state {
             ChildState::Established => {
@@ -560,8 +559,8 @@ impl Session {
                 self.tasks.extend([create, delete]);
             }
             // Its successor is there; whoever was to delete it takes his time.
-            ChildState::Replaced(_) if !queued => self.tasks.push_back(delete),
-            ChildState::Replaced(_) | ChildState::Unwanted => {}
+            ChildState::Replaced(_) => self.queue(delete),
+            ChildState::Unwanted => {}
         }
     }
 
@@ -593,6 +592,20 @@ impl Session {
     }
 
     // ---- tasks
+
+    /// Queues a task behind the others, unless it is among them.
+    pub fn queue(&mut self, task: Task) {
+        if !self.tasks.contains(&task) {
+            self.tasks.push_back(task);
+        }
+    }
+
+    /// Queues a task before the others, unless it is among them.
+    pub fn queue_first(&mut self, task: Task) {
+        if !self.tasks.contains(&task) {
+            self.tasks.push_front(task);
+        }
+    }
 
     /// Starts what can be started.
     pub fn pump(&mut self, cx: &mut Cx<'_>) {
@@ -635,9 +648,9 @@ impl Session {
             && sa.established().is_some_and(|e| {
                 e.phase == Phase::Serving && !matches!(e.active, Some(Active::Rekey(_)))
             });
-        let known = self.tasks.contains(&task) || self.delayed.iter().any(|(_, t)| *t == task);
-        if worn && !known && !self.is_closing() {
-            self.tasks.push_back(task);
+        let delayed = self.delayed.iter().any(|(_, t)| *t == task);
+        if worn && !delayed && !self.is_closing() {
+            self.queue(task);
         }
     }
 

@@ -7,6 +7,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
@@ -25,6 +26,8 @@ pub(super) struct Received {
 struct IkeSocket {
     socket: UdpSocket,
     state: UdpSocketState,
+    /// Where datagrams are received, several at once where the kernel has joined them.
+    buffer: Mutex<Box<[u8]>>,
 }
 
 /// Both families; IPv6 is absent where the host has none.
@@ -87,7 +90,8 @@ impl IkeSocket {
         }
         socket.bind(&address.into())?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
-        Ok(Self { socket: UdpSocket::from_std(socket.into())?, state })
+        let buffer = Mutex::new(vec![0; usize::from(u16::MAX)].into());
+        Ok(Self { socket: UdpSocket::from_std(socket.into())?, state, buffer })
     }
 
     async fn receive(&self) -> Vec<Received> {
@@ -110,7 +114,7 @@ impl IkeSocket {
     }
 
     fn read(&self) -> io::Result<Vec<Received>> {
-        let mut buffer = vec![0; usize::from(u16::MAX)];
+        let mut buffer = self.buffer.lock().unwrap_or_else(PoisonError::into_inner);
         let mut meta = [RecvMeta::default()];
         let mut slices = [IoSliceMut::new(&mut buffer)];
         if self.state.recv(UdpSockRef::from(&self.socket), &mut slices, &mut meta)? == 0 {

@@ -190,23 +190,16 @@ impl<P: DataPlane> Engine<P> {
     /// # Errors
     /// Where there is no such tunnel, or it is not up.
     pub fn rekey(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
-        let is_ike = self.policy.tunnel(name).is_some();
-        let tunnel = match (self.policy.tunnel(name), self.policy.child(name)) {
-            (Some(tunnel), _) | (None, Some((tunnel, _))) => tunnel.name.clone(),
-            (None, None) => return Err(self.no_such_tunnel(name)),
-        };
+        let (tunnel, child) = self.tunnel_of(name)?;
         let not_up = || CommandError::NotUp(name.into());
         let id = self.session_of(&tunnel).ok_or_else(not_up)?;
         let started = self.with_session(now, id, |session, cx| {
-            let task = if is_ike {
-                session.is_established().then_some(Task::RekeyIke(session.current))
-            } else {
-                session.serving_child(name).map(|c| Task::RekeyChild(c.spi_in))
+            let task = match &child {
+                None => session.is_established().then_some(Task::RekeyIke(session.current)),
+                Some(child) => session.serving_child(child).map(|c| Task::RekeyChild(c.spi_in)),
             };
             let Some(task) = task else { return false };
-            if !session.tasks.contains(&task) {
-                session.tasks.push_back(task);
-            }
+            session.queue(task);
             session.pump(cx);
             true
         });
@@ -279,13 +272,12 @@ impl<P: DataPlane> Engine<P> {
             }
             self.remove_child_tunnel(child);
         }
+        let rekeyed = before.difference(after).0 == Effect::Rekeyed;
         for id in ids {
-            let rekeyed = before.difference(after).0 == Effect::Rekeyed;
             self.with_session(now, id, |session, cx| {
                 session.tunnel = Arc::clone(after);
-                let rekey = Task::RekeyIke(session.current);
-                if rekeyed && !session.tasks.contains(&rekey) {
-                    session.tasks.push_back(rekey);
+                if rekeyed {
+                    session.queue(Task::RekeyIke(session.current));
                 }
                 session.pump(cx);
             });
@@ -527,9 +519,10 @@ impl Session {
         for child in self.children.iter_mut().filter(|c| c.tunnel.name == tunnel.name) {
             child.tunnel = Arc::clone(tunnel);
         }
-        let serving = self.serving_child(&tunnel.name).map(|c| Task::RekeyChild(c.spi_in));
-        let task = serving.filter(|t| rekey && !self.tasks.contains(t));
-        self.tasks.extend(task);
+        let serving = self.serving_child(&tunnel.name).map(|c| c.spi_in);
+        if let Some(spi) = serving.filter(|_| rekey) {
+            self.queue(Task::RekeyChild(spi));
+        }
     }
 
     /// Has a phase 2 tunnel set up, unless it is there or on its way.

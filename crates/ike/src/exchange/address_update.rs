@@ -239,17 +239,17 @@ pub(crate) fn conclude(
     // RFC 4555 §3.5, §3.7: what was sent by another path, too, says nothing of this one.
     let outdated = pending.moves != session.mobility.moves;
     match pending.purpose {
-        Purpose::Update if outdated => again(session, Task::UpdateAddresses),
+        Purpose::Update if outdated => session.queue_first(Task::UpdateAddresses),
         Purpose::Update => conclude_update(session, cx, index, payloads, &parts),
         Purpose::Verify if is_back(session) => session.settle_path(cx),
-        Purpose::Verify if outdated => again(session, Task::VerifyAddress),
+        Purpose::Verify if outdated => session.queue_first(Task::VerifyAddress),
         Purpose::Verify => {
             let spis = session.sas[index].spis();
             detect(spis, &mut session.path, payloads);
             session.settle_path(cx);
         }
         Purpose::Liveness if !outdated && has_another_mapping(session, index, &parts) => {
-            again(session, Task::UpdateAddresses)
+            session.queue_first(Task::UpdateAddresses)
         }
         Purpose::Liveness | Purpose::Tell => {}
     }
@@ -259,12 +259,6 @@ pub(crate) fn conclude(
 fn is_back(session: &Session) -> bool {
     let here = (session.path.local, session.path.remote);
     session.mobility.verified.is_none_or(|p| (p.local, p.remote) == here)
-}
-
-fn again(session: &mut Session, task: Task) {
-    if !session.tasks.contains(&task) {
-        session.tasks.push_front(task);
-    }
 }
 
 fn conclude_update(
@@ -281,12 +275,12 @@ fn conclude_update(
         cx.out.event(&session.tunnel.name, None, EventKind::Warning(text));
         if session.mobility.verified.is_some() {
             session.return_to_verified();
-            again(session, Task::UpdateAddresses);
+            session.queue_first(Task::UpdateAddresses);
         } else if error.kind == NotifyType::UNEXPECTED_NAT_DETECTED
             && session.mobility.refusals < REFUSALS
         {
             // RFC 4555 §3.9: whoever can change one packet is not to have his way.
-            again(session, Task::UpdateAddresses);
+            session.queue_first(Task::UpdateAddresses);
         }
         return;
     }

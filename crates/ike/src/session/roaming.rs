@@ -96,10 +96,8 @@ impl Session {
     /// Tells the peer which other addresses this side has, if they are not those it was told last.
     pub fn tell_addresses(&mut self, cx: &mut Cx<'_>) {
         let told = self.other_addresses(cx) == self.mobility.told;
-        let carried =
-            [Task::UpdateAddresses, Task::TellAddresses].iter().any(|t| self.tasks.contains(t));
-        if !told && !carried {
-            self.tasks.push_back(Task::TellAddresses);
+        if !told && !self.tasks.contains(&Task::UpdateAddresses) {
+            self.queue(Task::TellAddresses);
         }
     }
 
@@ -130,9 +128,7 @@ impl Session {
         }
         self.repeat_requests(cx);
         let task = if self.begun_here { Task::UpdateAddresses } else { Task::TellAddresses };
-        if !self.tasks.contains(&task) {
-            self.tasks.push_front(task);
-        }
+        self.queue_first(task);
     }
 
     /// Takes the path by which the peer asks to be reached (RFC 4555 §3.5), and checks that it is there.
@@ -149,9 +145,7 @@ impl Session {
             self.mobility.doubt(before);
             self.repeat_requests(cx);
         }
-        if !self.tasks.contains(&Task::VerifyAddress) {
-            self.tasks.push_front(Task::VerifyAddress);
-        }
+        self.queue_first(Task::VerifyAddress);
     }
 
     /// The path leads to the peer: Child SAs take it.
