@@ -2,7 +2,7 @@
 //! unless the policy wants no more than integrity.
 
 use crate::{SETTLED, SOON, assert_all_arrived, assert_nothing_lost, assert_settled, calm, talk};
-use policy::{EspEncryption, EspProposal, Group, Integrity, KeyBits, Mode, Pfs};
+use policy::{ChildProposal, EspEncryption, Group, Integrity, KeyBits, Mode, Pfs, Protection};
 use sim::host::{Side, esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::{Behaviour, Conditions, Exchange, HostId, Nat, Site, World};
@@ -20,18 +20,19 @@ fn up(seed: u64, site: &Site) -> (World, HostId, HostId) {
 #[test]
 fn every_suite_in_either_mode() {
     let day = lifetime(Duration::from_secs(86_400));
-    let cbc = EspProposal {
+    let cbc = ChildProposal {
         name: "aes256cbc-sha256".into(),
-        encryption: EspEncryption::AesCbc(KeyBits::B256),
-        integrity: Some(Integrity::HmacSha2_256_128),
+        protection: Protection::encrypt_and_mac(
+            EspEncryption::AesCbc(KeyBits::B256),
+            Integrity::HmacSha2_256_128,
+        ),
         esn: true,
         lifetime: day,
     };
-    let esn = EspProposal { esn: true, ..esp_offer(KeyBits::B256, day) };
-    let of = |encryption, integrity, esn| EspProposal {
+    let esn = ChildProposal { esn: true, ..esp_offer(KeyBits::B256, day) };
+    let of = |encryption, integrity, esn| ChildProposal {
         name: "other".into(),
-        encryption,
-        integrity,
+        protection: Protection::Esp { encryption, integrity },
         esn,
         lifetime: day,
     };
@@ -55,7 +56,7 @@ fn every_suite_in_either_mode() {
             world.run_for(SETTLED / 10);
             assert!(world.rekey(right, "net0"));
             world.run_for(SETTLED / 10);
-            if offer.encryption.hides() {
+            if offer.protection.hides() {
                 assert_nothing_lost(&mut world, flows);
             } else {
                 assert_all_arrived(&mut world, flows);

@@ -1,7 +1,9 @@
 //! Algorithms of the IKE SA, from the first message through rekeys of both kinds.
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, talk};
-use policy::{EspEncryption, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Pfs, Prf};
+use policy::{
+    EspEncryption, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Pfs, Prf, Protection,
+};
 use sim::host::ike_offer;
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::{HostId, Site, World};
@@ -90,8 +92,8 @@ fn what_serves_old_peers_lives_through_rekeys() {
             pfs: Pfs { offer: vec![group], accept: vec![group], accept_none: false },
             ..Site::default()
         };
-        site.esp[0].encryption = EspEncryption::AesCbc(KeyBits::B256);
-        site.esp[0].integrity = Some(integrity);
+        site.esp[0].protection =
+            Protection::encrypt_and_mac(EspEncryption::AesCbc(KeyBits::B256), integrity);
         let (mut world, left, right) = World::of_site_encrypting(1, &site, &calm());
         world.connect(left, Site::TUNNEL);
         world.run_for(SOON);

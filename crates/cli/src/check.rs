@@ -3,8 +3,8 @@
 use crate::control::protocol::mode_name;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use policy::{
-    ChildTunnel, Endpoint, EspProposal, Group, IkeProposal, IkeTunnel, Lifetime, Pfs, Policy, Role,
-    Selector,
+    ChildProposal, ChildTunnel, Endpoint, Group, IkeProposal, IkeTunnel, Lifetime, Pfs, Policy,
+    Role, Selector,
 };
 use std::fmt::{Display, Write};
 
@@ -68,7 +68,7 @@ fn child_tunnel(text: &mut String, child: &ChildTunnel, colour: Colour) {
     fields.add("role", role(child.role).to_owned());
     fields.add("starts", starts(child.auto_start, child.on_demand).to_owned());
     for (i, proposal) in child.proposals.iter().enumerate() {
-        fields.add(if i == 0 { "offers" } else { "" }, esp_proposal(proposal));
+        fields.add(if i == 0 { "offers" } else { "" }, child_proposal(proposal));
     }
     fields.add("PFS", pfs(&child.pfs));
     fields.write(text, colour);
@@ -110,12 +110,9 @@ fn ike_proposal(proposal: &IkeProposal) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
 }
 
-fn esp_proposal(proposal: &EspProposal) -> String {
-    let mut text = proposal.encryption.to_string();
-    if let Some(integrity) = proposal.integrity {
-        let _ = write!(text, ", {integrity}");
-    }
-    if !proposal.encryption.hides() {
+fn child_proposal(proposal: &ChildProposal) -> String {
+    let mut text = proposal.protection.to_string().replace('/', ", ");
+    if !proposal.protection.hides() {
         text.push_str(", not encrypted: everybody on the way can read it");
     }
     if proposal.esn {

@@ -1,6 +1,6 @@
 //! What a new policy changes, tunnel by tunnel, and what becomes of the SAs that are up.
 
-use crate::{ChildTunnel, EspProposal, IkeTunnel, Policy};
+use crate::{ChildProposal, ChildTunnel, IkeTunnel, Policy};
 use std::fmt;
 
 /// What becomes of a tunnel with a new policy.
@@ -147,7 +147,7 @@ impl ChildTunnel {
     pub fn difference(&self, after: &Self) -> (Effect, Vec<&'static str>) {
         let Self { name: _, role, mode, local, remote, proposals, pfs, auto_start, on_demand } =
             self;
-        let algorithms = |p: &EspProposal| (p.encryption, p.integrity, p.esn);
+        let algorithms = |p: &ChildProposal| (p.protection, p.esn);
         let other_algorithms =
             !proposals.iter().map(algorithms).eq(after.proposals.iter().map(algorithms));
         gravest(&[

@@ -19,7 +19,8 @@ pub use identity::Identity;
 pub use lifetime::Lifetime;
 pub use name::DistinguishedName;
 pub use proposal::{
-    EspEncryption, EspProposal, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Prf,
+    AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
+    KeyBits, Prf, Protection,
 };
 pub use selector::{AddressRange, PortRange, Prefix, Selector};
 pub use tunnel::{ChildTunnel, Endpoint, IkeTunnel, Mode, Pfs, Policy, Role};

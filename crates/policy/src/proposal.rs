@@ -177,16 +177,55 @@ pub struct IkeProposal {
     pub groups: Vec<Group>,
 }
 
+/// Integrity of AH (transform type 3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub enum AhIntegrity {
+    /// AUTH_AES_128_GMAC to AUTH_AES_256_GMAC (RFC 4543), which AH alone has.
+    AesGmac(KeyBits),
+    /// What ESP has, too.
+    Mac(Integrity),
+}
+
+/// What protects the packets of a Child SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Protection {
+    /// ESP (RFC 4303).
+    Esp {
+        /// Cipher.
+        encryption: EspEncryption,
+        /// `None` where [`EspEncryption::is_aead`], `Some` otherwise.
+        integrity: Option<Integrity>,
+    },
+    /// AH (RFC 4302): integrity of the header as well, no secrecy.
+    Ah(AhIntegrity),
+}
+
+impl Protection {
+    /// ESP with a cipher that protects integrity itself.
+    pub fn aead(encryption: EspEncryption) -> Self {
+        Self::Esp { encryption, integrity: None }
+    }
+
+    /// ESP with a cipher and an integrity algorithm.
+    pub fn encrypt_and_mac(encryption: EspEncryption, integrity: Integrity) -> Self {
+        Self::Esp { encryption, integrity: Some(integrity) }
+    }
+
+    /// Whether it keeps the traffic secret: without that, everybody on the way can read it.
+    pub fn hides(self) -> bool {
+        matches!(self, Self::Esp { encryption, .. } if encryption.hides())
+    }
+}
+
 /// One offer for a Child SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EspProposal {
+pub struct ChildProposal {
     /// Name in the policy, for messages to the operator.
     pub name: String,
-    /// Cipher.
-    pub encryption: EspEncryption,
-    /// `None` where [`EspEncryption::is_aead`], `Some` otherwise.
-    pub integrity: Option<Integrity>,
-    /// Extended (64-bit) sequence numbers (RFC 4303 §2.2.1).
+    /// Protocol and algorithms.
+    pub protection: Protection,
+    /// Extended (64-bit) sequence numbers (RFC 4303 §2.2.1, RFC 4302 §2.5.1).
     pub esn: bool,
     /// Lifetime of Child SAs made from this offer.
     pub lifetime: Lifetime,
@@ -262,5 +301,27 @@ impl fmt::Display for Group {
             Self::Modp2048Sub256 => "MODP-2048-256",
             Self::Curve25519 => "CURVE25519",
         })
+    }
+}
+
+impl fmt::Display for AhIntegrity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AesGmac(k) => write!(f, "AES-GMAC-{k}"),
+            Self::Mac(integrity) => integrity.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Protection {
+    /// The algorithms, and the protocol where it is AH: `AES-CBC-256/HMAC-SHA2-256-128`, `AH/AES-GMAC-128`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Esp { encryption, integrity: None } => encryption.fmt(f),
+            Self::Esp { encryption, integrity: Some(integrity) } => {
+                write!(f, "{encryption}/{integrity}")
+            }
+            Self::Ah(integrity) => write!(f, "AH/{integrity}"),
+        }
     }
 }

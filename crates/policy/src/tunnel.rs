@@ -1,6 +1,6 @@
 //! Tunnels: an IKE SA to be (phase 1) and the Child SAs it carries (phase 2).
 
-use crate::{Credential, EspProposal, Group, Identity, IkeProposal, Lifetime, Selector};
+use crate::{ChildProposal, Credential, Group, Identity, IkeProposal, Lifetime, Selector};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -141,7 +141,7 @@ pub struct ChildTunnel {
     /// The peer's traffic, at least one.
     pub remote: Vec<Selector>,
     /// Offers in order of preference, at least one.
-    pub proposals: Vec<EspProposal>,
+    pub proposals: Vec<ChildProposal>,
     /// Key exchange at creation outside IKE_AUTH and at rekeys.
     pub pfs: Pfs,
     /// Started when the daemon starts.

@@ -3,7 +3,7 @@
 use policy::xml::{Diagnostics, Loaded, read};
 use policy::{
     Credential, EspEncryption, Group, Identity, IkeEncryption, IkeProposal, Integrity, KeyBits,
-    KeyKind, Mode, Prf, Role, Signature,
+    KeyKind, Mode, Prf, Protection, Role, Signature,
 };
 use std::time::Duration;
 
@@ -80,8 +80,7 @@ fn vendor_sample() {
     assert_eq!(child.remote[0].to_string(), "192.0.2.20");
     let [offer] = &child.proposals[..] else { panic!("one proposal") };
     assert_eq!((offer.name.as_str(), offer.esn), ("LP2Prop", false));
-    assert_eq!(offer.encryption, EspEncryption::AesGcm16(KeyBits::B256));
-    assert_eq!(offer.integrity, None);
+    assert_eq!(offer.protection, Protection::aead(EspEncryption::AesGcm16(KeyBits::B256)));
     assert_eq!((offer.lifetime.hard, offer.lifetime.bytes), (minutes(3), None));
     assert_eq!(offer.lifetime.overlap_percent, 10);
     // Offers no key exchange at a rekey, and accepts both none and group 2.
@@ -148,8 +147,9 @@ fn gateway_with_alternatives() {
     assert_eq!(lan.proposals.iter().map(|p| p.esn).collect::<Vec<_>>(), [true, false, false]);
     let bytes: Vec<_> = lan.proposals.iter().map(|p| p.lifetime.bytes).collect();
     assert_eq!(bytes, [None, Some(4_194_304 * 1024), None]);
-    assert_eq!(lan.proposals[2].encryption, EspEncryption::AesCbc(KeyBits::B256));
-    assert_eq!(lan.proposals[2].integrity, Some(Integrity::HmacSha1_96));
+    let cbc = EspEncryption::AesCbc(KeyBits::B256);
+    let cbc = Protection::encrypt_and_mac(cbc, Integrity::HmacSha1_96);
+    assert_eq!(lan.proposals[2].protection, cbc);
     assert_eq!(lan.proposals[2].lifetime.soft(), minutes(48));
     assert_eq!(lan.pfs.offer, [Group::Ecp256]);
     assert_eq!(lan.pfs.accept, [Group::Modp2048, Group::Ecp256]);
@@ -172,12 +172,12 @@ fn whitespace_and_order() {
     assert_eq!(child.local[0].to_string(), "192.0.2.101");
     assert_eq!(child.remote[0].to_string(), "192.0.2.102");
     let proposals: Vec<_> =
-        child.proposals.iter().map(|p| (p.name.as_str(), p.encryption, p.lifetime.hard)).collect();
+        child.proposals.iter().map(|p| (p.name.as_str(), p.protection, p.lifetime.hard)).collect();
     assert_eq!(
         proposals,
         [
-            ("Q2Prop", EspEncryption::AesGcm16(KeyBits::B256), minutes(3)),
-            ("Q2Prop_b", EspEncryption::AesGcm16(KeyBits::B128), minutes(480)),
+            ("Q2Prop", Protection::aead(EspEncryption::AesGcm16(KeyBits::B256)), minutes(3)),
+            ("Q2Prop_b", Protection::aead(EspEncryption::AesGcm16(KeyBits::B128)), minutes(480)),
         ]
     );
 }
@@ -290,18 +290,17 @@ fn integrity_without_secrecy_is_loaded_with_warnings() {
     let loaded = load(&text);
     let (tunnel, child) = loaded.policy.child("int_d").unwrap();
     assert_eq!(tunnel.proposals[0].integrity, [Integrity::AesXcbc96]);
-    let offers: Vec<_> =
-        child.proposals.iter().map(|p| (p.encryption, p.integrity, p.esn)).collect();
+    let offers: Vec<_> = child.proposals.iter().map(|p| (p.protection, p.esn)).collect();
     assert_eq!(
         offers,
         [
-            (EspEncryption::AesGmac(KeyBits::B256), None, true),
-            (EspEncryption::AesGmac(KeyBits::B192), None, true),
-            (EspEncryption::AesGmac(KeyBits::B128), None, true),
-            (EspEncryption::Null, Some(Integrity::HmacSha1_96), false),
+            (Protection::aead(EspEncryption::AesGmac(KeyBits::B256)), true),
+            (Protection::aead(EspEncryption::AesGmac(KeyBits::B192)), true),
+            (Protection::aead(EspEncryption::AesGmac(KeyBits::B128)), true),
+            (Protection::encrypt_and_mac(EspEncryption::Null, Integrity::HmacSha1_96), false),
         ]
     );
-    assert!(child.proposals.iter().all(|p| !p.encryption.hides()));
+    assert!(child.proposals.iter().all(|p| !p.protection.hides()));
     let warnings: Vec<_> = (loaded.warnings.iter().map(|w| (w.line, w.message.as_str())))
         .filter(|(line, _)| *line > 18)
         .collect();
@@ -336,8 +335,9 @@ fn chacha20_and_large_groups() {
         }]
     );
     let (_, child) = loaded.policy.child("hh_d").unwrap();
-    assert_eq!(child.proposals[0].encryption, EspEncryption::ChaCha20Poly1305);
-    assert!(child.proposals[0].encryption.hides());
+    let chacha = Protection::aead(EspEncryption::ChaCha20Poly1305);
+    assert_eq!(child.proposals[0].protection, chacha);
+    assert!(chacha.hides());
     assert_eq!(child.pfs.offer, [Group::Modp4096]);
 }
 
@@ -350,7 +350,9 @@ fn weak_algorithms_are_used_where_named_and_warned_of() {
     let loaded = load(&text);
     let (tunnel, child) = loaded.policy.child("hh_d").unwrap();
     assert_eq!(tunnel.proposals[0].groups, [Group::Modp2048Sub256]);
-    assert_eq!(child.proposals[0].integrity, Some(Integrity::HmacMd5_96));
+    let md5 =
+        Protection::encrypt_and_mac(EspEncryption::AesCbc(KeyBits::B128), Integrity::HmacMd5_96);
+    assert_eq!(child.proposals[0].protection, md5);
     // Nobody gets them who did not ask for them: without IPSec_ResponderDHGroup all groups are accepted but these.
     for group in [Group::Modp1024, Group::Modp1536, Group::Modp2048Sub256] {
         assert!(group.is_weak());

@@ -7,9 +7,9 @@ use ike::proof::crl::Crl;
 use ike::proof::trust::Trust;
 use ike::{Config, Engine};
 use policy::{
-    AddressRange, ChildTunnel, Credential, Endpoint, EspEncryption, EspProposal, Group, Identity,
-    IkeEncryption, IkeProposal, IkeTunnel, KeyBits, Lifetime, Mode, Pfs, Policy, Prf, Role, Secret,
-    Selector, Signature,
+    AddressRange, ChildProposal, ChildTunnel, Credential, Endpoint, EspEncryption, Group, Identity,
+    IkeEncryption, IkeProposal, IkeTunnel, KeyBits, Lifetime, Mode, Pfs, Policy, Prf, Protection,
+    Role, Secret, Selector, Signature,
 };
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -94,7 +94,7 @@ pub struct Site {
     /// Offers for the IKE SA.
     pub ike: Vec<IkeProposal>,
     /// Offers for the Child SAs.
-    pub esp: Vec<EspProposal>,
+    pub esp: Vec<ChildProposal>,
     /// Key exchange of Child SAs.
     pub pfs: Pfs,
     /// Lifetime of the IKE SA.
@@ -149,11 +149,10 @@ pub fn ike_offer(groups: &[Group]) -> IkeProposal {
 }
 
 /// AES-GCM for ESP.
-pub fn esp_offer(bits: KeyBits, lifetime: Lifetime) -> EspProposal {
-    EspProposal {
+pub fn esp_offer(bits: KeyBits, lifetime: Lifetime) -> ChildProposal {
+    ChildProposal {
         name: format!("aes{bits}gcm"),
-        encryption: EspEncryption::AesGcm16(bits),
-        integrity: None,
+        protection: Protection::aead(EspEncryption::AesGcm16(bits)),
         esn: false,
         lifetime,
     }

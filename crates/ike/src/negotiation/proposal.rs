@@ -9,7 +9,8 @@ use crate::wire::registry::{EncryptionId, GroupId, IntegrityId, PrfId, ProtocolI
 use esp::cipher::Suite;
 use esp::plane::Spi;
 use policy::{
-    EspEncryption, EspProposal, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Pfs, Prf,
+    ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Pfs, Prf,
+    Protection,
 };
 use std::fmt;
 
@@ -52,7 +53,7 @@ impl fmt::Display for IkeSuite {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EspChoice {
     /// The policy's proposal it comes from.
-    pub proposal: EspProposal,
+    pub proposal: ChildProposal,
     /// Key exchange of its own (PFS).
     pub group: Option<Group>,
 }
@@ -60,16 +61,16 @@ pub struct EspChoice {
 impl EspChoice {
     /// What protects packets.
     pub fn suite(&self) -> Option<Suite> {
-        Suite::of(self.proposal.encryption, self.proposal.integrity)
+        match self.proposal.protection {
+            Protection::Esp { encryption, integrity } => Suite::of(encryption, integrity),
+            Protection::Ah(_) => None,
+        }
     }
 }
 
 impl fmt::Display for EspChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.proposal.encryption)?;
-        if let Some(integrity) = self.proposal.integrity {
-            write!(f, "/{integrity}")?;
-        }
+        write!(f, "{}", self.proposal.protection)?;
         if let Some(group) = self.group {
             write!(f, "/{group}")?;
         }
@@ -297,21 +298,28 @@ fn exactly(answer: &Proposal, chosen: &Proposal) -> bool {
         && answer.transforms.len() - rest.count() == chosen.transforms.len()
 }
 
+/// Those of a policy's proposals that are ESP, with cipher and integrity.
+fn esp_of(
+    ours: &[ChildProposal],
+) -> impl Iterator<Item = (&ChildProposal, EspEncryption, Option<Integrity>)> {
+    ours.iter().filter_map(|p| match p.protection {
+        Protection::Esp { encryption, integrity } => Some((p, encryption, integrity)),
+        Protection::Ah(_) => None,
+    })
+}
+
 /// The SA payload of a request for a Child SA.
-pub fn offer_esp(ours: &[EspProposal], groups: &[Group], spi: Spi) -> Vec<Proposal> {
-    let transforms = |p: &EspProposal| {
-        std::iter::once(esp_encryption(p.encryption))
-            .chain(p.integrity.map(integrity))
-            .chain(groups.iter().map(|g| key_exchange(*g)))
-            .chain(std::iter::once(esn(p.esn)))
-            .collect()
-    };
-    (ours.iter().enumerate().take(255))
-        .map(|(i, p)| Proposal {
+pub fn offer_esp(ours: &[ChildProposal], groups: &[Group], spi: Spi) -> Vec<Proposal> {
+    (esp_of(ours).enumerate().take(255))
+        .map(|(i, (p, encryption, mac))| Proposal {
             number: number(i),
             protocol: ProtocolId::ESP,
             spi: spi.0.to_be_bytes().to_vec(),
-            transforms: transforms(p),
+            transforms: std::iter::once(esp_encryption(encryption))
+                .chain(mac.map(integrity))
+                .chain(groups.iter().map(|g| key_exchange(*g)))
+                .chain(std::iter::once(esn(p.esn)))
+                .collect(),
         })
         .collect()
 }
@@ -328,16 +336,16 @@ pub enum ChildKeyExchange<'a> {
 /// What a responder takes of an offer for a Child SA: the choice, the peer's SPI, and the proposal to answer with, which
 /// carries `spi`.
 pub fn choose_esp(
-    ours: &[EspProposal],
+    ours: &[ChildProposal],
     key_exchange_wanted: ChildKeyExchange<'_>,
     theirs: &[Proposal],
     spi: Spi,
 ) -> Option<(EspChoice, Spi, Proposal)> {
-    let choose = |our: &EspProposal, their: &Proposal| {
+    let choose = |our: &ChildProposal, encryption, mac, their: &Proposal| {
         let peer_spi = peer_spi(their)?;
         let mut chooser = Chooser::new(their);
-        chooser.take(&[our.encryption], esp_encryption)?;
-        match our.integrity {
+        chooser.take(&[encryption], esp_encryption)?;
+        match mac {
             None => chooser.none(TransformType::INTEG).then_some(())?,
             Some(i) => chooser.take(&[i], integrity).map(drop)?,
         }
@@ -354,7 +362,9 @@ pub fn choose_esp(
         let answer = chooser.finish(&ESP_TYPES, spi.0.to_be_bytes().to_vec())?;
         Some((EspChoice { proposal: our.clone(), group }, peer_spi, answer))
     };
-    ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
+    esp_of(ours).find_map(|(our, encryption, mac)| {
+        theirs.iter().find_map(|their| choose(our, encryption, mac, their))
+    })
 }
 
 fn choose_group(
@@ -382,12 +392,12 @@ fn peer_spi(proposal: &Proposal) -> Option<Spi> {
 
 /// Checks that the answer to an offer of `ours` with `groups` is one of its combinations; returns the peer's SPI, too.
 pub fn accept_esp(
-    ours: &[EspProposal],
+    ours: &[ChildProposal],
     groups: &[Group],
     answer: &[Proposal],
 ) -> Option<(EspChoice, Spi)> {
     let [answer] = answer else { return None };
-    let our = ours.get(usize::from(answer.number).checked_sub(1)?)?;
+    let (our, ..) = esp_of(ours).nth(usize::from(answer.number).checked_sub(1)?)?;
     let pfs = Pfs { offer: groups.to_vec(), accept: Vec::new(), accept_none: groups.is_empty() };
     let wanted = ChildKeyExchange::Policy(&pfs, None);
     let (choice, spi, chosen) =
@@ -483,11 +493,10 @@ mod tests {
         }
     }
 
-    fn esp(key: KeyBits, esn: bool) -> EspProposal {
-        EspProposal {
+    fn esp(key: KeyBits, esn: bool) -> ChildProposal {
+        ChildProposal {
             name: "p".into(),
-            encryption: EspEncryption::AesGcm16(key),
-            integrity: None,
+            protection: Protection::aead(EspEncryption::AesGcm16(key)),
             esn,
             lifetime: Lifetime {
                 hard: Duration::from_secs(3600),
@@ -544,9 +553,8 @@ mod tests {
     /// with NULL and with nothing else here.
     #[test]
     fn transforms_of_the_esp_suites_are_as_registered() {
-        let offer = |encryption, integrity| EspProposal {
-            encryption,
-            integrity,
+        let offer = |encryption, integrity| ChildProposal {
+            protection: Protection::Esp { encryption, integrity },
             ..esp(KeyBits::B128, false)
         };
         let sha1 = Some(Integrity::HmacSha1_96);
@@ -583,13 +591,11 @@ mod tests {
             let mut bare = offered.clone();
             bare[0].transforms.retain(|t| t.kind != TransformType::INTEG);
             let chosen = choose_esp(ours, never, &bare, Spi(0x2000)).is_some();
-            assert_eq!(chosen, ours[0].integrity.is_none(), "NULL needs its integrity");
+            let mac = esp_of(ours).next().and_then(|(_, _, mac)| mac);
+            assert_eq!(chosen, mac.is_none(), "NULL needs its integrity");
             let mut doubled = offered.clone();
             doubled[0].transforms.push(integrity(Integrity::HmacSha2_512_256));
-            assert!(
-                choose_esp(ours, never, &doubled, Spi(0x2000)).is_none()
-                    || sha1 == ours[0].integrity
-            );
+            assert!(choose_esp(ours, never, &doubled, Spi(0x2000)).is_none() || sha1 == mac);
         }
     }
 

@@ -198,7 +198,7 @@ fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -
         local: child.local.clone(),
         remote: child.remote.clone(),
         sa: rekeys.map(|rekeys| ChildSaStatus {
-            suite: child.proposals.first().map(|p| p.encryption.to_string()).unwrap_or_default(),
+            suite: child.proposals.first().map(|p| p.protection.to_string()).unwrap_or_default(),
             esn: false,
             encapsulation: Encapsulation::Native,
             inbound_spi: Spi(0x1000_0001),

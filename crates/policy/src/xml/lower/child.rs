@@ -8,16 +8,15 @@ use super::value::{Word, lifetime};
 use crate::xml::diagnostic::quoted;
 use crate::xml::document::Element;
 use crate::{
-    AddressRange, ChildTunnel, EspEncryption, EspProposal, Group, Integrity, Mode, Pfs, Role,
-    Selector,
+    AddressRange, ChildProposal, ChildTunnel, Group, Integrity, Mode, Pfs,
+    Protection as Algorithms, Role, Selector,
 };
 use std::net::IpAddr;
 
 /// One IPSecESPProtocol; its overlap and whether its volume counts are the protection's business.
 #[derive(Clone, Copy)]
 pub(super) struct Offer {
-    encryption: EspEncryption,
-    integrity: Option<Integrity>,
+    algorithms: Algorithms,
     esn: bool,
     mode: Mode,
     minutes: u64,
@@ -28,7 +27,7 @@ pub(super) struct Offer {
 pub(super) struct Protection {
     role: Role,
     mode: Mode,
-    proposals: Vec<EspProposal>,
+    proposals: Vec<ChildProposal>,
     pfs: Pfs,
 }
 
@@ -106,8 +105,7 @@ fn offer(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Offer> {
         cx.report.warning(attribute.place(esp), message, help);
     }
     Some(Offer {
-        encryption,
-        integrity,
+        algorithms: Algorithms::Esp { encryption, integrity },
         esn: esn? == 1,
         mode: mode?,
         minutes: minutes?,
@@ -174,7 +172,7 @@ fn protection(
 
     let refs = element.attribute("IPSec_ProposalRefs")?;
     let mut mode: Option<(Mode, &str)> = None;
-    let mut proposals: Vec<EspProposal> = Vec::new();
+    let mut proposals: Vec<ChildProposal> = Vec::new();
     for (name, offer) in named.iter().flat_map(|(name, each)| each.iter().map(move |o| (name, o))) {
         match mode {
             Some((first, other)) if first != offer.mode => {
@@ -193,10 +191,9 @@ fn protection(
             None => mode = Some((offer.mode, name)),
         }
         let kilobytes = if use_life_size { offer.kilobytes } else { 0 };
-        proposals.push(EspProposal {
+        proposals.push(ChildProposal {
             name: name.clone(),
-            encryption: offer.encryption,
-            integrity: offer.integrity,
+            protection: offer.algorithms,
             esn: offer.esn,
             lifetime: lifetime(offer.minutes, kilobytes, overlap),
         });
