@@ -5,6 +5,7 @@
 
 pub mod change;
 pub mod credential;
+pub mod database;
 pub mod identity;
 pub mod lifetime;
 pub mod name;
@@ -15,6 +16,7 @@ pub mod xml;
 
 pub use change::{Change, Effect};
 pub use credential::{Credential, KeyKind, Secret, Signature};
+pub use database::Database;
 pub use identity::Identity;
 pub use lifetime::Lifetime;
 pub use name::DistinguishedName;

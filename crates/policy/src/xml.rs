@@ -1,4 +1,4 @@
-//! Reads AIX_VPN policy files.
+//! Reads and writes AIX_VPN policy files.
 //!
 //! Three steps: `document` turns the text into elements with their places, `lower` turns those into a
 //! [`Policy`] with every reference resolved, and what either finds wrong becomes a [`Diagnostic`]. A file is read
@@ -7,12 +7,21 @@
 mod diagnostic;
 mod document;
 mod lower;
+mod merge;
+mod mirror;
+mod node;
 mod places;
 mod schema;
 mod source;
+mod write;
 
+pub(crate) use diagnostic::nearest;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub(crate) use merge::{Merged, merge};
+pub(crate) use mirror::GROUPS;
+pub use node::Node;
 pub use places::{Definition, Places};
+pub use write::write;
 
 use crate::Policy;
 use diagnostic::Report;

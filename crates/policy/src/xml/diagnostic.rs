@@ -178,6 +178,11 @@ impl Report {
         self.findings.push(Finding { severity, place, message, help });
     }
 
+    /// How many there are, whether they are kept or only counted.
+    pub fn errors(&self) -> usize {
+        self.errors
+    }
+
     pub fn has_errors(&self) -> bool {
         self.errors > 0
     }
@@ -210,8 +215,9 @@ impl Report {
         self.findings
             .into_iter()
             .map(|Finding { severity, place, message, help }| {
-                let (line, column) = source.locate(place.span.start);
-                let excerpt = source.excerpt(&place.span);
+                let (source, span) = source.part(&place.span);
+                let (line, column) = source.locate(span.start);
+                let excerpt = source.excerpt(&span);
                 Diagnostic {
                     severity,
                     file: source.file_name().to_owned(),
@@ -240,7 +246,7 @@ pub(super) fn quoted(value: &str) -> String {
 }
 
 /// The candidate nearest to what was written, if it is near at all; case does not count.
-pub(super) fn nearest<'c>(
+pub(crate) fn nearest<'c>(
     written: &str,
     candidates: impl IntoIterator<Item = &'c str>,
 ) -> Option<&'c str> {

@@ -21,6 +21,7 @@ const MAX_ATTRIBUTES: usize = 64;
 const MAX_NAME: usize = 128;
 
 /// One element with all it holds.
+#[derive(Clone)]
 pub(super) struct Element<'t> {
     pub name: &'t str,
     pub attributes: Vec<Attribute<'t>>,
@@ -33,6 +34,23 @@ pub(super) struct Element<'t> {
 impl<'t> Element<'t> {
     pub fn attribute(&self, name: &str) -> Option<&Attribute<'t>> {
         self.attributes.iter().find(|attribute| attribute.name == name)
+    }
+
+    /// Changes the value of an attribute, if there is one of that name.
+    pub fn set(&mut self, name: &str, value: &str) {
+        let found = self.attributes.iter_mut().find(|attribute| attribute.name == name);
+        found.into_iter().for_each(|a| a.value = Zeroizing::new(value.to_owned()));
+    }
+
+    /// Moves all places, of a text that stands behind another.
+    pub fn shift(&mut self, by: usize) {
+        let shifted = |span: &Range<usize>| span.start + by..span.end + by;
+        self.name_span = shifted(&self.name_span);
+        for attribute in &mut self.attributes {
+            attribute.name_span = shifted(&attribute.name_span);
+            attribute.value_span = shifted(&attribute.value_span);
+        }
+        self.children.iter_mut().for_each(|child| child.shift(by));
     }
 
     /// The element's name.
@@ -387,7 +405,7 @@ fn offset_in(text: &str, part: &str) -> usize {
     (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len())
 }
 
-fn is_blank(c: char) -> bool {
+pub(super) fn is_blank(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\r' | '\n')
 }
 

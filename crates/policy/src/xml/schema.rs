@@ -14,7 +14,8 @@ pub(super) struct Kind {
 }
 
 impl Kind {
-    fn attributes(&self) -> impl Iterator<Item = &'static str> {
+    /// Those it may have, in the order in which they are written.
+    pub fn attributes(&self) -> impl Iterator<Item = &'static str> {
         self.required.iter().chain(self.optional).copied()
     }
 }

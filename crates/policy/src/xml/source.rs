@@ -14,6 +14,8 @@ pub(super) struct Source<'t> {
     /// What may be shown: ascending, disjoint.
     visible: Vec<Range<usize>>,
     whole: bool,
+    /// A text that is read together with this one; its places begin after those of this.
+    next: Option<Box<Source<'t>>>,
 }
 
 /// A line as it is shown beneath a message.
@@ -37,6 +39,27 @@ impl<'t> Source<'t> {
             line_starts,
             visible: Vec::new(),
             whole: true,
+            next: None,
+        }
+    }
+
+    /// How far the places of a text move that stands behind this one.
+    pub fn extent(&self) -> usize {
+        self.text.len() + 1
+    }
+
+    /// Puts another text behind this one.
+    pub fn followed_by(self, next: Self) -> Self {
+        Self { next: Some(Box::new(next)), ..self }
+    }
+
+    /// The text in which a place lies, and where it lies there.
+    pub fn part(&self, span: &Range<usize>) -> (&Self, Range<usize>) {
+        match &self.next {
+            Some(next) if span.start >= self.extent() => {
+                next.part(&(span.start - self.extent()..span.end - self.extent()))
+            }
+            _ => (self, span.clone()),
         }
     }
 

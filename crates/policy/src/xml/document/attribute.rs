@@ -12,6 +12,7 @@ use zeroize::Zeroizing;
 const MAX_SHOWN: usize = 256;
 
 /// One attribute. Values are wiped when dropped, since some are keys.
+#[derive(Clone)]
 pub(in crate::xml) struct Attribute<'t> {
     pub name: &'t str,
     /// References resolved, line breaks and tabs made blanks (XML 1.0 §3.3.3), not trimmed.

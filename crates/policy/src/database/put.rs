@@ -1,0 +1,129 @@
+//! Putting a file's objects among others, and what that changes.
+
+use super::{Database, Object};
+use crate::xml::{self, Diagnostic, Diagnostics, Merged};
+use std::fmt;
+
+/// How a file is put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    /// Replaces objects of the same names; otherwise they are errors.
+    pub force: bool,
+    /// Exchanges both sides of every tunnel first, as [`mirror`] does: the file is the peer's.
+    pub swap: bool,
+}
+
+/// A database after a file has been put.
+#[derive(Clone, Debug)]
+pub struct Put {
+    /// Every object.
+    pub database: Database,
+    /// What the file does to each of its objects, in its order.
+    pub changes: Vec<Change>,
+    /// What was remarked about the file.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// What a put does to an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Kind of the object.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// What becomes of it.
+    pub effect: Effect,
+    /// What differs from the one before, for people; never a key.
+    pub differences: Vec<String>,
+}
+
+/// What becomes of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// It is new.
+    Added,
+    /// It takes the place of another.
+    Replaced,
+    /// It is there already, the same.
+    Unchanged,
+}
+
+impl Effect {
+    /// Stable name for programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Added => "added",
+            Self::Replaced => "replaced",
+            Self::Unchanged => "unchanged",
+        }
+    }
+}
+
+impl fmt::Display for Change {
+    /// What becomes of it, its kind and its name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let effect = match self.effect {
+            Effect::Added => "new",
+            Effect::Replaced => "replaced",
+            Effect::Unchanged => "unchanged",
+        };
+        write!(f, "{effect:<9} {} {}", self.kind, self.name.escape_debug())
+    }
+}
+
+impl Database {
+    /// What becomes of this when the objects of a file are put into it: those of new names behind the others, those of
+    /// known names in the place of the old ones. References may go either way.
+    ///
+    /// # Errors
+    /// All errors of the file, and of other objects that it would break; without `force` also each object whose name is
+    /// taken.
+    pub fn put(
+        &self,
+        file_name: &str,
+        text: &str,
+        options: &PutOptions,
+    ) -> Result<Put, Diagnostics> {
+        let Merged { objects, put, warnings } =
+            xml::merge(file_name, text, &self.objects, options, None)?;
+        let changes = put.iter().map(|object| self.change(object)).collect();
+        Ok(Put { database: Self { objects }, changes, warnings })
+    }
+
+    fn change(&self, object: &Object) -> Change {
+        let before = self.objects.iter().find(|other| other.has_name_of(object));
+        let differences = before.map_or_else(Vec::new, |b| b.node().differences(object.node()));
+        let effect = match before {
+            None => Effect::Added,
+            Some(before) if before == object => Effect::Unchanged,
+            Some(_) => Effect::Replaced,
+        };
+        Change {
+            kind: object.element().to_owned(),
+            name: object.name().to_owned(),
+            effect,
+            differences,
+        }
+    }
+}
+
+/// The policy of the other side of a file's tunnels.
+#[derive(Clone, Debug)]
+pub struct Mirrored {
+    /// Its objects.
+    pub database: Database,
+    /// What was remarked about them, where they are written in the file.
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Makes the policy of the other side: identities, keys and roles exchanged, everything else the same. With the name of
+/// a phase 1 tunnel only that one, with all that belongs to it.
+///
+/// # Errors
+/// All errors of the file, and what has no other side: a group as the remote identity, or several peers with different
+/// keys, whose policies differ.
+pub fn mirror(file_name: &str, text: &str, tunnel: Option<&str>) -> Result<Mirrored, Diagnostics> {
+    let options = PutOptions { swap: true, ..PutOptions::default() };
+    let Merged { objects, warnings, .. } = xml::merge(file_name, text, &[], &options, tunnel)?;
+    Ok(Mirrored { database: Database { objects }, warnings })
+}

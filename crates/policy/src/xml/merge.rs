@@ -1,0 +1,132 @@
+//! A file's objects among those of a database, checked as one.
+
+use super::diagnostic::{Place, Report, did_you_mean, quoted};
+use super::document::{self, Element};
+use super::source::Source;
+use super::{Diagnostic, Diagnostics, Node, lower, mirror, write};
+use crate::database::{Kind, Object, PutOptions, of_tunnel};
+
+/// How diagnostics call the objects that are already there, with lines as in what [`write()`] makes of them.
+const STORED: &str = "policy store";
+
+/// All objects after a file has been put, and what was remarked about the file.
+pub(crate) struct Merged {
+    pub objects: Vec<Object>,
+    /// Those of the file, in its order.
+    pub put: Vec<Object>,
+    pub warnings: Vec<Diagnostic>,
+}
+
+/// Puts the objects of a file among others; with the name of a phase 1 tunnel only what belongs to that.
+pub(crate) fn merge(
+    file_name: &str,
+    text: &str,
+    stored: &[Object],
+    options: &PutOptions,
+    tunnel: Option<&str>,
+) -> Result<Merged, Diagnostics> {
+    let mut source = Source::new(file_name, text);
+    let mut report = Report::default();
+    let Some(mut root) = document::read(&mut source, &mut report) else {
+        return Err(report.into_diagnostics(&source));
+    };
+    if let Some(tunnel) = tunnel {
+        keep(&mut root, tunnel, &mut report);
+    }
+    if options.swap {
+        mirror::mirror(&mut root, &mut report);
+    }
+    let put: Vec<Object> = objects(&root.children);
+
+    let stored_text = write(stored.iter().map(Object::node));
+    let mut behind = Source::new(STORED, &stored_text);
+    let mut others = document::read(&mut behind, &mut report).map_or_else(Vec::new, |r| r.children);
+    others.iter_mut().for_each(|other| other.shift(source.extent()));
+    let whole = source.is_whole() && behind.is_whole();
+    root.children = among(others, stored, root.children, &put, |element, object| {
+        if !options.force {
+            exists(element, object, &mut report);
+        }
+    });
+    let policy = lower::lower(&root, whole, &mut report);
+    let source = source.followed_by(behind);
+    if policy.is_none() || report.has_errors() {
+        return Err(report.into_diagnostics(&source));
+    }
+    let mut warnings = report.into_warnings(&source);
+    // Of what was there before, that was said when it was put.
+    warnings.retain(|warning| warning.file != STORED);
+    Ok(Merged { objects: objects(&root.children), put, warnings })
+}
+
+fn objects(elements: &[Element<'_>]) -> Vec<Object> {
+    elements.iter().map(|element| Object::new(Node::of(element))).collect()
+}
+
+/// Keeps a phase 1 tunnel and what belongs to it.
+fn keep(root: &mut Element<'_>, tunnel: &str, report: &mut Report) {
+    let objects = objects(&root.children);
+    let Some(kept) = of_tunnel(&objects, tunnel) else {
+        let kind = Some(Kind::IkeTunnel);
+        let names: Vec<_> = objects.iter().filter(|o| o.kind() == kind).map(Object::name).collect();
+        let message = format!("no IKETunnel is named {}", quoted(tunnel));
+        let help = did_you_mean(tunnel, names.iter().copied(), || match names.len() {
+            1..=8 => format!("there are {}", names.join(", ")),
+            _ => String::new(),
+        });
+        return report.error(root.place(), message, help);
+    };
+    let mut at = 0..;
+    root.children.retain(|_| at.next().is_some_and(|at| kept.contains(&at)));
+}
+
+/// The elements that were there, with those of the file in the place of others of the same name, or else behind them.
+fn among<'t>(
+    mut others: Vec<Element<'t>>,
+    stored: &[Object],
+    elements: Vec<Element<'t>>,
+    put: &[Object],
+    mut taken: impl FnMut(&Element<'t>, &Object),
+) -> Vec<Element<'t>> {
+    let mut free: Vec<bool> = vec![true; others.len()];
+    let mut added = Vec::new();
+    for (element, object) in elements.into_iter().zip(put) {
+        let at = stored.iter().position(|other| other.has_name_of(object));
+        if at.is_some() {
+            taken(&element, object);
+        }
+        match at.and_then(|at| Some((free.get_mut(at)?, others.get_mut(at)?))) {
+            Some((free, other)) if *free => {
+                *free = false;
+                *other = element;
+            }
+            _ => added.push(element),
+        }
+    }
+    others.extend(added);
+    others
+}
+
+fn exists(element: &Element<'_>, object: &Object, report: &mut Report) {
+    let place = named(element).unwrap_or_else(|| element.place());
+    let message = format!(
+        "the policy store has an {} named {} already",
+        object.element(),
+        quoted(object.name())
+    );
+    report.error(
+        place,
+        message,
+        "remove it here, rename it, or replace the stored one with --force",
+    );
+}
+
+/// Where an object's name stands.
+fn named(element: &Element<'_>) -> Option<Place> {
+    if element.name == "IKEPresharedKey" {
+        let identity = element.children.first()?.children.first()?;
+        return Some(identity.attribute("Value")?.place(identity));
+    }
+    let attribute = element.attributes.iter().find(|a| Object::is_name(element.name, a.name))?;
+    Some(attribute.place(element))
+}
