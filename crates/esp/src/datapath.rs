@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+pub(crate) mod stages;
+
 /// How a [`Datapath`] works.
 #[derive(Clone)]
 pub struct Settings {
@@ -153,7 +155,12 @@ impl Datapath {
         let shared = &*self.0;
         shared
             .find(datagram)
-            .and_then(|sa| shared.open(now, &sa, datagram, &arrival, queue))
+            .and_then(|sa| {
+                let mut receiving = sa.receive();
+                let outcome = receiving.open(shared.since_epoch(now), datagram, &arrival, queue);
+                receiving.finish(&|notice| shared.notify(notice));
+                outcome
+            })
             .map_err(|discard| shared.counters.count(discard))
     }
 
@@ -168,24 +175,27 @@ impl Datapath {
         queue: &mut ReceiveQueue,
     ) -> usize {
         let shared = &*self.0;
+        let since_epoch = shared.since_epoch(now);
         let mut accepted = 0;
-        // Datagrams that arrive together are nearly always of one SA.
-        let mut last: Option<Arc<Inbound>> = None;
-        for datagram in datagrams.chunks(segment_len.max(1)) {
-            let same = last.take().filter(|sa| datagram.starts_with(&sa.spi.0.to_be_bytes()));
-            let outcome = match same {
-                Some(sa) => Ok(sa),
-                None => shared.find(datagram),
+        let mut rest = datagrams.chunks(segment_len.max(1)).peekable();
+        while let Some(first) = rest.peek() {
+            let sa = match shared.find(first) {
+                Ok(sa) => sa,
+                Err(discard) => {
+                    shared.counters.count(discard);
+                    rest.next();
+                    continue;
+                }
+            };
+            let spi = sa.spi.0.to_be_bytes();
+            let mut receiving = sa.receive();
+            while let Some(datagram) = rest.next_if(|datagram| datagram.starts_with(&spi)) {
+                match receiving.open(since_epoch, datagram, &arrival, queue) {
+                    Ok(()) => accepted += 1,
+                    Err(discard) => _ = shared.counters.count(discard),
+                }
             }
-            .and_then(|sa| {
-                let outcome = shared.open(now, &sa, datagram, &arrival, queue);
-                last = Some(sa);
-                outcome
-            });
-            match outcome {
-                Ok(()) => accepted += 1,
-                Err(discard) => _ = shared.counters.count(discard),
-            }
+            receiving.finish(&|notice| shared.notify(notice));
         }
         accepted
     }
@@ -264,17 +274,6 @@ impl Shared {
     fn find(&self, datagram: &[u8]) -> Result<Arc<Inbound>, Discard> {
         let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
         self.sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
-    }
-
-    fn open(
-        &self,
-        now: Instant,
-        sa: &Inbound,
-        datagram: &[u8],
-        arrival: &Arrival,
-        queue: &mut ReceiveQueue,
-    ) -> Result<(), Discard> {
-        sa.open(self.since_epoch(now), datagram, arrival, queue, &|notice| self.notify(notice))
     }
 
     fn notify(&self, notice: Notice) {

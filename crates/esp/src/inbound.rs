@@ -7,6 +7,10 @@
 //!    transport mode: a header made anew from the outer addresses;
 //! 5. only traffic of the SA passes (RFC 4301 §5.2);
 //! 6. lower the MSS of a SYN, and join segments of one flow.
+//!
+//! [`Receiving`] does all of it for packets in their order, and takes the SA's lock once for all that came together.
+//! [`Inbound::open_ahead`] does what needs no order, on any thread, and [`Inbound::settle`] the rest when their turn has
+//! come.
 
 #![forbid(unsafe_code)]
 
@@ -121,59 +125,142 @@ impl Inbound {
         }
     }
 
-    /// Opens one ESP packet and appends the inner packet to `queue`. `now` is since the epoch.
-    pub(crate) fn open(
+    /// Takes packets in their order from now on; nobody else can until [`Receiving::finish`].
+    pub(crate) fn receive(&self) -> Receiving<'_> {
+        Receiving { sa: self, state: self.state(), news: News::default() }
+    }
+
+    /// Opens packets that came together, before it is their turn, and appends what is in them to `queue`. Nothing is
+    /// decided by it: whether a number is new depends on what comes before.
+    pub(crate) fn open_ahead<'d>(
         &self,
-        now: Duration,
-        datagram: &[u8],
+        datagrams: impl Iterator<Item = &'d [u8]> + Clone,
         arrival: &Arrival,
         queue: &mut ReceiveQueue,
+        opened: &mut Vec<Ahead>,
+    ) {
+        let first = opened.len();
+        {
+            let state = self.state();
+            opened.extend(datagrams.clone().map(|datagram| match self.expect(&state, datagram) {
+                // Until it is opened.
+                Ok(sequence) => Ahead::Authentic { sequence, outcome: Err(Discard::Forged) },
+                Err(discard) => Ahead::Refused(discard),
+            }));
+        }
+        for (datagram, ahead) in datagrams.zip(&mut opened[first..]) {
+            let Ahead::Authentic { sequence, outcome } = ahead else { continue };
+            let (space, header_len) = self.begin(datagram, arrival, queue);
+            match self.unseal(*sequence, datagram, &mut space[header_len..]) {
+                Ok(len) => match self.unwrap(space, header_len, len, arrival) {
+                    Ok(header) => {
+                        *outcome = Ok(header.len);
+                        queue.accept(&header);
+                    }
+                    Err(discard) => {
+                        *outcome = Err(discard);
+                        queue.abandon();
+                    }
+                },
+                Err(discard) => {
+                    *ahead = Ahead::Refused(discard);
+                    queue.abandon();
+                }
+            }
+        }
+    }
+
+    /// Commits what was opened ahead, if its turn changes nothing about it: all numbers are new, and no limit is met.
+    /// Otherwise `false`, and nothing has changed: the packets are to be opened again in their order. `numbers` is
+    /// scratch space.
+    pub(crate) fn settle(
+        &self,
+        now: Duration,
+        opened: &[(Ahead, Arrival)],
+        numbers: &mut Vec<u64>,
+        count: &dyn Fn(Discard),
         notify: &dyn Fn(Notice),
-    ) -> Result<(), Discard> {
+    ) -> bool {
+        let mut receiving = self.receive();
+        let mut octets = 0;
+        numbers.clear();
+        for (ahead, _) in opened {
+            let Ahead::Authentic { sequence, outcome } = ahead else { continue };
+            numbers.push(*sequence);
+            octets += outcome.unwrap_or(0) as u64;
+        }
+        let exhausts = |hard| receiving.state.bytes + octets >= hard;
+        if !receiving.state.window.takes(numbers) || self.limits.hard_bytes.is_some_and(exhausts) {
+            return false;
+        }
+        for (ahead, arrival) in opened {
+            let outcome = match ahead {
+                Ahead::Refused(discard) => Err(*discard),
+                Ahead::Authentic { sequence, outcome } => receiving
+                    .take_note(now, *sequence, arrival)
+                    .and(*outcome)
+                    .and_then(|octets| receiving.account(now, octets as u64)),
+            };
+            if let Err(discard) = outcome {
+                self.refuse(discard);
+                count(discard);
+            }
+        }
+        receiving.finish(notify);
+        true
+    }
+
+    /// The whole sequence number of a packet that may be new.
+    fn expect(&self, state: &State, datagram: &[u8]) -> Result<u64, Discard> {
+        let overhead = ESP_HEADER + self.suite.iv_len() + self.suite.icv_len() + TRAILER;
+        let [_, _, _, _, s0, s1, s2, s3, ..] = *datagram else {
+            return Err(Discard::InboundTruncated);
+        };
+        if datagram.len() < overhead {
+            return Err(Discard::InboundTruncated);
+        }
+        let low = u32::from_be_bytes([s0, s1, s2, s3]);
+        let sequence = if self.esn { state.window.infer(low) } else { u64::from(low) };
+        state.window.check(sequence)?;
+        Ok(sequence)
+    }
+
+    /// Room for a packet, and how much of it is for a header made anew.
+    fn begin<'q>(
+        &self,
+        datagram: &[u8],
+        arrival: &Arrival,
+        queue: &'q mut ReceiveQueue,
+    ) -> (&'q mut [u8], usize) {
         let header_len = match self.mode {
             Mode::Tunnel => 0,
             Mode::Transport => ip::header_len(arrival.path.remote.ip()),
         };
         let space = queue.begin(header_len + datagram.len(), self.mode == Mode::Tunnel);
-        match self.open_into(space, header_len, now, datagram, arrival, notify) {
-            Ok(header) => {
-                queue.accept(&header);
-                Ok(())
-            }
-            Err(discard) => {
-                queue.abandon();
-                // A dummy is not refused: the peer sent it to be thrown away.
-                if discard != Discard::Dummy {
-                    self.refused.fetch_add(1, Relaxed);
-                }
-                Err(discard)
-            }
-        }
+        (space, header_len)
     }
 
-    fn open_into(
+    /// Checks and opens; gives the octets of plaintext with its trailer.
+    fn unseal(
+        &self,
+        sequence: u64,
+        datagram: &[u8],
+        plaintext: &mut [u8],
+    ) -> Result<usize, Discard> {
+        let aad = Aad::Esp { spi: self.spi.0, sequence, esn: self.esn };
+        let sealed = &datagram[ESP_HEADER..];
+        self.cipher.open(aad, sealed, plaintext).map_err(|_| Discard::Forged)
+    }
+
+    /// Takes the packet out of `len` octets of plaintext.
+    fn unwrap(
         &self,
         space: &mut [u8],
         header_len: usize,
-        now: Duration,
-        datagram: &[u8],
+        len: usize,
         arrival: &Arrival,
-        notify: &dyn Fn(Notice),
     ) -> Result<Header, Discard> {
-        let overhead = ESP_HEADER + self.suite.iv_len() + self.suite.icv_len() + TRAILER;
-        if datagram.len() < overhead {
-            return Err(Discard::InboundTruncated);
-        }
-        let (esp, sealed) = datagram.split_at(ESP_HEADER);
-        let low = u32::from_be_bytes([esp[4], esp[5], esp[6], esp[7]]);
-        let sequence = self.may_be_new(low)?;
-
-        let aad = Aad::Esp { spi: self.spi.0, sequence, esn: self.esn };
-        let plaintext = &mut space[header_len..];
-        let len = self.cipher.open(aad, sealed, plaintext).map_err(|_| Discard::Forged)?;
-        self.take_note(now, sequence, arrival, notify)?;
-
-        let (payload_len, next_header) = trailer(&plaintext[..len])?;
+        let (payload_len, next_header) = trailer(&space[header_len..header_len + len])?;
         let packet = &mut space[..header_len + payload_len];
         let header = match self.mode {
             Mode::Tunnel => leave_tunnel(packet, next_header, arrival)?,
@@ -182,65 +269,15 @@ impl Inbound {
         if !header.arrives_by(&self.selectors) {
             return Err(Discard::Selectors);
         }
-        self.account(now, header.len as u64, notify)?;
         clamp_mss(packet, &header, self.inner_mtu.load(Relaxed));
         Ok(header)
     }
 
-    fn may_be_new(&self, low: u32) -> Result<u64, Discard> {
-        let state = self.state();
-        let sequence = if self.esn { state.window.infer(low) } else { u64::from(low) };
-        state.window.check(sequence)?;
-        Ok(sequence)
-    }
-
-    /// Commits what an authentic packet proves: that its number is used, and where the peer is.
-    fn take_note(
-        &self,
-        now: Duration,
-        sequence: u64,
-        arrival: &Arrival,
-        notify: &dyn Fn(Notice),
-    ) -> Result<(), Discard> {
-        let mut state = self.state();
-        let newest = state.window.commit(sequence)?;
-        let remote = arrival.path.remote;
-        // Packets overtaken by others say where the peer was, not where it is.
-        if newest && arrival.path.encapsulation == Encapsulation::Udp {
-            let path = state.path;
-            if path.encapsulation == Encapsulation::Udp && path.remote != remote {
-                if state.moved != Some(remote) && now >= state.next_move {
-                    state.moved = Some(remote);
-                    state.next_move = now + MOVES_EVERY;
-                    drop(state);
-                    notify(Notice::PeerMoved { sa: self.id, remote });
-                }
-            } else {
-                state.moved = None;
-            }
+    /// Counts a packet that was refused. A dummy is not: the peer sent it to be thrown away.
+    fn refuse(&self, discard: Discard) {
+        if discard != Discard::Dummy {
+            self.refused.fetch_add(1, Relaxed);
         }
-        Ok(())
-    }
-
-    fn account(&self, now: Duration, octets: u64, notify: &dyn Fn(Notice)) -> Result<(), Discard> {
-        let mut state = self.state();
-        if self.limits.hard_bytes.is_some_and(|hard| state.bytes >= hard) {
-            if !std::mem::replace(&mut state.told_hard, true) {
-                drop(state);
-                notify(Notice::Expiring { sa: self.id, hard: true });
-            }
-            return Err(Discard::InboundExhausted);
-        }
-        state.packets += 1;
-        state.bytes += octets;
-        state.last_used = now;
-        if self.limits.soft_bytes.is_some_and(|soft| state.bytes >= soft)
-            && !std::mem::replace(&mut state.told_soft, true)
-        {
-            drop(state);
-            notify(Notice::Expiring { sa: self.id, hard: false });
-        }
-        Ok(())
     }
 
     /// A thread that panicked left whole values behind: each is changed by one assignment.
@@ -262,6 +299,125 @@ impl Inbound {
             window.commit(top).expect("an empty window");
         }
         self.state().window = window;
+    }
+}
+
+/// What became of a packet that was opened before its turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ahead {
+    /// Nothing about it is authentic.
+    Refused(Discard),
+    /// It is the peer's; the octets of the inner packet, or why there is none.
+    Authentic { sequence: u64, outcome: Result<usize, Discard> },
+}
+
+/// An SA that takes packets in their order, its state held from the first to the last.
+pub(crate) struct Receiving<'a> {
+    sa: &'a Inbound,
+    state: MutexGuard<'a, State>,
+    news: News,
+}
+
+/// What is to be told once the state is free again.
+#[derive(Default)]
+struct News {
+    moved: Option<SocketAddr>,
+    soft: bool,
+    hard: bool,
+}
+
+impl Receiving<'_> {
+    /// Opens one ESP packet and appends the inner packet to `queue`. `now` is since the epoch.
+    pub(crate) fn open(
+        &mut self,
+        now: Duration,
+        datagram: &[u8],
+        arrival: &Arrival,
+        queue: &mut ReceiveQueue,
+    ) -> Result<(), Discard> {
+        let (space, header_len) = self.sa.begin(datagram, arrival, queue);
+        match self.open_into(space, header_len, now, datagram, arrival) {
+            Ok(header) => {
+                queue.accept(&header);
+                Ok(())
+            }
+            Err(discard) => {
+                queue.abandon();
+                self.sa.refuse(discard);
+                Err(discard)
+            }
+        }
+    }
+
+    fn open_into(
+        &mut self,
+        space: &mut [u8],
+        header_len: usize,
+        now: Duration,
+        datagram: &[u8],
+        arrival: &Arrival,
+    ) -> Result<Header, Discard> {
+        let sequence = self.sa.expect(&self.state, datagram)?;
+        let len = self.sa.unseal(sequence, datagram, &mut space[header_len..])?;
+        self.take_note(now, sequence, arrival)?;
+        let header = self.sa.unwrap(space, header_len, len, arrival)?;
+        self.account(now, header.len as u64)?;
+        Ok(header)
+    }
+
+    /// Commits what an authentic packet proves: that its number is used, and where the peer is.
+    fn take_note(
+        &mut self,
+        now: Duration,
+        sequence: u64,
+        arrival: &Arrival,
+    ) -> Result<(), Discard> {
+        let state = &mut *self.state;
+        let newest = state.window.commit(sequence)?;
+        let remote = arrival.path.remote;
+        // Packets overtaken by others say where the peer was, not where it is.
+        if newest && arrival.path.encapsulation == Encapsulation::Udp {
+            let path = state.path;
+            if path.encapsulation == Encapsulation::Udp && path.remote != remote {
+                if state.moved != Some(remote) && now >= state.next_move {
+                    state.moved = Some(remote);
+                    state.next_move = now + MOVES_EVERY;
+                    self.news.moved = Some(remote);
+                }
+            } else {
+                state.moved = None;
+            }
+        }
+        Ok(())
+    }
+
+    fn account(&mut self, now: Duration, octets: u64) -> Result<(), Discard> {
+        let (state, limits) = (&mut *self.state, &self.sa.limits);
+        if limits.hard_bytes.is_some_and(|hard| state.bytes >= hard) {
+            self.news.hard |= !std::mem::replace(&mut state.told_hard, true);
+            return Err(Discard::InboundExhausted);
+        }
+        state.packets += 1;
+        state.bytes += octets;
+        state.last_used = now;
+        if limits.soft_bytes.is_some_and(|soft| state.bytes >= soft) {
+            self.news.soft |= !std::mem::replace(&mut state.told_soft, true);
+        }
+        Ok(())
+    }
+
+    /// Lets the SA go, and then tells what has happened to it: whoever is told may ask the SA.
+    pub(crate) fn finish(self, notify: &dyn Fn(Notice)) {
+        let Self { sa, state, news } = self;
+        drop(state);
+        if let Some(remote) = news.moved {
+            notify(Notice::PeerMoved { sa: sa.id, remote });
+        }
+        for (told, hard) in [(news.soft, false), (news.hard, true)] {
+            if told {
+                notify(Notice::Expiring { sa: sa.id, hard });
+            }
+        }
     }
 }
 

@@ -21,4 +21,6 @@ mod sad;
 #[cfg(test)]
 mod sample;
 mod segment;
+mod sequence;
 mod spd;
+mod sync;

@@ -5,6 +5,9 @@
 //! 3. claim sequence numbers for all of it, or refuse it (RFC 4303 §3.3.3);
 //! 4. lower the MSS of a SYN;
 //! 5. header, IV, then plaintext and trailer sealed straight into the send queue.
+//!
+//! [`Outbound::protect`] does all of it. [`Outbound::admit`] goes as far as the sequence numbers, whose order is that of
+//! the packets, and [`Outbound::seal`] does the rest on any thread.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +19,8 @@ use crate::ip::{IPIP, IPV6};
 use crate::offload::{Offload, Segmentation};
 use crate::plane::{Limits, Notice, OutboundSa, Path, SaId, Spi, TrafficSelectors, Usage};
 use crate::queue::{RUN_OCTETS, SendQueue};
-use crate::segment::{Segments, complete_checksum};
+use crate::segment::{Segments, complete_checksum, has_checksum};
+use crate::sequence::Sequence;
 use arc_swap::ArcSwap;
 use policy::Mode;
 use std::sync::Arc;
@@ -47,8 +51,7 @@ pub(crate) struct Outbound {
     limits: Limits,
     cipher: Box<dyn Cipher>,
     placement: ArcSwap<Placement>,
-    /// The last sequence number used.
-    sequence: AtomicU64,
+    sequence: Sequence,
     packets: AtomicU64,
     bytes: AtomicU64,
     refused: AtomicU64,
@@ -70,7 +73,7 @@ impl Outbound {
             limits: sa.limits,
             cipher: provider.cipher(sa.suite, &sa.key)?,
             placement: ArcSwap::from_pointee(Placement::new(sa.path, sa.suite, sa.mode, room)),
-            sequence: AtomicU64::new(0),
+            sequence: Sequence::after(0),
             packets: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -129,44 +132,109 @@ impl Outbound {
         notify: &dyn Fn(Notice),
     ) -> Result<(), Discard> {
         let placement = self.placement.load();
-        let (skip, next_header) = match self.mode {
-            Mode::Tunnel => (0, if header.ipv6 { IPV6 } else { IPIP }),
-            Mode::Transport => {
-                may_lose_its_header(header, &placement.path)?;
-                (header.transport, header.protocol)
-            }
-        };
-        let cover = Cover { path: &placement.path, tos: header.tos, skip, next_header };
+        let cut = self.cut(packet, header, offload, &placement)?;
+        let sequence = self.claim(cut.count(), notify)?;
+        self.seal_cut(now, sequence, cut, header, &placement, queue, notify);
+        Ok(())
+    }
 
-        let (count, octets);
-        if offload.segmentation == Segmentation::None {
+    /// Claims the sequence numbers that a packet or super-packet needs, or refuses it; returns the first of them.
+    pub(crate) fn admit(
+        &self,
+        packet: &mut [u8],
+        header: &Header,
+        offload: Offload,
+        notify: &dyn Fn(Notice),
+    ) -> Result<u64, Discard> {
+        self.cut(packet, header, offload, &self.placement.load())
+            .and_then(|cut| self.claim(cut.count(), notify))
+            .inspect_err(|_| _ = self.refused.fetch_add(1, Relaxed))
+    }
+
+    /// Protects what was admitted, with the sequence numbers from `sequence` on. It is refused only if the path has
+    /// changed since in a way that leaves no place for it.
+    pub(crate) fn seal(
+        &self,
+        now: Duration,
+        sequence: u64,
+        packet: &mut [u8],
+        header: &Header,
+        offload: Offload,
+        queue: &mut SendQueue,
+        notify: &dyn Fn(Notice),
+    ) -> Result<(), Discard> {
+        let placement = self.placement.load();
+        let cut = self
+            .cut(packet, header, offload, &placement)
+            .inspect_err(|_| _ = self.refused.fetch_add(1, Relaxed))?;
+        self.seal_cut(now, sequence, cut, header, &placement, queue, notify);
+        Ok(())
+    }
+
+    /// What becomes of a packet, if it can be protected at all.
+    fn cut<'p>(
+        &self,
+        packet: &'p mut [u8],
+        header: &Header,
+        offload: Offload,
+        placement: &Placement,
+    ) -> Result<Cut<'p>, Discard> {
+        if self.mode == Mode::Transport {
+            may_lose_its_header(header, &placement.path)?;
+        }
+        let (cut, longest) = if offload.segmentation == Segmentation::None {
             let packet = &mut packet[..header.len];
-            if !complete_checksum(packet, header, offload) {
+            if !has_checksum(packet, header, offload) {
                 return Err(Discard::OutboundMalformed);
             }
-            if self.sealed_len(packet.len()) > RUN_OCTETS {
-                return Err(Discard::TooLong);
-            }
-            (count, octets) = (1, packet.len() as u64);
-            let sequence = self.claim(1, notify)?;
-            clamp_mss(packet, header, placement.inner_mtu);
-            queue.reserve(self.sealed_len(packet.len()));
-            self.seal(sequence, packet, &cover, queue);
+            let len = packet.len();
+            (Cut::Whole(packet, offload), len)
         } else {
-            let mut segments =
+            let segments =
                 Segments::new(packet, header, offload).ok_or(Discard::OutboundMalformed)?;
-            let longest = self.sealed_len(segments.longest());
-            if longest > RUN_OCTETS {
-                return Err(Discard::TooLong);
-            }
-            (count, octets) = (segments.count() as u64, segments.octets() as u64);
-            let mut sequence = self.claim(count, notify)?;
-            queue.reserve(longest * segments.count());
-            while let Some(segment) = segments.next() {
-                self.seal(sequence, segment, &cover, queue);
-                sequence += 1;
-            }
+            let longest = segments.longest();
+            (Cut::Segments(segments), longest)
+        };
+        if self.sealed_len(longest) > RUN_OCTETS {
+            return Err(Discard::TooLong);
         }
+        Ok(cut)
+    }
+
+    fn seal_cut(
+        &self,
+        now: Duration,
+        mut sequence: u64,
+        cut: Cut<'_>,
+        header: &Header,
+        placement: &Placement,
+        queue: &mut SendQueue,
+        notify: &dyn Fn(Notice),
+    ) {
+        let (skip, next_header) = match self.mode {
+            Mode::Tunnel => (0, if header.ipv6 { IPV6 } else { IPIP }),
+            Mode::Transport => (header.transport, header.protocol),
+        };
+        let cover = Cover { path: &placement.path, tos: header.tos, skip, next_header };
+        let count = cut.count();
+        let octets = match cut {
+            Cut::Whole(packet, offload) => {
+                complete_checksum(packet, header, offload);
+                clamp_mss(packet, header, placement.inner_mtu);
+                queue.reserve(self.sealed_len(packet.len()));
+                self.seal_one(sequence, packet, &cover, queue);
+                packet.len() as u64
+            }
+            Cut::Segments(mut segments) => {
+                queue.reserve(self.sealed_len(segments.longest()) * segments.count());
+                let octets = segments.octets() as u64;
+                while let Some(segment) = segments.next() {
+                    self.seal_one(sequence, segment, &cover, queue);
+                    sequence += 1;
+                }
+                octets
+            }
+        };
 
         self.packets.fetch_add(count, Relaxed);
         self.last_used.store(now.as_nanos() as u64, Relaxed);
@@ -174,25 +242,20 @@ impl Outbound {
         if self.limits.soft_bytes.is_some_and(|soft| bytes >= soft) {
             self.tell(false, notify);
         }
-        Ok(())
     }
 
     /// The first of `count` sequence numbers that nobody else has.
     fn claim(&self, count: u64, notify: &dyn Fn(Notice)) -> Result<u64, Discard> {
         let last = if self.esn { LAST_EXTENDED } else { u64::from(u32::MAX) };
         let volume_left = self.limits.hard_bytes.is_none_or(|hard| self.bytes.load(Relaxed) < hard);
-        // Never past the end, so that no failed attempt, however often repeated, makes the counter begin anew.
-        let claimed = self.sequence.fetch_update(Relaxed, Relaxed, |used| {
-            (volume_left && used + count <= last).then_some(used + count)
-        });
-        let Ok(used) = claimed else {
+        let Some(first) = self.sequence.claim(count, if volume_left { last } else { 0 }) else {
             self.tell(true, notify);
             return Err(Discard::OutboundExhausted);
         };
-        if used + count >= last - SEQUENCE_MARGIN {
+        if first + count > last - SEQUENCE_MARGIN {
             self.tell(false, notify);
         }
-        Ok(used + 1)
+        Ok(first)
     }
 
     fn tell(&self, hard: bool, notify: &dyn Fn(Notice)) {
@@ -202,7 +265,7 @@ impl Outbound {
         }
     }
 
-    fn seal(&self, sequence: u64, packet: &[u8], cover: &Cover<'_>, queue: &mut SendQueue) {
+    fn seal_one(&self, sequence: u64, packet: &[u8], cover: &Cover<'_>, queue: &mut SendQueue) {
         let plaintext = &packet[cover.skip..];
         let pad = self.pad_len(plaintext.len());
         let mut trailer = [0; PADDING.len() + 2];
@@ -234,7 +297,22 @@ impl Outbound {
 
     #[cfg(test)]
     pub(crate) fn set_sequence(&self, used: u64) {
-        self.sequence.store(used, Relaxed);
+        self.sequence.reset(used);
+    }
+}
+
+/// What a packet is sent as.
+enum Cut<'p> {
+    Whole(&'p mut [u8], Offload),
+    Segments(Segments<'p>),
+}
+
+impl Cut<'_> {
+    fn count(&self) -> u64 {
+        match self {
+            Self::Whole(..) => 1,
+            Self::Segments(segments) => segments.count() as u64,
+        }
     }
 }
 

@@ -145,6 +145,17 @@ impl ReceiveQueue {
         self.packets.iter().map(|(range, offload)| (&self.buffer[range.clone()], *offload))
     }
 
+    /// Ends the super-packet being built and says how many packets there are.
+    pub(crate) fn cut(&mut self) -> usize {
+        self.finish_flow();
+        self.packets.len()
+    }
+
+    /// Some of the packets, which a [`cut`](Self::cut) has counted.
+    pub(crate) fn part(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], Offload)> {
+        self.packets[range].iter().map(|(range, offload)| (&self.buffer[range.clone()], *offload))
+    }
+
     /// Whether it is time to write: the next datagrams might make the buffer grow.
     pub fn is_full(&self) -> bool {
         self.used > 0 && self.buffer.len() - self.used < 2 * RUN_OCTETS

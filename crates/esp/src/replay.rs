@@ -51,6 +51,24 @@ impl Window {
         if self.blocks[block] & bit != 0 { Err(Discard::Replayed) } else { Ok(()) }
     }
 
+    /// Whether all of these can be committed, in this order; they are sorted if need be. May say no where the span of
+    /// unordered numbers exceeds the window.
+    pub(crate) fn takes(&self, numbers: &mut [u64]) -> bool {
+        let rising = numbers.is_sorted_by(|a, b| a < b);
+        if !rising && self.size > 0 {
+            numbers.sort_unstable();
+            // None may push another out of the window before it is committed.
+            let (Some(lowest), Some(highest)) = (numbers.first(), numbers.last()) else {
+                return true;
+            };
+            let distinct = numbers.is_sorted_by(|a, b| a < b);
+            if !distinct || highest.max(&self.top) - lowest >= self.size {
+                return false;
+            }
+        }
+        numbers.iter().all(|number| self.check(*number).is_ok())
+    }
+
     /// Takes note of an authentic packet, checking once more: another thread may have been faster. Tells whether its
     /// number is the highest so far.
     pub(crate) fn commit(&mut self, sequence: u64) -> Result<bool, Discard> {
@@ -176,6 +194,30 @@ mod tests {
                 } else {
                     prop_assert_eq!(&window, &before);
                 }
+            }
+        }
+
+        /// What is taken as a whole can be committed one by one, and what is not must not be taken.
+        #[test]
+        fn takes_what_can_be_committed(size in prop_oneof![Just(0u32), Just(32), Just(64), Just(1024)],
+                                       before in proptest::collection::vec(1..400u64, 0..200),
+                                       numbers in proptest::collection::vec(1..400u64, 0..40), sorted: bool) {
+            let mut window = Window::new(size);
+            for number in before {
+                let _ = window.commit(number);
+            }
+            let mut numbers = numbers;
+            if sorted {
+                numbers.sort_unstable();
+            }
+            let taken = window.takes(&mut numbers.clone());
+            let untouched = window.clone();
+            let one_by_one = numbers.iter().all(|number| window.commit(*number).is_ok());
+            let span = numbers.iter().max().max(Some(&untouched.top)).copied().unwrap_or(0)
+                - numbers.iter().min().copied().unwrap_or(0);
+            prop_assert!(!taken || one_by_one);
+            if sorted || size == 0 || span < u64::from(size) {
+                prop_assert_eq!(taken, one_by_one);
             }
         }
 

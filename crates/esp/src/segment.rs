@@ -158,16 +158,24 @@ impl<'p> Segments<'p> {
     }
 }
 
+/// Whether a partial checksum, if there is one, lies in the packet.
+pub(crate) fn has_checksum(packet: &[u8], header: &Header, offload: Offload) -> bool {
+    offload.checksum.is_none_or(|partial| {
+        let start = usize::from(partial.start);
+        start >= header.transport && start + usize::from(partial.offset) + 2 <= packet.len()
+    })
+}
+
 /// Fills in a partial checksum. `false` if it does not lie in the packet.
 pub(crate) fn complete_checksum(packet: &mut [u8], header: &Header, offload: Offload) -> bool {
     let Some(partial) = offload.checksum else { return true };
-    let start = usize::from(partial.start);
-    let at = start + usize::from(partial.offset);
-    if start < header.transport || at + 2 > packet.len() {
+    if !has_checksum(packet, header, offload) {
         return false;
     }
+    let start = usize::from(partial.start);
     // The field holds the sum of the pseudo-header and thus takes part as it is.
     let checksum = Sum::default().octets(&packet[start..]).finish();
+    let at = start + usize::from(partial.offset);
     put_word(packet, at, nonzero_for_udp(header.protocol, checksum));
     true
 }

@@ -17,6 +17,7 @@ mod limits;
 mod path;
 mod published;
 mod rules;
+mod stages;
 
 const RULE: RuleId = RuleId(1);
 const OUT: SaId = SaId(1);

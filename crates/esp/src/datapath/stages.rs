@@ -1,0 +1,209 @@
+//! The two directions in steps, so that different threads can take them: what has to happen in the order of the packets
+//! is apart from what need not, which is what costs time.
+//!
+//! Out: [`Datapath::admit`] in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
+//! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
+
+use super::{Arrival, Datapath, lock};
+use crate::discard::Discard;
+use crate::header::Header;
+use crate::inbound::{Ahead, Inbound};
+use crate::offload::Offload;
+use crate::outbound::Outbound;
+use crate::plane::Notice;
+use crate::queue::{ReceiveQueue, SendQueue};
+use crate::spd::Verdict;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A packet or super-packet that has its SA and its sequence numbers.
+pub(crate) struct Admitted {
+    sa: Arc<Outbound>,
+    header: Header,
+    offload: Offload,
+    sequence: u64,
+}
+
+/// Packets that were opened before their turn, in the order they came.
+#[derive(Default)]
+pub(crate) struct Opened {
+    groups: Vec<Group>,
+    packets: Vec<(Ahead, Arrival)>,
+    /// Where each of `packets` lies.
+    places: Vec<(usize, Range<usize>)>,
+    numbers: Vec<u64>,
+}
+
+/// Consecutive packets of one SA.
+struct Group {
+    sa: Arc<Inbound>,
+    packets: Range<usize>,
+    /// How many packets the queue held before.
+    first: usize,
+}
+
+impl Opened {
+    /// Forgets all packets and keeps the memory.
+    pub(crate) fn clear(&mut self) {
+        self.groups.clear();
+        self.packets.clear();
+        self.places.clear();
+    }
+}
+
+impl Datapath {
+    /// The first half of [`Datapath::encapsulate`]: finds the SA and claims sequence numbers. `None` if nothing is to be
+    /// sent, for which the reason has been counted.
+    pub(crate) fn admit(
+        &self,
+        now: Instant,
+        packet: &mut [u8],
+        offload: Offload,
+    ) -> Option<Admitted> {
+        let shared = &*self.0;
+        let admitted = match shared.classify(packet, offload) {
+            Ok((header, Verdict::Protect(sa))) => sa
+                .admit(packet, &header, offload, &|notice| shared.notify(notice))
+                .map(|sequence| Some(Admitted { sa, header, offload, sequence })),
+            Ok((header, Verdict::NoSa(entry))) => shared
+                .miss(shared.since_epoch(now), &entry, packet, &header, offload)
+                .map(|()| None),
+            Ok((_, Verdict::NoPolicy)) => Err(Discard::NoPolicy),
+            Err(discard) => Err(discard),
+        };
+        admitted.unwrap_or_else(|discard| {
+            shared.counters.count(discard);
+            None
+        })
+    }
+
+    /// The second half: protects the very packet that was admitted, and appends what comes of it to `queue`.
+    pub(crate) fn seal(
+        &self,
+        now: Instant,
+        admitted: &Admitted,
+        packet: &mut [u8],
+        queue: &mut SendQueue,
+    ) {
+        let shared = &*self.0;
+        let Admitted { sa, header, offload, sequence } = admitted;
+        let notify = |notice: Notice| shared.notify(notice);
+        let now = shared.since_epoch(now);
+        if let Err(discard) = sa.seal(now, *sequence, packet, header, *offload, queue, &notify) {
+            shared.counters.count(discard);
+        }
+    }
+
+    /// Opens ESP packets that arrived together, as [`Datapath::decapsulate_run`] does, but before their turn. `run` is
+    /// the caller's name for these octets.
+    pub(crate) fn open_ahead(
+        &self,
+        run: usize,
+        datagrams: &[u8],
+        segment_len: usize,
+        arrival: Arrival,
+        opened: &mut Opened,
+        queue: &mut ReceiveQueue,
+    ) {
+        let shared = &*self.0;
+        let segment_len = segment_len.max(1);
+        let mut rest = datagrams;
+        while !rest.is_empty() {
+            let first = &rest[..segment_len.min(rest.len())];
+            let sa = match shared.find(first) {
+                Ok(sa) => sa,
+                Err(discard) => {
+                    shared.counters.count(discard);
+                    rest = &rest[first.len()..];
+                    continue;
+                }
+            };
+            let spi = sa.spi.0.to_be_bytes();
+            let same = rest.chunks(segment_len).take_while(|datagram| datagram.starts_with(&spi));
+            let octets: usize = same.map(<[u8]>::len).sum();
+            let (group, tail) = rest.split_at(octets);
+            let start = datagrams.len() - rest.len();
+            rest = tail;
+            opened.open(run, start, group, segment_len, &sa, arrival, queue);
+        }
+    }
+
+    /// Commits what was opened ahead, now that everything before it has been, and hands what passes to `write`.
+    /// `octets` gives the octets of a run; `again` is scratch space.
+    pub(crate) fn settle<'o>(
+        &self,
+        now: Instant,
+        opened: &mut Opened,
+        queue: &mut ReceiveQueue,
+        octets: &dyn Fn(usize) -> &'o [u8],
+        again: &mut ReceiveQueue,
+        write: &mut dyn FnMut(&[u8], Offload),
+    ) {
+        let shared = &*self.0;
+        let now = shared.since_epoch(now);
+        let count = |discard| _ = shared.counters.count(discard);
+        let notify = |notice| shared.notify(notice);
+        let Opened { groups, packets, places, numbers } = opened;
+        let mut ends: Vec<usize> = groups.iter().skip(1).map(|group| group.first).collect();
+        ends.push(queue.cut());
+        for (group, end) in groups.iter().zip(ends) {
+            let ahead = &packets[group.packets.clone()];
+            if group.sa.settle(now, ahead, numbers, &count, &notify) {
+                queue.part(group.first..end).for_each(|(packet, offload)| write(packet, offload));
+                continue;
+            }
+            again.clear();
+            let mut receiving = group.sa.receive();
+            let places = &places[group.packets.clone()];
+            for ((run, place), (_, arrival)) in places.iter().zip(ahead) {
+                let datagram = octets(*run).get(place.clone()).unwrap_or_default();
+                if let Err(discard) = receiving.open(now, datagram, arrival, again) {
+                    count(discard);
+                }
+            }
+            receiving.finish(&notify);
+            again.packets().for_each(|(packet, offload)| write(packet, offload));
+        }
+        // An SA that was deleted meanwhile goes with the last of its packets.
+        opened.clear();
+    }
+
+    /// Whether packets that were kept may go.
+    pub(crate) fn has_releasable(&self) -> bool {
+        !lock(&self.0.releasable).is_empty()
+    }
+}
+
+impl Opened {
+    #[expect(clippy::too_many_arguments, reason = "the one caller has them apart")]
+    fn open(
+        &mut self,
+        run: usize,
+        start: usize,
+        datagrams: &[u8],
+        segment_len: usize,
+        sa: &Arc<Inbound>,
+        arrival: Arrival,
+        queue: &mut ReceiveQueue,
+    ) {
+        let first = self.packets.len();
+        if self.groups.last().is_none_or(|group| !Arc::ptr_eq(&group.sa, sa)) {
+            // What is of two SAs is settled apart, and must not be put together.
+            let written = queue.cut();
+            self.groups.push(Group { sa: Arc::clone(sa), packets: first..first, first: written });
+        }
+        let mut outcomes = Vec::new();
+        sa.open_ahead(datagrams.chunks(segment_len), &arrival, queue, &mut outcomes);
+        self.packets.extend(outcomes.into_iter().map(|ahead| (ahead, arrival)));
+        let mut at = start;
+        self.places.extend(datagrams.chunks(segment_len).map(|datagram| {
+            let place = at..at + datagram.len();
+            at = place.end;
+            (run, place)
+        }));
+        if let Some(group) = self.groups.last_mut() {
+            group.packets.end = self.packets.len();
+        }
+    }
+}
