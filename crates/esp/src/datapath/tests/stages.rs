@@ -40,14 +40,7 @@ fn ahead(pair: &Pair, batches: &[Vec<Vec<u8>>]) -> Handed {
     while let Some((batch, mut opened, mut queue)) = all.pop() {
         let octets = |run: usize| -> &[u8] { &batch[run] };
         let mut write = |packet: &[u8], _| handed.push(packet.to_vec());
-        pair.receiver.settle(
-            pair.now,
-            &mut opened,
-            &mut queue,
-            &octets,
-            &mut again,
-            &mut write,
-        );
+        pair.receiver.settle(pair.now, &mut opened, &mut queue, &octets, &mut again, &mut write);
     }
     handed
 }
