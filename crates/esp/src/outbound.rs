@@ -134,40 +134,39 @@ impl Outbound {
         let placement = self.placement.load();
         let cut = self.cut(packet, header, offload, &placement)?;
         let sequence = self.claim(cut.count(), notify)?;
-        self.seal_cut(now, sequence, cut, header, &placement, queue, notify);
+        self.seal_cut(now, sequence, cut, &placement, queue, notify);
         Ok(())
     }
 
-    /// Claims the sequence numbers that a packet or super-packet needs, or refuses it; returns the first of them.
+    /// Claims the sequence numbers that a packet or super-packet needs, or refuses it.
     pub(crate) fn admit(
         &self,
         packet: &mut [u8],
-        header: &Header,
+        header: Header,
         offload: Offload,
         notify: &dyn Fn(Notice),
-    ) -> Result<u64, Discard> {
-        self.cut(packet, header, offload, &self.placement.load())
+    ) -> Result<Claim, Discard> {
+        self.cut(packet, &header, offload, &self.placement.load())
             .and_then(|cut| self.claim(cut.count(), notify))
+            .map(|sequence| Claim { header, offload, sequence })
             .inspect_err(|_| _ = self.refused.fetch_add(1, Relaxed))
     }
 
-    /// Protects what was admitted, with the sequence numbers from `sequence` on. It is refused only if the path has
-    /// changed since in a way that leaves no place for it.
+    /// Protects the packet that was admitted. It is refused only if the path has changed since in a way that leaves no
+    /// place for it.
     pub(crate) fn seal(
         &self,
         now: Duration,
-        sequence: u64,
+        claim: &Claim,
         packet: &mut [u8],
-        header: &Header,
-        offload: Offload,
         queue: &mut SendQueue,
         notify: &dyn Fn(Notice),
     ) -> Result<(), Discard> {
         let placement = self.placement.load();
         let cut = self
-            .cut(packet, header, offload, &placement)
+            .cut(packet, &claim.header, claim.offload, &placement)
             .inspect_err(|_| _ = self.refused.fetch_add(1, Relaxed))?;
-        self.seal_cut(now, sequence, cut, header, &placement, queue, notify);
+        self.seal_cut(now, claim.sequence, cut, &placement, queue, notify);
         Ok(())
     }
 
@@ -175,30 +174,30 @@ impl Outbound {
     fn cut<'p>(
         &self,
         packet: &'p mut [u8],
-        header: &Header,
+        header: &'p Header,
         offload: Offload,
         placement: &Placement,
     ) -> Result<Cut<'p>, Discard> {
         if self.mode == Mode::Transport {
             may_lose_its_header(header, &placement.path)?;
         }
-        let (cut, longest) = if offload.segmentation == Segmentation::None {
+        let (form, longest) = if offload.segmentation == Segmentation::None {
             let packet = &mut packet[..header.len];
             if !has_checksum(packet, header, offload) {
                 return Err(Discard::OutboundMalformed);
             }
             let len = packet.len();
-            (Cut::Whole(packet, offload), len)
+            (Form::Whole(packet, offload), len)
         } else {
             let segments =
                 Segments::new(packet, header, offload).ok_or(Discard::OutboundMalformed)?;
             let longest = segments.longest();
-            (Cut::Segments(segments), longest)
+            (Form::Segments(segments), longest)
         };
         if self.sealed_len(longest) > RUN_OCTETS {
             return Err(Discard::TooLong);
         }
-        Ok(cut)
+        Ok(Cut { header, form })
     }
 
     fn seal_cut(
@@ -206,26 +205,26 @@ impl Outbound {
         now: Duration,
         mut sequence: u64,
         cut: Cut<'_>,
-        header: &Header,
         placement: &Placement,
         queue: &mut SendQueue,
         notify: &dyn Fn(Notice),
     ) {
+        let count = cut.count();
+        let Cut { header, form } = cut;
         let (skip, next_header) = match self.mode {
             Mode::Tunnel => (0, if header.ipv6 { IPV6 } else { IPIP }),
             Mode::Transport => (header.transport, header.protocol),
         };
         let cover = Cover { path: &placement.path, tos: header.tos, skip, next_header };
-        let count = cut.count();
-        let octets = match cut {
-            Cut::Whole(packet, offload) => {
+        let octets = match form {
+            Form::Whole(packet, offload) => {
                 complete_checksum(packet, header, offload);
                 clamp_mss(packet, header, placement.inner_mtu);
                 queue.reserve(self.sealed_len(packet.len()));
                 self.seal_one(sequence, packet, &cover, queue);
                 packet.len() as u64
             }
-            Cut::Segments(mut segments) => {
+            Form::Segments(mut segments) => {
                 queue.reserve(self.sealed_len(segments.longest()) * segments.count());
                 let octets = segments.octets() as u64;
                 while let Some(segment) = segments.next() {
@@ -301,17 +300,31 @@ impl Outbound {
     }
 }
 
-/// What a packet is sent as.
-enum Cut<'p> {
+/// A packet with its sequence numbers, from `sequence` on.
+pub(crate) struct Claim {
+    header: Header,
+    offload: Offload,
+    sequence: u64,
+}
+
+/// A packet, and what it is sent as.
+struct Cut<'p> {
+    header: &'p Header,
+    form: Form<'p>,
+}
+
+/// Lives on the stack for the time of one packet.
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation per packet")]
+enum Form<'p> {
     Whole(&'p mut [u8], Offload),
     Segments(Segments<'p>),
 }
 
 impl Cut<'_> {
     fn count(&self) -> u64 {
-        match self {
-            Self::Whole(..) => 1,
-            Self::Segments(segments) => segments.count() as u64,
+        match &self.form {
+            Form::Whole(..) => 1,
+            Form::Segments(segments) => segments.count() as u64,
         }
     }
 }

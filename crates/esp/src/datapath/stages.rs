@@ -6,10 +6,9 @@
 
 use super::{Arrival, Datapath, lock};
 use crate::discard::Discard;
-use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
 use crate::offload::Offload;
-use crate::outbound::Outbound;
+use crate::outbound::{Claim, Outbound};
 use crate::plane::Notice;
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::spd::Verdict;
@@ -20,9 +19,7 @@ use std::time::Instant;
 /// A packet or super-packet that has its SA and its sequence numbers.
 pub(crate) struct Admitted {
     sa: Arc<Outbound>,
-    header: Header,
-    offload: Offload,
-    sequence: u64,
+    claim: Claim,
 }
 
 /// Packets that were opened before their turn, in the order they came.
@@ -64,8 +61,8 @@ impl Datapath {
         let shared = &*self.0;
         let admitted = match shared.classify(packet, offload) {
             Ok((header, Verdict::Protect(sa))) => sa
-                .admit(packet, &header, offload, &|notice| shared.notify(notice))
-                .map(|sequence| Some(Admitted { sa, header, offload, sequence })),
+                .admit(packet, header, offload, &|notice| shared.notify(notice))
+                .map(|claim| Some(Admitted { sa, claim })),
             Ok((header, Verdict::NoSa(entry))) => shared
                 .miss(shared.since_epoch(now), &entry, packet, &header, offload)
                 .map(|()| None),
@@ -87,10 +84,9 @@ impl Datapath {
         queue: &mut SendQueue,
     ) {
         let shared = &*self.0;
-        let Admitted { sa, header, offload, sequence } = admitted;
         let notify = |notice: Notice| shared.notify(notice);
         let now = shared.since_epoch(now);
-        if let Err(discard) = sa.seal(now, *sequence, packet, header, *offload, queue, &notify) {
+        if let Err(discard) = admitted.sa.seal(now, &admitted.claim, packet, queue, &notify) {
             shared.counters.count(discard);
         }
     }
