@@ -2,12 +2,16 @@
 
 mod aws_lc;
 mod gmac;
+mod in_place;
 pub mod mac;
+mod portable;
 mod ring;
+mod with_mac;
 
 use gmac::Gmac;
 use policy::{EspEncryption, Integrity, KeyBits, Secret};
 use std::fmt;
+use with_mac::{CbcMac, NullMac};
 
 /// What protects a packet: an AEAD, a cipher with a MAC, or integrity alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -205,13 +209,21 @@ pub enum Provider {
     AwsLc,
     /// ring: no AES-192, and no suite with a MAC of its own.
     Ring,
+    /// RustCrypto's software: everything, without any instruction made for cryptography, and in constant time.
+    Portable,
+}
+
+impl fmt::Display for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
 }
 
 /// A provider cannot make a cipher.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CipherError {
     /// The provider lacks the suite.
-    #[error("{provider:?} has no {suite}")]
+    #[error("{provider} has no {suite}")]
     Unsupported {
         /// The provider asked.
         provider: Provider,
@@ -229,6 +241,18 @@ pub enum CipherError {
 }
 
 impl Provider {
+    /// All of them, the default first.
+    pub const ALL: [Self; 3] = [Self::AwsLc, Self::Ring, Self::Portable];
+
+    /// The name in configurations and reports: `aws-lc`, `ring` or `portable`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::AwsLc => "aws-lc",
+            Self::Ring => "ring",
+            Self::Portable => "portable",
+        }
+    }
+
     /// Whether the provider has the suite.
     pub fn supports(self, suite: Suite) -> bool {
         !matches!(
@@ -267,18 +291,21 @@ impl Provider {
                 Box::new(Gmac::new(aws_lc::Aead::new(aws_lc::gcm(bits), key)))
             }
             (Self::AwsLc, Suite::AesCbcMac(bits, integrity)) => {
-                Box::new(aws_lc::CbcMac::new(bits, integrity, key))
+                let (key, mac_key) = key.split_at(bits.octets());
+                let mac = mac::Key::new(mac_of(integrity), mac_key);
+                Box::new(CbcMac::new(aws_lc::Cbc::new(bits, key), integrity, mac))
             }
             (Self::AwsLc, Suite::NullMac(integrity)) => {
-                Box::new(aws_lc::NullMac::new(integrity, key))
+                Box::new(NullMac::new(integrity, mac::Key::new(mac_of(integrity), key)))
             }
             (Self::Ring, Suite::ChaCha20Poly1305) => {
-                Box::new(ring::Aead::new(ring::CHACHA20_POLY1305, key))
+                Box::new(ring::aead(ring::CHACHA20_POLY1305, key))
             }
             (Self::Ring, Suite::AesGmac(bits)) => {
-                Box::new(Gmac::new(ring::Aead::new(ring::gcm(bits), key)))
+                Box::new(Gmac::new(ring::aead(ring::gcm(bits), key)))
             }
-            (Self::Ring, Suite::AesGcm16(bits)) => Box::new(ring::Aead::new(ring::gcm(bits), key)),
+            (Self::Ring, Suite::AesGcm16(bits)) => Box::new(ring::aead(ring::gcm(bits), key)),
+            (Self::Portable, suite) => portable::cipher(suite, key),
             (Self::Ring, Suite::AesCbcMac(..) | Suite::NullMac(_)) => {
                 unreachable!("refused above")
             }

@@ -1,4 +1,4 @@
-//! Wycheproof's sets of AES-GCM and ChaCha20-Poly1305 through both providers. A nonce of 12 octets is salt ‖ IV here.
+//! Wycheproof's sets of AES-GCM and ChaCha20-Poly1305 through all providers. A nonce of 12 octets is salt ‖ IV here.
 
 use esp::cipher::{Aad, Forged, Provider, Suite};
 use policy::{KeyBits, Secret};
@@ -25,7 +25,7 @@ fn chacha20_poly1305() {
     assert!(accepted > 300 && refused > 100, "{accepted} {refused}");
 }
 
-/// How many were accepted and refused, by both providers together.
+/// How many were accepted and refused, by all providers together.
 fn run(name: TestName, suite: impl Fn(u32) -> Suite) -> (usize, usize) {
     let (mut accepted, mut refused) = (0, 0);
     let set = TestSet::load(name).expect("the set");
@@ -38,7 +38,7 @@ fn run(name: TestName, suite: impl Fn(u32) -> Suite) -> (usize, usize) {
             let (salt, iv) = test.nonce.split_at(4);
             let key = Secret::new([&test.key, salt].concat());
             let sealed = [iv, &test.ct, &test.tag].concat();
-            for provider in [Provider::AwsLc, Provider::Ring] {
+            for provider in Provider::ALL {
                 if !provider.supports(suite) {
                     continue;
                 }

@@ -1,10 +1,12 @@
 //! Message authentication codes: the integrity of ESP and of IKE's Encrypted payload, and what IKE's PRFs are made of.
 
-mod xcbc;
+mod chain;
+mod software;
 
+use aws_lc_rs::cipher::EncryptingKey;
 use aws_lc_rs::{cmac, hmac};
+use chain::Chain;
 use hmac_md5::{HmacMd5, KeyInit as _, Mac as _};
-use xcbc::Xcbc;
 use zeroize::Zeroizing;
 
 /// RustCrypto's HMAC-MD5, which AWS-LC does not give.
@@ -57,7 +59,9 @@ enum Keyed {
     Hmac(hmac::Key),
     Md5(HmacMd5),
     Cmac(cmac::Key),
-    Xcbc(Xcbc),
+    Xcbc(Chain<EncryptingKey>),
+    Software(software::Hmac),
+    SoftwareChain(Chain<software::Aes>),
 }
 
 /// The MAC of a message, which may be a secret where it serves as PRF.
@@ -67,6 +71,7 @@ enum Octets {
     /// As AWS-LC gives it: nothing is copied for a packet.
     Hmac(hmac::Tag),
     Block(Zeroizing<[u8; 16]>),
+    Software(software::Tag),
 }
 
 impl Key {
@@ -75,7 +80,7 @@ impl Key {
     /// # Panics
     /// If XCBC or CMAC get another length: a bug of the caller.
     pub fn new(algorithm: Algorithm, key: &[u8]) -> Self {
-        let aes = || -> &[u8; 16] { key.try_into().expect("AES-XCBC and AES-CMAC take 16 octets") };
+        let aes = || aes_key(key);
         Self(match algorithm {
             Algorithm::HmacMd5 => {
                 Keyed::Md5(HmacMd5::new_from_slice(key).expect("an HMAC takes any key"))
@@ -86,10 +91,27 @@ impl Key {
             Algorithm::HmacSha2_256 => Keyed::Hmac(hmac::Key::new(hmac::HMAC_SHA256, key)),
             Algorithm::HmacSha2_384 => Keyed::Hmac(hmac::Key::new(hmac::HMAC_SHA384, key)),
             Algorithm::HmacSha2_512 => Keyed::Hmac(hmac::Key::new(hmac::HMAC_SHA512, key)),
-            Algorithm::AesXcbc => Keyed::Xcbc(Xcbc::new(aes())),
+            Algorithm::AesXcbc => Keyed::Xcbc(Chain::xcbc(aes())),
             Algorithm::AesCmac => {
                 Keyed::Cmac(cmac::Key::new(cmac::AES_128, aes()).expect("the length is right"))
             }
+        })
+    }
+
+    /// The same without any instruction made for cryptography.
+    ///
+    /// # Panics
+    /// As [`Key::new`].
+    pub(super) fn portable(algorithm: Algorithm, key: &[u8]) -> Self {
+        Self(match algorithm {
+            // Which nothing accelerates.
+            Algorithm::HmacMd5 => return Self::new(algorithm, key),
+            Algorithm::HmacSha1 => Keyed::Software(software::Hmac::sha1(key)),
+            Algorithm::HmacSha2_256 => Keyed::Software(software::Hmac::sha2_256(key)),
+            Algorithm::HmacSha2_384 => Keyed::Software(software::Hmac::sha2_384(key)),
+            Algorithm::HmacSha2_512 => Keyed::Software(software::Hmac::sha2_512(key)),
+            Algorithm::AesXcbc => Keyed::SoftwareChain(Chain::xcbc(aes_key(key))),
+            Algorithm::AesCmac => Keyed::SoftwareChain(Chain::cmac(aes_key(key))),
         })
     }
 
@@ -115,6 +137,8 @@ impl Key {
                 Tag::block(tag.as_ref().try_into().expect("AES has blocks of 16 octets"))
             }
             Keyed::Xcbc(key) => Tag::block(key.tag(parts)),
+            Keyed::SoftwareChain(key) => Tag::block(key.tag(parts)),
+            Keyed::Software(key) => Tag(Octets::Software(key.tag(parts))),
         }
     }
 }
@@ -130,6 +154,11 @@ impl AsRef<[u8]> for Tag {
         match &self.0 {
             Octets::Hmac(tag) => tag.as_ref(),
             Octets::Block(octets) => &**octets,
+            Octets::Software(tag) => tag.as_ref(),
         }
     }
+}
+
+fn aes_key(key: &[u8]) -> &[u8; 16] {
+    key.try_into().expect("AES-XCBC and AES-CMAC take 16 octets")
 }

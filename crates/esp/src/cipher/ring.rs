@@ -1,12 +1,9 @@
-//! Ciphers of ring. It works in place only, so plaintext and ciphertext are copied first, and it does not wipe keys.
+//! AEADs of ring, which does not wipe keys.
 
-use super::{Aad, Cipher, Forged};
-use ::ring::aead::{self, LessSafeKey, Nonce, Tag, UnboundKey};
+use super::Forged;
+use super::in_place::{self, Aead, Nonce};
+use ::ring::aead::{self, Aad, LessSafeKey, Tag, UnboundKey};
 use policy::KeyBits;
-use zeroize::Zeroizing;
-
-const IV: usize = 8;
-const ICV: usize = 16;
 
 /// ChaCha20-Poly1305.
 pub(super) const CHACHA20_POLY1305: &aead::Algorithm = &aead::CHACHA20_POLY1305;
@@ -20,63 +17,34 @@ pub(super) fn gcm(bits: KeyBits) -> &'static aead::Algorithm {
     }
 }
 
-/// An AEAD with a nonce of salt ‖ IV.
-pub(super) struct Aead {
-    key: LessSafeKey,
-    salt: Zeroizing<[u8; 4]>,
+/// Takes key ‖ salt.
+pub(super) fn aead(algorithm: &'static aead::Algorithm, key_material: &[u8]) -> Aead<LessSafeKey> {
+    Aead::new(key_material, |key| {
+        LessSafeKey::new(
+            UnboundKey::new(algorithm, key).expect("the length of the key was checked"),
+        )
+    })
 }
 
-impl Aead {
-    /// Takes key ‖ salt of the length the suite asks for (RFC 4106 §8.1, RFC 7634 §2).
-    pub(super) fn new(algorithm: &'static aead::Algorithm, key_material: &[u8]) -> Self {
-        let (key, salt) =
-            key_material.split_last_chunk::<4>().expect("the length of the key was checked");
-        let key = UnboundKey::new(algorithm, key).expect("the length of the key was checked");
-        Self { key: LessSafeKey::new(key), salt: Zeroizing::new(*salt) }
-    }
-
-    // RFC 4106 §4, RFC 7634 §2
-    fn nonce(&self, iv: &[u8; IV]) -> Nonce {
-        let mut nonce = [0; 12];
-        nonce[..4].copy_from_slice(&*self.salt);
-        nonce[4..].copy_from_slice(iv);
-        Nonce::assume_unique_for_key(nonce)
-    }
-}
-
-impl Cipher for Aead {
-    fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
-        let len = plaintext.len() + trailer.len();
-        assert_eq!(out.len(), IV + len + ICV, "length of out");
-        let iv: &[u8; IV] = iv.try_into().expect("the IV of an AEAD has 8 octets");
-        let (out_iv, rest) = out.split_at_mut(IV);
-        out_iv.copy_from_slice(iv);
-        let (body, icv) = rest.split_at_mut(len);
-        let (first, second) = body.split_at_mut(plaintext.len());
-        first.copy_from_slice(plaintext);
-        second.copy_from_slice(trailer);
-        let mut buffer = [0; 12];
-        let aad = aead::Aad::from(aad.of_aead(&mut buffer));
+impl in_place::Key for LessSafeKey {
+    fn seal(&self, nonce: Nonce, aad: &[u8], body: &mut [u8]) -> [u8; 16] {
+        let nonce = aead::Nonce::assume_unique_for_key(nonce);
         let tag = self
-            .key
-            .seal_in_place_separate_tag(self.nonce(iv), aad, body)
+            .seal_in_place_separate_tag(nonce, Aad::from(aad), body)
             .expect("a packet is far below any limit");
-        icv.copy_from_slice(tag.as_ref());
+        tag.as_ref().try_into().expect("the tags of both are of 16 octets")
     }
 
-    fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
-        let (iv, rest) = sealed.split_first_chunk::<IV>().ok_or(Forged)?;
-        let (ciphertext, icv) = rest.split_last_chunk::<ICV>().ok_or(Forged)?;
-        let out = out.get_mut(..ciphertext.len()).ok_or(Forged)?;
-        out.copy_from_slice(ciphertext);
-        let mut buffer = [0; 12];
-        let aad = aead::Aad::from(aad.of_aead(&mut buffer));
-        let opened =
-            self.key.open_in_place_separate_tag(self.nonce(iv), aad, Tag::from(*icv), out, 0..);
-        if opened.is_err() {
-            out.fill(0);
-            return Err(Forged);
-        }
-        Ok(out.len())
+    fn open(
+        &self,
+        nonce: Nonce,
+        aad: &[u8],
+        body: &mut [u8],
+        icv: &[u8; 16],
+    ) -> Result<(), Forged> {
+        let nonce = aead::Nonce::assume_unique_for_key(nonce);
+        self.open_in_place_separate_tag(nonce, Aad::from(aad), Tag::from(*icv), body, 0..)
+            .map(|_| ())
+            .map_err(|_| Forged)
     }
 }

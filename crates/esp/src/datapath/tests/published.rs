@@ -51,7 +51,7 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn sealed_as_published() {
-    for provider in [Provider::AwsLc, Provider::Ring] {
+    for provider in Provider::ALL {
         for case in cases().iter().filter(|case| provider.supports(case.suite)) {
             let cipher = provider.cipher(case.suite, &case.key).expect("supported");
             let aad = Aad::Esp { spi: case.spi, sequence: case.sequence, esn: case.esn };
@@ -66,7 +66,7 @@ fn sealed_as_published() {
 #[test]
 fn opened_as_published() {
     assert_eq!(cases().len(), 14);
-    for provider in [Provider::AwsLc, Provider::Ring] {
+    for provider in Provider::ALL {
         for case in cases().iter().filter(|case| provider.supports(case.suite)) {
             let now = Instant::now();
             let datapath = Datapath::new(Settings { provider, ..Settings::default() }, now);
