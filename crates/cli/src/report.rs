@@ -198,7 +198,11 @@ fn ike_sa(fields: &mut Fields, sa: &IkeSa) {
 
 fn child_sa(fields: &mut Fields, sa: &ChildSa) {
     let sequence = if sa.esn { ", 64-bit sequence numbers" } else { "" };
-    let travels = if sa.encapsulation == "udp" { "in UDP" } else { "natively" };
+    let travels = match sa.encapsulation.as_str() {
+        "udp" => "in UDP",
+        "ah" => "in AH",
+        _ => "natively",
+    };
     fields.add("suite", format!("{}{sequence}, {travels}", plain(&sa.suite)));
     fields.add("SPIs", format!("in {}, out {}", sa.inbound_spi, sa.outbound_spi));
     fields.add("in", format!("{} packets, {}", count(sa.packets_in), bytes(sa.bytes_in)));

@@ -9,7 +9,7 @@ mod ring;
 mod with_mac;
 
 use gmac::Gmac;
-use policy::{EspEncryption, Integrity, KeyBits, Secret};
+use policy::{AhIntegrity, EspEncryption, Integrity, KeyBits, Protection, Secret};
 use std::fmt;
 use with_mac::{CbcMac, NullMac};
 
@@ -27,11 +27,17 @@ pub enum Suite {
     AesGmac(KeyBits),
     /// No cipher (RFC 2410), and a MAC over everything: everything travels in the clear.
     NullMac(Integrity),
+    /// Not ESP but AH (RFC 4302). With AES-GMAC, an 8-octet IV precedes the 16-octet ICV (RFC 4543 §4).
+    Ah(AhIntegrity),
 }
 
 impl Suite {
     /// The suite of a Child SA's proposal; `None` where cipher and integrity do not go together.
-    pub fn of(encryption: EspEncryption, integrity: Option<Integrity>) -> Option<Self> {
+    pub fn of(protection: Protection) -> Option<Self> {
+        let (encryption, integrity) = match protection {
+            Protection::Ah(integrity) => return Some(Self::Ah(integrity)),
+            Protection::Esp { encryption, integrity } => (encryption, integrity),
+        };
         match (encryption, integrity) {
             (EspEncryption::AesGcm16(k), None) => Some(Self::AesGcm16(k)),
             (EspEncryption::AesCbc(k), Some(i)) => Some(Self::AesCbcMac(k, i)),
@@ -39,6 +45,20 @@ impl Suite {
             (EspEncryption::AesGmac(k), None) => Some(Self::AesGmac(k)),
             (EspEncryption::Null, Some(i)) => Some(Self::NullMac(i)),
             _ => None,
+        }
+    }
+
+    /// Whether it protects packets with AH, which vouches for the IP header as well, and not with ESP.
+    pub fn is_ah(self) -> bool {
+        matches!(self, Self::Ah(_))
+    }
+
+    /// The suite whose cipher makes the ICV of AH, when it is given no text.
+    pub(crate) fn cipher(self) -> Self {
+        match self {
+            Self::Ah(AhIntegrity::AesGmac(bits)) => Self::AesGcm16(bits),
+            Self::Ah(AhIntegrity::Mac(integrity)) => Self::NullMac(integrity),
+            suite => suite,
         }
     }
 
@@ -50,6 +70,7 @@ impl Suite {
             Self::ChaCha20Poly1305 => 32 + 4,
             Self::NullMac(i) => integrity_key_len(i),
             Self::AesCbcMac(k, i) => k.octets() + integrity_key_len(i),
+            Self::Ah(_) => self.cipher().key_material_len(),
         }
     }
 
@@ -59,12 +80,14 @@ impl Suite {
             Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 8,
             Self::AesCbcMac(..) => 16,
             Self::NullMac(_) => 0,
+            Self::Ah(_) => self.cipher().iv_len(),
         }
     }
 
     /// Octets of the integrity check value.
     pub fn icv_len(self) -> usize {
         match self {
+            Self::Ah(_) => self.cipher().icv_len(),
             Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 16,
             Self::AesCbcMac(_, i) | Self::NullMac(i) => match i {
                 Integrity::HmacMd5_96
@@ -83,7 +106,11 @@ impl Suite {
     pub fn block_len(self) -> usize {
         match self {
             Self::AesCbcMac(..) => 16,
-            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) | Self::NullMac(_) => 1,
+            Self::AesGcm16(_)
+            | Self::ChaCha20Poly1305
+            | Self::AesGmac(_)
+            | Self::NullMac(_)
+            | Self::Ah(_) => 1,
         }
     }
 }
@@ -115,6 +142,7 @@ impl fmt::Display for Suite {
             Self::ChaCha20Poly1305 => f.write_str("CHACHA20-POLY1305"),
             Self::AesGmac(k) => write!(f, "NULL-AUTH-AES-GMAC-{k}"),
             Self::NullMac(i) => write!(f, "NULL/{i}"),
+            Self::Ah(integrity) => write!(f, "AH/{integrity}"),
         }
     }
 }
@@ -170,12 +198,12 @@ impl<'a> Aad<'a> {
 }
 
 /// The half of a sequence number that travels.
-fn low(sequence: u64) -> u32 {
+pub(crate) fn low(sequence: u64) -> u32 {
     (sequence & u64::from(u32::MAX)) as u32
 }
 
 /// The half of a sequence number that both ends only count.
-fn high(sequence: u64) -> u32 {
+pub(crate) fn high(sequence: u64) -> u32 {
     (sequence >> 32) as u32
 }
 
@@ -256,7 +284,7 @@ impl Provider {
     /// Whether the provider has the suite.
     pub fn supports(self, suite: Suite) -> bool {
         !matches!(
-            (self, suite),
+            (self, suite.cipher()),
             (
                 Self::Ring,
                 Suite::AesGcm16(KeyBits::B192)
@@ -267,7 +295,8 @@ impl Provider {
         )
     }
 
-    /// Makes one direction's cipher from [`Suite::key_material_len`] octets.
+    /// Makes one direction's cipher from [`Suite::key_material_len`] octets. What AH covers is given to it as
+    /// [`Aad::Octets`] with no text; IV ‖ ICV, which is all it writes then, is what AH's ICV field holds.
     pub fn cipher(
         self,
         suite: Suite,
@@ -280,7 +309,7 @@ impl Provider {
             return Err(CipherError::KeyLength { suite, got: key_material.len() });
         }
         let key = key_material.expose();
-        Ok(match (self, suite) {
+        Ok(match (self, suite.cipher()) {
             (Self::AwsLc, Suite::AesGcm16(bits)) => {
                 Box::new(aws_lc::Aead::new(aws_lc::gcm(bits), key))
             }
@@ -306,7 +335,7 @@ impl Provider {
             }
             (Self::Ring, Suite::AesGcm16(bits)) => Box::new(ring::aead(ring::gcm(bits), key)),
             (Self::Portable, suite) => portable::cipher(suite, key),
-            (Self::Ring, Suite::AesCbcMac(..) | Suite::NullMac(_)) => {
+            (Self::Ring, Suite::AesCbcMac(..) | Suite::NullMac(_)) | (_, Suite::Ah(_)) => {
                 unreachable!("refused above")
             }
         })

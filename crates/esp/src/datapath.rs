@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cipher::{CipherError, Provider};
+use crate::cipher::{CipherError, Provider, Suite};
 use crate::discard::{Counters, Discard};
 use crate::encap::Room;
 use crate::header::Header;
@@ -10,7 +10,8 @@ use crate::inbound::Inbound;
 use crate::offload::{Offload, Segmentation};
 use crate::outbound::Outbound;
 use crate::plane::{
-    DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Spi, Usage,
+    DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
+    Spi, Usage,
 };
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::sad::Sad;
@@ -71,6 +72,8 @@ struct Shared {
     epoch: Instant,
     counters: Counters,
     sad: Sad,
+    /// The inbound SAs of AH, whose SPIs are other ones (RFC 4301 §4.1).
+    ah_sad: Sad,
     spd: Spd,
     /// Octets of the longest packet that the device takes.
     device_mtu: AtomicUsize,
@@ -100,6 +103,7 @@ impl Datapath {
             epoch: now,
             counters: Counters::new(),
             sad: Sad::new(),
+            ah_sad: Sad::new(),
             spd: Spd::new(),
             device_mtu: AtomicUsize::new(usize::MAX),
             installed: Mutex::default(),
@@ -163,6 +167,29 @@ impl Datapath {
                 outcome
             })
             .map_err(|discard| shared.counters.count(discard))
+    }
+
+    /// Checks a packet with AH, cut before it by [`ah::split`](crate::ah::split), and appends what it covers to `queue`.
+    pub fn decapsulate_ah(
+        &self,
+        now: Instant,
+        packet: (&[u8], &[u8]),
+        arrival: Arrival,
+        queue: &mut ReceiveQueue,
+    ) -> Result<(), Discard> {
+        let shared = &*self.0;
+        let now = shared.since_epoch(now);
+        let spi = packet.1.get(4..8).and_then(<[u8]>::first_chunk).ok_or(Discard::AhHeader);
+        spi.and_then(|spi| {
+            shared.ah_sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
+        })
+        .and_then(|sa| {
+            let mut receiving = sa.receive();
+            let outcome = receiving.open_ah(now, packet, &arrival, queue);
+            receiving.finish(&|notice| shared.notify(notice));
+            outcome
+        })
+        .map_err(|discard| shared.counters.count(discard))
     }
 
     /// Opens several ESP packets that arrived together: each `segment_len` octets, the last may be shorter, as UDP GRO
@@ -272,6 +299,10 @@ impl Shared {
         Ok(())
     }
 
+    fn sad(&self, suite: Suite) -> &Sad {
+        if suite.is_ah() { &self.ah_sad } else { &self.sad }
+    }
+
     fn find(&self, datagram: &[u8]) -> Result<Arc<Inbound>, Discard> {
         let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
         self.sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
@@ -341,14 +372,16 @@ impl DataPlane for Datapath {
         let mut installed = lock(&shared.installed);
         name_is_free(&installed, sa.id)?;
         spi_is_lawful(sa.spi)?;
-        if shared.sad.find(sa.spi).is_some() {
+        may_travel(sa.suite, &sa.path)?;
+        let sad = shared.sad(sa.suite);
+        if sad.find(sa.spi).is_some() {
             return Err(PlaneError::SpiInUse(sa.spi));
         }
         let (id, spi) = (sa.id, sa.spi);
         let sa = Inbound::new(sa, shared.settings.provider, shared.room())
             .map_err(|error| no_cipher(spi, error))?;
         let sa = Arc::new(sa);
-        shared.sad.insert(Arc::clone(&sa));
+        sad.insert(Arc::clone(&sa));
         installed.insert(id, Installed::Inbound(sa));
         Ok(())
     }
@@ -359,6 +392,7 @@ impl DataPlane for Datapath {
         name_is_free(&installed, sa.id)?;
         spi_is_lawful(sa.spi)?;
         let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
+        may_travel(sa.suite, &sa.path)?;
         let (id, spi, rule, standby) = (sa.id, sa.spi, sa.rule, sa.standby);
         let sa = Outbound::new(sa, shared.settings.provider, shared.room())
             .map_err(|error| no_cipher(spi, error))?;
@@ -384,8 +418,14 @@ impl DataPlane for Datapath {
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
         let shared = &*self.0;
         match lock(&shared.installed).get(&sa) {
-            Some(Installed::Inbound(sa)) => sa.relocate(path, shared.room()),
-            Some(Installed::Outbound { sa, .. }) => sa.relocate(path, shared.room()),
+            Some(Installed::Inbound(sa)) => {
+                may_travel(sa.suite, &path)?;
+                sa.relocate(path, shared.room());
+            }
+            Some(Installed::Outbound { sa, .. }) => {
+                may_travel(sa.suite, &path)?;
+                sa.relocate(path, shared.room());
+            }
             None => return Err(PlaneError::NoSuchSa(sa)),
         }
         Ok(())
@@ -395,7 +435,7 @@ impl DataPlane for Datapath {
         let shared = &*self.0;
         let mut installed = lock(&shared.installed);
         match installed.remove(&sa) {
-            Some(Installed::Inbound(sa)) => shared.sad.remove(sa.spi),
+            Some(Installed::Inbound(sa)) => shared.sad(sa.suite).remove(sa.spi),
             Some(Installed::Outbound { sa, rule }) => {
                 if let Some(service) = shared.spd.service(rule) {
                     service.withdraw(sa.id);
@@ -430,6 +470,18 @@ fn spi_is_lawful(spi: Spi) -> Result<(), PlaneError> {
     Err(PlaneError::System {
         what: format!("adding SPI {spi}"),
         why: format!("SPIs below {FIRST_SPI} are reserved (RFC 4303 §2.1)"),
+    })
+}
+
+/// AH covers the addresses, which a NAT changes.
+fn may_travel(suite: Suite, path: &Path) -> Result<(), PlaneError> {
+    if !suite.is_ah() || path.encapsulation != Encapsulation::Udp {
+        return Ok(());
+    }
+    Err(PlaneError::System {
+        what: format!("sending {suite} between {} and {}", path.local.ip(), path.remote.ip()),
+        why: "AH covers the addresses, so that it passes no NAT and never goes in UDP; use ESP"
+            .into(),
     })
 }
 

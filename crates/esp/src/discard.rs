@@ -70,6 +70,9 @@ discards! {
         TooLong = "too_long",
         /// Inbound: shorter than the shortest ESP packet.
         InboundTruncated = "inbound_truncated",
+        /// Inbound: the headers up to and with AH are not whole, or of other lengths than the SA's algorithm makes, or
+        /// the packet is a fragment (RFC 4302 §3.4).
+        AhHeader = "ah_header",
         /// Inbound: no SA with that SPI.
         UnknownSpi = "unknown_spi",
         /// Inbound: the sequence number was received before.

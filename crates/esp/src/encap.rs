@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+use crate::ah;
 use crate::cipher::Suite;
 use crate::header::{Fragment, Header};
 use crate::ip::{TCP, adjust, put_word, word_at};
@@ -17,14 +18,19 @@ pub fn outer_header_len(ipv6: bool) -> usize {
     if ipv6 { 40 } else { 20 }
 }
 
-/// Octets to which payload, padding, pad length and next header are aligned together (RFC 4303 §2.4).
+/// Octets to which payload, padding, pad length and next header are aligned together (RFC 4303 §2.4). AH pads nothing.
 pub fn alignment(suite: Suite) -> usize {
-    suite.block_len().max(4)
+    if suite.is_ah() { 1 } else { suite.block_len().max(4) }
+}
+
+/// Octets behind the padding.
+fn trailer(suite: Suite) -> usize {
+    if suite.is_ah() { 0 } else { ESP_TRAILER }
 }
 
 /// Octets by which a packet grows at most. In transport mode its own IP header remains the outer one.
 pub fn overhead(suite: Suite, mode: Mode, encapsulation: Encapsulation, outer_ipv6: bool) -> usize {
-    fixed(suite, mode, encapsulation, outer_ipv6) + ESP_TRAILER + alignment(suite) - 1
+    fixed(suite, mode, encapsulation, outer_ipv6) + trailer(suite) + alignment(suite) - 1
 }
 
 /// Octets of the longest inner packet whose ESP packet fits `outer_mtu`; 0 if none does.
@@ -42,7 +48,7 @@ pub fn inner_mtu(
     };
     let room = outer_mtu.saturating_sub(fixed(suite, mode, encapsulation, outer_ipv6) + own_header);
     let sealed = room - room % alignment(suite);
-    if sealed <= ESP_TRAILER { 0 } else { sealed - ESP_TRAILER + own_header }
+    if sealed <= trailer(suite) { 0 } else { sealed - trailer(suite) + own_header }
 }
 
 /// Octets that every packet grows by, apart from trailer and padding.
@@ -52,9 +58,12 @@ fn fixed(suite: Suite, mode: Mode, encapsulation: Encapsulation, outer_ipv6: boo
         Mode::Transport => 0,
     };
     let udp = match encapsulation {
-        Encapsulation::Native => 0,
+        Encapsulation::Native | Encapsulation::Ah => 0,
         Encapsulation::Udp => UDP_HEADER,
     };
+    if suite.is_ah() {
+        return ip + ah::header_len(suite, outer_ipv6);
+    }
     ip + udp + ESP_HEADER + suite.iv_len() + suite.icv_len()
 }
 
@@ -136,10 +145,10 @@ fn lower_mss(tcp: &mut [u8], at: usize, mss: u16) {
 mod tests {
     use super::*;
     use crate::ip::{IPV4_LEN, Sum, rebuild_checksum, write_header};
-    use policy::{Integrity, KeyBits};
+    use policy::{AhIntegrity, Integrity, KeyBits};
     use std::net::IpAddr;
 
-    const SUITES: [Suite; 7] = [
+    const SUITES: [Suite; 9] = [
         Suite::AesGcm16(KeyBits::B128),
         Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128),
         Suite::AesCbcMac(KeyBits::B128, Integrity::HmacSha1_96),
@@ -147,6 +156,8 @@ mod tests {
         Suite::AesGmac(KeyBits::B192),
         Suite::NullMac(Integrity::HmacSha1_96),
         Suite::NullMac(Integrity::HmacSha2_384_192),
+        Suite::Ah(AhIntegrity::AesGmac(KeyBits::B256)),
+        Suite::Ah(AhIntegrity::Mac(Integrity::HmacSha2_256_128)),
     ];
 
     /// Octets of the outer packet, counted as RFC 4303 §2 lays it out.
@@ -158,6 +169,12 @@ mod tests {
         v6: bool,
     ) -> usize {
         let ip = if v6 { 40 } else { 20 };
+        let own = if mode == Mode::Tunnel { ip } else { 0 };
+        match suite {
+            Suite::Ah(AhIntegrity::AesGmac(_)) => return inner + own + if v6 { 40 } else { 36 },
+            Suite::Ah(AhIntegrity::Mac(_)) => return inner + own + if v6 { 32 } else { 28 },
+            _ => {}
+        }
         let payload = if mode == Mode::Tunnel { inner } else { inner - ip };
         let align = if suite.block_len() == 16 { 16 } else { 4 };
         let mut sealed = payload + 2;

@@ -6,12 +6,12 @@ use crate::ip::{ICMPV6, IPV4_LEN, IPV6_LEN, TCP, UDP, word_at};
 use crate::plane::{PacketSummary, TrafficSelectors};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const HOP_BY_HOP: u8 = 0;
+pub(crate) const HOP_BY_HOP: u8 = 0;
 const ICMP: u8 = 1;
 const DCCP: u8 = 33;
-const ROUTING: u8 = 43;
+pub(crate) const ROUTING: u8 = 43;
 const FRAGMENT: u8 = 44;
-const DESTINATION_OPTIONS: u8 = 60;
+pub(crate) const DESTINATION_OPTIONS: u8 = 60;
 const SCTP: u8 = 132;
 const MOBILITY: u8 = 135;
 const UDP_LITE: u8 = 136;

@@ -14,6 +14,8 @@
 
 #![forbid(unsafe_code)]
 
+mod ah;
+
 use crate::cipher::{Aad, Cipher, CipherError, Provider, Suite};
 use crate::datapath::Arrival;
 use crate::discard::Discard;
@@ -44,7 +46,7 @@ const MAX_MESSAGE: usize = u16::MAX as usize - ip::IPV4_LEN;
 pub(crate) struct Inbound {
     pub(crate) id: SaId,
     pub(crate) spi: Spi,
-    suite: Suite,
+    pub(crate) suite: Suite,
     esn: bool,
     mode: Mode,
     selectors: TrafficSelectors,
@@ -219,7 +221,11 @@ impl Inbound {
         if datagram.len() < overhead {
             return Err(Discard::InboundTruncated);
         }
-        let low = u32::from_be_bytes([s0, s1, s2, s3]);
+        self.number(state, u32::from_be_bytes([s0, s1, s2, s3]))
+    }
+
+    /// The whole sequence number, which may be new, of a packet that carries its low half.
+    fn number(&self, state: &State, low: u32) -> Result<u64, Discard> {
         let sequence = if self.esn { state.window.infer(low) } else { u64::from(low) };
         state.window.check(sequence)?;
         Ok(sequence)
@@ -266,11 +272,17 @@ impl Inbound {
             Mode::Tunnel => leave_tunnel(packet, next_header, arrival)?,
             Mode::Transport => rebuild(packet, header_len, next_header, arrival)?,
         };
+        self.vet(packet, &header)?;
+        Ok(header)
+    }
+
+    /// Lets only the SA's traffic pass, and TCP know how much fits.
+    fn vet(&self, packet: &mut [u8], header: &Header) -> Result<(), Discard> {
         if !header.arrives_by(&self.selectors) {
             return Err(Discard::Selectors);
         }
-        clamp_mss(packet, &header, self.inner_mtu.load(Relaxed));
-        Ok(header)
+        clamp_mss(packet, header, self.inner_mtu.load(Relaxed));
+        Ok(())
     }
 
     /// Counts a packet that was refused. A dummy is not: the peer sent it to be thrown away.
@@ -336,7 +348,17 @@ impl Receiving<'_> {
         queue: &mut ReceiveQueue,
     ) -> Result<(), Discard> {
         let (space, header_len) = self.sa.begin(datagram, arrival, queue);
-        match self.open_into(space, header_len, now, datagram, arrival) {
+        let outcome = self.open_into(space, header_len, now, datagram, arrival);
+        self.put(outcome, queue)
+    }
+
+    /// Takes what was opened into the queue, or counts that it was refused.
+    fn put(
+        &self,
+        outcome: Result<Header, Discard>,
+        queue: &mut ReceiveQueue,
+    ) -> Result<(), Discard> {
+        match outcome {
             Ok(header) => {
                 queue.accept(&header);
                 Ok(())

@@ -1,7 +1,8 @@
-//! Keys and packets in, protected packets out: ESP (RFC 4301, 4303, 4106, 3948). Knows no IKE.
+//! Keys and packets in, protected packets out: ESP (RFC 4301, 4303, 4106, 3948) and AH (RFC 4302). Knows no IKE.
 
 #![deny(unsafe_code)]
 
+pub mod ah;
 pub mod cipher;
 pub mod datapath;
 pub mod discard;

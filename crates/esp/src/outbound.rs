@@ -11,6 +11,8 @@
 
 #![forbid(unsafe_code)]
 
+mod ah;
+
 use crate::cipher::{Aad, Cipher, CipherError, Provider, Suite};
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, alignment, clamp_mss};
@@ -44,7 +46,7 @@ const LAST_EXTENDED: u64 = u64::MAX - (1 << 32);
 pub(crate) struct Outbound {
     pub(crate) id: SaId,
     spi: Spi,
-    suite: Suite,
+    pub(crate) suite: Suite,
     esn: bool,
     mode: Mode,
     selectors: TrafficSelectors,
@@ -179,7 +181,7 @@ impl Outbound {
         placement: &Placement,
     ) -> Result<Cut<'p>, Discard> {
         if self.mode == Mode::Transport {
-            may_lose_its_header(header, &placement.path)?;
+            self.may_be_transported(header, &packet[..header.transport], &placement.path)?;
         }
         let (form, longest) = if offload.segmentation == Segmentation::None {
             let packet = &mut packet[..header.len];
@@ -265,6 +267,9 @@ impl Outbound {
     }
 
     fn seal_one(&self, sequence: u64, packet: &[u8], cover: &Cover<'_>, queue: &mut SendQueue) {
+        if self.suite.is_ah() {
+            return self.seal_ah(sequence, packet, cover, queue);
+        }
         let plaintext = &packet[cover.skip..];
         let pad = self.pad_len(plaintext.len());
         let mut trailer = [0; PADDING.len() + 2];
@@ -288,10 +293,31 @@ impl Outbound {
         (plaintext + 2).next_multiple_of(alignment(self.suite)) - (plaintext + 2)
     }
 
-    /// Octets of the ESP packet, from the SPI on.
+    /// Octets of the ESP packet, from the SPI on; of an AH packet the room that making it takes.
     fn sealed_len(&self, plaintext: usize) -> usize {
+        if self.suite.is_ah() {
+            return self.ah_room(plaintext);
+        }
         let sealed = plaintext + 2 + self.pad_len(plaintext);
         ESP_HEADER + self.suite.iv_len() + sealed + self.suite.icv_len()
+    }
+
+    /// Whether transport mode can carry a packet: between the SA's own addresses and not a fragment (RFC 4301 §4.1, §7);
+    /// in ESP, which leaves the IP header to the socket, with nothing beyond the fixed header.
+    fn may_be_transported(
+        &self,
+        header: &Header,
+        octets: &[u8],
+        path: &Path,
+    ) -> Result<(), Discard> {
+        if header.fragment != Fragment::Whole {
+            return Err(Discard::TransportFragment);
+        }
+        let local = path.local.ip();
+        let between_the_ends = header.destination == path.remote.ip()
+            && (header.source == local || local.is_unspecified());
+        let keeps = if self.suite.is_ah() { ah::can_follow(octets) } else { header.is_plain() };
+        if between_the_ends && keeps { Ok(()) } else { Err(Discard::TransportHeader) }
     }
 
     #[cfg(test)]
@@ -338,18 +364,6 @@ struct Cover<'a> {
     next_header: u8,
 }
 
-/// Whether a transport mode packet survives getting its IP header from the socket: between the SA's own addresses,
-/// nothing beyond the fixed header, and not a fragment (RFC 4303 §3.1.1).
-fn may_lose_its_header(header: &Header, path: &Path) -> Result<(), Discard> {
-    if header.fragment != Fragment::Whole {
-        return Err(Discard::TransportFragment);
-    }
-    let local = path.local.ip();
-    let between_the_ends = header.destination == path.remote.ip()
-        && (header.source == local || local.is_unspecified());
-    if between_the_ends && header.is_plain() { Ok(()) } else { Err(Discard::TransportHeader) }
-}
-
 /// An AEAD's and GMAC's IV must be unique, and the sequence number is (RFC 4106 §3.1, RFC 4543 §3.1, RFC 7634 §2);
 /// CBC's must be unpredictable (RFC 3602 §3).
 fn fill_iv(suite: Suite, sequence: u64, iv: &mut [u8]) {
@@ -358,6 +372,7 @@ fn fill_iv(suite: Suite, sequence: u64, iv: &mut [u8]) {
             iv.copy_from_slice(&sequence.to_be_bytes());
         }
         Suite::NullMac(_) => {}
+        Suite::Ah(_) => fill_iv(suite.cipher(), sequence, iv),
         Suite::AesCbcMac(..) => {
             aws_lc_rs::rand::fill(iv).expect("the system's random number generator works");
         }

@@ -24,16 +24,18 @@ pub struct SaId(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
 
-/// How ESP travels.
+/// How protected packets travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Encapsulation {
     /// IP protocol 50.
     Native,
     /// UDP, on the ports of the path (RFC 3948).
     Udp,
+    /// Not ESP but AH, IP protocol 51: a packet is a whole IP packet, whose header is covered.
+    Ah,
 }
 
-/// Between which addresses an SA's packets travel. For [`Encapsulation::Native`] the ports are IKE's and unused.
+/// Between which addresses an SA's packets travel. Without UDP the ports are IKE's and unused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Path {
     /// This side.

@@ -14,6 +14,7 @@
 //! When the process is killed, the kernel removes device and routes; blackholes and rule remain, so that traffic stops
 //! rather than leaks, until the next start cleans up.
 
+mod ah;
 mod cleanup;
 mod datagrams;
 mod guard;

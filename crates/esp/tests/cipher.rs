@@ -1,7 +1,7 @@
 //! Ciphers from the outside: round trips, what is authenticated, and what a forgery leaves behind.
 
 use esp::cipher::{Aad, Cipher, CipherError, Forged, Provider, Suite};
-use policy::{EspEncryption, Integrity, KeyBits, Secret};
+use policy::{EspEncryption, Integrity, KeyBits, Protection, Secret};
 
 const BITS: [KeyBits; 3] = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
 const INTEGRITY: [Integrity; 7] = [
@@ -265,6 +265,7 @@ fn a_provider_says_what_it_lacks_and_which_key_it_wants() {
 #[test]
 fn only_what_protects_integrity_is_a_suite() {
     let hmac = Some(Integrity::HmacSha2_256_128);
+    let esp = |encryption, integrity| Protection::Esp { encryption, integrity };
     for encryption in [
         EspEncryption::AesCbc(KeyBits::B128),
         EspEncryption::AesGcm16(KeyBits::B128),
@@ -272,10 +273,18 @@ fn only_what_protects_integrity_is_a_suite() {
         EspEncryption::AesGmac(KeyBits::B128),
         EspEncryption::Null,
     ] {
-        assert_eq!(Suite::of(encryption, None).is_some(), encryption.is_aead(), "{encryption}");
-        assert_eq!(Suite::of(encryption, hmac).is_some(), !encryption.is_aead(), "{encryption}");
+        assert_eq!(
+            Suite::of(Protection::aead(encryption)).is_some(),
+            encryption.is_aead(),
+            "{encryption}"
+        );
+        assert_eq!(
+            Suite::of(esp(encryption, hmac)).is_some(),
+            !encryption.is_aead(),
+            "{encryption}"
+        );
         let integrity = if encryption.is_aead() { None } else { hmac };
-        let suite = Suite::of(encryption, integrity).expect("they go together");
+        let suite = Suite::of(esp(encryption, integrity)).expect("they go together");
         assert!(suite.to_string().starts_with(&encryption.to_string()), "{suite}");
     }
 }

@@ -179,7 +179,6 @@ pub struct IkeProposal {
 
 /// Integrity of AH (transform type 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
 pub enum AhIntegrity {
     /// AUTH_AES_128_GMAC to AUTH_AES_256_GMAC (RFC 4543), which AH alone has.
     AesGmac(KeyBits),

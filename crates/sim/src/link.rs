@@ -19,6 +19,8 @@ pub enum Content {
     EspInUdp(Vec<u8>),
     /// An ESP packet as IP protocol 50; it has no ports.
     Esp(Vec<u8>),
+    /// An IP packet with AH.
+    Ah(Vec<u8>),
 }
 
 /// A datagram under way.

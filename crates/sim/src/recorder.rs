@@ -378,7 +378,16 @@ fn decapsulate(
 ) -> Result<InnerPacket, Refusal> {
     let mut queue = ReceiveQueue::new(0, Coalesce::default());
     let arrival = Arrival { path, tos: None, ttl: None };
-    datapath.decapsulate(now, octets, arrival, &mut queue).map_err(Refusal::Datapath)?;
+    let opened = match path.encapsulation {
+        Encapsulation::Native | Encapsulation::Udp => {
+            datapath.decapsulate(now, octets, arrival, &mut queue)
+        }
+        Encapsulation::Ah => {
+            let cut = esp::ah::split(octets).ok_or(Refusal::Malformed)?;
+            datapath.decapsulate_ah(now, cut, arrival, &mut queue)
+        }
+    };
+    opened.map_err(Refusal::Datapath)?;
     let inner = queue.packets().next().and_then(|(octets, _)| InnerPacket::decode(octets));
     inner.ok_or(Refusal::Malformed)
 }

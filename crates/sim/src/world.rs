@@ -445,7 +445,7 @@ impl World {
             },
             Content::Keepalive => Subject::Keepalive,
             // Traffic would bury what a reader looks for; its account is the flow's.
-            Content::Esp(_) | Content::EspInUdp(_) => return,
+            Content::Esp(_) | Content::EspInUdp(_) | Content::Ah(_) => return,
         };
         let owner = |h: &&Host| {
             let nat = h.nat.map(|n| self.nats[n].address());

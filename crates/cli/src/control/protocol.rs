@@ -488,6 +488,7 @@ impl From<&ChildSaStatus> for ChildSa {
             encapsulation: match sa.encapsulation {
                 esp::plane::Encapsulation::Native => "native",
                 esp::plane::Encapsulation::Udp => "udp",
+                esp::plane::Encapsulation::Ah => "ah",
             }
             .to_owned(),
             inbound_spi: sa.inbound_spi.to_string(),

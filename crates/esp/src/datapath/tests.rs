@@ -11,6 +11,7 @@ use policy::{AddressRange, Integrity, KeyBits, Mode, PortRange, Secret, Selector
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 
+mod authentication;
 mod foreign;
 mod hostile;
 mod limits;
@@ -181,7 +182,13 @@ impl Pair {
 
     fn open_from(&self, datagram: &[u8], arrival: Arrival) -> Result<Vec<u8>, Discard> {
         let mut queue = ReceiveQueue::new(0, Coalesce::default());
-        self.receiver.decapsulate(self.now, datagram, arrival, &mut queue)?;
+        match self.kind.encapsulation {
+            Encapsulation::Ah => {
+                let cut = crate::ah::split(datagram).expect("headers before AH");
+                self.receiver.decapsulate_ah(self.now, cut, arrival, &mut queue)?;
+            }
+            _ => self.receiver.decapsulate(self.now, datagram, arrival, &mut queue)?,
+        }
         let (packet, offload) = queue.packets().next().expect("what was accepted");
         assert_eq!(offload, Offload::NONE);
         Ok(packet.to_vec())
@@ -195,7 +202,7 @@ impl Pair {
     }
 
     fn inbound(&self) -> Arc<Inbound> {
-        self.receiver.0.sad.find(Spi(SPI)).expect("an inbound SA")
+        self.receiver.0.sad(self.kind.suite).find(Spi(SPI)).expect("an inbound SA")
     }
 
     fn count(&self, discard: Discard) -> u64 {

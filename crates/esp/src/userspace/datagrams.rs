@@ -190,6 +190,26 @@ pub(super) struct Incoming<'a> {
     pub segment_len: usize,
     /// DSCP and ECN, where the kernel says.
     pub tos: Option<u8>,
+    /// What the kernel says besides; `None` if there was not room for all.
+    control: Option<&'a [u8]>,
+}
+
+impl<'a> Incoming<'a> {
+    /// The extension headers of IPv6 before the octets, in order, each with its number; `None` if not all are known.
+    pub(super) fn extension_headers(
+        &self,
+    ) -> Option<impl Iterator<Item = (u8, &'a [u8])> + use<'a>> {
+        let number = |kind| match kind {
+            libc::IPV6_HOPOPTS => Some(libc::IPPROTO_HOPOPTS as u8),
+            libc::IPV6_RTHDR => Some(libc::IPPROTO_ROUTING as u8),
+            libc::IPV6_DSTOPTS => Some(libc::IPPROTO_DSTOPTS as u8),
+            _ => None,
+        };
+        let of_ipv6 = |message: &ControlMessage<'a>| message.level == libc::IPPROTO_IPV6;
+        let extension =
+            move |message: ControlMessage<'a>| Some((number(message.kind)?, message.value));
+        Some(ControlMessages(self.control?).filter(of_ipv6).filter_map(extension))
+    }
 }
 
 /// Buffers for received datagrams, used again and again.
@@ -271,26 +291,56 @@ impl Ring {
         .as_socket()?;
         let start = index * BUFFER;
         let octets = self.buffers.get(start..start + header.msg_len as usize)?;
-        let mut incoming =
-            Incoming { octets, remote, local: None, segment_len: octets.len(), tos: None };
+        let mut incoming = Incoming {
+            octets,
+            remote,
+            local: None,
+            segment_len: octets.len(),
+            tos: None,
+            control: None,
+        };
         let control = &self.controls[index].0;
         // The type of the length differs among C libraries.
         #[allow(clippy::unnecessary_cast)]
         let valid = header.msg_hdr.msg_controllen as usize;
-        read_control(control.get(..valid).unwrap_or_default(), &mut incoming);
+        let control = control.get(..valid).unwrap_or_default();
+        incoming.control = (header.msg_hdr.msg_flags & libc::MSG_CTRUNC == 0).then_some(control);
+        read_control(control, &mut incoming);
         Some(incoming)
     }
 }
 
-/// Reads the control messages the kernel wrote, by offset: no pointer is followed.
-fn read_control(mut control: &[u8], incoming: &mut Incoming<'_>) {
-    const HEADER: usize = mem::size_of::<libc::cmsghdr>();
-    const LENGTH: usize = mem::size_of::<usize>();
-    while control.len() >= HEADER {
+/// One of the control messages the kernel wrote.
+struct ControlMessage<'a> {
+    level: c_int,
+    kind: c_int,
+    value: &'a [u8],
+}
+
+/// What is left of the control messages, read by offset: no pointer is followed.
+struct ControlMessages<'a>(&'a [u8]);
+
+impl<'a> Iterator for ControlMessages<'a> {
+    type Item = ControlMessage<'a>;
+
+    fn next(&mut self) -> Option<ControlMessage<'a>> {
+        const HEADER: usize = mem::size_of::<libc::cmsghdr>();
+        const LENGTH: usize = mem::size_of::<usize>();
+        let control = self.0;
+        if control.len() < HEADER {
+            return None;
+        }
         let length = usize::from_ne_bytes(field(control, 0));
+        let value = control.get(HEADER..length)?;
+        self.0 = control.get(length.next_multiple_of(LENGTH)..).unwrap_or_default();
         let level = c_int::from_ne_bytes(field(control, LENGTH));
         let kind = c_int::from_ne_bytes(field(control, LENGTH + 4));
-        let Some(value) = control.get(HEADER..length) else { return };
+        Some(ControlMessage { level, kind, value })
+    }
+}
+
+fn read_control(control: &[u8], incoming: &mut Incoming<'_>) {
+    for ControlMessage { level, kind, value } in ControlMessages(control) {
         match (level, kind) {
             // in_pktinfo: interface, local address for answers, destination in the header.
             (libc::IPPROTO_IP, libc::IP_PKTINFO) if value.len() >= 12 => {
@@ -310,8 +360,6 @@ fn read_control(mut control: &[u8], incoming: &mut Incoming<'_>) {
             }
             _ => {}
         }
-        let next = length.next_multiple_of(LENGTH);
-        control = control.get(next..).unwrap_or_default();
     }
 }
 
@@ -433,8 +481,14 @@ mod tests {
             &[17, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1],
         ] {
             let remote = SocketAddr::from(([127, 0, 0, 1], 1));
-            let mut incoming =
-                Incoming { octets: &[], remote, local: None, segment_len: 7, tos: None };
+            let mut incoming = Incoming {
+                octets: &[],
+                remote,
+                local: None,
+                segment_len: 7,
+                tos: None,
+                control: None,
+            };
             read_control(octets, &mut incoming);
             assert_eq!((incoming.local, incoming.segment_len), (None, 7));
         }

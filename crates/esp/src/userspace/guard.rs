@@ -65,7 +65,7 @@ table inet {name} {{
   chain {CHAIN} {{
     type filter hook prerouting priority -350; policy accept;
     iifname {{ \"lo\", \"{device}\" }} accept
-    meta l4proto 50 accept
+    meta l4proto {{ 50, 51 }} accept
     udp dport {{ 500, {port} }} accept
     ip frag-off & 0x1fff != 0 accept
     frag frag-off != 0 accept

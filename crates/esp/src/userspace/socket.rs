@@ -1,4 +1,4 @@
-//! The sockets that protected packets travel on: UDP 4500 and protocol 50, each for IPv4 and IPv6.
+//! The sockets that protected packets travel on: UDP 4500, protocol 50 and protocol 51, each for IPv4 and IPv6.
 //!
 //! All carry the mark that the routing rule exempts, or what they send would come back through the tunnel device.
 
@@ -26,6 +26,8 @@ const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 pub(super) struct Sockets {
     pub udp: [Option<Socket>; 2],
     pub raw: [Option<Socket>; 2],
+    /// AH: whole IP packets go out.
+    pub ah: [Option<Socket>; 2],
     port: u16,
     /// Whether the kernel segments UDP; given up at the first interface that cannot.
     segments: AtomicBool,
@@ -46,6 +48,7 @@ impl Sockets {
         let sockets = Self {
             udp: [open(Family::V4, &udp_name, udp)?, open(Family::V6, &udp_name, udp)?],
             raw: [open(Family::V4, "ESP", raw)?, open(Family::V6, "ESP", raw)?],
+            ah: [open(Family::V4, "AH", ah)?, open(Family::V6, "AH", ah)?],
             port,
             segments: AtomicBool::new(true),
             unsent: AtomicU64::new(0),
@@ -194,6 +197,7 @@ impl Sockets {
         match path.encapsulation {
             Encapsulation::Udp => self.udp[family].as_ref(),
             Encapsulation::Native => self.raw[family].as_ref(),
+            Encapsulation::Ah => self.ah[family].as_ref(),
         }
     }
 }
@@ -208,7 +212,7 @@ fn packets(run: &Run) -> u64 {
 
 fn outgoing<'a>(run: &Run, octets: &'a [u8], segment_len: Option<u16>) -> Outgoing<'a> {
     let mut destination = run.path.remote;
-    if run.path.encapsulation == Encapsulation::Native {
+    if run.path.encapsulation != Encapsulation::Udp {
         // A raw socket takes a port for a protocol number, and IPv6 refuses one that differs.
         destination.set_port(0);
     }
@@ -250,6 +254,23 @@ fn udp(family: Family, port: u16, mark: u32) -> io::Result<Socket> {
 
 fn raw(family: Family, _port: u16, mark: u32) -> io::Result<Socket> {
     marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)
+}
+
+/// Sends whole packets, so that their headers are those that AH covers, and tells of the extension headers that the
+/// kernel takes off a packet of IPv6.
+fn ah(family: Family, _port: u16, mark: u32) -> io::Result<Socket> {
+    let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_AH), mark)?;
+    let fd = socket.as_fd();
+    match family {
+        Family::V4 => set_option(fd, IPPROTO_IP, libc::IP_HDRINCL, 1)?,
+        Family::V6 => {
+            set_option(fd, IPPROTO_IPV6, libc::IPV6_HDRINCL, 1)?;
+            for told in [libc::IPV6_RECVHOPOPTS, libc::IPV6_RECVDSTOPTS, libc::IPV6_RECVRTHDR] {
+                set_option(fd, IPPROTO_IPV6, told, 1)?;
+            }
+        }
+    }
+    Ok(socket)
 }
 
 fn marked(family: Family, kind: Type, protocol: Protocol, mark: u32) -> io::Result<Socket> {

@@ -11,10 +11,10 @@
 //! One worker serves both directions. Everything it owns is its own and everything it shares is lock-free or per SA,
 //! so that workers with a device queue and sockets each can stand beside it.
 
-use super::IkeDatagram;
 use super::datagrams::{Arena, BATCH, Incoming, Ring};
 use super::socket::Sockets;
 use super::tun::Tun;
+use super::{IkeDatagram, ah};
 use crate::datapath::{Arrival, Datapath};
 use crate::plane::{Encapsulation, Path};
 use crate::queue::{ReceiveQueue, SendQueue};
@@ -100,13 +100,21 @@ enum Wire {
     Udp,
     Raw4,
     Raw6,
+    Ah4,
+    Ah6,
 }
 
 /// Sources of work, in the order they are polled.
 const DEVICE: usize = 0;
 const COMMANDS: usize = 1;
-const SOCKETS: [(Wire, usize); 4] =
-    [(Wire::Udp, 0), (Wire::Udp, 1), (Wire::Raw4, 0), (Wire::Raw6, 1)];
+const SOCKETS: [(Wire, usize); 6] = [
+    (Wire::Udp, 0),
+    (Wire::Udp, 1),
+    (Wire::Raw4, 0),
+    (Wire::Raw6, 1),
+    (Wire::Ah4, 0),
+    (Wire::Ah6, 1),
+];
 
 /// Moves packets until it is told to stop, or the device is gone.
 pub(super) fn run(shared: &Shared) {
@@ -146,6 +154,7 @@ impl Worker<'_> {
             let socket = match wire {
                 Wire::Udp => &shared.sockets.udp[family],
                 Wire::Raw4 | Wire::Raw6 => &shared.sockets.raw[family],
+                Wire::Ah4 | Wire::Ah6 => &shared.sockets.ah[family],
             };
             if let Some(socket) = socket {
                 sources.push(PollFd::new(socket, PollFlags::IN));
@@ -221,7 +230,7 @@ impl Worker<'_> {
     fn inbound(&mut self, wire: Wire, socket: &socket2::Socket) -> usize {
         let limit = match wire {
             Wire::Udp => COALESCED_BATCH,
-            Wire::Raw4 | Wire::Raw6 => BATCH,
+            Wire::Raw4 | Wire::Raw6 | Wire::Ah4 | Wire::Ah6 => BATCH,
         };
         let received = match self.ring.receive(socket.as_fd(), limit) {
             Ok(received) => received,
@@ -238,6 +247,8 @@ impl Worker<'_> {
                 Wire::Udp => from_udp(self.shared, now, &incoming, &mut self.receive),
                 Wire::Raw4 => from_raw4(self.shared, now, &incoming, &mut self.receive),
                 Wire::Raw6 => from_raw6(self.shared, now, &incoming, &mut self.receive),
+                Wire::Ah4 => ah::from_v4(self.shared, now, &incoming, &mut self.receive),
+                Wire::Ah6 => ah::from_v6(self.shared, now, &incoming, &mut self.receive),
             }
             if self.receive.is_full() {
                 write_out(self.shared, &mut self.receive);

@@ -61,10 +61,7 @@ pub struct EspChoice {
 impl EspChoice {
     /// What protects packets.
     pub fn suite(&self) -> Option<Suite> {
-        match self.proposal.protection {
-            Protection::Esp { encryption, integrity } => Suite::of(encryption, integrity),
-            Protection::Ah(_) => None,
-        }
+        Suite::of(self.proposal.protection)
     }
 }
 

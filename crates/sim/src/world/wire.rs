@@ -125,8 +125,8 @@ impl World {
             return;
         }
         if let Some(nat) = self.hosts[from.0].nat {
-            if matches!(parcel.content, Content::Esp(_)) {
-                self.row(&name, &parcel, Fate::Undeliverable("the NAT does not know ESP"));
+            if matches!(parcel.content, Content::Esp(_) | Content::Ah(_)) {
+                self.row(&name, &parcel, Fate::Undeliverable("the NAT does not know ESP and AH"));
                 return;
             }
             let (source, destination) = (parcel.source, parcel.destination);
@@ -159,6 +159,7 @@ impl World {
         let content = match path.encapsulation {
             Encapsulation::Native => Content::Esp(octets),
             Encapsulation::Udp => Content::EspInUdp(octets),
+            Encapsulation::Ah => Content::Ah(octets),
         };
         self.send(from, Parcel { source: path.local, destination: path.remote, content });
     }
@@ -200,9 +201,10 @@ impl World {
                 let datagram = Datagram { local, remote: source, octets };
                 self.hosts[host].engine.handle_datagram(now, datagram);
             }
-            Content::Esp(octets) | Content::EspInUdp(octets) => {
+            Content::Esp(octets) | Content::EspInUdp(octets) | Content::Ah(octets) => {
                 let encapsulation = match parcel.content {
                     Content::Esp(_) => Encapsulation::Native,
+                    Content::Ah(_) => Encapsulation::Ah,
                     _ => Encapsulation::Udp,
                 };
                 let path = Path { local, remote: source, encapsulation };
