@@ -21,6 +21,7 @@ pub use esp;
 pub use ike;
 pub use policy;
 
+use esp::cipher::Facility;
 use esp::plane::PlaneError;
 use esp::userspace::{Hooks, Userspace};
 use ike::disclosure::Sink;
@@ -45,6 +46,8 @@ pub struct GatewayConfig {
     /// Where a note is kept of what was changed in the system, so that a crash can be cleaned up; default
     /// `/run/vpnd`.
     pub state_dir: Option<PathBuf>,
+    /// Who makes the ciphers of ESP. Whoever keeps a clone can change that while the gateway runs, and see what was done.
+    pub crypto: Arc<Facility>,
     /// Where the keys of every SA are copied to, for looking into captured packets: whoever has them reads the
     /// traffic. Default: nowhere.
     pub key_sink: Option<Sink>,
@@ -71,7 +74,8 @@ pub enum StartError {
 /// # Errors
 /// Where the device, the routes or a socket cannot be had; nothing is left behind.
 pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle, StartError> {
-    let mut plane_config = esp::userspace::Config::default();
+    let mut plane_config =
+        esp::userspace::Config { crypto: config.crypto, ..esp::userspace::Config::default() };
     if let Some(device) = config.device {
         plane_config.device = device;
     }

@@ -1,12 +1,25 @@
 //! Ciphers of ESP packets and of IKE's Encrypted payload behind one trait, and the providers they come from.
 
 mod aws_lc;
+mod choice;
+mod cpu;
+mod facility;
+mod function;
 mod gmac;
 mod in_place;
+mod keyed;
 pub mod mac;
 mod portable;
 mod ring;
 mod with_mac;
+
+pub use choice::{Algorithm, Choice, NoSuchAlgorithm, NoSuchProvider};
+pub use cpu::{Cpu, HIDING};
+pub use facility::{Amount, Direction, Facility, NoInstructions, Place, Work};
+pub use function::Function;
+
+pub(crate) use facility::Operated;
+pub(crate) use keyed::Keyed;
 
 use gmac::Gmac;
 use policy::{AhIntegrity, EspEncryption, Integrity, KeyBits, Protection, Secret};

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cipher::{CipherError, Provider, Suite};
+use crate::cipher::{CipherError, Facility, Suite};
 use crate::discard::{Counters, Discard};
 use crate::encap::Room;
 use crate::header::Header;
@@ -28,7 +28,7 @@ pub(crate) mod stages;
 #[derive(Clone)]
 pub struct Settings {
     /// Where ciphers come from.
-    pub provider: Provider,
+    pub crypto: Arc<Facility>,
     /// Octets of the longest outer packet: decides the MSS that TCP connections are held to.
     pub outer_mtu: usize,
     /// Whether the MSS option of SYNs is lowered to what fits the tunnel.
@@ -42,7 +42,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            provider: Provider::default(),
+            crypto: Arc::default(),
             outer_mtu: 1500,
             mss_clamp: true,
             on_notice: None,
@@ -378,9 +378,11 @@ impl DataPlane for Datapath {
             return Err(PlaneError::SpiInUse(sa.spi));
         }
         let (id, spi) = (sa.id, sa.spi);
-        let sa = Inbound::new(sa, shared.settings.provider, shared.room())
-            .map_err(|error| no_cipher(spi, error))?;
+        let provider = shared.settings.crypto.provider(sa.suite);
+        let sa =
+            Inbound::new(sa, provider, shared.room()).map_err(|error| no_cipher(spi, error))?;
         let sa = Arc::new(sa);
+        shared.settings.crypto.enlist(id, Arc::clone(&sa) as _);
         sad.insert(Arc::clone(&sa));
         installed.insert(id, Installed::Inbound(sa));
         Ok(())
@@ -394,9 +396,11 @@ impl DataPlane for Datapath {
         let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
         may_travel(sa.suite, &sa.path)?;
         let (id, spi, rule, standby) = (sa.id, sa.spi, sa.rule, sa.standby);
-        let sa = Outbound::new(sa, shared.settings.provider, shared.room())
-            .map_err(|error| no_cipher(spi, error))?;
+        let provider = shared.settings.crypto.provider(sa.suite);
+        let sa =
+            Outbound::new(sa, provider, shared.room()).map_err(|error| no_cipher(spi, error))?;
         let sa = Arc::new(sa);
+        shared.settings.crypto.enlist(id, Arc::clone(&sa) as _);
         if !standby {
             shared.serve(&service, &sa);
         }
@@ -443,6 +447,7 @@ impl DataPlane for Datapath {
             }
             None => {}
         }
+        shared.settings.crypto.dismiss(sa);
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {

@@ -16,7 +16,9 @@
 
 mod ah;
 
-use crate::cipher::{Aad, Cipher, CipherError, Provider, Suite};
+use crate::cipher::{
+    Aad, Amount, Cipher, CipherError, Direction, Keyed, Operated, Provider, Suite,
+};
 use crate::datapath::Arrival;
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, clamp_mss};
@@ -51,7 +53,7 @@ pub(crate) struct Inbound {
     mode: Mode,
     selectors: TrafficSelectors,
     limits: Limits,
-    cipher: Box<dyn Cipher>,
+    cipher: Keyed,
     /// 0: not to be enforced.
     inner_mtu: AtomicUsize,
     state: Mutex<State>,
@@ -85,7 +87,7 @@ impl Inbound {
             mode: sa.mode,
             selectors: sa.selectors,
             limits: sa.limits,
-            cipher: provider.cipher(sa.suite, &sa.key)?,
+            cipher: Keyed::new(sa.suite, sa.key, provider)?,
             inner_mtu: AtomicUsize::new(Placement::new(sa.path, sa.suite, sa.mode, room).inner_mtu),
             state: Mutex::new(State {
                 path: sa.path,
@@ -440,6 +442,21 @@ impl Receiving<'_> {
                 notify(Notice::Expiring { sa: sa.id, hard });
             }
         }
+    }
+}
+
+impl Operated for Inbound {
+    fn keyed(&self) -> &Keyed {
+        &self.cipher
+    }
+
+    fn direction(&self) -> Direction {
+        Direction::Decrypt
+    }
+
+    fn amount(&self) -> Amount {
+        let state = self.state();
+        Amount { operations: state.packets, octets: state.bytes }
     }
 }
 

@@ -13,7 +13,9 @@
 
 mod ah;
 
-use crate::cipher::{Aad, Cipher, CipherError, Provider, Suite};
+use crate::cipher::{
+    Aad, Amount, Cipher, CipherError, Direction, Keyed, Operated, Provider, Suite,
+};
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, alignment, clamp_mss};
 use crate::header::{Fragment, Header};
@@ -51,7 +53,7 @@ pub(crate) struct Outbound {
     mode: Mode,
     selectors: TrafficSelectors,
     limits: Limits,
-    cipher: Box<dyn Cipher>,
+    cipher: Keyed,
     placement: ArcSwap<Placement>,
     sequence: Sequence,
     packets: AtomicU64,
@@ -73,7 +75,7 @@ impl Outbound {
             mode: sa.mode,
             selectors: sa.selectors,
             limits: sa.limits,
-            cipher: provider.cipher(sa.suite, &sa.key)?,
+            cipher: Keyed::new(sa.suite, sa.key, provider)?,
             placement: ArcSwap::from_pointee(Placement::new(sa.path, sa.suite, sa.mode, room)),
             sequence: Sequence::after(0),
             packets: AtomicU64::new(0),
@@ -352,6 +354,20 @@ impl Cut<'_> {
             Form::Whole(..) => 1,
             Form::Segments(segments) => segments.count() as u64,
         }
+    }
+}
+
+impl Operated for Outbound {
+    fn keyed(&self) -> &Keyed {
+        &self.cipher
+    }
+
+    fn direction(&self) -> Direction {
+        Direction::Encrypt
+    }
+
+    fn amount(&self) -> Amount {
+        Amount { operations: self.packets.load(Relaxed), octets: self.bytes.load(Relaxed) }
     }
 }
 

@@ -27,7 +27,7 @@ mod worker;
 
 pub use host::Host;
 
-use crate::cipher::{Provider, Suite};
+use crate::cipher::{Facility, Suite};
 use crate::datapath::{Datapath, Settings};
 use crate::encap::inner_mtu;
 use crate::plane::{
@@ -78,7 +78,7 @@ pub struct Config {
     /// Whether TCP's MSS is lowered to what fits the tunnel.
     pub mss_clamp: bool,
     /// Where ciphers come from.
-    pub provider: Provider,
+    pub crypto: Arc<Facility>,
 }
 
 impl Default for Config {
@@ -94,7 +94,7 @@ impl Default for Config {
             state_dir: "/run/vpnd".into(),
             inbound_guard: true,
             mss_clamp: true,
-            provider: Provider::default(),
+            crypto: Arc::default(),
         }
     }
 }
@@ -170,7 +170,7 @@ impl Userspace {
             Arc::new(move || signal.release())
         };
         let settings = Settings {
-            provider: config.provider,
+            crypto: Arc::clone(&config.crypto),
             outer_mtu: outer_mtu.into(),
             mss_clamp: config.mss_clamp,
             on_notice: Some(hooks.notice),

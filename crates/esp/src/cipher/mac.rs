@@ -7,6 +7,7 @@ use aws_lc_rs::cipher::EncryptingKey;
 use aws_lc_rs::{cmac, hmac};
 use chain::Chain;
 use hmac_md5::{HmacMd5, KeyInit as _, Mac as _};
+use std::fmt;
 use zeroize::Zeroizing;
 
 /// RustCrypto's HMAC-MD5, which AWS-LC does not give.
@@ -16,7 +17,7 @@ mod hmac_md5 {
 }
 
 /// A MAC, uncut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Algorithm {
     /// HMAC-MD5 (RFC 2104).
     HmacMd5,
@@ -35,6 +36,17 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::HmacMd5,
+        Self::HmacSha1,
+        Self::HmacSha2_256,
+        Self::HmacSha2_384,
+        Self::HmacSha2_512,
+        Self::AesXcbc,
+        Self::AesCmac,
+    ];
+
     /// Octets of a tag. It is also the length of the key: preferred by an HMAC, the only one of the others.
     pub fn output_len(self) -> usize {
         match self {
@@ -44,6 +56,20 @@ impl Algorithm {
             Self::HmacSha2_384 => 48,
             Self::HmacSha2_512 => 64,
         }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::HmacMd5 => "HMAC-MD5",
+            Self::HmacSha1 => "HMAC-SHA1",
+            Self::HmacSha2_256 => "HMAC-SHA2-256",
+            Self::HmacSha2_384 => "HMAC-SHA2-384",
+            Self::HmacSha2_512 => "HMAC-SHA2-512",
+            Self::AesXcbc => "AES-XCBC",
+            Self::AesCmac => "AES-CMAC",
+        })
     }
 }
 

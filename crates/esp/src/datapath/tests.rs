@@ -1,7 +1,7 @@
 //! Two datapaths back to back.
 
 use super::*;
-use crate::cipher::Suite;
+use crate::cipher::{Provider, Suite};
 use crate::ip::{TCP, UDP};
 use crate::offload::PartialChecksum;
 use crate::plane::{Encapsulation, Limits, TrafficSelectors};
@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 
 mod authentication;
+mod crypto;
 mod foreign;
 mod hostile;
 mod limits;

@@ -9,7 +9,7 @@
 
 use super::{Inbound, Receiving, leave_tunnel};
 use crate::ah;
-use crate::cipher::{Aad, high};
+use crate::cipher::{Aad, Cipher, high};
 use crate::datapath::Arrival;
 use crate::discard::Discard;
 use crate::header::Header;

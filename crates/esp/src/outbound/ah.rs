@@ -8,7 +8,7 @@
 
 use super::{Cover, MAX_IV, Outbound, fill_iv};
 use crate::ah;
-use crate::cipher::{Aad, high, low};
+use crate::cipher::{Aad, Cipher, high, low};
 use crate::ip::{self, put_word, word_at};
 use crate::plane::{Encapsulation, Path};
 use crate::queue::SendQueue;

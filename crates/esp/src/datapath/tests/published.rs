@@ -69,7 +69,7 @@ fn opened_as_published() {
     for provider in Provider::ALL {
         for case in cases().iter().filter(|case| provider.supports(case.suite)) {
             let now = Instant::now();
-            let datapath = Datapath::new(Settings { provider, ..Settings::default() }, now);
+            let datapath = Datapath::new(Settings::default(), now);
             let kind = Kind { mode: Mode::Transport, ..Kind::PLAIN };
             let sa = InboundSa {
                 spi: Spi(case.spi),

@@ -1,0 +1,96 @@
+//! The keys of one direction of one SA for as long as it lives, whichever provider serves it.
+
+use super::{Aad, Cipher, CipherError, Forged, Provider, Suite};
+use policy::Secret;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A cipher whose provider can be changed while packets pass.
+///
+/// The key stays here, so that another provider's cipher can be made of it; a packet costs one load more than without.
+pub(crate) struct Keyed {
+    suite: Suite,
+    key: Secret,
+    /// By [`Provider`]; what was made once remains until the SA goes.
+    made: [OnceLock<Box<dyn Cipher>>; Provider::ALL.len()],
+    /// Index of the one that serves, which is made.
+    serving: AtomicUsize,
+}
+
+impl Keyed {
+    /// Takes [`Suite::key_material_len`] octets.
+    pub(crate) fn new(suite: Suite, key: Secret, provider: Provider) -> Result<Self, CipherError> {
+        let serving = AtomicUsize::new(provider as usize);
+        let keyed = Self { suite, key, made: Default::default(), serving };
+        keyed.serve_by(provider)?;
+        Ok(keyed)
+    }
+
+    pub(crate) fn suite(&self) -> Suite {
+        self.suite
+    }
+
+    /// Who serves.
+    pub(crate) fn provider(&self) -> Provider {
+        Provider::ALL[self.serving.load(Ordering::Relaxed)]
+    }
+
+    /// Has another provider serve from the next packet on.
+    pub(crate) fn serve_by(&self, provider: Provider) -> Result<(), CipherError> {
+        let made = &self.made[provider as usize];
+        if made.get().is_none() {
+            // Whoever else has just made the same is as good.
+            _ = made.set(provider.cipher(self.suite, &self.key)?);
+        }
+        self.serving.store(provider as usize, Ordering::Release);
+        Ok(())
+    }
+
+    fn cipher(&self) -> &dyn Cipher {
+        let made = self.made[self.serving.load(Ordering::Acquire)].get();
+        &**made.expect("a cipher is made before it serves")
+    }
+}
+
+impl Cipher for Keyed {
+    fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
+        self.cipher().seal(iv, aad, plaintext, trailer, out);
+    }
+
+    fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
+        self.cipher().open(aad, sealed, out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::KeyBits;
+
+    #[test]
+    fn what_one_provider_seals_another_opens_with_the_same_keys() {
+        let suite = Suite::AesGcm16(KeyBits::B256);
+        let key = Secret::new((0..36).collect());
+        let keyed = Keyed::new(suite, key, Provider::AwsLc).expect("it has the suite");
+        let aad = Aad::Octets(b"header");
+        let mut sealed = [0; 8 + 20 + 16];
+        keyed.seal(&[7; 8], aad, &[1; 20], &[], &mut sealed);
+        for provider in Provider::ALL {
+            keyed.serve_by(provider).expect("it has the suite");
+            let (mut again, mut opened) = ([0; 44], [0; 20]);
+            keyed.seal(&[7; 8], aad, &[1; 20], &[], &mut again);
+            assert_eq!(again, sealed, "{provider}");
+            assert_eq!(keyed.open(aad, &sealed, &mut opened), Ok(20), "{provider}");
+        }
+    }
+
+    #[test]
+    fn a_provider_without_the_suite_does_not_begin_to_serve() {
+        let suite = Suite::AesGcm16(KeyBits::B192);
+        let keyed = Keyed::new(suite, Secret::new(vec![1; 28]), Provider::Portable)
+            .expect("it has the suite");
+        let refused = CipherError::Unsupported { provider: Provider::Ring, suite };
+        assert_eq!(keyed.serve_by(Provider::Ring), Err(refused));
+        keyed.seal(&[0; 8], Aad::Octets(&[]), &[1; 4], &[], &mut [0; 28]);
+    }
+}
