@@ -129,12 +129,14 @@ impl IkeTunnel {
             lifetime,
             auto_start,
             children: _,
+            generic,
         } = self;
         gravest(&[
             ("role", *role != after.role, Effect::Reestablished),
             ("local identity", *local != after.local, Effect::Reestablished),
             ("remote identity", *remote != after.remote, Effect::Reestablished),
             ("credential", *credential != after.credential, Effect::Reestablished),
+            ("generic policy", *generic != after.generic, Effect::Reestablished),
             ("algorithms", *proposals != after.proposals, Effect::Rekeyed),
             ("lifetime", *lifetime != after.lifetime, Effect::Kept),
             ("AutoStart", *auto_start != after.auto_start, Effect::Kept),

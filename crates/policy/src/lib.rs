@@ -24,5 +24,7 @@ pub use proposal::{
     AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
     KeyBits, Prf, Protection,
 };
-pub use selector::{AddressRange, PortRange, Prefix, Selector};
-pub use tunnel::{ChildTunnel, Endpoint, IkeTunnel, Mode, Pfs, Policy, Role};
+pub use selector::{AddressRange, PortRange, Prefix, RangeKind, Selector};
+pub use tunnel::{
+    AllowedTraffic, ChildTunnel, Endpoint, GenericChild, IkeTunnel, Mode, Pfs, Policy, Role,
+};

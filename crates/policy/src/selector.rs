@@ -91,6 +91,41 @@ impl Prefix {
     }
 }
 
+/// What a range of addresses is; each kind includes those before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RangeKind {
+    /// One address.
+    Address,
+    /// All addresses that begin with the same bits.
+    Subnet,
+    /// Any other.
+    Range,
+}
+
+impl AddressRange {
+    /// What it is.
+    pub fn kind(&self) -> RangeKind {
+        match self.prefix_len() {
+            None => RangeKind::Range,
+            Some(_) if self.start == self.end => RangeKind::Address,
+            Some(_) => RangeKind::Subnet,
+        }
+    }
+
+    /// Number of leading bits that all its addresses share and that say which addresses it has; `None` where it is no
+    /// subnet.
+    fn prefix_len(&self) -> Option<u32> {
+        let (start, end, bits) = match (self.start, self.end) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
+            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
+            _ => unreachable!("a range is of one family"),
+        };
+        // A prefix's two ends differ in the low bits only, all clear in one and all set in the other.
+        let host: u128 = start ^ end;
+        (host & host.wrapping_add(1) == 0 && start & host == 0).then(|| bits - host.count_ones())
+    }
+}
+
 impl From<IpAddr> for AddressRange {
     fn from(address: IpAddr) -> Self {
         Self { start: address, end: address }
@@ -177,20 +212,11 @@ impl Selector {
 impl fmt::Display for AddressRange {
     /// One address, a prefix where it is one, else both ends: `10.1.0.1`, `10.1.0.0/16`, `10.0.0.5-10.0.0.9`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (start, end, bits) = match (self.start, self.end) {
-            (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into(), 32),
-            (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits(), 128),
-            _ => unreachable!("a range is of one family"),
-        };
-        let host: u128 = start ^ end;
-        if host == 0 {
-            return self.start.fmt(f);
+        match self.prefix_len() {
+            _ if self.start == self.end => self.start.fmt(f),
+            Some(length) => write!(f, "{}/{length}", self.start),
+            None => write!(f, "{}-{}", self.start, self.end),
         }
-        // A prefix's two ends differ in the low bits only, all clear in one and all set in the other.
-        if host & host.wrapping_add(1) == 0 && start & host == 0 {
-            return write!(f, "{}/{}", self.start, bits - host.count_ones());
-        }
-        write!(f, "{}-{}", self.start, self.end)
     }
 }
 

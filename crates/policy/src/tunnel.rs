@@ -1,6 +1,9 @@
 //! Tunnels: an IKE SA to be (phase 1) and the Child SAs it carries (phase 2).
 
-use crate::{ChildProposal, Credential, Group, Identity, IkeProposal, Lifetime, Selector};
+use crate::{
+    AddressRange, ChildProposal, Credential, Group, Identity, IkeProposal, Lifetime, RangeKind,
+    Selector,
+};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -105,6 +108,8 @@ pub struct IkeTunnel {
     pub auto_start: bool,
     /// The phase 2 tunnels it carries.
     pub children: Vec<Arc<ChildTunnel>>,
+    /// What a request of the peer is answered with that fits none of these.
+    pub generic: Option<Arc<GenericChild>>,
 }
 
 impl IkeTunnel {
@@ -148,4 +153,38 @@ pub struct ChildTunnel {
     pub auto_start: bool,
     /// Started by the first matching packet.
     pub on_demand: bool,
+}
+
+/// Phase 2 for traffic that the peer alone names, so that this side only answers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GenericChild {
+    /// Name in the policy, for messages to the operator.
+    pub name: String,
+    /// Transport or tunnel mode; the peer must agree.
+    pub mode: Mode,
+    /// What the peer may ask for of this side's traffic.
+    pub local: AllowedTraffic,
+    /// What the peer may ask for of its own traffic.
+    pub remote: AllowedTraffic,
+    /// Offers in order of preference, at least one.
+    pub proposals: Vec<ChildProposal>,
+    /// Key exchange at creation outside IKE_AUTH and at rekeys.
+    pub pfs: Pfs,
+}
+
+/// Kinds of ranges that a peer may ask for, by family; `None` is nothing of that family.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AllowedTraffic {
+    /// The widest of IPv4.
+    pub ipv4: Option<RangeKind>,
+    /// The widest of IPv6.
+    pub ipv6: Option<RangeKind>,
+}
+
+impl AllowedTraffic {
+    /// Whether a range is of a kind that may be asked for.
+    pub fn allows(&self, range: &AddressRange) -> bool {
+        let widest = if range.start().is_ipv4() { self.ipv4 } else { self.ipv6 };
+        widest.is_some_and(|widest| range.kind() <= widest)
+    }
 }

@@ -10,6 +10,7 @@ mod lower;
 mod merge;
 mod mirror;
 mod node;
+mod options;
 mod places;
 mod schema;
 mod source;
@@ -18,9 +19,10 @@ mod write;
 pub(crate) use diagnostic::nearest;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub(crate) use merge::{Merged, merge};
-pub(crate) use mirror::GROUPS;
 pub use node::Node;
+pub use options::{Advice, Algorithm, Options};
 pub use places::{Definition, Places};
+pub(crate) use schema::GROUP_REFERENCES;
 pub use write::write;
 
 use crate::Policy;
@@ -57,10 +59,26 @@ pub struct Loaded {
 /// # Errors
 /// All errors of the file, up to a limit, with its warnings, in the order of the file.
 pub fn read(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {
+    read_with(file_name, text, &Options::default())
+}
+
+/// Reads a file as [`read`] does, but not as strictly, or with more advice.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(
+    file_name: &str,
+    text: &str,
+    options: &Options<'_>,
+) -> Result<Loaded, Diagnostics> {
     let mut source = Source::new(file_name, text);
     let mut report = Report::default();
-    let root = document::read(&mut source, &mut report);
-    let policy = root.as_ref().and_then(|root| lower::lower(root, source.is_whole(), &mut report));
+    let mut root = document::read(&mut source, &mut report);
+    if let Some(root) = root.as_mut().filter(|_| options.lenient) {
+        schema::leave_out_unknown(root, &mut report);
+    }
+    let policy =
+        root.as_ref().and_then(|root| lower::lower(root, source.is_whole(), options, &mut report));
     match policy.zip(root) {
         Some((policy, root)) if !report.has_errors() => {
             let places = Places::of_document(&root, &source);

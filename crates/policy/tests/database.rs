@@ -20,7 +20,7 @@ const FILES: [&str; 9] = [
 
 const SITE: &str = include_str!("../../../config/left.xml");
 
-const FORCE: PutOptions = PutOptions { force: true, swap: false };
+const FORCE: PutOptions = PutOptions { force: true, swap: false, lenient: false };
 
 fn database(text: &str) -> Database {
     Database::read("p.xml", text).unwrap_or_else(|errors| panic!("{errors}"))

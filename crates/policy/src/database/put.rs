@@ -11,6 +11,8 @@ pub struct PutOptions {
     pub force: bool,
     /// Exchanges both sides of every tunnel first, as [`mirror`] does: the file is the peer's.
     pub swap: bool,
+    /// Leaves out elements and attributes whose names are not known, with a warning; otherwise they are errors.
+    pub lenient: bool,
 }
 
 /// A database after a file has been put.

@@ -2,7 +2,7 @@
 
 use super::object::{Kind, Object};
 use crate::Identity;
-use crate::xml::{GROUPS, Node};
+use crate::xml::{GROUP_REFERENCES, Node};
 use std::collections::BTreeSet;
 
 /// Attributes that refer to objects by name, or by a list of names.
@@ -34,7 +34,7 @@ fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
     let mut peers: Vec<Identity> = Vec::new();
     for identity in remote.flat_map(Node::children) {
         peers.extend(identity.identity());
-        if !GROUPS.contains(&identity.name()) {
+        if !GROUP_REFERENCES.contains(&identity.name()) {
             continue;
         }
         let name = identity.attributes().next().map_or("", |(_, name)| name);

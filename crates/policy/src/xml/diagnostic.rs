@@ -160,22 +160,30 @@ pub(super) struct Report {
 
 impl Report {
     pub fn error(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.errors += 1;
-        if self.errors <= MAX_FINDINGS {
-            self.add(Severity::Error, place, message.into(), help.into());
-        }
+        self.add(Severity::Error, place, message, help);
     }
 
     pub fn warning(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.warnings += 1;
-        if self.warnings <= MAX_FINDINGS {
-            self.add(Severity::Warning, place, message.into(), help.into());
-        }
+        self.add(Severity::Warning, place, message, help);
     }
 
-    fn add(&mut self, severity: Severity, place: Place, message: String, help: String) {
-        let help = (!help.is_empty()).then_some(help);
-        self.findings.push(Finding { severity, place, message, help });
+    pub fn add(
+        &mut self,
+        severity: Severity,
+        place: Place,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        let count = match severity {
+            Severity::Error => &mut self.errors,
+            Severity::Warning => &mut self.warnings,
+        };
+        *count += 1;
+        if *count <= MAX_FINDINGS {
+            let (message, help) = (message.into(), help.into());
+            let help = (!help.is_empty()).then_some(help);
+            self.findings.push(Finding { severity, place, message, help });
+        }
     }
 
     /// How many there are, whether they are kept or only counted.

@@ -2,51 +2,78 @@
 
 mod algorithm;
 mod child;
+mod generic;
+mod group;
 mod ike;
+mod ikev1;
 mod key;
+mod offer;
 mod party;
+mod protection;
 mod table;
+mod tunnel;
 mod value;
 
 use super::diagnostic::{Place, Report};
 use super::document::Element;
+use super::options::Options;
 use super::schema;
 use crate::{IkeTunnel, Policy};
-use std::collections::BTreeMap;
+use ikev1::Ikev1;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What lowering carries along.
 struct Cx<'r> {
     report: &'r mut Report,
+    options: &'r Options<'r>,
+    ikev1: Ikev1,
+    /// How many peers the groups named so far stand for.
+    peers_of_groups: usize,
     /// Values with blanks around them, by offset.
     padded: BTreeMap<usize, Place>,
 }
 
+/// Tunnels of both phases that a file may make, groups multiplied.
+const MAX_TUNNELS: usize = 40_000;
+
+/// Offers of all tunnels: each is copied to every tunnel that refers to it.
+const MAX_OFFERS: usize = 200_000;
+
 /// Makes a policy of the root element; `None` if that is none. With `whole` false some tags were not understood, so
 /// nothing is called missing that might stand in them.
-pub(super) fn lower(root: &Element<'_>, whole: bool, report: &mut Report) -> Option<Policy> {
+pub(super) fn lower(
+    root: &Element<'_>,
+    whole: bool,
+    options: &Options<'_>,
+    report: &mut Report,
+) -> Option<Policy> {
     if root.name != "AIX_VPN" {
         let message = format!("the root element is {}, not AIX_VPN", root.name);
         report.error(root.place(), message, "a policy is one <AIX_VPN Version=\"2.1\">…</AIX_VPN>");
         return None;
     }
     schema::check(root, report);
-    let mut cx = Cx { report, padded: BTreeMap::new() };
+    let ikev1 = Ikev1::of(root);
+    let mut cx = Cx { report, options, ikev1, peers_of_groups: 0, padded: BTreeMap::new() };
     cx.version(root);
+    cx.check_main_mode(root);
 
-    let protections = ike::protections(&mut cx, root);
     let keys = key::keys(&mut cx, root);
-    let offers = child::offers(&mut cx, root);
-    let child_protections = child::protections(&mut cx, root, &offers);
-    let mut tunnels = ike::tunnels(&mut cx, root, &protections, &keys);
-    child::tunnels(&mut cx, root, &child_protections, &mut tunnels);
+    let groups = group::groups(&mut cx, root);
+    let offers = offer::offers(&mut cx, root);
+    let child_protections = protection::protections(&mut cx, root, &offers);
+    let protections = ike::protections(&mut cx, root, &child_protections);
+    let mut tunnels = tunnel::tunnels(&mut cx, root, &groups, &protections, &keys);
+    child::tunnels(&mut cx, root, &groups, &child_protections, &mut tunnels);
 
     if whole && !cx.report.has_errors() {
         protections.warn_unused(&mut cx);
+        groups.warn_unused(&mut cx);
         offers.warn_unused(&mut cx);
         child_protections.warn_unused(&mut cx);
         keys.warn_unused(&mut cx);
-        ike::warn_idle(&mut cx, &tunnels);
+        tunnel::warn_idle(&mut cx, &tunnels);
         warn_shared_names(&mut cx, &tunnels);
         if root.children.is_empty() {
             cx.report.warning(root.place(), "the policy is empty", "");
@@ -71,8 +98,50 @@ pub(super) fn lower(root: &Element<'_>, whole: bool, report: &mut Report) -> Opt
         let message = "not every tunnel of the file was understood";
         cx.report.error(root.place(), message, "please report this file, with its keys replaced");
     }
-    let tunnels = tunnels.in_order().map(|draft| Arc::new(draft.finish())).collect();
-    Some(Policy { tunnels })
+    check_size(&mut cx, &tunnels);
+    if cx.report.has_errors() {
+        return None;
+    }
+    let drafts = tunnels.into_order();
+    let policy = Policy { tunnels: drafts.flat_map(tunnel::Draft::finish).map(Arc::new).collect() };
+    has_unique_names(&mut cx, root, &policy).then_some(policy)
+}
+
+/// Tunnels of groups have names that the file does not hold, so that another may have taken them.
+fn has_unique_names(cx: &mut Cx<'_>, root: &Element<'_>, policy: &Policy) -> bool {
+    let (mut tunnels, mut children) = (BTreeSet::new(), BTreeSet::new());
+    for tunnel in &policy.tunnels {
+        let fresh = tunnels.insert(&tunnel.name);
+        let second = if fresh { None } else { Some(&tunnel.name) };
+        let second =
+            second.or(tunnel.children.iter().map(|c| &c.name).find(|n| !children.insert(*n)));
+        if let Some(name) = second {
+            let message = format!("two tunnels are named {name:?}, one of them as a group's peer");
+            let help = "rename the one that is not of a group";
+            cx.report.error(root.place(), message, help);
+            return false;
+        }
+    }
+    true
+}
+
+/// Bounds what a small file can make large.
+fn check_size(cx: &mut Cx<'_>, tunnels: &table::Table<tunnel::Draft>) {
+    let (mut made, mut offers) = (0, 0);
+    for draft in tunnels.in_order() {
+        made += draft.weight();
+        let of_children: usize = draft.children.iter().map(|c| c.tunnel.proposals.len()).sum();
+        let peers = draft.peers.as_ref().map_or(1, Vec::len);
+        offers += peers * (draft.tunnel.proposals.len() + of_children);
+        let (what, most) = match (made > MAX_TUNNELS, offers > MAX_OFFERS) {
+            (true, _) => ("tunnels", MAX_TUNNELS),
+            (_, true) => ("proposals", MAX_OFFERS),
+            _ => continue,
+        };
+        let message = format!("the tunnels up to this one come to more than {most} {what}");
+        let help = "split the policy, or let its groups and lists name less";
+        return cx.report.error(draft.place.clone(), message, help);
+    }
 }
 
 impl Cx<'_> {
@@ -89,14 +158,15 @@ impl Cx<'_> {
 }
 
 /// Commands name tunnels of both phases alike.
-fn warn_shared_names(cx: &mut Cx<'_>, tunnels: &table::Table<ike::Draft>) {
+fn warn_shared_names(cx: &mut Cx<'_>, tunnels: &table::Table<tunnel::Draft>) {
     let phase1: BTreeMap<&str, &IkeTunnel> =
         tunnels.in_order().map(|draft| (draft.tunnel.name.as_str(), &draft.tunnel)).collect();
-    for (child, place) in tunnels.in_order().flat_map(|draft| &draft.children) {
-        if phase1.contains_key(child.name.as_str()) {
-            let message = format!("an IKETunnel is named {:?} as well", child.name);
+    for child in tunnels.in_order().flat_map(|draft| &draft.children) {
+        let name = &child.tunnel.name;
+        if phase1.contains_key(name.as_str()) {
+            let message = format!("an IKETunnel is named {name:?} as well");
             let help = "give them different names, so that commands can tell them apart";
-            cx.report.warning(place.clone(), message, help);
+            cx.report.warning(child.place.clone(), message, help);
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::diagnostic::{Place, Report, did_you_mean, quoted};
 use super::document::{self, Element};
 use super::source::Source;
-use super::{Diagnostic, Diagnostics, Node, lower, mirror, write};
+use super::{Diagnostic, Diagnostics, Node, Options, lower, mirror, schema, write};
 use crate::database::{Kind, Object, PutOptions, of_tunnel};
 
 /// How diagnostics call the objects that are already there, with lines as in what [`write()`] makes of them.
@@ -30,6 +30,9 @@ pub(crate) fn merge(
     let Some(mut root) = document::read(&mut source, &mut report) else {
         return Err(report.into_diagnostics(&source));
     };
+    if options.lenient {
+        schema::leave_out_unknown(&mut root, &mut report);
+    }
     if let Some(tunnel) = tunnel {
         keep(&mut root, tunnel, &mut report);
     }
@@ -48,7 +51,7 @@ pub(crate) fn merge(
             exists(element, object, &mut report);
         }
     });
-    let policy = lower::lower(&root, whole, &mut report);
+    let policy = lower::lower(&root, whole, &Options::default(), &mut report);
     let source = source.followed_by(behind);
     if policy.is_none() || report.has_errors() {
         return Err(report.into_diagnostics(&source));

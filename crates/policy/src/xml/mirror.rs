@@ -7,9 +7,6 @@ use super::schema;
 use crate::Identity;
 use std::collections::BTreeSet;
 
-/// Elements that refer to a group of identities.
-pub(crate) const GROUPS: [&str; 3] = ["IKEGroupRef", "IKEGroup", "Group"];
-
 /// Exchanges both sides of every tunnel. What has no other side is reported.
 pub(super) fn mirror<'t>(root: &mut Element<'t>, report: &mut Report) {
     let before = report.errors();
@@ -31,7 +28,9 @@ pub(super) fn mirror<'t>(root: &mut Element<'t>, report: &mut Report) {
 fn refuse_groups(root: &Element<'_>, report: &mut Report) {
     let sides = ["IKERemoteIdentity", "IPSecRemoteIdentity"];
     let sides = root.children.iter().flat_map(|t| &t.children).filter(|s| sides.contains(&s.name));
-    for group in sides.flat_map(|side| &side.children).filter(|e| GROUPS.contains(&e.name)) {
+    for group in
+        sides.flat_map(|side| &side.children).filter(|e| schema::GROUP_REFERENCES.contains(&e.name))
+    {
         let message = "the remote identity is a group, so that the other side has no one identity to be given";
         let help = "write each peer's own file by hand, or make an IKETunnel for each peer here";
         report.error(group.place(), message, help);

@@ -1,7 +1,7 @@
 //! The vocabulary of AIX_VPN: elements, what they may hold, and what is known but not supported.
 
 use super::diagnostic::{Report, did_you_mean};
-use super::document::Element;
+use super::document::{Attribute, Element};
 
 /// What is known of an element.
 pub(super) struct Kind {
@@ -9,14 +9,44 @@ pub(super) struct Kind {
     pub required: &'static [&'static str],
     pub optional: &'static [&'static str],
     pub children: &'static [&'static str],
-    /// Why it cannot be used, and what to use in its place.
-    unsupported: Option<(&'static str, &'static str)>,
 }
 
 impl Kind {
-    /// Those it may have, in the order in which they are written.
     pub fn attributes(&self) -> impl Iterator<Item = &'static str> {
         self.required.iter().chain(self.optional).copied()
+    }
+
+    fn unknown_attributes<'e, 't>(
+        &self,
+        element: &'e Element<'t>,
+    ) -> impl Iterator<Item = &'e Attribute<'t>> {
+        element.attributes.iter().filter(|a| !self.attributes().any(|name| name == a.name))
+    }
+
+    /// What to say of an attribute that it does not have, and what to do.
+    fn unknown_attribute(&self, name: &str) -> (String, String) {
+        let help = did_you_mean(name, self.attributes(), || match self.attributes().next() {
+            None => "it takes none".to_owned(),
+            Some(_) => format!("it takes {}", listed(self.attributes())),
+        });
+        (format!("{} has no attribute {name}", self.name), help)
+    }
+
+    /// What to say of an element that does not belong inside, and what to do.
+    fn unknown_child(&self, name: &str) -> (String, String) {
+        let known = kind(name).is_some();
+        let message = if known {
+            format!("{name} does not belong inside {}", self.name)
+        } else {
+            format!("unknown element {name}")
+        };
+        let everywhere = KINDS.iter().map(|kind| kind.name).filter(|_| !known);
+        let candidates = self.children.iter().copied().chain(everywhere);
+        let help = did_you_mean(name, candidates, || match self.children {
+            [] => format!("{} holds no elements", self.name),
+            children => format!("{} may hold {}", self.name, listed(children.iter().copied())),
+        });
+        (message, help)
     }
 }
 
@@ -26,17 +56,8 @@ const fn element(
     optional: &'static [&'static str],
     children: &'static [&'static str],
 ) -> Kind {
-    Kind { name, required, optional, children, unsupported: None }
+    Kind { name, required, optional, children }
 }
-
-const fn unsupported(name: &'static str, why: &'static str, instead: &'static str) -> Kind {
-    Kind { name, required: &[], optional: &[], children: &[], unsupported: Some((why, instead)) }
-}
-
-const GROUPS: (&str, &str) = (
-    "identity groups are not supported",
-    "write one IKETunnel for each peer, with the IKE_Role \"Responder\" where its address is not known",
-);
 
 const ADDRESSES: &[&str] = &["IPV4_Address", "IPV6_Address"];
 
@@ -53,7 +74,21 @@ const IDENTITIES: &[&str] = &[
     "IPV6_Subnet",
     "IKEGroupRef",
     "IKEGroup",
+    "IDGroup",
     "Group",
+];
+
+const MEMBERS: &[&str] = &[
+    "IPV4_Address",
+    "IPV6_Address",
+    "FQDN",
+    "User_FQDN",
+    "Key_ID",
+    "ASN1_DN",
+    "IPV4_Address_Range",
+    "IPV6_Address_Range",
+    "IPV4_Subnet",
+    "IPV6_Subnet",
 ];
 
 const SELECTORS: &[&str] = &[
@@ -65,8 +100,18 @@ const SELECTORS: &[&str] = &[
     "IPV6_Subnet",
     "IKEGroupRef",
     "IKEGroup",
+    "IDGroup",
     "Group",
 ];
+
+/// Spellings of a group of identities, defined or referred to, and of its name.
+pub(super) const GROUPS: &[&str] = &["IKEGroup", "IDGroup", "Group"];
+pub(crate) const GROUP_REFERENCES: &[&str] = &["IKEGroupRef", "IKEGroup", "IDGroup", "Group"];
+pub(super) const GROUP_NAME: &[&str] = &["IKE_GroupName", "GroupName", "Name"];
+pub(super) const GROUP_REFERENCE: &[&str] = &["Value", "IKE_GroupName", "GroupName", "Name"];
+
+/// Spellings of the algorithm of AH.
+pub(super) const AH_ALGORITHM: &[&str] = &["AH_Authentication", "AH_Transform", "AH_Encryption"];
 
 /// Spellings of a subnet's two attributes: the address, the mask.
 pub(super) const SUBNET_ADDRESS: &[&str] = &["Value", "IPAddr", "From_IPAddr"];
@@ -162,10 +207,10 @@ const KINDS: &[Kind] = &[
     element("IPV6_Address_Range", &["From_IPAddr", "To_IPAddr"], &[], &[]),
     element("IPV4_Subnet", &[], SUBNET, &[]),
     element("IPV6_Subnet", &[], SUBNET, &[]),
-    unsupported("IKEGroup", GROUPS.0, GROUPS.1),
-    unsupported("IDGroup", GROUPS.0, GROUPS.1),
-    unsupported("Group", GROUPS.0, GROUPS.1),
-    unsupported("IKEGroupRef", GROUPS.0, GROUPS.1),
+    element("IKEGroup", &[], GROUP_REFERENCE, MEMBERS),
+    element("IDGroup", &[], GROUP_REFERENCE, MEMBERS),
+    element("Group", &[], GROUP_REFERENCE, MEMBERS),
+    element("IKEGroupRef", &[], GROUP_REFERENCE, &[]),
     element(
         "IPSecProposal",
         &["IPSec_ProposalName"],
@@ -184,10 +229,19 @@ const KINDS: &[Kind] = &[
         ],
         &[],
     ),
-    unsupported(
+    element(
         "IPSecAHProtocol",
-        "AH is not supported",
-        "use IPSecESPProtocol with ESP_Encryption=\"ESP_AES256_GCM_16\" on both sides: it protects integrity as well",
+        &[],
+        &[
+            "AH_Authentication",
+            "AH_Transform",
+            "AH_Encryption",
+            "AH_EncapsulationMode",
+            "AH_ExtendedSeqNum",
+            "AH_KeyRefreshMinutes",
+            "AH_KeyRefreshKB",
+        ],
+        &[],
     ),
     element(
         "IPSecProtection",
@@ -229,7 +283,7 @@ pub(super) fn is_public(element: &str, attribute: &str, value: &str) -> bool {
         return attribute == "Format" && ["ASCII", "HEX", "EBCDIC"].into_iter().any(is_word);
     }
     let known = |kind: &Kind| kind.attributes().any(|name| name == attribute);
-    kind(element).is_some_and(|kind| kind.unsupported.is_some() || known(kind))
+    kind(element).is_some_and(known)
 }
 
 /// Whether any element has an attribute of that name.
@@ -237,34 +291,18 @@ pub(super) fn is_attribute(name: &str) -> bool {
     KINDS.iter().any(|kind| kind.attributes().any(|attribute| attribute == name))
 }
 
-/// Whether an element is known and can be used.
-pub(super) fn is_supported(name: &str) -> bool {
-    kind(name).is_some_and(|kind| kind.unsupported.is_none())
-}
-
-/// Reports, for an element and all below it, what the vocabulary does not have or have there, what is missing, and
-/// what is known but not supported.
+/// Reports, for an element and all below it, what the vocabulary does not have or have there, and what is missing.
 pub(super) fn check(element: &Element<'_>, report: &mut Report) {
     let Some(kind) = kind(element.name) else { return };
-    if let Some((why, instead)) = kind.unsupported {
-        return report.error(element.place(), why, instead);
-    }
-    for attribute in &element.attributes {
-        if !kind.attributes().any(|name| name == attribute.name) {
-            let message = format!("{} has no attribute {}", kind.name, attribute.name);
-            let help = did_you_mean(attribute.name, kind.attributes(), || {
-                match kind.attributes().next() {
-                    None => "it takes none".to_owned(),
-                    Some(_) => format!("it takes {}", listed(kind.attributes())),
-                }
-            });
-            report.error(attribute.name_place(element), message, help);
-        }
+    let mut misspelt = false;
+    for attribute in kind.unknown_attributes(element) {
+        misspelt = true;
+        let (message, help) = kind.unknown_attribute(attribute.name);
+        report.error(attribute.name_place(element), message, help);
     }
     for name in kind.required {
         // With a damaged tag the attribute may stand in the part that was not understood, and a misspelt one has
         // been reported.
-        let misspelt = element.attributes.iter().any(|a| !kind.attributes().any(|n| n == a.name));
         if element.attribute(name).is_none() && !element.damaged && !misspelt {
             let message = format!("{} lacks the attribute {name}", kind.name);
             report.error(element.place(), message, format!("add {name}=\"…\""));
@@ -275,22 +313,27 @@ pub(super) fn check(element: &Element<'_>, report: &mut Report) {
             check(child, report);
             continue;
         }
-        let known = self::kind(child.name).is_some();
-        let message = if known {
-            format!("{} does not belong inside {}", child.name, kind.name)
-        } else {
-            format!("unknown element {}", child.name)
-        };
-        let everywhere = KINDS.iter().map(|kind| kind.name).filter(|_| !known);
-        let help = did_you_mean(
-            child.name,
-            kind.children.iter().copied().chain(everywhere),
-            || match kind.children {
-                [] => format!("{} holds no elements", kind.name),
-                children => format!("{} may hold {}", kind.name, listed(children.iter().copied())),
-            },
-        );
+        let (message, help) = kind.unknown_child(child.name);
         report.error(child.place(), message, help);
+    }
+}
+
+/// Leaves out, of an element and all below it, what has a name that is not known anywhere or, of an attribute, there;
+/// with a warning of each.
+pub(super) fn leave_out_unknown(element: &mut Element<'_>, report: &mut Report) {
+    let Some(kind) = kind(element.name) else { return };
+    for attribute in kind.unknown_attributes(element) {
+        let (message, help) = kind.unknown_attribute(attribute.name);
+        report.warning(attribute.name_place(element), message + ": it is ignored", help);
+    }
+    for child in element.children.iter().filter(|child| self::kind(child.name).is_none()) {
+        let (message, help) = kind.unknown_child(child.name);
+        report.warning(child.place(), message + ": it is ignored, with all in it", help);
+    }
+    element.attributes.retain(|a| kind.attributes().any(|known| known == a.name));
+    element.children.retain(|child| self::kind(child.name).is_some());
+    for child in &mut element.children {
+        leave_out_unknown(child, report);
     }
 }
 

@@ -4,7 +4,8 @@ use super::Cx;
 use super::value::Word;
 use crate::xml::diagnostic::{nearest, quoted};
 use crate::xml::document::{Attribute, Element};
-use crate::{EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf};
+use crate::xml::options::Algorithm;
+use crate::{AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf};
 
 use KeyBits::{B128, B192, B256};
 
@@ -103,6 +104,30 @@ pub(super) const ESP_AUTHENTICATION: &[Word<Option<Integrity>>] = &[
     ("HMAC-MD5", Ok(Some(Integrity::HmacMd5_96))),
 ];
 
+pub(super) const AH_INTEGRITY: &[Word<AhIntegrity>] = &[
+    ("AH_AES_256_GMAC", Ok(AhIntegrity::AesGmac(B256))),
+    ("AH_AES_192_GMAC", Ok(AhIntegrity::AesGmac(B192))),
+    ("AH_AES_128_GMAC", Ok(AhIntegrity::AesGmac(B128))),
+    ("AH_AES256_GMAC", Ok(AhIntegrity::AesGmac(B256))),
+    ("AH_AES192_GMAC", Ok(AhIntegrity::AesGmac(B192))),
+    ("AH_AES128_GMAC", Ok(AhIntegrity::AesGmac(B128))),
+    ("AH_SHA", Ok(AhIntegrity::Mac(Integrity::HmacSha1_96))),
+    ("AH_SHA1", Ok(AhIntegrity::Mac(Integrity::HmacSha1_96))),
+    ("AH_SHA2_256", Ok(AhIntegrity::Mac(Integrity::HmacSha2_256_128))),
+    ("AH_SHA2_384", Ok(AhIntegrity::Mac(Integrity::HmacSha2_384_192))),
+    ("AH_SHA2_512", Ok(AhIntegrity::Mac(Integrity::HmacSha2_512_256))),
+    ("HMAC-SHA", Ok(AhIntegrity::Mac(Integrity::HmacSha1_96))),
+    ("HMAC-SHA2-256", Ok(AhIntegrity::Mac(Integrity::HmacSha2_256_128))),
+    ("HMAC-SHA2-384", Ok(AhIntegrity::Mac(Integrity::HmacSha2_384_192))),
+    ("HMAC-SHA2-512", Ok(AhIntegrity::Mac(Integrity::HmacSha2_512_256))),
+    ("AH_AES_XCBC_MAC", Ok(AhIntegrity::Mac(Integrity::AesXcbc96))),
+    ("AH_AES_XCBC", Ok(AhIntegrity::Mac(Integrity::AesXcbc96))),
+    ("AES-XCBC-MAC-96", Ok(AhIntegrity::Mac(Integrity::AesXcbc96))),
+    ("AH_AES_CMAC", Ok(AhIntegrity::Mac(Integrity::AesCmac96))),
+    ("AH_MD5", Ok(AhIntegrity::Mac(Integrity::HmacMd5_96))),
+    ("HMAC-MD5", Ok(AhIntegrity::Mac(Integrity::HmacMd5_96))),
+];
+
 /// The PRF that is made of what an integrity algorithm is made of.
 pub(super) fn prf_of(integrity: Integrity) -> Prf {
     match integrity {
@@ -128,6 +153,14 @@ pub(super) const STRONG_GROUPS: &[Group] = &[
 ];
 
 impl Cx<'_> {
+    /// Passes on what is to be said of an attribute's algorithm beyond what the file can tell.
+    pub fn advise(&mut self, element: &Element<'_>, attribute: &str, algorithm: Algorithm) {
+        let Some(attribute) = element.attribute(attribute) else { return };
+        if let Some(advice) = self.options.advise.and_then(|advise| advise(algorithm)) {
+            self.report.warning(attribute.place(element), advice.message, advice.help);
+        }
+    }
+
     /// Warns of an attribute's algorithm that is weak.
     pub fn warn_weak(&mut self, element: &Element<'_>, attribute: &str, instead: &str) {
         let Some(attribute) = element.attribute(attribute) else { return };

@@ -1,302 +1,29 @@
-//! Phase 2: IPSecProposal, IPSecProtection and IPSecTunnel.
+//! IPSecTunnel: the traffic of phase 2.
 
 use super::Cx;
-use super::algorithm::{ESP_AUTHENTICATION, ESP_ENCRYPTION, STRONG_GROUPS};
-use super::ike::{Draft, MAX_PROPOSALS, ROLE};
+use super::group::{self, Group};
+use super::protection::ChildProtection;
 use super::table::Table;
-use super::value::{Word, lifetime};
-use crate::xml::diagnostic::quoted;
+use super::tunnel::Draft;
+use crate::xml::diagnostic::Place;
 use crate::xml::document::Element;
-use crate::{
-    AddressRange, ChildProposal, ChildTunnel, Group, Integrity, Mode, Pfs,
-    Protection as Algorithms, Role, Selector,
-};
+use crate::{AddressRange, ChildTunnel, Mode, Role, Selector};
 use std::net::IpAddr;
 
-/// One IPSecESPProtocol; its overlap and whether its volume counts are the protection's business.
-#[derive(Clone, Copy)]
-pub(super) struct Offer {
-    algorithms: Algorithms,
-    esn: bool,
-    mode: Mode,
-    minutes: u64,
-    kilobytes: u64,
-}
-
-/// One IPSecProtection.
-pub(super) struct Protection {
-    role: Role,
-    mode: Mode,
-    proposals: Vec<ChildProposal>,
-    pfs: Pfs,
-}
-
-/// Reads every IPSecProposal: the alternatives in it, in order of preference.
-pub(super) fn offers(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Vec<Offer>> {
-    let mut table = Table::new("IPSecProposal");
-    for element in Cx::children(root, "IPSecProposal") {
-        if element.children.is_empty() && !element.damaged {
-            let help = "put an <IPSecESPProtocol …/> inside it";
-            cx.report.error(element.place(), "IPSecProposal holds no IPSecESPProtocol", help);
-        }
-        let each: Vec<_> =
-            Cx::children(element, "IPSecESPProtocol").map(|esp| offer(cx, esp)).collect();
-        // An AH element, or an unknown one, is reported and spoils the whole.
-        let whole = each.len() == element.children.len() && !each.is_empty();
-        let alternatives = each.into_iter().collect::<Option<Vec<_>>>().filter(|_| whole);
-        table.insert(cx, element, "IPSec_ProposalName", alternatives);
-    }
-    table
-}
-
-fn offer(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Offer> {
-    const MODE: &[Word<Mode>] = &[("Tunnel", Ok(Mode::Tunnel)), ("Transport", Ok(Mode::Transport))];
-
-    let encryption = cx.word(esp, "ESP_Encryption", ESP_ENCRYPTION);
-    let integrity = match esp.attribute("ESP_Authentication") {
-        None => Some(None),
-        Some(_) => cx.word(esp, "ESP_Authentication", ESP_AUTHENTICATION),
-    };
-    let mode = match esp.attribute("ESP_EncapsulationMode") {
-        None => Some(Mode::Tunnel),
-        Some(_) => cx.word(esp, "ESP_EncapsulationMode", MODE),
-    };
-    let esn = match esp.attribute("ESP_ExtendedSeqNum") {
-        None => Some(0),
-        Some(_) => cx.number(esp, "ESP_ExtendedSeqNum", 0..=1),
-    };
-    let minutes = match esp.attribute("ESP_KeyRefreshMinutes") {
-        None => Some(480),
-        Some(_) => cx.minutes(esp, "ESP_KeyRefreshMinutes"),
-    };
-    let kilobytes = match esp.attribute("ESP_KeyRefreshKB") {
-        None => Some(0),
-        Some(_) => cx.kilobytes(esp, "ESP_KeyRefreshKB"),
-    };
-    let (encryption, integrity) = (encryption?, integrity?);
-    let place = || {
-        let attribute = esp.attribute("ESP_Authentication").or(esp.attribute("ESP_Encryption"));
-        attribute.map_or_else(|| esp.place(), |attribute| attribute.place(esp))
-    };
-    match (encryption.is_aead(), integrity) {
-        (true, Some(_)) => {
-            let message =
-                format!("{encryption} protects integrity itself: ESP_Authentication must be NONE");
-            cx.report.error(place(), message, "write ESP_Authentication=\"NONE\"");
-            return None;
-        }
-        (false, None) => {
-            let message = format!("{encryption} without ESP_Authentication is not secure");
-            let help = "write ESP_Authentication=\"HMAC-SHA2-256\", or use ESP_AES256_GCM_16";
-            cx.report.error(place(), message, help);
-            return None;
-        }
-        _ => {}
-    }
-    if integrity.is_some_and(Integrity::is_weak) {
-        cx.warn_weak(esp, "ESP_Authentication", "HMAC-SHA2-256, or HMAC-SHA for an old peer,");
-    }
-    if let (false, Some(attribute)) = (encryption.hides(), esp.attribute("ESP_Encryption")) {
-        let message = format!(
-            "{} does not encrypt: everybody on the way can read the traffic",
-            attribute.trimmed()
-        );
-        let help = "use ESP_AES256_GCM_16 on both sides, which protects integrity as well";
-        cx.report.warning(attribute.place(esp), message, help);
-    }
-    Some(Offer {
-        algorithms: Algorithms::Esp { encryption, integrity },
-        esn: esn? == 1,
-        mode: mode?,
-        minutes: minutes?,
-        kilobytes: kilobytes?,
-    })
-}
-
-/// Reads every IPSecProtection.
-pub(super) fn protections(
-    cx: &mut Cx<'_>,
-    root: &Element<'_>,
-    offers: &Table<Vec<Offer>>,
-) -> Table<Protection> {
-    let mut table = Table::new("IPSecProtection");
-    for element in Cx::children(root, "IPSecProtection") {
-        let protection = protection(cx, element, offers);
-        table.insert(cx, element, "IPSec_ProtectionName", protection);
-    }
-    table
-}
-
-fn protection(
-    cx: &mut Cx<'_>,
-    element: &Element<'_>,
-    offers: &Table<Vec<Offer>>,
-) -> Option<Protection> {
-    let role = match element.attribute("IPSec_Role") {
-        None => Some(Role::Both),
-        Some(_) => cx.word(element, "IPSec_Role", ROLE),
-    };
-    let overlap = cx.overlap(element, "IPSec_KeyOverlap");
-    let use_life_size = cx.flag(element, "IPSec_Flags_UseLifeSize");
-    if let (true, Some(attribute)) = (
-        cx.flag(element, "IPSec_Flags_UseCommitBit"),
-        element.attribute("IPSec_Flags_UseCommitBit"),
-    ) {
-        let message = "IPSec_Flags_UseCommitBit has no meaning in IKEv2 and is ignored";
-        cx.report.warning(
-            attribute.place(element),
-            message,
-            "write IPSec_Flags_UseCommitBit=\"No\"",
-        );
-    }
-    let pfs = pfs(cx, element);
-    let named = referred(cx, element, offers);
-    let (minutes, kilobytes): (Vec<u64>, Vec<u64>) = named
-        .iter()
-        .flatten()
-        .flat_map(|(_, offers)| offers.iter())
-        .map(|offer| (offer.minutes, offer.kilobytes))
-        .unzip();
-    let kilobytes: Vec<u64> = kilobytes.into_iter().filter(|kb| *kb > 0).collect();
-    cx.window(element, "IPSec", "Minutes", &minutes);
-    cx.window(element, "IPSec", "KB", if use_life_size { &kilobytes } else { &[] });
-    let named = named?;
-    if let (false, Some(kilobytes)) = (use_life_size, kilobytes.first()) {
-        let attribute = element.attribute("IPSec_Flags_UseLifeSize");
-        let place = attribute.map_or_else(|| element.place(), |a| a.place(element));
-        let message =
-            format!("ESP_KeyRefreshKB {kilobytes} is ignored: IPSec_Flags_UseLifeSize is No");
-        let help = "write IPSec_Flags_UseLifeSize=\"Yes\", or ESP_KeyRefreshKB=\"0\"";
-        cx.report.warning(place, message, help);
-    }
-
-    let refs = element.attribute("IPSec_ProposalRefs")?;
-    let mut mode: Option<(Mode, &str)> = None;
-    let mut proposals: Vec<ChildProposal> = Vec::new();
-    for (name, offer) in named.iter().flat_map(|(name, each)| each.iter().map(move |o| (name, o))) {
-        match mode {
-            Some((first, other)) if first != offer.mode => {
-                let message = format!(
-                    "{} is for {} mode, but {} is for {first} mode",
-                    quoted(name),
-                    offer.mode,
-                    quoted(other)
-                );
-                let help = "the mode of all proposals of an IPSecProtection must be the same, since IKEv2 agrees \
-                            on the mode apart from the proposal: make two IPSecProtection";
-                cx.report.error(refs.place(element), message, help);
-                return None;
-            }
-            Some(_) => {}
-            None => mode = Some((offer.mode, name)),
-        }
-        let kilobytes = if use_life_size { offer.kilobytes } else { 0 };
-        proposals.push(ChildProposal {
-            name: name.clone(),
-            protection: offer.algorithms,
-            esn: offer.esn,
-            lifetime: lifetime(offer.minutes, kilobytes, overlap),
-        });
-    }
-    if proposals.len() > MAX_PROPOSALS {
-        let message = format!("{} proposals, more than {MAX_PROPOSALS}", proposals.len());
-        cx.report.error(refs.place(element), message, "remove some");
-        return None;
-    }
-    Some(Protection { role: role?, mode: mode?.0, proposals, pfs: pfs? })
-}
-
-/// The proposals a protection lists, by name; `None` after an error.
-fn referred<'o>(
-    cx: &mut Cx<'_>,
-    element: &Element<'_>,
-    offers: &'o Table<Vec<Offer>>,
-) -> Option<Vec<(String, &'o Vec<Offer>)>> {
-    let attribute = element.attribute("IPSec_ProposalRefs")?;
-    let mut named: Vec<(String, &Vec<Offer>)> = Vec::new();
-    let mut good = true;
-    // AIX itself ends such lists with a blank.
-    for name in attribute.value.split_ascii_whitespace() {
-        if named.iter().any(|(other, _)| other == name) {
-            let message = format!("{} is listed twice in IPSec_ProposalRefs", quoted(name));
-            cx.report.warning(attribute.part(element, name), message, "remove one of the two");
-            continue;
-        }
-        match offers.resolve_name(cx, element, attribute, name).flatten() {
-            Some(offers) => named.push((name.to_owned(), offers)),
-            None => good = false,
-        }
-    }
-    if attribute.trimmed().is_empty() {
-        let message = "IPSec_ProposalRefs lists no proposal";
-        cx.report.error(attribute.place(element), message, "write the names of IPSecProposal");
-        good = false;
-    }
-    good.then_some(named)
-}
-
-/// Which groups a rekey offers and accepts. `None` after an error.
-fn pfs(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Pfs> {
-    let (offer, _) = groups(cx, element, "IPSec_InitiatorDHGroup")?;
-    let responder = element.attribute("IPSec_ResponderDHGroup");
-    let Some(responder) = responder else {
-        let mut accept = STRONG_GROUPS.to_vec();
-        accept.extend(offer.iter().filter(|group| !STRONG_GROUPS.contains(group)));
-        return Some(Pfs { offer, accept, accept_none: true });
-    };
-    let (accept, none_listed) = groups(cx, element, "IPSec_ResponderDHGroup")?;
-    let accept_none = none_listed || offer.is_empty();
-    if !accept_none && accept.is_empty() {
-        let message = "IPSec_ResponderDHGroup accepts nothing";
-        cx.report.error(
-            responder.place(element),
-            message,
-            "list groups, like \"GROUP_19 GROUP_14\"",
-        );
-        return None;
-    }
-    if let Some(group) = offer.iter().find(|group| !accept.contains(group)) {
-        let message = format!("{group} is offered as initiator, but not accepted as responder");
-        let help = "a peer with the same policy would be refused: add it to IPSec_ResponderDHGroup";
-        cx.report.warning(responder.place(element), message, help);
-    }
-    Some(Pfs { offer, accept, accept_none })
-}
-
-/// The groups in a list, and whether it names the absence of one, too. `None` after an error.
-fn groups(cx: &mut Cx<'_>, element: &Element<'_>, name: &str) -> Option<(Vec<Group>, bool)> {
-    let Some(attribute) = element.attribute(name) else { return Some((Vec::new(), true)) };
-    let mut list = Vec::new();
-    let (mut none, mut good) = (false, true);
-    for token in attribute.value.split_ascii_whitespace() {
-        match cx.group(element, attribute, token) {
-            None => good = false,
-            Some(None) => none = true,
-            Some(Some(group)) if list.contains(&group) => {
-                let message = format!("{} is listed twice in {name}", quoted(token));
-                cx.report.warning(attribute.part(element, token), message, "remove one of the two");
-            }
-            Some(Some(group)) => list.push(group),
-        }
-    }
-    let initiator = name == "IPSec_InitiatorDHGroup";
-    if good && initiator && (none && !list.is_empty() || !none && list.is_empty()) {
-        let message = format!("{name} {} is neither a group nor none", quoted(&attribute.value));
-        cx.report.error(
-            attribute.place(element),
-            message,
-            "write a group like \"19\", or \"0\" for none",
-        );
-        good = false;
-    }
-    good.then_some((list, none))
+/// A phase 2 tunnel.
+pub(super) struct DraftChild {
+    pub tunnel: ChildTunnel,
+    pub place: Place,
+    /// Whether its remote traffic is that of a group, so that each peer's is its own address.
+    pub by_peer: bool,
 }
 
 /// Reads every IPSecTunnel and hands it to the IKETunnel that carries it.
 pub(super) fn tunnels(
     cx: &mut Cx<'_>,
     root: &Element<'_>,
-    protections: &Table<Protection>,
+    groups: &Table<Group>,
+    protections: &Table<ChildProtection>,
     ike_tunnels: &mut Table<Draft>,
 ) {
     let mut names: Table<()> = Table::new("IPSecTunnel");
@@ -307,24 +34,38 @@ pub(super) fn tunnels(
         let on_demand = cx.flag(element, "IPSec_Flags_OnDemand");
         let local_side = cx.only(element, Some("IPSecLocalIdentity"));
         let remote_side = cx.only(element, Some("IPSecRemoteIdentity"));
-        let local = local_side.and_then(|side| cx.selector(side));
-        let remote = remote_side.and_then(|side| cx.selector(side));
+        let local = local_side.and_then(|side| local_traffic(cx, side, groups));
+        let remote = remote_side.and_then(|side| cx.traffic(side, groups));
         let draft = ike_tunnels.resolve_mut(cx, element, "IKE_TunnelName");
 
         let (Some(local), Some(remote), Some(remote_side)) = (local, remote, remote_side) else {
             draft.into_iter().for_each(|draft| draft.carries = true);
             continue;
         };
-        let agree = agree(cx, remote_side, &local, &remote);
+        let group = remote_side.children.iter().find(|child| group::is_reference(child));
+        let agree = remote.iter().all(|remote| agree(cx, remote_side, &local, remote));
         let Some(draft) = draft else { continue };
         draft.carries = true;
         let (Some(protection), Some(name)) = (protection, element.attribute("IPSec_TunnelName"))
         else {
             continue;
         };
+        if let Some(group) = group
+            && protection.role != Role::Responder
+            && draft.tunnel.role != Role::Responder
+        {
+            let message = "a group as the remote identity is for responders";
+            let help = "write IPSec_Role=\"Responder\" in the IPSecProtection";
+            cx.report.error(group.place(), message, help);
+            continue;
+        }
+        let by_peer = group.is_some() && draft.peers.is_some();
+        if by_peer && !each_has_its_own(cx, remote_side, draft, &remote) {
+            continue;
+        }
+        let transport = protection.mode == Mode::Transport && !by_peer;
         if !agree
-            || protection.mode == Mode::Transport
-                && !transport_fits(cx, element, draft, &local, &remote)
+            || transport && !remote.iter().all(|to| transport_fits(cx, element, draft, &local, to))
         {
             continue;
         }
@@ -334,19 +75,72 @@ pub(super) fn tunnels(
             role: protection.role,
             mode: protection.mode,
             local: vec![local],
-            remote: vec![remote],
+            remote,
             proposals: protection.proposals.clone(),
             pfs: protection.pfs.clone(),
             auto_start,
             on_demand,
         };
         warn_start(cx, element, draft, &child);
+        warn_shared(cx, remote_side, draft, by_peer);
+        let place = name.place(element);
         let same = |other: &ChildTunnel| other.local == child.local && other.remote == child.remote;
-        if let Some((other, _)) = draft.children.iter().find(|(other, _)| same(other)) {
-            let message = format!("{:?} selects the same traffic, and goes first", other.name);
-            cx.report.warning(name.place(element), message, "remove one of the two");
+        if let Some(other) = draft.children.iter().find(|other| same(&other.tunnel)) {
+            let message =
+                format!("{:?} selects the same traffic, and goes first", other.tunnel.name);
+            cx.report.warning(place.clone(), message, "remove one of the two");
         }
-        draft.children.push((child, name.place(element)));
+        draft.children.push(DraftChild { tunnel: child, place, by_peer });
+    }
+}
+
+fn local_traffic(cx: &mut Cx<'_>, side: &Element<'_>, groups: &Table<Group>) -> Option<Selector> {
+    if let Some(group) = side.children.iter().find(|child| group::is_reference(child)) {
+        let message = "a group can be the remote identity alone";
+        let help = "write this side's traffic as an address range";
+        cx.report.error(group.place(), message, help);
+        return None;
+    }
+    cx.traffic(side, groups)?.pop()
+}
+
+/// Checks that each peer of a group has an address among those of the traffic's group.
+fn each_has_its_own(
+    cx: &mut Cx<'_>,
+    side: &Element<'_>,
+    draft: &Draft,
+    remote: &[Selector],
+) -> bool {
+    let covered = |address: &IpAddr| remote.iter().any(|s| s.addresses.contains(*address));
+    let mut peers = draft.peers.iter().flatten();
+    let Some((peer, _)) = peers.find(|(peer, _)| !peer.address.as_ref().is_some_and(covered))
+    else {
+        return true;
+    };
+    let message = match peer.address {
+        None => format!("{} has no address, by which its traffic is selected", peer.identity),
+        Some(address) => format!(
+            "the group has no address {address}, which is a peer of {:?}",
+            draft.tunnel.name
+        ),
+    };
+    let help = "use the same group for both phases, with addresses for all; or leave the traffic of such peers to a \
+                generic policy: IKE_IPSecDefaultProtectionRef in the IKEProtection";
+    cx.report.error(side.place(), message, help);
+    false
+}
+
+/// Traffic goes by the first rule that covers it, so that of several peers with the same traffic one gets it.
+fn warn_shared(cx: &mut Cx<'_>, side: &Element<'_>, draft: &Draft, by_peer: bool) {
+    let peers = draft.peers.as_ref().map_or(1, Vec::len);
+    if peers > 1 && !by_peer {
+        let message = format!(
+            "all {peers} peers of {:?} have this traffic: only the first of them gets it",
+            draft.tunnel.name
+        );
+        let help = "name the group here as well, so that each has its own address; or use a generic policy: \
+                    IKE_IPSecDefaultProtectionRef in the IKEProtection";
+        cx.report.warning(side.place(), message, help);
     }
 }
 
@@ -425,6 +219,8 @@ fn warn_start(cx: &mut Cx<'_>, element: &Element<'_>, draft: &Draft, child: &Chi
         "the IPSec_Role is Responder".to_owned()
     } else if !tunnel.role.may_initiate() {
         format!("the IKE_Role of {:?} is Responder", tunnel.name)
+    } else if draft.peers.is_some() {
+        return;
     } else if tunnel.local.address.is_none() || tunnel.remote.address.is_none() {
         format!("{:?} has a side without an address", tunnel.name)
     } else {

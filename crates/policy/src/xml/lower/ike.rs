@@ -1,17 +1,19 @@
-//! Phase 1: IKEProtection and IKETunnel.
+//! IKEProtection: what phase 1 tunnels agree on.
 
 use super::Cx;
 use super::algorithm::{IKE_ENCRYPTION, IKE_HASH, IKE_PRF, prf_of};
-use super::key::Keys;
+use super::generic::generic;
+use super::ikev1::is_ikev1;
+use super::protection::ChildProtection;
 use super::table::Table;
 use super::value::{Word, lifetime};
-use crate::xml::diagnostic::{Place, quoted};
+use crate::xml::diagnostic::quoted;
 use crate::xml::document::Element;
+use crate::xml::options::Algorithm;
 use crate::{
-    ChildTunnel, Credential, Group, Identity, IkeEncryption, IkeProposal, IkeTunnel, Integrity,
-    KeyKind, Lifetime, Prf, Role, Signature,
+    GenericChild, Group, IkeEncryption, IkeProposal, Integrity, KeyKind, Lifetime, Prf, Role,
+    Signature,
 };
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Proposals are numbered by one octet (RFC 7296 §3.3.1).
@@ -44,72 +46,54 @@ const METHOD: &[Word<Method>] = &[
 ];
 
 /// One IKEProtection.
-pub(super) struct Protection {
-    role: Role,
-    proposals: Vec<IkeProposal>,
-    lifetime: Lifetime,
+pub(super) struct IkeProtection {
+    pub role: Role,
+    pub proposals: Vec<IkeProposal>,
+    pub lifetime: Lifetime,
     /// `None`: a preshared key.
-    signature: Option<Signature>,
-}
-
-/// A phase 1 tunnel to which its phase 2 tunnels are still added.
-pub(super) struct Draft {
-    pub tunnel: IkeTunnel,
-    pub children: Vec<(ChildTunnel, Place)>,
-    /// Whether an IPSecTunnel names it, be it right or wrong.
-    pub carries: bool,
-    place: Place,
-}
-
-impl Draft {
-    /// The tunnel with all it carries.
-    pub fn finish(&self) -> IkeTunnel {
-        let children = self.children.iter().map(|(child, _)| Arc::new(child.clone())).collect();
-        IkeTunnel { children, ..self.tunnel.clone() }
-    }
+    pub signature: Option<Signature>,
+    pub generic: Option<Arc<GenericChild>>,
 }
 
 /// Reads every IKEProtection.
-pub(super) fn protections(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Protection> {
+pub(super) fn protections(
+    cx: &mut Cx<'_>,
+    root: &Element<'_>,
+    child_protections: &Table<ChildProtection>,
+) -> Table<IkeProtection> {
     let mut table = Table::new("IKEProtection");
     for element in Cx::children(root, "IKEProtection") {
-        let protection = protection(cx, element);
+        let protection = if is_ikev1(element) {
+            cx.refuse_ikev1(element);
+            None
+        } else {
+            protection(cx, element, child_protections)
+        };
         table.insert(cx, element, "IKE_ProtectionName", protection);
     }
     table
 }
 
-fn protection(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Protection> {
-    const VERSION: &[Word<bool>] = &[("2", Ok(true)), ("1", Ok(false))];
+fn protection(
+    cx: &mut Cx<'_>,
+    element: &Element<'_>,
+    child_protections: &Table<ChildProtection>,
+) -> Option<IkeProtection> {
+    const VERSION: &[Word<()>] = &[("2", Ok(()))];
     const MODE: &[Word<bool>] =
         &[("None", Ok(false)), ("Main", Ok(true)), ("Aggressive", Ok(true))];
 
     let role = cx.word(element, "IKE_Role", ROLE);
-    let version = element.attribute("IKE_Version");
-    let ikev2 = version.map_or(Some(false), |_| cx.word(element, "IKE_Version", VERSION));
-    if ikev2 == Some(false) && !element.damaged {
-        let (place, message) = match version {
-            Some(attribute) => (attribute.place(element), "IKEv1 is not supported"),
-            None => (element.place(), "IKEv1 is not supported, and no IKE_Version means 1"),
-        };
-        let help = "write IKE_Version=\"2\" and IKE_XCHGMode=\"None\" on both sides; IKEv1 is obsolete (RFC 9395)";
-        cx.report.error(place, message, help);
-    }
+    let version = cx.word(element, "IKE_Version", VERSION);
     let mode = cx.word(element, "IKE_XCHGMode", MODE);
-    if let (Some(true), Some(true), Some(attribute)) =
-        (ikev2, mode, element.attribute("IKE_XCHGMode"))
+    if let (Some(()), Some(true), Some(attribute)) =
+        (version, mode, element.attribute("IKE_XCHGMode"))
     {
         let message = "IKE_XCHGMode has no meaning in IKEv2 and is ignored";
         cx.report.warning(attribute.place(element), message, "write IKE_XCHGMode=\"None\"");
     }
     let use_crl = cx.flag(element, "IKE_Flags_UseCRL");
-    let generic = ["IKE_IPSecDefaultProtectionRef", "IKE_IPSecDefaultAllowedTypes"];
-    if let Some(attribute) = generic.iter().find_map(|name| element.attribute(name)) {
-        let message = "generic phase 2 policies are not supported";
-        let help = "remove IKE_IPSecDefaultProtectionRef and IKE_IPSecDefaultAllowedTypes, and write an \
-                    IPSecTunnel for the traffic of each peer";
-        cx.report.error(attribute.name_place(element), message, help);
-    }
+    let generic = generic(cx, element, role, child_protections);
     let overlap = cx.overlap(element, "IKE_KeyOverlap");
     let offers = proposals(cx, element);
     let (keys, minutes) = method_and_minutes(cx, element).unzip();
@@ -131,11 +115,12 @@ fn protection(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Protection> {
         cx.report.warning(element.place(), message, help);
     }
     let signature = (!keys.is_empty()).then_some(Signature { keys, use_crl, sha1 });
-    Some(Protection {
+    Some(IkeProtection {
         role,
         proposals: offers,
         lifetime: lifetime(minutes?, 0, overlap),
         signature,
+        generic: generic?,
     })
 }
 
@@ -275,6 +260,9 @@ fn append<T: PartialEq + Copy>(list: &mut Vec<T>, more: &[T]) {
 /// Adds a transform's algorithms to an offer; false after an error.
 fn read_transform(cx: &mut Cx<'_>, transform: &Element<'_>, offer: &mut Offer) -> bool {
     let encryption = cx.word(transform, "IKE_Encryption", IKE_ENCRYPTION);
+    if let Some(encryption) = encryption {
+        cx.advise(transform, "IKE_Encryption", Algorithm::Ike(encryption));
+    }
     let integrity = cx.word(transform, "IKE_Hash", IKE_HASH);
     let prf = cx.word(transform, "IKE_PRF", IKE_PRF);
     let group = transform.attribute("IKE_DHGroup").and_then(|attribute| {
@@ -378,140 +366,4 @@ fn split(
         }
     }
     true
-}
-
-/// Reads every IKETunnel.
-pub(super) fn tunnels(
-    cx: &mut Cx<'_>,
-    root: &Element<'_>,
-    protections: &Table<Protection>,
-    keys: &Keys,
-) -> Table<Draft> {
-    let mut table = Table::new("IKETunnel");
-    for element in Cx::children(root, "IKETunnel") {
-        let draft = tunnel(cx, element, protections, keys);
-        table.insert(cx, element, "IKE_TunnelName", draft);
-    }
-    table
-}
-
-fn tunnel(
-    cx: &mut Cx<'_>,
-    element: &Element<'_>,
-    protections: &Table<Protection>,
-    keys: &Keys,
-) -> Option<Draft> {
-    let auto_start = cx.flag(element, "IKE_Flags_AutoStart");
-    let optional_ip = cx.flag(element, "IKE_Flags_MakeRuleWithOptionalIP");
-    let protection = protections.resolve(cx, element, "IKE_ProtectionRef");
-    let local_side = cx.only(element, Some("IKELocalIdentity"));
-    let remote_side = cx.only(element, Some("IKERemoteIdentity"));
-    let local = local_side.and_then(|side| cx.endpoint(side));
-    let remote = remote_side.and_then(|side| cx.endpoint(side));
-    let (local, remote, remote_side) = (local?, remote?, remote_side?);
-    let credential = match protection.map(|p| &p.signature) {
-        Some(Some(signature)) => {
-            for (side, endpoint) in [(local_side, &local), (Some(remote_side), &remote)] {
-                if let (Some(side), Identity::KeyId(_)) = (side, &endpoint.identity) {
-                    let message = "a certificate has no Key_ID: its subject key identifier is compared with it";
-                    let help = "name the side by ASN1_DN, FQDN, User_FQDN or its address";
-                    cx.report.warning(side.place(), message, help);
-                }
-            }
-            Some(Credential::Signature(signature.clone()))
-        }
-        Some(None) => {
-            keys.for_peer(cx, remote_side.place(), &local, &remote).map(Credential::PresharedKey)
-        }
-        None => {
-            keys.touch(&remote.identity);
-            None
-        }
-    };
-
-    if let (Some(a), Some(b)) = (local.address, remote.address) {
-        let wrong = if a.is_ipv4() != b.is_ipv4() {
-            Some((
-                format!("{a} and {b} are of different families"),
-                "both sides need IPv4, or both IPv6",
-            ))
-        } else if a == b {
-            Some((format!("both sides have the address {a}"), "write the peer's address here"))
-        } else {
-            None
-        };
-        if let Some((message, help)) = wrong {
-            cx.report.error(remote_side.place(), message, help);
-            return None;
-        }
-    }
-    if local.identity.matches(&remote.identity) {
-        let message = format!("both sides have the identity {}", local.identity);
-        cx.report.error(remote_side.place(), message, "name the peer here");
-        return None;
-    }
-    let protection = protection?;
-    for (side, endpoint) in [(local_side, &local), (Some(remote_side), &remote)] {
-        let Some(side) = side.filter(|_| endpoint.address.is_none()) else { continue };
-        let message = format!("{} is named without an address", endpoint.identity);
-        let help = "put the address inside the identity: <FQDN Value=\"…\"><IPV4_Address Value=\"…\"/></FQDN>";
-        match protection.role {
-            Role::Initiator => {
-                let message = format!("{message}, which an initiator needs");
-                cx.report.error(side.place(), message, help);
-                return None;
-            }
-            Role::Both => {
-                let message = format!("{message}: only the peer can start this tunnel");
-                let help = format!("{help}, or write IKE_Role=\"Responder\"");
-                cx.report.warning(side.place(), message, help);
-            }
-            Role::Responder if optional_ip => {
-                let message =
-                    format!("{message}: IKE_Flags_MakeRuleWithOptionalIP has none to use");
-                cx.report.warning(side.place(), message, help);
-            }
-            Role::Responder => {}
-        }
-    }
-    if let (true, false, Some(attribute)) =
-        (auto_start, protection.role.may_initiate(), element.attribute("IKE_Flags_AutoStart"))
-    {
-        let message = "IKE_Flags_AutoStart has no effect: the IKE_Role is Responder";
-        cx.report.warning(attribute.place(element), message, "write IKE_Flags_AutoStart=\"No\"");
-    }
-    let name = element.attribute("IKE_TunnelName")?;
-    let tunnel = IkeTunnel {
-        // A wrong one is reported where the tunnel is entered into the table.
-        name: name.trimmed().to_owned(),
-        role: protection.role,
-        local,
-        remote,
-        credential: credential?,
-        proposals: protection.proposals.clone(),
-        lifetime: protection.lifetime,
-        auto_start,
-        children: Vec::new(),
-    };
-    Some(Draft { tunnel, children: Vec::new(), carries: false, place: name.place(element) })
-}
-
-/// Warns of tunnels that carry nothing, and of those that a responder cannot tell apart.
-pub(super) fn warn_idle(cx: &mut Cx<'_>, tunnels: &Table<Draft>) {
-    let mut seen: BTreeMap<String, &str> = BTreeMap::new();
-    for draft in tunnels.in_order() {
-        let tunnel = &draft.tunnel;
-        if !draft.carries {
-            let message =
-                format!("no IPSecTunnel refers to {:?}: it protects no traffic", tunnel.name);
-            let help = format!("add an IPSecTunnel with IKE_TunnelName={:?}", tunnel.name);
-            cx.report.warning(draft.place.clone(), message, help);
-        }
-        let pair = format!("{:?} {:?}", tunnel.local, tunnel.remote).to_ascii_lowercase();
-        if let Some(other) = seen.insert(pair, &tunnel.name) {
-            let message = format!("{:?} has the same two sides as {other:?}", tunnel.name);
-            let help = "a peer that starts cannot say which it means: make them one IKETunnel";
-            cx.report.warning(draft.place.clone(), message, help);
-        }
-    }
 }

@@ -5,6 +5,7 @@ use crate::xml::diagnostic::Place;
 use crate::xml::document::Element;
 use crate::{Endpoint, Identity, Secret};
 use std::cell::Cell;
+use std::collections::BTreeMap;
 
 /// Octets below which a key can be guessed from a recorded handshake.
 const SHORT: usize = 16;
@@ -12,6 +13,8 @@ const SHORT: usize = 16;
 /// All preshared keys.
 pub(super) struct Keys {
     keys: Vec<Key>,
+    /// Places in `keys` by the fingerprint of the identity.
+    by_peer: BTreeMap<u64, Vec<usize>>,
     /// Whether a key's identity could not be read, so that one that seems missing may be that one.
     anonymous: bool,
 }
@@ -26,7 +29,7 @@ struct Key {
 
 /// Reads all keys of the file.
 pub(super) fn keys(cx: &mut Cx<'_>, root: &Element<'_>) -> Keys {
-    let mut keys = Keys { keys: Vec::new(), anonymous: false };
+    let mut keys = Keys { keys: Vec::new(), by_peer: BTreeMap::new(), anonymous: false };
     for element in Cx::children(root, "IKEPresharedKey") {
         let secret = secret(cx, element);
         let side = cx.only(element, Some("IKEPresharedRemoteID"));
@@ -46,6 +49,7 @@ pub(super) fn keys(cx: &mut Cx<'_>, root: &Element<'_>) -> Keys {
             );
             continue;
         }
+        keys.by_peer.entry(identity.fingerprint()).or_default().push(keys.keys.len());
         keys.keys.push(Key { identity, place, used: Cell::new(false), secret });
     }
     keys
@@ -113,7 +117,20 @@ fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
 
 impl Keys {
     fn find(&self, identity: &Identity) -> Option<&Key> {
-        self.keys.iter().find(|key| key.identity.matches(identity))
+        let alike = self.by_peer.get(&identity.fingerprint()).into_iter().flatten();
+        alike.map(|at| &self.keys[*at]).find(|key| key.identity.matches(identity))
+    }
+
+    /// The key of one peer among many; the inner `None` is one that is wrong, which is reported.
+    pub fn of(&self, remote: &Identity) -> Option<Option<Secret>> {
+        let key = self.find(remote)?;
+        key.used.set(true);
+        Some(key.secret.clone())
+    }
+
+    /// Whether a key that seems to be missing may be one whose identity could not be read.
+    pub fn may_lack(&self) -> bool {
+        self.anonymous
     }
 
     /// Notes that a tunnel which cannot be read might want a key.

@@ -1,6 +1,8 @@
 //! Identities, endpoints and traffic selectors.
 
 use super::Cx;
+use super::group::{self, Group};
+use super::table::Table;
 use crate::xml::diagnostic::quoted;
 use crate::xml::document::{Attribute, Element};
 use crate::xml::schema::{SUBNET_ADDRESS, SUBNET_MASK, listed};
@@ -130,6 +132,18 @@ impl Cx<'_> {
     /// One side of a phase 1 tunnel: an address, or a name with the optional address inside it.
     pub fn endpoint(&mut self, side: &Element<'_>) -> Option<Endpoint> {
         let element = self.only(side, None)?;
+        if group::is_reference(element) {
+            let message = "a group can be the remote identity alone";
+            let help =
+                "this side is one: name it by its address, FQDN, User_FQDN, ASN1_DN or Key_ID";
+            self.report.error(element.place(), message, help);
+            return None;
+        }
+        self.party(element)
+    }
+
+    /// One party by its identity.
+    pub fn party(&mut self, element: &Element<'_>) -> Option<Endpoint> {
         let identity = self.identity(element);
         let address = match &identity {
             Some(Identity::Ipv4(a)) => Some(IpAddr::V4(*a)),
@@ -144,16 +158,41 @@ impl Cx<'_> {
         Some(Endpoint { address, identity: identity? })
     }
 
-    /// One side's traffic of a phase 2 tunnel.
-    pub fn selector(&mut self, side: &Element<'_>) -> Option<Selector> {
+    /// One side's traffic of a phase 2 tunnel; several selectors only where a group names the addresses.
+    pub fn traffic(&mut self, side: &Element<'_>, groups: &Table<Group>) -> Option<Vec<Selector>> {
         let protocol = match side.attribute("Protocol") {
             None => Some(0),
             Some(_) => self.number(side, "Protocol", 0..=255),
         };
         let ports = self.ports(side, protocol);
-        let addresses = self.only(side, None).and_then(|element| self.addresses(element));
-        let protocol = u8::try_from(protocol?).ok()?;
-        Some(Selector { protocol, addresses: addresses?, ports: ports? })
+        let addresses = self.only(side, None).and_then(|element| match element {
+            group if group::is_reference(group) => self.addresses_of_group(group, groups),
+            element => self.addresses(element).map(|range| vec![range]),
+        });
+        let (protocol, ports) = (u8::try_from(protocol?).ok()?, ports?);
+        let selector = |addresses| Selector { protocol, addresses, ports };
+        Some(addresses?.into_iter().map(selector).collect())
+    }
+
+    fn addresses_of_group(
+        &mut self,
+        element: &Element<'_>,
+        groups: &Table<Group>,
+    ) -> Option<Vec<AddressRange>> {
+        let group = self.group_of(element, groups)??;
+        match group.addresses() {
+            Ok(addresses) => Some(addresses),
+            Err(member) => {
+                let message = format!(
+                    "{} of the group {:?} has no address, by which traffic is selected",
+                    member.identity, group.name
+                );
+                let help = "put its address inside the identity, or leave the traffic of such peers to a generic policy: \
+                            IKE_IPSecDefaultProtectionRef in the IKEProtection";
+                self.report.error(element.place(), message, help);
+                None
+            }
+        }
     }
 
     fn ports(&mut self, side: &Element<'_>, protocol: Option<u64>) -> Option<PortRange> {
@@ -203,6 +242,15 @@ impl Cx<'_> {
     }
 
     fn addresses(&mut self, element: &Element<'_>) -> Option<AddressRange> {
+        let range = self.range(element)?;
+        if !element.name.ends_with("_Address_Range") {
+            self.warn_converted(element, &range);
+        }
+        Some(range)
+    }
+
+    /// The addresses of an address, a range or a subnet.
+    pub fn range(&mut self, element: &Element<'_>) -> Option<AddressRange> {
         let v4 = element.name.starts_with("IPV4");
         match element.name {
             "IPV4_Address_Range" | "IPV6_Address_Range" => {
@@ -219,9 +267,7 @@ impl Cx<'_> {
                 range
             }
             "IPV4_Address" | "IPV6_Address" => {
-                let range = AddressRange::from(self.address(element, "Value", v4)?);
-                self.warn_converted(element, &range);
-                Some(range)
+                self.address(element, "Value", v4).map(AddressRange::from)
             }
             _ => self.subnet(element, v4),
         }
@@ -251,13 +297,11 @@ impl Cx<'_> {
                 )
             }
         };
-        let range = AddressRange::new(start, end)?;
-        self.warn_converted(element, &range);
-        Some(range)
+        AddressRange::new(start, end)
     }
 
     /// The one of several names for an attribute that an element uses.
-    fn one_spelling(
+    pub fn one_spelling(
         &mut self,
         element: &Element<'_>,
         names: &'static [&'static str],

@@ -29,6 +29,11 @@ impl<T> Table<T> {
         Self { kind, entries: Vec::new(), by_name: BTreeMap::new(), nameless: false }
     }
 
+    /// Notes that an object has no name, so that a reference may mean that one.
+    pub fn has_nameless(&mut self) {
+        self.nameless = true;
+    }
+
     /// Adds an object under the name in an attribute.
     pub fn insert(&mut self, cx: &mut Cx<'_>, element: &Element<'_>, name: &str, value: Option<T>) {
         let Some(attribute) = element.attribute(name) else {
@@ -115,6 +120,11 @@ impl<T> Table<T> {
     /// The objects that are right, in the order of the file.
     pub fn in_order(&self) -> impl Iterator<Item = &T> {
         self.entries.iter().filter_map(|entry| entry.value.as_ref())
+    }
+
+    /// The objects that are right, in the order of the file, for good.
+    pub fn into_order(self) -> impl Iterator<Item = T> {
+        self.entries.into_iter().filter_map(|entry| entry.value)
     }
 
     /// Warns of objects that nothing refers to.

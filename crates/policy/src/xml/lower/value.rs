@@ -216,7 +216,7 @@ impl Cx<'_> {
     }
 
     /// The one element inside another with one of the names that its kind may hold, or with the one given. `None` if
-    /// there is none, or if it is not supported; both are reported.
+    /// there is none, which is reported.
     pub fn only<'e, 't>(
         &mut self,
         element: &'e Element<'t>,
@@ -246,7 +246,7 @@ impl Cx<'_> {
             let message = format!("{} holds no {}", element.name, name.unwrap_or("identity"));
             self.report.error(element.place(), message, format!("put {} inside it", what()));
         }
-        first.filter(|child| schema::is_supported(child.name))
+        first
     }
 }
 

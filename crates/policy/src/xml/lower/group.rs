@@ -1,0 +1,162 @@
+//! IKEGroup: a set of identities that may stand for the peer of a tunnel which this side only answers.
+
+use super::Cx;
+use super::table::Table;
+use crate::xml::document::Element;
+use crate::xml::schema::{GROUP_NAME, GROUP_REFERENCE, GROUP_REFERENCES, GROUPS};
+use crate::{AddressRange, Endpoint};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Peers that one group may stand for: each becomes a tunnel of its own.
+const MAX_PEERS: usize = 1024;
+
+/// The same for all tunnels of a file.
+const MAX_PEERS_OF_ALL: usize = 20_000;
+
+/// One group.
+pub(super) struct Group {
+    pub name: String,
+    members: Vec<Member>,
+    /// Each once; `None` if they are too many.
+    peers: Option<Vec<Endpoint>>,
+}
+
+enum Member {
+    One(Endpoint),
+    /// Each address of it.
+    Range(AddressRange),
+}
+
+/// Whether an element refers to a group where an identity could stand.
+pub(super) fn is_reference(element: &Element<'_>) -> bool {
+    GROUP_REFERENCES.contains(&element.name)
+}
+
+/// Reads every group.
+pub(super) fn groups(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Group> {
+    let mut table = Table::new("IKEGroup");
+    for element in root.children.iter().filter(|child| GROUPS.contains(&child.name)) {
+        let Some(name) = cx.one_spelling(element, GROUP_NAME) else {
+            table.has_nameless();
+            continue;
+        };
+        if element.children.is_empty() && !element.damaged {
+            let help = "put identities inside it, like <FQDN Value=\"laptop.example.net\"/>";
+            cx.report.error(element.place(), format!("{} holds no identity", element.name), help);
+        }
+        let members: Vec<_> = element.children.iter().map(|member| cx.member(member)).collect();
+        let members: Option<Vec<_>> = members.into_iter().collect();
+        let group = members.filter(|members| !members.is_empty()).map(|members| {
+            let name = element.attribute(name).map_or("", |name| name.trimmed()).to_owned();
+            let peers = peers(&members);
+            Group { name, members, peers }
+        });
+        table.insert(cx, element, name, group);
+    }
+    table
+}
+
+impl Group {
+    /// The addresses of its members; the error is a member that has none.
+    pub fn addresses(&self) -> Result<Vec<AddressRange>, &Endpoint> {
+        self.members
+            .iter()
+            .map(|member| match member {
+                Member::One(endpoint) => endpoint.address.map(AddressRange::from).ok_or(endpoint),
+                Member::Range(range) => Ok(*range),
+            })
+            .collect()
+    }
+}
+
+/// The peers that members stand for, each once; `None` if they are too many.
+fn peers(members: &[Member]) -> Option<Vec<Endpoint>> {
+    let mut peers: Vec<Endpoint> = Vec::new();
+    let mut seen: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
+    for member in members {
+        let more = match member {
+            Member::One(endpoint) => vec![endpoint.clone()],
+            Member::Range(range) => each(range)?,
+        };
+        for peer in more {
+            let alike = seen.entry(peer.identity.fingerprint()).or_default();
+            if alike.iter().all(|at| !peers[*at].identity.matches(&peer.identity)) {
+                alike.push(peers.len());
+                peers.push(peer);
+            }
+        }
+        if peers.len() > MAX_PEERS {
+            return None;
+        }
+    }
+    Some(peers)
+}
+
+/// Every address of a range; `None` if they are too many.
+fn each(range: &AddressRange) -> Option<Vec<Endpoint>> {
+    let (start, end): (u128, u128) = match (range.start(), range.end()) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into()),
+        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits()),
+        _ => return None,
+    };
+    if end - start >= MAX_PEERS as u128 {
+        return None;
+    }
+    let address = |bits: u128| match u32::try_from(bits) {
+        Ok(bits) if range.start().is_ipv4() => IpAddr::V4(Ipv4Addr::from_bits(bits)),
+        _ => IpAddr::V6(Ipv6Addr::from_bits(bits)),
+    };
+    let endpoint = |address: IpAddr| Endpoint { address: Some(address), identity: address.into() };
+    Some((start..=end).map(address).map(endpoint).collect())
+}
+
+impl Cx<'_> {
+    fn member(&mut self, element: &Element<'_>) -> Option<Member> {
+        match element.name {
+            "IPV4_Address_Range" | "IPV6_Address_Range" | "IPV4_Subnet" | "IPV6_Subnet" => {
+                self.range(element).map(Member::Range)
+            }
+            _ if is_reference(element) => None,
+            _ => self.party(element).map(Member::One),
+        }
+    }
+
+    /// The group that an element refers to; the outer `None` is reported here, the inner one was.
+    pub fn group_of<'g>(
+        &mut self,
+        element: &Element<'_>,
+        groups: &'g Table<Group>,
+    ) -> Option<Option<&'g Group>> {
+        if let Some(child) = element.children.first() {
+            let message = "a group's members stand where it is defined, not where it is used";
+            let help = "define it as <IKEGroup IKE_GroupName=\"…\"> inside AIX_VPN, and write <IKEGroupRef Value=\"…\"/> here";
+            self.report.error(child.place(), message, help);
+            return None;
+        }
+        let name = self.one_spelling(element, GROUP_REFERENCE)?;
+        let attribute = element.attribute(name)?;
+        self.name(element, attribute)?;
+        groups.resolve_name(self, element, attribute, attribute.trimmed())
+    }
+
+    /// The peers that a group stands for, where it is the remote identity of a phase 1 tunnel.
+    pub fn peers(&mut self, element: &Element<'_>, group: &Group) -> Option<Vec<Endpoint>> {
+        let help =
+            "each of them becomes a tunnel of its own: name fewer addresses, or the peers by FQDN";
+        let Some(peers) = &group.peers else {
+            let message =
+                format!("the group {:?} stands for more than {MAX_PEERS} peers", group.name);
+            self.report.error(element.place(), message, help);
+            return None;
+        };
+        self.peers_of_groups += peers.len();
+        if self.peers_of_groups > MAX_PEERS_OF_ALL {
+            let message =
+                format!("the groups of all tunnels stand for more than {MAX_PEERS_OF_ALL} peers");
+            self.report.error(element.place(), message, help);
+            return None;
+        }
+        Some(peers.clone())
+    }
+}

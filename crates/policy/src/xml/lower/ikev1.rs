@@ -1,0 +1,114 @@
+//! What is IKEv1's: refused in one place each, and not looked into further, since it must be written anew.
+
+use super::Cx;
+use crate::xml::document::Element;
+use std::collections::BTreeSet;
+
+/// Names of what serves IKEv1 alone.
+#[derive(Default)]
+pub(super) struct Ikev1 {
+    /// IPSecProtection.
+    pub protections: BTreeSet<String>,
+    /// IPSecProposal.
+    pub proposals: BTreeSet<String>,
+}
+
+/// Whether an IKEProtection is for IKEv1, as it is without an IKE_Version.
+pub(super) fn is_ikev1(protection: &Element<'_>) -> bool {
+    protection.attribute("IKE_Version").is_none_or(|version| version.trimmed() == "1")
+        && !protection.damaged
+}
+
+impl Ikev1 {
+    /// Follows the references of a file.
+    pub fn of(root: &Element<'_>) -> Self {
+        let (old, new): (Vec<_>, Vec<_>) =
+            Cx::children(root, "IKEProtection").partition(|protection| is_ikev1(protection));
+        let old_names = names(&old, "IKE_ProtectionName");
+        let tunnels: Vec<_> = Cx::children(root, "IKETunnel")
+            .filter(|t| refers(t, "IKE_ProtectionRef", &old_names))
+            .collect();
+        let tunnels = names(&tunnels, "IKE_TunnelName");
+        let (old_children, new_children): (Vec<_>, Vec<_>) = Cx::children(root, "IPSecTunnel")
+            .partition(|child| refers(child, "IKE_TunnelName", &tunnels));
+        let protections = |ike: &[&Element<'_>], children: &[&Element<'_>]| {
+            let mut found = names(children, "IPSec_ProtectionRef");
+            found.extend(names(ike, "IKE_IPSecDefaultProtectionRef"));
+            found
+        };
+        let protections = &protections(&old, &old_children) - &protections(&new, &new_children);
+        let (old, new): (Vec<_>, Vec<_>) = Cx::children(root, "IPSecProtection")
+            .partition(|p| refers(p, "IPSec_ProtectionName", &protections));
+        let proposals = &names(&old, "IPSec_ProposalRefs") - &names(&new, "IPSec_ProposalRefs");
+        Self { protections, proposals }
+    }
+}
+
+/// The names in an attribute of several elements.
+fn names(elements: &[&Element<'_>], attribute: &str) -> BTreeSet<String> {
+    let values = elements.iter().filter_map(|element| element.attribute(attribute));
+    values.flat_map(|a| a.value.split_ascii_whitespace()).map(str::to_owned).collect()
+}
+
+fn refers(element: &Element<'_>, attribute: &str, names: &BTreeSet<String>) -> bool {
+    element.attribute(attribute).is_some_and(|a| names.contains(a.trimmed()))
+}
+
+impl Cx<'_> {
+    /// Refuses an IKEProtection that is for IKEv1.
+    pub fn refuse_ikev1(&mut self, protection: &Element<'_>) {
+        let mode = protection.attribute("IKE_XCHGMode").map_or("", |mode| mode.trimmed());
+        let (place, message, help) = match (protection.attribute("IKE_Version"), mode) {
+            (None, "None") => (
+                protection.place(),
+                "no IKE_Version means IKEv1, which has no IKE_XCHGMode \"None\"",
+                "add IKE_Version=\"2\"",
+            ),
+            (Some(version), "None") => (
+                version.place(protection),
+                "IKEv1 is not supported, and has no IKE_XCHGMode \"None\"",
+                "write IKE_Version=\"2\"",
+            ),
+            (None, _) => {
+                (protection.place(), "IKEv1 is not supported, and no IKE_Version means 1", MIGRATE)
+            }
+            (Some(version), _) => (version.place(protection), "IKEv1 is not supported", MIGRATE),
+        };
+        self.report.error(place, message, help);
+    }
+
+    /// Main mode finds a preshared key by the peer's address, because the name comes too late (RFC 2409 §5.4).
+    pub fn check_main_mode(&mut self, root: &Element<'_>) {
+        let by_key = |protection: &&Element<'_>| {
+            let main = protection.attribute("IKE_XCHGMode").is_none_or(|m| m.trimmed() == "Main");
+            let methods: Vec<_> = Cx::children(protection, "IKETransform")
+                .filter_map(|t| Some(t.attribute("IKE_AuthenticationMethod")?.trimmed()))
+                .collect();
+            main && (methods.is_empty() || methods.contains(&"Preshared_key"))
+        };
+        let protections: Vec<_> = Cx::children(root, "IKEProtection")
+            .filter(|protection| is_ikev1(protection))
+            .filter(by_key)
+            .collect();
+        let protections = names(&protections, "IKE_ProtectionName");
+        for tunnel in
+            Cx::children(root, "IKETunnel").filter(|t| refers(t, "IKE_ProtectionRef", &protections))
+        {
+            for identity in tunnel.children.iter().flat_map(|side| &side.children) {
+                if matches!(identity.name, "FQDN" | "User_FQDN" | "Key_ID" | "ASN1_DN") {
+                    let message = format!(
+                        "with a preshared key, main mode knows the sides by their addresses, not by {}",
+                        identity.name
+                    );
+                    let help = "IKEv2 has no such limit: write IKE_Version=\"2\" and IKE_XCHGMode=\"None\" in the \
+                                IKEProtection";
+                    self.report.error(identity.place(), message, help);
+                }
+            }
+        }
+    }
+}
+
+const MIGRATE: &str = "write IKE_Version=\"2\" and IKE_XCHGMode=\"None\" on both sides, with algorithms of today: AES-CBC-256, \
+                       HMAC_SHA2_256, PRF_HMAC_SHA2_256, group 19; IKEv1 is obsolete (RFC 9395), and what serves it \
+                       alone is not checked further";
