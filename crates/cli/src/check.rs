@@ -1,12 +1,80 @@
 //! `vpnd check`: the policy as this program understands it.
 
+mod findings;
+
+use crate::certificates;
+use crate::config::Config;
 use crate::control::protocol::mode_name;
+use crate::policy_file;
 use crate::report::{Colour, Fields, bytes, duration, plain};
+use clap::ValueEnum;
 use policy::{
-    ChildProposal, ChildTunnel, Endpoint, Group, IkeProposal, IkeTunnel, Lifetime, Pfs, Policy,
-    Role, Selector,
+    AllowedTraffic, ChildProposal, ChildTunnel, Endpoint, GenericChild, Group, IkeProposal,
+    IkeTunnel, Lifetime, Pfs, Policy, RangeKind, Role, Selector,
 };
 use std::fmt::{Display, Write};
+use std::path::Path;
+
+/// How findings are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people: the policy in words, and findings as compilers print them.
+    #[default]
+    Human,
+    /// One JSON object, for editors and scripts.
+    Json,
+}
+
+/// What is checked, and how.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The policy.
+    pub file: &'a Path,
+    /// Where certificates are.
+    pub config: &'a Config,
+    /// Whether unknown names are warned of instead of refused.
+    pub lenient: bool,
+    /// How findings are printed.
+    pub format: Format,
+    /// Whether the policy in words is coloured.
+    pub colour: Colour,
+}
+
+/// What there is to print.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// For standard output.
+    pub output: String,
+    /// For standard error.
+    pub errors: String,
+    /// Whether the daemon would run this policy.
+    pub is_good: bool,
+}
+
+/// Reads a policy, and the certificates that it needs.
+pub fn check(request: &Request<'_>) -> Outcome {
+    let Request { file, config, lenient, format, colour } = *request;
+    let read = policy_file::read_with(file, lenient);
+    let remarks = match &read {
+        Ok(read) if certificates::are_used(&read.policy) => {
+            let certificates = certificates::read(&config.certificates);
+            let remarks = certificates.remarks(&read.policy);
+            certificates.errors.into_iter().chain(remarks).collect()
+        }
+        _ => Vec::new(),
+    };
+    let is_good = read.is_ok();
+    let (output, errors) = match (format, read) {
+        (Format::Json, read) => (findings::json(file, &read, &remarks), String::new()),
+        (Format::Human, Err(error)) => (String::new(), format!("{error}\n")),
+        (Format::Human, Ok(read)) => {
+            let said = read.warnings.iter().chain(&remarks);
+            let errors = said.map(|warning| format!("\n{warning}\n")).collect();
+            (describe(&read.policy, colour), errors)
+        }
+    };
+    Outcome { output, errors, is_good }
+}
 
 /// The policy in words: every tunnel with its roles, algorithms, lifetimes and traffic. Keys are not shown.
 pub fn describe(policy: &Policy, colour: Colour) -> String {
@@ -53,6 +121,38 @@ fn ike_tunnel(text: &mut String, tunnel: &IkeTunnel, colour: Colour) {
     for child in &tunnel.children {
         child_tunnel(text, child, colour);
     }
+    if let Some(generic) = &tunnel.generic {
+        generic_child(text, generic, colour);
+    }
+}
+
+fn generic_child(text: &mut String, generic: &GenericChild, colour: Colour) {
+    let _ = writeln!(
+        text,
+        "  {}  phase 2, {} mode, for other traffic that the peer asks for",
+        colour.heading(&plain(&generic.name)),
+        mode_name(generic.mode)
+    );
+    let mut fields = Fields::new("    ");
+    fields.add("local", allowed(&generic.local));
+    fields.add("remote", allowed(&generic.remote));
+    for (i, proposal) in generic.proposals.iter().enumerate() {
+        fields.add(if i == 0 { "offers" } else { "" }, child_proposal(proposal));
+    }
+    fields.add("PFS", pfs(&generic.pfs));
+    fields.write(text, colour);
+}
+
+fn allowed(traffic: &AllowedTraffic) -> String {
+    let kind = |kind: Option<RangeKind>, family: &str| {
+        kind.map(|kind| match kind {
+            RangeKind::Address => format!("any {family} address"),
+            RangeKind::Subnet => format!("any {family} subnet"),
+            RangeKind::Range => format!("any {family} range"),
+        })
+    };
+    let kinds = [kind(traffic.ipv4, "IPv4"), kind(traffic.ipv6, "IPv6")];
+    kinds.into_iter().flatten().collect::<Vec<_>>().join(" or ")
 }
 
 fn child_tunnel(text: &mut String, child: &ChildTunnel, colour: Colour) {

@@ -32,6 +32,8 @@ pub use service::Daemon;
 pub struct Options {
     /// The policy file.
     pub policy: PathBuf,
+    /// Whether unknown names in it are warned of instead of refused.
+    pub lenient: bool,
     /// The configuration file; `None`: the defaults.
     pub config: Option<PathBuf>,
     /// The control socket; `None`: the configuration's.
@@ -114,7 +116,7 @@ fn run_gateway(
     levels: LevelControl,
 ) -> Result<(), StartupError> {
     privilege::check()?;
-    let file = policy_file::read(&options.policy)?;
+    let file = policy_file::read_with(&options.policy, options.lenient)?;
     for warning in &file.warnings {
         warn!("{warning}");
     }
@@ -155,6 +157,7 @@ fn run_gateway(
         let path = options.policy.clone();
         tokio::spawn(remind(Arc::clone(&keeper)));
         let daemon = Daemon::new(handle, path, keeper, levels)
+            .lenient(options.lenient)
             .exporting_keys_to(options.export_keys.clone());
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(

@@ -1,7 +1,7 @@
 //! The policy as a file: who may have written it, who may read it, what is in it.
 
 use policy::Policy;
-use policy::xml::Places;
+use policy::xml::{Diagnostic, Diagnostics, Loaded, Options, Places};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -18,6 +18,8 @@ pub struct PolicyFile {
     pub policy: Policy,
     /// Each a text of one or more lines for the operator.
     pub warnings: Vec<String>,
+    /// Those of them that concern a place in the text.
+    pub diagnostics: Vec<Diagnostic>,
     /// Where its tunnels are defined.
     pub places: Places,
 }
@@ -55,7 +57,7 @@ pub enum PolicyFileError {
     Writable(PathBuf),
     /// It has errors, listed here.
     #[error("{0}")]
-    Invalid(String),
+    Invalid(Diagnostics),
 }
 
 /// Reads a policy file.
@@ -63,6 +65,14 @@ pub enum PolicyFileError {
 /// # Errors
 /// As [`PolicyFileError`], all errors of a file at once.
 pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
+    read_with(path, false)
+}
+
+/// Reads a policy file; with `lenient` elements and attributes of unknown names are warned of instead of refused.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(path: &Path, lenient: bool) -> Result<PolicyFile, PolicyFileError> {
     let unreadable = |source| PolicyFileError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
@@ -83,7 +93,11 @@ pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
         path: path.to_owned(),
         at: error.valid_up_to(),
     })?;
-    let (policy, mut warnings, places) = parse(&path.display().to_string(), text)?;
+    let options = Options { lenient, ..Options::default() };
+    let Loaded { policy, warnings: diagnostics, places } =
+        policy::xml::read_with(&path.display().to_string(), text, &options)
+            .map_err(PolicyFileError::Invalid)?;
+    let mut warnings: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
     if metadata.is_file() && metadata.mode() & 0o004 != 0 && !policy.tunnels.is_empty() {
         warnings.push(format!(
             "{}: every user of this machine can read the keys in it; close it with: chmod 600 {}",
@@ -91,14 +105,7 @@ pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
             path.display()
         ));
     }
-    Ok(PolicyFile { policy, warnings, places })
-}
-
-fn parse(name: &str, text: &str) -> Result<(Policy, Vec<String>, Places), PolicyFileError> {
-    let loaded = policy::xml::read(name, text)
-        .map_err(|diagnostics| PolicyFileError::Invalid(diagnostics.to_string()))?;
-    let warnings = loaded.warnings.iter().map(ToString::to_string).collect();
-    Ok((loaded.policy, warnings, loaded.places))
+    Ok(PolicyFile { policy, warnings, diagnostics, places })
 }
 
 #[cfg(test)]

@@ -184,20 +184,8 @@ fn whitespace_and_order() {
 
 #[test]
 fn ikev1_is_refused() {
-    assert_errors(
-        IKEV1,
-        &[
-            (5, "no IKE_Version means 1"),
-            (9, "3DES-CBC"),
-            (11, "DES-CBC"),
-            (12, "\"1\" is not supported: the group is too weak"),
-            (23, "ESP_3DES"),
-            (29, "GROUP_1"),
-        ],
-    );
-    let errors = refuse(IKEV1);
-    let group = errors.errors().last().unwrap();
-    assert_eq!((group.column, group.width), (65, 7), "the one word of the list is pointed at");
+    assert_errors(IKEV1, &[(5, "no IKE_Version means 1")]);
+    assert_eq!(refuse(IKEV1).iter().count(), 1, "what serves it alone is not looked into");
 }
 
 #[test]
@@ -248,16 +236,8 @@ fn what_makes_signatures_weak_or_unclear_is_told() {
 }
 
 #[test]
-fn groups_and_generic_policies_are_refused() {
-    assert_errors(
-        GENERIC,
-        &[
-            (6, "identity groups are not supported"),
-            (14, "IKEv1 is not supported"),
-            (18, "generic phase 2 policies are not supported"),
-            (29, "identity groups are not supported"),
-        ],
-    );
+fn ikev1_with_groups_is_refused_once() {
+    assert_errors(GENERIC, &[(14, "IKEv1 is not supported")]);
 }
 
 #[test]
@@ -266,11 +246,8 @@ fn ah_is_refused_and_integrity_without_secrecy_is_not() {
         INTEGRITY,
         &[
             (22, "AH is not supported"),
-            (24, "AH is not supported"),
-            (26, "AH is not supported"),
             (30, "AH is not supported"),
-            (32, "AH is not supported"),
-            (50, "AH is not supported"),
+            (50, "ESP and AH in one IPSecProposal are a bundle"),
         ],
     );
 }

@@ -125,6 +125,7 @@ impl Plan {
                 auto_start: false,
                 on_demand: false,
             })],
+            generic: None,
         }
     }
 }

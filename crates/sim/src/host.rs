@@ -182,6 +182,7 @@ impl Site {
                 lifetime: self.lifetime,
                 auto_start: self.auto_start,
                 children,
+                generic: None,
             })],
         })
     }

@@ -4,7 +4,7 @@
 use clap::{Args, Parser, Subcommand};
 use cli::config::{Config, LogFormat};
 use cli::report::Colour;
-use cli::{certificates, check, daemon, demo, policy_file};
+use cli::{check, daemon, demo};
 use std::error::Error;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -71,6 +71,11 @@ struct Start {
     /// runs as; it is made if need be. The keys stay there until they are removed.
     #[arg(long, value_name = "DIR")]
     insecure_export_keys: Option<PathBuf>,
+    /// Warns of elements and attributes with unknown names in the policy, and leaves them out
+    ///
+    /// Without it such a policy is refused, since half of it may protect less than its author thinks.
+    #[arg(long)]
+    lenient: bool,
     /// Stops when the parent process ends
     #[arg(long, hide = true)]
     exit_with_parent: bool,
@@ -81,6 +86,7 @@ struct Start {
 Examples:
   vpnd check /etc/vpnd/policy.xml
   vpnd check site.xml --config vpnd.toml
+  vpnd check site.xml --format json | jq -r '.findings[].message'
 
 Where the policy has tunnels with certificates, those of the configuration are read, too: as root, since private keys
 are among them.
@@ -94,6 +100,12 @@ struct Check {
     /// Configuration that says where certificates are; without it, the defaults
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Warns of elements and attributes with unknown names, and leaves them out, instead of refusing the file
+    #[arg(long)]
+    lenient: bool,
+    /// How findings are printed
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
+    format: check::Format,
 }
 
 #[derive(Debug, Args)]
@@ -128,6 +140,7 @@ fn main() -> ExitCode {
 fn start(arguments: Start) -> ExitCode {
     let options = daemon::Options {
         policy: arguments.policy,
+        lenient: arguments.lenient,
         config: arguments.config,
         control: arguments.control,
         log_format: arguments.log_format,
@@ -143,21 +156,16 @@ fn check(arguments: &Check) -> ExitCode {
             Ok(config) => config,
             Err(error) => return fail(&error),
         };
-    let file = match policy_file::read(&arguments.file) {
-        Ok(file) => file,
-        Err(error) => return fail(&error),
-    };
-    print!("{}", check::describe(&file.policy, Colour::of_stdout()));
-    for warning in &file.warnings {
-        eprintln!("\n{warning}");
-    }
-    if certificates::are_used(&file.policy) {
-        let certificates = certificates::read(&config.certificates);
-        for remark in certificates.errors.iter().chain(&certificates.remarks(&file.policy)) {
-            eprintln!("\n{remark}");
-        }
-    }
-    ExitCode::SUCCESS
+    let outcome = check::check(&check::Request {
+        file: &arguments.file,
+        config: &config,
+        lenient: arguments.lenient,
+        format: arguments.format,
+        colour: Colour::of_stdout(),
+    });
+    print!("{}", outcome.output);
+    eprint!("{}", outcome.errors);
+    if outcome.is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn fail(error: &dyn Error) -> ExitCode {
@@ -187,6 +195,8 @@ mod tests {
         assert!(parse("vpnd start --policy p.xml --log-format xml").is_err());
         assert!(parse("vpnd check p.xml").is_ok());
         assert!(parse("vpnd check p.xml --config c.toml").is_ok());
+        assert!(parse("vpnd check p.xml --lenient --format json").is_ok());
+        assert!(parse("vpnd start --policy p.xml --lenient").is_ok());
         assert!(parse("vpnd demo --seconds 30 --json").is_ok());
         assert!(parse("vpnd demo --seconds 0").is_err());
     }

@@ -23,6 +23,8 @@ use tracing::{error, info, warn};
 pub struct Daemon<G> {
     gateway: G,
     policy: PathBuf,
+    /// Whether unknown names in it are warned of instead of refused.
+    lenient: bool,
     certificates: Arc<Keeper>,
     /// The policy in force, and where it is defined.
     in_force: std::sync::Mutex<(Arc<Policy>, Places)>,
@@ -45,6 +47,7 @@ impl<G: Gateway> Daemon<G> {
         Self {
             gateway,
             policy,
+            lenient: false,
             certificates,
             in_force,
             levels,
@@ -59,6 +62,12 @@ impl<G: Gateway> Daemon<G> {
     pub fn with_policy(self, policy: Arc<Policy>, places: Places) -> Self {
         self.keep_in_force(policy, places);
         self
+    }
+
+    /// Has it warn of unknown names in the policy file, instead of refusing it.
+    #[must_use]
+    pub fn lenient(self, lenient: bool) -> Self {
+        Self { lenient, ..self }
     }
 
     /// Lets it know where the gateway's keys are written to, so that it tells everybody who asks.
@@ -108,7 +117,8 @@ impl<G: Gateway> Daemon<G> {
 
     async fn replace_policy(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
         let (path, keeper) = (self.policy.clone(), Arc::clone(&self.certificates));
-        let read = move || (policy_file::read(&path), keeper.read());
+        let lenient = self.lenient;
+        let read = move || (policy_file::read_with(&path, lenient), keeper.read());
         let (file, certificates) = tokio::task::spawn_blocking(read)
             .await
             .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;

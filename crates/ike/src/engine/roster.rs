@@ -226,6 +226,7 @@ mod tests {
             lifetime: Lifetime { hard: Duration::from_secs(1), bytes: None, overlap_percent: 10 },
             auto_start: false,
             children: vec![],
+            generic: None,
         }
     }
 

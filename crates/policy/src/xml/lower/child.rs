@@ -30,6 +30,10 @@ pub(super) fn tunnels(
     for element in Cx::children(root, "IPSecTunnel") {
         names.insert(cx, element, "IPSec_TunnelName", Some(()));
         let protection = protections.resolve(cx, element, "IPSec_ProtectionRef");
+        let carrier = element.attribute("IKE_TunnelName").map_or("", |name| name.trimmed());
+        if cx.ikev1.tunnels.contains(carrier) {
+            continue;
+        }
         let auto_start = cx.flag(element, "IPSec_Flags_AutoStart");
         let on_demand = cx.flag(element, "IPSec_Flags_OnDemand");
         let local_side = cx.only(element, Some("IPSecLocalIdentity"));

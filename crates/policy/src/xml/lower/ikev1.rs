@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 /// Names of what serves IKEv1 alone.
 #[derive(Default)]
 pub(super) struct Ikev1 {
+    /// IKETunnel.
+    pub tunnels: BTreeSet<String>,
     /// IPSecProtection.
     pub protections: BTreeSet<String>,
     /// IPSecProposal.
@@ -40,7 +42,7 @@ impl Ikev1 {
         let (old, new): (Vec<_>, Vec<_>) = Cx::children(root, "IPSecProtection")
             .partition(|p| refers(p, "IPSec_ProtectionName", &protections));
         let proposals = &names(&old, "IPSec_ProposalRefs") - &names(&new, "IPSec_ProposalRefs");
-        Self { protections, proposals }
+        Self { tunnels, protections, proposals }
     }
 }
 

@@ -54,6 +54,9 @@ fn alternatives(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<Offer>> {
         return None;
     }
     if let Some(ah) = first("IPSecAHProtocol") {
+        let message = "AH does not encrypt: everybody on the way can read the traffic";
+        let help = "use ESP with ESP_AES256_GCM_16 on both sides, which protects integrity as well";
+        cx.report.warning(ah.place(), message, help);
         let help = "use IPSecESPProtocol with ESP_Encryption=\"ESP_AES256_GCM_16\" on both sides: it protects integrity as well";
         cx.report.error(ah.place(), "AH is not supported", help);
         return None;
@@ -112,15 +115,10 @@ fn esp_protection(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Protection> {
 fn ah(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Offer> {
     let name = cx.one_spelling(element, AH_ALGORITHM);
     let integrity = name.and_then(|name| cx.word(element, name, AH_INTEGRITY));
-    if let (Some(name), Some(integrity)) = (name, integrity)
-        && let Some(attribute) = element.attribute(name)
-    {
+    if let (Some(name), Some(integrity)) = (name, integrity) {
         if matches!(integrity, AhIntegrity::Mac(mac) if mac.is_weak()) {
             cx.warn_weak(element, name, "AH_SHA2_256, or AH_SHA for an old peer,");
         }
-        let message = "AH does not encrypt: everybody on the way can read the traffic";
-        let help = "use ESP with ESP_AES256_GCM_16 on both sides, which protects integrity as well";
-        cx.report.warning(attribute.place(element), message, help);
         cx.advise(element, name, Algorithm::Child(Protection::Ah(integrity)));
     }
     offer(cx, element, "AH", integrity.map(Protection::Ah))
