@@ -120,6 +120,9 @@ fn run_gateway(
     for warning in &file.warnings {
         warn!("{warning}");
     }
+    if cfg!(feature = "insecure-null-cipher") {
+        warn!("INSECURE: this is a build for measuring, which encrypts nothing");
+    }
     let key_sink = options.export_keys.as_deref().map(wireshark::export_to).transpose()?;
     if let Some(directory) = &options.export_keys {
         warn!(

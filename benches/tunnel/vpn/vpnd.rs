@@ -1,0 +1,166 @@
+//! The product.
+
+use super::{Running, wait};
+use crate::wire::Host;
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// How it is set up.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// ESP's algorithm, as the policy spells it.
+    pub esp: &'static str,
+    /// Lines of `[esp]` in its configuration.
+    pub config: &'static str,
+    /// Which program.
+    pub build: Build,
+    /// How many Child SAs.
+    pub tunnels: Tunnels,
+}
+
+/// A build of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Build {
+    /// As it is shipped.
+    Product,
+    /// With a cipher that only copies, to see what the rest costs.
+    NullCipher,
+}
+
+/// One Child SA for the address behind the other end, and as many others for addresses of `10.201.0.0/16`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tunnels {
+    pub others: u16,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            esp: "ESP_AES128_GCM_16",
+            config: "",
+            build: Build::Product,
+            tunnels: Tunnels { others: 0 },
+        }
+    }
+}
+
+/// The program of a build; made if it has to be.
+pub fn program(build: Build) -> Result<PathBuf, String> {
+    let product = PathBuf::from(env!("CARGO_BIN_EXE_vpnd"));
+    if build == Build::Product {
+        return Ok(product);
+    }
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let target = PathBuf::from(root).join("target/null-cipher");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--bin",
+        "vpnd",
+        "--features",
+        "vpn-cli/insecure-null-cipher",
+    ]);
+    cargo.arg("--target-dir").arg(&target).current_dir(root);
+    match cargo.status() {
+        Ok(status) if status.success() => Ok(target.join("release/vpnd")),
+        Ok(status) => Err(format!("building vpnd with the NULL cipher: {status}")),
+        Err(error) => Err(format!("cargo: {error}")),
+    }
+}
+
+pub fn up(setup: &Setup, hosts: &[Host; 2], running: &mut Running) -> Result<(), String> {
+    let program = program(setup.build)?;
+    let mut sockets = Vec::new();
+    for (at, host) in hosts.iter().enumerate() {
+        host.add_inner()?;
+        host.ip("route add local 10.201.0.0/16 dev lo\n".repeat(at))?;
+        let file = |name: &str| format!("{}.{name}", host.name);
+        let policy = policy(setup, host, &hosts[1 - at], at == 0);
+        let policy = running.write(&file("xml"), &policy)?;
+        let state = running.path(&file("state"));
+        let config =
+            format!("[esp]\nstate_dir = {state:?}\n{}\n[ike]\nmobike = false\n", setup.config);
+        let config = running.write(&file("toml"), &config)?;
+        let socket = running.path(&file("sock"));
+        let mut command = Command::new(&program);
+        command.args(["start", "--exit-with-parent", "--policy"]).arg(policy);
+        command
+            .arg("--config")
+            .arg(config)
+            .arg("--control")
+            .arg(&socket)
+            .env_remove("NOTIFY_SOCKET");
+        running.start(host, command)?;
+        sockets.push(socket);
+    }
+    for socket in &sockets {
+        wait("vpnd answers", || vpnctl(socket, "list").is_ok())?;
+    }
+    vpnctl(&sockets[0], "activate").map(drop)
+}
+
+fn vpnctl(socket: &PathBuf, command: &str) -> Result<String, String> {
+    let mut vpnctl = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    let output = vpnctl.arg("--control").arg(socket).arg(command).output();
+    let output = output.map_err(|error| format!("vpnctl: {error}"))?;
+    match output.status.success() {
+        true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
+        false => Err(format!("vpnctl {command}: {}", String::from_utf8_lossy(&output.stderr))),
+    }
+}
+
+/// The address behind the right end that Child SA `n` of the others is for.
+pub fn spread(n: u16) -> std::net::Ipv4Addr {
+    let [high, low] = n.to_be_bytes();
+    std::net::Ipv4Addr::new(10, 201, high, low)
+}
+
+fn policy(setup: &Setup, here: &Host, there: &Host, is_left: bool) -> String {
+    let mut text = format!(
+        "<?xml version=\"1.0\"?>
+<AIX_VPN Version=\"2.1\">
+<IKEProtection IKE_ProtectionName=\"p1\" IKE_Role=\"Both\" IKE_Version=\"2\">
+<IKETransform IKE_Encryption=\"AES-GCM-16-128\"/>
+<IKETransform IKE_PRF=\"PRF_HMAC_SHA2_256\"/>
+<IKETransform IKE_DHGroup=\"31\"/>
+<IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/>
+<IKETransform IKE_KeyRefreshMinutes=\"480\"/>
+</IKEProtection>
+<IKETunnel IKE_TunnelName=\"site\" IKE_ProtectionRef=\"p1\">
+<IKELocalIdentity><IPV4_Address Value=\"{}\"/></IKELocalIdentity>
+<IKERemoteIdentity><IPV4_Address Value=\"{}\"/></IKERemoteIdentity>
+</IKETunnel>
+<IKEPresharedKey Format=\"ASCII\" Value=\"preshared-key-of-the-bench\">
+<IKEPresharedRemoteID><PK_IPV4_Address Value=\"{}\"/></IKEPresharedRemoteID>
+</IKEPresharedKey>
+<IPSecProposal IPSec_ProposalName=\"esp\">
+<IPSecESPProtocol ESP_Encryption=\"{}\" ESP_Authentication=\"NONE\" ESP_EncapsulationMode=\"Tunnel\"
+ ESP_ExtendedSeqNum=\"0\" ESP_KeyRefreshMinutes=\"480\"/>
+</IPSecProposal>
+<IPSecProtection IPSec_ProtectionName=\"p2\" IPSec_ProposalRefs=\"esp\" IPSec_Role=\"Both\"
+ IPSec_InitiatorDHGroup=\"0\" IPSec_ResponderDHGroup=\"NO_PFS\"/>\n",
+        here.outer, there.outer, there.outer, setup.esp,
+    );
+    let right = if is_left { there.inner } else { here.inner };
+    let left = if is_left { here.inner } else { there.inner };
+    let others = (0..setup.tunnels.others).map(spread);
+    for (n, right) in [right].into_iter().chain(others).enumerate() {
+        let [local, remote] = if is_left { [left, right] } else { [right, left] };
+        let side = |name, address| {
+            format!(
+                "<IPSec{name}Identity Protocol=\"0\" Port=\"0\" EndPort=\"65535\"><IPV4_Address_Range \
+                 From_IPAddr=\"{address}\" To_IPAddr=\"{address}\"/></IPSec{name}Identity>"
+            )
+        };
+        let _ = writeln!(
+            text,
+            "<IPSecTunnel IPSec_TunnelName=\"net{n}\" IKE_TunnelName=\"site\" IPSec_ProtectionRef=\"p2\">{}{}</IPSecTunnel>",
+            side("Local", local),
+            side("Remote", remote),
+        );
+    }
+    text + "</AIX_VPN>\n"
+}
