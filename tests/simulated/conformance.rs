@@ -3,7 +3,7 @@
 use crate::puppet::{CHILD_SPI, Puppet, notified, notify, unknown};
 use crate::{calm, failure};
 use ike::failure::FailureKind;
-use ike::negotiation::proposal::{offer_esp, offer_ike};
+use ike::negotiation::proposal::{offer_child, offer_ike};
 use ike::wire::message;
 use ike::wire::payload::{Delete, Notify, Payload};
 use ike::wire::protected::Content;
@@ -317,7 +317,7 @@ fn an_invalid_public_value_in_a_request_ends_the_ike_sa() {
         payloads[0] = match of_ike {
             true => Payload::Sa(offer_ike(&site.ike, &[9; 8])),
             false => {
-                Payload::Sa(offer_esp(&site.esp, &site.pfs.offer, esp::plane::Spi(0x7000_0002)))
+                Payload::Sa(offer_child(&site.esp, &site.pfs.offer, esp::plane::Spi(0x7000_0002)))
             }
         };
         payloads.push(zero.clone());

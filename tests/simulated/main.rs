@@ -4,6 +4,7 @@
 
 mod admission;
 mod attack;
+mod authentication_header;
 mod certificates;
 mod collisions;
 mod comeback;

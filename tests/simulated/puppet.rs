@@ -6,7 +6,7 @@ use esp::plane::Spi;
 use ike::Config;
 use ike::crypto::key_exchange::PrivateKey;
 use ike::crypto::prf::{prf, prf_plus};
-use ike::negotiation::proposal::{offer_esp, offer_ike};
+use ike::negotiation::proposal::{offer_child, offer_ike};
 use ike::negotiation::selectors;
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::payload::{Identification, Notify, Payload};
@@ -222,7 +222,7 @@ impl Puppet {
         let data = prf(algorithm, padded.expose(), &[&self.signed_octets()]).expose().to_vec();
         let auth = Payload::Auth { method: AuthMethod::SHARED_KEY_MIC, data };
         let (ours, theirs) = (selectors::encode(&child.local), selectors::encode(&child.remote));
-        let sa = Payload::Sa(offer_esp(&child.proposals, &[], CHILD_SPI));
+        let sa = Payload::Sa(offer_child(&child.proposals, &[], CHILD_SPI));
         match self.initiator {
             true => vec![
                 Payload::IdInitiator(id),
@@ -256,7 +256,7 @@ impl Puppet {
         let policy = self.site.policy(Side::Right);
         let child = &policy.tunnels[0].children[0];
         vec![
-            Payload::Sa(offer_esp(&child.proposals, &[], spi)),
+            Payload::Sa(offer_child(&child.proposals, &[], spi)),
             Payload::Nonce(vec![0x77; 32]),
             Payload::TsInitiator(selectors::encode(&child.local)),
             Payload::TsResponder(selectors::encode(&child.remote)),

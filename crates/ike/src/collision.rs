@@ -4,6 +4,7 @@ use crate::rejection::Rejection;
 use crate::sa::child::ChildState;
 use crate::sa::{Active, Established, Phase};
 use crate::session::Session;
+use crate::wire::registry::ProtocolId;
 use esp::plane::Spi;
 use std::cmp::Ordering;
 
@@ -15,7 +16,7 @@ const IKE_SAS: usize = 8;
 pub(crate) enum Request {
     CreateChild,
     /// By the SPI on which this side sends.
-    RekeyChild(Spi),
+    RekeyChild(ProtocolId, Spi),
     RekeyIke,
 }
 
@@ -36,7 +37,7 @@ pub(crate) fn admit(
     }
     match (request, &ike.active) {
         // RFC 7296 §2.25.2: no Child SAs while the IKE SA is being rekeyed.
-        (Request::CreateChild | Request::RekeyChild(_), Some(Active::Rekey(_))) => {
+        (Request::CreateChild | Request::RekeyChild(..), Some(Active::Rekey(_))) => {
             Err(Rejection::temporary())
         }
         // RFC 7296 §2.25.1.
@@ -45,8 +46,8 @@ pub(crate) fn admit(
         (Request::RekeyIke, Some(Active::Rekey(pending))) if pending.rival.is_some() => {
             Err(Rejection::temporary())
         }
-        (Request::RekeyChild(spi_out), active) => {
-            admit_rekey_child(session, active.as_ref(), spi_out)
+        (Request::RekeyChild(protocol, spi_out), active) => {
+            admit_rekey_child(session, active.as_ref(), protocol, spi_out)
         }
         _ => Ok(()),
     }
@@ -55,13 +56,14 @@ pub(crate) fn admit(
 fn admit_rekey_child(
     session: &Session,
     active: Option<&Active>,
+    protocol: ProtocolId,
     spi_out: Spi,
 ) -> Result<(), Rejection> {
-    let Some(child) = session.child_by_outbound(spi_out) else {
+    let Some(child) = session.child_by_outbound(protocol, spi_out) else {
         // The answer under way to our own request may be what creates it.
         return Err(match active {
             Some(Active::Child(_)) => Rejection::temporary(),
-            _ => Rejection::child_sa_not_found(spi_out),
+            _ => Rejection::child_sa_not_found(protocol, spi_out),
         });
     };
     let closing = match active {

@@ -4,7 +4,7 @@ use crate::failure::facts::{
     Addresses, Claim, Identities, Layer, Modes, Offers, Proof, Traffic, Wanted,
 };
 use crate::failure::{Failure, FailureKind};
-use crate::negotiation::proposal::{describe_group, offer_esp, offer_ike};
+use crate::negotiation::proposal::{describe_group, offer_child, offer_ike};
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::reader::WireError;
 use crate::wire::registry::{GroupId, NotifyType, ProtocolId};
@@ -43,6 +43,11 @@ impl Rejection {
     /// No tunnel is there to be negotiated: RFC 7296 has no Notify of its own for it.
     pub fn no_tunnel(addresses: Addresses) -> Self {
         Self::because(NotifyType::NO_PROPOSAL_CHOSEN, addresses.into())
+    }
+
+    /// What the policy has for the tunnel does not get to the peer.
+    pub fn not_through_nat(failure: Failure) -> Self {
+        Self::because(NotifyType::NO_PROPOSAL_CHOSEN, failure)
     }
 
     pub fn mode_mismatch(modes: Modes) -> Self {
@@ -113,10 +118,10 @@ impl Rejection {
     }
 
     /// RFC 7296 §2.25: names the SPI of the request.
-    pub fn child_sa_not_found(spi: Spi) -> Self {
+    pub fn child_sa_not_found(protocol: ProtocolId, spi: Spi) -> Self {
         Self {
             notify: Notify {
-                protocol: ProtocolId::ESP,
+                protocol,
                 spi: spi.0.to_be_bytes().to_vec(),
                 kind: NotifyType::CHILD_SA_NOT_FOUND,
                 data: vec![],
@@ -147,7 +152,7 @@ impl Asked {
 
     /// A Child SA with one of these key exchanges.
     pub fn child(tunnel: &ChildTunnel, groups: &[Group]) -> Self {
-        let offers = Offers::of(Layer::Child, &offer_esp(&tunnel.proposals, groups, Spi(0)));
+        let offers = Offers::of(Layer::Child, &offer_child(&tunnel.proposals, groups, Spi(0)));
         let traffic = Traffic { ours: vec![Wanted::by(tunnel)], theirs: None };
         Self { offers, traffic: Some(traffic), proof: None }
     }

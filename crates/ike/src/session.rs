@@ -33,7 +33,7 @@ use crate::wire::fragment;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
-use crate::wire::registry::{ExchangeType, NotifyType};
+use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::{PacketSummary, SaId, Spi};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::{BTreeMap, VecDeque};
@@ -190,8 +190,18 @@ impl Session {
         self.children.iter().find(|c| c.spi_in == spi)
     }
 
-    pub fn child_by_outbound(&self, spi: Spi) -> Option<&ChildSa> {
-        self.children.iter().find(|c| c.spi_out == spi)
+    /// Whose Child SAs the tunnel's proposals may make.
+    pub fn protocols(&self) -> Vec<ProtocolId> {
+        let proposals = || self.tunnel.children.iter().flat_map(|c| &c.proposals);
+        let ah = proposals().any(|p| p.protection.is_ah());
+        let esp = !ah || proposals().any(|p| !p.protection.is_ah());
+        let offered = [(esp, ProtocolId::ESP), (ah, ProtocolId::AH)];
+        offered.into_iter().filter_map(|(offered, protocol)| offered.then_some(protocol)).collect()
+    }
+
+    /// The peer's SPIs of ESP and of AH are different ones (RFC 4301 §4.1).
+    pub fn child_by_outbound(&self, protocol: ProtocolId, spi: Spi) -> Option<&ChildSa> {
+        self.children.iter().find(|c| c.spi_out == spi && c.choice.protocol() == protocol)
     }
 
     pub fn child_mut(&mut self, spi_in: Spi) -> Option<&mut ChildSa> {

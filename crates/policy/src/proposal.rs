@@ -215,6 +215,11 @@ impl Protection {
     pub fn hides(self) -> bool {
         matches!(self, Self::Esp { encryption, .. } if encryption.hides())
     }
+
+    /// Whether it is AH, which covers the addresses, so that they must not change on the way.
+    pub fn is_ah(self) -> bool {
+        matches!(self, Self::Ah(_))
+    }
 }
 
 /// One offer for a Child SA.

@@ -265,7 +265,7 @@ fn child_sa(
     ChildSaStatus {
         suite: child.choice.to_string(),
         esn: child.choice.proposal.esn,
-        encapsulation: session.path.of_plane().encapsulation,
+        encapsulation: session.path.of_plane(child.suite()).encapsulation,
         inbound_spi: child.spi_in,
         outbound_spi: child.spi_out,
         packets_in: before.inbound.packets + inbound.packets,

@@ -11,7 +11,7 @@ use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
 use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
-use crate::negotiation::proposal::{accept_esp, describe, offer_esp};
+use crate::negotiation::proposal::{accept_child, describe, offer_child};
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::child::{Blueprint, History};
@@ -101,6 +101,10 @@ pub(crate) fn ask(
     handshake: Handshake,
 ) {
     let tunnel = Arc::clone(&session.tunnel);
+    if session.path.carries(&child.proposals).is_empty() {
+        let failure = create_child::ah_and_nat(session, &child);
+        return session.end(cx, "AH does not pass a NAT", Some(failure));
+    }
     let octets = SignedOctets {
         message: &handshake.request,
         nonce: &handshake.responder_nonce,
@@ -150,7 +154,7 @@ fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) 
     if child.mode == Mode::Transport {
         payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
     }
-    payloads.push(Payload::Sa(offer_esp(&child.proposals, &[], spi_in)));
+    payloads.push(Payload::Sa(offer_child(&session.path.carries(&child.proposals), &[], spi_in)));
     payloads.extend(session.asked_selectors(&child));
     if session.path.traverses && session.may_be_mobile(cx) {
         payloads.extend(address_update::introduction(session, cx));
@@ -358,12 +362,14 @@ fn conclude_child(
     let asked = asked(child);
     let agreed = create_child::read_answer(child, &asked, &[], parts)?;
     let (choice, spi_out) =
-        accept_esp(&child.proposals, &[], agreed.proposals).ok_or_else(|| {
-            Failure::new(
-                FailureKind::ProtocolError,
-                format!("the peer chose {}, which was not offered", describe(agreed.proposals)),
-            )
-        })?;
+        accept_child(&session.path.carries(&child.proposals), &[], agreed.proposals).ok_or_else(
+            || {
+                Failure::new(
+                    FailureKind::ProtocolError,
+                    format!("the peer chose {}, which was not offered", describe(agreed.proposals)),
+                )
+            },
+        )?;
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
     let Some(established) = session.sas[index].established() else { return Ok(()) };

@@ -8,7 +8,8 @@ use crate::event::EventKind;
 use crate::failure::facts::{Claim, KEPT, Modes, Offers, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
-    ChildKeyExchange, EspChoice, accept_esp, choose_esp, describe, group_id, group_of, offer_esp,
+    ChildChoice, ChildKeyExchange, accept_child, choose_child, describe, group_id, group_of,
+    offer_child,
 };
 use crate::negotiation::selectors;
 use crate::rejection::{Asked, Rejection, failure_of};
@@ -20,7 +21,7 @@ use crate::task::Task;
 use crate::wire::payload::{Notify, Payload, Proposal, TrafficSelector};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{AddressRange, ChildTunnel, Group, Mode, Secret, Selector};
+use policy::{AddressRange, ChildProposal, ChildTunnel, Group, Mode, Secret, Selector};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +35,8 @@ pub(crate) const CHILDREN_PER_TUNNEL: usize = 8;
 /// A request of ours in flight.
 pub(crate) struct PendingChild {
     pub tunnel: Arc<ChildTunnel>,
+    /// What was offered.
+    proposals: Vec<ChildProposal>,
     /// The Child SA it replaces, by inbound SPI.
     pub rekeys: Option<Spi>,
     pub spi_in: Spi,
@@ -92,28 +95,32 @@ fn ask(
     group: Option<Group>,
     restarts: u8,
 ) {
+    let proposals = session.child_path().carries(&tunnel.proposals);
+    if proposals.is_empty() {
+        // As if the peer had refused it.
+        let failure = ah_and_nat(session, &tunnel);
+        return fail(session, cx, (&tunnel, rekeys), failure);
+    }
     let spi_in = cx.spis.allocate(cx.rng);
     let nonce = cx.rng.nonce();
     let key_exchange = group.map(PrivateKey::generate);
     let mut payloads = Vec::new();
     payloads.extend(rekeys.map(|spi| {
+        let replaced = session.child_by_inbound(spi);
+        let protocol = replaced.map_or(ProtocolId::ESP, |c| c.choice.protocol());
         let spi = spi.0.to_be_bytes().to_vec();
-        Payload::Notify(Notify {
-            protocol: ProtocolId::ESP,
-            spi,
-            kind: NotifyType::REKEY_SA,
-            data: vec![],
-        })
+        Payload::Notify(Notify { protocol, spi, kind: NotifyType::REKEY_SA, data: vec![] })
     }));
     if tunnel.mode == Mode::Transport {
         payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
     }
-    payloads.push(Payload::Sa(offer_esp(&tunnel.proposals, &tunnel.pfs.offer, spi_in)));
+    payloads.push(Payload::Sa(offer_child(&proposals, &tunnel.pfs.offer, spi_in)));
     payloads.push(Payload::Nonce(nonce.clone()));
     payloads.extend(key_exchange.as_ref().map(public_value));
     payloads.extend(session.asked_selectors(&tunnel));
     let pending = PendingChild {
         tunnel,
+        proposals,
         rekeys,
         spi_in,
         nonce,
@@ -166,17 +173,20 @@ fn answer_child(
         None => None,
         Some(notify) => {
             let octets = notify.spi.as_slice().try_into();
-            Some(Spi(u32::from_be_bytes(octets.map_err(|_| {
+            let spi = Spi(u32::from_be_bytes(octets.map_err(|_| {
                 Rejection::invalid_syntax("REKEY_SA without an SPI of four octets".into())
-            })?)))
+            })?));
+            Some((notify.protocol, spi))
         }
     };
-    let request = rekeys.map_or(Request::CreateChild, Request::RekeyChild);
+    let request =
+        rekeys.map_or(Request::CreateChild, |(protocol, spi)| Request::RekeyChild(protocol, spi));
     let Some(established) = session.sas[index].established() else {
         return Err(Rejection::temporary());
     };
     collision::admit(session, established, request)?;
-    let old = rekeys.and_then(|spi| session.child_by_outbound(spi)).map(|c| c.spi_in);
+    let old = rekeys.and_then(|(protocol, spi)| session.child_by_outbound(protocol, spi));
+    let old = old.map(|c| c.spi_in);
     let nonce = cx.rng.nonce();
     let nonces = Nonces { initiator: initiator_nonce, responder: &nonce };
     let granted =
@@ -258,8 +268,12 @@ fn try_grant(
         true => ChildKeyExchange::Never,
         false => ChildKeyExchange::Policy(&tunnel.pfs, parts.key_exchange.map(|(group, _)| group)),
     };
-    let made = choose_esp(&tunnel.proposals, wanted, theirs, spi_in)
-        .ok_or_else(|| no_proposal(&tunnel, theirs, request.in_auth))
+    let proposals = session.child_path().carries(&tunnel.proposals);
+    let made = choose_child(&proposals, wanted, theirs, spi_in)
+        .ok_or_else(|| match proposals.is_empty() {
+            true => Rejection::not_through_nat(ah_and_nat(session, &tunnel)),
+            false => no_proposal(&tunnel, theirs, request.in_auth),
+        })
         .and_then(|(choice, spi_out, proposal)| {
             let (shared, public) = exchange_keys(choice.group, parts)?;
             let offer = Agreed { choice, spi_in, spi_out, selectors: selectors.clone() };
@@ -308,6 +322,18 @@ fn refuse_claimed(
     Err(Rejection::traffic_claimed(Claim { wanted, claimant, peer }))
 }
 
+/// Why a tunnel that offers nothing but AH cannot come up.
+pub(crate) fn ah_and_nat(session: &Session, tunnel: &ChildTunnel) -> Failure {
+    let path = session.child_path();
+    let detail = format!(
+        "{} is protected with AH only, and between {} and {} is a NAT, or one side has ESP in UDP without one (encap): AH covers the addresses; use IPSecESPProtocol on both sides",
+        tunnel.name,
+        path.local.ip(),
+        path.remote.ip()
+    );
+    Failure::new(FailureKind::NoProposalChosen, detail)
+}
+
 fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], in_auth: bool) -> Rejection {
     let groups: &[Group] = if in_auth { &[] } else { &tunnel.pfs.accept };
     let ours = Asked::child(tunnel, groups).offers;
@@ -334,7 +360,7 @@ fn exchange_keys(
 
 /// What both sides agree on.
 struct Agreed {
-    choice: EspChoice,
+    choice: ChildChoice,
     spi_in: Spi,
     spi_out: Spi,
     selectors: TrafficSelectors,
@@ -562,7 +588,7 @@ pub(crate) fn conclude(
             // The peer has a Child SA that we do not want.
             session.tasks.push_front(Task::DeleteChild(pending.spi_in));
             cx.spis.release(pending.spi_in);
-            fail(session, cx, &pending, failure);
+            fail(session, cx, (&pending.tunnel, pending.rekeys), failure);
         }
     }
 }
@@ -579,7 +605,7 @@ fn conclude_success(
     let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
     let answered = read_answer(tunnel, &asked, &tunnel.pfs.offer, parts)?;
     let Some(nonce) = parts.nonce else { return Err(broken("the answer has no nonce".into())) };
-    let (choice, spi_out) = accept_esp(&tunnel.proposals, &tunnel.pfs.offer, answered.proposals)
+    let (choice, spi_out) = accept_child(&pending.proposals, &tunnel.pfs.offer, answered.proposals)
         .ok_or_else(|| {
             broken(format!(
                 "the peer chose {}, which was not offered",
@@ -738,7 +764,7 @@ fn conclude_error(
                         &error,
                         Asked::child(&pending.tunnel, &pending.tunnel.pfs.offer),
                     );
-                    fail(session, cx, &pending, failure);
+                    fail(session, cx, (&pending.tunnel, pending.rekeys), failure);
                 }
             }
         }
@@ -756,19 +782,24 @@ fn conclude_error(
         _ => {
             let failure =
                 failure_of(&error, Asked::child(&pending.tunnel, &pending.tunnel.pfs.offer));
-            fail(session, cx, &pending, failure);
+            fail(session, cx, (&pending.tunnel, pending.rekeys), failure);
         }
     }
 }
 
 /// Tells the operator, and tries a rekey once more in what is left of the old Child SA's life.
-fn fail(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild, failure: Failure) {
-    cx.out.fail(cx.now, &session.tunnel.name, Some(&pending.tunnel.name), failure);
-    if let Some(child) = pending.rekeys.and_then(|old| session.child_mut(old)) {
+fn fail(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    (tunnel, rekeys): (&ChildTunnel, Option<Spi>),
+    failure: Failure,
+) {
+    cx.out.fail(cx.now, &session.tunnel.name, Some(&tunnel.name), failure);
+    if let Some(child) = rekeys.and_then(|old| session.child_mut(old)) {
         let left = child.expire_at.saturating_duration_since(cx.now);
         child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));
-    } else if pending.rekeys.is_none() {
-        cx.out.unserved.push(pending.tunnel.name.clone());
+    } else if rekeys.is_none() {
+        cx.out.unserved.push(tunnel.name.clone());
         session.close_when_idle(cx);
     }
 }

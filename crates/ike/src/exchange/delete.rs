@@ -16,13 +16,19 @@ const DELETED_UNKNOWN: usize = 16;
 
 /// Asks the peer to delete a Child SA.
 pub(crate) fn ask_child(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
-    if let Some(child) = session.child_mut(spi_in)
-        && child.state == ChildState::Established
-    {
-        child.state = ChildState::Unwanted;
-    }
-    let delete = Delete::ChildSas { protocol: ProtocolId::ESP, spis: vec![spi_in.0] };
-    ask(session, cx, index, &[Payload::Delete(delete)], Active::DeleteChildren(vec![spi_in]));
+    let protocols = match session.child_mut(spi_in) {
+        Some(child) => {
+            if child.state == ChildState::Established {
+                child.state = ChildState::Unwanted;
+            }
+            vec![child.choice.protocol()]
+        }
+        // The peer has made what was not installed here.
+        None => session.protocols(),
+    };
+    let delete = |protocol| Payload::Delete(Delete::ChildSas { protocol, spis: vec![spi_in.0] });
+    let payloads: Vec<Payload> = protocols.into_iter().map(delete).collect();
+    ask(session, cx, index, &payloads, Active::DeleteChildren(vec![spi_in]));
 }
 
 /// Asks the peer to delete an IKE SA, and with the last one everything.
@@ -127,6 +133,7 @@ pub(crate) fn answer_children(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
+    protocol: ProtocolId,
     spis: &[u32],
 ) -> Option<Payload> {
     let ours: Vec<Spi> = match session.sas[index].established().map(|e| &e.active) {
@@ -135,7 +142,7 @@ pub(crate) fn answer_children(
     };
     let mut deleted = Vec::new();
     for spi in spis {
-        let Some(spi_in) = session.child_by_outbound(Spi(*spi)).map(|c| c.spi_in) else {
+        let Some(spi_in) = session.child_by_outbound(protocol, Spi(*spi)).map(|c| c.spi_in) else {
             note_unknown(session, Spi(*spi));
             continue;
         };
@@ -143,8 +150,7 @@ pub(crate) fn answer_children(
             deleted.push(spi_in.0);
         }
     }
-    (!deleted.is_empty())
-        .then_some(Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis: deleted }))
+    (!deleted.is_empty()).then_some(Payload::Delete(Delete::ChildSas { protocol, spis: deleted }))
 }
 
 /// The peer deletes what this side does not know: it may be what an answer still on its way would create.

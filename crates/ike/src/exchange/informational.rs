@@ -6,7 +6,7 @@ use crate::engine::{Cx, Datagram};
 use crate::sa::Active;
 use crate::session::Session;
 use crate::wire::payload::{Delete, Payload};
-use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
+use crate::wire::registry::{ExchangeType, NotifyType};
 
 /// Asks whether the peer lives.
 pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
@@ -28,8 +28,8 @@ pub(crate) fn answer(
     let mut answer = address_update::answer(session, cx, index, payloads, datagram);
     for payload in payloads {
         match payload {
-            Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis }) => {
-                answer.extend(delete::answer_children(session, cx, index, spis));
+            Payload::Delete(Delete::ChildSas { protocol, spis }) => {
+                answer.extend(delete::answer_children(session, cx, index, *protocol, spis));
             }
             Payload::Delete(Delete::IkeSa) => {
                 let reason =

@@ -9,8 +9,8 @@ use crate::wire::registry::{EncryptionId, GroupId, IntegrityId, PrfId, ProtocolI
 use esp::cipher::Suite;
 use esp::plane::Spi;
 use policy::{
-    ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Pfs, Prf,
-    Protection,
+    AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
+    KeyBits, Pfs, Prf, Protection,
 };
 use std::fmt;
 
@@ -51,21 +51,26 @@ impl fmt::Display for IkeSuite {
 
 /// The algorithms of a Child SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EspChoice {
+pub struct ChildChoice {
     /// The policy's proposal it comes from.
     pub proposal: ChildProposal,
     /// Key exchange of its own (PFS).
     pub group: Option<Group>,
 }
 
-impl EspChoice {
+impl ChildChoice {
+    /// Whose SAs these are.
+    pub fn protocol(&self) -> ProtocolId {
+        protocol(self.proposal.protection)
+    }
+
     /// What protects packets.
     pub fn suite(&self) -> Option<Suite> {
         Suite::of(self.proposal.protection)
     }
 }
 
-impl fmt::Display for EspChoice {
+impl fmt::Display for ChildChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.proposal.protection)?;
         if let Some(group) = self.group {
@@ -226,7 +231,7 @@ impl<'a> Chooser<'a> {
 
 const IKE_TYPES: [TransformType; 4] =
     [TransformType::ENCR, TransformType::PRF, TransformType::INTEG, TransformType::KE];
-const ESP_TYPES: [TransformType; 4] =
+const CHILD_TYPES: [TransformType; 4] =
     [TransformType::ENCR, TransformType::INTEG, TransformType::KE, TransformType::ESN];
 
 fn number(index: usize) -> u8 {
@@ -295,25 +300,41 @@ fn exactly(answer: &Proposal, chosen: &Proposal) -> bool {
         && answer.transforms.len() - rest.count() == chosen.transforms.len()
 }
 
-/// Those of a policy's proposals that are ESP, with cipher and integrity.
-fn esp_of(
-    ours: &[ChildProposal],
-) -> impl Iterator<Item = (&ChildProposal, EspEncryption, Option<Integrity>)> {
-    ours.iter().filter_map(|p| match p.protection {
-        Protection::Esp { encryption, integrity } => Some((p, encryption, integrity)),
-        Protection::Ah(_) => None,
-    })
+/// The protocol of what a policy proposes.
+fn protocol(protection: Protection) -> ProtocolId {
+    match protection {
+        Protection::Esp { .. } => ProtocolId::ESP,
+        Protection::Ah(_) => ProtocolId::AH,
+    }
+}
+
+/// Its algorithms. GMAC has a transform of its own for each length of key in AH (RFC 4543 §5.3).
+fn algorithms(protection: Protection) -> impl Iterator<Item = Transform> {
+    let (encryption, mac) = match protection {
+        Protection::Esp { encryption, integrity: mac } => {
+            (Some(esp_encryption(encryption)), mac.map(integrity))
+        }
+        Protection::Ah(AhIntegrity::Mac(mac)) => (None, Some(integrity(mac))),
+        Protection::Ah(AhIntegrity::AesGmac(key)) => {
+            let id = match key {
+                KeyBits::B128 => IntegrityId::AUTH_AES_128_GMAC,
+                KeyBits::B192 => IntegrityId::AUTH_AES_192_GMAC,
+                KeyBits::B256 => IntegrityId::AUTH_AES_256_GMAC,
+            };
+            (None, Some(plain(TransformType::INTEG, id.0)))
+        }
+    };
+    encryption.into_iter().chain(mac)
 }
 
 /// The SA payload of a request for a Child SA.
-pub fn offer_esp(ours: &[ChildProposal], groups: &[Group], spi: Spi) -> Vec<Proposal> {
-    (esp_of(ours).enumerate().take(255))
-        .map(|(i, (p, encryption, mac))| Proposal {
+pub fn offer_child(ours: &[ChildProposal], groups: &[Group], spi: Spi) -> Vec<Proposal> {
+    (ours.iter().enumerate().take(255))
+        .map(|(i, p)| Proposal {
             number: number(i),
-            protocol: ProtocolId::ESP,
+            protocol: protocol(p.protection),
             spi: spi.0.to_be_bytes().to_vec(),
-            transforms: std::iter::once(esp_encryption(encryption))
-                .chain(mac.map(integrity))
+            transforms: algorithms(p.protection)
                 .chain(groups.iter().map(|g| key_exchange(*g)))
                 .chain(std::iter::once(esn(p.esn)))
                 .collect(),
@@ -332,36 +353,36 @@ pub enum ChildKeyExchange<'a> {
 
 /// What a responder takes of an offer for a Child SA: the choice, the peer's SPI, and the proposal to answer with, which
 /// carries `spi`.
-pub fn choose_esp(
+pub fn choose_child(
     ours: &[ChildProposal],
     key_exchange_wanted: ChildKeyExchange<'_>,
     theirs: &[Proposal],
     spi: Spi,
-) -> Option<(EspChoice, Spi, Proposal)> {
-    let choose = |our: &ChildProposal, encryption, mac, their: &Proposal| {
-        let peer_spi = peer_spi(their)?;
+) -> Option<(ChildChoice, Spi, Proposal)> {
+    let choose = |our: &ChildProposal, their: &Proposal| {
+        let peer_spi = peer_spi(their, protocol(our.protection))?;
         let mut chooser = Chooser::new(their);
-        chooser.take(&[encryption], esp_encryption)?;
-        match mac {
-            None => chooser.none(TransformType::INTEG).then_some(())?,
-            Some(i) => chooser.take(&[i], integrity).map(drop)?,
+        for algorithm in algorithms(our.protection) {
+            chooser.take(&[algorithm], |transform| transform)?;
+        }
+        for kind in [TransformType::ENCR, TransformType::INTEG] {
+            let chosen = algorithms(our.protection).any(|algorithm| algorithm.kind == kind);
+            (chosen || chooser.none(kind)).then_some(())?;
         }
         let group = match key_exchange_wanted {
             ChildKeyExchange::Never => None,
             ChildKeyExchange::Policy(pfs, sent) => choose_group(pfs, sent, &mut chooser)?,
         };
-        // RFC 7296 §3.3.2: ESN is mandatory in ESP proposals; some peers leave it out to mean "no".
+        // RFC 7296 §3.3.2: ESN is mandatory in proposals of ESP and AH; some peers leave it out to mean "no".
         if chooser.offers(TransformType::ESN) {
             chooser.take(&[our.esn], esn)?;
         } else if our.esn {
             return None;
         }
-        let answer = chooser.finish(&ESP_TYPES, spi.0.to_be_bytes().to_vec())?;
-        Some((EspChoice { proposal: our.clone(), group }, peer_spi, answer))
+        let answer = chooser.finish(&CHILD_TYPES, spi.0.to_be_bytes().to_vec())?;
+        Some((ChildChoice { proposal: our.clone(), group }, peer_spi, answer))
     };
-    esp_of(ours).find_map(|(our, encryption, mac)| {
-        theirs.iter().find_map(|their| choose(our, encryption, mac, their))
-    })
+    ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
 }
 
 fn choose_group(
@@ -381,24 +402,24 @@ fn choose_group(
     chooser.take(&acceptable, key_exchange).map(Some)
 }
 
-fn peer_spi(proposal: &Proposal) -> Option<Spi> {
+fn peer_spi(proposal: &Proposal, protocol: ProtocolId) -> Option<Spi> {
     let spi = u32::from_be_bytes(proposal.spi.as_slice().try_into().ok()?);
-    // RFC 4303 §2.1: 0 to 255 are reserved.
-    (proposal.protocol == ProtocolId::ESP && spi > 255).then_some(Spi(spi))
+    // RFC 4303 §2.1, RFC 4302 §2.4: 0 to 255 are reserved.
+    (proposal.protocol == protocol && spi > 255).then_some(Spi(spi))
 }
 
 /// Checks that the answer to an offer of `ours` with `groups` is one of its combinations; returns the peer's SPI, too.
-pub fn accept_esp(
+pub fn accept_child(
     ours: &[ChildProposal],
     groups: &[Group],
     answer: &[Proposal],
-) -> Option<(EspChoice, Spi)> {
+) -> Option<(ChildChoice, Spi)> {
     let [answer] = answer else { return None };
-    let (our, ..) = esp_of(ours).nth(usize::from(answer.number).checked_sub(1)?)?;
+    let our = ours.get(usize::from(answer.number).checked_sub(1)?)?;
     let pfs = Pfs { offer: groups.to_vec(), accept: Vec::new(), accept_none: groups.is_empty() };
     let wanted = ChildKeyExchange::Policy(&pfs, None);
     let (choice, spi, chosen) =
-        choose_esp(std::slice::from_ref(our), wanted, std::slice::from_ref(answer), Spi(0))?;
+        choose_child(std::slice::from_ref(our), wanted, std::slice::from_ref(answer), Spi(0))?;
     exactly(answer, &chosen).then_some((choice, spi))
 }
 
@@ -414,6 +435,9 @@ pub fn offers(proposals: &[Proposal]) -> Vec<Offer> {
 
 fn offer(proposal: &Proposal) -> Offer {
     let mut transforms: Vec<Alternatives> = Vec::new();
+    if proposal.protocol == ProtocolId::AH {
+        transforms.push(Alternatives { kind: "protocol", names: vec!["AH".into()] });
+    }
     for transform in &proposal.transforms {
         let (kind, name) = (describe_kind(transform.kind), describe_transform(transform));
         match transforms.iter_mut().find(|t| t.kind == kind) {
@@ -567,33 +591,78 @@ mod tests {
         ];
         for (ours, id, key_length, words) in &cases {
             let ours = std::slice::from_ref(ours);
-            let offered = offer_esp(ours, &[], Spi(0x1000));
+            let offered = offer_child(ours, &[], Spi(0x1000));
             let cipher = &offered[0].transforms[0];
             assert_eq!((cipher.id, cipher.key_length), (*id, *key_length));
             assert_eq!(describe(&offered), format!("[{words} | no ESN]"));
             let never = ChildKeyExchange::Never;
             let (choice, _, answer) =
-                choose_esp(ours, never, &offered, Spi(0x2000)).expect("our own offer");
+                choose_child(ours, never, &offered, Spi(0x2000)).expect("our own offer");
             let suite = choice.suite().expect("they go together").to_string();
             assert_eq!(choice.to_string(), suite);
-            assert_eq!(accept_esp(ours, &[], &[answer]).map(|(c, _)| c), Some(choice));
+            assert_eq!(accept_child(ours, &[], &[answer]).map(|(c, _)| c), Some(choice));
             // None of them is taken for another one.
             for (other, ..) in cases.iter().filter(|(_, other, ..)| other != id) {
                 let other = std::slice::from_ref(other);
-                assert!(choose_esp(other, never, &offered, Spi(0x2000)).is_none());
+                assert!(choose_child(other, never, &offered, Spi(0x2000)).is_none());
             }
             let mut longer = offered.clone();
             longer[0].transforms[0].key_length = Some(256);
-            assert!(choose_esp(ours, never, &longer, Spi(0x2000)).is_none());
+            assert!(choose_child(ours, never, &longer, Spi(0x2000)).is_none());
             let mut bare = offered.clone();
             bare[0].transforms.retain(|t| t.kind != TransformType::INTEG);
-            let chosen = choose_esp(ours, never, &bare, Spi(0x2000)).is_some();
-            let mac = esp_of(ours).next().and_then(|(_, _, mac)| mac);
+            let chosen = choose_child(ours, never, &bare, Spi(0x2000)).is_some();
+            let mac = match ours[0].protection {
+                Protection::Esp { integrity, .. } => integrity,
+                Protection::Ah(_) => None,
+            };
             assert_eq!(chosen, mac.is_none(), "NULL needs its integrity");
             let mut doubled = offered.clone();
             doubled[0].transforms.push(integrity(Integrity::HmacSha2_512_256));
-            assert!(choose_esp(ours, never, &doubled, Spi(0x2000)).is_none() || sha1 == mac);
+            assert!(choose_child(ours, never, &doubled, Spi(0x2000)).is_none() || sha1 == mac);
         }
+    }
+
+    /// RFC 7296 §3.3, RFC 4543 §5.3: AH has an integrity transform and none for encryption.
+    #[test]
+    fn ah_is_negotiated_by_its_integrity() {
+        let ah = |integrity| ChildProposal {
+            protection: Protection::Ah(integrity),
+            ..esp(KeyBits::B128, true)
+        };
+        let gmac = |key| AhIntegrity::AesGmac(key);
+        let cases = [
+            (gmac(KeyBits::B128), 9, "AES-128-GMAC"),
+            (gmac(KeyBits::B192), 10, "AES-192-GMAC"),
+            (gmac(KeyBits::B256), 11, "AES-256-GMAC"),
+            (AhIntegrity::Mac(Integrity::HmacSha2_256_128), 12, "HMAC-SHA2-256-128"),
+        ];
+        let never = ChildKeyExchange::Never;
+        for (algorithm, id, words) in cases {
+            let ours = [ah(algorithm)];
+            let offered = offer_child(&ours, &[], Spi(0x1000));
+            assert_eq!(offered[0].protocol, ProtocolId::AH);
+            assert_eq!(offered[0].transforms[0], plain(TransformType::INTEG, id));
+            assert_eq!(describe(&offered), format!("[AH | {words} | ESN]"));
+            let (choice, spi, answer) =
+                choose_child(&ours, never, &offered, Spi(0x2000)).expect("our own offer");
+            assert_eq!((choice.protocol(), spi), (ProtocolId::AH, Spi(0x1000)));
+            assert_eq!(choice.suite(), Some(Suite::Ah(algorithm)));
+            assert_eq!(accept_child(&ours, &[], &[answer]).map(|(c, _)| c), Some(choice));
+            let mut encrypting = offered.clone();
+            encrypting[0].transforms.push(keyed(EncryptionId::ENCR_AES_CBC, KeyBits::B128));
+            assert!(choose_child(&ours, never, &encrypting, Spi(0x2000)).is_none());
+            let mut as_esp = offered.clone();
+            as_esp[0].protocol = ProtocolId::ESP;
+            assert!(choose_child(&ours, never, &as_esp, Spi(0x2000)).is_none());
+        }
+        // In one list with ESP, the first of the responder's that is offered at all.
+        let ours = [esp(KeyBits::B128, true), ah(gmac(KeyBits::B256))];
+        let offered = offer_child(&ours, &[], Spi(0x1000));
+        let numbers: Vec<_> = offered.iter().map(|p| (p.number, p.protocol)).collect();
+        assert_eq!(numbers, [(1, ProtocolId::ESP), (2, ProtocolId::AH)]);
+        let (choice, ..) = choose_child(&ours[1..], never, &offered, Spi(0x2000)).expect("AH");
+        assert_eq!(choice.to_string(), "AH/AES-GMAC-256/ESN");
     }
 
     #[test]
@@ -637,7 +706,7 @@ mod tests {
 
     #[test]
     fn child_choices_follow_pfs_and_esn() {
-        let offer = offer_esp(
+        let offer = offer_child(
             &[esp(KeyBits::B256, true), esp(KeyBits::B128, false)],
             &[Group::Ecp256],
             Spi(0x1000),
@@ -645,27 +714,27 @@ mod tests {
         let pfs = Pfs { offer: vec![], accept: vec![Group::Ecp256], accept_none: true };
         let wanted = ChildKeyExchange::Policy(&pfs, Some(GroupId::ECP_256));
         let (choice, spi, _) =
-            choose_esp(&[esp(KeyBits::B128, false)], wanted, &offer, Spi(0x2000)).unwrap();
+            choose_child(&[esp(KeyBits::B128, false)], wanted, &offer, Spi(0x2000)).unwrap();
         assert_eq!((choice.group, spi), (Some(Group::Ecp256), Spi(0x1000)));
-        assert!(choose_esp(&[esp(KeyBits::B256, false)], wanted, &offer, Spi(0x2000)).is_none());
+        assert!(choose_child(&[esp(KeyBits::B256, false)], wanted, &offer, Spi(0x2000)).is_none());
         let never =
-            choose_esp(&[esp(KeyBits::B256, true)], ChildKeyExchange::Never, &offer, Spi(0x2000))
+            choose_child(&[esp(KeyBits::B256, true)], ChildKeyExchange::Never, &offer, Spi(0x2000))
                 .unwrap();
         assert_eq!(never.0.group, None);
-        let none = offer_esp(&[esp(KeyBits::B128, false)], &[], Spi(0x1000));
+        let none = offer_child(&[esp(KeyBits::B128, false)], &[], Spi(0x1000));
         let strict = Pfs { accept_none: false, ..pfs };
         let wanted = ChildKeyExchange::Policy(&strict, None);
-        assert!(choose_esp(&[esp(KeyBits::B128, false)], wanted, &none, Spi(0x2000)).is_none());
+        assert!(choose_child(&[esp(KeyBits::B128, false)], wanted, &none, Spi(0x2000)).is_none());
     }
 
     #[test]
     fn a_child_answer_must_name_a_usable_spi_and_the_offered_group() {
         let ours = [esp(KeyBits::B128, false)];
-        let mut answer = offer_esp(&ours, &[Group::Ecp256], Spi(0x1000));
-        assert!(accept_esp(&ours, &[Group::Ecp256], &answer).is_some());
-        assert!(accept_esp(&ours, &[], &answer).is_none());
-        assert!(accept_esp(&ours, &[Group::Ecp384], &answer).is_none());
+        let mut answer = offer_child(&ours, &[Group::Ecp256], Spi(0x1000));
+        assert!(accept_child(&ours, &[Group::Ecp256], &answer).is_some());
+        assert!(accept_child(&ours, &[], &answer).is_none());
+        assert!(accept_child(&ours, &[Group::Ecp384], &answer).is_none());
         answer[0].spi = 255u32.to_be_bytes().to_vec();
-        assert!(accept_esp(&ours, &[Group::Ecp256], &answer).is_none());
+        assert!(accept_child(&ours, &[Group::Ecp256], &answer).is_none());
     }
 }

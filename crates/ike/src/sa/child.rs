@@ -2,18 +2,19 @@
 
 use crate::disclosure::{Disclosure, EspKeys};
 use crate::engine::{Cx, Lost};
-use crate::negotiation::proposal::EspChoice;
+use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;
 use crate::sa::path::Path;
+use esp::cipher::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
 use policy::{ChildTunnel, Mode};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A pair of ESP SAs.
+/// A pair of SAs of ESP or AH.
 pub(crate) struct ChildSa {
     pub tunnel: Arc<ChildTunnel>,
-    pub choice: EspChoice,
+    pub choice: ChildChoice,
     pub mode: Mode,
     pub selectors: TrafficSelectors,
     pub inbound: SaId,
@@ -89,7 +90,7 @@ impl ChildSa {
 /// Everything a new Child SA is made of.
 pub(crate) struct Blueprint<'a> {
     pub tunnel: &'a Arc<ChildTunnel>,
-    pub choice: EspChoice,
+    pub choice: ChildChoice,
     pub mode: Mode,
     pub selectors: TrafficSelectors,
     pub spi_in: Spi,
@@ -125,13 +126,17 @@ impl Blueprint<'_> {
             false => (self.keys.to_responder, self.keys.to_initiator),
         };
         let (inbound, outbound) = (cx.out.next_sa_id(), cx.out.next_sa_id());
-        let path = self.path.of_plane();
+        let path = self.path.of_plane(suite);
         // Before the first packet.
         let esn = self.choice.proposal.esn;
         let (here, there) = (path.local.ip(), path.remote.ip());
         for (spi, way, key) in
             [(self.spi_in, (there, here), &in_key), (self.spi_out, (here, there), &out_key)]
         {
+            // AH hides nothing that a key would reveal.
+            if suite.is_ah() {
+                break;
+            }
             cx.out.disclose(|| Disclosure::Esp(EspKeys::new(spi, suite, esn, way, key)));
         }
         cx.plane.add_inbound(InboundSa {
@@ -186,6 +191,11 @@ impl Blueprint<'_> {
 }
 
 impl ChildSa {
+    /// What protects its packets.
+    pub fn suite(&self) -> Suite {
+        self.choice.suite().expect("what was chosen has cipher and integrity that go together")
+    }
+
     /// The history its successor starts from.
     pub fn history_so_far(&self, cx: &mut Cx<'_>) -> History {
         let mut history = self.history;

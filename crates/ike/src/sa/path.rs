@@ -4,7 +4,9 @@ use crate::wire::header::IkeSpi;
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{NotifyType, ProtocolId};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
+use esp::cipher::Suite;
 use esp::plane::{self, Encapsulation};
+use policy::ChildProposal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// IKE's port (RFC 7296 §2).
@@ -81,9 +83,20 @@ impl Path {
         }
     }
 
-    /// The data plane's view.
-    pub fn of_plane(&self) -> plane::Path {
-        let encapsulation = if self.in_udp() { Encapsulation::Udp } else { Encapsulation::Native };
+    /// Those of a tunnel's proposals whose packets get to the peer: AH covers the addresses, which a NAT changes.
+    pub fn carries(&self, proposals: &[ChildProposal]) -> Vec<ChildProposal> {
+        let natted = self.nat_local || self.nat_remote;
+        let passes = |p: &&ChildProposal| !(natted && p.protection.is_ah());
+        proposals.iter().filter(passes).cloned().collect()
+    }
+
+    /// The data plane's view, for packets of that suite.
+    pub fn of_plane(&self, suite: Suite) -> plane::Path {
+        let encapsulation = match (suite, self.in_udp()) {
+            (Suite::Ah(_), _) => Encapsulation::Ah,
+            (_, true) => Encapsulation::Udp,
+            (_, false) => Encapsulation::Native,
+        };
         plane::Path { local: self.local, remote: self.remote, encapsulation }
     }
 }

@@ -4,10 +4,11 @@ use super::Session;
 use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
 use crate::sa::IkeSa;
+use crate::sa::child::ChildSa;
 use crate::sa::mobility::PEER_ADDRESSES;
 use crate::sa::path::{NAT_T_PORT, Path};
 use crate::task::Task;
-use policy::Mode;
+use policy::{ChildTunnel, Mode};
 use std::net::{IpAddr, SocketAddr};
 
 /// The address from which the host's routes lead to a peer; `None`: none does.
@@ -25,9 +26,12 @@ impl Session {
         self.mobility.supported && self.is_established() && !self.is_closing()
     }
 
-    /// Whether a tunnel's sides may change their addresses: in transport mode they are what is protected.
+    /// Whether a tunnel's sides may change their addresses: in transport mode and in AH they are what is protected.
     pub fn may_be_mobile(&self, cx: &Cx<'_>) -> bool {
-        cx.config.mobike && self.tunnel.children.iter().all(|c| c.mode == Mode::Tunnel)
+        let stays = |c: &ChildTunnel| {
+            c.mode == Mode::Transport || c.proposals.iter().any(|p| p.protection.is_ah())
+        };
+        cx.config.mobike && !self.tunnel.children.iter().any(|c| stays(c))
     }
 
     /// The path of the Child SAs: the last one that has been shown to lead to the peer.
@@ -166,8 +170,9 @@ impl Session {
     }
 
     fn relocate_children(&mut self, cx: &mut Cx<'_>) {
-        let path = self.child_path().of_plane();
-        for sa in self.children.iter().flat_map(|c| [c.inbound, c.outbound]) {
+        let path = *self.child_path();
+        let halves = |c: &ChildSa| [c.inbound, c.outbound].map(|sa| (sa, path.of_plane(c.suite())));
+        for (sa, path) in self.children.iter().flat_map(halves) {
             if let Err(error) = cx.plane.relocate(sa, path) {
                 let text = format!("cannot follow a change of addresses: {error}");
                 cx.out.event(&self.tunnel.name, None, EventKind::Warning(text));

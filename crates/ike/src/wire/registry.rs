@@ -131,7 +131,7 @@ registry! {
     /// Integrity transforms.
     IntegrityId(u16) {
         NONE = 0, AUTH_HMAC_MD5_96 = 1, AUTH_HMAC_SHA1_96 = 2, AUTH_AES_XCBC_96 = 5, AUTH_AES_CMAC_96 = 8,
-        AUTH_HMAC_SHA2_256_128 = 12,
+        AUTH_AES_128_GMAC = 9, AUTH_AES_192_GMAC = 10, AUTH_AES_256_GMAC = 11, AUTH_HMAC_SHA2_256_128 = 12,
         AUTH_HMAC_SHA2_384_192 = 13, AUTH_HMAC_SHA2_512_256 = 14,
     }
 }
