@@ -1,6 +1,8 @@
 //! What a scenario configures on both sides: an AIX_VPN policy for `vpnd`, a swanctl.conf for strongSwan.
 
 use crate::authority::{self, Naming, Plan, Revocation};
+use cli::convert::source::{Disk, File};
+use cli::convert::{Format, Options, convert};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -73,6 +75,8 @@ pub struct Setup {
     pub charon_child: &'static str,
     /// Who is behind a NAT.
     pub nat: Nat,
+    /// The policy of `vpnd` is what `vpnctl policy convert --peer` makes of strongSwan's configuration.
+    pub converted: bool,
 }
 
 impl Default for Setup {
@@ -105,6 +109,7 @@ impl Default for Setup {
             charon_connection: "",
             charon_child: "",
             nat: Nat::None,
+            converted: false,
         }
     }
 }
@@ -179,6 +184,9 @@ impl Setup {
 
     /// policy.xml of `vpnd`.
     pub fn policy(&self) -> String {
+        if self.converted {
+            return self.converted_policy();
+        }
         let mut text = String::from("<?xml version=\"1.0\"?>\n<AIX_VPN Version=\"2.1\">\n");
         let mut line = |line: String| {
             writeln!(text, "{line}").expect("a string takes everything");
@@ -244,6 +252,21 @@ impl Setup {
         text
     }
 
+    /// What strongSwan's configuration says of the other end.
+    fn converted_policy(&self) -> String {
+        let file = File { name: "swanctl.conf".into(), text: self.swanctl().into() };
+        let options = Options { peer: true, ..Options::default() };
+        let converted = convert(Format::Swanctl, file, None, &mut Disk::default(), &options);
+        let converted = converted.expect("strongSwan reads it, too");
+        assert_eq!(converted.findings, [], "nothing is lost");
+        converted.xml.to_string()
+    }
+
+    /// Names of the connection and its child in swanctl.conf.
+    pub fn charon_names(&self) -> [&'static str; 2] {
+        if self.converted { [IKE_TUNNEL, CHILD_TUNNEL] } else { [CONNECTION; 2] }
+    }
+
     /// swanctl.conf of strongSwan.
     pub fn swanctl(&self) -> String {
         let own = self.outer()[1];
@@ -276,9 +299,10 @@ impl Setup {
         };
         let Self { charon_ike, charon_esp, charon_connection, charon_child, keys, .. } = self;
         assert!(self.nat == Nat::Charon || own == seen, "only a NAT makes a difference");
+        let [connection, child] = self.charon_names();
         format!(
             "connections {{
-  {CONNECTION} {{
+  {connection} {{
     version = 2
     local_addrs = {own}
     remote_addrs = {peer}
@@ -294,7 +318,7 @@ impl Setup {
       id = {theirs}
     }}
     children {{
-      {CONNECTION} {{
+      {child} {{
         local_ts = {local_ts}
         remote_ts = {remote_ts}
         esp_proposals = {charon_esp}

@@ -5,6 +5,7 @@ pub mod certificates;
 pub mod check;
 pub mod config;
 pub mod control;
+pub mod convert;
 pub mod counters;
 pub mod daemon;
 pub mod demo;

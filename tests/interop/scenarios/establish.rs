@@ -16,6 +16,15 @@ fn from_charon(world: &mut World) {
     proven(world);
 }
 
+/// strongSwan brings up what `vpnd`'s policy was made of.
+fn converted_from_charon(world: &mut World) {
+    let [_, child] = world.setup.charon_names();
+    let initiate = ["--initiate", "--child", child, "--timeout", "15"];
+    world.charon.swanctl(&initiate).expect("strongSwan brings it up");
+    world.vpnd.wait_up();
+    proven(world);
+}
+
 /// Traffic passes, counted by the Child SA, and nothing of it is seen on the wire.
 fn proven(world: &mut World) {
     world.exchange_traffic();
@@ -51,6 +60,24 @@ pub fn all() -> Vec<Scenario> {
         "charon_defaults",
         Setup { charon_ike: "default", charon_esp: "default", pfs: "0", ..Setup::default() },
     );
+    let converted = |setup: Setup| Setup { converted: true, names: true, ..setup };
+    let lists = converted(Setup {
+        charon_ike: "aes128gcm16-prfsha384-ecp384, aes256-sha384-x25519-modp2048",
+        charon_esp: "aes256-sha256-x25519, aes256gcm16-ecp384",
+        charon_connection: "rekey_time = 2h",
+        ..Setup::default()
+    });
+    let defaults =
+        converted(Setup { charon_ike: "default", charon_esp: "default", ..Setup::default() });
+    for (name, setup) in [("lists", lists), ("defaults", defaults)] {
+        let name = format!("establish::converted::{name}");
+        scenarios.push(scenario(format!("{name}::from_vpnd"), setup.clone(), from_vpnd));
+        scenarios.push(scenario(format!("{name}::from_charon"), setup, converted_from_charon));
+    }
+    let mut both = |name: &str, setup: Setup| {
+        scenarios.push(scenario(format!("establish::{name}::from_vpnd"), setup.clone(), from_vpnd));
+        scenarios.push(scenario(format!("establish::{name}::from_charon"), setup, from_charon));
+    };
     both("cookie_of_vpnd", Setup { vpnd_ike: "cookie_threshold = 0", ..Setup::default() });
     scenarios.push(scenario(
         "establish::cookie_of_vpnd::is_demanded",

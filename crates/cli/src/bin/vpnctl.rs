@@ -4,6 +4,7 @@
 use clap::{Args, Parser, Subcommand};
 use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel};
+use cli::convert::command::{Convert, ConvertError};
 use cli::report::{self, Colour};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -105,8 +106,19 @@ Examples:
     Counters(Counters),
     /// Lists certificates, authorities and revocation lists with their expiry
     Certs(Certs),
+    /// Works on policies
+    Policy {
+        #[command(subcommand)]
+        command: PolicyCommand,
+    },
     /// Deletes all tunnels and ends the daemon
     Stop,
+}
+
+#[derive(Debug, Subcommand)]
+enum PolicyCommand {
+    /// Makes a policy of strongSwan's swanctl.conf or ipsec.conf
+    Convert(Convert),
 }
 
 #[derive(Debug, Args)]
@@ -165,6 +177,10 @@ fn main() -> ExitCode {
                 _ => ExitCode::from(3),
             }
         }
+        Err(Failure::Convert(error)) => {
+            eprintln!("vpnctl: {error}");
+            ExitCode::FAILURE
+        }
         // Whoever read our output has seen enough.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -178,12 +194,19 @@ fn main() -> ExitCode {
 
 enum Failure {
     Client(ClientError),
+    Convert(ConvertError),
     Output(io::Error),
 }
 
 impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         Self::Client(error)
+    }
+}
+
+impl From<ConvertError> for Failure {
+    fn from(error: ConvertError) -> Self {
+        Self::Convert(error)
     }
 }
 
@@ -194,6 +217,9 @@ impl From<io::Error> for Failure {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if let Command::Policy { command: PolicyCommand::Convert(convert) } = &arguments.command {
+        return Ok(convert.run()?);
+    }
     let mut client = Client::connect(&arguments.control)?;
     let colour = Colour::of_stdout();
     let mut out = io::stdout().lock();
@@ -280,6 +306,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             done(&mut client, Ask::Log { level: level.clone() })?;
             writeln!(out, "log level: {}", report::plain(level))?;
         }
+        // Needs no daemon.
+        Command::Policy { .. } => {}
         Command::Stop => {
             done(&mut client, Ask::Stop)?;
             client.wait_until_gone();
@@ -337,6 +365,8 @@ mod tests {
             "vpnctl events site branch --json",
             "vpnctl counters --all",
             "vpnctl certs --json",
+            "vpnctl policy convert swanctl.conf --peer --output policy.xml",
+            "vpnctl policy convert --from ipsec ipsec.conf --secrets ipsec.secrets",
             "vpnctl stop",
         ] {
             assert!(parse(line).is_ok(), "{line}");

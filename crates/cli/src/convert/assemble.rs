@@ -1,0 +1,436 @@
+//! Connections in the words of a file → tunnels of a policy.
+
+use super::draft::{Child, Connection, Draft, Method, Side, Unfit};
+use super::finding::Report;
+use super::keys::key_for;
+use super::source::{Place, Value};
+use super::{Options, identity, proposal, traffic};
+use policy::{
+    ChildTunnel, Credential, Endpoint, Identity, IkeProposal, IkeTunnel, Integrity, KeyKind, Mode,
+    Policy, PortRange, Prf, Role, Secret, Selector, Signature,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Phase 2 tunnels that one child may become.
+const MAX_PAIRS: usize = 64;
+
+/// Protocols with ports, types or codes to select (RFC 7296 §3.13.1).
+const WITH_PORTS: [u8; 8] = [1, 6, 17, 33, 58, 132, 135, 136];
+
+/// What the tunnels of a policy must not disagree on.
+#[derive(Default)]
+struct Names {
+    taken: BTreeSet<String>,
+    /// Keys by the identity of the peer.
+    keys: Vec<(Identity, Secret)>,
+}
+
+/// Makes the policy; what does not fit in is left out and reported.
+pub(super) fn policy(draft: &Draft, options: &Options, report: &mut Report) -> Policy {
+    let mut names = Names::default();
+    let mut tunnels: Vec<IkeTunnel> = Vec::new();
+    for connection in &draft.connections {
+        let what = format!("{} {:?}", connection.what, connection.name);
+        match tunnel(connection, draft, options, &mut names, report) {
+            Ok(tunnel) => add(&mut tunnels, tunnel, &what, connection, report),
+            Err(unfit) => {
+                report.left_out(&unfit.place, format!("{what}: {}", unfit.message), unfit.help);
+            }
+        }
+    }
+    let tunnels =
+        tunnels.into_iter().map(|tunnel| if options.peer { mirrored(tunnel) } else { tunnel });
+    Policy { tunnels: tunnels.map(Arc::new).collect() }
+}
+
+/// Connections between the same two sides share one IKE SA, also in strongSwan: they become one tunnel.
+fn add(
+    tunnels: &mut Vec<IkeTunnel>,
+    tunnel: IkeTunnel,
+    what: &str,
+    connection: &Connection,
+    report: &mut Report,
+) {
+    let same =
+        |other: &&mut IkeTunnel| other.local == tunnel.local && other.remote == tunnel.remote;
+    let Some(first) = tunnels.iter_mut().find(same) else { return tunnels.push(tunnel) };
+    let differs: Vec<&str> = [
+        (first.proposals != tunnel.proposals, "proposals"),
+        (first.lifetime != tunnel.lifetime, "lifetime"),
+        (first.credential != tunnel.credential, "proof"),
+    ]
+    .into_iter()
+    .filter_map(|(differs, name)| differs.then_some(name))
+    .collect();
+    if !differs.is_empty() {
+        let message = format!(
+            "{what} has the same two sides as {:?}, but another {}: those of {:?} are used for both",
+            first.name,
+            differs.join(" and another "),
+            first.name
+        );
+        report.changed(&connection.place, message, "one IKE SA serves both: write the same");
+    }
+    first.children.extend(tunnel.children);
+}
+
+/// The tunnel as the other end has it. Who starts remains who starts.
+fn mirrored(tunnel: IkeTunnel) -> IkeTunnel {
+    let child = |child: &Arc<ChildTunnel>| {
+        let child = child.as_ref().clone();
+        let (local, remote) = (child.remote, child.local);
+        Arc::new(ChildTunnel { local, remote, auto_start: false, ..child })
+    };
+    IkeTunnel {
+        local: tunnel.remote,
+        remote: tunnel.local,
+        auto_start: false,
+        children: tunnel.children.iter().map(child).collect(),
+        ..tunnel
+    }
+}
+
+fn tunnel(
+    connection: &Connection,
+    draft: &Draft,
+    options: &Options,
+    names: &mut Names,
+    report: &mut Report,
+) -> Result<IkeTunnel, Unfit> {
+    let what = format!("{} {:?}", connection.what, connection.name);
+    let local_address = address(&connection.local, report).or(options.local_address);
+    let remote_address = address(&connection.remote, report);
+    let local = endpoint(&connection.local, local_address, "this side")?;
+    let remote = endpoint(&connection.remote, remote_address, "the peer")?;
+    if local.identity.matches(&remote.identity) {
+        let message = format!("both sides have the identity {}", local.identity);
+        return Err(Unfit::new(&connection.remote.place, message, "name the peer in remote"));
+    }
+    if let (Some(a), Some(b)) = (local.address, remote.address)
+        && (a.is_ipv4() != b.is_ipv4() || a == b)
+    {
+        let message = format!("no tunnel is possible between {a} and {b}");
+        return Err(Unfit::new(&connection.place, message, "correct the addresses"));
+    }
+    let Some(proposals) = proposal::ike(&connection.proposals, report) else {
+        let help = "write one that vpnd has, as aes256-sha256-ecp256, on both sides";
+        return Err(Unfit::new(&connection.place, "no proposal remains for the IKE SA", help));
+    };
+    let credential =
+        credential(connection, draft, [&local, &remote], &proposals, options.peer, names, report)?;
+    // Either end must know both addresses to begin.
+    let startable = local.address.is_some() && remote.address.is_some();
+    let mut children: Vec<Arc<ChildTunnel>> = Vec::new();
+    let name = names.unique(&connection.name);
+    for child in &connection.children {
+        let addresses = [local.address, remote.address];
+        match child_tunnels(child, (&name, &what), addresses, startable, names, report) {
+            Ok(more) => children.extend(more.into_iter().map(Arc::new)),
+            Err(unfit) => {
+                let message = format!("child {:?} of {what}: {}", child.name, unfit.message);
+                report.left_out(&unfit.place, message, unfit.help);
+            }
+        }
+    }
+    if children.is_empty() {
+        let (message, help) = match connection.children.is_empty() {
+            true => ("it has no child", "write one with local_ts and remote_ts"),
+            false => ("none of its children is left", ""),
+        };
+        return Err(Unfit::new(&connection.place, message, help));
+    }
+    if !startable {
+        let (side, help) = match local.address {
+            None => {
+                ("this side's", "write local_addrs (left), or convert with --local-address ADDRESS")
+            }
+            Some(_) => ("the peer's", "write remote_addrs (right) where it has a fixed address"),
+        };
+        let message =
+            format!("{what}: {side} address is not known: only the other end can start it");
+        report.changed(&connection.place, message, help);
+    }
+    Ok(IkeTunnel {
+        name,
+        role: if startable { Role::Both } else { Role::Responder },
+        local,
+        remote,
+        credential,
+        proposals,
+        lifetime: proposal::lifetime(&connection.times),
+        auto_start: false,
+        children,
+        generic: None,
+    })
+}
+
+/// The one address of a side, if it is known.
+fn address(side: &Side, report: &mut Report) -> Option<IpAddr> {
+    let value = side.address.as_ref()?;
+    let mut known = Vec::new();
+    for word in value.list() {
+        let word = word.split('[').next().unwrap_or_default().trim();
+        if word.starts_with('%') || matches!(word, "0.0.0.0" | "::" | "0.0.0.0/0" | "::/0") {
+            continue;
+        }
+        match word.parse::<IpAddr>() {
+            Ok(address) if !address.is_unspecified() && !address.is_multicast() => {
+                known.push(address)
+            }
+            Ok(_) => {}
+            Err(_) if traffic::range(word).is_ok() => {
+                let message = format!("{word}: a policy has one address of a side, or any");
+                report.changed(&value.place, message, "write the address, or leave it out");
+            }
+            Err(_) => {
+                let message = format!("{word:?}: vpnd looks no names up");
+                report.dropped(&value.place, message, "write the address");
+            }
+        }
+    }
+    if let [first, _, ..] = known.as_slice() {
+        let message = format!("of several addresses, the first is taken: {first}");
+        report.changed(
+            &value.place,
+            message,
+            "with mobike, a tunnel that is up follows changes (docs/mobility.md)",
+        );
+    }
+    known.first().copied()
+}
+
+fn endpoint(side: &Side, address: Option<IpAddr>, whose: &str) -> Result<Endpoint, Unfit> {
+    let place = side.identity.as_ref().map_or(&side.place, |id| &id.place);
+    let written = match &side.identity {
+        None => None,
+        Some(id) => identity::identity(&id.text).map_err(|why| {
+            Unfit::new(place, format!("the identity of {whose}: {why}"), "write its whole identity")
+        })?,
+    };
+    let identity = match (written, address, &side.method) {
+        (Some(identity), ..) => identity,
+        (None, Some(address), Method::Preshared) => address.into(),
+        (None, ..) => {
+            let help =
+                "write id = NAME (leftid, rightid), the subject or a name of its certificate";
+            return Err(Unfit::new(
+                place,
+                format!("{whose} is not named, and a policy names both"),
+                help,
+            ));
+        }
+    };
+    let own = match &identity {
+        Identity::Ipv4(own) => Some(IpAddr::V4(*own)),
+        Identity::Ipv6(own) => Some(IpAddr::V6(*own)),
+        _ => None,
+    };
+    match (own, address) {
+        (Some(own), Some(address)) if own != address => {
+            let message = format!(
+                "{whose} is named {own} but is at {address}: in AIX_VPN an address names and places a side"
+            );
+            Err(Unfit::new(place, message, "use a name as identity, on both sides"))
+        }
+        (own, address) => Ok(Endpoint { address: address.or(own), identity }),
+    }
+}
+
+fn credential(
+    connection: &Connection,
+    draft: &Draft,
+    [local, remote]: [&Endpoint; 2],
+    proposals: &[IkeProposal],
+    for_peer: bool,
+    names: &mut Names,
+    report: &mut Report,
+) -> Result<Credential, Unfit> {
+    let (local, remote) = (&local.identity, &remote.identity);
+    match (&connection.local.method, &connection.remote.method) {
+        (Method::Preshared, Method::Preshared) => {
+            let Some(key) = key_for(&draft.keys, local, remote) else {
+                let message = format!("there is no preshared key for {local} and {remote}");
+                let help = "give the file that has it: --secrets FILE";
+                return Err(Unfit::new(&connection.place, message, help));
+            };
+            let peer = if for_peer { local } else { remote };
+            match names.keys.iter().find(|(other, _)| other.matches(peer)) {
+                Some((_, secret)) if *secret != key.secret => {
+                    let message = format!("{peer} has another preshared key in another connection");
+                    let help = "AIX_VPN has one key for each remote identity: give them one, or names of their own";
+                    return Err(Unfit::new(&key.place, message, help));
+                }
+                Some(_) => {}
+                None => names.keys.push((peer.clone(), key.secret.clone())),
+            }
+            Ok(Credential::PresharedKey(key.secret.clone()))
+        }
+        (Method::Signature(ours), Method::Signature(theirs)) => {
+            let keys: Vec<KeyKind> = KeyKind::ALL
+                .into_iter()
+                .filter(|kind| ours.contains(kind) || theirs.contains(kind))
+                .collect();
+            if ours != theirs {
+                let message =
+                    "kinds of keys are the same for both sides: any that one of them may sign with";
+                report.changed(&connection.remote.place, message, "name the same on both sides");
+            }
+            let names_sha1 = |offer: &IkeProposal| {
+                offer.integrity.contains(&Integrity::HmacSha1_96)
+                    || offer.prf.contains(&Prf::HmacSha1)
+            };
+            let sha1 = keys.contains(&KeyKind::Rsa) && proposals.iter().any(names_sha1);
+            let use_crl = connection.local.strict || connection.remote.strict;
+            Ok(Credential::Signature(Signature { keys, use_crl, sha1 }))
+        }
+        _ => {
+            let message = "one side proves itself by a preshared key, the other by a certificate";
+            Err(Unfit::new(&connection.remote.place, message, "use the same for both"))
+        }
+    }
+}
+
+fn child_tunnels(
+    child: &Child,
+    (connection, what): (&str, &str),
+    addresses: [Option<IpAddr>; 2],
+    startable: bool,
+    names: &mut Names,
+    report: &mut Report,
+) -> Result<Vec<ChildTunnel>, Unfit> {
+    let local = selectors(child.local.as_ref(), addresses[0], &child.place)?;
+    let remote = selectors(child.remote.as_ref(), addresses[1], &child.place)?;
+    let mut pairs: Vec<(Selector, Selector)> = Vec::new();
+    for (a, b) in local.iter().flat_map(|a| remote.iter().map(move |b| (*a, *b))) {
+        let Some(pair) = together(a, b) else { continue };
+        if !pairs.contains(&pair) {
+            pairs.push(pair);
+        }
+    }
+    let place = child.remote.as_ref().map_or(&child.place, |remote| &remote.place);
+    if pairs.is_empty() || pairs.len() > MAX_PAIRS {
+        let message = match pairs.len() {
+            0 => "local and remote traffic do not go together: families or protocols differ"
+                .to_owned(),
+            n => format!("{n} pairs of subnets, more than {MAX_PAIRS}"),
+        };
+        return Err(Unfit::new(place, message, "write fewer, larger ones of one family"));
+    }
+    if child.transport {
+        for (selector, address) in [(pairs[0].0, addresses[0]), (pairs[0].1, addresses[1])] {
+            let one = selector.addresses.start() == selector.addresses.end();
+            if pairs.len() > 1 || !one || address.is_some_and(|a| a != selector.addresses.start()) {
+                let message = "transport mode protects only the traffic of the two ends themselves";
+                return Err(Unfit::new(
+                    place,
+                    message,
+                    "leave local_ts and remote_ts out, or write mode = tunnel",
+                ));
+            }
+        }
+    }
+    let name = match names.taken.contains(&child.name) {
+        false => names.unique(&child.name),
+        true => {
+            let name = names.unique(&format!("{connection}-{}", child.name));
+            let message =
+                format!("child {:?} of {what} is called {name:?}: names are unique", child.name);
+            report.changed(&child.place, message, "");
+            name
+        }
+    };
+    let offer_name = name.replace(char::is_whitespace, "_");
+    let Some((proposals, pfs)) = proposal::esp(&child.proposals, &offer_name, &child.times, report)
+    else {
+        let help = "write one that vpnd has, as aes256gcm16, on both sides";
+        return Err(Unfit::new(&child.place, "no proposal remains for the Child SA", help));
+    };
+    if pairs.len() > 1 {
+        let message = format!(
+            "child {:?} of {what}: its {} pairs of subnets become as many phase 2 tunnels",
+            child.name,
+            pairs.len()
+        );
+        let help = "strongSwan has one Child SA for all of them: let vpnd start them, or give each a child there, too";
+        report.changed(place, message, help);
+    }
+    let alone = pairs.len() == 1;
+    let made = pairs.into_iter().enumerate().map(|(i, (local, remote))| ChildTunnel {
+        name: if alone { name.clone() } else { names.unique(&format!("{name}-{}", i + 1)) },
+        role: Role::Both,
+        mode: if child.transport { Mode::Transport } else { Mode::Tunnel },
+        local: vec![local],
+        remote: vec![remote],
+        proposals: proposals.clone(),
+        pfs: pfs.clone(),
+        auto_start: child.auto_start && startable,
+        on_demand: child.on_demand && startable,
+    });
+    Ok(made.collect())
+}
+
+fn selectors(
+    value: Option<&Value>,
+    own: Option<IpAddr>,
+    place: &Place,
+) -> Result<Vec<Selector>, Unfit> {
+    let help = match own {
+        None => "write subnets, or the address of this end (--local-address for this side)",
+        Some(_) => "write subnets like 10.1.0.0/16, with ports like 10.1.0.0/16[tcp/443]",
+    };
+    let unfit = |place: &Place, why: String| Unfit::new(place, why, help);
+    let Some(value) = value else {
+        return Ok(vec![traffic::selector("dynamic", own).map_err(|why| unfit(place, why))?]);
+    };
+    if value.list().count() > MAX_PAIRS {
+        return Err(unfit(&value.place, format!("more than {MAX_PAIRS} subnets")));
+    }
+    let read = value.list().map(|text| {
+        let selector = traffic::selector(text, own)?;
+        match selector.ports == PortRange::ANY || WITH_PORTS.contains(&selector.protocol) {
+            true => Ok(selector),
+            false => Err(format!("{text:?} selects ports of a protocol that has none")),
+        }
+    });
+    read.collect::<Result<Vec<_>, String>>().map_err(|why| unfit(&value.place, why))
+}
+
+/// Both ends of a packet have one family and one protocol.
+fn together(mut local: Selector, mut remote: Selector) -> Option<(Selector, Selector)> {
+    let protocol = match (local.protocol, remote.protocol) {
+        (0, protocol) | (protocol, 0) => protocol,
+        (a, b) if a == b => a,
+        _ => return None,
+    };
+    local.protocol = protocol;
+    remote.protocol = protocol;
+    let one_family = local.addresses.start().is_ipv4() == remote.addresses.start().is_ipv4();
+    one_family.then_some((local, remote))
+}
+
+impl Names {
+    /// A name that no tunnel of either phase has yet.
+    fn unique(&mut self, wanted: &str) -> String {
+        let clean = |c: char| if c.is_control() { '_' } else { c };
+        let base: String = wanted.chars().take(100).map(clean).collect();
+        let base =
+            if base.trim().is_empty() { "tunnel".to_owned() } else { base.trim().to_owned() };
+        let numbered = (2..).map(|n| format!("{base}_{n}"));
+        let free =
+            std::iter::once(base.clone()).chain(numbered).find(|name| !self.taken.contains(name));
+        let name = free.unwrap_or(base);
+        self.taken.insert(name.clone());
+        name
+    }
+}
+
+/// Keys by the identity of the peer, each once.
+pub(super) fn keys(policy: &Policy) -> BTreeMap<Identity, Secret> {
+    let of = |tunnel: &Arc<IkeTunnel>| match &tunnel.credential {
+        Credential::PresharedKey(secret) => Some((tunnel.remote.identity.clone(), secret.clone())),
+        _ => None,
+    };
+    policy.tunnels.iter().filter_map(of).collect()
+}

@@ -1,0 +1,167 @@
+//! `vpnctl policy convert`: its arguments, and what it prints where.
+
+use super::source::{self, Disk, ReadError};
+use super::{Converted, Finding, Format, Loss, Options, convert};
+use clap::Args;
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// Arguments of `vpnctl policy convert`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vpnctl policy convert /etc/swanctl/swanctl.conf --output policy.xml --settings vpnd.toml
+  vpnctl policy convert /etc/ipsec.conf --secrets /etc/ipsec.secrets --output policy.xml
+  vpnctl policy convert swanctl.conf --peer --output other-end.xml
+
+What could not be carried over is reported line by line on standard error, and stands in a comment of the policy.
+
+Exit status:
+  0  every tunnel is in the policy
+  1  a tunnel was left out, or a file cannot be read
+  2  wrong arguments")]
+pub struct Convert {
+    /// swanctl.conf or ipsec.conf; - is standard input
+    pub file: PathBuf,
+    /// What the file is; by default what it looks like
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub from: Option<Format>,
+    /// ipsec.secrets, which holds the preshared keys of ipsec.conf
+    #[arg(long, value_name = "FILE")]
+    pub secrets: Option<PathBuf>,
+    /// Where the policy is written to, with mode 0600; by default standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Where the lines for vpnd.toml are written to; by default they are shown on standard error
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Overwrites files
+    #[arg(long)]
+    pub force: bool,
+    /// Makes the policy of the other end: both sides exchanged
+    #[arg(long)]
+    pub peer: bool,
+    /// This side's address where the file leaves it open
+    #[arg(long, value_name = "ADDRESS")]
+    pub local_address: Option<IpAddr>,
+}
+
+/// A file cannot be converted at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Its syntax is wrong.
+    #[error("{0}")]
+    Syntax(Box<Finding>),
+    /// What was made of it cannot be written.
+    #[error("cannot write {}: {source}{}", .path.display(), if .source.kind() == io::ErrorKind::AlreadyExists { "; overwrite it with --force" } else { "" })]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl Convert {
+    /// Converts the file.
+    ///
+    /// # Errors
+    /// Where it, or one it includes, cannot be read.
+    pub fn convert(&self) -> Result<Converted, ConvertError> {
+        let file = source::read(&self.file)?;
+        let secrets = self.secrets.as_deref().map(source::read).transpose()?;
+        let format = self.from.unwrap_or_else(|| Format::of(&file.text));
+        let options = Options { local_address: self.local_address, peer: self.peer };
+        convert(format, file, secrets, &mut Disk::default(), &options)
+            .map_err(|finding| ConvertError::Syntax(Box::new(finding)))
+    }
+
+    /// Converts the file and writes what comes of it.
+    ///
+    /// # Errors
+    /// As [`ConvertError`].
+    pub fn run(&self) -> Result<ExitCode, ConvertError> {
+        let converted = self.convert()?;
+        eprint!("{}", converted.report());
+        match &self.output {
+            Some(path) => self.write(path, &converted.xml)?,
+            None => print(&converted.xml)?,
+        }
+        match &self.settings {
+            _ if converted.settings.is_empty() => {}
+            Some(path) => self.write(path, &converted.settings)?,
+            None => eprint!("for vpnd.toml:\n\n{}\n", converted.settings),
+        }
+        let output = self.output.as_deref().map_or_else(String::new, |path| {
+            format!(" in {0}; see what it means with: vpnd check {0}", path.display())
+        });
+        eprintln!("{}{output}", converted.summary());
+        Ok(if converted.is_incomplete() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn write(&self, path: &Path, text: &str) -> Result<(), ConvertError> {
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600);
+        match self.force {
+            true => options.create(true).truncate(true),
+            false => options.create_new(true),
+        };
+        let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|source| ConvertError::Write { path: path.to_owned(), source })
+    }
+}
+
+fn print(text: &str) -> Result<(), ConvertError> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever read our output has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(ConvertError::Write { path: "standard output".into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+impl Converted {
+    /// Every finding, with an empty line at the end if there are any.
+    pub fn report(&self) -> String {
+        let mut text = String::new();
+        for finding in &self.findings {
+            text.push_str(&format!("{finding}\n"));
+        }
+        if !self.findings.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+
+    /// What was made, and what was lost, in one line.
+    pub fn summary(&self) -> String {
+        let plural = |n: usize, what: &str| match n {
+            1 => format!("1 {what}"),
+            n => format!("{n} {what}s"),
+        };
+        let count = |loss| self.findings.iter().filter(|finding| finding.loss == loss).count();
+        let (ike, children) = self.tunnels;
+        let mut text =
+            format!("{}, {}", plural(ike, "phase 1 tunnel"), plural(children, "phase 2 tunnel"));
+        let losses = [
+            (Loss::LeftOut, "left out"),
+            (Loss::Dropped, "not carried over"),
+            (Loss::Changed, "changed"),
+        ];
+        for (loss, name) in losses {
+            let count = count(loss);
+            if count > 0 {
+                text.push_str(&format!(", {count} {name}"));
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,127 @@
+//! Preshared keys of a configuration, and which one is for a pair of identities.
+
+use super::identity::identity;
+use super::source::{Place, Value};
+use base64ct::{Base64, Base64Unpadded, Encoding};
+use policy::{Identity, Secret};
+
+/// A preshared key and whose it is.
+pub(super) struct Key {
+    pub place: Place,
+    /// Identities it is for; none: everybody's.
+    pub owners: Vec<Owner>,
+    pub secret: Secret,
+}
+
+/// One of those a key is for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Owner {
+    Any,
+    One(Identity),
+}
+
+impl Owner {
+    /// Reads an identity; one that cannot be read is nobody's.
+    pub fn read(text: &str) -> Option<Self> {
+        match identity(text) {
+            Ok(None) => Some(Self::Any),
+            Ok(Some(identity)) => Some(Self::One(identity)),
+            Err(_) => None,
+        }
+    }
+}
+
+/// The octets of a key: hexadecimal after `0x`, Base64 after `0s`, else the text itself.
+pub(super) fn secret(value: &Value) -> Result<Secret, &'static str> {
+    let text = value.text.as_str();
+    let octets = if let Some(hex) = text.strip_prefix("0x") {
+        from_hex(hex).ok_or("the key is not hexadecimal after 0x")?
+    } else if let Some(base64) = text.strip_prefix("0s") {
+        let base64 = base64.trim();
+        let decoded = Base64::decode_vec(base64).or_else(|_| Base64Unpadded::decode_vec(base64));
+        decoded.map_err(|_| "the key is not Base64 after 0s")?
+    } else {
+        text.as_bytes().to_vec()
+    };
+    match octets.is_empty() {
+        true => Err("the key is empty"),
+        false => Ok(Secret::new(octets)),
+    }
+}
+
+fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let mut digits = Vec::with_capacity(text.len());
+    for c in text.chars().filter(|c| !matches!(c, '_' | ':')) {
+        digits.push(u8::try_from(c.to_digit(16)?).ok()?);
+    }
+    digits
+        .len()
+        .is_multiple_of(2)
+        .then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+}
+
+/// The key for a tunnel between these, as strongSwan chooses: who names both sides before who names one, and that
+/// before a key for everybody.
+pub(super) fn key_for<'k>(keys: &'k [Key], local: &Identity, remote: &Identity) -> Option<&'k Key> {
+    let rank = |key: &Key, side: &Identity| match key.owners.as_slice() {
+        [] => 1,
+        owners => owners
+            .iter()
+            .map(|owner| match owner {
+                Owner::Any => 1,
+                Owner::One(one) if one.matches(side) => 2,
+                Owner::One(_) => 0,
+            })
+            .max()
+            .unwrap_or(0),
+    };
+    let ranked = keys.iter().map(|key| ((rank(key, local), rank(key, remote)), key));
+    // The first of the best; `max_by_key` alone would take the last.
+    ranked
+        .filter(|(rank, _)| *rank != (0, 0))
+        .rev()
+        .max_by_key(|(rank, _)| *rank)
+        .map(|(_, key)| key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_key_is_taken() {
+        let place = Place { file: "secrets".into(), line: 1 };
+        let key = |owners: &[&str], secret: &str| Key {
+            place: place.clone(),
+            owners: owners.iter().filter_map(|owner| Owner::read(owner)).collect(),
+            secret: Secret::new(secret.as_bytes().to_vec()),
+        };
+        let keys = [
+            key(&[], "everybody"),
+            key(&["b.example"], "b"),
+            key(&["a.example", "b.example"], "a and b"),
+            key(&["%any", "c.example"], "any and c"),
+        ];
+        let fqdn = |name: &str| Identity::Fqdn(name.to_owned());
+        let chosen = |a: &str, b: &str| {
+            let key = key_for(&keys, &fqdn(a), &fqdn(b)).expect("one for everybody");
+            String::from_utf8_lossy(key.secret.expose()).into_owned()
+        };
+        assert_eq!(chosen("a.example", "b.example"), "a and b");
+        assert_eq!(chosen("x.example", "c.example"), "any and c");
+        assert_eq!(chosen("x.example", "y.example"), "everybody");
+    }
+
+    #[test]
+    fn three_spellings() {
+        let place = Place { file: "secrets".into(), line: 1 };
+        let read = |text: &str| secret(&Value::new(text, &place)).map(|s| s.expose().to_vec());
+        assert_eq!(read("0x67617465"), Ok(b"gate".to_vec()));
+        assert_eq!(read("0sZ2F0ZQ=="), Ok(b"gate".to_vec()));
+        assert_eq!(read("0sZ2F0ZQ"), Ok(b"gate".to_vec()));
+        assert_eq!(read("gate"), Ok(b"gate".to_vec()));
+        for wrong in ["", "0x", "0x1", "0xzz", "0s*"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! Lengths of time and volumes as strongSwan writes them.
+
+use std::time::Duration;
+
+/// Seconds, or a number with `s`, `m`, `h` or `d`.
+pub(super) fn time(text: &str) -> Option<Duration> {
+    scaled(text, &[('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)]).map(Duration::from_secs)
+}
+
+/// Octets, or a number with `k`, `m` or `g`.
+pub(super) fn volume(text: &str) -> Option<u64> {
+    let lower = text.trim().to_ascii_lowercase();
+    scaled(&lower, &[('k', 1 << 10), ('m', 1 << 20), ('g', 1 << 30)])
+}
+
+fn scaled(text: &str, units: &[(char, u64)]) -> Option<u64> {
+    let text = text.trim();
+    let unit = units.iter().find_map(|(unit, factor)| Some((text.strip_suffix(*unit)?, *factor)));
+    let (digits, factor) = unit.unwrap_or((text, 1));
+    let digits = digits.trim();
+    let digits_only = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    let number = digits_only.then(|| digits.parse::<u64>().ok()).flatten()?;
+    number.checked_mul(factor)
+}
+
+/// `yes` and `no` in all their spellings.
+pub(super) fn flag(text: &str) -> Option<bool> {
+    match text.trim().to_ascii_lowercase().as_str() {
+        "yes" | "true" | "enabled" | "1" => Some(true),
+        "no" | "false" | "disabled" | "0" => Some(false),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn units() {
+        assert_eq!(time("90"), Some(Duration::from_secs(90)));
+        assert_eq!(time("5m"), Some(Duration::from_secs(300)));
+        assert_eq!(time(" 2 h "), Some(Duration::from_secs(7200)));
+        assert_eq!(volume("500M"), Some(500 << 20));
+        for wrong in
+            ["", "m", "5x", "5mm", "-1", "1.5h", "99999999999999999999", "9999999999999999999d"]
+        {
+            assert_eq!(time(wrong), None, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! What strongSwan says of a connection and `vpnd` in vpnd.toml, once for all.
+
+use super::finding::Report;
+use super::quantity::{flag, time};
+use super::source::{Place, Value};
+use std::fmt::Write;
+
+/// One line of vpnd.toml.
+pub(super) struct Setting {
+    /// The section, the name, and the value in TOML.
+    pub section: &'static str,
+    pub name: &'static str,
+    pub value: String,
+    pub place: Place,
+}
+
+/// What a setting of a connection or child means for the daemon; `None`: it is none of these.
+///
+/// # Errors
+/// Where its value cannot be read: what it may be.
+pub(super) fn read(name: &str, value: &Value) -> Option<Result<Option<Setting>, &'static str>> {
+    let text = value.text.trim().to_ascii_lowercase();
+    let setting = |section, name, value_in_toml: String| {
+        Some(Setting { section, name, value: value_in_toml, place: value.place.clone() })
+    };
+    let seconds = |name| match time(&text) {
+        None => Err("write a time like 30s"),
+        Some(time) if time.is_zero() => Ok(setting("ike", name, "\"off\"".into())),
+        Some(time) => Ok(setting("ike", name, format!("\"{}s\"", time.as_secs()))),
+    };
+    let switch = |section, name| match flag(&text) {
+        None => Err("write yes or no"),
+        Some(on) => Ok(setting(section, name, on.to_string())),
+    };
+    let action = |name| match text.as_str() {
+        "none" | "clear" => Ok(setting("ike", name, "\"clear\"".into())),
+        "trap" | "hold" | "route" => Ok(setting("ike", name, "\"trap\"".into())),
+        "restart" | "start" => Ok(setting("ike", name, "\"restart\"".into())),
+        _ => Err("write none, trap or restart"),
+    };
+    Some(match name {
+        "dpd_delay" | "dpddelay" => seconds("liveness_interval"),
+        "reauth_time" if time(&text).is_some_and(|time| time.is_zero()) => Ok(None),
+        "reauth_time" => seconds("reauthenticate"),
+        "dpd_action" | "dpdaction" => action("liveness_action"),
+        "close_action" | "closeaction" => action("close_action"),
+        "mobike" => switch("ike", "mobike"),
+        "fragmentation" => match text.as_str() {
+            "accept" | "force" => Ok(setting("ike", "fragmentation", "true".into())),
+            _ => switch("ike", "fragmentation"),
+        },
+        "encap" | "forceencaps" | "encapsulation" => match (flag(&text), text.as_str()) {
+            (Some(true), _) | (_, "force") => Ok(setting("esp", "encap", "\"always\"".into())),
+            (Some(false), _) | (_, "auto") => Ok(None),
+            _ => Err("write yes or no"),
+        },
+        "replay_window" | "replay-window" => match text.parse::<u32>() {
+            Ok(packets) => Ok(setting("esp", "replay_window", packets.to_string())),
+            Err(_) => Err("write a number of packets"),
+        },
+        _ => return None,
+    })
+}
+
+/// The lines of vpnd.toml; where connections differ, the first counts, and that is reported.
+pub(super) fn write(settings: &[Setting], report: &mut Report) -> String {
+    let mut text = String::new();
+    for section in ["ike", "esp"] {
+        let mut written: Vec<&Setting> = Vec::new();
+        for setting in settings.iter().filter(|setting| setting.section == section) {
+            match written.iter().find(|other| other.name == setting.name) {
+                None => written.push(setting),
+                Some(first) if first.value == setting.value => {}
+                Some(first) => {
+                    let message = format!(
+                        "{} is {} here and {} at {}: vpnd has one for all tunnels, and the first is used",
+                        setting.name, setting.value, first.value, first.place
+                    );
+                    report.changed(&setting.place, message, "choose one in vpnd.toml");
+                }
+            }
+        }
+        if written.is_empty() {
+            continue;
+        }
+        // Writing to a String cannot fail.
+        let _ = writeln!(text, "[{section}]");
+        for Setting { name, value, place, .. } in written {
+            let _ = writeln!(text, "# {place}\n{name} = {value}");
+        }
+    }
+    text
+}

@@ -1,0 +1,439 @@
+//! A policy → the text of an AIX_VPN document.
+
+use super::Options;
+use super::assemble::keys;
+use super::finding::{Finding, Loss};
+use super::proposal::fits_one_offer;
+use policy::{
+    ChildProposal, Credential, Endpoint, EspEncryption, Group, Identity, IkeEncryption,
+    IkeProposal, IkeTunnel, Integrity, KeyBits, KeyKind, Lifetime, Mode, Policy, Prf, Protection,
+    Role, Selector,
+};
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::net::IpAddr;
+use zeroize::Zeroizing;
+
+/// The whole document: what it was made of, what is not the same in it, and the policy.
+pub(super) fn document(
+    text: &mut Zeroizing<String>,
+    file: &str,
+    findings: &[Finding],
+    options: &Options,
+    body: &str,
+) {
+    let end = if options.peer { "the other end of " } else { "" };
+    // Where to put the comment: behind the declaration, if there is one.
+    let declared = body.strip_prefix("<?xml").and_then(|rest| rest.find("?>\n"));
+    let (declaration, body) = body.split_at(declared.map_or(0, |at| at + 8));
+    text.push_str(declaration);
+    text.push_str(&format!("<!-- Converted from {end}{}", comment(file)));
+    if !findings.is_empty() {
+        text.push_str(". What is not the same here:");
+        for Finding { loss, place, message, .. } in findings {
+            let line = format!("\n  {}:{} {}: {message}", place.file, place.line, said(*loss));
+            text.push_str(&comment(&line));
+        }
+    }
+    text.push_str(" -->\n");
+    text.push_str(body);
+}
+
+fn said(loss: Loss) -> &'static str {
+    match loss {
+        Loss::LeftOut => "left out",
+        Loss::Dropped => "not carried over",
+        Loss::Changed => "changed",
+    }
+}
+
+/// Text that cannot end a comment.
+fn comment(text: &str) -> String {
+    let safe = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
+    let mut text: String =
+        text.chars().map(safe).filter(|c| !matches!(c, '\u{fffe}' | '\u{ffff}')).collect();
+    while text.contains("--") {
+        text = text.replace("--", "- -");
+    }
+    text
+}
+
+/// The root element with all objects.
+pub(super) fn policy(policy: &Policy) -> Zeroizing<String> {
+    let length = 4096 + 4096 * policy.tunnels.iter().map(|t| 1 + t.children.len()).sum::<usize>();
+    let mut out =
+        Writer { text: Zeroizing::new(String::with_capacity(length)), offers: BTreeSet::new() };
+    out.open("AIX_VPN", &[("Version", "2.1")]);
+    for tunnel in &policy.tunnels {
+        out.protection(tunnel);
+        out.tunnel(tunnel);
+    }
+    for (identity, secret) in keys(policy) {
+        out.key(&identity, secret.expose());
+    }
+    for tunnel in &policy.tunnels {
+        for child in &tunnel.children {
+            out.child(tunnel, child);
+        }
+    }
+    out.close("AIX_VPN");
+    out.text
+}
+
+/// Writes elements; how they are laid out is the business of [`policy::Database::to_xml`].
+struct Writer {
+    text: Zeroizing<String>,
+    /// Offers of phase 2 that are written already: several tunnels may share one.
+    offers: BTreeSet<String>,
+}
+
+impl Writer {
+    fn line(&mut self, name: &str, attributes: &[(&str, &str)], end: &str) {
+        // Writing to a String cannot fail, here and below.
+        let _ = write!(self.text, "<{name}");
+        for (attribute, value) in attributes {
+            let _ = write!(self.text, " {attribute}=\"");
+            for c in value.chars() {
+                match c {
+                    '&' => self.text.push_str("&amp;"),
+                    '<' => self.text.push_str("&lt;"),
+                    '>' => self.text.push_str("&gt;"),
+                    '"' => self.text.push_str("&quot;"),
+                    c => self.text.push(c),
+                }
+            }
+            self.text.push('"');
+        }
+        let _ = writeln!(self.text, "{end}");
+    }
+
+    fn open(&mut self, name: &str, attributes: &[(&str, &str)]) {
+        self.line(name, attributes, ">");
+    }
+
+    fn empty(&mut self, name: &str, attributes: &[(&str, &str)]) {
+        self.line(name, attributes, "/>");
+    }
+
+    fn close(&mut self, name: &str) {
+        let _ = writeln!(self.text, "</{name}>");
+    }
+
+    fn protection(&mut self, tunnel: &IkeTunnel) {
+        let use_crl = matches!(&tunnel.credential, Credential::Signature(s) if s.use_crl);
+        self.open(
+            "IKEProtection",
+            &[
+                ("IKE_ProtectionName", &format!("{}_p1", tunnel.name)),
+                ("IKE_Role", role(tunnel.role)),
+                ("IKE_Version", "2"),
+                ("IKE_XCHGMode", "None"),
+                ("IKE_KeyOverlap", &tunnel.lifetime.overlap_percent.to_string()),
+                ("IKE_Flags_UseCRL", yes(use_crl)),
+            ],
+        );
+        if fits_one_offer(&tunnel.proposals) {
+            self.lists(&tunnel.proposals);
+        } else {
+            for proposal in &tunnel.proposals {
+                self.offer(proposal);
+            }
+        }
+        for method in methods(&tunnel.credential) {
+            self.empty("IKETransform", &[("IKE_AuthenticationMethod", method)]);
+        }
+        self.empty("IKETransform", &[("IKE_KeyRefreshMinutes", &minutes(&tunnel.lifetime))]);
+        self.close("IKEProtection");
+    }
+
+    /// One algorithm in each element; the reader parts AEAD and other ciphers.
+    fn lists(&mut self, proposals: &[IkeProposal]) {
+        for proposal in proposals {
+            for encryption in &proposal.encryption {
+                self.empty("IKETransform", &[("IKE_Encryption", &ike_encryption(*encryption))]);
+            }
+        }
+        for integrity in proposals.iter().flat_map(|proposal| &proposal.integrity) {
+            self.empty("IKETransform", &[("IKE_Hash", hash(*integrity))]);
+        }
+        let Some(first) = proposals.first() else { return };
+        for function in &first.prf {
+            self.empty("IKETransform", &[("IKE_PRF", prf(*function))]);
+        }
+        for group in &first.groups {
+            self.empty("IKETransform", &[("IKE_DHGroup", &number(*group))]);
+        }
+    }
+
+    /// One element for a whole offer.
+    fn offer(&mut self, proposal: &IkeProposal) {
+        let (Some(encryption), Some(function), Some(group)) =
+            (proposal.encryption.first(), proposal.prf.first(), proposal.groups.first())
+        else {
+            return;
+        };
+        let (encryption, group) = (ike_encryption(*encryption), number(*group));
+        let mut attributes = vec![("IKE_Encryption", encryption.as_str())];
+        attributes
+            .extend(proposal.integrity.first().map(|integrity| ("IKE_Hash", hash(*integrity))));
+        attributes.extend([("IKE_PRF", prf(*function)), ("IKE_DHGroup", &group)]);
+        self.empty("IKETransform", &attributes);
+    }
+
+    fn tunnel(&mut self, tunnel: &IkeTunnel) {
+        self.open(
+            "IKETunnel",
+            &[
+                ("IKE_TunnelName", &tunnel.name),
+                ("IKE_ProtectionRef", &format!("{}_p1", tunnel.name)),
+                ("IKE_Flags_AutoStart", yes(tunnel.auto_start)),
+                ("IKE_Flags_MakeRuleWithOptionalIP", "No"),
+            ],
+        );
+        for (name, endpoint) in
+            [("IKELocalIdentity", &tunnel.local), ("IKERemoteIdentity", &tunnel.remote)]
+        {
+            self.open(name, &[]);
+            self.endpoint(endpoint);
+            self.close(name);
+        }
+        self.close("IKETunnel");
+    }
+
+    fn endpoint(&mut self, endpoint: &Endpoint) {
+        let (kind, value) = identity(&endpoint.identity);
+        match endpoint.address.filter(|_| !kind.ends_with("_Address")) {
+            None => self.empty(kind, &[("Value", &value)]),
+            Some(address) => {
+                self.open(kind, &[("Value", &value)]);
+                let name = if address.is_ipv4() { "IPV4_Address" } else { "IPV6_Address" };
+                self.empty(name, &[("Value", &address.to_string())]);
+                self.close(kind);
+            }
+        }
+    }
+
+    fn key(&mut self, remote: &Identity, octets: &[u8]) {
+        // Blanks and signs are themselves in ASCII; what an XML attribute would change is written as HEX.
+        let plain = octets.iter().all(|octet| octet.is_ascii_graphic() || *octet == b' ');
+        let (format, value) = match std::str::from_utf8(octets) {
+            Ok(text) if plain => ("ASCII", Zeroizing::new(text.to_owned())),
+            _ => {
+                let mut hex = Zeroizing::new(String::with_capacity(2 * octets.len()));
+                for octet in octets {
+                    let _ = write!(hex, "{octet:02x}");
+                }
+                ("HEX", hex)
+            }
+        };
+        self.open("IKEPresharedKey", &[("Format", format), ("Value", &value)]);
+        self.open("IKEPresharedRemoteID", &[]);
+        let (kind, value) = identity(remote);
+        self.empty(&format!("PK_{kind}"), &[("Value", &value)]);
+        self.close("IKEPresharedRemoteID");
+        self.close("IKEPresharedKey");
+    }
+
+    fn child(&mut self, tunnel: &IkeTunnel, child: &policy::ChildTunnel) {
+        // One IPSecProposal for all alternatives: the reader gives each its name.
+        let offer = child.proposals.first().map_or("", |proposal| proposal.name.as_str());
+        let protection = format!("{offer}_p2");
+        if self.offers.insert(offer.to_owned()) {
+            self.offer_of_child(child, offer, &protection);
+        }
+        self.open(
+            "IPSecTunnel",
+            &[
+                ("IPSec_TunnelName", &child.name),
+                ("IKE_TunnelName", &tunnel.name),
+                ("IPSec_ProtectionRef", &protection),
+                ("IPSec_Flags_AutoStart", yes(child.auto_start)),
+                ("IPSec_Flags_OnDemand", yes(child.on_demand)),
+            ],
+        );
+        for (name, selectors) in
+            [("IPSecLocalIdentity", &child.local), ("IPSecRemoteIdentity", &child.remote)]
+        {
+            for selector in selectors {
+                self.selector(name, selector);
+            }
+        }
+        self.close("IPSecTunnel");
+    }
+
+    fn offer_of_child(&mut self, child: &policy::ChildTunnel, offer: &str, protection: &str) {
+        self.open("IPSecProposal", &[("IPSec_ProposalName", offer)]);
+        for proposal in &child.proposals {
+            self.esp(proposal, child.mode);
+        }
+        self.close("IPSecProposal");
+        let lifetime = child.proposals.first().map(|proposal| proposal.lifetime);
+        let overlap = lifetime.map_or(10, |lifetime| lifetime.overlap_percent).to_string();
+        let groups = |groups: &[Group], none: bool| {
+            let none = none.then(|| "NO_PFS".to_owned());
+            let groups = groups.iter().map(|group| format!("GROUP_{}", number(*group)));
+            groups.chain(none).collect::<Vec<_>>().join(" ")
+        };
+        let offered = match child.pfs.offer.as_slice() {
+            [] => "0".to_owned(),
+            [one] => number(*one),
+            several => groups(several, false),
+        };
+        self.empty(
+            "IPSecProtection",
+            &[
+                ("IPSec_ProtectionName", protection),
+                ("IPSec_ProposalRefs", offer),
+                ("IPSec_Role", role(child.role)),
+                ("IPSec_KeyOverlap", &overlap),
+                ("IPSec_Flags_UseLifeSize", yes(lifetime.is_some_and(|l| l.bytes.is_some()))),
+                ("IPSec_Flags_UseCommitBit", "No"),
+                ("IPSec_InitiatorDHGroup", &offered),
+                ("IPSec_ResponderDHGroup", &groups(&child.pfs.accept, child.pfs.accept_none)),
+            ],
+        );
+    }
+
+    fn esp(&mut self, proposal: &ChildProposal, mode: Mode) {
+        let Protection::Esp { encryption, integrity } = proposal.protection else { return };
+        let mode = match mode {
+            Mode::Transport => "Transport",
+            Mode::Tunnel => "Tunnel",
+        };
+        let kilobytes = proposal.lifetime.bytes.map_or(0, |bytes| bytes / 1024);
+        self.empty(
+            "IPSecESPProtocol",
+            &[
+                ("ESP_Encryption", &esp_encryption(encryption)),
+                ("ESP_Authentication", integrity.map_or("NONE", esp_authentication)),
+                ("ESP_EncapsulationMode", mode),
+                ("ESP_ExtendedSeqNum", if proposal.esn { "1" } else { "0" }),
+                ("ESP_KeyRefreshMinutes", &minutes(&proposal.lifetime)),
+                ("ESP_KeyRefreshKB", &kilobytes.to_string()),
+            ],
+        );
+    }
+
+    fn selector(&mut self, name: &str, selector: &Selector) {
+        let ports = [selector.ports.start(), selector.ports.end()].map(|port| port.to_string());
+        let protocol = selector.protocol.to_string();
+        self.open(name, &[("Protocol", &protocol), ("Port", &ports[0]), ("EndPort", &ports[1])]);
+        let (from, to): (IpAddr, IpAddr) = (selector.addresses.start(), selector.addresses.end());
+        let kind = if from.is_ipv4() { "IPV4_Address_Range" } else { "IPV6_Address_Range" };
+        self.empty(kind, &[("From_IPAddr", &from.to_string()), ("To_IPAddr", &to.to_string())]);
+        self.close(name);
+    }
+}
+
+fn yes(yes: bool) -> &'static str {
+    if yes { "Yes" } else { "No" }
+}
+
+fn role(role: Role) -> &'static str {
+    match role {
+        Role::Both => "Both",
+        Role::Initiator => "Initiator",
+        Role::Responder => "Responder",
+    }
+}
+
+fn minutes(lifetime: &Lifetime) -> String {
+    (lifetime.hard.as_secs() / 60).max(1).to_string()
+}
+
+fn methods(credential: &Credential) -> Vec<&'static str> {
+    const ECDSA: [KeyKind; 3] = [KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::EcdsaP521];
+    let Credential::Signature(signature) = credential else { return vec!["Preshared_key"] };
+    match signature.keys.as_slice() {
+        keys if keys == KeyKind::ALL => vec!["Digital_signatures"],
+        keys if keys == ECDSA => vec!["ECDSA_signatures"],
+        keys => keys
+            .iter()
+            .map(|kind| match kind {
+                KeyKind::Rsa => "RSA_signatures",
+                KeyKind::EcdsaP256 => "ECDSA-256",
+                KeyKind::EcdsaP384 => "ECDSA-384",
+                KeyKind::EcdsaP521 => "ECDSA-521",
+                KeyKind::Ed25519 => "Ed25519",
+            })
+            .collect(),
+    }
+}
+
+fn identity(identity: &Identity) -> (&'static str, String) {
+    match identity {
+        Identity::Ipv4(address) => ("IPV4_Address", address.to_string()),
+        Identity::Ipv6(address) => ("IPV6_Address", address.to_string()),
+        Identity::Fqdn(name) => ("FQDN", name.clone()),
+        Identity::UserFqdn(name) => ("User_FQDN", name.clone()),
+        Identity::Dn(name) => ("ASN1_DN", name.to_string()),
+        other => ("Key_ID", other.to_string()),
+    }
+}
+
+fn ike_encryption(encryption: IkeEncryption) -> String {
+    encryption.to_string()
+}
+
+fn esp_encryption(encryption: EspEncryption) -> String {
+    match encryption {
+        EspEncryption::AesCbc(bits) => format!("ESP_AES_CBC_{bits}"),
+        EspEncryption::AesGcm16(bits) => format!("ESP_AES{}_GCM_16", KeyBits::bits(bits)),
+        EspEncryption::AesGmac(bits) => format!("ESP_AES{bits}_GMAC"),
+        EspEncryption::ChaCha20Poly1305 => "ESP_CHACHA20_POLY1305".to_owned(),
+        _ => "ESP_NULL".to_owned(),
+    }
+}
+
+fn hash(integrity: Integrity) -> &'static str {
+    match integrity {
+        Integrity::HmacMd5_96 => "MD5",
+        Integrity::HmacSha1_96 => "SHA",
+        Integrity::HmacSha2_256_128 => "HMAC_SHA2_256",
+        Integrity::HmacSha2_384_192 => "HMAC_SHA2_384",
+        Integrity::HmacSha2_512_256 => "HMAC_SHA2_512",
+        Integrity::AesXcbc96 => "AES-XCBC",
+        _ => "AES-CMAC",
+    }
+}
+
+fn esp_authentication(integrity: Integrity) -> &'static str {
+    match integrity {
+        Integrity::HmacMd5_96 => "HMAC-MD5",
+        Integrity::HmacSha1_96 => "HMAC-SHA",
+        Integrity::HmacSha2_256_128 => "HMAC-SHA2-256",
+        Integrity::HmacSha2_384_192 => "HMAC-SHA2-384",
+        Integrity::HmacSha2_512_256 => "HMAC-SHA2-512",
+        Integrity::AesXcbc96 => "AES-XCBC-MAC-96",
+        _ => "AES-CMAC-96",
+    }
+}
+
+fn prf(prf: Prf) -> &'static str {
+    match prf {
+        Prf::HmacMd5 => "PRF_HMAC_MD5",
+        Prf::HmacSha1 => "PRF_HMAC_SHA1",
+        Prf::HmacSha2_256 => "PRF_HMAC_SHA2_256",
+        Prf::HmacSha2_384 => "PRF_HMAC_SHA2_384",
+        Prf::HmacSha2_512 => "PRF_HMAC_SHA2_512",
+        Prf::Aes128Xcbc => "PRF_AES128_XCBC",
+        _ => "PRF_AES128_CMAC",
+    }
+}
+
+/// The number of a group (RFC 7296 §3.3.2).
+fn number(group: Group) -> String {
+    match group {
+        Group::Modp1024 => 2,
+        Group::Modp1536 => 5,
+        Group::Modp2048 => 14,
+        Group::Modp3072 => 15,
+        Group::Modp4096 => 16,
+        Group::Ecp256 => 19,
+        Group::Ecp384 => 20,
+        Group::Ecp521 => 21,
+        Group::Modp2048Sub256 => 24,
+        _ => 31,
+    }
+    .to_string()
+}
