@@ -201,7 +201,8 @@ fn fill(plan: &Plan) -> Vec<(String, String)> {
     say("rekey of a Child SA, responder µs", micros(spent.hub));
     let spent = bench.rekey(tunnels, Plan::tunnel);
     say("rekey of an IKE SA, responder µs", micros(spent.hub));
-    bench.pass(Duration::from_secs(10));
+    // Until nothing is left of what was replaced.
+    bench.pass(Duration::from_secs(100));
     let mut spent = Duration::ZERO;
     let status = clock::charge(&mut spent, || bench.fleet.hub.status(bench.now));
     assert!(status.iter().all(|t| t.sa.is_some()), "every tunnel is up");

@@ -32,7 +32,7 @@ use crate::replay::Window;
 use policy::Mode;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) const ESP_HEADER: usize = 8;
@@ -51,7 +51,7 @@ pub(crate) struct Inbound {
     pub(crate) suite: Suite,
     esn: bool,
     mode: Mode,
-    selectors: TrafficSelectors,
+    selectors: Arc<TrafficSelectors>,
     limits: Limits,
     cipher: Keyed,
     /// 0: not to be enforced.

@@ -51,7 +51,7 @@ pub(crate) struct Outbound {
     pub(crate) suite: Suite,
     esn: bool,
     mode: Mode,
-    selectors: TrafficSelectors,
+    selectors: Arc<TrafficSelectors>,
     limits: Limits,
     cipher: Keyed,
     placement: ArcSwap<Placement>,

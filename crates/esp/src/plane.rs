@@ -4,6 +4,7 @@ use crate::cipher::Suite;
 use policy::{Mode, Secret, Selector};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// Security Parameters Index of ESP: 256 and above (RFC 4303 §2.1).
@@ -97,7 +98,7 @@ pub struct InboundSa {
     /// Where it comes from.
     pub path: Path,
     /// What may be inside (RFC 4301 §5.2).
-    pub selectors: TrafficSelectors,
+    pub selectors: Arc<TrafficSelectors>,
     /// When to renew or stop.
     pub limits: Limits,
 }
@@ -122,7 +123,7 @@ pub struct OutboundSa {
     /// Where it goes.
     pub path: Path,
     /// What it carries.
-    pub selectors: TrafficSelectors,
+    pub selectors: Arc<TrafficSelectors>,
     /// When to renew or stop.
     pub limits: Limits,
     /// Installed, but not used before [`DataPlane::promote`]: the peer may not have the other half yet.

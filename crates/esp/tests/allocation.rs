@@ -91,7 +91,7 @@ fn no_allocation_with(suite: Suite) {
             esn: true,
             mode: Mode::Tunnel,
             path,
-            selectors: selectors.clone(),
+            selectors: selectors.clone().into(),
             limits: Limits::default(),
             standby: false,
         })
@@ -106,7 +106,7 @@ fn no_allocation_with(suite: Suite) {
             replay_window: 4096,
             mode: Mode::Tunnel,
             path: back,
-            selectors,
+            selectors: selectors.into(),
             limits: Limits::default(),
         })
         .expect("a new SA");

@@ -105,7 +105,7 @@ impl Agreement {
             replay_window: 4096,
             mode: self.mode,
             path: self.path(side),
-            selectors: self.selectors(side),
+            selectors: self.selectors(side).into(),
             limits: Limits::default(),
         }
     }
@@ -120,7 +120,7 @@ impl Agreement {
             esn: true,
             mode: self.mode,
             path: self.path(side),
-            selectors: self.selectors(side),
+            selectors: self.selectors(side).into(),
             limits: Limits::default(),
             standby: false,
         }

@@ -80,7 +80,7 @@ fn install(
         replay_window: WINDOW,
         mode,
         path,
-        selectors: TrafficSelectors { local, remote },
+        selectors: TrafficSelectors { local, remote }.into(),
         limits: Limits::default(),
     };
     datapath.add_inbound(sa).expect("a new SA");

@@ -2,11 +2,11 @@
 
 use crate::rejection::Rejection;
 use crate::sa::child::ChildState;
+use crate::sa::keys::Nonces;
 use crate::sa::{Active, Established, Phase};
 use crate::session::Session;
 use crate::wire::registry::ProtocolId;
 use esp::plane::Spi;
-use std::cmp::Ordering;
 
 /// IKE SAs that a peer may have beside each other by rekeying without deleting.
 const IKE_SAS: usize = 8;
@@ -77,18 +77,24 @@ fn admit_rekey_child(
     }
 }
 
-/// The lower of the two nonces that made an SA.
-pub(crate) fn lowest<'a>(a: &'a [u8], b: &'a [u8]) -> &'a [u8] {
-    a.min(b)
+/// The lower of the two nonces that made an SA, as far as it takes to compare it: nonces have 16 random octets and more
+/// (RFC 7296 §2.10), and compare octet by octet.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct LowestNonce([u8; 16]);
+
+impl LowestNonce {
+    pub fn of(nonces: Nonces<'_>) -> Self {
+        let mut lowest = Self::default();
+        let nonce = nonces.initiator.min(nonces.responder);
+        lowest.0.iter_mut().zip(nonce).for_each(|(to, from)| *to = *from);
+        lowest
+    }
 }
 
 /// Which of two SAs from crossing rekeys stays: the one made with the lowest of the four nonces goes, deleted by the
-/// side that asked for it (RFC 7296 §2.8.1). Nonces compare octet by octet.
-pub(crate) fn ours_survives(our_lowest: &[u8], their_lowest: &[u8]) -> bool {
-    match our_lowest.cmp(their_lowest) {
-        Ordering::Less => false,
-        Ordering::Equal | Ordering::Greater => true,
-    }
+/// side that asked for it (RFC 7296 §2.8.1).
+pub(crate) fn ours_survives(ours: LowestNonce, theirs: LowestNonce) -> bool {
+    ours >= theirs
 }
 
 #[cfg(test)]
@@ -97,9 +103,10 @@ mod tests {
 
     #[test]
     fn the_sa_with_the_lowest_nonce_goes() {
-        assert!(ours_survives(lowest(&[9], &[5]), lowest(&[4], &[8])));
-        assert!(!ours_survives(lowest(&[9], &[3]), lowest(&[4], &[8])));
-        // A prefix is lower than what it begins.
-        assert!(!ours_survives(&[4], &[4, 0]));
+        let lowest = |initiator: u8, responder: u8| {
+            LowestNonce::of(Nonces { initiator: &[initiator; 32], responder: &[responder; 16] })
+        };
+        assert!(ours_survives(lowest(9, 5), lowest(4, 8)));
+        assert!(!ours_survives(lowest(9, 3), lowest(4, 8)));
     }
 }

@@ -10,7 +10,7 @@ mod ending;
 mod renewal;
 mod roaming;
 
-use crate::collision;
+use crate::collision::LowestNonce;
 use crate::discard::Discard;
 use crate::engine::{Cx, Datagram, Lost};
 use crate::event::EventKind;
@@ -89,8 +89,8 @@ pub(crate) struct Session {
     pub begun_at: Instant,
     /// Whether this side began it.
     pub begun_here: bool,
-    /// The lower of the two nonces of its first IKE SA: decides between sessions that both sides began.
-    pub lowest_nonce: Vec<u8>,
+    /// That of its first IKE SA: decides between sessions that both sides began.
+    pub lowest_nonce: LowestNonce,
     pub rekeys: u64,
     /// Whether a Child SA has ever been up.
     pub has_served: bool,
@@ -137,7 +137,7 @@ impl Session {
             established_at: None,
             begun_at,
             begun_here,
-            lowest_nonce: Vec::new(),
+            lowest_nonce: LowestNonce::default(),
             rekeys: 0,
             has_served: false,
             temporary_failures: 0,
@@ -537,7 +537,7 @@ impl Session {
 
     /// Both sides have proved who they are.
     pub fn establish(&mut self, cx: &mut Cx<'_>, suite: String, nonces: Nonces<'_>) {
-        self.lowest_nonce = collision::lowest(nonces.initiator, nonces.responder).to_vec();
+        self.lowest_nonce = LowestNonce::of(nonces);
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
         self.keepalive_at = cx.now + cx.config.nat_keepalive;
@@ -580,7 +580,7 @@ impl Session {
         let is_rival = |c: &ChildSa| c.tunnel.name == name && c.state == ChildState::Established;
         let mut rivals: Vec<usize> =
             (0..self.children.len()).filter(|i| is_rival(&self.children[*i])).collect();
-        rivals.sort_by(|a, b| self.children[*a].lowest_nonce.cmp(&self.children[*b].lowest_nonce));
+        rivals.sort_by_key(|index| self.children[*index].lowest_nonce);
         rivals.pop();
         for index in rivals {
             let child = &mut self.children[index];

@@ -108,7 +108,7 @@ impl Kind {
             esn: self.esn,
             mode: self.mode,
             path: self.path(),
-            selectors: between_any(),
+            selectors: between_any().into(),
             limits: Limits::default(),
             standby: false,
         }
@@ -124,7 +124,7 @@ impl Kind {
             replay_window: 64,
             mode: self.mode,
             path: mirrored(self.path()),
-            selectors: between_any(),
+            selectors: between_any().into(),
             limits: Limits::default(),
         }
     }

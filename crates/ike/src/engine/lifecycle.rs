@@ -409,7 +409,7 @@ impl<P: DataPlane> Engine<P> {
     pub(super) fn settle_sessions(&mut self, now: Instant, new: SessionId) {
         let Some(session) = self.sessions.get(new).filter(|s| !s.is_closing()) else { return };
         let (tunnel, here, nonce) =
-            (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce.clone());
+            (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce);
         let mut redundant = Vec::new();
         let mut left_to_the_peer = Vec::new();
         for (id, other) in

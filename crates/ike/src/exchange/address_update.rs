@@ -60,14 +60,14 @@ pub(crate) fn introduction(session: &mut Session, cx: &Cx<'_>) -> Vec<Payload> {
     let mut payloads = vec![status(NotifyType::MOBIKE_SUPPORTED, vec![])];
     let others = session.other_addresses(cx);
     payloads.extend(others.iter().map(|a| additional(*a)));
-    session.mobility.told = others;
+    session.mobility.told = others.into();
     payloads
 }
 
 /// Takes what the peer's IKE_AUTH says; to be asked where this side offers or accepts MOBIKE.
 pub(crate) fn agree(session: &mut Session, parts: &Parts<'_>) {
     session.mobility.supported = parts.notify(NotifyType::MOBIKE_SUPPORTED).is_some();
-    session.mobility.peer = listed(parts).unwrap_or_default();
+    session.mobility.peer = listed(parts).unwrap_or_default().into();
 }
 
 fn additional(address: IpAddr) -> Payload {
@@ -123,9 +123,9 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, purpose:
             [] => payloads.push(status(NotifyType::NO_ADDITIONAL_ADDRESSES, vec![])),
             others => payloads.extend(others.iter().map(|a| additional(*a))),
         }
-        session.mobility.told = others;
+        session.mobility.told = others.into();
     }
-    let unverified = session.mobility.verified.is_some();
+    let unverified = session.mobility.verified().is_some();
     if purpose == Purpose::Verify || (purpose == Purpose::Update && unverified) {
         let mut random = vec![0; COOKIE];
         cx.rng.fill(&mut random);
@@ -180,7 +180,7 @@ pub(crate) fn answer(
         session.follow_update(cx, path);
     }
     let here = (session.path.local, session.path.remote) == (path.local, path.remote);
-    if detected && here && session.begun_here && session.mobility.verified.is_none() {
+    if detected && here && session.begun_here && session.mobility.verified().is_none() {
         // A check of our address tells better how the peer sees it than the answer to an update, which may have been
         // the answer to a copy.
         let seen = seen_as(spis, &parts);
@@ -258,7 +258,7 @@ pub(crate) fn conclude(
 /// Whether the peer is where it has shown to be before.
 fn is_back(session: &Session) -> bool {
     let here = (session.path.local, session.path.remote);
-    session.mobility.verified.is_none_or(|p| (p.local, p.remote) == here)
+    session.mobility.verified().is_none_or(|p| (p.local, p.remote) == here)
 }
 
 fn conclude_update(
@@ -273,7 +273,7 @@ fn conclude_update(
         let (local, remote) = (session.path.local, session.path.remote);
         let text = format!("the peer does not move to {local} with {remote}: {}", error.kind);
         cx.out.event(&session.tunnel.name, None, EventKind::Warning(text));
-        if session.mobility.verified.is_some() {
+        if session.mobility.verified().is_some() {
             session.return_to_verified();
             session.queue_first(Task::UpdateAddresses);
         } else if error.kind == NotifyType::UNEXPECTED_NAT_DETECTED
@@ -294,8 +294,8 @@ fn seen_as(
     spis: (crate::wire::header::IkeSpi, crate::wire::header::IkeSpi),
     parts: &Parts<'_>,
 ) -> Option<SeenAs> {
-    let hash = parts.notify(NotifyType::NAT_DETECTION_DESTINATION_IP)?.data.clone();
-    Some(SeenAs { spis, hash })
+    let hash = parts.notify(NotifyType::NAT_DETECTION_DESTINATION_IP)?.data.as_slice();
+    Some(SeenAs { spis, hash: hash.try_into().ok()? })
 }
 
 /// Notes how IKE_SA_INIT's answer sees our address.

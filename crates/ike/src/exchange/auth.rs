@@ -5,7 +5,7 @@ pub(crate) mod proving;
 use super::create_child::{self, ChildRequest};
 use super::sa_init::HalfOpen;
 use super::{Parts, address_update, status};
-use crate::collision;
+use crate::collision::LowestNonce;
 use crate::discard::Discard;
 use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
@@ -15,7 +15,7 @@ use crate::negotiation::proposal::{accept_child, describe, offer_child};
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::child::{Blueprint, History};
-use crate::sa::keys::{Keys, Nonces};
+use crate::sa::keys::{Keys, Nonces, ProofKeys};
 use crate::sa::message::Message;
 use crate::sa::path::NAT_T_PORT;
 use crate::sa::reassembly::Received;
@@ -42,6 +42,7 @@ pub(crate) struct Handshake {
     pub responder_nonce: Vec<u8>,
     pub request: Vec<u8>,
     pub response: Vec<u8>,
+    pub proof_keys: ProofKeys,
     pub wishes: Wishes,
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn ask(
     let octets = SignedOctets {
         message: &handshake.request,
         nonce: &handshake.responder_nonce,
-        sk_p: &keys.initiator_proof,
+        sk_p: &handshake.proof_keys.initiator,
         id: &Identification::of(&tunnel.local.identity),
     };
     let proving = match proving::prove(&tunnel, keys.suite.prf, octets, &handshake.wishes) {
@@ -336,7 +337,7 @@ fn check(
     let octets = SignedOctets {
         message: &auth.handshake.response,
         nonce: &auth.handshake.initiator_nonce,
-        sk_p: &auth.keys.responder_proof,
+        sk_p: &auth.handshake.proof_keys.responder,
         id,
     };
     let said = Said { identity: identity.clone(), method, data, payloads };
@@ -385,7 +386,7 @@ fn conclude_child(
         standby: false,
         path: session.child_path(),
         history: History::new(cx.now),
-        lowest_nonce: collision::lowest(nonces.initiator, nonces.responder).to_vec(),
+        lowest_nonce: LowestNonce::of(nonces),
     };
     let sa =
         blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
@@ -519,7 +520,7 @@ fn prove(half: &HalfOpen, tunnel: &IkeTunnel) -> Result<Proving, Failure> {
     let octets = SignedOctets {
         message: &half.response,
         nonce: &half.initiator_nonce,
-        sk_p: &keys.responder_proof,
+        sk_p: &half.proof_keys.responder,
         id: &Identification::of(&tunnel.local.identity),
     };
     proving::prove(tunnel, keys.suite.prf, octets, &half.wishes)
@@ -584,7 +585,7 @@ fn authenticate(
     let octets = SignedOctets {
         message: &half.request,
         nonce: &half.responder_nonce,
-        sk_p: &keys.initiator_proof,
+        sk_p: &half.proof_keys.initiator,
         id,
     };
     let said = Said { identity, method, data: proof, payloads };

@@ -1,7 +1,7 @@
 //! CREATE_CHILD_SA for Child SAs: new ones and rekeys (RFC 7296 §1.3.1, §1.3.3, §2.8).
 
 use super::{Parts, rekey_ike, status};
-use crate::collision::{self, Request, lowest};
+use crate::collision::{self, LowestNonce, Request};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::engine::{Cx, Lost};
 use crate::event::EventKind;
@@ -55,8 +55,7 @@ pub(crate) struct PendingChild {
 pub(crate) struct Rival {
     /// Its Child SA, by inbound SPI.
     pub child: Spi,
-    /// The lower of its nonces.
-    pub lowest_nonce: Vec<u8>,
+    pub lowest_nonce: LowestNonce,
 }
 
 /// Asks for a new Child SA.
@@ -192,13 +191,13 @@ fn answer_child(
     let granted =
         grant(session, cx, index, parts, &ChildRequest { rekeys: old, in_auth: false, nonces })?;
     if let Some(old) = old {
-        note_successor(session, index, old, lowest(initiator_nonce, &nonce));
+        note_successor(session, index, old, LowestNonce::of(nonces));
     }
     Ok(granted)
 }
 
 /// The Child SA just granted replaces `old`, and may meet a rekey of ours that is in flight.
-fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: &[u8]) {
+fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: LowestNonce) {
     let Some(new) = session.children.last().map(|c| c.spi_in) else { return };
     if let Some(child) = session.child_mut(old) {
         child.state = ChildState::Replaced(new);
@@ -207,7 +206,7 @@ fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: &
         && let Some(Active::Child(pending)) = &mut established.active
         && pending.rekeys == Some(old)
     {
-        pending.rival = Some(Rival { child: new, lowest_nonce: lowest_nonce.to_vec() });
+        pending.rival = Some(Rival { child: new, lowest_nonce });
     }
 }
 
@@ -276,7 +275,7 @@ fn try_grant(
         })
         .and_then(|(choice, spi_out, proposal)| {
             let (shared, public) = exchange_keys(choice.group, parts)?;
-            let offer = Agreed { choice, spi_in, spi_out, selectors: selectors.clone() };
+            let offer = Agreed { choice, spi_in, spi_out, selectors: Arc::clone(&selectors) };
             install(session, cx, index, &tunnel, offer, shared.as_ref(), request)?;
             Ok((proposal, public))
         });
@@ -363,7 +362,7 @@ struct Agreed {
     choice: ChildChoice,
     spi_in: Spi,
     spi_out: Spi,
-    selectors: TrafficSelectors,
+    selectors: Arc<TrafficSelectors>,
 }
 
 fn install(
@@ -395,7 +394,7 @@ fn install(
         standby: request.rekeys.is_some() || session.renewal.relieves_at.is_some(),
         path: session.child_path(),
         history,
-        lowest_nonce: lowest(request.nonces.initiator, request.nonces.responder).to_vec(),
+        lowest_nonce: LowestNonce::of(request.nonces),
     };
     let child = blueprint.install(cx).map_err(|e| Rejection::plane(&e))?;
     session.add_child(cx, child, request.rekeys.is_some());
@@ -419,7 +418,7 @@ fn successor_history(session: &Session, cx: &mut Cx<'_>, rekeys: Option<Spi>) ->
 /// The phase 2 tunnel that fits a request.
 struct Match {
     tunnel: Arc<ChildTunnel>,
-    selectors: TrafficSelectors,
+    selectors: Arc<TrafficSelectors>,
     /// Addresses were replaced by those seen from this side of a NAT.
     seen: bool,
 }
@@ -463,6 +462,7 @@ fn find_tunnel(
         };
         if found.as_ref().is_none_or(|(best, _)| rank > *best) {
             let seen = translated && tunnel.mode == Mode::Transport;
+            let selectors = Arc::new(selectors);
             found = Some((rank, Match { tunnel: Arc::clone(tunnel), selectors, seen }));
         }
     }
@@ -522,7 +522,7 @@ fn as_sent(granted: &[Selector], sent: &[TrafficSelector], replaced: bool) -> Ve
 /// The parts of an answer that creates a Child SA.
 pub(crate) struct Answered<'a> {
     pub proposals: &'a [Proposal],
-    pub selectors: TrafficSelectors,
+    pub selectors: Arc<TrafficSelectors>,
 }
 
 /// Reads an answer to a request for `tunnel`'s Child SA that offered these groups.
@@ -556,7 +556,7 @@ pub(crate) fn read_answer<'a>(
             ),
         )
     })?;
-    Ok(Answered { proposals, selectors })
+    Ok(Answered { proposals, selectors: Arc::new(selectors) })
 }
 
 /// Takes the answer to a request of ours.
@@ -635,10 +635,10 @@ fn conclude_success(
         return Ok(());
     }
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
-    let our_lowest = lowest(nonces.initiator, nonces.responder).to_vec();
+    let our_lowest = LowestNonce::of(nonces);
     // Even if the peer has replaced its Child SA once more since: what was decided then still holds.
     let rival = pending.rival.as_ref();
-    let survives = rival.is_none_or(|r| collision::ours_survives(&our_lowest, &r.lowest_nonce));
+    let survives = rival.is_none_or(|r| collision::ours_survives(our_lowest, r.lowest_nonce));
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
     let Some(established) = session.sas[index].established() else { return Ok(()) };

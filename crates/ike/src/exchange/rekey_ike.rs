@@ -1,7 +1,7 @@
 //! CREATE_CHILD_SA for the IKE SA itself (RFC 7296 §1.3.2, §2.8, §2.18).
 
 use super::Parts;
-use crate::collision::{self, Request, lowest};
+use crate::collision::{self, LowestNonce, Request};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::engine::Cx;
 use crate::event::EventKind;
@@ -39,8 +39,7 @@ pub(crate) struct PendingRekey {
 pub(crate) struct Rival {
     /// Its IKE SA, by local SPI.
     pub sa: IkeSpi,
-    /// The lower of its nonces.
-    pub lowest_nonce: Vec<u8>,
+    pub lowest_nonce: LowestNonce,
 }
 
 /// Asks for the successor of an IKE SA.
@@ -114,7 +113,7 @@ pub(crate) fn answer(
     let keys = established.keys.successor(suite, &shared, nonces, (remote_spi, spi), false);
     let old = session.sas[index].local_spi;
     take_in(session, cx, spi, remote_spi, false, keys);
-    let lowest_nonce = lowest(nonce, &our_nonce).to_vec();
+    let lowest_nonce = LowestNonce::of(nonces);
     match session.sas[index].established_mut().map(|e| &mut e.active) {
         Some(Some(Active::Rekey(pending))) => pending.rival = Some(Rival { sa: spi, lowest_nonce }),
         _ => succeed(session, cx, old, spi, suite),
@@ -207,7 +206,7 @@ pub(crate) fn conclude(
             let spi = pending.spi;
             let rival = pending.rival.as_ref().filter(|r| session.position(r.sa).is_some());
             let survives =
-                rival.is_none_or(|r| collision::ours_survives(&lowest_nonce, &r.lowest_nonce));
+                rival.is_none_or(|r| collision::ours_survives(lowest_nonce, r.lowest_nonce));
             take_in(session, cx, spi, remote_spi, true, keys);
             match rival {
                 // RFC 7296 §2.8.2: the side that made the redundant IKE SA deletes it; the peer deletes the old one.
@@ -239,7 +238,7 @@ fn read(
     index: usize,
     pending: &PendingRekey,
     parts: &Parts<'_>,
-) -> Result<(Keys, IkeSpi, Vec<u8>), String> {
+) -> Result<(Keys, IkeSpi, LowestNonce), String> {
     let (Some(chosen), Some((sent, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
     else {
@@ -254,7 +253,7 @@ fn read(
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let established = session.sas[index].established().ok_or("the IKE SA is gone")?;
     let keys = established.keys.successor(suite, &shared, nonces, (pending.spi, remote_spi), true);
-    Ok((keys, remote_spi, lowest(nonces.initiator, nonces.responder).to_vec()))
+    Ok((keys, remote_spi, LowestNonce::of(nonces)))
 }
 
 fn conclude_error(

@@ -13,7 +13,7 @@ use crate::negotiation::proposal::{
     accept_ike, choose_ike, describe, describe_group, group_id, group_of, offer_ike,
 };
 use crate::rejection::{Asked, Rejection, failure_of};
-use crate::sa::keys::{Keys, Nonces};
+use crate::sa::keys::{Keys, Nonces, ProofKeys};
 use crate::sa::message::Message;
 use crate::sa::path::{Path, announce, detect};
 use crate::sa::window::Window;
@@ -61,6 +61,7 @@ pub(crate) struct HalfOpen {
     proposal: Proposal,
     pub sa: IkeSa,
     pub keys: Option<Keys>,
+    pub proof_keys: ProofKeys,
     pub request: Vec<u8>,
     pub response: Vec<u8>,
     pub initiator_nonce: Vec<u8>,
@@ -244,11 +245,13 @@ pub(crate) fn answer(
     };
     let response = message::encode(&sa.header(ExchangeType::IKE_SA_INIT, 0, true), &answer);
     let nonces = Nonces { initiator: nonce, responder: &our_nonce };
+    let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, false);
     Some(Answer::HalfOpen(Box::new(HalfOpen {
         path,
         candidates,
         proposal,
-        keys: Some(Keys::initial(suite, &shared, nonces, spis, false)),
+        keys: Some(keys),
+        proof_keys,
         sa,
         request: datagram.octets.to_vec(),
         response,
@@ -327,13 +330,14 @@ pub(crate) fn conclude(
         session.path.float();
     }
     let nonces = Nonces { initiator: &init.nonce, responder: nonce };
-    let keys = Keys::initial(suite, &shared, nonces, spis, true);
+    let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, true);
     cx.out.disclose(|| keys.disclosed(spis, true));
     let handshake = auth::Handshake {
         initiator_nonce: init.nonce.clone(),
         responder_nonce: nonce.to_vec(),
         request: init.request,
         response: datagram.octets.to_vec(),
+        proof_keys,
         wishes: Wishes::of(&payloads),
     };
     auth::ask(session, cx, index, keys, init.child, handshake);

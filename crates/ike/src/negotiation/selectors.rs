@@ -46,6 +46,8 @@ fn narrow(ours: &[Selector], theirs: &[TrafficSelector]) -> Vec<Selector> {
     // What another covers adds nothing: the packet that asked for it is part of the whole.
     let all = narrowed.clone();
     narrowed.retain(|s| all.iter().all(|o| o == s || o.intersection(s) != Some(*s)));
+    // They are kept for as long as the Child SA is.
+    narrowed.shrink_to_fit();
     narrowed
 }
 
@@ -100,7 +102,8 @@ pub fn accept(
     remote: &[TrafficSelector],
 ) -> Option<TrafficSelectors> {
     let pick = |answer: &[TrafficSelector], asked: &[Selector]| {
-        let picked: Vec<Selector> = ranges(answer).copied().collect();
+        let mut picked: Vec<Selector> = ranges(answer).copied().collect();
+        picked.shrink_to_fit();
         (!picked.is_empty() && picked.len() == answer.len() && covered(&picked, asked))
             .then_some(picked)
     };

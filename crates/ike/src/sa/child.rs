@@ -1,5 +1,6 @@
 //! A Child SA and its two halves in the data plane.
 
+use crate::collision::LowestNonce;
 use crate::disclosure::{Disclosure, EspKeys};
 use crate::engine::{Cx, Lost};
 use crate::negotiation::proposal::ChildChoice;
@@ -16,7 +17,7 @@ pub(crate) struct ChildSa {
     pub tunnel: Arc<ChildTunnel>,
     pub choice: ChildChoice,
     pub mode: Mode,
-    pub selectors: TrafficSelectors,
+    pub selectors: Arc<TrafficSelectors>,
     pub inbound: SaId,
     pub outbound: SaId,
     /// Names the Child SA on this side.
@@ -27,8 +28,8 @@ pub(crate) struct ChildSa {
     pub standby: bool,
     /// Whether this side asked for it.
     pub created_here: bool,
-    /// The lower of the two nonces it was made with: decides between Child SAs of crossing requests.
-    pub lowest_nonce: Vec<u8>,
+    /// Decides between Child SAs of crossing requests.
+    pub lowest_nonce: LowestNonce,
     pub rekey_at: Instant,
     pub expire_at: Instant,
     pub history: History,
@@ -92,7 +93,7 @@ pub(crate) struct Blueprint<'a> {
     pub tunnel: &'a Arc<ChildTunnel>,
     pub choice: ChildChoice,
     pub mode: Mode,
-    pub selectors: TrafficSelectors,
+    pub selectors: Arc<TrafficSelectors>,
     pub spi_in: Spi,
     pub spi_out: Spi,
     pub keys: ChildKeys,
@@ -102,7 +103,7 @@ pub(crate) struct Blueprint<'a> {
     pub standby: bool,
     pub path: &'a Path,
     pub history: History,
-    pub lowest_nonce: Vec<u8>,
+    pub lowest_nonce: LowestNonce,
 }
 
 impl Blueprint<'_> {
@@ -148,7 +149,7 @@ impl Blueprint<'_> {
             replay_window: cx.config.replay_window,
             mode: self.mode,
             path,
-            selectors: self.selectors.clone(),
+            selectors: Arc::clone(&self.selectors),
             limits,
         })?;
         let added = cx.plane.add_outbound(OutboundSa {
@@ -160,7 +161,7 @@ impl Blueprint<'_> {
             esn,
             mode: self.mode,
             path,
-            selectors: self.selectors.clone(),
+            selectors: Arc::clone(&self.selectors),
             limits,
             standby: self.standby,
         });

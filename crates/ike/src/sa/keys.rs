@@ -15,15 +15,18 @@ use policy::{IkeEncryption, Secret};
 pub(crate) struct Keys {
     pub suite: IkeSuite,
     protection: Suite,
-    sk_d: Secret,
-    /// SK_pi.
-    pub initiator_proof: Secret,
-    /// SK_pr.
-    pub responder_proof: Secret,
-    /// SK_e and SK_a of each direction. A cipher made from them takes much more memory, and little time to make.
-    ours: Secret,
-    theirs: Secret,
+    /// SK_d, then SK_e and SK_a of ours, then those of the peer's, in one piece: there is one for every tunnel. A cipher made
+    /// from them takes much more memory, and little time to make.
+    secrets: Secret,
     sealed: u64,
+}
+
+/// What the two sides' proofs are made with, of a first IKE SA only.
+pub(crate) struct ProofKeys {
+    /// SK_pi.
+    pub initiator: Secret,
+    /// SK_pr.
+    pub responder: Secret,
 }
 
 /// Nonces in the order of the exchange: initiator's, responder's.
@@ -47,7 +50,7 @@ impl Keys {
         nonces: Nonces<'_>,
         spis: (IkeSpi, IkeSpi),
         ours: bool,
-    ) -> Self {
+    ) -> (Self, ProofKeys) {
         let pair = [nonces.initiator, nonces.responder];
         let seed = prf_of_nonces(suite.prf, pair, &[shared.expose()]);
         Self::expand(suite, &seed, nonces, spis, ours)
@@ -64,10 +67,10 @@ impl Keys {
     ) -> Self {
         let seed = prf(
             self.suite.prf,
-            self.sk_d.expose(),
+            self.sk_d(),
             &[shared.expose(), nonces.initiator, nonces.responder],
         );
-        Self::expand(suite, &seed, nonces, spis, ours)
+        Self::expand(suite, &seed, nonces, spis, ours).0
     }
 
     /// `ours`: whether this side is the original initiator. `spis`: initiator's, responder's.
@@ -77,7 +80,7 @@ impl Keys {
         nonces: Nonces<'_>,
         spis: (IkeSpi, IkeSpi),
         ours: bool,
-    ) -> Self {
+    ) -> (Self, ProofKeys) {
         let protection = suite
             .protection()
             .expect("a negotiated suite has cipher and integrity that go together");
@@ -104,28 +107,19 @@ impl Keys {
         let (ai, ar) = (take(integrity), take(integrity));
         let (ei, er) = (take(encryption), take(encryption));
         let (pi, pr) = (take(proof), take(proof));
-        let keys =
-            |encryption: &[u8], integrity: &[u8]| Secret::new([encryption, integrity].concat());
-        let (initiator, responder) = (keys(ei, ai), keys(er, ar));
-        let (our_keys, their_keys) =
-            if ours { (initiator, responder) } else { (responder, initiator) };
-        Self {
-            suite,
-            protection,
-            sk_d: Secret::new(sk_d.to_vec()),
-            initiator_proof: Secret::new(pi.to_vec()),
-            responder_proof: Secret::new(pr.to_vec()),
-            ours: our_keys,
-            theirs: their_keys,
-            sealed: 0,
-        }
+        let secrets =
+            if ours { [sk_d, ei, ai, er, ar].concat() } else { [sk_d, er, ar, ei, ai].concat() };
+        let keys = Self { suite, protection, secrets: Secret::new(secrets), sealed: 0 };
+        let proofs =
+            ProofKeys { initiator: Secret::new(pi.to_vec()), responder: Secret::new(pr.to_vec()) };
+        (keys, proofs)
     }
 
     /// A copy for a sink. `spis` and `ours` as the keys were made with.
     pub fn disclosed(&self, spis: (IkeSpi, IkeSpi), ours: bool) -> Disclosure {
-        let (initiator, responder) =
-            if ours { (&self.ours, &self.theirs) } else { (&self.theirs, &self.ours) };
-        let split = |keys| DirectionKeys::split(keys, self.suite.integrity);
+        let (here, there) = (self.ours(), self.theirs());
+        let (initiator, responder) = if ours { (here, there) } else { (there, here) };
+        let split = |keys| DirectionKeys::split(&keys, self.suite.integrity);
         Disclosure::Ike(IkeKeys {
             initiator_spi: spis.0,
             responder_spi: spis.1,
@@ -140,7 +134,7 @@ impl Keys {
         let len = suite.key_material_len();
         let shared = shared.map_or(&[][..], Secret::expose);
         let seed = [shared, nonces.initiator, nonces.responder];
-        let material = prf_plus(self.suite.prf, self.sk_d.expose(), &seed, 2 * len);
+        let material = prf_plus(self.suite.prf, self.sk_d(), &seed, 2 * len);
         let (to_responder, to_initiator) = material.expose().split_at(len);
         ChildKeys {
             to_responder: Secret::new(to_responder.to_vec()),
@@ -148,8 +142,27 @@ impl Keys {
         }
     }
 
-    fn cipher(&self, keys: &Secret) -> Box<dyn Cipher> {
-        (Provider::AwsLc.cipher(self.protection, keys))
+    fn sk_d(&self) -> &[u8] {
+        &self.secrets.expose()[..output_len(self.suite.prf)]
+    }
+
+    /// SK_e and SK_a of both directions.
+    fn of_directions(&self) -> &[u8] {
+        &self.secrets.expose()[output_len(self.suite.prf)..]
+    }
+
+    fn ours(&self) -> Secret {
+        let both = self.of_directions();
+        Secret::new(both[..both.len() / 2].to_vec())
+    }
+
+    fn theirs(&self) -> Secret {
+        let both = self.of_directions();
+        Secret::new(both[both.len() / 2..].to_vec())
+    }
+
+    fn cipher(&self, keys: Secret) -> Box<dyn Cipher> {
+        (Provider::AwsLc.cipher(self.protection, &keys))
             .expect("AWS-LC has every suite that can be negotiated")
     }
 
@@ -163,7 +176,7 @@ impl Keys {
         least: usize,
         rng: &mut Rng,
     ) -> Vec<Vec<u8>> {
-        let cipher = self.cipher(&self.ours);
+        let cipher = self.cipher(self.ours());
         let Self { protection, sealed, .. } = self;
         // An AEAD needs an IV that never repeats (RFC 5282 §4, RFC 7634 §2), CBC one that cannot be foretold (RFC 3602
         // §3).
@@ -181,12 +194,12 @@ impl Keys {
 
     /// Checks and reads a message of the peer.
     pub fn open(&self, header: &Header, datagram: &[u8]) -> Result<Vec<Payload>, OpenError> {
-        protected::open(header, datagram, self.protection, self.cipher(&self.theirs).as_ref())
+        protected::open(header, datagram, self.protection, self.cipher(self.theirs()).as_ref())
     }
 
     /// Checks and opens a fragment of a message of the peer.
     pub fn open_fragment(&self, header: &Header, datagram: &[u8]) -> Result<Fragment, OpenError> {
-        fragment::open(header, datagram, self.protection, self.cipher(&self.theirs).as_ref())
+        fragment::open(header, datagram, self.protection, self.cipher(self.theirs()).as_ref())
     }
 
     /// Whether a datagram is from the peer, be it a message or a fragment.

@@ -16,9 +16,9 @@ pub(crate) struct Mobility {
     /// Both sides have said in IKE_AUTH that their addresses may change.
     pub supported: bool,
     /// The peer's addresses besides the one it uses, as it told last.
-    pub peer: Vec<IpAddr>,
+    pub peer: Box<[IpAddr]>,
     /// Our addresses besides the one in use, as told last.
-    pub told: Vec<IpAddr>,
+    pub told: Box<[IpAddr]>,
     /// Counts changes of the path: an answer that belongs to an earlier one says nothing of the present.
     pub moves: u64,
     /// Updates in a row that the peer has not carried out.
@@ -27,8 +27,14 @@ pub(crate) struct Mobility {
     pub seen_as: Option<SeenAs>,
     /// The last choice of addresses by routes: a path found by trying is not given up before this changes.
     pub chosen: Option<(IpAddr, IpAddr)>,
-    /// The path that Child SAs keep to until the peer has shown that it receives at its new address.
-    pub verified: Option<Path>,
+    /// Until the peer has shown that it receives at its new address. In a place of its own: there seldom is one.
+    doubt: Option<Box<Doubt>>,
+}
+
+#[derive(Debug)]
+struct Doubt {
+    /// The path that Child SAs keep to.
+    verified: Path,
     /// Where the peer was before, and where else the request came from that moved it: one of them may have been a copy.
     alternatives: Vec<Path>,
 }
@@ -37,43 +43,48 @@ pub(crate) struct Mobility {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SeenAs {
     pub spis: (IkeSpi, IkeSpi),
-    pub hash: Vec<u8>,
+    pub hash: [u8; 20],
 }
 
 impl Mobility {
     /// The peer is to show that it receives on a new path; until then Child SAs keep to `before`.
     pub fn doubt(&mut self, before: Path) {
-        self.verified = Some(before);
-        self.alternatives = vec![before];
+        self.doubt = Some(Box::new(Doubt { verified: before, alternatives: vec![before] }));
+    }
+
+    /// The path that Child SAs keep to where the peer has not shown yet that it receives on the present one.
+    pub fn verified(&self) -> Option<&Path> {
+        self.doubt.as_ref().map(|d| &d.verified)
     }
 
     /// Notes that the request which moved the peer has also come by another path.
     pub fn also_from(&mut self, local: SocketAddr, remote: SocketAddr, present: &Path) {
+        let Some(Doubt { alternatives, .. }) = self.doubt.as_deref_mut() else { return };
         let known = |p: &Path| (p.local, p.remote) == (local, remote);
-        if self.verified.is_none() || known(present) || self.alternatives.iter().any(known) {
+        if known(present) || alternatives.iter().any(known) {
             return;
         }
-        if self.alternatives.len() < ALTERNATIVES {
-            self.alternatives.push(Path { local, remote, ..*present });
+        if alternatives.len() < ALTERNATIVES {
+            alternatives.push(Path { local, remote, ..*present });
         }
     }
 
     /// Where the peer may be if not on the present path.
     pub fn alternatives(&self) -> &[Path] {
-        &self.alternatives
+        self.doubt.as_ref().map_or(&[], |d| &d.alternatives)
     }
 
     /// Takes the alternative between these addresses in place of the present path.
     pub fn exchange(&mut self, local: SocketAddr, remote: SocketAddr, present: &mut Path) {
         let wanted = |p: &&mut Path| (p.local, p.remote) == (local, remote);
-        if let Some(path) = self.alternatives.iter_mut().find(wanted) {
+        let alternatives = self.doubt.iter_mut().flat_map(|d| &mut d.alternatives);
+        if let Some(path) = { alternatives }.find(wanted) {
             std::mem::swap(path, present);
         }
     }
 
     /// The present path leads to the peer.
     pub fn settle(&mut self) {
-        self.verified = None;
-        self.alternatives.clear();
+        self.doubt = None;
     }
 }

@@ -211,7 +211,7 @@ mod tests {
         let keys = |ours| {
             let nonces = Nonces { initiator: &[1; 32], responder: &[2; 32] };
             let shared = Secret::new(vec![3; 32]);
-            Keys::initial(suite, &shared, nonces, (IkeSpi(1), IkeSpi(2)), ours)
+            Keys::initial(suite, &shared, nonces, (IkeSpi(1), IkeSpi(2)), ours).0
         };
         let address = SocketAddr::from(([192, 0, 2, 1], 500));
         let path = Path { fragment_size: Some(1280), ..Path::new(address, address) };

@@ -36,7 +36,7 @@ impl Session {
 
     /// The path of the Child SAs: the last one that has been shown to lead to the peer.
     pub fn child_path(&self) -> &Path {
-        self.mobility.verified.as_ref().unwrap_or(&self.path)
+        self.mobility.verified().unwrap_or(&self.path)
     }
 
     /// This side's addresses besides the one in use: those the peer is told. No more than it would keep if it were one of
@@ -78,7 +78,7 @@ impl Session {
         let owned = |a: IpAddr| cx.addresses.contains(&a);
         let mut remotes = vec![self.path.remote.ip()];
         remotes.extend(self.tunnel.remote.address);
-        remotes.extend(&self.mobility.peer);
+        remotes.extend(self.mobility.peer.iter());
         let preferred = self.tunnel.local.address.filter(|a| owned(*a));
         let choice = remotes.into_iter().find_map(|remote| {
             let source = source_for(remote)?;
@@ -99,7 +99,7 @@ impl Session {
 
     /// Tells the peer which other addresses this side has, if they are not those it was told last.
     pub fn tell_addresses(&mut self, cx: &mut Cx<'_>) {
-        let told = self.other_addresses(cx) == self.mobility.told;
+        let told = *self.other_addresses(cx) == *self.mobility.told;
         if !told && !self.tasks.contains(&Task::UpdateAddresses) {
             self.queue(Task::TellAddresses);
         }
@@ -119,8 +119,8 @@ impl Session {
     /// Goes on between other addresses, which this side decides: Child SAs follow at once where the peer stays where it
     /// is, otherwise once it has answered there.
     fn take_path(&mut self, cx: &mut Cx<'_>, local: IpAddr, remote: SocketAddr) {
-        let same_peer = remote == self.path.remote && self.mobility.verified.is_none();
-        if !same_peer && self.mobility.verified.is_none() {
+        let same_peer = remote == self.path.remote && self.mobility.verified().is_none();
+        if !same_peer && self.mobility.verified().is_none() {
             self.mobility.doubt(self.path);
         }
         self.path.local = SocketAddr::new(local, NAT_T_PORT);
@@ -162,7 +162,7 @@ impl Session {
     /// Follows the peer to another address or port, as RFC 7296 §2.23 has it.
     pub fn move_to(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
         // What is to be believed of the peer's address is being checked.
-        if self.mobility.verified.is_some() {
+        if self.mobility.verified().is_some() {
             return;
         }
         self.path.remote = remote;
@@ -212,8 +212,8 @@ impl Session {
         }
         let now = (self.path.local, self.path.remote);
         let mut remotes = vec![self.path.remote];
-        let others = self.tunnel.remote.address.into_iter().chain(self.mobility.peer.clone());
-        remotes.extend(others.map(|a| self.peer_at(a)));
+        let others = self.tunnel.remote.address.iter().chain(&self.mobility.peer);
+        remotes.extend(others.map(|a| self.peer_at(*a)));
         let mut paths: Vec<(SocketAddr, SocketAddr)> = Vec::new();
         for remote in remotes {
             let fits = |a: &&IpAddr| a.is_ipv4() == remote.is_ipv4() && !self.is_protected(**a);
@@ -252,8 +252,8 @@ impl Session {
 
     /// Returns to the path that was good, if there is another than the present one.
     pub fn return_to_verified(&mut self) {
-        if let Some(path) = self.mobility.verified.take() {
-            self.path = path;
+        if let Some(path) = self.mobility.verified() {
+            self.path = *path;
             self.mobility.settle();
             self.mobility.moves += 1;
         }
@@ -262,7 +262,7 @@ impl Session {
     /// Takes the peer's list of its addresses, which came from this one (RFC 4555 §3.6).
     pub fn learn_addresses(&mut self, cx: &mut Cx<'_>, from: SocketAddr, list: Vec<IpAddr>) {
         let gone = self.path.remote.ip() != from.ip() && !list.contains(&self.path.remote.ip());
-        self.mobility.peer = list;
+        self.mobility.peer = list.into();
         if gone && self.begun_here {
             self.take_path(cx, self.path.local.ip(), from);
         }

@@ -35,7 +35,7 @@ fn outbound(id: u64, spi: u32, key: u8) -> OutboundSa {
         esn: false,
         mode: Mode::Tunnel,
         path: path(Encapsulation::Udp),
-        selectors: selectors([10, 1, 0, 1], [10, 2, 0, 1]),
+        selectors: selectors([10, 1, 0, 1], [10, 2, 0, 1]).into(),
         limits: Limits::default(),
         standby: false,
     }
@@ -51,7 +51,7 @@ fn inbound(id: u64, spi: u32, key: u8) -> InboundSa {
         replay_window: 64,
         mode: Mode::Tunnel,
         path: path(Encapsulation::Udp),
-        selectors: selectors([10, 2, 0, 1], [10, 1, 0, 1]),
+        selectors: selectors([10, 2, 0, 1], [10, 1, 0, 1]).into(),
         limits: Limits::default(),
     }
 }
@@ -127,7 +127,7 @@ fn a_receiver_refuses_what_it_must() {
     assert_eq!(receiver.open(now, &other, from), Err(Refusal::UnknownSpi));
     receiver
         .add_inbound(InboundSa {
-            selectors: selectors([10, 2, 0, 1], [10, 1, 0, 99]),
+            selectors: selectors([10, 2, 0, 1], [10, 1, 0, 99]).into(),
             ..inbound(3, 303, 1)
         })
         .expect("a new SA");

@@ -73,7 +73,7 @@ fn rekeyed_traffic_takes_the_sa_added_or_promoted_last() {
 #[test]
 fn an_sa_carries_only_its_own_selectors() {
     let mut outbound = Kind::PLAIN.outbound();
-    for selector in &mut outbound.selectors.local {
+    for selector in &mut Arc::make_mut(&mut outbound.selectors).local {
         selector.protocol = TCP;
     }
     let pair = Pair::with(Kind::PLAIN, outbound, Kind::PLAIN.inbound());
@@ -85,7 +85,7 @@ fn an_sa_carries_only_its_own_selectors() {
 fn traffic_outside_the_selectors_is_refused_after_it_was_opened() {
     let mut inbound = Kind::PLAIN.inbound();
     let (peer, _) = sample::hosts(false);
-    inbound.selectors.remote = vec![Selector {
+    Arc::make_mut(&mut inbound.selectors).remote = vec![Selector {
         protocol: UDP,
         addresses: AddressRange::from(peer),
         ports: PortRange::new(1000, 2000).expect("ordered"),
