@@ -32,3 +32,45 @@ pub fn changed(text: &str, from: &str, to: &str) -> String {
     assert!(text.contains(from), "no {from:?} in the policy");
     text.replace(from, to)
 }
+
+/// The sample for two sites made one for a gateway, `hub`, and a guest that begins from any address, seen from both. The
+/// guest has this name, a network that begins like this, and an address of its own; the gateway has an address of its
+/// own and one under which the guest knows it.
+pub fn guest(name: &str, net: &str, own: &str, hub: [&str; 2]) -> [String; 2] {
+    let identity = |name: &str, address: Option<&str>| {
+        let inner = address.map(|a| format!("<IPV4_Address Value=\"{a}\"/>")).unwrap_or_default();
+        format!("<FQDN Value=\"{name}.example\">{inner}</FQDN>")
+    };
+    let sides = [
+        (0, [("hub", Some(hub[0])), (name, None)], "Responder"),
+        (1, [(name, Some(own)), ("hub", Some(hub[1]))], "Both"),
+    ];
+    sides.map(|(end, [local, remote], role)| {
+        let addresses = [["192.0.2.1", "192.0.2.2"], ["192.0.2.2", "192.0.2.1"]][end];
+        let named = |address: &str| format!("<IPV4_Address Value=\"{address}\"/>");
+        let mut text = SITE[end].replace("site", name).replace("10.2.0.", net);
+        for (key, (name, address)) in addresses.into_iter().zip([local, remote]) {
+            text = changed(
+                &text,
+                &format!("Identity>{}", named(key)),
+                &format!("Identity>{}", identity(name, address)),
+            );
+        }
+        text = changed(
+            &text,
+            &format!("<PK_IPV4_Address Value=\"{}\"/>", addresses[1]),
+            &format!("<PK_FQDN Value=\"{}.example\"/>", remote.0),
+        );
+        changed(&text, "Role=\"Both\"", &format!("Role=\"{role}\""))
+    })
+}
+
+/// One policy with what several have.
+pub fn together(policies: &[&str]) -> String {
+    let body = |policy: &&str| {
+        let from = policy.find("<IKEProtection").expect("it has one");
+        policy[from..policy.find("</AIX_VPN>").expect("it ends")].to_owned()
+    };
+    let bodies: String = policies.iter().map(body).collect();
+    format!("<AIX_VPN Version=\"2.1\">{bodies}</AIX_VPN>")
+}

@@ -43,43 +43,6 @@ const GUEST: &str = "203.0.113.7";
 /// The two sites answer at once; a guest's request may be lost among the strangers', so that it repeats it often.
 const IKE: &str = "retransmit_after = \"200ms\"\nretransmissions = 8\nliveness_interval = \"1s\"\n";
 
-/// The sample for two sites made one for a gateway and a guest with any address, seen from both.
-fn guests() -> [String; 2] {
-    let identity = |name: &str, address: Option<&str>| {
-        let inner = address.map(|a| format!("<IPV4_Address Value=\"{a}\"/>")).unwrap_or_default();
-        format!("<FQDN Value=\"{name}.example\">{inner}</FQDN>")
-    };
-    let door = DOOR.to_string();
-    let sides = [
-        (0, [("hub", Some(door.as_str())), ("guest", None)], "Responder"),
-        (1, [("guest", Some(GUEST)), ("hub", Some(door.as_str()))], "Both"),
-    ];
-    sides.map(|(end, [local, remote], role)| {
-        let addresses = [["192.0.2.1", "192.0.2.2"], ["192.0.2.2", "192.0.2.1"]][end];
-        let named = |address: &str| format!("<IPV4_Address Value=\"{address}\"/>");
-        let mut text = policies::SITE[end].replace("site", "guest").replace("10.2.0.", "10.3.0.");
-        for (key, (name, address)) in addresses.into_iter().zip([local, remote]) {
-            text = policies::changed(
-                &text,
-                &format!("Identity>{}", named(key)),
-                &format!("Identity>{}", identity(name, address)),
-            );
-        }
-        text = policies::changed(
-            &text,
-            &format!("<PK_IPV4_Address Value=\"{}\"/>", addresses[1]),
-            &format!("<PK_FQDN Value=\"{}.example\"/>", remote.0),
-        );
-        policies::changed(&text, "Role=\"Both\"", &format!("Role=\"{role}\""))
-    })
-}
-
-/// What is between the tags of a policy.
-fn body(policy: &str) -> &str {
-    let from = policy.find("<IKEProtection").expect("it has one");
-    &policy[from..policy.find("</AIX_VPN>").expect("it ends")]
-}
-
 /// The request with which a guest begins.
 fn request(policy: &str) -> Vec<u8> {
     let now = Instant::now();
@@ -192,12 +155,10 @@ fn observe([left, right, guest]: [&Gateway; 3], more: impl Fn(usize) -> bool) ->
 
 fn strangers() {
     let [mut left, mut right] = two_with(IKE);
-    let [hub, guest] = guests();
-    left.write_policy(&format!(
-        "<AIX_VPN Version=\"2.1\">{}{}</AIX_VPN>",
-        body(policies::SITE[0]),
-        body(&hub)
-    ));
+    let door = [DOOR.to_string(), DOOR.to_string()];
+    let [hub, guest] =
+        policies::guest("guest", "10.3.0.", GUEST, door.each_ref().map(String::as_str));
+    left.write_policy(&policies::together(&[policies::SITE[0], &hub]));
     let request = request(&guest);
     let mut guest = Gateway::new("guest", &guest, IKE, "");
     Space::connect(

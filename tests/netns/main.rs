@@ -12,6 +12,7 @@ mod daemon;
 mod demo;
 mod failures;
 mod flood;
+mod nat;
 mod networks;
 mod reload;
 mod restart;
@@ -31,6 +32,7 @@ fn main() -> std::process::ExitCode {
         cleanup::trials(),
         restart::trials(),
         roaming::trials(),
+        nat::trials(),
         reload::trials(),
         commands::trials(),
         daemon::trials(),

@@ -264,7 +264,7 @@ fn child_sa(
     let before = &child.history;
     ChildSaStatus {
         suite: child.choice.to_string(),
-        esn: child.choice.proposal.esn,
+        esn: child.choice.esn,
         encapsulation: session.path.of_plane(child.suite()).encapsulation,
         inbound_spi: child.spi_in,
         outbound_spi: child.spi_out,

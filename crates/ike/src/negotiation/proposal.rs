@@ -10,7 +10,7 @@ use esp::cipher::Suite;
 use esp::plane::Spi;
 use policy::{
     AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
-    KeyBits, Pfs, Prf, Protection,
+    KeyBits, Lifetime, Pfs, Prf, Protection,
 };
 use std::fmt;
 
@@ -50,10 +50,14 @@ impl fmt::Display for IkeSuite {
 }
 
 /// The algorithms of a Child SA.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChildChoice {
-    /// The policy's proposal it comes from.
-    pub proposal: ChildProposal,
+    /// Protocol and algorithms.
+    pub protection: Protection,
+    /// Extended sequence numbers.
+    pub esn: bool,
+    /// Lifetime, by the policy's proposal that it comes from.
+    pub lifetime: Lifetime,
     /// Key exchange of its own (PFS).
     pub group: Option<Group>,
 }
@@ -61,22 +65,22 @@ pub struct ChildChoice {
 impl ChildChoice {
     /// Whose SAs these are.
     pub fn protocol(&self) -> ProtocolId {
-        protocol(self.proposal.protection)
+        protocol(self.protection)
     }
 
     /// What protects packets.
     pub fn suite(&self) -> Option<Suite> {
-        Suite::of(self.proposal.protection)
+        Suite::of(self.protection)
     }
 }
 
 impl fmt::Display for ChildChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.proposal.protection)?;
+        write!(f, "{}", self.protection)?;
         if let Some(group) = self.group {
             write!(f, "/{group}")?;
         }
-        f.write_str(if self.proposal.esn { "/ESN" } else { "" })
+        f.write_str(if self.esn { "/ESN" } else { "" })
     }
 }
 
@@ -380,7 +384,8 @@ pub fn choose_child(
             return None;
         }
         let answer = chooser.finish(&CHILD_TYPES, spi.0.to_be_bytes().to_vec())?;
-        Some((ChildChoice { proposal: our.clone(), group }, peer_spi, answer))
+        let ChildProposal { protection, esn, lifetime, .. } = *our;
+        Some((ChildChoice { protection, esn, lifetime, group }, peer_spi, answer))
     };
     ours.iter().find_map(|our| theirs.iter().find_map(|their| choose(our, their)))
 }

@@ -117,7 +117,7 @@ impl Blueprint<'_> {
             what: format!("setting up {}", self.tunnel.name),
             why: "the policy no longer has it".into(),
         })?;
-        let lifetime = self.choice.proposal.lifetime;
+        let lifetime = self.choice.lifetime;
         let hard_bytes = lifetime.bytes;
         let soft_bytes = lifetime.soft_bytes();
         let soft_bytes = soft_bytes.map(|s| cx.a_little_less(s, hard_bytes.unwrap_or(s)));
@@ -129,7 +129,7 @@ impl Blueprint<'_> {
         let (inbound, outbound) = (cx.out.next_sa_id(), cx.out.next_sa_id());
         let path = self.path.of_plane(suite);
         // Before the first packet.
-        let esn = self.choice.proposal.esn;
+        let esn = self.choice.esn;
         let (here, there) = (path.local.ip(), path.remote.ip());
         for (spi, way, key) in
             [(self.spi_in, (there, here), &in_key), (self.spi_out, (here, there), &out_key)]
