@@ -5,6 +5,7 @@
 mod harness;
 
 mod acceptance;
+mod authentication_header;
 mod certificates;
 mod cleanup;
 mod commands;
@@ -27,6 +28,7 @@ fn main() -> std::process::ExitCode {
         demo::trials(),
         flood::trials(),
         networks::trials(),
+        authentication_header::trials(),
         certificates::trials(),
         failures::trials(),
         cleanup::trials(),

@@ -2,8 +2,8 @@
 
 use policy::xml::{Diagnostics, Loaded, read};
 use policy::{
-    Credential, EspEncryption, Group, Identity, IkeEncryption, IkeProposal, Integrity, KeyBits,
-    KeyKind, Mode, Prf, Protection, Role, Signature,
+    AhIntegrity, Credential, EspEncryption, Group, Identity, IkeEncryption, IkeProposal, Integrity,
+    KeyBits, KeyKind, Mode, Prf, Protection, Role, Signature,
 };
 use std::time::Duration;
 
@@ -241,23 +241,16 @@ fn ikev1_with_groups_is_refused_once() {
 }
 
 #[test]
-fn ah_is_refused_and_integrity_without_secrecy_is_not() {
-    assert_errors(
-        INTEGRITY,
-        &[
-            (22, "AH is not supported"),
-            (30, "AH is not supported"),
-            (50, "ESP and AH in one IPSecProposal are a bundle"),
-        ],
-    );
+fn a_bundle_of_esp_and_ah_is_refused() {
+    assert_errors(INTEGRITY, &[(50, "ESP and AH in one IPSecProposal are a bundle")]);
 }
 
-/// The same file without AH, which AIX has and this implementation has not.
+/// The same file without the bundle, and with proposals of one mode only.
 #[test]
 fn integrity_without_secrecy_is_loaded_with_warnings() {
-    let mut text =
-        INTEGRITY.replace("ah_gmac ah_classic esp_gmac esp_null bundle", "esp_gmac esp_null");
-    for name in ["ah_gmac", "ah_classic", "bundle"] {
+    let mut text = INTEGRITY
+        .replace("ah_gmac ah_classic esp_gmac esp_null bundle", "ah_gmac esp_gmac esp_null");
+    for name in ["ah_classic", "bundle"] {
         let start = text.find(&format!("<IPSecProposal IPSec_ProposalName=\"{name}\"")).unwrap();
         let end = start + text[start..].find("</IPSecProposal>").unwrap() + 16;
         // Lines keep their numbers.
@@ -271,6 +264,9 @@ fn integrity_without_secrecy_is_loaded_with_warnings() {
     assert_eq!(
         offers,
         [
+            (Protection::Ah(AhIntegrity::AesGmac(KeyBits::B256)), false),
+            (Protection::Ah(AhIntegrity::AesGmac(KeyBits::B192)), false),
+            (Protection::Ah(AhIntegrity::AesGmac(KeyBits::B128)), false),
             (Protection::aead(EspEncryption::AesGmac(KeyBits::B256)), true),
             (Protection::aead(EspEncryption::AesGmac(KeyBits::B192)), true),
             (Protection::aead(EspEncryption::AesGmac(KeyBits::B128)), true),
@@ -283,10 +279,10 @@ fn integrity_without_secrecy_is_loaded_with_warnings() {
         .collect();
     let readable = ["ESP_AES256_GMAC", "ESP_AES192_GMAC", "ESP_AES128_GMAC", "ESP_NULL"]
         .map(|name| format!("{name} does not encrypt: everybody on the way can read the traffic"));
-    let expected: Vec<_> =
-        [36, 38, 40, 44].into_iter().zip(readable.iter().map(String::as_str)).collect();
+    let mut expected = vec![(22, "AH does not encrypt: everybody on the way can read the traffic")];
+    expected.extend([36, 38, 40, 44].into_iter().zip(readable.iter().map(String::as_str)));
     assert_eq!(warnings, expected);
-    assert_eq!(loaded.warnings.len(), 1 + 4, "the short key of line 18, too");
+    assert_eq!(loaded.warnings.len(), 1 + 5, "the short key of line 18, too");
 }
 
 #[test]

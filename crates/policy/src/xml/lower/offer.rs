@@ -57,9 +57,6 @@ fn alternatives(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<Offer>> {
         let message = "AH does not encrypt: everybody on the way can read the traffic";
         let help = "use ESP with ESP_AES256_GCM_16 on both sides, which protects integrity as well";
         cx.report.warning(ah.place(), message, help);
-        let help = "use IPSecESPProtocol with ESP_Encryption=\"ESP_AES256_GCM_16\" on both sides: it protects integrity as well";
-        cx.report.error(ah.place(), "AH is not supported", help);
-        return None;
     }
     offers.into_iter().collect::<Option<Vec<_>>>().filter(|offers| !offers.is_empty())
 }

@@ -1,0 +1,102 @@
+//! AH between two gateways: packets of protocol 51 in either mode and family, whole and unaltered.
+
+use crate::harness::gateway::{Gateway, QUICK};
+use crate::harness::space::Space;
+use crate::harness::{Need, policies, test, until};
+use cli::demo::traffic::Stream;
+use libtest_mimic::Trial;
+use std::net::IpAddr;
+
+const NEEDS: &[Need] =
+    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("AH with GMAC in tunnel mode over IPv4", NEEDS, || {
+            over(4, "Tunnel", "AH_AES_256_GMAC")
+        }),
+        test("AH with HMAC in tunnel mode over IPv6", NEEDS, || over(6, "Tunnel", "AH_SHA2_256")),
+        test("AH with HMAC in transport mode over IPv4", NEEDS, || over(4, "Transport", "AH_SHA")),
+        test("AH with GMAC in transport mode over IPv6", NEEDS, || {
+            over(6, "Transport", "AH_AES_128_GMAC");
+        }),
+    ]
+}
+
+const OUTER: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
+const INNER: [&str; 2] = ["10.1.0.1", "10.2.0.1"];
+
+/// The sample for two sites with AH; in transport mode the gateways themselves are what is protected.
+fn policy(seen_from: usize, family: u8, mode: &str, algorithm: &str) -> String {
+    let sample = policies::SITE[seen_from];
+    let from = sample.find("<IPSecESPProtocol").expect("the sample has one");
+    let to = from + sample[from..].find("/>").expect("it ends") + 2;
+    let ah = format!(
+        "<IPSecAHProtocol AH_Authentication=\"{algorithm}\" AH_EncapsulationMode=\"{mode}\"
+         AH_ExtendedSeqNum=\"1\" AH_KeyRefreshKB=\"0\" AH_KeyRefreshMinutes=\"60\"/>"
+    );
+    let mut text = policies::changed(sample, &sample[from..to], &ah);
+    if mode == "Transport" {
+        for (number, address) in (1..).zip(OUTER[0]) {
+            let (first, last) = (format!("10.{number}.0.0\""), format!("10.{number}.0.255\""));
+            text = policies::changed(&text, &first, &format!("{address}\""));
+            text = policies::changed(&text, &last, &format!("{address}\""));
+        }
+        if family == 6 {
+            text = policies::changed(&text, "IPV4_Address_Range", "IPV6_Address_Range");
+        }
+    }
+    if family == 6 {
+        text = policies::changed(&text, "IPV4_Address Value", "IPV6_Address Value");
+        for (four, six) in OUTER[0].iter().zip(OUTER[1]) {
+            text = policies::changed(&text, &format!("\"{four}\""), &format!("\"{six}\""));
+        }
+    }
+    text
+}
+
+fn over(family: u8, mode: &str, algorithm: &str) {
+    let gateway = |name, end| Gateway::new(name, &policy(end, family, mode, algorithm), QUICK, "");
+    let mut gateways = [gateway("left", 0), gateway("right", 1)];
+    let wire = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
+    Space::connect((&gateways[0].space, "wire", &wire[0]), (&gateways[1].space, "wire", &wire[1]));
+    for (gateway, address) in gateways.iter().zip(INNER) {
+        gateway.space.ip(&format!("address add {address}/32 dev lo"));
+    }
+    gateways.iter_mut().for_each(Gateway::start);
+    let [left, right] = &gateways;
+    let [from, to] = match (mode, family) {
+        ("Tunnel", _) => INNER,
+        (_, 4) => OUTER[0],
+        _ => OUTER[1],
+    };
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    for gateway in [left, right] {
+        let sa = gateway.child_sa("site_lan");
+        assert_eq!(sa["encapsulation"], "ah", "{sa}");
+        assert!(sa["suite"].as_str().is_some_and(|suite| suite.starts_with("AH/")), "{sa}");
+    }
+    // Every size up to what the device takes, and the keys changed meanwhile.
+    let source = format!("-I {from}");
+    for size in [0, 1, 999, 1200] {
+        left.space.pings(&format!("{source} -s {size}"), 3, to).expect("echoes");
+    }
+    let addresses = [from, to].map(|a| a.parse::<IpAddr>().expect("an address"));
+    let ends = ((&left.space.0, addresses[0]), (&right.space.0, addresses[1]));
+    let stream = Stream::start(ends.0, ends.1, 0).expect("a connection");
+    for octets in [500_000, 1_000_000] {
+        let enough = || (stream.received() > octets).then_some(());
+        until("traffic", enough, || format!("{} arrived", stream.received()));
+        left.ctl_ok(&["rekey", "site_lan"]);
+    }
+    stream.finish().expect("every octet is right");
+    for gateway in [left, right] {
+        let lost = gateway.discards().into_iter();
+        let lost = lost.filter(|(reason, _)| {
+            reason.starts_with("esp.") && !["esp.no_sa", "esp.no_policy"].contains(&reason.as_str())
+        });
+        assert_eq!(lost.collect::<Vec<_>>(), [], "{}", gateway.name);
+        assert!(gateway.child_sa("site_lan")["packets_in"].as_u64() > Some(20));
+    }
+    gateways.iter_mut().for_each(Gateway::stop);
+}
