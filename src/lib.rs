@@ -16,6 +16,7 @@
 
 pub mod certificates;
 pub mod revocation;
+pub mod store;
 
 pub use esp;
 pub use ike;

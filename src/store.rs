@@ -1,0 +1,244 @@
+//! The policy store: a directory that keeps the objects of policies between one start and the next.
+//!
+//! ```no_run
+//! use policy::database::{PutOptions, Selection};
+//! use vpn::store::Store;
+//!
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut store = Store::open("/var/lib/vpnd".as_ref())?;
+//! let text = std::fs::read_to_string("site.xml")?;
+//! let put = store.database().put("site.xml", &text, &PutOptions::default())?;
+//! for change in &put.changes {
+//!     println!("{change}");
+//! }
+//! let loaded = store.commit(put.database)?;
+//! println!("{} tunnels", loaded.policy.tunnels.len());
+//! print!("{}", *store.database().export(&Selection::default(), false, false)?);
+//! # Ok(())
+//! # }
+//! ```
+
+mod replace;
+
+use policy::Database;
+use policy::xml::{Diagnostics, Loaded, MAX_FILE_LEN, Places};
+use replace::{Step, replace};
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use zeroize::Zeroizing;
+
+/// Where `vpnd` keeps its policy unless told otherwise.
+pub const DEFAULT_DIRECTORY: &str = "/var/lib/vpnd";
+
+/// The file that holds every object, in the directory.
+const FILE: &str = "policy.xml";
+
+/// The file that whoever may write has locked.
+const LOCK: &str = "lock";
+
+/// A policy store that this process alone may write, until this value is dropped.
+#[derive(Debug)]
+pub struct Store {
+    directory: PathBuf,
+    database: Database,
+    _lock: File,
+}
+
+/// The store cannot be used, or not be changed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// Another process writes it.
+    #[error(
+        "the policy store {} belongs to another process; a running vpnd is asked through its socket, so leave --directory out",
+        .0.display()
+    )]
+    InUse(PathBuf),
+    /// Everybody may change what is in it.
+    #[error(
+        "every user of this machine may change the policy store {}; close it with: chmod 700 {}",
+        .0.display(), .0.display()
+    )]
+    Writable(PathBuf),
+    /// What it holds is no policy.
+    #[error(
+        "{0}\nthe policy store has been changed by hand: mend the file, or remove it to begin anew"
+    )]
+    Damaged(Diagnostics),
+    /// What it holds is no text, or too long.
+    #[error("the policy store {} {what}: mend the file, or remove it to begin anew", .path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// It would hold more than is read.
+    #[error("the policy store would have {0} octets, more than {MAX_FILE_LEN}: nothing is changed")]
+    Full(usize),
+    /// What was to be stored does not read back to itself.
+    #[error(
+        "{0}\nwhat was to be stored does not read back to the same, so nothing is changed; please report this"
+    )]
+    Unfaithful(Diagnostics),
+    /// It is stored, but not known to be on the disk.
+    #[error("{} is written, but may not survive a failure of power: {source}", .path.display())]
+    Unsure {
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The system refused; nothing is changed.
+    #[error("cannot {what} {}: {source}", .path.display())]
+    System {
+        /// What was asked.
+        what: &'static str,
+        /// Of which file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl Store {
+    /// Opens the store in a directory, which is made with mode 0700 where there is none, and keeps others from writing.
+    ///
+    /// # Errors
+    /// [`StoreError::InUse`] where another process has it open; otherwise where it cannot be read.
+    pub fn open(directory: &Path) -> Result<Self, StoreError> {
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(directory)
+            .map_err(system("make the directory", directory))?;
+        let path = directory.join(LOCK);
+        let lock = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(&path)
+            .map_err(system("open", &path))?;
+        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
+            |errno| match errno {
+                rustix::io::Errno::WOULDBLOCK => StoreError::InUse(directory.to_owned()),
+                errno => system("lock", &path)(errno.into()),
+            },
+        )?;
+        let database = Self::look(directory)?;
+        Ok(Self { directory: directory.to_owned(), database, _lock: lock })
+    }
+
+    /// Reads a store without keeping others from writing it. A directory without a store, or none, is an empty one.
+    ///
+    /// # Errors
+    /// Where it cannot be read.
+    pub fn look(directory: &Path) -> Result<Database, StoreError> {
+        let path = directory.join(FILE);
+        match fs::metadata(directory) {
+            Ok(metadata) if metadata.mode() & 0o002 != 0 => {
+                return Err(StoreError::Writable(directory.to_owned()));
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Database::default()),
+            Err(error) => return Err(system("look at", directory)(error)),
+        }
+        let Some(text) = read(&path)? else { return Ok(Database::default()) };
+        Database::read(&path.display().to_string(), &text).map_err(StoreError::Damaged)
+    }
+
+    /// Every object in it.
+    pub fn database(&self) -> &Database {
+        &self.database
+    }
+
+    /// The file that holds them; lines of [`Loaded::places`] are this file's.
+    pub fn path(&self) -> PathBuf {
+        self.directory.join(FILE)
+    }
+
+    /// Reads the file again, which somebody may have changed by hand.
+    ///
+    /// # Errors
+    /// Where it cannot be read; then the objects stay as they were.
+    pub fn refresh(&mut self) -> Result<Loaded, StoreError> {
+        let database = Self::look(&self.directory)?;
+        let loaded = self.load(&database)?;
+        self.database = database;
+        Ok(loaded)
+    }
+
+    /// Stores other objects in the place of these. After a crash, or after an error, the file has the old ones or the
+    /// new ones, and nothing in between.
+    ///
+    /// # Errors
+    /// Where they are too many or cannot be written. The old ones stay, except with [`StoreError::Unsure`].
+    pub fn commit(&mut self, database: Database) -> Result<Loaded, StoreError> {
+        self.commit_by(database, |_| Ok(()))
+    }
+
+    /// As [`Store::commit`]; `before` is called before every step, and may let it fail.
+    fn commit_by(
+        &mut self,
+        database: Database,
+        mut before: impl FnMut(Step) -> io::Result<()>,
+    ) -> Result<Loaded, StoreError> {
+        let text = database.to_xml();
+        if text.len() > MAX_FILE_LEN {
+            return Err(StoreError::Full(text.len()));
+        }
+        let loaded = self.load(&database)?;
+        match replace(&self.path(), text.as_bytes(), &mut before) {
+            Ok(()) => {
+                self.database = database;
+                Ok(loaded)
+            }
+            Err((Step::SyncDirectory, source)) => {
+                self.database = database;
+                Err(StoreError::Unsure { path: self.path(), source })
+            }
+            Err((step, source)) => Err(system(step.what(), &self.path())(source)),
+        }
+    }
+
+    fn load(&self, database: &Database) -> Result<Loaded, StoreError> {
+        if database.is_empty() {
+            let policy = policy::Policy::default();
+            return Ok(Loaded { policy, warnings: Vec::new(), places: Places::default() });
+        }
+        database.load(&self.path().display().to_string()).map_err(StoreError::Unfaithful)
+    }
+}
+
+fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StoreError {
+    let path = path.to_owned();
+    move |source| StoreError::System { what, path, source }
+}
+
+/// The text of the store's file; `None` if there is none.
+fn read(path: &Path) -> Result<Option<Zeroizing<String>>, StoreError> {
+    let unreadable = |what| StoreError::Unreadable { path: path.to_owned(), what };
+    let mut file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(system("read", path)(error)),
+    };
+    let size = file.metadata().map_err(system("look at", path))?.len();
+    let size = usize::try_from(size).unwrap_or(usize::MAX);
+    if size > MAX_FILE_LEN {
+        return Err(unreadable("is too long"));
+    }
+    // Reserved in one piece: a buffer that grows leaves copies of the keys in freed memory.
+    let mut text = Zeroizing::new(String::with_capacity(size + 1));
+    match file.by_ref().take(MAX_FILE_LEN as u64).read_to_string(&mut text) {
+        Ok(_) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(unreadable("is not UTF-8")),
+        Err(error) => Err(system("read", path)(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests;
