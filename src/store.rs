@@ -155,6 +155,11 @@ impl Store {
         &self.database
     }
 
+    /// The directory.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The file that holds them; lines of [`Loaded::places`] are this file's.
     pub fn path(&self) -> PathBuf {
         self.directory.join(FILE)
@@ -204,7 +209,11 @@ impl Store {
         }
     }
 
-    fn load(&self, database: &Database) -> Result<Loaded, StoreError> {
+    /// The policy that these objects are, with places as in the file if they were committed.
+    ///
+    /// # Errors
+    /// Where they do not read back from their own text.
+    pub fn load(&self, database: &Database) -> Result<Loaded, StoreError> {
         if database.is_empty() {
             let policy = policy::Policy::default();
             return Ok(Loaded { policy, warnings: Vec::new(), places: Places::default() });

@@ -18,6 +18,8 @@ pub use certificates::{Certificates, WithoutCrl};
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
+    /// `[policy]`
+    pub policy: PolicyStore,
     /// `[control]`
     pub control: Control,
     /// `[log]`
@@ -28,6 +30,14 @@ pub struct Config {
     pub esp: Esp,
     /// `[certificates]`
     pub certificates: Certificates,
+}
+
+/// `[policy]`: where the policy is, unless the command line names a file.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct PolicyStore {
+    /// The directory of the policy store.
+    pub directory: PathBuf,
 }
 
 /// `[control]`: how `vpnctl` reaches the daemon.
@@ -163,6 +173,12 @@ impl From<Comeback> for ike::Comeback {
 /// A length of time, written as a number with `ms`, `s`, `m` or `h`, or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span(pub Option<Duration>);
+
+impl Default for PolicyStore {
+    fn default() -> Self {
+        Self { directory: PathBuf::from(vpn::store::DEFAULT_DIRECTORY) }
+    }
+}
 
 impl Default for Control {
     fn default() -> Self {

@@ -3,7 +3,7 @@
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
 use crate::control::server::{ControlSocket, Limits, SocketError, serve};
-use crate::policy_file::{self, PolicyFileError};
+use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
 use nix::sys::stat::{Mode, umask};
 use sd_notify::NotifyState;
@@ -21,18 +21,21 @@ pub mod gateway;
 mod logging;
 mod privilege;
 mod service;
+mod source;
+mod stored;
 
 pub use gateway::Gateway;
 pub use logging::{LevelControl, follow, start as start_log};
 pub use privilege::PrivilegeError;
 pub use service::Daemon;
+pub use source::Source;
 
 /// What the command line says.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The policy file.
-    pub policy: PathBuf,
-    /// Whether unknown names in it are warned of instead of refused.
+    /// The policy file; `None`: the policy store.
+    pub policy: Option<PathBuf>,
+    /// Whether unknown names in the file are warned of instead of refused.
     pub lenient: bool,
     /// The configuration file; `None`: the defaults.
     pub config: Option<PathBuf>,
@@ -116,7 +119,11 @@ fn run_gateway(
     levels: LevelControl,
 ) -> Result<(), StartupError> {
     privilege::check()?;
-    let file = policy_file::read_with(&options.policy, options.lenient)?;
+    let source = match options.policy.clone() {
+        Some(path) => Source::File { path, lenient: options.lenient },
+        None => Source::open_store(&config.policy.directory)?,
+    };
+    let file = source.read()?;
     for warning in &file.warnings {
         warn!("{warning}");
     }
@@ -157,10 +164,8 @@ fn run_gateway(
         let lists = Arc::clone(keeper.lists());
         let gateway = vpn::GatewayConfig { trust, lists, key_sink, ..config.gateway() };
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
-        let path = options.policy.clone();
         tokio::spawn(remind(Arc::clone(&keeper)));
-        let daemon = Daemon::new(handle, path, keeper, levels)
-            .lenient(options.lenient)
+        let daemon = Daemon::new(handle, source, keeper, levels)
             .exporting_keys_to(options.export_keys.clone());
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(

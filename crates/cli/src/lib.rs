@@ -11,5 +11,6 @@ pub mod daemon;
 pub mod demo;
 pub mod policy_file;
 pub mod report;
+pub mod store;
 pub mod why;
 pub mod wireshark;

@@ -58,6 +58,19 @@ pub enum PolicyFileError {
     /// It has errors, listed here.
     #[error("{0}")]
     Invalid(Diagnostics),
+    /// The policy store cannot be read.
+    #[error(transparent)]
+    Store(#[from] vpn::store::StoreError),
+}
+
+/// The text of a policy file, whatever it may be worth.
+pub struct PolicyText {
+    /// The name of the file in messages.
+    pub name: String,
+    /// What it holds.
+    pub text: Zeroizing<String>,
+    /// Where others can read it: what to do about it, for the operator.
+    pub warning: Option<String>,
 }
 
 /// Reads a policy file.
@@ -73,6 +86,24 @@ pub fn read(path: &Path) -> Result<PolicyFile, PolicyFileError> {
 /// # Errors
 /// As [`read`].
 pub fn read_with(path: &Path, lenient: bool) -> Result<PolicyFile, PolicyFileError> {
+    let PolicyText { name, text, warning } = text(path)?;
+    let options = Options { lenient, ..Options::default() };
+    let loaded = policy::xml::read_with(&name, &text, &options);
+    let mut file = PolicyFile::from(loaded.map_err(PolicyFileError::Invalid)?);
+    file.warnings.extend(warning.filter(|_| !file.policy.tunnels.is_empty()));
+    Ok(file)
+}
+
+/// Reads the text of a policy file; `-` is standard input.
+///
+/// # Errors
+/// As [`PolicyFileError`].
+pub fn text(path: &Path) -> Result<PolicyText, PolicyFileError> {
+    let name = path.display().to_string();
+    if path == Path::new("-") {
+        let text = octets(path, 0, io::stdin().lock())?;
+        return Ok(PolicyText { name: "standard input".to_owned(), text, warning: None });
+    }
     let unreadable = |source| PolicyFileError::Read { path: path.to_owned(), source };
     let file = File::open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
@@ -82,30 +113,40 @@ pub fn read_with(path: &Path, lenient: bool) -> Result<PolicyFile, PolicyFileErr
     if metadata.is_file() && metadata.mode() & 0o002 != 0 {
         return Err(PolicyFileError::Writable(path.to_owned()));
     }
-    // Reserved in one piece: a buffer that grows leaves copies of the keys in freed memory.
     let size = usize::try_from(metadata.len().min(MAX_SIZE)).unwrap_or(0);
+    let text = octets(path, size, file)?;
+    let open = metadata.is_file() && metadata.mode() & 0o004 != 0;
+    let warning = open.then(|| {
+        format!(
+            "{name}: every user of this machine can read the keys in it; close it with: chmod 600 {name}"
+        )
+    });
+    Ok(PolicyText { name, text, warning })
+}
+
+fn octets(path: &Path, size: usize, from: impl Read) -> Result<Zeroizing<String>, PolicyFileError> {
+    // Reserved in one piece: a buffer that grows leaves copies of the keys in freed memory.
     let mut octets = Zeroizing::new(Vec::with_capacity(size + 1));
-    file.take(MAX_SIZE + 1).read_to_end(&mut octets).map_err(unreadable)?;
+    from.take(MAX_SIZE + 1)
+        .read_to_end(&mut octets)
+        .map_err(|source| PolicyFileError::Read { path: path.to_owned(), source })?;
     if octets.len() as u64 > MAX_SIZE {
         return Err(PolicyFileError::TooLarge(path.to_owned()));
     }
-    let text = std::str::from_utf8(&octets).map_err(|error| PolicyFileError::NotUtf8 {
-        path: path.to_owned(),
-        at: error.valid_up_to(),
-    })?;
-    let options = Options { lenient, ..Options::default() };
-    let Loaded { policy, warnings: diagnostics, places } =
-        policy::xml::read_with(&path.display().to_string(), text, &options)
-            .map_err(PolicyFileError::Invalid)?;
-    let mut warnings: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
-    if metadata.is_file() && metadata.mode() & 0o004 != 0 && !policy.tunnels.is_empty() {
-        warnings.push(format!(
-            "{}: every user of this machine can read the keys in it; close it with: chmod 600 {}",
-            path.display(),
-            path.display()
-        ));
+    let octets = std::mem::take(&mut *octets);
+    String::from_utf8(octets).map(Zeroizing::new).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        drop(Zeroizing::new(error.into_bytes()));
+        PolicyFileError::NotUtf8 { path: path.to_owned(), at }
+    })
+}
+
+impl From<Loaded> for PolicyFile {
+    fn from(loaded: Loaded) -> Self {
+        let Loaded { policy, warnings: diagnostics, places } = loaded;
+        let warnings = diagnostics.iter().map(ToString::to_string).collect();
+        Self { policy, warnings, diagnostics, places }
     }
-    Ok(PolicyFile { policy, warnings, diagnostics, places })
 }
 
 #[cfg(test)]

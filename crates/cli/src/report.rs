@@ -10,11 +10,13 @@ use std::time::Duration;
 
 mod certificates;
 mod quantity;
+mod stored;
 mod table;
 mod why;
 
 pub use certificates::certificates;
 pub use quantity::{bytes, count, duration, rate};
+pub use stored::stored;
 pub use table::Table;
 pub use why::{happening, why};
 
@@ -276,8 +278,14 @@ pub fn reloaded(reloaded: &Reloaded, colour: Colour) -> String {
         true => format!("a reload would change this; nothing has changed yet ({tunnels})\n"),
         false => format!("policy reloaded: {tunnels}\n"),
     };
-    let (untouched, changed): (Vec<_>, Vec<_>) =
-        reloaded.changes.iter().partition(|c| c.effect == "untouched");
+    text.push_str(&changes(&reloaded.changes, colour));
+    text
+}
+
+/// A line for each tunnel that changes, and how many do not.
+fn changes(all: &[Change], colour: Colour) -> String {
+    let mut text = String::new();
+    let (untouched, changed): (Vec<_>, Vec<_>) = all.iter().partition(|c| c.effect == "untouched");
     let name = |change: &Change| match &change.child {
         Some(child) => format!("{}/{}", plain(&change.tunnel), plain(child)),
         None => plain(&change.tunnel).into_owned(),

@@ -6,6 +6,7 @@ use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel};
 use cli::convert::command::{Convert, ConvertError};
 use cli::report::{self, Colour};
+use cli::store::command::{CommandError, StoreCommand};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -106,7 +107,7 @@ Examples:
     Counters(Counters),
     /// Lists certificates, authorities and revocation lists with their expiry
     Certs(Certs),
-    /// Works on policies
+    /// Changes, shows and makes policies
     Policy {
         #[command(subcommand)]
         command: PolicyCommand,
@@ -117,6 +118,8 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum PolicyCommand {
+    #[command(flatten)]
+    Store(StoreCommand),
     /// Makes a policy of strongSwan's swanctl.conf or ipsec.conf
     Convert(Convert),
 }
@@ -170,6 +173,10 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(code) => code,
+        Err(Failure::Policy(error)) => {
+            eprintln!("vpnctl: {error}");
+            ExitCode::FAILURE
+        }
         Err(Failure::Client(error)) => {
             eprintln!("vpnctl: {error}");
             match error {
@@ -195,6 +202,8 @@ fn main() -> ExitCode {
 enum Failure {
     Client(ClientError),
     Convert(ConvertError),
+    /// A file that was named cannot be used.
+    Policy(CommandError),
     Output(io::Error),
 }
 
@@ -210,6 +219,16 @@ impl From<ConvertError> for Failure {
     }
 }
 
+impl From<CommandError> for Failure {
+    fn from(error: CommandError) -> Self {
+        match error {
+            CommandError::Client(error) => Self::Client(error),
+            CommandError::Output(error) => Self::Output(error),
+            error => Self::Policy(error),
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
@@ -220,9 +239,12 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     if let Command::Policy { command: PolicyCommand::Convert(convert) } = &arguments.command {
         return Ok(convert.run()?);
     }
-    let mut client = Client::connect(&arguments.control)?;
     let colour = Colour::of_stdout();
     let mut out = io::stdout().lock();
+    if let Command::Policy { command: PolicyCommand::Store(command) } = &arguments.command {
+        return Ok(command.run(&arguments.control, &mut out, colour)?);
+    }
+    let mut client = Client::connect(&arguments.control)?;
     match &arguments.command {
         Command::Activate { names } => {
             let activations = match client.ask(Ask::Activate { names: names.clone() })? {
@@ -306,7 +328,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             done(&mut client, Ask::Log { level: level.clone() })?;
             writeln!(out, "log level: {}", report::plain(level))?;
         }
-        // Needs no daemon.
+        // Finds its daemon itself, or does without.
         Command::Policy { .. } => {}
         Command::Stop => {
             done(&mut client, Ask::Stop)?;
@@ -367,11 +389,27 @@ mod tests {
             "vpnctl certs --json",
             "vpnctl policy convert swanctl.conf --peer --output policy.xml",
             "vpnctl policy convert --from ipsec ipsec.conf --secrets ipsec.secrets",
+            "vpnctl policy put site.xml --force --swap --json",
+            "vpnctl policy put - --directory d",
+            "vpnctl policy get",
+            "vpnctl policy get --type IKETunnel --name site --recursive --hide-keys",
+            "vpnctl policy delete --type IKEPresharedKey --name b --id-type FQDN",
+            "vpnctl policy purge --yes",
+            "vpnctl policy mirror hub.xml --tunnel branch",
+            "vpnctl policy check site.xml --lenient --format json",
+            "vpnctl policy diff",
+            "vpnctl policy diff site.xml --json",
             "vpnctl stop",
         ] {
             assert!(parse(line).is_ok(), "{line}");
         }
-        for line in ["vpnctl", "vpnctl status", "vpnctl deactivate", "vpnctl down site"] {
+        for line in [
+            "vpnctl",
+            "vpnctl policy purge",
+            "vpnctl status",
+            "vpnctl deactivate",
+            "vpnctl down site",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
     }

@@ -44,6 +44,7 @@ enum Command {
 Examples:
   sudo vpnd start --policy /etc/vpnd/policy.xml
   sudo vpnd start --policy site.xml --config vpnd.toml --log-format json
+  sudo vpnd start                         with what vpnctl policy put has stored in /var/lib/vpnd
 
 One line on standard output says when it is ready; the log goes to standard error.
 
@@ -53,9 +54,9 @@ Signals:
 
 It needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and /dev/net/tun.")]
 struct Start {
-    /// AIX_VPN XML policy with the tunnels
+    /// AIX_VPN XML policy with the tunnels; without it, the policy store, which vpnctl policy changes
     #[arg(long, value_name = "FILE")]
-    policy: PathBuf,
+    policy: Option<PathBuf>,
     /// Configuration of timers, limits and paths; without it, the defaults
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -191,7 +192,7 @@ mod tests {
                 .is_ok()
         );
         assert!(parse("vpnd start --policy p.xml --insecure-export-keys keys").is_ok());
-        assert!(parse("vpnd start").is_err());
+        assert!(parse("vpnd start").is_ok());
         assert!(parse("vpnd start --policy p.xml --log-format xml").is_err());
         assert!(parse("vpnd check p.xml").is_ok());
         assert!(parse("vpnd check p.xml --config c.toml").is_ok());

@@ -3,9 +3,11 @@
 
 mod explanation;
 mod happening;
+mod stored;
 
 pub use explanation::{Defined, Explanation, Row, Story, Waits};
 pub use happening::Happening;
+pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
 
 use ike::event::Event;
 use ike::failure::Failure;
@@ -18,8 +20,9 @@ use std::time::Duration;
 /// Version of the protocol; a request with another one is refused.
 pub const VERSION: u32 = 1;
 
-/// Longest request in octets, with its newline.
-pub const MAX_REQUEST: usize = 64 * 1024;
+/// Longest request in octets, with its newline: a policy file as large as is read, in which JSON escapes every character,
+/// and the rest.
+pub const MAX_REQUEST: usize = 2 * policy::xml::MAX_FILE_LEN + 64 * 1024;
 
 /// Where `vpnd` listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/vpnd/control.sock";
@@ -82,6 +85,14 @@ pub enum Command {
         #[serde(default)]
         dry_run: bool,
     },
+    /// Puts the objects of a file into the policy store, and what comes of it in force.
+    PolicyPut(PutPolicy),
+    /// Asks for what is stored, or for the policy file where the daemon runs one.
+    PolicyGet(GetPolicy),
+    /// Deletes objects from the policy store to which no others refer.
+    PolicyDelete(Objects),
+    /// Deletes everything in the policy store.
+    PolicyPurge,
     /// Changes what is logged until the daemon stops.
     Log {
         /// `error`, `warn`, `info`, `debug`, `trace`, `off`, or directives such as `info,ike=debug`.
@@ -151,6 +162,10 @@ pub enum Reply {
     Certificates(Vec<CertificateInfo>),
     /// The new policy is in force.
     Reloaded(Reloaded),
+    /// The text of a policy file with what was asked for.
+    Policy(PolicyText),
+    /// The policy store has changed, or would change.
+    Stored(Stored),
 }
 
 /// The new policy after [`Command::Reload`].
@@ -236,6 +251,12 @@ pub enum RefusalCode {
     BadPolicy,
     /// A file of certificates, keys or revocation lists cannot be used; the old ones stay in force.
     BadCertificates,
+    /// No such object in the policy store, or no such kind of objects.
+    UnknownObject,
+    /// Other objects refer to the one that is to go.
+    ObjectInUse,
+    /// The policy store cannot be used.
+    StoreFailed,
     /// The log level cannot be understood.
     BadLevel,
     /// Too many clients are connected.

@@ -17,6 +17,7 @@ use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tracing::{debug, warn};
+use zeroize::{Zeroize, Zeroizing};
 
 mod socket;
 
@@ -139,8 +140,11 @@ async fn converse<S: Service>(
 ) -> io::Result<()> {
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::new(reader);
-    let mut request = Vec::new();
+    // As long as it can get, so that a policy with its keys leaves no copies behind; the system gives memory only for
+    // what is used.
+    let mut request = Zeroizing::new(Vec::with_capacity(MAX_REQUEST));
     loop {
+        request.as_mut_slice().zeroize();
         request.clear();
         let mut bounded = (&mut reader).take(MAX_REQUEST as u64);
         tokio::select! {
@@ -218,13 +222,14 @@ async fn watch<S: Service>(
     }
 }
 
-fn line(response: &Response) -> Vec<u8> {
-    let mut octets = serde_json::to_vec(response).unwrap_or_else(|error| {
+fn line(response: &Response) -> Zeroizing<Vec<u8>> {
+    let octets = serde_json::to_vec(response).unwrap_or_else(|error| {
         // Only a value that JSON cannot hold leads here; the client is told rather than left waiting.
         let refusal = Refusal::new(RefusalCode::BadRequest, error.to_string());
         serde_json::to_vec(&Response { version: VERSION, outcome: Outcome::Error(refusal) })
             .expect("a refusal is strings")
     });
+    let mut octets = Zeroizing::new(octets);
     octets.push(b'\n');
     octets
 }
@@ -267,6 +272,10 @@ const COMMANDS: &[&str] = &[
     "events",
     "rekey",
     "reload",
+    "policy_put",
+    "policy_get",
+    "policy_delete",
+    "policy_purge",
     "log",
     "counters",
     "certs",

@@ -1,12 +1,12 @@
 //! What the daemon does for those who ask through the control socket or with a signal.
 
-use super::{Gateway, LevelControl};
-use crate::certificates::Keeper;
+use super::{Gateway, LevelControl, Source};
+use crate::certificates::{Certificates, Keeper};
 use crate::control::protocol::{
     Activation, Change, Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
 };
 use crate::control::server::Service;
-use crate::policy_file;
+use crate::policy_file::PolicyFile;
 use crate::why::explain;
 use ike::driver::HandleError;
 use ike::engine::CommandError;
@@ -22,23 +22,21 @@ use tracing::{error, info, warn};
 /// A running daemon around a gateway.
 pub struct Daemon<G> {
     gateway: G,
-    policy: PathBuf,
-    /// Whether unknown names in it are warned of instead of refused.
-    lenient: bool,
-    certificates: Arc<Keeper>,
+    pub(super) source: Source,
+    pub(super) certificates: Arc<Keeper>,
     /// The policy in force, and where it is defined.
     in_force: std::sync::Mutex<(Arc<Policy>, Places)>,
     levels: LevelControl,
     keys_exported_to: Option<PathBuf>,
-    reloading: Mutex<()>,
+    pub(super) reloading: Mutex<()>,
     stop: Notify,
 }
 
 impl<G: Gateway> Daemon<G> {
-    /// Puts the parts together; a reload reads the file `policy` and what `certificates` keeps.
+    /// Puts the parts together; a reload reads the policy from `source` and what `certificates` keeps.
     pub fn new(
         gateway: G,
-        policy: PathBuf,
+        source: impl Into<Source>,
         certificates: Arc<Keeper>,
         levels: LevelControl,
     ) -> Self {
@@ -46,8 +44,7 @@ impl<G: Gateway> Daemon<G> {
         let in_force = std::sync::Mutex::default();
         Self {
             gateway,
-            policy,
-            lenient: false,
+            source: source.into(),
             certificates,
             in_force,
             levels,
@@ -62,12 +59,6 @@ impl<G: Gateway> Daemon<G> {
     pub fn with_policy(self, policy: Arc<Policy>, places: Places) -> Self {
         self.keep_in_force(policy, places);
         self
-    }
-
-    /// Has it warn of unknown names in the policy file, instead of refusing it.
-    #[must_use]
-    pub fn lenient(self, lenient: bool) -> Self {
-        Self { lenient, ..self }
     }
 
     /// Lets it know where the gateway's keys are written to, so that it tells everybody who asks.
@@ -104,7 +95,7 @@ impl<G: Gateway> Daemon<G> {
                 for warning in &reloaded.warnings {
                     warn!("{warning}");
                 }
-                info!(tunnels = reloaded.tunnels, policy = %self.policy.display(), "policy reloaded");
+                info!(tunnels = reloaded.tunnels, policy = %self.source, "policy reloaded");
             }
             Err(refusal) => error!("the old policy stays in force: {refusal}"),
         }
@@ -116,17 +107,23 @@ impl<G: Gateway> Daemon<G> {
     }
 
     async fn replace_policy(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
-        let (path, keeper) = (self.policy.clone(), Arc::clone(&self.certificates));
-        let lenient = self.lenient;
-        let read = move || (policy_file::read_with(&path, lenient), keeper.read());
+        let (source, keeper) = (self.source.clone(), Arc::clone(&self.certificates));
+        let read = move || (source.read(), keeper.read());
         let (file, certificates) = tokio::task::spawn_blocking(read)
             .await
             .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         let file = file.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
-        if !certificates.errors.is_empty() {
-            let message = certificates.errors.join("\n");
-            return Err(Refusal::new(RefusalCode::BadCertificates, message));
-        }
+        usable(&certificates)?;
+        self.put_in_force(file, certificates, dry_run).await
+    }
+
+    /// Gives the gateway another policy with what it is to trust, unless `dry_run`.
+    pub(super) async fn put_in_force(
+        &self,
+        file: PolicyFile,
+        certificates: Certificates,
+        dry_run: bool,
+    ) -> Result<Reloaded, Refusal> {
         let mut warnings = file.warnings;
         warnings.extend(certificates.remarks(&file.policy));
         let policy = Arc::new(file.policy);
@@ -234,6 +231,10 @@ impl<G: Gateway> Service for Daemon<G> {
                 Ok(Reply::Done)
             }
             Command::Reload { dry_run } => self.reload(dry_run).await.map(Reply::Reloaded),
+            Command::PolicyGet(wanted) => self.get_policy(wanted).await.map(Reply::Policy),
+            command @ (Command::PolicyPut(_) | Command::PolicyDelete(_) | Command::PolicyPurge) => {
+                self.change_store(command).await.map(Reply::Stored)
+            }
             Command::Log { level } => match self.levels.set(&level) {
                 Ok(()) => Ok(Reply::Done),
                 Err(error) => Err(Refusal::new(RefusalCode::BadLevel, error.to_string())),
@@ -282,6 +283,14 @@ fn refusal(error: HandleError) -> Refusal {
             failure: Some(failure.kind.name().to_owned()),
         },
         HandleError::Stopped => Refusal::new(RefusalCode::Stopping, message),
+    }
+}
+
+/// Whether every file of certificates can be used.
+pub(super) fn usable(certificates: &Certificates) -> Result<(), Refusal> {
+    match certificates.errors.as_slice() {
+        [] => Ok(()),
+        errors => Err(Refusal::new(RefusalCode::BadCertificates, errors.join("\n"))),
     }
 }
 

@@ -1,0 +1,97 @@
+//! What is asked of the policy store, and what is answered.
+
+use super::Reloaded;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use zeroize::Zeroizing;
+
+/// The text of a policy file, which may hold keys: wiped when dropped, not shown by `Debug`.
+#[derive(Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct PolicyText(pub Zeroizing<String>);
+
+impl fmt::Debug for PolicyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PolicyText({} octets)", self.0.len())
+    }
+}
+
+/// A file whose objects are put into the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PutPolicy {
+    /// The name under which messages refer to it.
+    pub file: String,
+    /// Its text.
+    pub text: PolicyText,
+    /// Replaces objects of the same names; otherwise they are errors.
+    #[serde(default)]
+    pub force: bool,
+    /// Exchanges both sides of every tunnel first: the file is the peer's.
+    #[serde(default)]
+    pub swap: bool,
+    /// Leaves out what is not known, with a warning; otherwise it is an error.
+    #[serde(default)]
+    pub lenient: bool,
+    /// Only says what would change.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// Which objects are meant: without any field all of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Objects {
+    /// The element that defines them, as in `IKETunnel`.
+    #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
+    pub kind: Option<String>,
+    /// Name; that of a preshared key is the remote identity.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Kind of a preshared key's remote identity, as in `User_FQDN`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id_type: Option<String>,
+}
+
+/// Which objects are wanted, and how.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GetPolicy {
+    /// Which.
+    #[serde(flatten)]
+    pub objects: Objects,
+    /// Also all they refer to, and what a phase 1 tunnel carries.
+    #[serde(default)]
+    pub recursive: bool,
+    /// With their preshared keys; otherwise those are empty.
+    #[serde(default)]
+    pub keys: bool,
+}
+
+/// What has become, or would become, of the store and of the tunnels.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stored {
+    /// The store's directory.
+    pub directory: String,
+    /// Whether it was only asked what would change.
+    pub dry_run: bool,
+    /// What becomes of which object: those of the file, or those that are deleted.
+    pub objects: Vec<ObjectChange>,
+    /// Number of objects that the command does not concern.
+    pub others: usize,
+    /// What the reader of the file remarked.
+    pub warnings: Vec<String>,
+    /// What it changes for tunnels; `null` where no daemon runs the store.
+    pub reloaded: Option<Reloaded>,
+}
+
+/// What becomes of an object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ObjectChange {
+    /// The element that defines it.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// `added`, `replaced`, `unchanged` or `deleted`.
+    pub effect: String,
+    /// What differs, for people; never a key.
+    pub differences: Vec<String>,
+}

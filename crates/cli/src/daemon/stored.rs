@@ -1,0 +1,84 @@
+//! Changing the policy store while tunnels are up.
+
+use super::service::usable;
+use super::source::lock;
+use super::{Daemon, Gateway, Source};
+use crate::control::protocol::{
+    Command, GetPolicy, PolicyText, PutPolicy, Refusal, RefusalCode, Stored,
+};
+use crate::policy_file::{self, PolicyFile};
+use crate::store::{get, prepare, unusable};
+use policy::Database;
+use policy::database::PutOptions;
+use std::sync::Arc;
+use tracing::{info, warn};
+
+impl<G: Gateway> Daemon<G> {
+    /// What is stored, or, where the daemon runs a file, what that defines.
+    pub(super) async fn get_policy(&self, wanted: GetPolicy) -> Result<PolicyText, Refusal> {
+        let source = self.source.clone();
+        blocking(move || match source {
+            Source::Store(store) => get(lock(&store).database(), &wanted),
+            Source::File { path, lenient } => {
+                let bad =
+                    |error: &dyn ToString| Refusal::new(RefusalCode::BadPolicy, error.to_string());
+                let file = policy_file::text(&path).map_err(|error| bad(&error))?;
+                let options = PutOptions { lenient, ..PutOptions::default() };
+                let put = Database::default().put(&file.name, &file.text, &options);
+                get(&put.map_err(|errors| bad(&errors))?.database, &wanted)
+            }
+        })
+        .await
+    }
+
+    /// Changes the store and puts what comes of it in force, or does neither.
+    pub(super) async fn change_store(&self, command: Command) -> Result<Stored, Refusal> {
+        let Source::Store(store) = &self.source else {
+            let message = format!(
+                "this vpnd runs the policy file {}, not the policy store: change the file and run \"vpnctl reload\", or \
+                 start vpnd without --policy\n  (--directory DIR works on a store that no vpnd runs from)",
+                self.source
+            );
+            return Err(Refusal::new(RefusalCode::NotPossible, message));
+        };
+        // One at a time with reloads, so that what was stored last is in force.
+        let _guard = self.reloading.lock().await;
+        let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
+        let (store, keeper) = (Arc::clone(store), Arc::clone(&self.certificates));
+        let (prepared, directory, loaded, certificates) = blocking(move || {
+            let mut store = lock(&store);
+            let wrong = || Refusal::new(RefusalCode::NotPossible, "that changes no policy store");
+            let prepared = prepare(store.database(), &command).ok_or_else(wrong)??;
+            let certificates = keeper.read();
+            usable(&certificates)?;
+            let loaded = match dry_run {
+                true => store.load(&prepared.database),
+                false => store.commit(prepared.database.clone()),
+            };
+            let directory = store.directory().to_owned();
+            Ok((prepared, directory, loaded.map_err(unusable)?, certificates))
+        })
+        .await?;
+        // What there is to remark about the file is in `prepared`.
+        let file = PolicyFile { warnings: Vec::new(), ..loaded.into() };
+        let reloaded = self.put_in_force(file, certificates, dry_run).await?;
+        if !dry_run {
+            for warning in prepared.warnings.iter().chain(&reloaded.warnings) {
+                warn!("{warning}");
+            }
+            let changed = prepared.objects.iter().filter(|o| o.effect != "unchanged").count();
+            info!(objects = changed, tunnels = reloaded.tunnels, store = %directory.display(), "policy store changed");
+        }
+        let mut stored = prepared.describe(&directory, dry_run);
+        stored.reloaded = Some(reloaded);
+        Ok(stored)
+    }
+}
+
+/// Does what waits for a disk.
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Refusal> + Send + 'static,
+) -> Result<T, Refusal> {
+    let joined = tokio::task::spawn_blocking(work).await;
+    joined.unwrap_or_else(|error| Err(Refusal::new(RefusalCode::StoreFailed, error.to_string())))
+}

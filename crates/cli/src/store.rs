@@ -1,0 +1,155 @@
+//! What is done with the policy store for those who ask: by a running daemon, or by `vpnctl` itself where none runs.
+
+mod access;
+pub mod command;
+
+pub use access::Access;
+
+use crate::control::protocol::{
+    Command, GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Refusal, RefusalCode, Reply,
+    Stored,
+};
+use policy::Database;
+use policy::database::{DatabaseError, Object, PutOptions, Selection};
+use std::path::Path;
+use vpn::store::{Store, StoreError};
+
+/// What the store is to hold, and how it differs from what it holds.
+#[derive(Debug)]
+pub struct Prepared {
+    /// Every object.
+    pub database: Database,
+    /// What becomes of which.
+    pub objects: Vec<ObjectChange>,
+    /// Number of objects that the command does not concern.
+    pub others: usize,
+    /// What was remarked about a file that is put.
+    pub warnings: Vec<String>,
+}
+
+/// What a command makes of the store; `None` for a command that changes nothing there.
+pub fn prepare(database: &Database, command: &Command) -> Option<Result<Prepared, Refusal>> {
+    match command {
+        Command::PolicyPut(wanted) => Some(put(database, wanted)),
+        Command::PolicyDelete(objects) => Some(delete(database, objects)),
+        Command::PolicyPurge => Some(Ok(purge(database))),
+        _ => None,
+    }
+}
+
+fn put(database: &Database, wanted: &PutPolicy) -> Result<Prepared, Refusal> {
+    let PutPolicy { force, swap, lenient, .. } = *wanted;
+    let options = PutOptions { force, swap, lenient };
+    let put = database
+        .put(&wanted.file, &wanted.text.0, &options)
+        .map_err(|errors| Refusal::new(RefusalCode::BadPolicy, errors.to_string()))?;
+    let objects: Vec<ObjectChange> = put.changes.into_iter().map(ObjectChange::from).collect();
+    let others = put.database.objects().len().saturating_sub(objects.len());
+    let warnings = put.warnings.iter().map(ToString::to_string).collect();
+    Ok(Prepared { database: put.database, objects, others, warnings })
+}
+
+fn delete(database: &Database, objects: &Objects) -> Result<Prepared, Refusal> {
+    if objects.kind.is_none() {
+        let message =
+            "the field \"type\" says of which kind the objects are that are to be deleted";
+        return Err(Refusal::new(RefusalCode::BadRequest, message));
+    }
+    let selection = selection(objects)?;
+    let rest = database.delete(&selection).map_err(refusal)?;
+    let gone = database.select(&selection, false).map_err(refusal)?;
+    let objects = gone.into_iter().map(deleted).collect();
+    let others = rest.objects().len();
+    Ok(Prepared { database: rest, objects, others, warnings: Vec::new() })
+}
+
+fn purge(database: &Database) -> Prepared {
+    let objects = database.objects().iter().map(deleted).collect();
+    Prepared { database: Database::default(), objects, others: 0, warnings: Vec::new() }
+}
+
+/// The text of a policy file with the objects that are wanted.
+///
+/// # Errors
+/// Where one is named that there is not.
+pub fn get(database: &Database, wanted: &GetPolicy) -> Result<PolicyText, Refusal> {
+    let selection = selection(&wanted.objects)?;
+    let text = database.export(&selection, wanted.recursive, wanted.keys).map_err(refusal)?;
+    Ok(PolicyText(text))
+}
+
+/// Carries out a command on the store in a directory, which no daemon may be running from.
+///
+/// # Errors
+/// As the daemon would refuse it, or where the store cannot be used.
+pub fn without_daemon(directory: &Path, command: &Command) -> Result<Reply, Refusal> {
+    if let Command::PolicyGet(wanted) = command {
+        return get(&Store::look(directory).map_err(unusable)?, wanted).map(Reply::Policy);
+    }
+    let dry_run = matches!(command, Command::PolicyPut(PutPolicy { dry_run: true, .. }));
+    let described = |prepared: Prepared| Reply::Stored(prepared.describe(directory, dry_run));
+    let wrong = || Refusal::new(RefusalCode::NotPossible, "only a running vpnd can do that");
+    if dry_run {
+        let database = Store::look(directory).map_err(unusable)?;
+        return prepare(&database, command).ok_or_else(wrong)?.map(described);
+    }
+    let mut store = Store::open(directory).map_err(unusable)?;
+    let prepared = prepare(store.database(), command).ok_or_else(wrong)??;
+    store.commit(prepared.database.clone()).map_err(unusable)?;
+    Ok(described(prepared))
+}
+
+impl Prepared {
+    /// What is told of it, without what becomes of tunnels.
+    pub fn describe(self, directory: &Path, dry_run: bool) -> Stored {
+        Stored {
+            directory: directory.display().to_string(),
+            dry_run,
+            objects: self.objects,
+            others: self.others,
+            warnings: self.warnings,
+            reloaded: None,
+        }
+    }
+}
+
+/// The refusal where the store cannot be used.
+pub fn unusable(error: StoreError) -> Refusal {
+    let code = match error {
+        StoreError::Damaged(_) => RefusalCode::BadPolicy,
+        _ => RefusalCode::StoreFailed,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+fn refusal(error: DatabaseError) -> Refusal {
+    let code = match error {
+        DatabaseError::Missing { .. } | DatabaseError::Ambiguous(_) => RefusalCode::UnknownObject,
+        _ => RefusalCode::ObjectInUse,
+    };
+    Refusal::new(code, error.to_string())
+}
+
+fn selection(objects: &Objects) -> Result<Selection, Refusal> {
+    let kind = objects.kind.as_deref().map(str::parse).transpose();
+    let kind = kind.map_err(|error: policy::database::UnknownKind| {
+        Refusal::new(RefusalCode::UnknownObject, error.to_string())
+    })?;
+    Ok(Selection { kind, name: objects.name.clone(), id_type: objects.id_type.clone() })
+}
+
+fn deleted(object: &Object) -> ObjectChange {
+    ObjectChange {
+        kind: object.element().to_owned(),
+        name: object.name().to_owned(),
+        effect: "deleted".to_owned(),
+        differences: Vec::new(),
+    }
+}
+
+impl From<policy::database::Change> for ObjectChange {
+    fn from(change: policy::database::Change) -> Self {
+        let policy::database::Change { kind, name, effect, differences } = change;
+        Self { kind, name, effect: effect.name().to_owned(), differences }
+    }
+}

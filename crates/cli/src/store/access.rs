@@ -1,0 +1,77 @@
+//! Who works on the store: the daemon that runs from it, or this process where none does.
+
+use super::without_daemon;
+use crate::control::client::{Client, ClientError};
+use crate::control::protocol::{Command, Refusal, Reply};
+use std::path::{Path, PathBuf};
+use vpn::store::DEFAULT_DIRECTORY;
+
+/// A way to the policy store.
+pub enum Access {
+    /// Through a daemon, which puts in force what is stored.
+    Daemon(Client),
+    /// In a directory, for the next start of a daemon.
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// Where no daemon answered, if one was looked for.
+        silent: Option<PathBuf>,
+    },
+}
+
+impl Access {
+    /// Takes the directory that is named, or else the daemon that listens on the socket, or else, where none does, the
+    /// directory that a daemon would use.
+    ///
+    /// # Errors
+    /// Where a daemon listens but cannot be asked.
+    pub fn open(control: &Path, directory: Option<&Path>) -> Result<Self, ClientError> {
+        if let Some(directory) = directory {
+            return Ok(Self::Directory { path: directory.to_owned(), silent: None });
+        }
+        match Client::connect(control) {
+            Ok(client) => Ok(Self::Daemon(client)),
+            Err(ClientError::NoDaemon(socket)) => {
+                Ok(Self::Directory { path: DEFAULT_DIRECTORY.into(), silent: Some(socket) })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Carries out a command on the store.
+    ///
+    /// # Errors
+    /// As the daemon refuses it, or where the store cannot be used.
+    pub fn ask(&mut self, command: Command) -> Result<Reply, ClientError> {
+        match self {
+            Self::Daemon(client) => client.ask(command),
+            Self::Directory { path, silent } => {
+                let outcome = without_daemon(path, &command);
+                outcome.map_err(|refusal| ClientError::Refused(explain(refusal, silent.as_deref())))
+            }
+        }
+    }
+
+    /// The error for a reply that does not fit the command.
+    pub fn unexpected(&self, reply: &Reply) -> ClientError {
+        match self {
+            Self::Daemon(client) => client.unexpected(reply),
+            Self::Directory { path, .. } => ClientError::Protocol {
+                path: path.clone(),
+                why: format!("the reply does not fit the command: {reply:?}"),
+            },
+        }
+    }
+}
+
+/// Says why the directory was tried at all.
+fn explain(mut refusal: Refusal, silent: Option<&Path>) -> Refusal {
+    if let Some(socket) = silent {
+        let why = format!(
+            "\n  (no vpnd is listening on {}, so this was tried in {DEFAULT_DIRECTORY})",
+            socket.display()
+        );
+        refusal.message.push_str(&why);
+    }
+    refusal
+}
