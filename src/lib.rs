@@ -24,7 +24,8 @@ pub use policy;
 
 use esp::cipher::Facility;
 use esp::plane::PlaneError;
-use esp::userspace::{Hooks, Userspace};
+use esp::userspace::workers::Workers;
+use esp::userspace::{Hooks, IkeReceiver, Userspace};
 use ike::disclosure::Sink;
 use ike::driver::{self, Handle, SocketError};
 use ike::proof::trust::Trust;
@@ -32,6 +33,9 @@ use policy::Policy;
 use revocation::Lists;
 use std::path::PathBuf;
 use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
 
 /// What a gateway needs besides its policy.
 #[derive(Clone, Debug, Default)]
@@ -49,6 +53,8 @@ pub struct GatewayConfig {
     pub state_dir: Option<PathBuf>,
     /// Who makes the ciphers of ESP. Whoever keeps a clone can change that while the gateway runs, and see what was done.
     pub crypto: Arc<Facility>,
+    /// Who carries the packets. Whoever keeps a clone can see what they do, and change how they work while they do it.
+    pub workers: Workers,
     /// Where the keys of every SA are copied to, for looking into captured packets: whoever has them reads the
     /// traffic. Default: nowhere.
     pub key_sink: Option<Sink>,
@@ -64,6 +70,11 @@ pub enum StartError {
     /// A socket could not be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// The runtime cannot watch a socket.
+    #[error(
+        "watching the port of ESP in UDP: {0}; is the tokio runtime built with its I/O driver?"
+    )]
+    Reactor(std::io::Error),
     /// The system gave no randomness.
     #[error("the system's random number generator failed")]
     Randomness,
@@ -75,8 +86,11 @@ pub enum StartError {
 /// # Errors
 /// Where the device, the routes or a socket cannot be had; nothing is left behind.
 pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle, StartError> {
-    let mut plane_config =
-        esp::userspace::Config { crypto: config.crypto, ..esp::userspace::Config::default() };
+    let mut plane_config = esp::userspace::Config {
+        crypto: config.crypto,
+        workers: config.workers,
+        ..esp::userspace::Config::default()
+    };
     if let Some(device) = config.device {
         plane_config.device = device;
     }
@@ -97,7 +111,10 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     let sockets = driver::Sockets::open(mark)?;
     let plane = Userspace::start(plane_config, hooks)?;
     let sender = plane.ike_sender();
+    let listeners = listen_all(plane.ike_receivers())?;
     let send_nat_t: driver::SendNatT = Box::new(move |t| {
+        // Who sends on the port of ESP is gone when the gateway is, and who listens there goes along.
+        let _kept = &listeners;
         if t.keepalive {
             sender.send_keepalive(t.local, t.remote)
         } else {
@@ -114,6 +131,27 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     };
     let counters = |plane: &mut Userspace| plane.counters();
     Ok(driver::start(sockets, inputs, send_nat_t, counters, config.lists.fetcher(), make))
+}
+
+/// Receives IKE messages on the port of ESP for as long as the returned tasks are kept.
+fn listen_all(receivers: Vec<IkeReceiver>) -> Result<JoinSet<()>, StartError> {
+    let mut tasks = JoinSet::new();
+    for receiver in receivers {
+        let socket = receiver.socket().and_then(UdpSocket::from_std).map_err(StartError::Reactor)?;
+        tasks.spawn(listen(socket, receiver));
+    }
+    Ok(tasks)
+}
+
+async fn listen(socket: UdpSocket, mut receiver: IkeReceiver) {
+    // It fails only when the runtime ends.
+    while socket.readable().await.is_ok() {
+        let read = || match receiver.receive() {
+            true => Ok(()),
+            false => Err(std::io::ErrorKind::WouldBlock.into()),
+        };
+        let _nothing_more = socket.try_io(Interest::READABLE, read);
+    }
 }
 
 fn seed() -> Result<[u8; 32], StartError> {

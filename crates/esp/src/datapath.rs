@@ -21,7 +21,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-#[allow(dead_code, reason = "for schedules that share the work among threads")]
 pub(crate) mod stages;
 
 /// How a [`Datapath`] works.

@@ -55,6 +55,16 @@ impl SendQueue {
         self.used > 0 && self.buffer.len() - self.used < 2 * RUN_OCTETS
     }
 
+    /// Octets of all packets.
+    pub fn len(&self) -> usize {
+        self.used
+    }
+
+    /// How many packets there are.
+    pub fn packets(&self) -> usize {
+        self.runs.iter().map(|run| run.range.len().div_ceil(run.segment_len.max(1))).sum()
+    }
+
     /// Whether there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
@@ -118,6 +128,8 @@ pub struct ReceiveQueue {
     buffer: Vec<u8>,
     used: usize,
     packets: Vec<(Range<usize>, Offload)>,
+    /// How many packets were taken in, those that were put together counted one by one.
+    accepted: usize,
     /// What the last of `packets` may grow into.
     flow: Option<Flow>,
     /// The last `overlap` octets before `used`, while a packet is being opened over them.
@@ -133,6 +145,7 @@ impl ReceiveQueue {
             buffer: vec![0; capacity],
             used: 0,
             packets: Vec::new(),
+            accepted: 0,
             flow: None,
             covered: [0; coalesce::MAX_HEADERS],
             overlap: 0,
@@ -143,6 +156,11 @@ impl ReceiveQueue {
     pub fn packets(&mut self) -> impl Iterator<Item = (&[u8], Offload)> {
         self.finish_flow();
         self.packets.iter().map(|(range, offload)| (&self.buffer[range.clone()], *offload))
+    }
+
+    /// How many packets were taken in, those that were put together counted one by one.
+    pub(crate) fn accepted(&self) -> usize {
+        self.accepted
     }
 
     /// Ends the super-packet being built and says how many packets there are.
@@ -170,6 +188,7 @@ impl ReceiveQueue {
     pub fn clear(&mut self) {
         self.used = 0;
         self.packets.clear();
+        self.accepted = 0;
         self.flow = None;
     }
 
@@ -198,6 +217,7 @@ impl ReceiveQueue {
 
     /// Takes in the packet that was opened into [`begin`](Self::begin)'s octets; `header` is its.
     pub(crate) fn accept(&mut self, header: &Header) {
+        self.accepted += 1;
         let at = self.used - self.overlap;
         let packet = at..at + header.len;
         let next = if self.coalesce == Coalesce::default() {

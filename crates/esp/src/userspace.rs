@@ -1,4 +1,4 @@
-//! The userspace plane: a TUN device, sockets, and the thread that carries packets between them through a
+//! The userspace plane: a TUN device, sockets, and the threads that carry packets between them through a
 //! [`Datapath`].
 //!
 //! What an operator sees of it on the host, all of it undone at shutdown:
@@ -15,41 +15,58 @@
 //! rather than leaks, until the next start cleans up.
 
 mod ah;
+mod arriving;
+mod bell;
 mod cleanup;
 mod datagrams;
 mod guard;
 mod host;
+mod ike;
+mod lane;
+mod namespace;
 mod netlink;
+mod order;
+mod pipeline;
+mod pool;
 mod routing;
 mod socket;
+mod stage;
+mod steering;
 mod tun;
+mod waiting;
 mod worker;
+pub mod workers;
 
 pub use host::Host;
+pub use ike::{IkeDatagram, IkeReceiver, IkeSender};
+pub use stage::{Flow, Stage};
+pub use waiting::Wait;
 
 use crate::cipher::{Facility, Suite};
 use crate::datapath::{Datapath, Settings};
+use crate::discard::Discard;
 use crate::encap::inner_mtu;
 use crate::plane::{
     DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
     Usage,
 };
 use cleanup::{Change, Journal};
+use lane::Lane;
 use netlink::Netlink;
 use policy::{KeyBits, Mode};
 use routing::Routing;
 use rustix::thread::CapabilitySet;
-use socket::Sockets;
-use std::collections::BTreeMap;
+use socket::Port;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 use std::time::Instant;
 use tun::Tun;
-use worker::{NON_ESP_MARKER, Shared, Signal};
+use worker::{Release, Shared};
+use workers::Workers;
 
 /// The smallest MTU of a device that carries IPv6 (RFC 8200 §5).
 const IPV6_MTU: u16 = 1280;
@@ -79,6 +96,8 @@ pub struct Config {
     pub mss_clamp: bool,
     /// Where ciphers come from.
     pub crypto: Arc<Facility>,
+    /// Who carries the packets; a clone of it shows them and changes how they work.
+    pub workers: Workers,
 }
 
 impl Default for Config {
@@ -95,22 +114,12 @@ impl Default for Config {
             inbound_guard: true,
             mss_clamp: true,
             crypto: Arc::default(),
+            workers: Workers::default(),
         }
     }
 }
 
-/// An IKE message that came to the port of ESP in UDP; the non-ESP marker is removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IkeDatagram {
-    /// The address and port it came to.
-    pub local: SocketAddr,
-    /// Where it came from.
-    pub remote: SocketAddr,
-    /// The message, from the IKE header on.
-    pub octets: Vec<u8>,
-}
-
-/// Whom the plane tells what; called on its worker thread, so neither may block.
+/// Whom the plane tells what; called on its worker threads, so neither may block.
 #[derive(Clone)]
 pub struct Hooks {
     /// Takes notices for key management.
@@ -124,6 +133,10 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
     match counter {
         "unsent" => Some("Outbound: an ESP packet that the socket did not take."),
         "unwritten" => Some("Inbound: a packet that the TUN device did not take."),
+        "unread" => {
+            Some("Outbound: a packet that came faster than it was read, or while no SA was up.")
+        }
+        "unreceived" => Some("Inbound: a datagram that came faster than it was read."),
         _ => None,
     }
 }
@@ -133,24 +146,27 @@ pub struct Userspace {
     // Declared in the order in which they are to go: the host's settings, then the device.
     routing: Routing,
     journal: Journal,
-    worker: Option<JoinHandle<()>>,
     shared: Arc<Shared>,
+    lane: Arc<Lane>,
     datapath: Datapath,
     config: Config,
     mtu: u16,
     rules: BTreeMap<RuleId, Rule>,
     outbound: BTreeMap<SaId, (Suite, Mode)>,
+    /// Every SA of either direction.
+    installed: BTreeSet<SaId>,
     guard: Option<String>,
 }
 
 impl Userspace {
-    /// Creates device, sockets and routing, and starts the worker. Until rules are added no traffic is touched.
+    /// Creates device, sockets and routing. Until rules are added no traffic is touched, and no thread runs before the
+    /// first SA, or the first rule that waits for a packet.
     ///
     /// The calling thread's network namespace is the plane's. Needs CAP_NET_ADMIN and CAP_NET_RAW.
     pub fn start(config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
         check_capabilities()?;
         let mut journal = Journal::open(&config.state_dir, &config.device, config.table)?;
-        let sockets = Arc::new(Sockets::open(config.natt_port, config.mark)?);
+        let port = Arc::new(Port::open(config.natt_port, config.mark)?);
         let tun = Tun::create(&config.device)?;
 
         let outer_mtu = config.outer_mtu.unwrap_or(1500);
@@ -163,48 +179,42 @@ impl Userspace {
         let numbers = (config.mark, config.table, config.rule_priority);
         let routing = Routing::start(netlink, index, numbers, &mut journal)?;
 
-        let signal = Signal::new().map_err(|e| refused("making an event descriptor".into(), &e))?;
-        let signal = Arc::new(signal);
+        let release =
+            Release::new().map_err(|e| refused("making an event descriptor".into(), &e))?;
+        let release = Arc::new(release);
         let on_release: Arc<dyn Fn() + Send + Sync> = {
-            let signal = Arc::clone(&signal);
-            Arc::new(move || signal.release())
+            let release = Arc::clone(&release);
+            Arc::new(move || release.want())
         };
         let settings = Settings {
             crypto: Arc::clone(&config.crypto),
             outer_mtu: outer_mtu.into(),
             mss_clamp: config.mss_clamp,
-            on_notice: Some(hooks.notice),
+            on_notice: Some(Arc::clone(&hooks.notice)),
             on_release: Some(on_release),
         };
         let datapath = Datapath::new(settings, Instant::now());
         datapath.set_device_mtu(mtu.into());
         let shared = Arc::new(Shared {
-            tun,
-            sockets,
             datapath: datapath.clone(),
-            ike: hooks.ike,
-            signal,
+            hooks,
+            release,
             unwritten: AtomicU64::new(0),
         });
-        // IKE arrives through the same socket, so the worker is needed before the first SA is; idle, it sleeps.
-        let worker = std::thread::Builder::new()
-            .name(format!("{}-worker", config.device))
-            .spawn({
-                let shared = Arc::clone(&shared);
-                move || worker::run(&shared)
-            })
-            .map_err(|e| refused("starting the worker thread".into(), &e))?;
+        let lane = Arc::new(Lane::first(tun, &port)?);
+        config.workers.attach(&config.device, Arc::clone(&shared), Arc::clone(&lane))?;
 
         let mut plane = Self {
             routing,
             journal,
-            worker: Some(worker),
             shared,
+            lane,
             datapath,
             config,
             mtu,
             rules: BTreeMap::new(),
             outbound: BTreeMap::new(),
+            installed: BTreeSet::new(),
             guard: None,
         };
         plane.start_guard()?;
@@ -213,7 +223,13 @@ impl Userspace {
 
     /// Sends IKE messages and keepalives from the port that ESP uses.
     pub fn ike_sender(&self) -> IkeSender {
-        IkeSender { sockets: Arc::clone(&self.shared.sockets) }
+        IkeSender { port: Arc::clone(self.lane.sockets.port()) }
+    }
+
+    /// Receives IKE messages on that port. No thread of the plane does: whoever starts the plane is to wait for them, and
+    /// to let these go when it ends.
+    pub fn ike_receivers(&self) -> Vec<IkeReceiver> {
+        IkeReceiver::all(&self.shared, &self.lane)
     }
 
     /// The mark for every socket whose packets must not enter a tunnel.
@@ -231,11 +247,16 @@ impl Userspace {
         self.guard.is_some()
     }
 
-    /// How many packets were dropped, by reason: those of [`Datapath::counters`], `unsent` (ESP packets the sockets
-    /// did not take) and `unwritten` (inner packets the device did not take).
-    pub fn counters(&self) -> BTreeMap<&'static str, u64> {
+    /// How many packets were dropped, by reason: those of [`Datapath::counters`], and those that [`explanation`] knows.
+    pub fn counters(&mut self) -> BTreeMap<&'static str, u64> {
         let mut counters = self.datapath.counters();
-        counters.insert("unsent", self.shared.sockets.unsent.load(Ordering::Relaxed));
+        let (unreceived, declined) = self.config.workers.lost();
+        // What comes while there is no SA is of none.
+        *counters.entry(Discard::UnknownSpi.name()).or_default() += declined;
+        counters.insert("unreceived", unreceived);
+        counters.insert("unread", self.routing.dropped().unwrap_or(0));
+        let port = self.lane.sockets.port();
+        counters.insert("unsent", port.unsent.load(Ordering::Relaxed));
         counters.insert("unwritten", self.shared.unwritten.load(Ordering::Relaxed));
         counters
     }
@@ -244,6 +265,35 @@ impl Userspace {
     /// whatever other routes there are.
     pub fn shutdown(self) {
         drop(self);
+    }
+
+    /// Has the workers work or rest, as there is something for them.
+    fn attend(&mut self) -> Result<(), PlaneError> {
+        if self.installed.is_empty() && !self.rules.values().any(|rule| rule.trap) {
+            self.config.workers.rest();
+            return Ok(());
+        }
+        self.config.workers.begin()
+    }
+
+    /// Has the workers begin before an SA is in force, and knows it from then on.
+    fn expect_work(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        let first = self.installed.insert(sa);
+        self.attend().inspect_err(|_| {
+            if first {
+                self.installed.remove(&sa);
+            }
+        })
+    }
+
+    /// An SA is gone, or was refused.
+    fn forget(&mut self, sa: SaId) {
+        if self.datapath.usage(sa).is_none() {
+            self.installed.remove(&sa);
+        }
+        if let Err(error) = self.attend() {
+            tracing::error!(%error, "no worker runs");
+        }
     }
 
     fn start_guard(&mut self) -> Result<(), PlaneError> {
@@ -314,6 +364,7 @@ impl DataPlane for Userspace {
             self.extend_guard(&rule)
         };
         outcome
+            .and_then(|()| self.attend())
             .and_then(|()| self.routing.add(&rule))
             .map(|()| self.routing.admit_hosts(&rule, &mut self.journal))
             .inspect_err(|_| self.remove_rule(id))
@@ -324,6 +375,9 @@ impl DataPlane for Userspace {
             rule.trap = true;
         }
         self.datapath.set_trap(rule);
+        if let Err(error) = self.attend() {
+            tracing::error!(%error, "packets that wait for a tunnel are not seen");
+        }
     }
 
     fn remove_rule(&mut self, rule: RuleId) {
@@ -332,6 +386,9 @@ impl DataPlane for Userspace {
             self.rebuild_guard();
         }
         self.datapath.remove_rule(rule);
+        if let Err(error) = self.attend() {
+            tracing::error!(%error, "no worker runs");
+        }
     }
 
     /// Lets the packets of a peer in that the kernel would drop because its own address lies in the remote side of a
@@ -342,14 +399,17 @@ impl DataPlane for Userspace {
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
         self.routing.admit_peer(sa.path.remote.ip(), &mut self.journal);
-        self.datapath.add_inbound(sa)
+        let id = sa.id;
+        self.expect_work(id)?;
+        self.datapath.add_inbound(sa).inspect_err(|_| self.forget(id))
     }
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
         let (id, rule, path, form) = (sa.id, sa.rule, sa.path, (sa.suite, sa.mode));
         self.fit(form, &path);
         self.routing.refresh(rule);
-        self.datapath.add_outbound(sa)?;
+        self.expect_work(id)?;
+        self.datapath.add_outbound(sa).inspect_err(|_| self.forget(id))?;
         self.outbound.insert(id, form);
         Ok(())
     }
@@ -369,6 +429,7 @@ impl DataPlane for Userspace {
     fn remove(&mut self, sa: SaId) {
         self.outbound.remove(&sa);
         self.datapath.remove(sa);
+        self.forget(sa);
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
@@ -378,30 +439,7 @@ impl DataPlane for Userspace {
 
 impl Drop for Userspace {
     fn drop(&mut self) {
-        self.shared.signal.stop();
-        if self.worker.take().is_some_and(|worker| worker.join().is_err()) {
-            tracing::error!("the worker thread had panicked");
-        }
-    }
-}
-
-/// Sends from the port that ESP in UDP uses. Clones share the sockets, which close with the last of them.
-#[derive(Clone)]
-pub struct IkeSender {
-    sockets: Arc<Sockets>,
-}
-
-impl IkeSender {
-    /// Sends an IKE message behind the non-ESP marker (RFC 3948 §2.2), from the address of `local`; its port is not
-    /// used.
-    pub fn send_ike(&self, local: SocketAddr, remote: SocketAddr, octets: &[u8]) -> io::Result<()> {
-        let marked = [&NON_ESP_MARKER, octets].concat();
-        self.sockets.send_datagram(local.ip(), remote, &marked)
-    }
-
-    /// Keeps the mappings of NATs on the way alive (RFC 3948 §2.3).
-    pub fn send_keepalive(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
-        self.sockets.send_datagram(local.ip(), remote, &[0xff])
+        self.config.workers.detach();
     }
 }
 

@@ -5,6 +5,8 @@
 
 #[path = "userspace/network.rs"]
 mod network;
+#[path = "userspace/schedules.rs"]
+mod schedules;
 #[path = "userspace/throughput.rs"]
 mod throughput;
 

@@ -4,7 +4,7 @@
 //! Out: [`Datapath::admit`] in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
-use super::{Arrival, Datapath, lock};
+use super::{Arrival, Datapath};
 use crate::discard::Discard;
 use crate::inbound::{Ahead, Inbound};
 use crate::offload::Offload;
@@ -91,11 +91,11 @@ impl Datapath {
         }
     }
 
-    /// Opens ESP packets that arrived together, as [`Datapath::decapsulate_run`] does, but before their turn. `run` is
-    /// the caller's name for these octets.
+    /// Opens ESP packets that arrived together, as [`Datapath::decapsulate_run`] does, but before their turn. `place` is
+    /// the caller's name for the message they came in, and where in it they begin.
     pub(crate) fn open_ahead(
         &self,
-        run: usize,
+        place: (usize, usize),
         datagrams: &[u8],
         segment_len: usize,
         arrival: Arrival,
@@ -119,14 +119,14 @@ impl Datapath {
             let same = rest.chunks(segment_len).take_while(|datagram| datagram.starts_with(&spi));
             let octets: usize = same.map(<[u8]>::len).sum();
             let (group, tail) = rest.split_at(octets);
-            let start = datagrams.len() - rest.len();
+            let place = (place.0, place.1 + datagrams.len() - rest.len());
             rest = tail;
-            opened.open(run, start, group, segment_len, &sa, arrival, queue);
+            opened.open(place, group, segment_len, &sa, arrival, queue);
         }
     }
 
     /// Commits what was opened ahead, now that everything before it has been, and hands what passes to `write`.
-    /// `octets` gives the octets of a run; `again` is scratch space.
+    /// `octets` gives those of a message; `again` is scratch space.
     pub(crate) fn settle<'o>(
         &self,
         now: Instant,
@@ -152,8 +152,8 @@ impl Datapath {
             again.clear();
             let mut receiving = group.sa.receive();
             let places = &places[group.packets.clone()];
-            for ((run, place), (_, arrival)) in places.iter().zip(ahead) {
-                let datagram = octets(*run).get(place.clone()).unwrap_or_default();
+            for ((message, place), (_, arrival)) in places.iter().zip(ahead) {
+                let datagram = octets(*message).get(place.clone()).unwrap_or_default();
                 if let Err(discard) = receiving.open(now, datagram, arrival, again) {
                     count(discard);
                 }
@@ -164,19 +164,12 @@ impl Datapath {
         // An SA that was deleted meanwhile goes with the last of its packets.
         opened.clear();
     }
-
-    /// Whether packets that were kept may go.
-    pub(crate) fn has_releasable(&self) -> bool {
-        !lock(&self.0.releasable).is_empty()
-    }
 }
 
 impl Opened {
-    #[expect(clippy::too_many_arguments, reason = "the one caller has them apart")]
     fn open(
         &mut self,
-        run: usize,
-        start: usize,
+        (message, mut at): (usize, usize),
         datagrams: &[u8],
         segment_len: usize,
         sa: &Arc<Inbound>,
@@ -192,11 +185,10 @@ impl Opened {
         let mut outcomes = Vec::new();
         sa.open_ahead(datagrams.chunks(segment_len), &arrival, queue, &mut outcomes);
         self.packets.extend(outcomes.into_iter().map(|ahead| (ahead, arrival)));
-        let mut at = start;
         self.places.extend(datagrams.chunks(segment_len).map(|datagram| {
             let place = at..at + datagram.len();
             at = place.end;
-            (run, place)
+            (message, place)
         }));
         if let Some(group) = self.groups.last_mut() {
             group.packets.end = self.packets.len();

@@ -52,6 +52,10 @@ struct Slot {
     control_len: usize,
 }
 
+// SAFETY: its pointers lead into its own vectors and to octets that a `Batch` borrows; each batch writes them anew
+// before the kernel follows any.
+unsafe impl Send for Arena {}
+
 impl Arena {
     pub(super) fn new() -> Self {
         Self { slots: Vec::with_capacity(BATCH), headers: Vec::with_capacity(BATCH) }
@@ -195,6 +199,17 @@ pub(super) struct Incoming<'a> {
 }
 
 impl<'a> Incoming<'a> {
+    /// One datagram of which nothing else is known.
+    pub(super) fn of(octets: &'a [u8], remote: SocketAddr) -> Self {
+        let segment_len = octets.len();
+        Self { octets, remote, local: None, segment_len, tos: None, control: None }
+    }
+
+    /// How many datagrams it is.
+    pub(super) fn packets(&self) -> usize {
+        self.octets.len().div_ceil(self.segment_len.max(1))
+    }
+
     /// The extension headers of IPv6 before the octets, in order, each with its number; `None` if not all are known.
     pub(super) fn extension_headers(
         &self,
@@ -221,22 +236,28 @@ pub(super) struct Ring {
     headers: Vec<libc::mmsghdr>,
 }
 
+// SAFETY: its pointers lead into its own vectors, whose memory stays where it is when the ring moves, and every call
+// that hands them to the kernel writes them anew.
+unsafe impl Send for Ring {}
+
 impl Ring {
-    pub(super) fn new() -> Self {
+    /// Makes room for so many messages.
+    pub(super) fn new(messages: usize) -> Self {
+        let messages = messages.min(BATCH);
         Self {
             // Pages that no datagram reaches are never touched and cost nothing.
-            buffers: vec![0; BATCH * BUFFER],
+            buffers: vec![0; messages * BUFFER],
             // SAFETY: all-zero octets are a valid sockaddr_storage, of no family.
-            names: vec![unsafe { mem::zeroed() }; BATCH],
-            controls: vec![Control([0; 128]); BATCH],
-            contents: Vec::with_capacity(BATCH),
-            headers: Vec::with_capacity(BATCH),
+            names: vec![unsafe { mem::zeroed() }; messages],
+            controls: vec![Control([0; 128]); messages],
+            contents: Vec::with_capacity(messages),
+            headers: Vec::with_capacity(messages),
         }
     }
 
     /// Receives what is there, at most `limit` messages, and returns how many came; none is 0.
     pub(super) fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
-        let limit = limit.min(BATCH);
+        let limit = limit.min(self.names.len());
         self.contents.clear();
         self.contents.extend(self.buffers.chunks_exact_mut(BUFFER).take(limit).map(|buffer| {
             libc::iovec { iov_base: buffer.as_mut_ptr().cast::<c_void>(), iov_len: buffer.len() }
@@ -274,6 +295,13 @@ impl Ring {
         }
     }
 
+    /// How many datagrams and octets the first so many messages are.
+    pub(super) fn amount(&self, messages: usize) -> (usize, usize) {
+        (0..messages)
+            .filter_map(|index| self.datagram(index))
+            .fold((0, 0), |(packets, octets), m| (packets + m.packets(), octets + m.octets.len()))
+    }
+
     /// One of the messages that the last call of [`Ring::receive`] counted; `None` for what is not of IP, or was cut
     /// short.
     pub(super) fn datagram(&self, index: usize) -> Option<Incoming<'_>> {
@@ -291,14 +319,7 @@ impl Ring {
         .as_socket()?;
         let start = index * BUFFER;
         let octets = self.buffers.get(start..start + header.msg_len as usize)?;
-        let mut incoming = Incoming {
-            octets,
-            remote,
-            local: None,
-            segment_len: octets.len(),
-            tos: None,
-            control: None,
-        };
+        let mut incoming = Incoming::of(octets, remote);
         let control = &self.controls[index].0;
         // The type of the length differs among C libraries.
         #[allow(clippy::unnecessary_cast)]
@@ -422,7 +443,7 @@ mod tests {
             let (from, to) = pair(address);
             set_option(to.as_fd(), level, pktinfo, 1).expect("pktinfo");
             set_option(to.as_fd(), level, tos, 1).expect("traffic class");
-            let (mut arena, mut ring) = (Arena::new(), Ring::new());
+            let (mut arena, mut ring) = (Arena::new(), Ring::new(BATCH));
             let source = from.local_addr().expect("bound");
             let payloads: Vec<Vec<u8>> = (1..=20u8).map(|n| vec![n; n.into()]).collect();
             let mut batch = arena.batch();
@@ -457,7 +478,7 @@ mod tests {
                 return;
             }
             let octets: Vec<u8> = (0..5_500u32).map(|n| n as u8).collect();
-            let (mut arena, mut ring) = (Arena::new(), Ring::new());
+            let (mut arena, mut ring) = (Arena::new(), Ring::new(BATCH));
             let mut batch = arena.batch();
             batch.push(Outgoing {
                 octets: &octets,

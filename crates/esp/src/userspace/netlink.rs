@@ -128,6 +128,22 @@ impl Netlink {
         Ok((name, mtu))
     }
 
+    /// How many packets an interface had no room for on their way out.
+    pub(super) fn dropped(&mut self, index: u32) -> io::Result<u64> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        let answers = self.exchange(Message::GetLink(link), 0)?;
+        let attributes = answers.into_iter().filter_map(|answer| match answer {
+            Message::NewLink(link) => Some(link.attributes),
+            _ => None,
+        });
+        let dropped = attributes.flatten().find_map(|attribute| match attribute {
+            LinkAttribute::Stats64(stats) => Some(stats.tx_dropped),
+            _ => None,
+        });
+        Ok(dropped.unwrap_or(0))
+    }
+
     pub(super) fn set_mtu(&mut self, index: u32, mtu: u16) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;

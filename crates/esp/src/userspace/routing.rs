@@ -113,6 +113,11 @@ impl Routing {
         self.netlink.set_mtu(self.device, mtu)
     }
 
+    /// How many packets the device had no room for.
+    pub(super) fn dropped(&mut self) -> io::Result<u64> {
+        self.netlink.dropped(self.device)
+    }
+
     /// Lets the protected packets of a peer in whose own address is routed to the device. The reverse path of such a
     /// packet is the device, not the interface it arrives on, and strict reverse path filtering would drop it.
     pub(super) fn admit_peer(&mut self, peer: IpAddr, journal: &mut Journal) {

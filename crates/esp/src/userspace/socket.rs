@@ -6,6 +6,7 @@ use super::datagrams::{Arena, BATCH, Outgoing, set_option};
 use super::netlink::Family;
 use super::refused;
 use super::routing::lacks_family;
+use super::steering;
 use crate::plane::{Encapsulation, Path, PlaneError};
 use crate::queue::{Run, SendQueue};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
@@ -14,6 +15,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Octets of socket buffers: about what a 10 Gbit/s link brings in 5 ms.
@@ -22,53 +24,124 @@ const SOCKET_BUFFER: usize = 8 << 20;
 /// How long a full socket may hold up the traffic before packets are dropped.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// The sockets of one plane; those of a family that the host lacks are absent.
-pub(super) struct Sockets {
-    pub udp: [Option<Socket>; 2],
-    pub raw: [Option<Socket>; 2],
+/// The port of ESP in UDP and what all who send and receive there have in common. Sockets of a family that the host
+/// lacks are absent.
+pub(super) struct Port {
+    number: u16,
+    mark: u32,
+    /// They take what is not ESP.
+    first: [Option<Socket>; 2],
+    native: [Option<Socket>; 2],
     /// AH: whole IP packets go out.
-    pub ah: [Option<Socket>; 2],
-    port: u16,
+    ah: [Option<Socket>; 2],
     /// Whether the kernel segments UDP; given up at the first interface that cannot.
     segments: AtomicBool,
     /// ESP packets that the kernel did not take.
     pub unsent: AtomicU64,
 }
 
-impl Sockets {
-    pub(super) fn open(port: u16, mark: u32) -> Result<Self, PlaneError> {
-        let open = |family, kind: &str, make: fn(Family, u16, u32) -> io::Result<Socket>| match make(
-            family, port, mark,
-        ) {
-            Ok(socket) => Ok(Some(socket)),
-            Err(e) if family == Family::V6 && lacks_family(&e) => Ok(None),
-            Err(e) => Err(refused(format!("opening the {kind} socket for {family:?}"), &e)),
-        };
-        let udp_name = format!("UDP port {port}");
-        let sockets = Self {
-            udp: [open(Family::V4, &udp_name, udp)?, open(Family::V6, &udp_name, udp)?],
-            raw: [open(Family::V4, "ESP", raw)?, open(Family::V6, "ESP", raw)?],
-            ah: [open(Family::V4, "AH", ah)?, open(Family::V6, "AH", ah)?],
-            port,
-            segments: AtomicBool::new(true),
-            unsent: AtomicU64::new(0),
-        };
-        for socket in sockets.udp.iter().flatten() {
+impl Port {
+    /// Takes the port, which must be free.
+    pub(super) fn open(number: u16, mark: u32) -> Result<Self, PlaneError> {
+        let name = format!("UDP port {number}");
+        let first = for_families(&name, |family| {
+            let socket = udp(family, number, mark, false)?;
+            // Others may join from now on, but whoever held the port before would have been in the way.
+            socket.set_reuse_port(true)?;
+            Ok(socket)
+        })?;
+        let native = for_families("the socket of ESP", |family| {
+            marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)
+        })?;
+        let ah = for_families("the socket of AH", |family| ah(family, mark))?;
+        let segments = AtomicBool::new(true);
+        let port = Self { number, mark, first, native, ah, segments, unsent: AtomicU64::new(0) };
+        for socket in port.first.iter().flatten() {
             // A probe for the kernel's support only: 0 sets no segmentation.
             if set_option(socket.as_fd(), SOL_UDP, libc::UDP_SEGMENT, 0).is_err() {
-                sockets.segments.store(false, Ordering::Relaxed);
+                port.segments.store(false, Ordering::Relaxed);
                 tracing::info!("this kernel has no UDP segmentation; throughput will be lower");
             }
-            if let Err(error) = set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1) {
+            if let Err(error) = receive_runs(socket) {
                 tracing::info!(%error, "this kernel has no UDP GRO; throughput will be lower");
             }
         }
-        Ok(sockets)
+        Ok(port)
     }
 
-    /// The port ESP in UDP leaves from.
-    pub(super) fn port(&self) -> u16 {
-        self.port
+    /// Its number.
+    pub(super) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The sockets that take what is not ESP, by family.
+    pub(super) fn first(&self) -> &[Option<Socket>; 2] {
+        &self.first
+    }
+
+    /// The sockets of ESP without UDP, by family.
+    pub(super) fn native(&self) -> &[Option<Socket>; 2] {
+        &self.native
+    }
+
+    /// The sockets of AH, by family.
+    pub(super) fn ah(&self) -> &[Option<Socket>; 2] {
+        &self.ah
+    }
+
+    /// Has ESP go to so many of the sockets that have joined, the earliest ones.
+    pub(super) fn steer(&self, lanes: usize) -> Result<(), PlaneError> {
+        for socket in self.first.iter().flatten() {
+            steering::steer(socket, lanes as u32)
+                .map_err(|e| refused(format!("steering UDP port {} by SPI", self.number), &e))?;
+        }
+        Ok(())
+    }
+
+    /// Sends a datagram that is not ESP.
+    pub(super) fn send_datagram(
+        &self,
+        source: IpAddr,
+        destination: SocketAddr,
+        octets: &[u8],
+    ) -> io::Result<()> {
+        let socket = self.first[usize::from(destination.is_ipv6())]
+            .as_ref()
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+        let mut arena = Arena::new();
+        let mut batch = arena.batch();
+        batch.push(Outgoing { octets, destination, source, segment_len: None, tos: 0 });
+        batch.send(socket.as_fd(), 0).map(drop)
+    }
+}
+
+/// One lane's sockets.
+pub(super) struct Sockets {
+    udp: [Option<Socket>; 2],
+    port: Arc<Port>,
+}
+
+impl Sockets {
+    /// Joins the port.
+    pub(super) fn join(port: &Arc<Port>) -> Result<Self, PlaneError> {
+        let name = format!("another socket on UDP port {}", port.number);
+        let udp = for_families(&name, |family| {
+            let socket = udp(family, port.number, port.mark, true)?;
+            // The port's first sockets have told already if the kernel lacks it.
+            let _ = receive_runs(&socket);
+            Ok(socket)
+        })?;
+        Ok(Self { udp, port: Arc::clone(port) })
+    }
+
+    /// The port joined.
+    pub(super) fn port(&self) -> &Arc<Port> {
+        &self.port
+    }
+
+    /// Those of ESP in UDP, by family.
+    pub(super) fn udp(&self) -> &[Option<Socket>; 2] {
+        &self.udp
     }
 
     /// Sends all runs of a queue in order. What the kernel does not take is dropped and counted, as a router would.
@@ -83,7 +156,7 @@ impl Sockets {
             let (group, tail) = rest.split_at(together.max(1));
             rest = tail;
             let Some(socket) = self.socket(&first.path) else {
-                self.unsent.fetch_add(group.iter().map(packets).sum(), Ordering::Relaxed);
+                self.port.unsent.fetch_add(group.iter().map(packets).sum(), Ordering::Relaxed);
                 continue;
             };
             if together == 0 {
@@ -92,22 +165,6 @@ impl Sockets {
                 self.send_whole(socket, queue, group, arena);
             }
         }
-    }
-
-    /// Sends a datagram that is not ESP from the UDP port.
-    pub(super) fn send_datagram(
-        &self,
-        source: IpAddr,
-        destination: SocketAddr,
-        octets: &[u8],
-    ) -> io::Result<()> {
-        let socket = self.udp[usize::from(destination.is_ipv6())]
-            .as_ref()
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
-        let mut arena = Arena::new();
-        let mut batch = arena.batch();
-        batch.push(Outgoing { octets, destination, source, segment_len: None, tos: 0 });
-        batch.send(socket.as_fd(), 0).map(drop)
     }
 
     /// Sends runs, a message each.
@@ -168,7 +225,7 @@ impl Sockets {
         match error.raw_os_error() {
             // The interface cannot fill in checksums, so the kernel cannot segment for it.
             Some(libc::EIO) => {
-                if self.segments.swap(false, Ordering::Relaxed) {
+                if self.port.segments.swap(false, Ordering::Relaxed) {
                     tracing::warn!(
                         "the interface takes no UDP segmentation; throughput will be lower"
                     );
@@ -182,22 +239,22 @@ impl Sockets {
     }
 
     fn count_unsent(&self, run: &Run, packets: u64, error: &io::Error) {
-        self.unsent.fetch_add(packets, Ordering::Relaxed);
+        self.port.unsent.fetch_add(packets, Ordering::Relaxed);
         tracing::debug!(%error, remote = %run.path.remote, packets, "sending ESP");
     }
 
     fn is_one_message(&self, run: &Run) -> bool {
         packets(run) == 1
             || (run.path.encapsulation == Encapsulation::Udp
-                && self.segments.load(Ordering::Relaxed))
+                && self.port.segments.load(Ordering::Relaxed))
     }
 
     fn socket(&self, path: &Path) -> Option<&Socket> {
         let family = usize::from(path.remote.is_ipv6());
         match path.encapsulation {
             Encapsulation::Udp => self.udp[family].as_ref(),
-            Encapsulation::Native => self.raw[family].as_ref(),
-            Encapsulation::Ah => self.ah[family].as_ref(),
+            Encapsulation::Native => self.port.native[family].as_ref(),
+            Encapsulation::Ah => self.port.ah[family].as_ref(),
         }
     }
 }
@@ -239,7 +296,20 @@ fn send_patiently(
     }
 }
 
-fn udp(family: Family, port: u16, mark: u32) -> io::Result<Socket> {
+/// Opens a socket for each family that the host has.
+fn for_families(
+    what: &str,
+    open: impl Fn(Family) -> io::Result<Socket>,
+) -> Result<[Option<Socket>; 2], PlaneError> {
+    let open = |family| match open(family) {
+        Ok(socket) => Ok(Some(socket)),
+        Err(e) if family == Family::V6 && lacks_family(&e) => Ok(None),
+        Err(e) => Err(refused(format!("opening {what} for {family:?}"), &e)),
+    };
+    Ok([open(Family::V4)?, open(Family::V6)?])
+}
+
+fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Result<Socket> {
     let socket = marked(family, Type::DGRAM, Protocol::UDP, mark)?;
     let any: IpAddr = match family {
         Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
@@ -248,17 +318,19 @@ fn udp(family: Family, port: u16, mark: u32) -> io::Result<Socket> {
     if family == Family::V6 {
         socket.set_only_v6(true)?;
     }
+    socket.set_reuse_port(joins)?;
     socket.bind(&SocketAddr::new(any, port).into())?;
     Ok(socket)
 }
 
-fn raw(family: Family, _port: u16, mark: u32) -> io::Result<Socket> {
-    marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)
+/// Lets the kernel hand over datagrams of one flow together. It asks any of a port's sockets whether it may.
+fn receive_runs(socket: &Socket) -> io::Result<()> {
+    set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1)
 }
 
 /// Sends whole packets, so that their headers are those that AH covers, and tells of the extension headers that the
 /// kernel takes off a packet of IPv6.
-fn ah(family: Family, _port: u16, mark: u32) -> io::Result<Socket> {
+fn ah(family: Family, mark: u32) -> io::Result<Socket> {
     let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_AH), mark)?;
     let fd = socket.as_fd();
     match family {

@@ -3,6 +3,7 @@
 //! tun-rs opens and configures the device. Its own segmentation and coalescing stay unused: they copy every segment
 //! into a buffer of its own, where the datapath seals segments straight into the send buffer.
 
+use super::netlink::Netlink;
 use super::refused;
 use crate::offload::{Offload, VIRTIO_LEN};
 use crate::plane::PlaneError;
@@ -21,16 +22,32 @@ pub(super) struct Tun {
 impl Tun {
     /// Creates the device, which is down and disappears with the returned value.
     pub(super) fn create(name: &str) -> Result<Self, PlaneError> {
-        let build =
-            |offload| DeviceBuilder::new().name(name).offload(offload).enable(false).build_sync();
+        let creating = |e: io::Error| refused(format!("creating the TUN device {name}"), &e);
+        // A device with several queues would let us in beside its owner.
+        if Netlink::open().and_then(|mut n| n.link_index(name)).map_err(creating)?.is_some() {
+            return Err(creating(io::Error::from_raw_os_error(libc::EBUSY)));
+        }
+        // With several queues, more can be opened while the device is in use.
+        let build = |offload| {
+            let builder = DeviceBuilder::new().name(name).multi_queue(true);
+            builder.offload(offload).enable(false).build_sync()
+        };
         let device = build(true).or_else(|error| {
             tracing::info!(%error, "the tunnel device takes no offloads; throughput will be lower");
             build(false)
         });
-        let device = device.map_err(|e| refused(format!("creating the TUN device {name}"), &e))?;
-        device
-            .set_nonblocking(true)
-            .map_err(|e| refused(format!("setting up the TUN device {name}"), &e))?;
+        let device = device.map_err(creating)?;
+        Self::of(device).map_err(|e| refused(format!("setting up the TUN device {name}"), &e))
+    }
+
+    /// One more queue of the device.
+    pub(super) fn another(&self) -> Result<Self, PlaneError> {
+        let queue = self.device.try_clone().and_then(Self::of);
+        queue.map_err(|e| refused("opening another queue of the TUN device".into(), &e))
+    }
+
+    fn of(device: SyncDevice) -> io::Result<Self> {
+        device.set_nonblocking(true)?;
         let offload = device.tcp_gso();
         let coalesce = Coalesce { tcp: offload, udp: offload && device.udp_gso() };
         Ok(Self { device, offload, coalesce })

@@ -1,12 +1,13 @@
 //! Three namespaces: a gateway on each side, and a bridge between them that hears everything.
 
-use esp::userspace::{Config, Hooks, Userspace};
+use esp::userspace::{Config, Hooks, IkeReceiver, Userspace};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -242,7 +243,12 @@ impl Gateway {
         let thread = std::thread::spawn(move || {
             enter(&namespace);
             let mut plane = Userspace::start(config, hooks).expect("the plane starts");
+            let (end, ended) = rustix::pipe::pipe().expect("a pipe");
+            let receivers = plane.ike_receivers();
+            let listener = std::thread::spawn(move || listen(receivers, &end));
             given.iter().for_each(|order| order(&mut plane));
+            drop(ended);
+            listener.join().expect("the listener does not panic");
             plane.shutdown();
         });
         let gateway = Self { orders: Some(orders), thread: Some(thread) };
@@ -261,6 +267,22 @@ impl Gateway {
         });
         self.orders.as_ref().expect("running").send(order).expect("the plane's thread runs");
         answered.recv().expect("the plane's thread did not panic")
+    }
+}
+
+/// Waits for IKE messages until the other end of `end` is gone.
+fn listen(mut receivers: Vec<IkeReceiver>, end: &OwnedFd) {
+    loop {
+        let mut sources = vec![PollFd::new(end, PollFlags::IN)];
+        sources.extend(receivers.iter().map(|receiver| PollFd::new(receiver, PollFlags::IN)));
+        poll(&mut sources, None).expect("waited");
+        let ready: Vec<bool> = sources.iter().map(|s| !s.revents().is_empty()).collect();
+        if ready[0] {
+            return;
+        }
+        for (receiver, _) in receivers.iter_mut().zip(&ready[1..]).filter(|(_, ready)| **ready) {
+            while receiver.receive() {}
+        }
     }
 }
 

@@ -30,7 +30,7 @@ fn ahead(pair: &Pair, batches: &[Vec<Vec<u8>>]) -> Handed {
             for (run, datagram) in batch.iter().enumerate() {
                 let arrival = pair.kind.arrival();
                 let (len, datapath) = (datagram.len(), &pair.receiver);
-                datapath.open_ahead(run, datagram, len, arrival, &mut opened, &mut queue);
+                datapath.open_ahead((run, 0), datagram, len, arrival, &mut opened, &mut queue);
             }
             (batch, opened, queue)
         })
@@ -139,7 +139,7 @@ fn segments_are_put_together_across_datagrams_but_not_across_sas() {
     let mut again = ReceiveQueue::new(0, Coalesce::default());
     for (run, datagram) in datagrams.iter().enumerate() {
         let arrival = pair.kind.arrival();
-        receiver.open_ahead(run, datagram, datagram.len(), arrival, &mut opened, &mut queue);
+        receiver.open_ahead((run, 0), datagram, datagram.len(), arrival, &mut opened, &mut queue);
     }
     let mut lengths = Vec::new();
     let octets = |run: usize| -> &[u8] { &datagrams[run] };

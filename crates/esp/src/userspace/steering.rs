@@ -1,0 +1,173 @@
+//! Which of the sockets on one port gets a datagram: IKE goes to the first, ESP to one of the others by its SPI, so that
+//! the packets of an SA stay in order and one peer's SAs spread.
+
+#![allow(unsafe_code)]
+
+use libc::{c_int, sock_filter, sock_fprog, socklen_t};
+use socket2::{SockFilter, Socket};
+use std::io;
+use std::mem;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+/// Spreads SPIs that differ little (Knuth's multiplicative hash): who chooses them need not choose at random.
+const SPREAD: u32 = 0x9e37_79b1;
+
+/// Has ESP go to the `lanes` sockets that joined the port of `socket` after the first, and all else to the first.
+pub(super) fn steer(socket: &Socket, lanes: u32) -> io::Result<()> {
+    // Data begin behind the UDP header. A load past the end, as of a keepalive's one octet, ends the program with 0.
+    let program = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        // The non-ESP marker (RFC 3948 §2.2).
+        sock_filter { jf: 1, ..step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0) },
+        step(libc::BPF_RET | libc::BPF_K, 0),
+        // With more lanes an SPI stays or goes to a later one.
+        step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, SPREAD),
+        step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
+        step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, lanes.max(1)),
+        step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
+        step(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, 1),
+        step(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    let program = sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
+    // SAFETY: the pointer and the length describe `program`, whose filter points to as many steps as it says; both
+    // outlive the call, and the kernel copies them.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_REUSEPORT_CBPF,
+            (&raw const program).cast(),
+            mem::size_of::<sock_fprog>() as socklen_t,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Has a socket take nothing until it is [reopened](reopen).
+pub(super) fn close(socket: &Socket) -> io::Result<()> {
+    socket.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])
+}
+
+/// Has a socket take everything again.
+pub(super) fn reopen(socket: &Socket) -> io::Result<()> {
+    match socket.detach_filter() {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        outcome => outcome,
+    }
+}
+
+/// What a socket holds and has lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fill {
+    /// Octets of memory that wait to be read.
+    pub waiting: u64,
+    /// Octets of memory there is room for.
+    pub room: u64,
+    /// Datagrams there was no room for.
+    pub dropped: u64,
+}
+
+/// Asks the kernel; a kernel that does not say is taken to have lost nothing.
+pub(super) fn fill(socket: &Socket) -> Fill {
+    // SK_MEMINFO_RMEM_ALLOC, SK_MEMINFO_RCVBUF and SK_MEMINFO_DROPS of linux/sock_diag.h.
+    const WAITING: usize = 0;
+    const ROOM: usize = 1;
+    const DROPPED: usize = 8;
+    let mut values = [0u32; 9];
+    let mut length = mem::size_of_val(&values) as socklen_t;
+    // SAFETY: the pointers describe `values` and its length, which the kernel does not exceed.
+    let outcome: c_int = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            ptr::from_mut(&mut values).cast(),
+            &raw mut length,
+        )
+    };
+    if outcome != 0 {
+        return Fill::default();
+    }
+    Fill {
+        waiting: values[WAITING].into(),
+        room: values[ROOM].into(),
+        dropped: values[DROPPED].into(),
+    }
+}
+
+fn step(code: u32, k: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use socket2::{Domain, Type};
+    use std::net::{SocketAddr, UdpSocket};
+
+    /// What the program computes.
+    fn lane_of(spi: u32, lanes: u32) -> u32 {
+        ((spi.wrapping_mul(SPREAD) >> 16) * lanes) >> 16
+    }
+
+    fn bound(address: SocketAddr) -> Socket {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, None).expect("a socket");
+        socket.set_reuse_port(true).expect("set");
+        socket.bind(&address.into()).expect("bound");
+        socket.set_nonblocking(true).expect("set");
+        socket
+    }
+
+    fn received(socket: &Socket) -> Option<usize> {
+        socket.recv(&mut [mem::MaybeUninit::uninit(); 64]).ok()
+    }
+
+    #[test]
+    fn ike_goes_to_the_first_and_esp_by_its_spi() {
+        let first = bound(([127, 0, 0, 1], 0).into());
+        let address = first.local_addr().expect("bound").as_socket().expect("of IP");
+        let lanes = [bound(address), bound(address), bound(address)];
+        let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        for spread in [1, 2, 3] {
+            steer(&first, spread).expect("the kernel takes it");
+            for spi in 256u32..272 {
+                sender.send_to(&[&spi.to_be_bytes()[..], b"esp"].concat(), address).expect("sent");
+                let got = lanes.each_ref().map(|lane| received(lane).is_some());
+                let expected = [0, 1, 2].map(|lane| lane_of(spi, spread) == lane);
+                assert_eq!(got, expected, "{spi} among {spread}");
+            }
+            for other in [&[0xff][..], &[0, 0, 0, 0, 1, 2, 3]] {
+                sender.send_to(other, address).expect("sent");
+                assert_eq!(received(&first), Some(other.len()));
+            }
+        }
+    }
+
+    #[test]
+    fn consecutive_spis_spread_and_more_lanes_move_them_on() {
+        for lanes in 1..=64 {
+            let mut taken = vec![0; lanes as usize];
+            for spi in 0xc000_0000..0xc000_0000 + 64 * lanes {
+                taken[lane_of(spi, lanes) as usize] += 1;
+                assert!(lane_of(spi, lanes) <= lane_of(spi, lanes + 1));
+            }
+            assert!(taken.iter().all(|count| (48..=80).contains(count)), "{taken:?}");
+        }
+    }
+
+    #[test]
+    fn a_closed_socket_takes_nothing_and_counts_it() {
+        let socket = bound(([127, 0, 0, 1], 0).into());
+        let address = socket.local_addr().expect("bound").as_socket().expect("of IP");
+        let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        close(&socket).expect("closed");
+        sender.send_to(b"lost", address).expect("sent");
+        assert_eq!((received(&socket), fill(&socket).dropped), (None, 1));
+        reopen(&socket).expect("reopened");
+        reopen(&socket).expect("twice is fine");
+        sender.send_to(b"kept", address).expect("sent");
+        assert!(fill(&socket).waiting > 0);
+        assert_eq!(received(&socket), Some(4));
+    }
+}

@@ -1,0 +1,160 @@
+//! How a worker waits for packets.
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::fmt;
+use std::io;
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// How long a worker under load looks for more before it sleeps.
+const SPIN: Duration = Duration::from_micros(60);
+
+/// Packets (or super-packets) of one round that count as load.
+const LOAD: usize = 4;
+
+/// What a worker does while there is nothing to do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wait {
+    /// It sleeps, and every arrival wakes it.
+    Event,
+    /// It never sleeps: the shortest delay, for a whole core.
+    Poll,
+    /// It looks again for a moment after a round that moved much, and then sleeps.
+    #[default]
+    Adaptive,
+}
+
+impl Wait {
+    /// Every way.
+    pub const ALL: [Self; 3] = [Self::Event, Self::Poll, Self::Adaptive];
+
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Event => "event",
+            Self::Poll => "poll",
+            Self::Adaptive => "adaptive",
+        }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Wait {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|wait| wait.name() == text);
+        known.ok_or_else(|| format!("{text:?} is no way to wait; use event, poll or adaptive"))
+    }
+}
+
+/// When to sleep.
+pub(super) struct Patience {
+    wait: Wait,
+    awake_until: Option<Instant>,
+}
+
+impl Patience {
+    pub(super) fn new(wait: Wait) -> Self {
+        Self { wait, awake_until: None }
+    }
+
+    /// Takes note of what a round has moved.
+    pub(super) fn moved(&mut self, packets: usize) {
+        if self.wait == Wait::Adaptive && packets >= LOAD {
+            self.awake_until = Some(Instant::now() + SPIN);
+        }
+    }
+
+    /// Takes note of a round that has moved much.
+    pub(super) fn load(&mut self) {
+        self.moved(LOAD);
+    }
+
+    /// Whether to look for work without sleeping.
+    pub(super) fn is_awake(&self) -> bool {
+        match self.wait {
+            Wait::Event => false,
+            Wait::Poll => true,
+            Wait::Adaptive => self.awake_until.is_some(),
+        }
+    }
+
+    /// Takes note that there was nothing. Lets others run before the next look.
+    pub(super) fn in_vain(&mut self) {
+        if self.awake_until.is_some_and(|until| Instant::now() >= until) {
+            self.awake_until = None;
+        } else {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Descriptors that a worker waits for.
+pub(super) struct Sources<'a>(Vec<PollFd<'a>>);
+
+impl<'a> Sources<'a> {
+    pub(super) fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    pub(super) fn add(&mut self, source: &'a impl AsFd) {
+        self.0.push(PollFd::new(source, PollFlags::IN));
+    }
+
+    /// Whether the source added as number `index` had something when last waited for.
+    pub(super) fn ready(&self, index: usize) -> bool {
+        self.0.get(index).is_some_and(|source| !source.revents().is_empty())
+    }
+
+    /// Waits until one of the first `count` has something.
+    pub(super) fn wait(&mut self, count: usize, patience: &mut Patience) -> io::Result<()> {
+        let count = count.min(self.0.len());
+        let (waited_for, others) = self.0.split_at_mut(count);
+        others.iter_mut().for_each(PollFd::clear_revents);
+        loop {
+            let limit = patience.is_awake().then(Timespec::default);
+            match poll(waited_for, limit.as_ref()) {
+                Ok(0) => patience.in_vain(),
+                Ok(_) => return Ok(()),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for wait in Wait::ALL {
+            assert_eq!(wait.to_string().parse(), Ok(wait));
+        }
+        assert!("sleep".parse::<Wait>().unwrap_err().contains("event, poll or adaptive"));
+    }
+
+    #[test]
+    fn only_load_keeps_an_adaptive_worker_awake() {
+        let mut patience = Patience::new(Wait::Adaptive);
+        patience.moved(LOAD - 1);
+        assert!(!patience.is_awake());
+        patience.moved(LOAD);
+        assert!(patience.is_awake());
+        while patience.is_awake() {
+            patience.in_vain();
+        }
+        let mut event = Patience::new(Wait::Event);
+        event.moved(LOAD);
+        assert!(!event.is_awake());
+        assert!(Patience::new(Wait::Poll).is_awake());
+    }
+}
