@@ -137,7 +137,8 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
 fn listen_all(receivers: Vec<IkeReceiver>) -> Result<JoinSet<()>, StartError> {
     let mut tasks = JoinSet::new();
     for receiver in receivers {
-        let socket = receiver.socket().and_then(UdpSocket::from_std).map_err(StartError::Reactor)?;
+        let socket =
+            receiver.socket().and_then(UdpSocket::from_std).map_err(StartError::Reactor)?;
         tasks.spawn(listen(socket, receiver));
     }
     Ok(tasks)

@@ -174,8 +174,8 @@ fn no_thread_runs_while_there_is_nothing_to_protect() {
     gateway.with(|plane| plane.add_inbound(TUNNEL.inbound(Side::A)).expect("the SA is added"));
     assert_eq!(gateway.with(|plane| plane.counters())["no_sa"], 1);
     gateway.with(|plane| plane.add_outbound(TUNNEL.outbound(Side::A)).expect("the SA is added"));
-    let running = threads("idle0-");
-    assert_eq!(running.len(), workers.settings().number());
+    let number = workers.settings().number();
+    let running = appeared("idle0-", number);
     // With an SA and without packets they sleep: no wake-up in a while, after the start has settled.
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
@@ -189,11 +189,11 @@ fn no_thread_runs_while_there_is_nothing_to_protect() {
     assert_eq!(gateway.with(|plane| plane.usage(SaId(2))).expect("the SA exists").packets, 0);
 
     gateway.with(|plane| plane.remove(SaId(1)));
-    assert_eq!(threads("idle0-").len(), running.len());
+    assert_eq!(threads("idle0-").len(), number);
     gateway.with(|plane| plane.remove(SaId(2)));
     assert_eq!(threads("idle0-").len(), 0);
     gateway.with(|plane| plane.set_trap(RULE));
-    assert_eq!(threads("idle0-").len(), running.len());
+    appeared("idle0-", number);
     gateway.with(|plane| plane.remove_rule(RULE));
     assert_eq!(threads("idle0-").len(), 0);
 }
@@ -236,6 +236,19 @@ fn threads(prefix: &str) -> Vec<String> {
             name.is_ok_and(|name| name.starts_with(prefix))
         })
         .collect()
+}
+
+/// The same, once there are so many: a thread takes its name only when it runs.
+fn appeared(prefix: &str, number: usize) -> Vec<String> {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let there = threads(prefix);
+        if there.len() == number {
+            return there;
+        }
+        assert!(Instant::now() < deadline, "{} of {number} threads", there.len());
+        std::thread::yield_now();
+    }
 }
 
 fn wakeups(threads: &[String]) -> u64 {
