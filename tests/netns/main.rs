@@ -9,6 +9,7 @@ mod authentication_header;
 mod certificates;
 mod cleanup;
 mod commands;
+mod crypto;
 mod daemon;
 mod demo;
 mod failures;
@@ -37,6 +38,7 @@ fn main() -> std::process::ExitCode {
         nat::trials(),
         reload::trials(),
         commands::trials(),
+        crypto::trials(),
         daemon::trials(),
         wireshark::trials(),
     ];

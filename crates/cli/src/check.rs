@@ -5,6 +5,7 @@ mod findings;
 use crate::certificates;
 use crate::config::Config;
 use crate::control::protocol::mode_name;
+use crate::crypto;
 use crate::policy_file;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use clap::ValueEnum;
@@ -30,7 +31,7 @@ pub enum Format {
 pub struct Request<'a> {
     /// The policy.
     pub file: &'a Path,
-    /// Where certificates are.
+    /// Where certificates are, and who makes ciphers.
     pub config: &'a Config,
     /// Whether unknown names are warned of instead of refused.
     pub lenient: bool,
@@ -55,14 +56,15 @@ pub struct Outcome {
 pub fn check(request: &Request<'_>) -> Outcome {
     let Request { file, config, lenient, format, colour } = *request;
     let read = policy_file::read_with(file, lenient);
-    let remarks = match &read {
-        Ok(read) if certificates::are_used(&read.policy) => {
+    let mut remarks = Vec::new();
+    if let Ok(read) = &read {
+        remarks.extend(crypto::remarks::of(&read.policy, &config.gateway().crypto));
+        if certificates::are_used(&read.policy) {
             let certificates = certificates::read(&config.certificates);
-            let remarks = certificates.remarks(&read.policy);
-            certificates.errors.into_iter().chain(remarks).collect()
+            let more = certificates.remarks(&read.policy);
+            remarks.extend(certificates.errors.into_iter().chain(more));
         }
-        _ => Vec::new(),
-    };
+    }
     let is_good = read.is_ok();
     let (output, errors) = match (format, read) {
         (Format::Json, read) => (findings::json(file, &read, &remarks), String::new()),

@@ -1,18 +1,22 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
 use crate::control::protocol::DEFAULT_SOCKET;
+use esp::cipher::Facility;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
 
 mod certificates;
+mod crypto;
 
 pub use certificates::{Certificates, WithoutCrl};
+pub use crypto::{Crypto, Named};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -30,6 +34,8 @@ pub struct Config {
     pub esp: Esp,
     /// `[certificates]`
     pub certificates: Certificates,
+    /// `[crypto]`
+    pub crypto: Crypto,
 }
 
 /// `[policy]`: where the policy is, unless the command line names a file.
@@ -314,6 +320,7 @@ impl Config {
             ike,
             device: Some(self.esp.device.clone()),
             state_dir: Some(self.esp.state_dir.clone()),
+            crypto: Arc::new(Facility::new(self.crypto.choice())),
             ..vpn::GatewayConfig::default()
         }
     }

@@ -3,6 +3,7 @@
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
 use crate::control::server::{ControlSocket, Limits, SocketError, serve};
+use crate::crypto::{self, tunables::Tunables};
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
 use nix::sys::stat::{Mode, umask};
@@ -163,9 +164,14 @@ fn run_gateway(
         keeper.keep(Arc::clone(&policy), Arc::clone(&trust));
         let lists = Arc::clone(keeper.lists());
         let gateway = vpn::GatewayConfig { trust, lists, key_sink, ..config.gateway() };
+        let (crypto, remarks) = Tunables::start(&config.crypto, Arc::clone(&gateway.crypto));
+        for remark in remarks.into_iter().chain(crypto::remarks::of(&policy, &gateway.crypto)) {
+            warn!("{remark}");
+        }
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
         tokio::spawn(remind(Arc::clone(&keeper)));
         let daemon = Daemon::new(handle, source, keeper, levels)
+            .with_crypto(crypto)
             .exporting_keys_to(options.export_keys.clone());
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(

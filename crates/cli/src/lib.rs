@@ -7,6 +7,7 @@ pub mod config;
 pub mod control;
 pub mod convert;
 pub mod counters;
+pub mod crypto;
 pub mod daemon;
 pub mod demo;
 pub mod policy_file;

@@ -467,6 +467,34 @@ fn a_slow_client_blocks_nobody_and_is_cut_off() {
     });
 }
 
+#[test]
+fn the_crypto_facility_is_told_and_set() {
+    use cli::crypto::client::{set, state, stats};
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let before = state(&mut client).expect("it answers");
+    let names: Vec<_> = before.tunables.iter().map(|t| t.name.as_str()).collect();
+    assert_eq!(names, ["nx_enabled", "min_sz", "in_core_enabled"]);
+
+    let after = set(&mut client, "in_core_enabled", Some(0), false).expect("always possible");
+    assert!(after.functions.iter().all(|served| served.place == "software"), "{after:?}");
+    assert_eq!(after.tunable("in_core_enabled").map(|t| t.value), Some(0));
+    let back = set(&mut client, "in_core_enabled", None, false).expect("always possible");
+    assert_eq!((back.tunables, back.functions), (before.tunables, before.functions));
+    assert!(stats(&mut client).is_ok());
+
+    for (name, value, code, part) in [
+        ("in_core", 0, RefusalCode::BadRequest, "no tunable \"in_core\""),
+        ("in_core_enabled", 7, RefusalCode::BadRequest, "is 0 or 1, not 7"),
+        ("nx_enabled", 1, RefusalCode::NotPossible, "NX is a unit of POWER processors"),
+    ] {
+        let error = set(&mut client, name, Some(value), false).expect_err("refused");
+        let ClientError::Refused(refusal) = error else { panic!("{error}") };
+        assert_eq!(refusal.code, code);
+        assert!(refusal.message.contains(part), "{refusal}");
+    }
+}
+
 #[tokio::test]
 async fn the_twin_does_as_the_engine_promises() {
     let directory = tempfile::tempdir().expect("a temporary directory");
@@ -492,6 +520,9 @@ fn command() -> impl Strategy<Value = Command> {
         any::<String>().prop_map(|level| Command::Log { level }),
         Just(Command::Reload { dry_run: false }),
         Just(Command::Counters),
+        (any::<String>(), any::<Option<u64>>(), any::<bool>())
+            .prop_map(|(tunable, value, persist)| Command::CryptoSet { tunable, value, persist }),
+        Just(Command::CryptoStats),
         Just(Command::Stop),
     ]
 }

@@ -13,12 +13,14 @@ pub mod mac;
 mod null;
 mod portable;
 mod ring;
+mod speed;
 mod with_mac;
 
 pub use choice::{Algorithm, Choice, NoSuchAlgorithm, NoSuchProvider};
 pub use cpu::{Cpu, HIDING};
 pub use facility::{Amount, Direction, Facility, NoInstructions, Place, Work};
 pub use function::Function;
+pub use speed::Speed;
 
 pub(crate) use facility::Operated;
 pub(crate) use keyed::Keyed;

@@ -3,3 +3,4 @@
 pub mod key_exchange;
 pub mod prf;
 pub mod rng;
+pub mod tally;

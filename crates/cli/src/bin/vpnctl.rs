@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand};
 use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel};
 use cli::convert::command::{Convert, ConvertError};
+use cli::crypto::{self, arguments::CryptoError};
 use cli::report::{self, Colour};
 use cli::store::command::{CommandError, StoreCommand};
 use serde::Serialize;
@@ -112,6 +113,8 @@ Examples:
         #[command(subcommand)]
         command: PolicyCommand,
     },
+    /// Shows and sets how the crypto facility works, what it has done and how fast it is
+    Crypto(crypto::arguments::Arguments),
     /// Deletes all tunnels and ends the daemon
     Stop,
 }
@@ -188,6 +191,10 @@ fn main() -> ExitCode {
             eprintln!("vpnctl: {error}");
             ExitCode::FAILURE
         }
+        Err(Failure::Crypto(error)) => {
+            eprintln!("vpnctl: {error}");
+            ExitCode::FAILURE
+        }
         // Whoever read our output has seen enough.
         Err(Failure::Output(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             ExitCode::SUCCESS
@@ -205,6 +212,7 @@ enum Failure {
     /// A file that was named cannot be used.
     Policy(CommandError),
     Output(io::Error),
+    Crypto(CryptoError),
 }
 
 impl From<ClientError> for Failure {
@@ -229,6 +237,16 @@ impl From<CommandError> for Failure {
     }
 }
 
+impl From<CryptoError> for Failure {
+    fn from(error: CryptoError) -> Self {
+        match error {
+            CryptoError::Client(error) => Self::Client(error),
+            CryptoError::Output(error) => Self::Output(error),
+            error => Self::Crypto(error),
+        }
+    }
+}
+
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)
@@ -243,6 +261,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     let mut out = io::stdout().lock();
     if let Command::Policy { command: PolicyCommand::Store(command) } = &arguments.command {
         return Ok(command.run(&arguments.control, &mut out, colour)?);
+    }
+    if let Command::Crypto(crypto) = &arguments.command {
+        crypto::arguments::run(crypto, &arguments.control, colour, &mut out)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let mut client = Client::connect(&arguments.control)?;
     match &arguments.command {
@@ -328,8 +350,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             done(&mut client, Ask::Log { level: level.clone() })?;
             writeln!(out, "log level: {}", report::plain(level))?;
         }
-        // Finds its daemon itself, or does without.
-        Command::Policy { .. } => {}
+        // They find their daemon themselves, or do without.
+        Command::Policy { .. } | Command::Crypto(_) => {}
         Command::Stop => {
             done(&mut client, Ask::Stop)?;
             client.wait_until_gone();
@@ -399,6 +421,11 @@ mod tests {
             "vpnctl policy check site.xml --lenient --format json",
             "vpnctl policy diff",
             "vpnctl policy diff site.xml --json",
+            "vpnctl crypto info --json",
+            "vpnctl crypto stats --interval 10",
+            "vpnctl crypto get min_sz",
+            "vpnctl crypto set in_core_enabled=0 --persist",
+            "vpnctl crypto bench --algorithm all --size 64 --size 1400 --seconds 2 --svg bench.svg",
             "vpnctl stop",
         ] {
             assert!(parse(line).is_ok(), "{line}");

@@ -1,4 +1,5 @@
 use super::*;
+use esp::cipher::{Provider, Suite};
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("vpnd.toml"), text).map_err(|error| error.to_string())
@@ -50,6 +51,12 @@ fn every_field_reaches_the_gateway() {
         encap = "always"
         device = "left0"
         state_dir = "/run/left"
+        [crypto]
+        provider = "ring"
+        algorithms = { aes-gcm-128 = "portable" }
+        in_core_enabled = false
+        min_sz = 64
+        tunables = "/tmp/crypto.toml"
         "#,
     )
     .expect("valid");
@@ -59,6 +66,11 @@ fn every_field_reaches_the_gateway() {
     let gateway = config.gateway();
     assert_eq!(gateway.device.as_deref(), Some("left0"));
     assert_eq!(gateway.state_dir.as_deref(), Some(Path::new("/run/left")));
+    let (gcm, chacha) = (Suite::AesGcm16(policy::KeyBits::B128), Suite::ChaCha20Poly1305);
+    assert_eq!(gateway.crypto.choice().provider(gcm), Provider::Portable);
+    assert_eq!(gateway.crypto.choice().provider(chacha), Provider::Ring);
+    assert_eq!((config.crypto.in_core_enabled, config.crypto.min_sz), (false, 64));
+    assert_eq!(config.crypto.tunables, Path::new("/tmp/crypto.toml"));
     let ike = gateway.ike;
     assert_eq!(ike.retransmit_after, Duration::from_millis(500));
     assert_eq!(ike.retransmissions, 3);
@@ -96,6 +108,8 @@ fn mistakes_are_named_with_their_place_and_cure() {
         ("[esp]\ndevice = \"../x\"", &["esp.device"]),
         ("[log]\nlevel = \"loud\"", &["line 2", "\"loud\" is no log level", "debug"]),
         ("[log]\nformat = \"xml\"", &["line 2", "xml", "json"]),
+        ("[crypto]\nprovider = \"openssl\"", &["line 2", "\"openssl\"; there are aws-lc, ring"]),
+        ("[crypto]\nalgorithms = { aes = \"ring\" }", &["line 2", "\"aes\"; there are aes-gcm"]),
         ("[ike\n", &["line 1"]),
     ] {
         let error = parse(text).expect_err(text);

@@ -1,10 +1,12 @@
 //! The messages of the control protocol. Field names are stable: a client may rely on them, and must ignore fields it
 //! does not know.
 
+mod crypto;
 mod explanation;
 mod happening;
 mod stored;
 
+pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
 pub use explanation::{Defined, Explanation, Row, Story, Waits};
 pub use happening::Happening;
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
@@ -102,6 +104,20 @@ pub enum Command {
     Counters,
     /// Asks for certificates and revocation lists.
     Certs,
+    /// Asks for the tunables of the crypto facility, and who does what.
+    Crypto,
+    /// Sets a tunable of the crypto facility; running SAs follow at once.
+    CryptoSet {
+        /// `nx_enabled`, `min_sz` or `in_core_enabled`.
+        tunable: String,
+        /// `null`: its default.
+        value: Option<u64>,
+        /// Also after the daemon has been restarted.
+        #[serde(default)]
+        persist: bool,
+    },
+    /// Asks for what was done by the CPU's instructions, in software, in the kernel and in network cards.
+    CryptoStats,
     /// Deletes all tunnels and ends the daemon. The answer comes before it has ended.
     Stop,
 }
@@ -166,6 +182,10 @@ pub enum Reply {
     Policy(PolicyText),
     /// The policy store has changed, or would change.
     Stored(Stored),
+    /// The crypto facility.
+    Crypto(CryptoState),
+    /// What it has done.
+    CryptoStats(CryptoStats),
 }
 
 /// The new policy after [`Command::Reload`].

@@ -279,5 +279,8 @@ const COMMANDS: &[&str] = &[
     "log",
     "counters",
     "certs",
+    "crypto",
+    "crypto_set",
+    "crypto_stats",
     "stop",
 ];

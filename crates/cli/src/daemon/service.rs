@@ -6,6 +6,7 @@ use crate::control::protocol::{
     Activation, Change, Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
 };
 use crate::control::server::Service;
+use crate::crypto::{self, tunables::Tunables};
 use crate::policy_file::PolicyFile;
 use crate::why::explain;
 use ike::driver::HandleError;
@@ -27,6 +28,7 @@ pub struct Daemon<G> {
     /// The policy in force, and where it is defined.
     in_force: std::sync::Mutex<(Arc<Policy>, Places)>,
     levels: LevelControl,
+    crypto: Tunables,
     keys_exported_to: Option<PathBuf>,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
@@ -48,6 +50,7 @@ impl<G: Gateway> Daemon<G> {
             certificates,
             in_force,
             levels,
+            crypto: Tunables::default(),
             keys_exported_to: None,
             reloading,
             stop: Notify::new(),
@@ -59,6 +62,12 @@ impl<G: Gateway> Daemon<G> {
     pub fn with_policy(self, policy: Arc<Policy>, places: Places) -> Self {
         self.keep_in_force(policy, places);
         self
+    }
+
+    /// Has it command the gateway's crypto facility.
+    #[must_use]
+    pub fn with_crypto(self, crypto: Tunables) -> Self {
+        Self { crypto, ..self }
     }
 
     /// Lets it know where the gateway's keys are written to, so that it tells everybody who asks.
@@ -126,6 +135,7 @@ impl<G: Gateway> Daemon<G> {
     ) -> Result<Reloaded, Refusal> {
         let mut warnings = file.warnings;
         warnings.extend(certificates.remarks(&file.policy));
+        warnings.extend(crypto::remarks::of(&file.policy, self.crypto.facility()));
         let policy = Arc::new(file.policy);
         let changes = self.current().changes(&policy).into_iter().map(Change::from).collect();
         let reloaded = Reloaded { tunnels: policy.tunnels.len(), warnings, dry_run, changes };
@@ -243,6 +253,15 @@ impl<G: Gateway> Service for Daemon<G> {
                 self.gateway.counters().await.map(Reply::Counters).map_err(refusal)
             }
             Command::Certs => Ok(Reply::Certificates(self.certificates.describe())),
+            Command::Crypto => Ok(Reply::Crypto(crypto::service::state(&self.crypto, 0))),
+            Command::CryptoSet { tunable, value, persist } => {
+                let state = crypto::service::set(&self.crypto, &tunable, value, persist)?;
+                for line in crypto::report::tunables(&state.tunables).lines() {
+                    info!("crypto: {line}");
+                }
+                Ok(Reply::Crypto(state))
+            }
+            Command::CryptoStats => Ok(Reply::CryptoStats(crypto::service::stats(&self.crypto))),
             Command::Stop => {
                 self.stop.notify_one();
                 Ok(Reply::Done)

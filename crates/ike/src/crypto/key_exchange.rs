@@ -4,6 +4,7 @@ mod modp;
 #[cfg(test)]
 mod tests;
 
+use super::tally::{self, Operation};
 use aws_lc_rs::agreement::{self, UnparsedPublicKey};
 use modp::{Exponent, Modp};
 use policy::{Group, Secret};
@@ -57,6 +58,7 @@ pub fn is_plausible(group: Group, value: &[u8]) -> bool {
 impl PrivateKey {
     /// Makes a fresh key pair from the system's randomness.
     pub fn generate(group: Group) -> Self {
+        tally::count(Operation::Generate(group));
         let private_value = match arithmetic(group) {
             Arithmetic::Modp(modp) => PrivateValue::Modp(modp, Exponent::generate(modp)),
             Arithmetic::Curve(curve) => PrivateValue::Curve(
@@ -89,6 +91,7 @@ impl PrivateKey {
         if peer.len() != self.public_value.len() {
             return Err(invalid);
         }
+        tally::count(Operation::Agree(self.group));
         match &self.private_value {
             PrivateValue::Modp(modp, exponent) => modp.agree(peer, exponent).ok_or(invalid),
             PrivateValue::Curve(key) => {

@@ -1,10 +1,12 @@
 //! PRFs and prf+ (RFC 7296 §2.13).
 
+use super::tally::{self, Operation};
 use esp::cipher::mac::{Algorithm, Key};
 use policy::{Prf, Secret};
 
 /// `prf(key, parts[0] | parts[1] | …)`; [`output_len`] octets.
 pub fn prf(algorithm: Prf, key: &[u8], parts: &[&[u8]]) -> Secret {
+    tally::count(Operation::Prf(algorithm));
     Secret::new(keyed(algorithm, key).tag(parts).as_ref().to_vec())
 }
 
@@ -20,6 +22,7 @@ pub fn prf_plus(algorithm: Prf, key: &[u8], seed: &[&[u8]], len: usize) -> Secre
     let mut out = Vec::with_capacity(usize::from(blocks) * step);
     for block in 1..=blocks {
         let last = &out[out.len().saturating_sub(step)..];
+        tally::count(Operation::Prf(algorithm));
         let tag = key.tag(&[&[last], seed, &[&[block]]].concat());
         out.extend_from_slice(tag.as_ref());
     }
@@ -61,7 +64,8 @@ fn keyed(algorithm: Prf, key: &[u8]) -> Key {
     }
 }
 
-fn mac(algorithm: Prf) -> Algorithm {
+/// The MAC it is.
+pub fn mac(algorithm: Prf) -> Algorithm {
     match algorithm {
         Prf::HmacMd5 => Algorithm::HmacMd5,
         Prf::HmacSha1 => Algorithm::HmacSha1,

@@ -4,6 +4,7 @@
 use super::certificate::PublicKey;
 use super::key::PrivateKey;
 use super::trust::listed;
+use crate::crypto::tally::{self, Operation};
 use crate::wire::registry::{AuthMethod, HashId};
 use aws_lc_rs::rand::SystemRandom;
 use aws_lc_rs::signature::{self, RsaEncoding, UnparsedPublicKey, VerificationAlgorithm};
@@ -209,6 +210,7 @@ pub(crate) fn sign(
     like: Option<Scheme>,
     octets: &[u8],
 ) -> Result<(AuthMethod, Vec<u8>), String> {
+    tally::count(Operation::Sign(key.kind()));
     let takes = |hash: HashId| hashes.is_some_and(|h| h.contains(&hash));
     let failed = || "the cryptographic library failed".to_owned();
     let tagged = |scheme: Scheme, signature: &[u8]| {
@@ -330,6 +332,7 @@ pub(crate) fn verify(
             listed(&rules.keys)
         ));
     }
+    tally::count(Operation::Verify(key.kind));
     let other = || format!("the method {method} is not for a key of the kind {}", key.kind);
     match method {
         AuthMethod::DIGITAL_SIGNATURE => {

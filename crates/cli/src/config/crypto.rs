@@ -1,0 +1,56 @@
+//! `[crypto]`.
+
+use esp::cipher::{Algorithm, Choice, Provider};
+use serde::{Deserialize, Deserializer, de};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Who makes the ciphers of ESP and AH, and the tunables of the crypto facility.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Crypto {
+    /// Who makes them, unless said otherwise below.
+    pub provider: Named<Provider>,
+    /// Algorithms that come from another provider.
+    pub algorithms: BTreeMap<Named<Algorithm>, Named<Provider>>,
+    /// Whether the CPU's instructions for cryptography are used.
+    pub in_core_enabled: bool,
+    /// Octets of the smallest request that an accelerator outside of the CPU would be given.
+    pub min_sz: u64,
+    /// Where tunables are kept that were set for good; they go before those above.
+    pub tunables: PathBuf,
+}
+
+/// What is written as its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named<T>(pub T);
+
+impl Crypto {
+    /// Who is to make what.
+    pub fn choice(&self) -> Choice {
+        let others = self.algorithms.iter();
+        others.fold(Choice::of(self.provider.0), |choice, (algorithm, provider)| {
+            choice.with(algorithm.0, provider.0)
+        })
+    }
+}
+
+impl Default for Crypto {
+    fn default() -> Self {
+        Self {
+            provider: Named::default(),
+            algorithms: BTreeMap::new(),
+            in_core_enabled: true,
+            min_sz: 1024,
+            tunables: PathBuf::from("/var/lib/vpnd/crypto.toml"),
+        }
+    }
+}
+
+impl<'de, T: FromStr<Err: std::fmt::Display>> Deserialize<'de> for Named<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        name.parse().map(Self).map_err(de::Error::custom)
+    }
+}

@@ -1,0 +1,154 @@
+//! Answers about the crypto facility.
+
+use serde::{Deserialize, Serialize};
+
+/// Whether and how the CPU's instructions are used, after [`Command::Crypto`](super::Command::Crypto) and
+/// [`Command::CryptoSet`](super::Command::CryptoSet).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CryptoState {
+    /// In AIX's order.
+    pub tunables: Vec<Tunable>,
+    /// The file of those that were set for good.
+    pub file: String,
+    /// Who does what.
+    pub functions: Vec<Served>,
+    /// SAs whose cipher has changed with this command.
+    #[serde(default)]
+    pub changed_sas: usize,
+}
+
+/// A setting of the crypto facility.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tunable {
+    /// `nx_enabled`, `min_sz` or `in_core_enabled`.
+    pub name: String,
+    /// What is in force.
+    pub value: u64,
+    /// What `vpnd.toml` says, or what it is without.
+    pub default: u64,
+    /// What was set for good; `null`: nothing.
+    pub persistent: Option<u64>,
+    /// What it does here.
+    pub note: String,
+}
+
+/// A cryptographic function of the data plane.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// As in `AES-GCM-256`.
+    pub function: String,
+    /// `aws-lc`, `ring` or `portable`.
+    pub provider: String,
+    /// `hardware` or `software`.
+    pub place: String,
+    /// Those of the CPU that are used.
+    pub instructions: Vec<String>,
+    /// Why it is not the provider that is wanted.
+    pub note: Option<String>,
+}
+
+/// What was done where, after [`Command::CryptoStats`](super::Command::CryptoStats).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CryptoStats {
+    /// Since when, in milliseconds before now: the daemon's start.
+    pub milliseconds: u64,
+    /// The data plane first, then IKE.
+    pub rows: Vec<FunctionWork>,
+}
+
+/// What was done of one function.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FunctionWork {
+    /// `esp` (and AH) or `ike`.
+    pub user: String,
+    /// As in `AES-GCM-256`.
+    pub function: String,
+    /// `encrypt`, `decrypt`; for IKE `derive`, `generate`, `agree`, `sign` or `verify`.
+    pub operation: String,
+    /// By instructions of the CPU that are made for it.
+    pub hardware: Amount,
+    /// Without.
+    pub software: Amount,
+    /// In the kernel.
+    pub kernel: Amount,
+    /// In the network card.
+    pub nic: Amount,
+}
+
+/// How much was done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Amount {
+    /// Packets, for IKE operations.
+    pub operations: u64,
+    /// Octets of inner packets; `null` for IKE.
+    pub octets: Option<u64>,
+}
+
+impl CryptoState {
+    /// A tunable by its name.
+    pub fn tunable(&self, name: &str) -> Option<&Tunable> {
+        self.tunables.iter().find(|tunable| tunable.name == name)
+    }
+}
+
+impl CryptoStats {
+    /// What was done since an earlier answer of the same daemon.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = |row: &FunctionWork| {
+            let key = |r: &FunctionWork| (r.user.clone(), r.function.clone(), r.operation.clone());
+            earlier.rows.iter().find(|old| key(old) == key(row))
+        };
+        let difference = |row: &FunctionWork| {
+            let Some(old) = before(row) else { return row.clone() };
+            FunctionWork {
+                hardware: row.hardware.since(old.hardware),
+                software: row.software.since(old.software),
+                kernel: row.kernel.since(old.kernel),
+                nic: row.nic.since(old.nic),
+                ..row.clone()
+            }
+        };
+        let something = |row: &FunctionWork| {
+            let columns = [row.hardware, row.software, row.kernel, row.nic];
+            columns.iter().any(|amount| amount.operations > 0)
+        };
+        Self {
+            milliseconds: self.milliseconds.saturating_sub(earlier.milliseconds),
+            rows: self.rows.iter().map(difference).filter(something).collect(),
+        }
+    }
+}
+
+impl Amount {
+    fn since(self, earlier: Self) -> Self {
+        let octets = self.octets.map(|o| o.saturating_sub(earlier.octets.unwrap_or(0)));
+        Self { operations: self.operations.saturating_sub(earlier.operations), octets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_difference_is_what_was_done_in_between() {
+        let amount = |operations| Amount { operations, octets: Some(operations * 100) };
+        let row = |function: &str, hardware, software| FunctionWork {
+            user: "esp".to_owned(),
+            function: function.to_owned(),
+            operation: "encrypt".to_owned(),
+            hardware: amount(hardware),
+            software: amount(software),
+            kernel: amount(0),
+            nic: amount(0),
+        };
+        let earlier = CryptoStats { milliseconds: 100, rows: vec![row("a", 5, 0), row("b", 7, 1)] };
+        let now = CryptoStats {
+            milliseconds: 350,
+            rows: vec![row("a", 5, 3), row("b", 7, 1), row("c", 1, 0)],
+        };
+        let rows = vec![row("a", 0, 3), row("c", 1, 0)];
+        assert_eq!(now.since(&earlier), CryptoStats { milliseconds: 250, rows });
+    }
+}

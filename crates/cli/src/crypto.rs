@@ -1,0 +1,13 @@
+//! The crypto facility as operators meet it: what the machine can do, what is used of it, what was done, and how fast.
+
+pub mod arguments;
+pub mod bench;
+pub mod client;
+pub mod kernel;
+pub mod machine;
+pub mod nic;
+pub mod plot;
+pub mod remarks;
+pub mod report;
+pub mod service;
+pub mod tunables;

@@ -1,0 +1,101 @@
+//! What this machine can do for cryptography, and what a daemon uses of it.
+
+use super::kernel::{self, Registered};
+use super::nic::{self, Device};
+use super::service::served;
+use crate::control::protocol::{CryptoState, Served, Tunable};
+use esp::cipher::{Cpu, Facility, Function, HIDING, Provider};
+use serde::Serialize;
+
+/// The answer to `vpnctl crypto info`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Machine {
+    /// The processor.
+    pub cpu: Processor,
+    /// What it accelerates, and who does it.
+    pub functions: Vec<Capability>,
+    /// The kernel's algorithms; empty where it does not tell.
+    pub kernel: Vec<Registered>,
+    /// Network devices; empty where the kernel does not tell.
+    pub devices: Vec<Device>,
+    /// The daemon's tunables; `null`: no daemon answers, and functions are those of the default configuration.
+    pub tunables: Option<Vec<Tunable>>,
+    /// What could not be found out, and what is strange.
+    pub remarks: Vec<String>,
+}
+
+/// A processor.
+#[derive(Clone, Debug, Serialize)]
+pub struct Processor {
+    /// As in `x86_64`.
+    pub architecture: &'static str,
+    /// As the kernel calls it.
+    pub model: Option<String>,
+    /// Those made for cryptography, and those that widen them.
+    pub instructions: Vec<&'static str>,
+}
+
+/// A function of the data plane.
+#[derive(Clone, Debug, Serialize)]
+pub struct Capability {
+    /// Whether this CPU has instructions for it that a provider knows.
+    pub accelerated: bool,
+    /// Who does it, where and with what.
+    #[serde(flatten)]
+    pub served: Served,
+}
+
+impl Machine {
+    /// Looks at this machine; `daemon` is what a running daemon has told.
+    pub fn look(daemon: Option<CryptoState>) -> Self {
+        let cpu = Cpu::detect();
+        let mut remarks = Vec::new();
+        let mut or_none = |what: &str, error: std::io::Error| {
+            remarks.push(format!("{what} cannot be found out: {error}"));
+        };
+        let kernel = kernel::registered().unwrap_or_else(|error| {
+            or_none("what the kernel offers", error);
+            Vec::new()
+        });
+        let devices = nic::devices().unwrap_or_else(|error| {
+            or_none("what the network cards offer", error);
+            Vec::new()
+        });
+        let hidden: Vec<_> = cpu.hidden().collect();
+        if !hidden.is_empty() {
+            remarks.push(format!("{HIDING} keeps AWS-LC from using {}", hidden.join(", ")));
+        }
+        let (functions, tunables) = match daemon {
+            Some(state) => (state.functions, Some(state.tunables)),
+            None => (served(&Facility::default()), None),
+        };
+        let accelerated = |function: Function| {
+            Provider::ALL.iter().any(|p| !cpu.instructions(*p, function).is_empty())
+        };
+        let functions = functions.into_iter().map(|served| Capability {
+            accelerated: Function::all()
+                .any(|f| f.to_string() == served.function && accelerated(f)),
+            served,
+        });
+        let functions = functions.collect();
+        let cpu = Processor {
+            architecture: std::env::consts::ARCH,
+            model: model(),
+            instructions: cpu.names().collect(),
+        };
+        Self { cpu, functions, kernel, devices, tunables, remarks }
+    }
+}
+
+/// What a plot of this machine is called.
+pub fn title() -> String {
+    let cpu = model().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
+    format!("Ciphers of vpnd on {cpu}")
+}
+
+fn model() -> Option<String> {
+    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, name) = lines.find(|(field, _)| field.trim() == "model name")?;
+    Some(name.trim().to_owned())
+}

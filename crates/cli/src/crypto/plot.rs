@@ -1,0 +1,151 @@
+//! The picture of a bench: a panel for each algorithm, a line for each provider, both axes logarithmic.
+
+use super::bench::Measured;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const PANEL: (u32, u32) = (430, 330);
+const TITLE: u32 = 84;
+const FONT: &str = "sans-serif";
+const INK: RGBColor = RGBColor(40, 44, 52);
+const FAINT: RGBColor = RGBColor(120, 126, 136);
+const GRID: RGBColor = RGBColor(228, 230, 234);
+
+/// Colours that people with any kind of colour vision can tell apart (Okabe and Ito).
+const COLOURS: [(&str, RGBColor); 3] = [
+    ("aws-lc", RGBColor(0, 114, 178)),
+    ("ring", RGBColor(230, 159, 0)),
+    ("portable", RGBColor(0, 158, 115)),
+];
+
+/// The picture cannot be made.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot write the plot {path}: {why}")]
+pub struct PlotError {
+    path: String,
+    why: String,
+}
+
+/// Draws what was measured to an SVG file.
+///
+/// # Errors
+/// Where the file cannot be written.
+pub fn draw(path: &Path, title: &str, measured: &[Measured]) -> Result<(), PlotError> {
+    let mut svg = String::new();
+    picture(&mut svg, title, measured)
+        .map_err(|error| error.to_string())
+        .and_then(|()| std::fs::write(path, &svg).map_err(|error| error.to_string()))
+        .map_err(|why| PlotError { path: path.display().to_string(), why })
+}
+
+type Failed<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+
+fn picture<'a>(svg: &'a mut String, title: &str, measured: &[Measured]) -> Result<(), Failed<'a>> {
+    let mut algorithms: Vec<&str> = Vec::new();
+    for m in measured {
+        if !algorithms.contains(&m.algorithm.as_str()) {
+            algorithms.push(&m.algorithm);
+        }
+    }
+    let columns = algorithms.len().clamp(1, 3);
+    let rows = algorithms.len().div_ceil(columns).max(1);
+    let size = (PANEL.0 * columns as u32, TITLE + PANEL.1 * rows as u32);
+    let root = SVGBackend::with_string(svg, size).into_drawing_area();
+    root.fill(&WHITE)?;
+    let (head, body) = root.split_vertically(TITLE);
+    heading(&head, title, measured)?;
+
+    let sizes: BTreeSet<usize> = measured.iter().map(|m| m.size).collect();
+    let rates = measured.iter().map(Measured::seal_gbits);
+    let (low, high) = rates.fold((f64::MAX, 0.0_f64), |(l, h), r| (l.min(r), h.max(r)));
+    let decade = |rate: f64, up: bool| {
+        let exponent = rate.max(1e-6).log10();
+        10_f64.powf(if up { exponent.ceil() } else { exponent.floor() })
+    };
+    let scale = (decade(low, false), decade(high, true));
+    for (algorithm, area) in algorithms.iter().zip(body.split_evenly((rows, columns))) {
+        let of: Vec<&Measured> = measured.iter().filter(|m| m.algorithm == *algorithm).collect();
+        panel(&area, algorithm, &of, &sizes, scale)?;
+    }
+    root.present()
+}
+
+fn heading<'a>(
+    area: &DrawingArea<SVGBackend<'a>, Shift>,
+    title: &str,
+    measured: &[Measured],
+) -> Result<(), Failed<'a>> {
+    area.draw(&Text::new(title.to_owned(), (24, 16), (FONT, 21).into_font().color(&INK)))?;
+    let mut x = 24;
+    for (provider, colour) in COLOURS {
+        if !measured.iter().any(|m| m.provider == provider) {
+            continue;
+        }
+        area.draw(&PathElement::new([(x, 62), (x + 26, 62)], colour.stroke_width(3)))?;
+        area.draw(&Text::new(provider, (x + 34, 54), (FONT, 15).into_font().color(&INK)))?;
+        x += 130;
+    }
+    let note = "Gbit/s sealed by one core, over octets of a packet";
+    area.draw(&Text::new(note, (x + 10, 54), (FONT, 15).into_font().color(&FAINT)))
+}
+
+fn panel<'a>(
+    area: &DrawingArea<SVGBackend<'a>, Shift>,
+    algorithm: &str,
+    measured: &[&Measured],
+    sizes: &BTreeSet<usize>,
+    (low, high): (f64, f64),
+) -> Result<(), Failed<'a>> {
+    let first = *sizes.first().unwrap_or(&1) as f64;
+    let last = *sizes.last().unwrap_or(&2) as f64;
+    let mut chart = ChartBuilder::on(area)
+        .caption(algorithm, (FONT, 17).into_font().color(&INK))
+        .margin(14)
+        .x_label_area_size(34)
+        .y_label_area_size(52)
+        .build_cartesian_2d(
+            (first * 0.8..last.max(first * 2.0) * 1.25).log_scale().base(2.0),
+            (low..high).log_scale(),
+        )?;
+    chart
+        .configure_mesh()
+        .bold_line_style(GRID)
+        .light_line_style(TRANSPARENT)
+        .axis_style(FAINT)
+        .label_style((FONT, 12).into_font().color(&FAINT))
+        .x_label_formatter(&|octets| octets_label(*octets))
+        .y_label_formatter(&|rate| rate_label(*rate))
+        .x_labels(8)
+        .y_labels(6)
+        .draw()?;
+    for (provider, colour) in COLOURS {
+        let points: Vec<(f64, f64)> = measured
+            .iter()
+            .filter(|m| m.provider == provider)
+            .map(|m| (m.size as f64, m.seal_gbits()))
+            .collect();
+        let Some(end) = points.last().copied() else { continue };
+        chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
+        chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
+        // Above and to the left of the last point.
+        let style = (FONT, 13).into_font().color(&colour);
+        let label = Text::new(rate_label(end.1), (-26, -18), style);
+        chart.draw_series([EmptyElement::at(end) + label])?;
+    }
+    Ok(())
+}
+
+fn octets_label(octets: f64) -> String {
+    if octets >= 1024.0 { format!("{:.0}K", octets / 1024.0) } else { format!("{octets:.0}") }
+}
+
+fn rate_label(rate: f64) -> String {
+    match rate {
+        r if r >= 10.0 => format!("{r:.0}"),
+        r if r >= 1.0 => format!("{r:.1}"),
+        r if r >= 0.1 => format!("{r:.2}"),
+        r => format!("{r:.3}"),
+    }
+}

@@ -1,0 +1,160 @@
+//! What to think of a policy's algorithms on this machine.
+
+use esp::cipher::{Facility, Function, Suite};
+use policy::{AhIntegrity, ChildTunnel, KeyBits, Policy};
+use std::collections::BTreeMap;
+
+/// How many tunnels a remark names.
+const NAMED: usize = 3;
+
+/// A remark for each suite that the policy prefers although this CPU does it without instructions made for it, and for
+/// each that the chosen provider lacks.
+pub fn of(policy: &Policy, facility: &Facility) -> Vec<String> {
+    let mut remarks: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
+    for child in children {
+        let suites = || child.proposals.iter().filter_map(|p| Suite::of(p.protection));
+        for suite in suites() {
+            let wanted = facility.choice().wanted(suite);
+            if !wanted.supports(suite) {
+                let remark = format!("the crypto provider {wanted} has no {suite}: aws-lc does it");
+                remarks.entry(remark).or_default().push(&child.name);
+            }
+        }
+        if let Some(remark) = suites().next().and_then(|first| slow(first, child, facility)) {
+            remarks.entry(remark).or_default().push(&child.name);
+        }
+    }
+    remarks.into_iter().map(|(remark, tunnels)| format!("{}: {remark}", named(&tunnels))).collect()
+}
+
+/// What is slow about the suite that a tunnel prefers, and what would not be; nothing where there is nothing better.
+fn slow(first: Suite, child: &ChildTunnel, facility: &Facility) -> Option<String> {
+    // What the CPU could do: whether it is to is said once, and not for each tunnel.
+    let in_software = |suite: Suite| {
+        let accelerated = |f: &Function| {
+            !facility.cpu().instructions(facility.choice().provider(suite), *f).is_empty()
+        };
+        suite.functions().find(|function| !accelerated(function))
+    };
+    let function = in_software(first)?;
+    let fast = |suite: &Suite| in_software(*suite).is_none();
+    let offered = child.proposals.iter().filter_map(|p| Suite::of(p.protection)).find(fast);
+    let cure = match offered.or_else(|| Some(accelerated_like(first)).filter(fast)) {
+        Some(suite) if offered.is_some() => format!("put {suite}, which is not, first"),
+        Some(suite) => format!("{suite} is not: use it if the peer has it"),
+        // Without any such instructions, this is the fastest that hides.
+        None if hides(first) && first != Suite::ChaCha20Poly1305 => {
+            format!("{} needs none: use it if the peer has it", Suite::ChaCha20Poly1305)
+        }
+        None => return None,
+    };
+    Some(format!("{function} is done in software, as this CPU has no instructions for it; {cure}"))
+}
+
+/// What protects as much, with AES in Galois/Counter Mode.
+fn accelerated_like(suite: Suite) -> Suite {
+    match suite {
+        Suite::NullMac(_) | Suite::AesGmac(_) => Suite::AesGmac(KeyBits::B256),
+        Suite::Ah(_) => Suite::Ah(AhIntegrity::AesGmac(KeyBits::B256)),
+        Suite::AesCbcMac(bits, _) => Suite::AesGcm16(bits),
+        _ => Suite::AesGcm16(KeyBits::B256),
+    }
+}
+
+fn hides(suite: Suite) -> bool {
+    !matches!(suite, Suite::NullMac(_) | Suite::AesGmac(_) | Suite::Ah(_))
+}
+
+/// The first tunnels of several.
+fn named(tunnels: &[&str]) -> String {
+    let shown = tunnels[..tunnels.len().min(NAMED)].join(", ");
+    match tunnels.len().saturating_sub(NAMED) {
+        0 => shown,
+        more => format!("{shown} and {more} more"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esp::cipher::{Choice, Cpu, Provider};
+    use std::sync::Arc;
+
+    fn remarks(protections: &[&str], cpu: &[&'static str], choice: Choice) -> Vec<String> {
+        let sample = include_str!("../../../../config/left.xml");
+        let loaded = policy::xml::read("left.xml", sample).expect("the sample is valid");
+        let mut policy = loaded.policy;
+        let tunnel = Arc::make_mut(&mut policy.tunnels[0]);
+        let proposals = &mut Arc::make_mut(&mut tunnel.children[0]).proposals;
+        let template = proposals[0].clone();
+        *proposals = protections
+            .iter()
+            .map(|name| {
+                let protection = match *name {
+                    "gcm" => encryption(policy::EspEncryption::AesGcm16(KeyBits::B192), None),
+                    "chacha" => encryption(policy::EspEncryption::ChaCha20Poly1305, None),
+                    "cbc" => encryption(
+                        policy::EspEncryption::AesCbc(KeyBits::B128),
+                        Some(policy::Integrity::HmacSha2_512_256),
+                    ),
+                    _ => policy::Protection::Ah(AhIntegrity::Mac(policy::Integrity::HmacMd5_96)),
+                };
+                policy::ChildProposal { protection, ..template.clone() }
+            })
+            .collect();
+        of(&policy, &Facility::on(Cpu::with(cpu), choice))
+    }
+
+    fn encryption(
+        encryption: policy::EspEncryption,
+        integrity: Option<policy::Integrity>,
+    ) -> policy::Protection {
+        policy::Protection::Esp { encryption, integrity }
+    }
+
+    const FULL: &[&str] = &["AES-NI", "PCLMULQDQ", "SHA-NI", "ARMv8 AES", "ARMv8 PMULL"];
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    #[test]
+    fn what_the_cpu_does_in_software_is_told_with_something_better() {
+        let told = |protections: &[&str]| remarks(protections, FULL, Choice::default());
+        assert!(told(&["gcm"]).is_empty() && told(&["gcm", "chacha"]).is_empty());
+        let why = "is done in software, as this CPU has no instructions for it;";
+        assert_eq!(
+            told(&["chacha", "gcm"]),
+            [format!("site_lan: ChaCha20-Poly1305 {why} put AES-GCM-16-192, which is not, first")]
+        );
+        assert_eq!(
+            told(&["cbc"]),
+            [format!(
+                "site_lan: HMAC-SHA2-512 {why} AES-GCM-16-128 is not: use it if the peer has it"
+            )]
+        );
+        assert_eq!(
+            told(&["ah"]),
+            [format!("site_lan: HMAC-MD5 {why} AH/AES-GMAC-256 is not: use it if the peer has it")]
+        );
+    }
+
+    #[test]
+    fn without_instructions_there_is_one_that_needs_none() {
+        let told = |protections: &[&str]| remarks(protections, &[], Choice::default());
+        assert!(told(&["chacha"]).is_empty() && told(&["ah"]).is_empty());
+        let told = told(&["gcm"]);
+        assert!(told.len() == 1 && told[0].contains("CHACHA20-POLY1305 needs none"), "{told:?}");
+    }
+
+    #[test]
+    fn a_provider_that_lacks_a_suite_is_told() {
+        let told = remarks(&["gcm"], FULL, Choice::of(Provider::Ring));
+        let remark = "site_lan: the crypto provider ring has no AES-GCM-16-192: aws-lc does it";
+        assert!(told.contains(&remark.to_owned()), "{told:?}");
+    }
+
+    #[test]
+    fn many_tunnels_are_counted() {
+        assert_eq!(named(&["a", "b", "c"]), "a, b, c");
+        assert_eq!(named(&["a", "b", "c", "d", "e"]), "a, b, c and 2 more");
+    }
+}

@@ -1,0 +1,211 @@
+//! What `vpnctl crypto` prints.
+
+use super::bench::Measured;
+use super::machine::Machine;
+use crate::control::protocol::{Amount, CryptoState, CryptoStats, FunctionWork, Tunable};
+use crate::report::{Colour, Table, bytes, count, plain};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// Lines `name : value`, as AIX's `acfo -d` has them.
+pub fn tunables(tunables: &[Tunable]) -> String {
+    tunables.iter().map(|t| format!("{} : {}\n", plain(&t.name), t.value)).collect()
+}
+
+/// What has changed, and for whom.
+pub fn changed(name: &str, state: &CryptoState, persist: bool, colour: Colour) -> String {
+    let mut text = tunables(&state.tunables);
+    let Some(tunable) = state.tunable(name) else { return text };
+    // Writing to a String cannot fail, here and below.
+    let _ = writeln!(text, "{}", colour.faint(&plain(&tunable.note)));
+    if tunable.name == "in_core_enabled" {
+        let sas = match state.changed_sas {
+            0 => "no SA has changed".to_owned(),
+            1 => "1 SA has changed, without interruption".to_owned(),
+            n => format!("{n} SAs have changed, without interruption"),
+        };
+        let _ = writeln!(text, "{}", colour.faint(&sas));
+    }
+    let kept = match persist {
+        true => format!("kept in {}", plain(&state.file)),
+        false => "until vpnd ends; --persist keeps it".to_owned(),
+    };
+    let _ = writeln!(text, "{}", colour.faint(&kept));
+    text
+}
+
+/// Everything about this machine.
+pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
+    let mut text = String::new();
+    let model = machine.cpu.model.as_deref().unwrap_or("unknown");
+    let _ = writeln!(
+        text,
+        "{}  {} ({})",
+        colour.heading("CPU"),
+        plain(model),
+        machine.cpu.architecture
+    );
+    let instructions = match machine.cpu.instructions.as_slice() {
+        [] => "none for cryptography".to_owned(),
+        names => names.join(", "),
+    };
+    let _ = writeln!(text, "     instructions: {instructions}\n");
+
+    let mut table = Table::new(["FUNCTION", "THIS CPU", "DONE BY", "IN", "WITH"]);
+    for capability in &machine.functions {
+        let served = &capability.served;
+        let place = match served.place.as_str() {
+            "hardware" => colour.good("hardware"),
+            place if capability.accelerated => colour.notice(&plain(place)),
+            place => plain(place).into_owned(),
+        };
+        let with = match &served.note {
+            Some(note) => plain(note).into_owned(),
+            None if served.instructions.is_empty() => "-".to_owned(),
+            None => plain(&served.instructions.join(", ")).into_owned(),
+        };
+        table.row([
+            plain(&served.function).into_owned(),
+            if capability.accelerated { colour.good("yes") } else { "no".to_owned() },
+            plain(&served.provider).into_owned(),
+            place,
+            with,
+        ]);
+    }
+    text.push_str(&table.render(colour));
+    match &machine.tunables {
+        Some(all) => {
+            text.push('\n');
+            for tunable in all {
+                let line = format!("{} : {}", plain(&tunable.name), tunable.value);
+                let _ = writeln!(text, "{line:<20}  {}", colour.faint(&plain(&tunable.note)));
+            }
+        }
+        None => {
+            let _ = writeln!(
+                text,
+                "\n{}",
+                colour.faint(&format!(
+                    "no vpnd answers on {}: this is what one with the default configuration does",
+                    plain(control)
+                ))
+            );
+        }
+    }
+
+    let _ = writeln!(
+        text,
+        "\n{}",
+        colour.faint("Offered, but not used by vpnd, whose data plane is in userspace:")
+    );
+    if machine.kernel.is_empty() {
+        text.push_str("the kernel has no algorithm of IPsec loaded\n");
+    } else {
+        let mut table = Table::new(["KERNEL ALGORITHM", "DRIVER", "TYPE", "PRIORITY"]);
+        for algorithm in &machine.kernel {
+            table.row([
+                plain(&algorithm.name).into_owned(),
+                plain(&algorithm.driver).into_owned(),
+                plain(&algorithm.kind).into_owned(),
+                algorithm.priority.to_string(),
+            ]);
+        }
+        text.push_str(&table.render(colour));
+    }
+    if !machine.devices.is_empty() {
+        text.push('\n');
+        let mut table = Table::new(["NETWORK DEVICE", "DRIVER", "FEATURES FOR ESP"]);
+        for device in &machine.devices {
+            let feature = |f: &super::nic::Feature| {
+                format!("{} ({})", f.name, if f.active { "on" } else { "off" })
+            };
+            let features: Vec<_> = device.features.iter().map(feature).collect();
+            table.row([
+                plain(&device.name).into_owned(),
+                plain(device.driver.as_deref().unwrap_or("-")).into_owned(),
+                if features.is_empty() { "none".to_owned() } else { features.join(", ") },
+            ]);
+        }
+        text.push_str(&table.render(colour));
+    }
+    for remark in &machine.remarks {
+        let _ = writeln!(text, "{}", colour.notice(&plain(remark)));
+    }
+    text
+}
+
+/// What was done where, in the columns of System z's `icastats` and two more.
+pub fn stats(stats: &CryptoStats, colour: Colour) -> String {
+    let mut text = String::new();
+    let over = crate::report::duration(Duration::from_millis(stats.milliseconds));
+    for (user, title) in [("esp", "packets"), ("ike", "handshakes and rekeys")] {
+        let rows: Vec<_> = stats.rows.iter().filter(|row| row.user == user).collect();
+        if rows.is_empty() {
+            continue;
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}", colour.faint(&format!("{title}, in {over}")));
+        text.push_str(&work(&rows, colour));
+    }
+    if text.is_empty() {
+        text = format!("nothing was done in {over}\n");
+    }
+    text
+}
+
+fn work(rows: &[&FunctionWork], colour: Colour) -> String {
+    let mut table =
+        Table::new(["FUNCTION", "OPERATION", "# HARDWARE", "# SOFTWARE", "# KERNEL", "# NIC"]);
+    for row in rows {
+        let cells = [row.hardware, row.software, row.kernel, row.nic].map(amount);
+        let [hardware, software, kernel, nic] = cells;
+        table.row([
+            plain(&row.function).into_owned(),
+            plain(&row.operation).into_owned(),
+            hardware,
+            software,
+            kernel,
+            nic,
+        ]);
+    }
+    table.render(colour)
+}
+
+fn amount(amount: Amount) -> String {
+    match (amount.operations, amount.octets) {
+        (0, _) => "0".to_owned(),
+        (operations, Some(octets)) => format!("{} ({})", count(operations), bytes(octets)),
+        (operations, None) => count(operations),
+    }
+}
+
+/// What was measured: a line for each algorithm, provider and size.
+pub fn measured(all: &[Measured], colour: Colour) -> String {
+    let mut table = Table::new([
+        "ALGORITHM",
+        "PROVIDER",
+        "DONE IN",
+        "OCTETS",
+        "SEAL/S",
+        "SEAL Gbit/s",
+        "OPEN/S",
+        "OPEN Gbit/s",
+    ]);
+    for measured in all {
+        let Measured { algorithm, provider, place, size, seal, open, .. } = measured;
+        let gbits = |rate: f64| format!("{:.3}", rate * *size as f64 * 8.0 / 1e9);
+        table.row([
+            algorithm.clone(),
+            provider.clone(),
+            if place == "hardware" { colour.good(place) } else { place.clone() },
+            size.to_string(),
+            count(*seal as u64),
+            gbits(*seal),
+            count(*open as u64),
+            gbits(*open),
+        ]);
+    }
+    table.render(colour)
+}

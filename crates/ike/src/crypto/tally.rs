@@ -1,0 +1,33 @@
+//! How often the functions of IKE were done in this process, by all engines together. Nothing is decided by it: only reports
+//! read it, and so it need not be passed through every place that computes.
+
+use policy::{Group, KeyKind, Prf};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// What is done once for a handshake or a rekey, or a few times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Operation {
+    /// A pseudorandom function of one input; prf+ takes several.
+    Prf(Prf),
+    /// A public value was made.
+    Generate(Group),
+    /// A shared secret was made.
+    Agree(Group),
+    /// A signature was made.
+    Sign(KeyKind),
+    /// A signature in an AUTH payload was checked.
+    Verify(KeyKind),
+}
+
+static DONE: Mutex<BTreeMap<Operation, u64>> = Mutex::new(BTreeMap::new());
+
+/// Takes note of one.
+pub(crate) fn count(operation: Operation) {
+    *DONE.lock().unwrap_or_else(PoisonError::into_inner).entry(operation).or_default() += 1;
+}
+
+/// How often each was done since the process began.
+pub fn done() -> BTreeMap<Operation, u64> {
+    DONE.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
