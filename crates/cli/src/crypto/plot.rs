@@ -7,6 +7,8 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 const PANEL: (u32, u32) = (430, 330);
+/// Pixels of height that a panel's axes leave to its lines.
+const PLOT: u32 = 243;
 const TITLE: u32 = 84;
 const FONT: &str = "sans-serif";
 const INK: RGBColor = RGBColor(40, 44, 52);
@@ -106,7 +108,7 @@ fn panel<'a>(
         .x_label_area_size(34)
         .y_label_area_size(52)
         .build_cartesian_2d(
-            (first * 0.8..last.max(first * 2.0) * 1.25).log_scale().base(2.0),
+            (first * 0.8..last.max(first * 2.0) * 3.0).log_scale().base(2.0),
             (low..high).log_scale(),
         )?;
     chart
@@ -116,22 +118,31 @@ fn panel<'a>(
         .axis_style(FAINT)
         .label_style((FONT, 12).into_font().color(&FAINT))
         .x_label_formatter(&|octets| octets_label(*octets))
-        .y_label_formatter(&|rate| rate_label(*rate))
+        .y_label_formatter(&|rate| tick_label(*rate))
         .x_labels(8)
         .y_labels(6)
         .draw()?;
+    let mut ends = Vec::new();
     for (provider, colour) in COLOURS {
         let points: Vec<(f64, f64)> = measured
             .iter()
             .filter(|m| m.provider == provider)
             .map(|m| (m.size as f64, m.seal_gbits()))
             .collect();
-        let Some(end) = points.last().copied() else { continue };
         chart.draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?;
         chart.draw_series(points.iter().map(|point| Circle::new(*point, 3, colour.filled())))?;
-        // Above and to the left of the last point.
+        ends.extend(points.last().map(|end| (*end, colour)));
+    }
+    // Beside the last points, from above to below, so far apart that each can be read.
+    ends.sort_by(|(a, _), (b, _)| b.1.total_cmp(&a.1));
+    let height = |rate: f64| (high / rate).log10() / (high / low).log10() * f64::from(PLOT);
+    let mut free = f64::MIN;
+    for (end, colour) in ends {
+        let at = height(end.1).max(free);
+        free = at + 14.0;
         let style = (FONT, 13).into_font().color(&colour);
-        let label = Text::new(rate_label(end.1), (-26, -18), style);
+        let shift = (at - height(end.1)) as i32;
+        let label = Text::new(rate_label(end.1), (9, shift - 8), style);
         chart.draw_series([EmptyElement::at(end) + label])?;
     }
     Ok(())
@@ -141,11 +152,56 @@ fn octets_label(octets: f64) -> String {
     if octets >= 1024.0 { format!("{:.0}K", octets / 1024.0) } else { format!("{octets:.0}") }
 }
 
+/// A power of ten.
+fn tick_label(rate: f64) -> String {
+    let text = format!("{rate:.3}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
 fn rate_label(rate: f64) -> String {
     match rate {
         r if r >= 10.0 => format!("{r:.0}"),
         r if r >= 1.0 => format!("{r:.1}"),
         r if r >= 0.1 => format!("{r:.2}"),
         r => format!("{r:.3}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_algorithm_and_provider_is_in_the_picture() {
+        let measured = |algorithm: &str, provider: &str, size, seal| Measured {
+            algorithm: algorithm.to_owned(),
+            provider: provider.to_owned(),
+            place: "software".to_owned(),
+            size,
+            seal,
+            open: seal,
+        };
+        let all = [
+            measured("AES-GCM-16-256", "aws-lc", 64, 1e6),
+            measured("AES-GCM-16-256", "aws-lc", 8192, 1e5),
+            measured("AES-GCM-16-256", "portable", 64, 2e4),
+            measured("A<B", "portable", 64, 1e4),
+        ];
+        for some in [&all[..], &all[..1], &[]] {
+            let mut svg = String::new();
+            picture(&mut svg, "Ciphers", some).expect("a string takes it");
+            assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+            for part in some {
+                let shown = part.algorithm.replace('<', "&lt;");
+                assert!(svg.contains(&shown) && svg.contains(&part.provider), "{svg}");
+            }
+        }
+        assert_eq!([100.0, 1.0, 0.1, 0.01].map(tick_label), ["100", "1", "0.1", "0.01"]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_is_named() {
+        let error = draw(Path::new("/proc/none/a.svg"), "", &[]).expect_err("no such directory");
+        assert!(error.to_string().starts_with("cannot write the plot /proc/none/a.svg: "));
     }
 }
