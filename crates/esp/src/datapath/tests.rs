@@ -19,6 +19,7 @@ mod limits;
 mod path;
 mod published;
 mod rules;
+mod scapy;
 mod stages;
 
 const RULE: RuleId = RuleId(1);

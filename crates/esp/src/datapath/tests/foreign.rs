@@ -4,9 +4,10 @@ use super::*;
 use crate::cipher::Aad;
 use serde_json::Value;
 
-const FILES: [&str; 2] = [
+const FILES: [&str; 3] = [
     include_str!("../../../tests/vectors/rfc7634_esp.json"),
     include_str!("../../../tests/vectors/scapy_esp.json"),
+    include_str!("../../../tests/vectors/scapy_cbc.json"),
 ];
 
 struct Case {
@@ -43,7 +44,7 @@ fn cases() -> Vec<Case> {
                 .map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("two digits"))
                 .collect::<Vec<u8>>()
         };
-        let suite = SUITES.into_iter().find(|suite| suite.to_string() == text("suite"));
+        let suite = scapy::suites().find(|suite| suite.to_string() == text("suite"));
         Case {
             suite: suite.expect("a suite of this crate"),
             key: Secret::new(octets("key_material")),
@@ -61,7 +62,7 @@ fn cases() -> Vec<Case> {
         .iter()
         .flat_map(|file| file["cases"].as_array().expect("a list").iter().map(case))
         .collect();
-    assert_eq!(cases.len(), 1 + 19);
+    assert_eq!(cases.len(), 1 + 19 + 3 * 7);
     cases
 }
 
