@@ -23,6 +23,7 @@ pub use ike;
 pub use policy;
 
 use esp::cipher::Facility;
+use esp::filter::Filter;
 use esp::plane::PlaneError;
 use esp::userspace::workers::Workers;
 use esp::userspace::{Hooks, IkeReceiver, Userspace};
@@ -55,6 +56,8 @@ pub struct GatewayConfig {
     pub crypto: Arc<Facility>,
     /// Who carries the packets. Whoever keeps a clone can see what they do, and change how they work while they do it.
     pub workers: Workers,
+    /// What happens to traffic that is no tunnel's; default: nothing.
+    pub filter: Arc<Filter>,
     /// Where the keys of every SA are copied to, for looking into captured packets: whoever has them reads the
     /// traffic. Default: nowhere.
     pub key_sink: Option<Sink>,
@@ -89,6 +92,7 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     let mut plane_config = esp::userspace::Config {
         crypto: config.crypto,
         workers: config.workers,
+        filter: config.filter,
         ..esp::userspace::Config::default()
     };
     if let Some(device) = config.device {

@@ -108,6 +108,11 @@ fn fields_are_documented() {
     left.ctl_ok(&["activate"]);
     check(&left, true);
     check(&right, true);
+    let overview = left.json(&["status", "--json"]);
+    assert_eq!(keys(&overview), documented("field of the overview"));
+    assert_eq!(keys(&overview["filter"]), documented("field of the filter"));
+    let trace = left.json(&["trace", "--json", "tcp", "10.1.0.1:1", "10.2.0.1:2"]);
+    assert_eq!(keys(&trace["leaving"]), documented("field of a course"));
 }
 
 fn vpnd_check() {

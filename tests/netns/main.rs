@@ -13,6 +13,7 @@ mod crypto;
 mod daemon;
 mod demo;
 mod failures;
+mod filter;
 mod flood;
 mod nat;
 mod networks;
@@ -33,6 +34,7 @@ fn main() -> std::process::ExitCode {
         certificates::trials(),
         failures::trials(),
         cleanup::trials(),
+        filter::trials(),
         restart::trials(),
         roaming::trials(),
         nat::trials(),

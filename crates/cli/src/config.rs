@@ -14,9 +14,11 @@ use tracing_subscriber::filter::Targets;
 
 mod certificates;
 mod crypto;
+mod filter;
 
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
+pub use filter::{DefaultAction, FilterSection};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -32,6 +34,8 @@ pub struct Config {
     pub ike: Ike,
     /// `[esp]`
     pub esp: Esp,
+    /// `[filter]`
+    pub filter: FilterSection,
     /// `[certificates]`
     pub certificates: Certificates,
     /// `[crypto]`
@@ -321,6 +325,7 @@ impl Config {
             device: Some(self.esp.device.clone()),
             state_dir: Some(self.esp.state_dir.clone()),
             crypto: Arc::new(Facility::new(self.crypto.choice())),
+            filter: self.filter.filter().into(),
             ..vpn::GatewayConfig::default()
         }
     }

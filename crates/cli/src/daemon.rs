@@ -4,6 +4,7 @@ use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
 use crate::control::server::{ControlSocket, Limits, SocketError, serve};
 use crate::crypto::{self, tunables::Tunables};
+use crate::filter;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
 use nix::sys::stat::{Mode, umask};
@@ -20,6 +21,7 @@ use tracing::{error, info, warn};
 
 pub mod gateway;
 mod logging;
+mod overview;
 mod privilege;
 mod service;
 mod source;
@@ -147,6 +149,9 @@ fn run_gateway(
     for warning in certificates.remarks(&file.policy) {
         warn!("{warning}");
     }
+    if let Some(warning) = filter::warning(&config.filter.filter(), &config.esp.device) {
+        warn!("{warning}");
+    }
     let (socket, listener) = ControlSocket::bind(&config.control.socket)?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -172,6 +177,7 @@ fn run_gateway(
         tokio::spawn(remind(Arc::clone(&keeper)));
         let daemon = Daemon::new(handle, source, keeper, levels)
             .with_crypto(crypto)
+            .configured(options.config.clone(), config.clone())
             .exporting_keys_to(options.export_keys.clone());
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(

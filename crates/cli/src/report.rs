@@ -9,12 +9,14 @@ use std::fmt::Write;
 use std::time::Duration;
 
 mod certificates;
+mod overview;
 mod quantity;
 mod stored;
 mod table;
 mod why;
 
 pub use certificates::certificates;
+pub use overview::{filter, overview, trace};
 pub use quantity::{bytes, count, duration, rate};
 pub use stored::stored;
 pub use table::Table;
@@ -272,13 +274,23 @@ pub fn reloaded(reloaded: &Reloaded, colour: Colour) -> String {
         n => format!("{n} tunnels"),
     };
     let mut text = match reloaded.dry_run {
-        true if reloaded.changes.iter().all(|c| c.effect == "untouched") => {
+        true if reloaded.changes.iter().all(|c| c.effect == "untouched")
+            && reloaded.filter.is_empty() =>
+        {
             return format!("a reload would change nothing ({tunnels})\n");
         }
         true => format!("a reload would change this; nothing has changed yet ({tunnels})\n"),
         false => format!("policy reloaded: {tunnels}\n"),
     };
     text.push_str(&changes(&reloaded.changes, colour));
+    for change in &reloaded.filter {
+        let effect = match change.effect.as_str() {
+            "added" => colour.good(&change.effect),
+            "removed" => colour.bad(&change.effect),
+            effect => colour.notice(&plain(effect)),
+        };
+        let _ = writeln!(text, "  filter: {effect} {}", plain(&change.message));
+    }
     text
 }
 

@@ -156,6 +156,46 @@ fn a_tunnel_lives_its_life() {
 }
 
 #[test]
+fn the_daemon_tells_of_itself_and_of_packets() {
+    use cli::config::DefaultAction;
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let Ok(Reply::Overview(overview)) = client.ask(Command::Overview) else { panic!("none") };
+    assert_eq!((overview.tunnels.defined, overview.tunnels.up), (1, 0));
+    assert_eq!(overview.pid, std::process::id());
+    assert_eq!(overview.policy, fixture.policy().display().to_string());
+    assert_eq!(overview.esp_discarded + overview.ike_discarded, 0, "replayed has no layer here");
+    client.ask(Command::Activate { names: vec![] }).expect("startable");
+    let Ok(Reply::Overview(overview)) = client.ask(Command::Overview) else { panic!("none") };
+    assert_eq!((overview.tunnels.up, overview.children.up), (1, 1));
+
+    let ipv6 = Some(DefaultAction::Deny);
+    let set = client.ask(Command::SetFilter { ipv4: None, ipv6 });
+    let Ok(Reply::Filter(filter)) = set else { panic!("{set:?}") };
+    assert_eq!((filter.ipv4.as_str(), filter.ipv6.as_str()), ("permit", "deny"));
+    assert_eq!(client.ask(Command::Filter).expect("it has one"), Reply::Filter(filter));
+
+    let mut trace = |packet: &str| match client.ask(Command::Trace { packet: named(packet) }) {
+        Ok(Reply::Trace(trace)) => (trace.leaving.verdict, trace.leaving.message),
+        Err(ClientError::Refused(refusal)) => {
+            assert_eq!(refusal.code, RefusalCode::BadPacket);
+            (named("refused"), refusal.message)
+        }
+        other => panic!("{other:?}"),
+    };
+    let (verdict, message) = trace("tcp 10.1.0.5:40000 > 10.2.0.7:443");
+    assert_eq!(verdict, "dropped");
+    assert_eq!(
+        message,
+        "dropped: tunnel site_lan is down; to bring it up: vpnctl activate site_lan"
+    );
+    assert_eq!(trace("tcp 10.1.0.5:1 192.0.2.99:2").0, "clear");
+    assert_eq!(trace("tcp [fd00::1]:1 [fd00::2]:2").0, "dropped");
+    let (verdict, message) = trace("tcp 10.1.0.5 10.2.0.7:443");
+    assert!(verdict == "refused" && message.contains("both ports are needed"), "{message}");
+}
+
+#[test]
 fn a_failed_activation_says_why_now_and_later() {
     let fixture = Fixture::start();
     let failure = Failure::new(

@@ -5,17 +5,19 @@
 use crate::cipher::{CipherError, Facility, Suite};
 use crate::discard::{Counters, Discard};
 use crate::encap::Room;
+use crate::filter::{Filter, FilterCounts, FilterStatus};
 use crate::header::Header;
 use crate::inbound::Inbound;
 use crate::offload::{Offload, Segmentation};
 use crate::outbound::Outbound;
 use crate::plane::{
-    DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
-    Spi, Usage,
+    DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
+    RuleId, SaId, Spi, Usage,
 };
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::sad::Sad;
 use crate::spd::{Entry, Service, Spd, Verdict};
+use crate::trace::Trace;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -142,7 +144,7 @@ impl Datapath {
             Ok((header, Verdict::NoSa(entry))) => {
                 shared.miss(now, &entry, packet, &header, offload)
             }
-            Ok((_, Verdict::NoPolicy)) => Err(Discard::NoPolicy),
+            Ok((_, Verdict::Drop(discard))) => Err(discard),
             Err(discard) => Err(discard),
         };
         outcome.map_err(|discard| shared.counters.count(discard))
@@ -455,6 +457,26 @@ impl DataPlane for Datapath {
             Installed::Outbound { sa, .. } => Some(sa.usage(self.0.epoch)),
         }
     }
+
+    /// Only what it is given to protect meets the rules, and nothing the defaults.
+    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
+        let _one_at_a_time = lock(&self.0.installed);
+        self.0.spd.set_filter(filter);
+        Ok(())
+    }
+
+    fn filter(&mut self) -> Option<FilterStatus> {
+        let filter = self.0.spd.filter();
+        let counts = FilterCounts {
+            rules: vec![Default::default(); filter.rules.len()],
+            ..Default::default()
+        };
+        Some(FilterStatus { filter, counts, inbound_guard: false })
+    }
+
+    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
+        Some(self.0.trace(packet))
+    }
 }
 
 fn name_is_free(installed: &BTreeMap<SaId, Installed>, sa: SaId) -> Result<(), PlaneError> {
@@ -504,5 +526,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+mod course;
 #[cfg(test)]
 mod tests;

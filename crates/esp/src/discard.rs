@@ -51,6 +51,10 @@ discards! {
     pub enum Discard {
         /// Outbound: not a whole IPv4 or IPv6 packet, or not what its offload description says.
         OutboundMalformed = "outbound_malformed",
+        /// Outbound: a rule of the filter says that it is to be dropped.
+        FilterDiscard = "filter_discard",
+        /// Outbound: a rule of the filter says that it goes unprotected, and yet it was sent to the tunnel device.
+        FilterBypass = "filter_bypass",
         /// Outbound: no rule covers the packet.
         NoPolicy = "no_policy",
         /// Outbound: a rule covers the packet, but no SA serves it.

@@ -127,6 +127,24 @@ impl Header {
         })
     }
 
+    /// As if a packet of this description had been read: what selectors ask of it.
+    pub(crate) fn described(packet: &PacketSummary) -> Self {
+        let PacketSummary { protocol, source, destination } = *packet;
+        let ipv6 = source.0.is_ipv6();
+        let transport = if ipv6 { IPV6_LEN } else { IPV4_LEN };
+        Self {
+            ipv6,
+            tos: 0,
+            len: transport,
+            transport,
+            protocol,
+            fragment: Fragment::Whole,
+            source: source.0,
+            destination: destination.0,
+            ports: source.1.zip(destination.1),
+        }
+    }
+
     /// Whether nothing stands between the fixed IP header and the upper layer.
     pub(crate) fn is_plain(&self) -> bool {
         self.transport == if self.ipv6 { IPV6_LEN } else { IPV4_LEN }

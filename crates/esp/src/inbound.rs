@@ -29,6 +29,7 @@ use crate::plane::{
 };
 use crate::queue::ReceiveQueue;
 use crate::replay::Window;
+use crate::trace::SaFacts;
 use policy::Mode;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -102,6 +103,19 @@ impl Inbound {
             }),
             refused: AtomicU64::new(0),
         })
+    }
+
+    /// What it is, for a packet that it may carry.
+    pub(crate) fn facts(&self, header: &Header) -> SaFacts {
+        SaFacts {
+            id: self.id,
+            spi: self.spi,
+            suite: self.suite,
+            mode: self.mode,
+            path: self.state().path,
+            inner_mtu: self.inner_mtu.load(Relaxed),
+            carries: header.arrives_by(&self.selectors),
+        }
     }
 
     /// Follows a change of the device's MTU.

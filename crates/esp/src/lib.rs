@@ -7,9 +7,11 @@ pub mod cipher;
 pub mod datapath;
 pub mod discard;
 pub mod encap;
+pub mod filter;
 pub mod offload;
 pub mod plane;
 pub mod queue;
+pub mod trace;
 pub mod userspace;
 
 mod coalesce;

@@ -25,6 +25,7 @@ use crate::plane::{Limits, Notice, OutboundSa, Path, SaId, Spi, TrafficSelectors
 use crate::queue::{RUN_OCTETS, SendQueue};
 use crate::segment::{Segments, complete_checksum, has_checksum};
 use crate::sequence::Sequence;
+use crate::trace::SaFacts;
 use arc_swap::ArcSwap;
 use policy::Mode;
 use std::sync::Arc;
@@ -89,6 +90,19 @@ impl Outbound {
 
     pub(crate) fn carries(&self, header: &Header) -> bool {
         header.leaves_by(&self.selectors)
+    }
+
+    pub(crate) fn facts(&self, header: &Header) -> SaFacts {
+        let placement = self.placement.load();
+        SaFacts {
+            id: self.id,
+            spi: self.spi,
+            suite: self.suite,
+            mode: self.mode,
+            path: placement.path,
+            inner_mtu: placement.inner_mtu,
+            carries: self.carries(header),
+        }
     }
 
     /// Follows a change of the device's MTU.

@@ -1,6 +1,8 @@
 //! The seam between key management and whatever protects packets.
 
 use crate::cipher::Suite;
+use crate::filter::{Filter, FilterStatus};
+use crate::trace::Trace;
 use policy::{Mode, Secret, Selector};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
@@ -244,4 +246,24 @@ pub trait DataPlane {
     fn remove(&mut self, sa: SaId);
     /// What an SA has done so far; `None` if there is no such SA.
     fn usage(&mut self, sa: SaId) -> Option<Usage>;
+    /// Replaces what happens to traffic that is no tunnel's.
+    ///
+    /// # Errors
+    /// Where the plane has no filter or the system refuses; what was in force stays in force.
+    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
+        let _ = filter;
+        Err(PlaneError::System {
+            what: "setting the filter".to_owned(),
+            why: "this data plane has none".to_owned(),
+        })
+    }
+    /// The filter in force, and what it has done; `None` where the plane has none.
+    fn filter(&mut self) -> Option<FilterStatus> {
+        None
+    }
+    /// What would become of a packet; `None` where the plane cannot tell.
+    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
+        let _ = packet;
+        None
+    }
 }

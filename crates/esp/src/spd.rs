@@ -5,6 +5,7 @@
 mod finder;
 
 use crate::discard::Discard;
+use crate::filter::{Direction, Filter, FilterAction};
 use crate::header::Header;
 use crate::offload::Offload;
 use crate::outbound::Outbound;
@@ -12,7 +13,7 @@ use crate::plane::{Rule, RuleId, SaId};
 use arc_swap::ArcSwap;
 use finder::Finder;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -30,12 +31,24 @@ pub(crate) enum Verdict {
     Protect(Arc<Outbound>),
     /// A rule covers it, but none of its SAs does.
     NoSa(Arc<Entry>),
-    NoPolicy,
+    /// A rule of the filter covers it, or none at all.
+    Drop(Discard),
+}
+
+/// What covers an outbound packet.
+pub(crate) enum Cover {
+    /// The rule of the filter in this place.
+    Filter(usize, FilterAction),
+    Rule(Arc<Entry>),
+    Nothing,
 }
 
 /// The rules; of those that cover a packet the one with the lowest [`RuleId`] counts. Readers see snapshots; changes are
 /// made one at a time, which the caller sees to.
 pub(crate) struct Spd {
+    /// Whether the filter has rules: what every packet asks.
+    filters: AtomicBool,
+    filter: ArcSwap<Filter>,
     finder: Finder,
     by_id: Mutex<BTreeMap<RuleId, Arc<Entry>>>,
 }
@@ -77,16 +90,55 @@ impl HeldPacket {
 
 impl Spd {
     pub(crate) fn new() -> Self {
-        Self { finder: Finder::new(), by_id: Mutex::default() }
+        Self {
+            filters: AtomicBool::new(false),
+            filter: ArcSwap::default(),
+            finder: Finder::new(),
+            by_id: Mutex::default(),
+        }
     }
 
     /// The one place where an outbound packet meets policy; a cache of flows belongs in front of it.
     pub(crate) fn lookup(&self, header: &Header) -> Verdict {
-        let Some(entry) = self.finder.find(header) else { return Verdict::NoPolicy };
+        let entry = match self.find(header) {
+            Cover::Filter(_, FilterAction::Discard) => {
+                return Verdict::Drop(Discard::FilterDiscard);
+            }
+            Cover::Filter(_, FilterAction::Bypass) => return Verdict::Drop(Discard::FilterBypass),
+            Cover::Nothing => return Verdict::Drop(Discard::NoPolicy),
+            Cover::Rule(entry) => entry,
+        };
         match entry.service.serving.load().iter().find(|sa| sa.carries(header)) {
             Some(sa) => Verdict::Protect(Arc::clone(sa)),
             None => Verdict::NoSa(entry),
         }
+    }
+
+    /// The first that covers an outbound packet: the filter's rules come before the tunnels (RFC 4301 §4.4.1).
+    pub(crate) fn find(&self, header: &Header) -> Cover {
+        if self.filters.load(Relaxed)
+            && let Some((place, rule)) = self.filter.load().first(&header.summary(), Direction::Out)
+        {
+            return Cover::Filter(place, rule.action);
+        }
+        self.finder.find(header).map_or(Cover::Nothing, Cover::Rule)
+    }
+
+    /// Replaces the filter.
+    pub(crate) fn set_filter(&self, filter: Arc<Filter>) {
+        let filters = !filter.rules.is_empty();
+        self.filter.store(filter);
+        self.filters.store(filters, Relaxed);
+    }
+
+    /// The filter in force.
+    pub(crate) fn filter(&self) -> Arc<Filter> {
+        self.filter.load_full()
+    }
+
+    /// Every rule that `fits`, in order.
+    pub(crate) fn covering(&self, fits: impl Fn(&Rule) -> bool) -> Vec<Arc<Entry>> {
+        self.by_id().values().filter(|entry| fits(&entry.rule)).cloned().collect()
     }
 
     /// Adds a rule, or changes the one of that name and lets it keep its SAs.
@@ -133,6 +185,11 @@ impl Service {
     pub(crate) fn withdraw(&self, sa: SaId) {
         let rest = self.serving.load().iter().filter(|other| other.id != sa).cloned().collect();
         self.serving.store(Arc::new(rest));
+    }
+
+    /// The SAs in the order in which they are asked.
+    pub(crate) fn sas(&self) -> Arc<Vec<Arc<Outbound>>> {
+        self.serving.load_full()
     }
 
     pub(crate) fn is_served(&self) -> bool {

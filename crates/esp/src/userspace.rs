@@ -9,22 +9,26 @@
 //! - one rule per family that sends everything without the mark ([`Config::mark`]) through that table. What the plane
 //!   itself sends carries the mark, and so must IKE's sockets;
 //! - an nftables table that drops cleartext from the remote side, where nftables is present;
+//! - with a filter ([`Config::filter`]) an nftables table, and routing rules before that of the tunnels for what
+//!   bypasses them;
 //! - loose reverse path filtering on an interface where strict would drop a peer's packets.
 //!
 //! When the process is killed, the kernel removes device and routes; blackholes and rule remain, so that traffic stops
-//! rather than leaks, until the next start cleans up.
+//! rather than leaks, until the next start cleans up. So does the filter's table.
 
 mod ah;
 mod arriving;
 mod bell;
 mod cleanup;
 mod datagrams;
+mod filter;
 mod guard;
 mod host;
 mod ike;
 mod lane;
 mod namespace;
 mod netlink;
+mod nft;
 mod order;
 mod pipeline;
 mod pool;
@@ -46,11 +50,14 @@ use crate::cipher::{Facility, Suite};
 use crate::datapath::{Datapath, Settings};
 use crate::discard::Discard;
 use crate::encap::inner_mtu;
+use crate::filter::{Always, Direction, Filter, FilterStatus};
 use crate::plane::{
-    DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
-    Usage,
+    DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
+    RuleId, SaId, Usage,
 };
+use crate::trace::{DecidedBy, Trace};
 use cleanup::{Change, Journal};
+use filter::Enforcement;
 use lane::Lane;
 use netlink::Netlink;
 use policy::{KeyBits, Mode};
@@ -92,6 +99,8 @@ pub struct Config {
     pub state_dir: PathBuf,
     /// Whether cleartext that should have been protected is dropped with nftables (RFC 4301 §5.2).
     pub inbound_guard: bool,
+    /// What happens to traffic that is no tunnel's.
+    pub filter: Arc<Filter>,
     /// Whether TCP's MSS is lowered to what fits the tunnel.
     pub mss_clamp: bool,
     /// Where ciphers come from.
@@ -112,6 +121,7 @@ impl Default for Config {
             natt_port: 4500,
             state_dir: "/run/vpnd".into(),
             inbound_guard: true,
+            filter: Arc::default(),
             mss_clamp: true,
             crypto: Arc::default(),
             workers: Workers::default(),
@@ -145,6 +155,7 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
 pub struct Userspace {
     // Declared in the order in which they are to go: the host's settings, then the device.
     routing: Routing,
+    enforcement: Enforcement,
     journal: Journal,
     shared: Arc<Shared>,
     lane: Arc<Lane>,
@@ -166,6 +177,8 @@ impl Userspace {
     pub fn start(config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
         check_capabilities()?;
         let mut journal = Journal::open(&config.state_dir, &config.device, config.table)?;
+        // Before anything else: what is to be closed is closed from the first moment on.
+        let enforcement = Enforcement::start(&config, &mut journal)?;
         let port = Arc::new(Port::open(config.natt_port, config.mark)?);
         let tun = Tun::create(&config.device)?;
 
@@ -195,6 +208,7 @@ impl Userspace {
         };
         let datapath = Datapath::new(settings, Instant::now());
         datapath.set_device_mtu(mtu.into());
+        datapath.clone().set_filter(Arc::clone(enforcement.filter()))?;
         let shared = Arc::new(Shared {
             datapath: datapath.clone(),
             hooks,
@@ -206,6 +220,7 @@ impl Userspace {
 
         let mut plane = Self {
             routing,
+            enforcement,
             journal,
             shared,
             lane,
@@ -218,6 +233,7 @@ impl Userspace {
             guard: None,
         };
         plane.start_guard()?;
+        plane.journal.filter_is_settled();
         Ok(plane)
     }
 
@@ -302,7 +318,7 @@ impl Userspace {
         }
         let name = guard::table(&self.config.device);
         self.journal.record(&Change::Guard(name.clone()))?;
-        match guard::install(&name, &self.config.device, self.config.natt_port, [].iter()) {
+        match self.install_guard(&name) {
             Ok(()) => self.guard = Some(name),
             Err(error) => {
                 self.journal.forget(&Change::Guard(name));
@@ -324,10 +340,14 @@ impl Userspace {
 
     fn rebuild_guard(&self) {
         let Some(name) = &self.guard else { return };
-        let (device, port) = (&self.config.device, self.config.natt_port);
-        if let Err(error) = guard::install(name, device, port, self.rules.values()) {
+        if let Err(error) = self.install_guard(name) {
             tracing::warn!(%error, "the inbound guard still drops cleartext of a rule that is gone");
         }
+    }
+
+    fn install_guard(&self, name: &str) -> io::Result<()> {
+        let (device, port) = (&self.config.device, self.config.natt_port);
+        guard::install(name, device, port, self.enforcement.filter(), self.rules.values())
     }
 
     /// Lowers the device's MTU if packets of the SA would not fit the outer one.
@@ -434,6 +454,36 @@ impl DataPlane for Userspace {
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
         self.datapath.usage(sa)
+    }
+
+    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
+        self.enforcement.apply(&filter, &mut self.journal)?;
+        self.rebuild_guard();
+        self.datapath.set_filter(filter)
+    }
+
+    fn filter(&mut self) -> Option<FilterStatus> {
+        Some(FilterStatus {
+            filter: Arc::clone(self.enforcement.filter()),
+            counts: self.enforcement.counts(),
+            inbound_guard: self.inbound_guard(),
+        })
+    }
+
+    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
+        let mut trace = self.datapath.trace(packet)?;
+        trace.inbound_guard = self.inbound_guard();
+        for (course, way) in
+            [(&mut trace.leaving, Direction::Out), (&mut trace.arriving, Direction::In)]
+        {
+            let by_tunnel = matches!(course.decided_by, DecidedBy::Tunnel { .. });
+            let always = Always::of(packet, way, self.config.natt_port);
+            if let Some(always) = always.filter(|a| !(by_tunnel && a.yields_to_tunnels())) {
+                course.decided_by = DecidedBy::Always(always);
+                course.sas.clear();
+            }
+        }
+        Some(trace)
     }
 }
 

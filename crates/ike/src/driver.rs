@@ -299,6 +299,13 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 let _ = reply.send(());
             }
             Command::Trust(reply) => drop(reply.send(Arc::clone(self.engine.trust()))),
+            Command::Filter(reply) => drop(reply.send(self.engine.plane().filter())),
+            Command::SetFilter(filter, reply) => {
+                let _ = reply.send(self.engine.plane().set_filter(filter));
+            }
+            Command::Trace(packet, reply) => {
+                let _ = reply.send(self.engine.plane().trace(&packet));
+            }
             Command::Stop(_) => unreachable!("handled where the loop ends"),
         }
     }

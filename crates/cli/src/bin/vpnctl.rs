@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Args, Parser, Subcommand};
+use cli::config::DefaultAction;
 use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel};
 use cli::convert::command::{Convert, ConvertError};
@@ -24,7 +25,9 @@ Examples:
   vpnctl activate site           start one
   vpnctl list                    what is up
   vpnctl status site             everything about one tunnel
+  vpnctl status                  the daemon as a whole
   vpnctl why site                why it is down, and what to do about it
+  vpnctl trace tcp 10.1.0.5:40000 10.2.0.7:443
   vpnctl list --json | jq -r '.[] | select(.state != \"established\") | .name'
 
 Exit status:
@@ -61,15 +64,35 @@ Prints one line per tunnel, and ends with 1 if one of them failed.")]
     },
     /// Lists the tunnels that are up or being negotiated
     List(List),
-    /// Shows one tunnel, also why it is down
+    /// Shows one tunnel, also why it is down; without a name, the daemon as a whole
     Status(Status),
+    /// Tells which way a packet would go: the rule, the tunnel and the SA it would take
+    #[command(after_help = "\
+Examples:
+  vpnctl trace tcp 10.1.0.5:40000 10.2.0.7:443
+  vpnctl trace 'udp [fd01::5]:53 > [fd02::7]:53'
+  vpnctl trace icmp 10.1.0.5 10.2.0.7 echo-request      or a type and code, as in 3/4
+  vpnctl trace udp 10.1.0.5 10.2.0.7 fragment           what follows the first fragment and shows no ports
+  vpnctl trace 47 10.1.0.5 10.2.0.7                     another protocol
+
+Nothing is sent: the daemon looks the packet up as it does with every packet.")]
+    Trace(Trace),
+    /// Shows what happens to traffic that is no tunnel's, or changes it until vpnd is restarted or reloaded
+    #[command(after_help = "\
+Examples:
+  vpnctl filter
+  vpnctl filter --ipv4 deny --ipv6 deny     drop what no tunnel and no rule covers; mind that ssh has a rule
+  vpnctl filter --ipv4 permit               undo it
+
+Rules, and what is to last, are in the section [filter] of vpnd.toml: docs/filter.md.")]
+    Filter(Filter),
     /// Explains why a tunnel is up or down: what failed, what each side wants, and what to do
     #[command(after_help = "\
 Example:
   vpnctl why site
 
 What the peer has not proved to have said is marked as such.")]
-    Why(Status),
+    Why(Why),
     /// Shows what happens, as it happens, until interrupted
     #[command(after_help = "\
 Examples:
@@ -138,7 +161,39 @@ struct List {
 }
 
 #[derive(Debug, Args)]
+struct Trace {
+    /// Protocol, source and destination, and for ICMP the type
+    #[arg(required = true)]
+    packet: Vec<String>,
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Filter {
+    /// What becomes of IPv4 that no rule and no tunnel covers
+    #[arg(long, value_name = "ACTION")]
+    ipv4: Option<DefaultAction>,
+    /// What becomes of IPv6 that no rule and no tunnel covers
+    #[arg(long, value_name = "ACTION")]
+    ipv6: Option<DefaultAction>,
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
 struct Status {
+    /// Phase 1 or phase 2 tunnel; none: the daemon
+    name: Option<String>,
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Why {
     /// Phase 1 or phase 2 tunnel
     name: String,
     /// Prints a JSON object; docs/control.md describes its fields
@@ -290,13 +345,37 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 write!(out, "{}", report::list(&tunnels, colour))?;
             }
         }
-        Command::Status(status) => {
-            for tunnel in tunnels(&mut client, Ask::Status { name: status.name.clone() })? {
-                if status.json {
+        Command::Status(Status { name: Some(name), json }) => {
+            for tunnel in tunnels(&mut client, Ask::Status { name: name.clone() })? {
+                if *json {
                     print_json(&mut out, &tunnel)?;
                 } else {
                     write!(out, "{}", report::status(&tunnel, colour))?;
                 }
+            }
+        }
+        Command::Status(Status { name: None, json }) => match client.ask(Ask::Overview)? {
+            Reply::Overview(overview) if *json => print_json(&mut out, &overview)?,
+            Reply::Overview(overview) => write!(out, "{}", report::overview(&overview, colour))?,
+            reply => return Err(client.unexpected(&reply).into()),
+        },
+        Command::Trace(trace) => {
+            match client.ask(Ask::Trace { packet: trace.packet.join(" ") })? {
+                Reply::Trace(found) if trace.json => print_json(&mut out, &found)?,
+                Reply::Trace(found) => write!(out, "{}", report::trace(&found, colour))?,
+                reply => return Err(client.unexpected(&reply).into()),
+            }
+        }
+        Command::Filter(filter) => {
+            let (ipv4, ipv6) = (filter.ipv4, filter.ipv6);
+            let ask = match (ipv4, ipv6) {
+                (None, None) => Ask::Filter,
+                _ => Ask::SetFilter { ipv4, ipv6 },
+            };
+            match client.ask(ask)? {
+                Reply::Filter(found) if filter.json => print_json(&mut out, &found)?,
+                Reply::Filter(found) => write!(out, "{}", report::filter(&found, colour))?,
+                reply => return Err(client.unexpected(&reply).into()),
             }
         }
         Command::Why(status) => match client.ask(Ask::Why { name: status.name.clone() })? {
@@ -426,6 +505,10 @@ mod tests {
             "vpnctl crypto get min_sz",
             "vpnctl crypto set in_core_enabled=0 --persist",
             "vpnctl crypto bench --algorithm all --size 64 --size 1400 --seconds 2 --svg bench.svg",
+            "vpnctl status",
+            "vpnctl trace tcp 10.1.0.5:40000 > 10.2.0.7:443 --json",
+            "vpnctl filter",
+            "vpnctl filter --ipv4 deny --ipv6 permit --json",
             "vpnctl stop",
         ] {
             assert!(parse(line).is_ok(), "{line}");
@@ -433,7 +516,9 @@ mod tests {
         for line in [
             "vpnctl",
             "vpnctl policy purge",
-            "vpnctl status",
+            "vpnctl why",
+            "vpnctl trace",
+            "vpnctl filter --ipv4 block",
             "vpnctl deactivate",
             "vpnctl down site",
         ] {

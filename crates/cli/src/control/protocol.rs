@@ -1,16 +1,23 @@
 //! The messages of the control protocol. Field names are stable: a client may rely on them, and must ignore fields it
 //! does not know.
 
+mod course;
 mod crypto;
 mod explanation;
+mod filter;
 mod happening;
+mod overview;
 mod stored;
 
+pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
 pub use explanation::{Defined, Explanation, Row, Story, Waits};
+pub use filter::{Count, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::Happening;
+pub use overview::{Fleet, Overview, PlaneInfo};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
 
+use crate::config::DefaultAction;
 use ike::event::Event;
 use ike::failure::Failure;
 use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus};
@@ -118,6 +125,25 @@ pub enum Command {
     },
     /// Asks for what was done by the CPU's instructions, in software, in the kernel and in network cards.
     CryptoStats,
+    /// Asks for the daemon as a whole.
+    Overview,
+    /// Asks what happens to traffic that is no tunnel's.
+    Filter,
+    /// Changes what happens to what no rule and no tunnel covers, until the daemon stops or reads its configuration
+    /// again.
+    SetFilter {
+        /// `permit` or `deny`; `None`: as it is.
+        #[serde(default)]
+        ipv4: Option<DefaultAction>,
+        /// The same for IPv6.
+        #[serde(default)]
+        ipv6: Option<DefaultAction>,
+    },
+    /// Asks what would become of a packet.
+    Trace {
+        /// As in `tcp 10.1.0.5:40000 10.2.0.7:443`.
+        packet: String,
+    },
     /// Deletes all tunnels and ends the daemon. The answer comes before it has ended.
     Stop,
 }
@@ -186,6 +212,12 @@ pub enum Reply {
     Crypto(CryptoState),
     /// What it has done.
     CryptoStats(CryptoStats),
+    /// The daemon as a whole.
+    Overview(Box<Overview>),
+    /// What happens to traffic that is no tunnel's.
+    Filter(FilterInfo),
+    /// What would become of a packet.
+    Trace(TraceInfo),
 }
 
 /// The new policy after [`Command::Reload`].
@@ -201,6 +233,9 @@ pub struct Reloaded {
     /// What it changes, for every tunnel of both policies.
     #[serde(default)]
     pub changes: Vec<Change>,
+    /// What it changes of the filter.
+    #[serde(default)]
+    pub filter: Vec<FilterChange>,
 }
 
 /// What a reload changes of a tunnel.
@@ -279,6 +314,12 @@ pub enum RefusalCode {
     StoreFailed,
     /// The log level cannot be understood.
     BadLevel,
+    /// The configuration has errors or cannot be read; everything stays as it was.
+    BadConfiguration,
+    /// The description says no packet.
+    BadPacket,
+    /// The data plane or the system refused.
+    DataPlane,
     /// Too many clients are connected.
     Busy,
     /// The daemon is stopping.
@@ -526,12 +567,7 @@ impl From<&ChildSaStatus> for ChildSa {
         Self {
             suite: sa.suite.clone(),
             esn: sa.esn,
-            encapsulation: match sa.encapsulation {
-                esp::plane::Encapsulation::Native => "native",
-                esp::plane::Encapsulation::Udp => "udp",
-                esp::plane::Encapsulation::Ah => "ah",
-            }
-            .to_owned(),
+            encapsulation: encapsulation_name(sa.encapsulation).to_owned(),
             inbound_spi: sa.inbound_spi.to_string(),
             outbound_spi: sa.outbound_spi.to_string(),
             packets_in: sa.packets_in,
@@ -552,6 +588,15 @@ pub fn mode_name(mode: policy::Mode) -> &'static str {
     match mode {
         policy::Mode::Transport => "transport",
         policy::Mode::Tunnel => "tunnel",
+    }
+}
+
+/// Stable name of how packets travel.
+pub fn encapsulation_name(encapsulation: esp::plane::Encapsulation) -> &'static str {
+    match encapsulation {
+        esp::plane::Encapsulation::Native => "native",
+        esp::plane::Encapsulation::Udp => "udp",
+        esp::plane::Encapsulation::Ah => "ah",
     }
 }
 

@@ -282,5 +282,9 @@ const COMMANDS: &[&str] = &[
     "crypto",
     "crypto_set",
     "crypto_stats",
+    "overview",
+    "filter",
+    "set_filter",
+    "trace",
     "stop",
 ];

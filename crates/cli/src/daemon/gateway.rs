@@ -1,5 +1,8 @@
 //! The seam between the daemon and the engine, with an in-memory twin.
 
+use esp::filter::{Filter, FilterStatus};
+use esp::plane::PacketSummary;
+use esp::trace::Trace;
 use ike::driver::{Activation, Handle, HandleError};
 use ike::event::Event;
 use ike::proof::trust::Trust;
@@ -37,6 +40,18 @@ pub trait Gateway: Clone + Send + Sync + 'static {
         &self,
         trust: Arc<Trust>,
     ) -> impl Future<Output = Result<(), HandleError>> + Send;
+    /// What happens to traffic that is no tunnel's; `None` where the data plane leaves it alone.
+    fn filter(&self) -> impl Future<Output = Result<Option<FilterStatus>, HandleError>> + Send;
+    /// Replaces that.
+    fn set_filter(
+        &self,
+        filter: Arc<Filter>,
+    ) -> impl Future<Output = Result<(), HandleError>> + Send;
+    /// What would become of a packet; `None` where the data plane cannot tell.
+    fn trace(
+        &self,
+        packet: PacketSummary,
+    ) -> impl Future<Output = Result<Option<Trace>, HandleError>> + Send;
     /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.
     fn stop(&self) -> impl Future<Output = ()> + Send;
     /// Events from now on.
@@ -70,6 +85,18 @@ impl Gateway for Handle {
 
     async fn replace_trust(&self, trust: Arc<Trust>) -> Result<(), HandleError> {
         Handle::replace_trust(self, trust).await
+    }
+
+    async fn filter(&self) -> Result<Option<FilterStatus>, HandleError> {
+        Handle::filter(self).await
+    }
+
+    async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), HandleError> {
+        Handle::set_filter(self, filter).await
+    }
+
+    async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, HandleError> {
+        Handle::trace(self, packet).await
     }
 
     async fn stop(&self) {

@@ -2,8 +2,10 @@
 
 use super::{Gateway, LevelControl, Source};
 use crate::certificates::{Certificates, Keeper};
+use crate::config::Config;
 use crate::control::protocol::{
-    Activation, Change, Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel,
+    Activation, Change, Command, Explanation, FilterInfo, Refusal, RefusalCode, Reloaded, Reply,
+    Tunnel,
 };
 use crate::control::server::Service;
 use crate::crypto::{self, tunables::Tunables};
@@ -17,6 +19,7 @@ use policy::xml::Places;
 use sd_notify::NotifyState;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
+use std::time::Instant;
 use tokio::sync::{Mutex, Notify, broadcast};
 use tracing::{error, info, warn};
 
@@ -29,7 +32,10 @@ pub struct Daemon<G> {
     in_force: std::sync::Mutex<(Arc<Policy>, Places)>,
     levels: LevelControl,
     crypto: Tunables,
-    keys_exported_to: Option<PathBuf>,
+    pub(super) keys_exported_to: Option<PathBuf>,
+    /// The configuration that the daemon was started with, and its file.
+    pub(super) config: (Option<PathBuf>, Config),
+    pub(super) started: Instant,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
 }
@@ -52,6 +58,8 @@ impl<G: Gateway> Daemon<G> {
             levels,
             crypto: Tunables::default(),
             keys_exported_to: None,
+            config: Default::default(),
+            started: Instant::now(),
             reloading,
             stop: Notify::new(),
         }
@@ -74,6 +82,12 @@ impl<G: Gateway> Daemon<G> {
     #[must_use]
     pub fn exporting_keys_to(self, directory: Option<PathBuf>) -> Self {
         Self { keys_exported_to: directory, ..self }
+    }
+
+    /// Lets it know what it was started with, and where that was read from: a reload reads it again.
+    #[must_use]
+    pub fn configured(self, file: Option<PathBuf>, config: Config) -> Self {
+        Self { config: (file, config), ..self }
     }
 
     /// The gateway.
@@ -117,13 +131,22 @@ impl<G: Gateway> Daemon<G> {
 
     async fn replace_policy(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
         let (source, keeper) = (self.source.clone(), Arc::clone(&self.certificates));
-        let read = move || (source.read(), keeper.read());
-        let (file, certificates) = tokio::task::spawn_blocking(read)
+        let config = self.config.0.clone();
+        let read =
+            move || (source.read(), keeper.read(), config.as_deref().map(Config::read).transpose());
+        let (file, certificates, config) = tokio::task::spawn_blocking(read)
             .await
             .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
         let file = file.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
+        let config = config
+            .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
         usable(&certificates)?;
-        self.put_in_force(file, certificates, dry_run).await
+        // First, since it alone may be refused.
+        let (filter, remark) = self.reconfigure(config, dry_run).await?;
+        let mut reloaded = self.put_in_force(file, certificates, dry_run).await?;
+        reloaded.filter = filter;
+        reloaded.warnings.extend(remark);
+        Ok(reloaded)
     }
 
     /// Gives the gateway another policy with what it is to trust, unless `dry_run`.
@@ -138,7 +161,8 @@ impl<G: Gateway> Daemon<G> {
         warnings.extend(crypto::remarks::of(&file.policy, self.crypto.facility()));
         let policy = Arc::new(file.policy);
         let changes = self.current().changes(&policy).into_iter().map(Change::from).collect();
-        let reloaded = Reloaded { tunnels: policy.tunnels.len(), warnings, dry_run, changes };
+        let (tunnels, filter) = (policy.tunnels.len(), Vec::new());
+        let reloaded = Reloaded { tunnels, warnings, dry_run, changes, filter };
         if dry_run {
             return Ok(reloaded);
         }
@@ -152,7 +176,7 @@ impl<G: Gateway> Daemon<G> {
         Ok(reloaded)
     }
 
-    async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
+    pub(super) async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
         let status = self.gateway.status().await.map_err(refusal)?;
         let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
         let tunnel =
@@ -262,6 +286,18 @@ impl<G: Gateway> Service for Daemon<G> {
                 Ok(Reply::Crypto(state))
             }
             Command::CryptoStats => Ok(Reply::CryptoStats(crypto::service::stats(&self.crypto))),
+            Command::Overview => {
+                self.overview().await.map(|overview| Reply::Overview(Box::new(overview)))
+            }
+            Command::Filter => {
+                self.filter().await.map(|status| Reply::Filter(FilterInfo::from(&status)))
+            }
+            Command::SetFilter { ipv4, ipv6 } => {
+                // None of a reload is to get in between.
+                let _guard = self.reloading.lock().await;
+                self.set_defaults(ipv4, ipv6).await.map(Reply::Filter)
+            }
+            Command::Trace { packet } => self.trace(&packet).await.map(Reply::Trace),
             Command::Stop => {
                 self.stop.notify_one();
                 Ok(Reply::Done)
@@ -289,7 +325,7 @@ fn unknown_tunnel(name: &str, tunnels: &[Tunnel]) -> Refusal {
     Refusal::new(RefusalCode::UnknownTunnel, format!("no tunnel {name:?} in the policy{hint}"))
 }
 
-fn refusal(error: HandleError) -> Refusal {
+pub(super) fn refusal(error: HandleError) -> Refusal {
     let message = error.to_string();
     match error {
         HandleError::Command(CommandError::NoSuchTunnel(..)) => {
@@ -301,6 +337,7 @@ fn refusal(error: HandleError) -> Refusal {
             message,
             failure: Some(failure.kind.name().to_owned()),
         },
+        HandleError::Plane(_) => Refusal::new(RefusalCode::DataPlane, message),
         HandleError::Stopped => Refusal::new(RefusalCode::Stopping, message),
     }
 }

@@ -5,7 +5,6 @@
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
 use super::{Arrival, Datapath};
-use crate::discard::Discard;
 use crate::inbound::{Ahead, Inbound};
 use crate::offload::Offload;
 use crate::outbound::{Claim, Outbound};
@@ -66,7 +65,7 @@ impl Datapath {
             Ok((header, Verdict::NoSa(entry))) => shared
                 .miss(shared.since_epoch(now), &entry, packet, &header, offload)
                 .map(|()| None),
-            Ok((_, Verdict::NoPolicy)) => Err(Discard::NoPolicy),
+            Ok((_, Verdict::Drop(discard))) => Err(discard),
             Err(discard) => Err(discard),
         };
         admitted.unwrap_or_else(|discard| {

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 
 mod authentication;
+mod course;
 mod crypto;
 mod foreign;
 mod hostile;

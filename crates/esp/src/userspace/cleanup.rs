@@ -5,7 +5,7 @@
 //! whose lock can be had is left over from a process that did not get to clean up.
 
 use super::netlink::{Family, MarkRule, Netlink};
-use super::{guard, refused};
+use super::{nft, refused};
 use crate::plane::PlaneError;
 use rustix::fs::{FlockOperation, flock};
 use std::fmt;
@@ -29,6 +29,10 @@ pub(super) enum Change {
     Sysctl { path: PathBuf, previous: String, set: String },
     /// A table of nftables.
     Guard(String),
+    /// The table of nftables that filters; it stays after a crash until another takes its place.
+    Filter(String),
+    /// Routing rules of this priority, which lead some traffic past the tunnels.
+    Exceptions(u32),
 }
 
 impl fmt::Display for Change {
@@ -40,6 +44,8 @@ impl fmt::Display for Change {
                 write!(f, "sysctl {previous} {set} {}", path.display())
             }
             Self::Guard(name) => write!(f, "guard {name}"),
+            Self::Filter(name) => write!(f, "filter {name}"),
+            Self::Exceptions(priority) => write!(f, "exceptions {priority}"),
         }
     }
 }
@@ -50,6 +56,8 @@ impl Change {
         match kind {
             "table" => Some(Self::Table(rest.parse().ok()?)),
             "guard" => Some(Self::Guard(rest.to_owned())),
+            "filter" => Some(Self::Filter(rest.to_owned())),
+            "exceptions" => Some(Self::Exceptions(rest.parse().ok()?)),
             "rules" => {
                 let mut numbers = rest.split(' ').map(str::parse);
                 let mut next = || numbers.next()?.ok();
@@ -83,7 +91,10 @@ impl Change {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
                 Err(e) => Err(e),
             },
-            Self::Guard(name) => guard::remove(name),
+            Self::Guard(name) | Self::Filter(name) => nft::remove(name),
+            Self::Exceptions(priority) => Family::BOTH
+                .iter()
+                .try_for_each(|&family| netlink.remove_exceptions(family, *priority)),
         }
     }
 }
@@ -94,6 +105,8 @@ pub(super) struct Journal {
     file: File,
     path: PathBuf,
     changes: Vec<Change>,
+    /// The filter that a crashed owner left: it is nothing to undo until [`Journal::filter_is_settled`].
+    filter_left: Vec<Change>,
 }
 
 impl Journal {
@@ -118,10 +131,15 @@ impl Journal {
                 path.display()
             ),
         })?;
-        let mut journal = Self { netlink, file, path: path.clone(), changes: Vec::new() };
+        let (changes, filter_left) = Default::default();
+        let mut journal = Self { netlink, file, path: path.clone(), changes, filter_left };
         let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
+        // What was closed stays closed until it is known what this start wants.
+        let (filter, left_over) =
+            left_over.into_iter().partition(|change| matches!(change, Change::Filter(_)));
+        journal.filter_left = filter;
         undo(left_over, &mut journal.netlink, &path);
-        journal.file.set_len(0).map_err(|e| fault(&e))?;
+        journal.rewrite().map_err(|e| fault(&e))?;
         journal.claim(state_dir, &suffix, table)?;
         Ok(journal)
     }
@@ -139,6 +157,18 @@ impl Journal {
     /// Takes back that a change is going to be made.
     pub(super) fn forget(&mut self, change: &Change) {
         self.changes.retain(|c| c != change);
+    }
+
+    /// Takes note that the start has succeeded, and that the filter which a crashed owner left is replaced or gone.
+    pub(super) fn filter_is_settled(&mut self) {
+        self.filter_left.clear();
+    }
+
+    /// Leaves on record what is in force.
+    fn rewrite(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        let mut changes = self.filter_left.iter().chain(&self.changes);
+        changes.try_for_each(|change| writeln!(self.file, "{change}"))
     }
 
     /// Makes sure that no other plane of this namespace uses the table, and clears it of what a crashed one left.
@@ -190,7 +220,15 @@ impl Drop for Journal {
             // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
             return;
         }
+        self.changes.retain(|change| !self.filter_left.contains(change));
         undo(mem::take(&mut self.changes), &mut self.netlink, &self.path);
+        if !self.filter_left.is_empty() {
+            // The start has failed: the next one decides.
+            if let Err(error) = self.rewrite() {
+                tracing::warn!(%error, file = %self.path.display(), "writing the state file");
+            }
+            return;
+        }
         // Removed while still locked: whoever waits for the lock finds the name gone and makes a new file.
         remove(&self.path);
     }
@@ -262,6 +300,8 @@ mod tests {
                 set: "2".to_owned(),
             },
             Change::Guard("vpn_guard".to_owned()),
+            Change::Filter("vpn_filter".to_owned()),
+            Change::Exceptions(4499),
         ] {
             assert_eq!(Change::parse(&change.to_string()), Some(change));
         }

@@ -3,27 +3,16 @@
 //! A packet between a rule's selectors that arrives on any interface but the tunnel device was not opened by ESP. The
 //! kernel would take it; nftables drops it first. The table is built anew, atomically, whenever the rules change.
 
-use crate::plane::Rule;
-use policy::{PortRange, Selector};
-use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::net::IpAddr;
-use std::process::{Command, Stdio};
-
-/// Where the program may be; PATH is not asked, as this runs with privileges.
-const NFT: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
+use super::nft;
+use crate::filter::{Direction, Filter, FilterAction};
+use crate::plane::{Rule, TrafficSelectors};
+use std::io;
 
 const CHAIN: &str = "unprotected";
 
 /// Name of the table for a device.
 pub(super) fn table(device: &str) -> String {
-    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    format!("vpn_guard_{}", device.chars().map(plain).collect::<String>())
-}
-
-/// Whether this host has nftables' program.
-pub(super) fn available() -> bool {
-    program().is_some()
+    nft::table("guard", device)
 }
 
 /// Puts the guard for these rules in place of the former one.
@@ -31,25 +20,18 @@ pub(super) fn install<'a>(
     name: &str,
     device: &str,
     port: u16,
+    filter: &Filter,
     rules: impl Iterator<Item = &'a Rule>,
 ) -> io::Result<()> {
     let mut script = base(name, device, port);
+    script.push_str(&exempt(name, filter));
     rules.for_each(|rule| script.push_str(&drops(name, rule)));
-    nft(&script)
+    nft::run(&script)
 }
 
 /// Adds a rule to the guard.
 pub(super) fn extend(name: &str, rule: &Rule) -> io::Result<()> {
-    nft(&drops(name, rule))
-}
-
-/// Removes the guard, if it is there.
-pub(super) fn remove(name: &str) -> io::Result<()> {
-    if available() {
-        nft(&format!("table inet {name}\ndelete table inet {name}\n"))
-    } else {
-        Ok(())
-    }
+    nft::run(&drops(name, rule))
 }
 
 /// The table with everything that is let through.
@@ -76,110 +58,55 @@ table inet {name} {{
     )
 }
 
+/// What the operator lets come in the clear. Those of it that an earlier rule of the filter discards end there.
+fn exempt(name: &str, filter: &Filter) -> String {
+    let bypassed = filter
+        .rules
+        .iter()
+        .filter(|r| r.action == FilterAction::Bypass && r.direction.includes(Direction::In));
+    bypassed.map(|rule| verdicts(name, &rule.traffic, "accept")).collect()
+}
+
 /// What is dropped for a rule.
 fn drops(name: &str, rule: &Rule) -> String {
-    let mut text = String::new();
-    for (remote, local) in pairs(rule) {
-        let family = if remote.addresses.start().is_ipv4() { "ip" } else { "ip6" };
-        let _ = writeln!(
-            text,
-            "add rule inet {name} {CHAIN} {family} saddr {} {family} daddr {}{} counter drop",
-            addresses(remote),
-            addresses(local),
-            upper_layer(remote, local)
-        );
-    }
-    text
+    verdicts(name, &rule.selectors, "counter drop")
 }
 
-fn pairs(rule: &Rule) -> impl Iterator<Item = (&Selector, &Selector)> {
-    let family = |s: &Selector| s.addresses.start().is_ipv4();
-    let protocols =
-        |a: &Selector, b: &Selector| a.protocol == 0 || b.protocol == 0 || a.protocol == b.protocol;
-    rule.selectors.remote.iter().flat_map(move |remote| {
-        rule.selectors
-            .local
-            .iter()
-            .filter(move |local| family(remote) == family(local) && protocols(remote, local))
-            .map(move |local| (remote, local))
-    })
-}
-
-fn addresses(selector: &Selector) -> String {
-    let (start, end): (IpAddr, IpAddr) = (selector.addresses.start(), selector.addresses.end());
-    if start == end { start.to_string() } else { format!("{start}-{end}") }
-}
-
-/// Protocol and ports, which for ICMP are type and code.
-fn upper_layer(remote: &Selector, local: &Selector) -> String {
-    let protocol = remote.protocol.max(local.protocol);
-    if protocol == 0 {
-        return String::new();
-    }
-    let mut text = format!(" meta l4proto {protocol}");
-    if matches!(protocol, 6 | 17 | 33 | 132 | 136) {
-        for (name, ports) in [("sport", remote.ports), ("dport", local.ports)] {
-            if ports != PortRange::ANY {
-                let _ = write!(text, " th {name} {}-{}", ports.start(), ports.end());
-            }
-        }
-    }
-    text
-}
-
-fn nft(script: &str) -> io::Result<()> {
-    let program = program().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
-    let mut child = Command::new(program)
-        .args(["-f", "-"])
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut input) = child.stdin.take() {
-        input.write_all(script.as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let complaint = String::from_utf8_lossy(&output.stderr);
-    Err(io::Error::other(format!("nft: {}", complaint.lines().next().unwrap_or("no reason given"))))
-}
-
-fn program() -> Option<&'static str> {
-    NFT.into_iter().find(|path| std::fs::exists(path).unwrap_or(false))
+fn verdicts(name: &str, traffic: &TrafficSelectors, verdict: &str) -> String {
+    let flows = nft::flows(&traffic.remote, &traffic.local).into_iter();
+    flows.map(|flow| format!("add rule inet {name} {CHAIN} {flow} {verdict}\n")).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plane::{RuleId, TrafficSelectors};
-    use policy::AddressRange;
+    use crate::filter::FilterRule;
+    use crate::plane::RuleId;
+    use policy::{AddressRange, PortRange, Selector};
 
     fn selector(start: &str, end: &str, protocol: u8, ports: PortRange) -> Selector {
         let (start, end) = (start.parse().expect("address"), end.parse().expect("address"));
         Selector { protocol, addresses: AddressRange::new(start, end).expect("range"), ports }
     }
 
+    fn traffic() -> TrafficSelectors {
+        let https = PortRange::new(443, 443).expect("range");
+        TrafficSelectors {
+            local: vec![
+                selector("10.1.0.0", "10.1.255.255", 0, PortRange::ANY),
+                selector("fd01::1", "fd01::1", 0, PortRange::ANY),
+            ],
+            remote: vec![
+                selector("10.2.0.7", "10.2.0.7", 6, https),
+                selector("fd02::", "fd02::f", 0, PortRange::ANY),
+            ],
+        }
+    }
+
     #[test]
     fn only_pairs_that_can_meet_are_dropped() {
-        let https = PortRange::new(443, 443).expect("range");
-        let rule = Rule {
-            id: RuleId(1),
-            tunnel: "t".to_owned(),
-            selectors: TrafficSelectors {
-                local: vec![
-                    selector("10.1.0.0", "10.1.255.255", 0, PortRange::ANY),
-                    selector("fd01::1", "fd01::1", 0, PortRange::ANY),
-                ],
-                remote: vec![
-                    selector("10.2.0.7", "10.2.0.7", 6, https),
-                    selector("fd02::", "fd02::f", 0, PortRange::ANY),
-                ],
-            },
-            trap: false,
-        };
+        let rule =
+            Rule { id: RuleId(1), tunnel: "t".to_owned(), selectors: traffic(), trap: false };
         assert_eq!(
             drops("g", &rule),
             "add rule inet g unprotected ip saddr 10.2.0.7 ip daddr 10.1.0.0-10.1.255.255 meta l4proto 6 \
@@ -189,8 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn table_names_are_plain() {
-        assert_eq!(table("vpn0"), "vpn_guard_vpn0");
-        assert_eq!(table("a.b-c; drop"), "vpn_guard_a_b_c__drop");
+    fn what_bypasses_is_let_in() {
+        let rule =
+            |action, direction| FilterRule { name: None, action, direction, traffic: traffic() };
+        let rules = vec![
+            rule(FilterAction::Discard, Direction::In),
+            rule(FilterAction::Bypass, Direction::Out),
+            rule(FilterAction::Bypass, Direction::In),
+        ];
+        let script = exempt("g", &Filter { rules, ..Filter::default() });
+        assert_eq!(script.lines().count(), 2, "of the last alone: {script}");
+        assert!(script.lines().all(|line| line.ends_with(" accept")), "{script}");
     }
 }

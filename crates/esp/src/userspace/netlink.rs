@@ -2,6 +2,10 @@
 //!
 //! The socket belongs to the network namespace of the thread that opened it, whoever uses it later.
 
+mod exception;
+
+pub(super) use exception::Exception;
+
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader,
     NetlinkMessage, NetlinkPayload,

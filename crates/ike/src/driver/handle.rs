@@ -5,6 +5,9 @@ use crate::event::Event;
 use crate::failure::Failure;
 use crate::proof::trust::Trust;
 use crate::status::IkeStatus;
+use esp::filter::{Filter, FilterStatus};
+use esp::plane::{PacketSummary, PlaneError};
+use esp::trace::Trace;
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -35,6 +38,9 @@ pub enum HandleError {
     /// The negotiation it started failed.
     #[error(transparent)]
     Failed(#[from] Failure),
+    /// The data plane refused.
+    #[error(transparent)]
+    Plane(#[from] PlaneError),
     /// The engine has stopped.
     #[error("the gateway has stopped")]
     Stopped,
@@ -51,6 +57,9 @@ pub(super) enum Command {
     ReplacePolicy(Arc<Policy>, Reply<()>),
     ReplaceTrust(Arc<Trust>, Reply<()>),
     Trust(Reply<Arc<Trust>>),
+    Filter(Reply<Option<FilterStatus>>),
+    SetFilter(Arc<Filter>, Reply<Result<(), PlaneError>>),
+    Trace(PacketSummary, Reply<Option<Trace>>),
     Stop(Reply<()>),
 }
 
@@ -127,6 +136,30 @@ impl Handle {
     /// Where the engine has stopped.
     pub async fn trust(&self) -> Result<Arc<Trust>, HandleError> {
         self.ask(Command::Trust).await
+    }
+
+    /// What happens to traffic that is no tunnel's, and how often it has; `None` where the data plane has no filter.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub async fn filter(&self) -> Result<Option<FilterStatus>, HandleError> {
+        self.ask(Command::Filter).await
+    }
+
+    /// Replaces what happens to traffic that is no tunnel's.
+    ///
+    /// # Errors
+    /// Where the data plane or the system refuses: what was in force stays in force.
+    pub async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), HandleError> {
+        Ok(self.ask(|reply| Command::SetFilter(filter, reply)).await??)
+    }
+
+    /// What would become of a packet; `None` where the data plane cannot tell.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, HandleError> {
+        self.ask(|reply| Command::Trace(packet, reply)).await
     }
 
     /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.

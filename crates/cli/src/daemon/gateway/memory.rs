@@ -1,7 +1,10 @@
 //! A gateway without a network: tunnels come up when asked, or fail as a test wants.
 
 use super::Gateway;
-use esp::plane::{Encapsulation, Spi};
+use esp::datapath::{Datapath, Settings};
+use esp::filter::{Filter, FilterStatus};
+use esp::plane::{DataPlane, Encapsulation, PacketSummary, Rule, RuleId, Spi, TrafficSelectors};
+use esp::trace::Trace;
 use ike::driver::{Activation, HandleError};
 use ike::engine::CommandError;
 use ike::event::{Event, EventKind};
@@ -13,13 +16,15 @@ use policy::{IkeTunnel, Policy};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 
 /// The twin of [`ike::driver::Handle`]. Whole phase 1 tunnels come and go, whichever child is named.
 #[derive(Clone)]
 pub struct MemoryGateway {
     state: Arc<Mutex<Inner>>,
+    /// Has the rules of the policy it began with, and the filter.
+    datapath: Datapath,
     events: broadcast::Sender<Event>,
 }
 
@@ -36,8 +41,16 @@ struct Inner {
 impl MemoryGateway {
     /// A gateway with every tunnel down.
     pub fn new(policy: Arc<Policy>) -> Self {
-        let state = Inner { policy, ..Inner::default() };
-        Self { state: Arc::new(Mutex::new(state)), events: broadcast::channel(256).0 }
+        let mut datapath = Datapath::new(Settings::default(), Instant::now());
+        let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
+        for (id, child) in (0..).map(RuleId).zip(children) {
+            let (local, remote) = (child.local.clone(), child.remote.clone());
+            let selectors = TrafficSelectors { local, remote };
+            let rule = Rule { id, tunnel: child.name.clone(), selectors, trap: false };
+            datapath.add_rule(rule).expect("it takes every rule");
+        }
+        let state = Arc::new(Mutex::new(Inner { policy, ..Inner::default() }));
+        Self { state, datapath, events: broadcast::channel(256).0 }
     }
 
     /// Lets every activation of a phase 1 tunnel fail from now on.
@@ -156,6 +169,18 @@ impl Gateway for MemoryGateway {
 
     async fn replace_trust(&self, _trust: Arc<Trust>) -> Result<(), HandleError> {
         if self.lock().stopped { Err(HandleError::Stopped) } else { Ok(()) }
+    }
+
+    async fn filter(&self) -> Result<Option<FilterStatus>, HandleError> {
+        Ok(self.datapath.clone().filter())
+    }
+
+    async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), HandleError> {
+        Ok(self.datapath.clone().set_filter(filter)?)
+    }
+
+    async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, HandleError> {
+        Ok(self.datapath.clone().trace(&packet))
     }
 
     async fn stop(&self) {

@@ -1,0 +1,51 @@
+//! What the daemon says of itself.
+
+use super::FilterInfo;
+use serde::{Deserialize, Serialize};
+
+/// The daemon as a whole.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Overview {
+    /// Its version.
+    pub version: String,
+    /// Its process.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub up_seconds: u64,
+    /// The policy file.
+    pub policy: String,
+    /// The configuration file; `null`: the defaults.
+    pub configuration: Option<String>,
+    /// Phase 1 tunnels.
+    pub tunnels: Fleet,
+    /// Phase 2 tunnels.
+    pub children: Fleet,
+    /// Where packets are protected.
+    pub planes: Vec<PlaneInfo>,
+    /// What happens to traffic that is no tunnel's; `null`: the plane leaves it alone.
+    pub filter: Option<FilterInfo>,
+    /// IKE messages that were discarded.
+    pub ike_discarded: u64,
+    /// Packets that were discarded by the planes, those that the filter denies aside.
+    pub esp_discarded: u64,
+    /// Directory where the daemon writes the keys of all SAs; `null`: it keeps them.
+    pub keys_exported_to: Option<String>,
+}
+
+/// How many there are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fleet {
+    /// In the policy.
+    pub defined: usize,
+    /// Up.
+    pub up: usize,
+}
+
+/// Where packets are protected.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlaneInfo {
+    /// `userspace`.
+    pub kind: String,
+    /// The device that its packets come from and go to.
+    pub device: String,
+}

@@ -1,0 +1,164 @@
+//! What would become of a packet, in words.
+
+use crate::control::protocol::{CourseInfo, TraceInfo, TracedSa, encapsulation_name, mode_name};
+use esp::filter::{DefaultAction, FilterAction};
+use esp::plane::PacketSummary;
+use esp::trace::{Course, DecidedBy, SaFacts, Trace, protocol_name};
+use std::net::{IpAddr, SocketAddr};
+
+/// The answer to who asks about a packet.
+pub fn explain(packet: &PacketSummary, trace: &Trace) -> TraceInfo {
+    let family = if packet.source.0.is_ipv4() { "IPv4" } else { "IPv6" };
+    TraceInfo {
+        packet: described(packet),
+        leaving: course(&trace.leaving, family, || leaving_by_tunnel(&trace.leaving)),
+        arriving: course(&trace.arriving, family, || {
+            arriving_by_tunnel(&trace.arriving, trace.inbound_guard)
+        }),
+    }
+}
+
+fn course(
+    course: &Course,
+    family: &str,
+    by_tunnel: impl FnOnce() -> (&'static str, String),
+) -> CourseInfo {
+    let (decided_by, rule) = match &course.decided_by {
+        DecidedBy::Always(_) => ("always", None),
+        DecidedBy::Filter { place, .. } => ("filter", Some((place + 1).to_string())),
+        DecidedBy::Tunnel { tunnel, .. } => ("tunnel", Some(tunnel.clone())),
+        DecidedBy::Default(action) => ("default", Some(action.name().to_owned())),
+    };
+    let (verdict, message) = match &course.decided_by {
+        DecidedBy::Always(always) => {
+            ("clear", format!("passes in the clear, always: {}", always.reason()))
+        }
+        DecidedBy::Filter { place, rule } => match rule.action {
+            FilterAction::Bypass => (
+                "clear",
+                format!("passes in the clear by {} of the filter: {rule}", rule.title(*place)),
+            ),
+            FilterAction::Discard => {
+                ("dropped", format!("dropped by {} of the filter: {rule}", rule.title(*place)))
+            }
+        },
+        DecidedBy::Tunnel { .. } => by_tunnel(),
+        DecidedBy::Default(DefaultAction::Permit) => (
+            "clear",
+            format!(
+                "passes in the clear: no rule and no tunnel covers it, and {family} is permitted by default"
+            ),
+        ),
+        DecidedBy::Default(DefaultAction::Deny) => (
+            "dropped",
+            format!("dropped: no rule and no tunnel covers it, and {family} is denied by default"),
+        ),
+    };
+    CourseInfo {
+        verdict: verdict.to_owned(),
+        decided_by: decided_by.to_owned(),
+        rule,
+        message,
+        sas: course.sas.iter().map(traced).collect(),
+        behind: course.behind.clone(),
+    }
+}
+
+fn leaving_by_tunnel(course: &Course) -> (&'static str, String) {
+    let DecidedBy::Tunnel { tunnel, trap, .. } = &course.decided_by else {
+        return Default::default();
+    };
+    if course.sas.iter().any(|sa| sa.carries) {
+        return ("protected", format!("protected by tunnel {tunnel}"));
+    }
+    match (course.sas.is_empty(), trap) {
+        (true, true) => (
+            "kept",
+            format!(
+                "starts tunnel {tunnel}, which is down and on demand, and is kept for up to 10 seconds until it is up"
+            ),
+        ),
+        (true, false) => (
+            "dropped",
+            format!("dropped: tunnel {tunnel} is down; to bring it up: vpnctl activate {tunnel}"),
+        ),
+        (false, trap) => {
+            let more = if *trap { "; it asks for another SA" } else { "" };
+            let text = "is up, but the peer has agreed to less than its traffic";
+            (
+                "dropped",
+                format!("dropped: tunnel {tunnel} {text}, and none of its SAs carries this{more}"),
+            )
+        }
+    }
+}
+
+fn arriving_by_tunnel(course: &Course, guarded: bool) -> (&'static str, String) {
+    let DecidedBy::Tunnel { tunnel, .. } = &course.decided_by else { return Default::default() };
+    let clear = if guarded {
+        "in the clear it is dropped"
+    } else {
+        "in the clear it passes, too, since there is no inbound guard (it needs nftables)"
+    };
+    if course.sas.is_empty() {
+        let verdict = if guarded { "dropped" } else { "clear" };
+        return (
+            verdict,
+            format!("it is traffic of tunnel {tunnel}, which has no SA for it; {clear}"),
+        );
+    }
+    ("protected", format!("accepted from tunnel {tunnel}; {clear}"))
+}
+
+fn traced(sa: &SaFacts) -> TracedSa {
+    TracedSa {
+        spi: sa.spi.to_string(),
+        suite: sa.suite.to_string(),
+        mode: mode_name(sa.mode).to_owned(),
+        encapsulation: encapsulation_name(sa.path.encapsulation).to_owned(),
+        local: sa.path.local,
+        remote: sa.path.remote,
+        inner_mtu: (sa.inner_mtu > 0).then_some(sa.inner_mtu),
+        carries: sa.carries,
+    }
+}
+
+/// The packet as one would describe it.
+fn described(packet: &PacketSummary) -> String {
+    let PacketSummary { protocol, source, destination } = *packet;
+    let icmp = matches!(protocol, 1 | 58);
+    let end = |(address, port): (IpAddr, Option<u16>)| match port {
+        Some(port) if !icmp => SocketAddr::new(address, port).to_string(),
+        _ => address.to_string(),
+    };
+    let kind = match source.1 {
+        Some(kind) if icmp => format!(", type {} code {}", kind >> 8, kind & 0xff),
+        None if matches!(protocol, 1 | 6 | 17 | 33 | 58 | 132 | 136) => {
+            ", a later fragment".to_owned()
+        }
+        _ => String::new(),
+    };
+    format!("{} {} > {}{kind}", protocol_name(protocol), end(source), end(destination))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esp::trace::parse;
+
+    #[test]
+    fn packets_read_as_they_are_written() {
+        for text in [
+            "tcp 10.1.0.5:40000 > 10.2.0.7:443",
+            "udp [fd01::5]:53 > [fd02::7]:53",
+            "gre 10.1.0.5 > 10.2.0.7",
+            "200 10.1.0.5 > 10.2.0.7",
+        ] {
+            assert_eq!(described(&parse(text).expect("a packet")), text);
+        }
+        let of = |text| described(&parse(text).expect("a packet"));
+        assert_eq!(of("icmp 10.1.0.5 10.2.0.7 3/4"), "icmp 10.1.0.5 > 10.2.0.7, type 3 code 4");
+        let fragment = "udp 10.1.0.5 > 10.2.0.7, a later fragment";
+        assert_eq!(of("udp 10.1.0.5 10.2.0.7 fragment"), fragment);
+    }
+}

@@ -1,0 +1,130 @@
+//! What the daemon tells of itself and of traffic that is no tunnel's.
+
+use super::service::refusal;
+use super::{Daemon, Gateway};
+use crate::config::{Config, DefaultAction};
+use crate::control::protocol::{
+    FilterChange, FilterInfo, Fleet, Overview, PlaneInfo, Refusal, RefusalCode, TraceInfo,
+};
+use crate::{course, filter};
+use esp::filter::{Filter, FilterStatus};
+use std::sync::Arc;
+use tracing::{info, warn};
+
+impl<G: Gateway> Daemon<G> {
+    pub(super) async fn overview(&self) -> Result<Overview, Refusal> {
+        let tunnels = self.tunnels().await?;
+        let counters = self.gateway().counters().await.map_err(refusal)?;
+        let discarded = |layer: &str| {
+            counters.iter().filter(|(name, _)| name.starts_with(layer)).map(|(_, n)| n).sum()
+        };
+        let up = |state: &str| matches!(state, "established" | "rekeying");
+        let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
+        let filter = self.gateway().filter().await.map_err(refusal)?;
+        let (file, config) = &self.config;
+        Ok(Overview {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            up_seconds: self.started.elapsed().as_secs(),
+            policy: self.source.to_string(),
+            configuration: file.as_ref().map(|file| file.display().to_string()),
+            tunnels: Fleet {
+                defined: tunnels.len(),
+                up: tunnels.iter().filter(|tunnel| up(&tunnel.state)).count(),
+            },
+            children: Fleet {
+                defined: children().count(),
+                up: children().filter(|child| up(&child.state)).count(),
+            },
+            planes: vec![PlaneInfo {
+                kind: "userspace".to_owned(),
+                device: config.esp.device.clone(),
+            }],
+            filter: filter.as_ref().map(FilterInfo::from),
+            ike_discarded: discarded("ike."),
+            esp_discarded: discarded("esp."),
+            keys_exported_to: self.keys_exported_to.as_ref().map(|d| d.display().to_string()),
+        })
+    }
+
+    pub(super) async fn trace(&self, description: &str) -> Result<TraceInfo, Refusal> {
+        let packet = esp::trace::parse(description)
+            .map_err(|error| Refusal::new(RefusalCode::BadPacket, error.to_string()))?;
+        let trace = self.gateway().trace(packet).await.map_err(refusal)?;
+        let message = "this data plane cannot tell what it would do";
+        let trace = trace.ok_or_else(|| Refusal::new(RefusalCode::NotPossible, message))?;
+        Ok(course::explain(&packet, &trace))
+    }
+
+    pub(super) async fn filter(&self) -> Result<FilterStatus, Refusal> {
+        let message = "this data plane leaves traffic that is no tunnel's alone";
+        let filter = self.gateway().filter().await.map_err(refusal)?;
+        filter.ok_or_else(|| Refusal::new(RefusalCode::NotPossible, message))
+    }
+
+    pub(super) async fn set_defaults(
+        &self,
+        ipv4: Option<DefaultAction>,
+        ipv6: Option<DefaultAction>,
+    ) -> Result<FilterInfo, Refusal> {
+        let before = self.filter().await?.filter;
+        let after = Filter {
+            ipv4: ipv4.map_or(before.ipv4, Into::into),
+            ipv6: ipv6.map_or(before.ipv6, Into::into),
+            rules: before.rules.clone(),
+        };
+        self.set_filter(Arc::new(after)).await?;
+        Ok(FilterInfo::from(&self.filter().await?))
+    }
+
+    /// Puts the filter of a configuration in force, unless `dry_run`. Tells what that changes, and of what needs a
+    /// restart.
+    pub(super) async fn reconfigure(
+        &self,
+        config: Option<Config>,
+        dry_run: bool,
+    ) -> Result<(Vec<FilterChange>, Option<String>), Refusal> {
+        let Some(config) = config else { return Ok(Default::default()) };
+        let remark = self.needs_restart(&config);
+        let Some(status) = self.gateway().filter().await.map_err(refusal)? else {
+            return Ok((Vec::new(), remark));
+        };
+        let after = config.filter.filter();
+        let changes = filter::changes(&status.filter, &after);
+        if *status.filter != after && !dry_run {
+            self.set_filter(Arc::new(after)).await?;
+        }
+        Ok((changes, remark))
+    }
+
+    /// What of a changed configuration no reload puts in force.
+    fn needs_restart(&self, config: &Config) -> Option<String> {
+        let (file, started_with) = &self.config;
+        // The command line may have replaced the first two.
+        let same = |config: &Config| Config {
+            control: started_with.control.clone(),
+            log: started_with.log.clone(),
+            filter: Default::default(),
+            ..config.clone()
+        };
+        let changed = same(config) != same(started_with);
+        let file = file.as_ref().filter(|_| changed)?;
+        let text =
+            "of what has changed there only [filter] counts at once; restart vpnd for the rest";
+        Some(format!("{}: {text}", file.display()))
+    }
+
+    async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), Refusal> {
+        self.gateway().set_filter(Arc::clone(&filter)).await.map_err(refusal)?;
+        info!(
+            rules = filter.rules.len(),
+            ipv4 = filter.ipv4.name(),
+            ipv6 = filter.ipv6.name(),
+            "filter replaced"
+        );
+        if let Some(warning) = filter::warning(&filter, &self.config.1.esp.device) {
+            warn!("{warning}");
+        }
+        Ok(())
+    }
+}

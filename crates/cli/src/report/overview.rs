@@ -1,0 +1,163 @@
+//! The daemon as a whole, its filter, and what would become of a packet.
+
+use super::{Colour, Fields, Table, bytes, count, duration, plain};
+use crate::control::protocol::{
+    Count, CourseInfo, FilterInfo, FilterRuleInfo, Overview, TraceInfo,
+};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// What `vpnctl status` says without a name.
+pub fn overview(daemon: &Overview, colour: Colour) -> String {
+    let mut text = format!("{} {}\n", colour.heading("vpnd"), plain(&daemon.version));
+    let mut fields = Fields::new("  ");
+    fields.add(
+        "up",
+        format!("{}, process {}", duration(Duration::from_secs(daemon.up_seconds)), daemon.pid),
+    );
+    fields.add("policy", plain(&daemon.policy).into_owned());
+    let configuration = daemon.configuration.as_deref().map(plain);
+    fields
+        .add("configuration", configuration.map_or("the defaults".to_owned(), |c| c.into_owned()));
+    let fleet = |f: crate::control::protocol::Fleet| format!("{} of {} up", f.up, f.defined);
+    fields.add(
+        "tunnels",
+        format!("phase 1: {}; phase 2: {}", fleet(daemon.tunnels), fleet(daemon.children)),
+    );
+    for plane in &daemon.planes {
+        fields.add("plane", format!("{} on {}", plain(&plane.kind), plain(&plane.device)));
+    }
+    let discarded = format!(
+        "{} packets, {} IKE messages (vpnctl counters says why)",
+        count(daemon.esp_discarded),
+        count(daemon.ike_discarded)
+    );
+    fields.add("discarded", discarded);
+    if let Some(directory) = &daemon.keys_exported_to {
+        let remark = format!("INSECURE: written to {}", plain(directory));
+        fields.add("keys", colour.bad(&remark));
+    }
+    fields.write(&mut text, colour);
+    if let Some(filter) = &daemon.filter {
+        text.push('\n');
+        text.push_str(&self::filter(filter, colour));
+    }
+    text
+}
+
+/// The filter in force: its rules, what is behind them, and how often each has decided.
+pub fn filter(filter: &FilterInfo, colour: Colour) -> String {
+    let mut table = Table::new(["FILTER", "ACTION", "LOCAL", "", "REMOTE", "PACKETS", "BYTES"]);
+    let numbers = |n: Count| [count(n.packets), bytes(n.bytes)];
+    for rule in &filter.rules {
+        let [packets, octets] = numbers(rule.decided);
+        let arrow = match rule.direction.as_str() {
+            "in" => "<",
+            "out" => ">",
+            _ => "<>",
+        };
+        let [local, remote] = [&rule.local, &rule.remote].map(|side| any(side));
+        let action = action(&rule.action, colour);
+        table.row([title(rule), action, local, arrow.to_owned(), remote, packets, octets]);
+    }
+    let tunnels = "tunnels".to_owned();
+    let dash = || "-".to_owned();
+    table.row([tunnels, "protect".to_owned(), dash(), dash(), dash(), dash(), dash()]);
+    for (family, default, denied) in
+        [("IPv4", &filter.ipv4, filter.denied_ipv4), ("IPv6", &filter.ipv6, filter.denied_ipv6)]
+    {
+        let numbers = if default == "deny" { numbers(denied) } else { [dash(), dash()] };
+        let [packets, octets] = numbers;
+        let all = format!("other {family}");
+        table.row([all, action(default, colour), dash(), dash(), dash(), packets, octets]);
+    }
+    let mut text = table.render(colour);
+    let open = filter.ipv4 == "permit" && filter.ipv6 == "permit" && filter.rules.is_empty();
+    if !open {
+        text.push_str("The first that covers a packet decides. IKE, ESP, loopback and neighbour discovery always pass.\n");
+    }
+    if !filter.inbound_guard {
+        let remark = "Cleartext in place of tunnels' traffic is not dropped: that takes nftables.";
+        let _ = writeln!(text, "{}", colour.bad(remark));
+    }
+    text
+}
+
+fn title(rule: &FilterRuleInfo) -> String {
+    match &rule.name {
+        Some(name) => format!("{} {}", rule.number, plain(name)),
+        None => rule.number.to_string(),
+    }
+}
+
+/// Both families in full are "any", as people say.
+fn any(side: &[String]) -> String {
+    match side {
+        [four, six] if four.starts_with("0.0.0.0/0") && six.starts_with("::/0") => {
+            format!("any{}", plain(six.trim_start_matches("::/0")))
+        }
+        _ => plain(&side.join(", ")).into_owned(),
+    }
+}
+
+fn action(action: &str, colour: Colour) -> String {
+    match action {
+        "discard" | "deny" => colour.bad(action),
+        "bypass" | "permit" => colour.notice(action),
+        _ => plain(action).into_owned(),
+    }
+}
+
+/// What `vpnctl trace` says.
+pub fn trace(trace: &TraceInfo, colour: Colour) -> String {
+    let mut text = format!("{}\n", colour.heading(&plain(&trace.packet)));
+    course(&mut text, "leaving", &trace.leaving, colour);
+    course(&mut text, "arriving", &trace.arriving, colour);
+    text
+}
+
+fn course(text: &mut String, way: &str, course: &CourseInfo, colour: Colour) {
+    let message = plain(&course.message);
+    let message = match course.verdict.as_str() {
+        "protected" => colour.good(&message),
+        "dropped" => colour.bad(&message),
+        _ => colour.notice(&message),
+    };
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "  {}  {message}", colour.faint(&format!("{way:<8}")));
+    // The first that carries a packet takes it; others are the old ones of a rekey.
+    let carrying = course.sas.iter().filter(|sa| sa.carries);
+    let shown: Vec<_> = if carrying.clone().next().is_some() {
+        if way == "leaving" { carrying.take(1).collect() } else { carrying.collect() }
+    } else {
+        course.sas.iter().collect()
+    };
+    for sa in shown {
+        let mtu = sa.inner_mtu.map(|mtu| format!(", packets up to {mtu} octets"));
+        let encapsulation = match sa.encapsulation.as_str() {
+            "udp" => "in UDP",
+            "ah" => "as AH",
+            _ => "natively",
+        };
+        let (here, there) = if sa.encapsulation == "udp" {
+            (sa.local.to_string(), sa.remote.to_string())
+        } else {
+            (sa.local.ip().to_string(), sa.remote.ip().to_string())
+        };
+        let ends = if way == "leaving" { [here, there] } else { [there, here] };
+        let _ = writeln!(
+            text,
+            "            SPI {}, {}, {} mode, {encapsulation} {} > {}{}",
+            plain(&sa.spi),
+            plain(&sa.suite),
+            plain(&sa.mode),
+            ends[0],
+            ends[1],
+            mtu.unwrap_or_default()
+        );
+    }
+    if !course.behind.is_empty() {
+        let others = plain(&course.behind.join(", ")).into_owned();
+        let _ = writeln!(text, "            covered as well, and not asked: {others}");
+    }
+}

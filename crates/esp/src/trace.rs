@@ -1,0 +1,79 @@
+//! Which way a packet would go, asked of the very SPD that packets meet.
+
+#![forbid(unsafe_code)]
+
+use crate::cipher::Suite;
+use crate::filter::{Always, DefaultAction, FilterRule};
+use crate::plane::{Path, RuleId, SaId, Spi};
+use policy::Mode;
+
+mod description;
+
+pub use description::{BadDescription, parse, protocol, protocol_name};
+
+/// What becomes of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trace {
+    /// If it leaves this side.
+    pub leaving: Course,
+    /// If it comes to this side.
+    pub arriving: Course,
+    /// Whether cleartext that should have come protected is dropped (RFC 4301 §5.2).
+    pub inbound_guard: bool,
+}
+
+/// What becomes of a packet that goes one way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Course {
+    /// The first that covers it.
+    pub decided_by: DecidedBy,
+    /// SAs of the tunnel, where one decides: for a packet that leaves, in the order in which they are asked; for one
+    /// that arrives, those that it may come on.
+    pub sas: Vec<SaFacts>,
+    /// Others that cover it and are not asked: rules of the filter, then tunnels.
+    pub behind: Vec<String>,
+}
+
+/// Who decides about a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum DecidedBy {
+    /// It passes before any rule is asked.
+    Always(Always),
+    /// A rule of the filter.
+    Filter {
+        /// Its place, from 0.
+        place: usize,
+        /// The rule.
+        rule: FilterRule,
+    },
+    /// A tunnel.
+    Tunnel {
+        /// Its rule.
+        rule: RuleId,
+        /// Its name.
+        tunnel: String,
+        /// Whether a packet without an SA asks for one.
+        trap: bool,
+    },
+    /// Nothing covers it.
+    Default(DefaultAction),
+}
+
+/// An SA that a packet may take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SaFacts {
+    /// Its name.
+    pub id: SaId,
+    /// Its SPI.
+    pub spi: Spi,
+    /// Cipher.
+    pub suite: Suite,
+    /// Transport or tunnel mode.
+    pub mode: Mode,
+    /// Between which addresses, and how.
+    pub path: Path,
+    /// Octets of the longest packet that fits; 0: not enforced.
+    pub inner_mtu: usize,
+    /// Whether it carries the packet: a peer may have agreed to less than the tunnel's traffic.
+    pub carries: bool,
+}

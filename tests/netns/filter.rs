@@ -1,0 +1,227 @@
+//! Traffic that is no tunnel's: rules before the tunnels, a default behind them, and questions about both.
+
+use crate::harness::gateway::Gateway;
+use crate::harness::{Need, policies, test};
+use libtest_mimic::Trial;
+use std::io::Read;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+const NEEDS: &[Need] = &[
+    Need::Root,
+    Need::Namespaces,
+    Need::Tun,
+    Need::Program("ip"),
+    Need::Program("ping"),
+    Need::Program("nft"),
+];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("deny lets in tunnels and what has a rule", NEEDS, deny),
+        test("deny outlives a crash", NEEDS, deny_outlives_a_crash),
+        test("a bypass leads past the tunnel", NEEDS, bypass),
+        test("a reload puts another filter in force", NEEDS, reload),
+    ]
+}
+
+const DENY: &str = "[filter]\nipv4 = \"deny\"\nipv6 = \"deny\"\n\
+                    [[filter.rule]]\nname = \"control\"\naction = \"bypass\"\nprotocol = \"tcp\"\nlocal_port = 2222\n";
+
+/// The two gateways, the right one with this filter.
+fn two(left: &str, right: &str) -> [Gateway; 2] {
+    let policies = policies::site();
+    let ike = "retransmit_after = \"200ms\"\nretransmissions = 2\n";
+    let gateways = [("left", 0, left), ("right", 1, right)]
+        .map(|(name, end, filter)| Gateway::new(name, &policies[end], ike, filter));
+    let [here, there] = &gateways;
+    let ends = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
+    crate::harness::space::Space::connect(
+        (&here.space, "wire", &ends[0]),
+        (&there.space, "wire", &ends[1]),
+    );
+    here.space.ip("address add 10.1.0.1/32 dev lo");
+    there.space.ip("address add 10.2.0.1/32 dev lo");
+    there.space.ip("address add 10.2.0.9/32 dev lo");
+    gateways
+}
+
+fn is_reachable(from: &Gateway, address: &str) -> bool {
+    from.space.try_sh(&format!("ping -q -c 1 -W 0.2 {address}")).0
+}
+
+/// Whether a TCP connection brings an octet from a listener at the right gateway.
+fn connects(left: &Gateway, right: &Gateway, port: u16) -> bool {
+    let to = SocketAddr::from(([192, 0, 2, 2], port));
+    let listener = right.space.run(move || TcpListener::bind(to)).expect("a free port");
+    let stream =
+        left.space.run(move || TcpStream::connect_timeout(&to, Duration::from_millis(300)));
+    let Ok(mut stream) = stream else { return false };
+    drop(listener.accept().expect("it has connected"));
+    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+    stream.read(&mut [0]).expect("the end comes through") == 0
+}
+
+fn echoes(left: &Gateway, right: &Gateway, to: Ipv4Addr) -> bool {
+    let near = left.space.run(|| UdpSocket::bind((Ipv4Addr::new(10, 1, 0, 1), 0)));
+    let far = right.space.run(move || UdpSocket::bind((to, 0))).expect("an address");
+    let near = near.expect("an address");
+    for socket in [&near, &far] {
+        socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket takes it");
+    }
+    let mut octet = [0];
+    near.send_to(&[1], far.local_addr().expect("bound")).expect("a route");
+    let Ok((_, from)) = far.recv_from(&mut octet) else { return false };
+    far.send_to(&[2], from).expect("a route");
+    near.recv_from(&mut octet).is_ok()
+}
+
+fn deny() {
+    let [mut left, mut right] = two("", DENY);
+    let untouched = right.space.state();
+    assert!(is_reachable(&left, "192.0.2.2") && is_reachable(&left, "2001:db8::2"));
+    left.start();
+    right.start();
+    right.await_log(&["\"level\":\"WARN\"", "ssh", "vpnctl filter --ipv4 permit --ipv6 permit"]);
+    assert!(!is_reachable(&left, "192.0.2.2") && !is_reachable(&left, "2001:db8::2"));
+    assert!(!is_reachable(&right, "192.0.2.1"), "nor does it send");
+    assert!(is_reachable(&right, "127.0.0.1"));
+    assert!(connects(&left, &right, 2222) && !connects(&left, &right, 2223));
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    assert!(echoes(&left, &right, Ipv4Addr::new(10, 2, 0, 1)), "the tunnel passes");
+    left.ctl_ok(&["rekey", "site_lan"]);
+
+    let status = right.json(&["status", "--json"]);
+    let filter = &status["filter"];
+    assert_eq!((&filter["ipv4"], &filter["inbound_guard"]), (&"deny".into(), &true.into()));
+    let count = |value: &serde_json::Value| value["packets"].as_u64().expect("a number");
+    assert!(count(&filter["denied_ipv4"]) >= 3 && count(&filter["denied_ipv6"]) >= 1, "{filter}");
+    assert!(count(&filter["rules"][0]["decided"]) >= 4, "{filter}");
+    assert_eq!((&status["tunnels"]["up"], &status["children"]["up"]), (&1.into(), &1.into()));
+
+    let told = |text: &str| right.ctl_ok(&["trace", text]);
+    let ping = told("icmp 192.0.2.1 192.0.2.2 echo-request");
+    assert!(
+        ping.contains("arriving  dropped: no rule and no tunnel covers it, and IPv4 is denied")
+    );
+    let control = told("tcp 192.0.2.1:5 192.0.2.2:2222");
+    assert!(control.contains("arriving  passes in the clear by rule 1 (control)"), "{control}");
+    let inner = right.json(&["trace", "tcp", "10.2.0.1:5", "10.1.0.1:6", "--json"]);
+    let sa = right.child_sa("site_lan");
+    assert_eq!(inner["leaving"]["verdict"], "protected");
+    assert_eq!(inner["leaving"]["sas"][0]["spi"], sa["outbound_spi"]);
+    let back = right.json(&["trace", "tcp", "10.1.0.1:6", "10.2.0.1:5", "--json"]);
+    let accepted = back["arriving"]["sas"].as_array().expect("a list");
+    assert!(accepted.iter().any(|found| found["spi"] == sa["inbound_spi"]), "{back}");
+
+    // At run time, and back.
+    let open = right.ctl_ok(&["filter", "--ipv4", "permit"]);
+    assert!(open.contains("other IPv4  permit"), "{open}");
+    assert!(is_reachable(&left, "192.0.2.2") && !is_reachable(&left, "2001:db8::2"));
+    right.ctl_ok(&["filter", "--ipv4", "deny"]);
+    assert!(!is_reachable(&left, "192.0.2.2"));
+    let counted = right.json(&["filter", "--json"]);
+    assert!(count(&counted["rules"][0]["decided"]) >= 4, "what was counted stays: {counted}");
+    left.stop();
+    right.stop();
+    right.space.is_as_before(&untouched);
+    assert!(is_reachable(&left, "192.0.2.2"));
+}
+
+fn deny_outlives_a_crash() {
+    let [left, mut right] = two("", DENY);
+    let untouched = right.space.state();
+    right.start();
+    right.crash();
+    assert!(!is_reachable(&left, "192.0.2.2"), "closed while nobody runs");
+
+    // A start that fails opens nothing, either.
+    let port = right.space.run(|| UdpSocket::bind("0.0.0.0:4500")).expect("a free port");
+    let mut command = right.command();
+    let failed = right.space.run(move || command.output()).expect("vpnd is built");
+    assert_eq!(failed.status.code(), Some(1), "{failed:?}");
+    drop(port);
+    assert!(!is_reachable(&left, "192.0.2.2"), "closed after a failed start");
+
+    right.start();
+    assert!(!is_reachable(&left, "192.0.2.2"));
+    right.crash();
+    // Whoever starts it without the filter wants it open.
+    let text = std::fs::read_to_string(right.path("vpnd.toml")).expect("it is there");
+    let (rest, _) = text.split_once("[filter]").expect("it has one");
+    std::fs::write(right.path("vpnd.toml"), rest).expect("writable");
+    right.start();
+    assert!(is_reachable(&left, "192.0.2.2"));
+    right.stop();
+    right.space.is_as_before(&untouched);
+}
+
+fn bypass() {
+    let left_rule =
+        "[[filter.rule]]\naction = \"bypass\"\nremote = \"10.2.0.9\"\nprotocol = \"udp\"\n";
+    let right_rule =
+        "[[filter.rule]]\naction = \"bypass\"\nlocal = \"10.2.0.9\"\nprotocol = \"udp\"\n";
+    let [mut left, mut right] = two(left_rule, right_rule);
+    left.space.ip("route add 10.2.0.0/24 via 192.0.2.2");
+    right.space.ip("route add 10.1.0.0/24 via 192.0.2.1");
+    let untouched = left.space.state();
+    left.start();
+    right.start();
+    let (bypassed, protected) = (Ipv4Addr::new(10, 2, 0, 9), Ipv4Addr::new(10, 2, 0, 1));
+    assert!(echoes(&left, &right, bypassed), "no tunnel is needed");
+    assert!(!echoes(&left, &right, protected));
+    left.ctl_ok(&["activate"]);
+    assert!(echoes(&left, &right, bypassed) && echoes(&left, &right, protected));
+    let sa = left.child_sa("site_lan");
+    assert_eq!((&sa["packets_out"], &sa["packets_in"]), (&1.into(), &1.into()), "{sa}");
+    // Both ways at both ends.
+    for gateway in [&left, &right] {
+        let filter = gateway.json(&["filter", "--json"]);
+        assert_eq!(filter["rules"][0]["decided"]["packets"], 4, "{filter}");
+    }
+    // The rule names a protocol: others take the tunnel.
+    left.space.pings("-I 10.1.0.1", 1, "10.2.0.9").expect("an echo");
+    assert_eq!(left.child_sa("site_lan")["packets_out"], 2);
+    let told = left.ctl_ok(&["trace", "udp", "10.1.0.1:1", "10.2.0.9:2"]);
+    assert!(told.contains("leaving   passes in the clear by rule 1 of the filter"), "{told}");
+    assert!(told.contains("covered as well, and not asked: tunnel site_lan"), "{told}");
+    left.stop();
+    left.space.is_as_before(&untouched);
+}
+
+fn reload() {
+    let [left, mut right] = two("", DENY);
+    right.start();
+    let text = std::fs::read_to_string(right.path("vpnd.toml")).expect("it is there");
+    let write = |text: &str| std::fs::write(right.path("vpnd.toml"), text).expect("writable");
+    let same = right.ctl_ok(&["reload", "--dry-run"]);
+    assert!(same.contains("would change nothing"), "{same}");
+
+    write(&text.replace("local_port = 2222", "local_port = 99999"));
+    let refused = right.ctl_fails(&["reload"], 1);
+    assert!(refused.contains("vpnd.toml: TOML parse error at line"), "{refused}");
+    assert!(!is_reachable(&left, "192.0.2.2"));
+
+    let ping = "[[filter.rule]]\naction = \"bypass\"\nprotocol = \"icmp\"\n";
+    write(&text.replace("ipv6 = \"deny\"\n", &format!("ipv6 = \"permit\"\n{ping}")));
+    let told = right.ctl_ok(&["reload", "--dry-run"]);
+    for part in [
+        "a reload would change this",
+        "filter: changed IPv6 that nothing covers: deny, now permit",
+        "filter: added rule 1: bypass 0.0.0.0/0[icmp] <> 0.0.0.0/0[icmp]",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(!is_reachable(&left, "192.0.2.2") && !is_reachable(&left, "2001:db8::2"));
+    right.ctl_ok(&["reload"]);
+    assert!(is_reachable(&left, "192.0.2.2") && is_reachable(&left, "2001:db8::2"));
+    assert!(connects(&left, &right, 2222) && !connects(&left, &right, 2223));
+
+    write(&format!(
+        "{}\n[log]\nlevel = \"debug\"\n",
+        text.replace("[esp]", "[esp]\nreplay_window = 64")
+    ));
+    let warned = String::from_utf8(right.ctl(&["reload"]).stderr).expect("text");
+    assert!(warned.contains("only [filter] counts at once; restart vpnd for the rest"), "{warned}");
+    right.stop();
+}
