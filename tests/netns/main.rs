@@ -21,6 +21,7 @@ mod reload;
 mod restart;
 mod roaming;
 mod site;
+mod store;
 mod wireshark;
 
 fn main() -> std::process::ExitCode {
@@ -36,6 +37,7 @@ fn main() -> std::process::ExitCode {
         cleanup::trials(),
         filter::trials(),
         restart::trials(),
+        store::trials(),
         roaming::trials(),
         nat::trials(),
         reload::trials(),

@@ -21,6 +21,7 @@ mod hostile;
 mod lifetime;
 mod liveness;
 mod many;
+mod mirrored;
 mod mobility;
 mod narrowing;
 mod nat;

@@ -1,0 +1,157 @@
+//! Policy files and their mirrors: both ends come up, whoever starts, with packets through the real datapath.
+
+use crate::pki::{Authority, Wallet, key, params};
+use crate::{SETTLED, SOON, calm};
+use policy::database::mirror;
+use policy::{Credential, Identity, KeyKind, Policy, PortRange, Selector};
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyIdMethod, SanType};
+use sim::invariant::{assert_clean_stop, mirrored, mirrored_keys};
+use sim::{HostId, World};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+const FILES: [(&str, &str); 6] = [
+    ("01", include_str!("../../crates/policy/fixtures/01_ikev2_psk_gcm_transport_v4.xml")),
+    ("02", include_str!("../../crates/policy/fixtures/02_ikev2_tunnel_multi_child_pfs.xml")),
+    ("04", include_str!("../../crates/policy/fixtures/04_ikev2_certificates_dn_ipv6.xml")),
+    ("07", include_str!("../../crates/policy/fixtures/07_whitespace_and_order_quirks.xml")),
+    ("08", include_str!("../../crates/policy/fixtures/08_roles_autostart_ondemand_matrix.xml")),
+    ("vendor", include_str!("../../crates/policy/fixtures/vendor_sample.xml")),
+];
+
+/// A file's policy, and that of its mirror.
+fn pair(text: &str) -> [Arc<Policy>; 2] {
+    let here = policy::xml::read("here.xml", text).unwrap_or_else(|errors| panic!("{errors}"));
+    let there = mirror("here.xml", text, None).unwrap_or_else(|errors| panic!("{errors}"));
+    let there = there.database.load("there.xml").unwrap_or_else(|errors| panic!("{errors}"));
+    [Arc::new(here.policy), Arc::new(there.policy)]
+}
+
+/// A host with all the addresses that a policy gives its own side.
+fn host(world: &mut World, name: &str, policy: &Arc<Policy>, authority: &Authority) -> HostId {
+    let addresses: BTreeSet<IpAddr> =
+        policy.tunnels.iter().filter_map(|tunnel| tunnel.local.address).collect();
+    let addresses: Vec<IpAddr> = addresses.into_iter().collect();
+    let host = world.add_host(name, addresses[0], Arc::clone(policy), calm());
+    world.readdress(host, &addresses);
+    world.trust(host, wallet(policy, authority).trust());
+    host
+}
+
+/// A certificate for each identity that a policy gives its own side.
+fn wallet(policy: &Policy, authority: &Authority) -> Wallet {
+    let mut wallet = Wallet {
+        trusted: vec![authority.der.clone()],
+        crls: vec![authority.crl(&[])],
+        ..Wallet::default()
+    };
+    for tunnel in &policy.tunnels {
+        let Credential::Signature(signature) = &tunnel.credential else { continue };
+        let owner = tunnel.local.identity.to_string();
+        let key = key(signature.keys[0], &owner);
+        wallet.own.push((authority.sign(&named(&tunnel.local.identity), &key), key));
+    }
+    wallet
+}
+
+fn named(identity: &Identity) -> CertificateParams {
+    let mut params = params("somebody");
+    match identity {
+        Identity::Dn(_) => {
+            let side = if identity.to_string().contains("left") { "left" } else { "right" };
+            params.distinguished_name = DistinguishedName::new();
+            let parts = [
+                (DnType::CountryName, "NL".to_owned()),
+                (DnType::OrganizationName, "Example".to_owned()),
+                (DnType::OrganizationalUnitName, "Lab".to_owned()),
+                (DnType::CommonName, format!("{side}.example.net")),
+            ];
+            parts.into_iter().for_each(|(kind, value)| params.distinguished_name.push(kind, value));
+        }
+        Identity::UserFqdn(name) => {
+            let name = name.clone().try_into().expect("ASCII");
+            params.subject_alt_names = vec![SanType::Rfc822Name(name)];
+        }
+        Identity::KeyId(octets) => {
+            params.key_identifier_method = KeyIdMethod::PreSpecified(octets.clone());
+            params.is_ca = rcgen::IsCa::ExplicitNoCa;
+        }
+        other => panic!("no file has {other:?} with a certificate"),
+    }
+    params
+}
+
+/// Phase 2 tunnels that nobody may start: here, where alone their phase 1 tunnel starts, they may only answer, and IKEv2
+/// makes no IKE SA without a Child SA (RFC 7296 §1.2).
+const NOBODY_STARTS: [&str; 2] = ["a_auto", "a_demand"];
+
+/// Has one side start all it may.
+fn start(world: &mut World, from: HostId, policy: &Policy) {
+    for tunnel in policy.tunnels.iter().filter(|tunnel| tunnel.role.may_initiate()) {
+        for child in tunnel.children.iter().filter(|child| child.role.may_initiate()) {
+            world.connect(from, &child.name);
+            world.run_for(SOON);
+        }
+    }
+}
+
+/// Names of the phase 2 tunnels that are up.
+fn up(world: &mut World, host: HostId) -> BTreeSet<String> {
+    let status = world.status(host);
+    let children = status.into_iter().flat_map(|tunnel| tunnel.children);
+    children.filter(|child| child.sa.is_some()).map(|child| child.name).collect()
+}
+
+/// A packet through each tunnel for everything.
+fn assert_passable(world: &mut World, hosts: [HostId; 2], policy: &Policy) -> usize {
+    let whole = |selector: &Selector| {
+        selector.protocol == 0
+            && selector.ports == PortRange::ANY
+            && selector.addresses.start().is_ipv4()
+    };
+    let mut passed = 0;
+    for child in policy.tunnels.iter().flat_map(|tunnel| &tunnel.children) {
+        if !whole(&child.local[0]) || NOBODY_STARTS.contains(&child.name.as_str()) {
+            continue;
+        }
+        let [here, there] = [&child.local[0], &child.remote[0]].map(|s| s.addresses.end());
+        assert!(world.probe(hosts[0], here, there), "{}", child.name);
+        assert!(world.probe(hosts[1], there, here), "{}", child.name);
+        passed += 1;
+    }
+    passed
+}
+
+#[test]
+fn every_file_and_its_mirror_come_up() {
+    let authority = Authority::root("root", KeyKind::EcdsaP256);
+    for (file, text) in FILES {
+        let policies = pair(text);
+        let children = policies[0].tunnels.iter().flat_map(|tunnel| &tunnel.children);
+        let names = children.map(|child| child.name.clone());
+        let wanted: BTreeSet<_> = names.filter(|n| !NOBODY_STARTS.contains(&n.as_str())).collect();
+        for order in [[0, 1], [1, 0]] {
+            let mut world = World::new(1);
+            world.encrypt();
+            let hosts =
+                [0, 1].map(|n| host(&mut world, ["here", "there"][n], &policies[n], &authority));
+            for n in order {
+                start(&mut world, hosts[n], &policies[n]);
+            }
+            world.run_for(SETTLED);
+            for host in hosts {
+                assert_eq!(up(&mut world, host), wanted, "{file}");
+            }
+            let [here, there] = hosts.map(|host| world.status(host));
+            for (here, there) in here.iter().zip(&there) {
+                assert_eq!(mirrored(here, there), Vec::<String>::new(), "{file}");
+            }
+            let keys = mirrored_keys(&mut world, hosts[0], hosts[1]);
+            assert_eq!(keys, Vec::<String>::new(), "{file}");
+            let passed = assert_passable(&mut world, hosts, &policies[0]);
+            assert!(passed > 0, "{file}");
+            assert_clean_stop(&mut world, hosts[0], hosts[1]);
+        }
+    }
+}
