@@ -2,6 +2,8 @@
 
 use crate::control::protocol::DEFAULT_SOCKET;
 use esp::cipher::Facility;
+use esp::userspace::Wait;
+use esp::userspace::workers::{Affinity, Count, Schedule, Settings, Workers};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use std::fmt;
@@ -15,6 +17,7 @@ use tracing_subscriber::filter::Targets;
 mod certificates;
 mod crypto;
 mod filter;
+mod workers;
 
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
@@ -139,6 +142,18 @@ pub struct Esp {
     pub device: String,
     /// Where a note is kept of what was changed in the system.
     pub state_dir: PathBuf,
+    /// How many threads carry packets.
+    #[serde(deserialize_with = "workers::count")]
+    pub workers: Count,
+    /// After which schedule.
+    #[serde(deserialize_with = "workers::by_name")]
+    pub schedule: Schedule,
+    /// What they do while there are none.
+    #[serde(deserialize_with = "workers::by_name")]
+    pub wait: Wait,
+    /// Which CPUs they run on.
+    #[serde(deserialize_with = "workers::affinity")]
+    pub affinity: Affinity,
 }
 
 /// When ESP is put into UDP.
@@ -232,6 +247,10 @@ impl Default for Esp {
             encap: Encap::Auto,
             device: "vpn0".to_owned(),
             state_dir: PathBuf::from("/run/vpnd"),
+            workers: Count::default(),
+            schedule: Schedule::default(),
+            wait: Wait::default(),
+            affinity: Affinity::default(),
         }
     }
 }
@@ -320,8 +339,15 @@ impl Config {
             mobike: self.ike.mobike,
             return_routability: self.ike.return_routability,
         };
+        let workers = Settings {
+            workers: self.esp.workers,
+            schedule: self.esp.schedule,
+            wait: self.esp.wait,
+            affinity: self.esp.affinity.clone(),
+        };
         vpn::GatewayConfig {
             ike,
+            workers: Workers::new(workers),
             device: Some(self.esp.device.clone()),
             state_dir: Some(self.esp.state_dir.clone()),
             crypto: Arc::new(Facility::new(self.crypto.choice())),

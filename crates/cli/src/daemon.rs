@@ -173,12 +173,14 @@ fn run_gateway(
         for remark in remarks.into_iter().chain(crypto::remarks::of(&policy, &gateway.crypto)) {
             warn!("{remark}");
         }
+        let workers = gateway.workers.clone();
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
         tokio::spawn(remind(Arc::clone(&keeper)));
         let daemon = Daemon::new(handle, source, keeper, levels)
             .with_crypto(crypto)
             .configured(options.config.clone(), config.clone())
-            .exporting_keys_to(options.export_keys.clone());
+            .exporting_keys_to(options.export_keys.clone())
+            .with_workers(workers);
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",

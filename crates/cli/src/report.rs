@@ -14,6 +14,7 @@ mod quantity;
 mod stored;
 mod table;
 mod why;
+mod workers;
 
 pub use certificates::certificates;
 pub use overview::{filter, overview, trace};
@@ -21,6 +22,7 @@ pub use quantity::{bytes, count, duration, rate};
 pub use stored::stored;
 pub use table::Table;
 pub use why::{happening, why};
+pub use workers::workers;
 
 /// Whether to colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,7 +3,9 @@
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
 use cli::control::client::{Client, ClientError};
-use cli::control::protocol::{Command, MAX_REQUEST, Outcome, RefusalCode, Reply, Response};
+use cli::control::protocol::{
+    Command, MAX_REQUEST, Outcome, RefusalCode, Reply, Response, WorkersChange,
+};
 use cli::control::server::{ControlSocket, Limits, parse, serve};
 use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Gateway, Signals};
@@ -193,6 +195,35 @@ fn the_daemon_tells_of_itself_and_of_packets() {
     assert_eq!(trace("tcp [fd00::1]:1 [fd00::2]:2").0, "dropped");
     let (verdict, message) = trace("tcp 10.1.0.5 10.2.0.7:443");
     assert!(verdict == "refused" && message.contains("both ports are needed"), "{message}");
+}
+
+#[test]
+fn workers_are_shown_and_changed() {
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let Ok(Reply::Workers(shown)) = client.ask(Command::Workers) else { panic!("no workers") };
+    // Without a data plane there is nothing to carry.
+    assert_eq!((shown.workers.as_str(), shown.threads.len()), ("auto", 0));
+    assert_eq!(shown.stages.len(), 6);
+
+    let mut change = WorkersChange::default();
+    ["schedule=pipeline", "workers=3"].iter().for_each(|s| change.set(s).expect("a setting"));
+    let Ok(Reply::Workers(changed)) = client.ask(Command::WorkersSet(change)) else {
+        panic!("not changed")
+    };
+    assert_eq!((changed.schedule.as_str(), changed.number), ("pipeline", 3));
+    assert_eq!(changed.wait, shown.wait);
+
+    for (field, value, says) in
+        [("wait", "never", "use event, poll or adaptive"), ("affinity", "9999", "CPU 9999 is not")]
+    {
+        let line = format!(r#"{{"version":1,"command":"workers_set","{field}":"{value}"}}"#);
+        let (code, message) = refused(&mut client, parse(line.as_bytes()).expect("a command"));
+        assert_eq!(code, RefusalCode::BadSetting);
+        assert!(message.contains(says), "{message}");
+    }
+    let Ok(Reply::Workers(still)) = client.ask(Command::Workers) else { panic!("no workers") };
+    assert_eq!((still.schedule, still.number, still.wait), (changed.schedule, 3, changed.wait));
 }
 
 #[test]

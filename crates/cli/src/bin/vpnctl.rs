@@ -4,7 +4,7 @@
 use clap::{Args, Parser, Subcommand};
 use cli::config::DefaultAction;
 use cli::control::client::{Client, ClientError};
-use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel};
+use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel, WorkersChange};
 use cli::convert::command::{Convert, ConvertError};
 use cli::crypto::{self, arguments::CryptoError};
 use cli::report::{self, Colour};
@@ -129,6 +129,13 @@ Examples:
     },
     /// Counts what was discarded, by reason
     Counters(Counters),
+    /// Shows the threads that carry packets and the stages packets pass, or changes how they work
+    #[command(after_help = "\
+Examples:
+  vpnctl workers
+  vpnctl workers set schedule=pipeline workers=2 wait=poll
+  vpnctl workers --json | jq '.threads[] | {name, cpu, busy}'")]
+    Workers(Workers),
     /// Lists certificates, authorities and revocation lists with their expiry
     Certs(Certs),
     /// Changes, shows and makes policies
@@ -218,6 +225,30 @@ struct Counters {
     /// Prints a JSON object
     #[arg(long)]
     json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Workers {
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Option<WorkersCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum WorkersCommand {
+    /// Changes how workers work, until the daemon ends; no packet is lost
+    Set {
+        /// workers=auto|N, schedule=run-to-completion|pipeline, wait=event|poll|adaptive, affinity=none|CPU,CPU
+        #[arg(required = true, value_name = "SETTING=VALUE", value_parser = worker_setting)]
+        settings: Vec<String>,
+    },
+}
+
+/// Refuses what the daemon would, before it is asked.
+fn worker_setting(text: &str) -> Result<String, String> {
+    WorkersChange::default().set(text).map(|()| text.to_owned())
 }
 
 #[derive(Debug, Args)]
@@ -402,6 +433,23 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             }
             reply => return Err(client.unexpected(&reply).into()),
         },
+        Command::Workers(workers) => {
+            let ask = match &workers.command {
+                None => Ask::Workers,
+                Some(WorkersCommand::Set { settings }) => {
+                    let mut change = WorkersChange::default();
+                    for setting in settings {
+                        change.set(setting).map_err(io::Error::other)?;
+                    }
+                    Ask::WorkersSet(change)
+                }
+            };
+            match client.ask(ask)? {
+                Reply::Workers(shown) if workers.json => print_json(&mut out, &shown)?,
+                Reply::Workers(shown) => write!(out, "{}", report::workers(&shown, colour))?,
+                reply => return Err(client.unexpected(&reply).into()),
+            }
+        }
         Command::Certs(certs) => match client.ask(Ask::Certs)? {
             Reply::Certificates(all) if certs.json => print_json(&mut out, &all)?,
             Reply::Certificates(all) => write!(out, "{}", report::certificates(&all, colour))?,
@@ -488,6 +536,9 @@ mod tests {
             "vpnctl events site branch --json",
             "vpnctl counters --all",
             "vpnctl certs --json",
+            "vpnctl workers",
+            "vpnctl workers --json",
+            "vpnctl workers set schedule=pipeline workers=2 wait=poll --json",
             "vpnctl policy convert swanctl.conf --peer --output policy.xml",
             "vpnctl policy convert --from ipsec ipsec.conf --secrets ipsec.secrets",
             "vpnctl policy put site.xml --force --swap --json",

@@ -8,6 +8,7 @@ mod filter;
 mod happening;
 mod overview;
 mod stored;
+pub mod workers;
 
 pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
@@ -16,6 +17,7 @@ pub use filter::{Count, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::Happening;
 pub use overview::{Fleet, Overview, PlaneInfo};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
+pub use workers::WorkersChange;
 
 use crate::config::DefaultAction;
 use ike::event::Event;
@@ -109,6 +111,10 @@ pub enum Command {
     },
     /// Asks for discarded datagrams and packets by reason.
     Counters,
+    /// Asks what the threads that carry packets are doing.
+    Workers,
+    /// Changes how they work, without losing a packet.
+    WorkersSet(WorkersChange),
     /// Asks for certificates and revocation lists.
     Certs,
     /// Asks for the tunables of the crypto facility, and who does what.
@@ -200,6 +206,8 @@ pub enum Reply {
     Why(Explanation),
     /// Count by reason.
     Counters(BTreeMap<String, u64>),
+    /// The threads that carry packets, after a change as they are then.
+    Workers(workers::Workers),
     /// Certificates and revocation lists: authorities first, then intermediate and own ones.
     Certificates(Vec<CertificateInfo>),
     /// The new policy is in force.
@@ -320,6 +328,8 @@ pub enum RefusalCode {
     BadPacket,
     /// The data plane or the system refused.
     DataPlane,
+    /// The workers cannot be set so; they are as they were.
+    BadSetting,
     /// Too many clients are connected.
     Busy,
     /// The daemon is stopping.

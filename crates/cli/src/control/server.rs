@@ -278,6 +278,8 @@ const COMMANDS: &[&str] = &[
     "policy_purge",
     "log",
     "counters",
+    "workers",
+    "workers_set",
     "certs",
     "crypto",
     "crypto_set",

@@ -5,12 +5,13 @@ use crate::certificates::{Certificates, Keeper};
 use crate::config::Config;
 use crate::control::protocol::{
     Activation, Change, Command, Explanation, FilterInfo, Refusal, RefusalCode, Reloaded, Reply,
-    Tunnel,
+    Tunnel, WorkersChange, workers,
 };
 use crate::control::server::Service;
 use crate::crypto::{self, tunables::Tunables};
 use crate::policy_file::PolicyFile;
 use crate::why::explain;
+use esp::userspace::workers::Workers;
 use ike::driver::HandleError;
 use ike::engine::CommandError;
 use ike::event::Event;
@@ -36,6 +37,7 @@ pub struct Daemon<G> {
     /// The configuration that the daemon was started with, and its file.
     pub(super) config: (Option<PathBuf>, Config),
     pub(super) started: Instant,
+    workers: Workers,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
 }
@@ -60,6 +62,7 @@ impl<G: Gateway> Daemon<G> {
             keys_exported_to: None,
             config: Default::default(),
             started: Instant::now(),
+            workers: Workers::default(),
             reloading,
             stop: Notify::new(),
         }
@@ -88,6 +91,12 @@ impl<G: Gateway> Daemon<G> {
     #[must_use]
     pub fn configured(self, file: Option<PathBuf>, config: Config) -> Self {
         Self { config: (file, config), ..self }
+    }
+
+    /// Lets it look at and change the gateway's workers.
+    #[must_use]
+    pub fn with_workers(self, workers: Workers) -> Self {
+        Self { workers, ..self }
     }
 
     /// The gateway.
@@ -209,6 +218,25 @@ impl<G: Gateway> Daemon<G> {
         })
     }
 
+    async fn set_workers(&self, change: &WorkersChange) -> Result<workers::Workers, Refusal> {
+        let refused = |message: String| Refusal::new(RefusalCode::BadSetting, message);
+        let change = change.parse().map_err(refused)?;
+        let workers = self.workers.clone();
+        // It waits for threads to end.
+        let changed = tokio::task::spawn_blocking(move || {
+            let settings = workers.change(&change).map_err(|error| error.to_string())?;
+            info!(
+                schedule = %settings.schedule,
+                workers = %settings.workers,
+                wait = %settings.wait,
+                affinity = %settings.affinity,
+                "workers changed"
+            );
+            Ok((&workers.report()).into())
+        });
+        changed.await.unwrap_or_else(|error| Err(error.to_string())).map_err(refused)
+    }
+
     fn keep_in_force(&self, policy: Arc<Policy>, places: Places) {
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = (policy, places);
     }
@@ -276,6 +304,8 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Counters => {
                 self.gateway.counters().await.map(Reply::Counters).map_err(refusal)
             }
+            Command::Workers => Ok(Reply::Workers((&self.workers.report()).into())),
+            Command::WorkersSet(change) => self.set_workers(&change).await.map(Reply::Workers),
             Command::Certs => Ok(Reply::Certificates(self.certificates.describe())),
             Command::Crypto => Ok(Reply::Crypto(crypto::service::state(&self.crypto, 0))),
             Command::CryptoSet { tunable, value, persist } => {

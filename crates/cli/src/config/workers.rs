@@ -1,0 +1,43 @@
+//! The values of `[esp]` that say how packets are carried.
+
+use esp::userspace::workers::{Affinity, Count};
+use serde::de::{self, Deserializer, Visitor};
+use serde::{Deserialize, de::Unexpected};
+use std::fmt;
+use std::str::FromStr;
+
+/// Reads a value by its name.
+pub(super) fn by_name<'de, D, T>(deserializer: D) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err = String>,
+{
+    String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+}
+
+/// Reads `"auto"` or a number.
+pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Count, D::Error> {
+    struct Number;
+    impl Visitor<'_> for Number {
+        type Value = Count;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("\"auto\" or a number of workers from 1 to 64")
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<Count, E> {
+            let known = number.to_string().parse();
+            known.map_err(|_: String| E::invalid_value(Unexpected::Signed(number), &self))
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<Count, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Number)
+}
+
+/// Reads a list of CPUs.
+pub(super) fn affinity<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Affinity, D::Error> {
+    Vec::deserialize(deserializer).map(Affinity::new)
+}
