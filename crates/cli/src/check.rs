@@ -105,7 +105,7 @@ fn ike_tunnel(text: &mut String, tunnel: &IkeTunnel, colour: Colour) {
         "proves itself",
         match &tunnel.credential {
             policy::Credential::PresharedKey(key) => {
-                format!("preshared key of {} octets", key.len())
+                format!("preshared key of {}", plural(key.len(), "octet"))
             }
             policy::Credential::Signature(signature) => {
                 let kinds: Vec<String> = signature.keys.iter().map(ToString::to_string).collect();

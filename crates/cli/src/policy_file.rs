@@ -42,11 +42,17 @@ pub enum PolicyFileError {
     #[error("the policy {} is larger than {MAX_SIZE} octets", .0.display())]
     TooLarge(PathBuf),
     /// It is no text.
-    #[error("the policy {} is not UTF-8 at octet {at}", .path.display())]
+    #[error(
+        "{}:{line}: error: the policy is not in UTF-8 here, octet {at} of the file\n  = help: convert it: iconv -f \
+         ISO-8859-1 -t UTF-8",
+        .path.display()
+    )]
     NotUtf8 {
         /// The file.
         path: PathBuf,
-        /// Where.
+        /// Its line, from 1.
+        line: usize,
+        /// Octets before it.
         at: usize,
     },
     /// Everybody may write it.
@@ -136,8 +142,9 @@ fn octets(path: &Path, size: usize, from: impl Read) -> Result<Zeroizing<String>
     let octets = std::mem::take(&mut *octets);
     String::from_utf8(octets).map(Zeroizing::new).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        drop(Zeroizing::new(error.into_bytes()));
-        PolicyFileError::NotUtf8 { path: path.to_owned(), at }
+        let octets = Zeroizing::new(error.into_bytes());
+        let line = 1 + octets[..at].iter().filter(|octet| **octet == b'\n').count();
+        PolicyFileError::NotUtf8 { path: path.to_owned(), line, at }
     })
 }
 

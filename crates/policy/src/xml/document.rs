@@ -183,7 +183,11 @@ impl<'t> Builder<'_, 't> {
         }
         if self.open.is_empty() && self.root.is_some() {
             let message = format!("{name} stands after the end of the policy");
-            self.report.error(element.place(), message, "move it inside AIX_VPN");
+            let help = match name {
+                "AIX_VPN" => "a file is one policy: move what this holds into the first AIX_VPN",
+                _ => "move it inside AIX_VPN",
+            };
+            self.report.error(element.place(), message, help);
         }
 
         self.source.show(tag.start..name_span.end);
@@ -389,6 +393,11 @@ impl<'t> Builder<'_, 't> {
         let name_len = content.find(|c| !is_name_character(c)).unwrap_or(content.len());
         let shown = if content.is_empty() { 0 } else { 1 + name_len };
         self.source.show(at..at + shown);
+        if shown > 1 && !content.contains('>') {
+            let message = format!("the file ends inside of {}", &content[..name_len]);
+            let help = "it seems to be cut off: fetch it again, or add what is missing";
+            return self.report.error((at..at + shown).into(), message, help);
+        }
         let damage = attribute::split(content, name_len).find_map(Result::err);
         match damage.filter(|_| shown > 1 && matches!(error, Error::Syntax(_))) {
             Some(damage) => {

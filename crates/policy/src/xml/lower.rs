@@ -28,6 +28,8 @@ struct Cx<'r> {
     report: &'r mut Report,
     options: &'r Options<'r>,
     ikev1: Ikev1,
+    /// Kinds of objects of which some may be missing because their element is misspelt.
+    misspelt: BTreeSet<&'static str>,
     /// How many peers the groups named so far stand for.
     peers_of_groups: usize,
     /// Values with blanks around them, by offset.
@@ -55,7 +57,9 @@ pub(super) fn lower(
     }
     schema::check(root, report);
     let ikev1 = Ikev1::of(root);
-    let mut cx = Cx { report, options, ikev1, peers_of_groups: 0, padded: BTreeMap::new() };
+    let misspelt = root.children.iter().filter_map(|child| schema::meant(child.name)).collect();
+    let padded = BTreeMap::new();
+    let mut cx = Cx { report, options, ikev1, misspelt, peers_of_groups: 0, padded };
     cx.version(root);
     cx.check_main_mode(root);
 

@@ -1,6 +1,6 @@
 //! The vocabulary of AIX_VPN: elements, what they may hold, and what is known but not supported.
 
-use super::diagnostic::{Report, did_you_mean};
+use super::diagnostic::{Report, did_you_mean, nearest};
 use super::document::{Attribute, Element};
 
 /// What is known of an element.
@@ -25,9 +25,14 @@ impl Kind {
 
     /// What to say of an attribute that it does not have, and what to do.
     fn unknown_attribute(&self, name: &str) -> (String, String) {
-        let help = did_you_mean(name, self.attributes(), || match self.attributes().next() {
-            None => "it takes none".to_owned(),
-            Some(_) => format!("it takes {}", listed(self.attributes())),
+        let has_it = |kind: &&Kind| kind.attributes().any(|attribute| attribute == name);
+        let owners = || KINDS.iter().filter(has_it).map(|kind| kind.name);
+        let help = did_you_mean(name, self.attributes(), || {
+            match (self.attributes().next(), owners().next()) {
+                (_, Some(_)) => format!("it belongs to {}", listed(owners())),
+                (None, None) => "it takes none".to_owned(),
+                (Some(_), None) => format!("it takes {}", listed(self.attributes())),
+            }
         });
         (format!("{} has no attribute {name}", self.name), help)
     }
@@ -42,9 +47,17 @@ impl Kind {
         };
         let everywhere = KINDS.iter().map(|kind| kind.name).filter(|_| !known);
         let candidates = self.children.iter().copied().chain(everywhere);
-        let help = did_you_mean(name, candidates, || match self.children {
-            [] => format!("{} holds no elements", self.name),
-            children => format!("{} may hold {}", self.name, listed(children.iter().copied())),
+        let owners = || KINDS.iter().filter(|kind| kind.children.contains(&name));
+        let mut canonical =
+            self.children.iter().copied().filter(|name| !ALIASES.contains(name)).peekable();
+        let help = did_you_mean(name, candidates, || {
+            match (owners().next(), canonical.peek().is_some()) {
+                (Some(_), _) => {
+                    format!("it belongs inside {}", listed(owners().map(|kind| kind.name)))
+                }
+                (None, true) => format!("{} may hold {}", self.name, listed(canonical)),
+                (None, false) => format!("{} holds no elements", self.name),
+            }
         });
         (message, help)
     }
@@ -109,6 +122,9 @@ pub(super) const GROUPS: &[&str] = &["IKEGroup", "IDGroup", "Group"];
 pub(crate) const GROUP_REFERENCES: &[&str] = &["IKEGroupRef", "IKEGroup", "IDGroup", "Group"];
 pub(super) const GROUP_NAME: &[&str] = &["IKE_GroupName", "GroupName", "Name"];
 pub(super) const GROUP_REFERENCE: &[&str] = &["Value", "IKE_GroupName", "GroupName", "Name"];
+
+/// Names that are understood, but not suggested.
+const ALIASES: &[&str] = &["IDGroup", "Group"];
 
 /// Spellings of the algorithm of AH.
 pub(super) const AH_ALGORITHM: &[&str] = &["AH_Authentication", "AH_Transform", "AH_Encryption"];
@@ -284,6 +300,14 @@ pub(super) fn is_public(element: &str, attribute: &str, value: &str) -> bool {
     }
     let known = |kind: &Kind| kind.attributes().any(|name| name == attribute);
     kind(element).is_some_and(known)
+}
+
+/// The kind of object that an unknown element inside AIX_VPN was probably meant to be.
+pub(super) fn meant(name: &str) -> Option<&'static str> {
+    if kind(name).is_some() {
+        return None;
+    }
+    nearest(name, kind("AIX_VPN")?.children.iter().copied())
 }
 
 /// Whether any element has an attribute of that name.

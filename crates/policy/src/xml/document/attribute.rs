@@ -55,6 +55,9 @@ impl Attribute<'_> {
     }
 }
 
+/// What stands in the place of quotation marks in text that has been made beautiful.
+const TYPOGRAPHIC: [char; 8] = ['“', '”', '„', '‘', '’', '«', '»', '″'];
+
 /// An attribute as written; offsets are those in the tag.
 #[derive(Clone, Copy)]
 pub(super) struct Written<'t> {
@@ -93,11 +96,13 @@ pub(super) fn split<'t>(
             .and_then(|attribute| check(content, attribute, end))
             // What follows a missing mark is nonsense; it is missing where a value runs on into the next line.
             .map_err(|damage| match &last {
-                Some(last) if last.raw.contains('\n') => Damage::new(
-                    last.name_at,
-                    format!("the value of {} is not closed in its line", last.name),
-                    "add the closing quotation mark",
-                ),
+                Some(last) if last.raw.contains('\n') || last.raw.trim_end().ends_with('=') => {
+                    Damage::new(
+                        last.name_at,
+                        format!("the value of {} is not closed in its line", last.name),
+                        "add the closing quotation mark",
+                    )
+                }
                 _ => damage,
             })?;
         end = written.value_at + written.raw.len() + 1;
@@ -148,6 +153,11 @@ fn describe(error: &AttrError, content: &str) -> Damage {
             }
         }
         AttrError::ExpectedValue(at) => Damage::new(at, "an attribute has no value", FORM),
+        AttrError::UnquotedValue(at) if content[at..].starts_with(TYPOGRAPHIC) => Damage::new(
+            at,
+            "typographic quotation marks around a value",
+            "write the plain mark \" on both sides: word processors and web pages change it",
+        ),
         AttrError::UnquotedValue(at) => {
             Damage::new(at, "the value of an attribute is not in quotation marks", FORM)
         }

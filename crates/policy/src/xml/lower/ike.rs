@@ -343,7 +343,7 @@ fn split(
     let mut complete = true;
     for (_, name, example) in missing.iter().filter(|(missing, ..)| *missing) {
         complete = false;
-        let message = format!("the offer has no {name}");
+        let message = format!("no {name} is offered");
         let help = format!("add <IKETransform {name}=\"{example}\"/>");
         cx.report.error(at.place(), message, help);
     }

@@ -29,7 +29,8 @@ struct Key {
 
 /// Reads all keys of the file.
 pub(super) fn keys(cx: &mut Cx<'_>, root: &Element<'_>) -> Keys {
-    let mut keys = Keys { keys: Vec::new(), by_peer: BTreeMap::new(), anonymous: false };
+    let anonymous = cx.misspelt.contains("IKEPresharedKey");
+    let mut keys = Keys { keys: Vec::new(), by_peer: BTreeMap::new(), anonymous };
     for element in Cx::children(root, "IKEPresharedKey") {
         let secret = secret(cx, element);
         let side = cx.only(element, Some("IKEPresharedRemoteID"));

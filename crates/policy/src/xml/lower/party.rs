@@ -21,7 +21,8 @@ impl Cx<'_> {
         let kind = element.name.strip_prefix("PK_").unwrap_or(element.name);
         if kind.ends_with("_Range") || kind.ends_with("_Subnet") {
             let message = format!("{kind} cannot say who a side is: it names many");
-            let help = "use IPV4_Address, IPV6_Address, FQDN, User_FQDN, ASN1_DN or Key_ID";
+            let help = "use IPV4_Address, IPV6_Address, FQDN, User_FQDN, ASN1_DN or Key_ID; for many peers that start, \
+                        name an IKEGroup";
             self.report.error(element.place(), message, help);
             return None;
         }
@@ -123,7 +124,11 @@ impl Cx<'_> {
         let good = !value.is_empty() && value.len() <= 255 && value.bytes().all(allowed);
         if !good {
             let message = format!("{} is not a domain name", quoted(value));
-            let help = "a domain name has letters, digits, '-', '_' and '.'";
+            let help = if value.contains('*') {
+                "there are no wildcards: name each peer, in an IKEGroup if they are many"
+            } else {
+                "a domain name has letters, digits, '-', '_' and '.'"
+            };
             self.report.error(attribute.place(element), message, help);
         }
         good

@@ -64,7 +64,7 @@ impl<T> Table<T> {
             self.entries[*at].used.set(true);
             return Some(*at);
         }
-        if !self.nameless {
+        if !self.nameless && !cx.misspelt.contains(self.kind) {
             let message = format!(
                 "{attribute} refers to {}, but no {} has that name",
                 quoted(name),
@@ -92,7 +92,8 @@ impl<T> Table<T> {
         attribute: &Attribute<'_>,
         name: &str,
     ) -> Option<Option<&T>> {
-        let at = self.position(cx, attribute.part(element, name), attribute.name, name)?;
+        let label = if attribute.name == "Value" { element.name } else { attribute.name };
+        let at = self.position(cx, attribute.part(element, name), label, name)?;
         Some(self.entries[at].value.as_ref())
     }
 

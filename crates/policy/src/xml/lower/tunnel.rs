@@ -114,11 +114,12 @@ fn tunnel(
     }
     let (remote, credential, peers) = match remote {
         Remote::One(remote) => {
-            let credential = credential(cx, remote_side, protection, keys, &local, &remote);
             if let Some((message, help)) = mismatch(&local, &remote) {
+                keys.touch(&remote.identity);
                 cx.report.error(remote_side.place(), message, help);
                 return None;
             }
+            let credential = credential(cx, remote_side, protection, keys, &local, &remote);
             (remote, credential?, None)
         }
         Remote::Group { name, peers } => {
@@ -261,7 +262,7 @@ fn peers_of(
             None => without.push(peer),
         }
     }
-    let help = "add an IKEPresharedKey with their identity as IKEPresharedRemoteID for each";
+    let help = "add an IKEPresharedKey for each, with the member as IKEPresharedRemoteID";
     match (without.first(), with_key.is_empty()) {
         (Some(first), true) if !keys.may_lack() => {
             let message = format!(

@@ -45,7 +45,7 @@ impl Cx<'_> {
     }
 
     /// What one word means.
-    pub fn word_of<T: Copy>(
+    pub fn word_of<T: Copy + PartialEq>(
         &mut self,
         element: &Element<'_>,
         attribute: &Attribute<'_>,
@@ -55,7 +55,7 @@ impl Cx<'_> {
         let exact = words.iter().find(|(word, _)| *word == value);
         let found =
             exact.or_else(|| words.iter().find(|(word, _)| word.eq_ignore_ascii_case(value)));
-        let place = attribute.place(element);
+        let place = attribute.part(element, value);
         match found {
             Some((word, Ok(meaning))) => {
                 if exact.is_none() {
@@ -72,9 +72,15 @@ impl Cx<'_> {
             None => {
                 let shown = if attribute.secret { "this".to_owned() } else { quoted(value) };
                 let message = format!("{} cannot be {shown}", attribute.name);
-                let known = || words.iter().filter(|(_, m)| m.is_ok()).map(|(word, _)| *word);
                 let help = did_you_mean(value, words.iter().map(|(word, _)| *word), || {
-                    format!("known are {}", listed(known()))
+                    // One spelling of each.
+                    let is_first = |at: &usize| {
+                        words[*at].1.is_ok() && words[..*at].iter().all(|w| w.1 != words[*at].1)
+                    };
+                    format!(
+                        "known are {}",
+                        listed((0..words.len()).filter(is_first).map(|at| words[at].0))
+                    )
                 });
                 self.report.error(place, message, help);
                 None
@@ -83,7 +89,7 @@ impl Cx<'_> {
     }
 
     /// What the word in an attribute means; `None` where there is no such attribute, or a wrong one.
-    pub fn word<T: Copy>(
+    pub fn word<T: Copy + PartialEq>(
         &mut self,
         element: &Element<'_>,
         name: &str,
@@ -119,7 +125,7 @@ impl Cx<'_> {
             format!("{name} {} is not a number", quoted(value))
         };
         let help = format!("write a whole number from {} to {}", range.start(), range.end());
-        self.report.error(attribute.place(element), message, help);
+        self.report.error(attribute.part(element, value), message, help);
         None
     }
 
@@ -203,7 +209,7 @@ impl Cx<'_> {
             let help = format!("write it like {example}");
             (format!("{} is not an {family} address", quoted(value)), help)
         };
-        self.report.error(attribute.place(element), message, help);
+        self.report.error(attribute.part(element, value), message, help);
         None
     }
 
@@ -230,13 +236,17 @@ impl Cx<'_> {
         let mut found = element.children.iter().filter(|child| wanted(child));
         let what = || {
             name.map_or_else(
-                || format!("one of {}", listed(allowed.iter().copied())),
+                // The kinds that name one side come first.
+                || format!("one of {}", listed(allowed.iter().copied().take(6))),
                 str::to_owned,
             )
         };
         let first = found.next();
         if let Some(second) = found.next() {
-            let message = format!("a second {} inside {}", second.name, element.name);
+            let message = match name {
+                Some(name) => format!("a second {name} inside {}", element.name),
+                None => format!("{} is a second identity inside {}", second.name, element.name),
+            };
             self.report.error(second.place(), message, "remove one of the two");
             return None;
         }
