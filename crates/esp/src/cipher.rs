@@ -3,6 +3,8 @@
 mod aws_lc;
 mod choice;
 mod cpu;
+#[cfg(feature = "legacy")]
+mod des;
 mod facility;
 mod function;
 mod gmac;
@@ -26,7 +28,7 @@ pub(crate) use facility::Operated;
 pub(crate) use keyed::Keyed;
 
 use gmac::Gmac;
-use policy::{AhIntegrity, EspEncryption, Integrity, KeyBits, Protection, Secret};
+use policy::{AhIntegrity, DesKeys, EspEncryption, Integrity, KeyBits, Protection, Secret};
 use std::fmt;
 use with_mac::{CbcMac, NullMac};
 
@@ -44,6 +46,8 @@ pub enum Suite {
     AesGmac(KeyBits),
     /// No cipher (RFC 2410), and a MAC over everything: everything travels in the clear.
     NullMac(Integrity),
+    /// DES or triple DES in CBC mode (RFC 2405, RFC 2451) with a MAC over everything; only with the feature `legacy`.
+    DesCbcMac(DesKeys, Integrity),
     /// Not ESP but AH (RFC 4302). With AES-GMAC, an 8-octet IV precedes the 16-octet ICV (RFC 4543 §4).
     Ah(AhIntegrity),
 }
@@ -61,6 +65,7 @@ impl Suite {
             (EspEncryption::ChaCha20Poly1305, None) => Some(Self::ChaCha20Poly1305),
             (EspEncryption::AesGmac(k), None) => Some(Self::AesGmac(k)),
             (EspEncryption::Null, Some(i)) => Some(Self::NullMac(i)),
+            (EspEncryption::DesCbc(k), Some(i)) => Some(Self::DesCbcMac(k, i)),
             _ => None,
         }
     }
@@ -87,6 +92,7 @@ impl Suite {
             Self::ChaCha20Poly1305 => 32 + 4,
             Self::NullMac(i) => integrity_key_len(i),
             Self::AesCbcMac(k, i) => k.octets() + integrity_key_len(i),
+            Self::DesCbcMac(k, i) => k.octets() + integrity_key_len(i),
             Self::Ah(_) => self.cipher().key_material_len(),
         }
     }
@@ -94,7 +100,9 @@ impl Suite {
     /// Octets of the IV that travels in the packet.
     pub fn iv_len(self) -> usize {
         match self {
-            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 8,
+            Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) | Self::DesCbcMac(..) => {
+                8
+            }
             Self::AesCbcMac(..) => 16,
             Self::NullMac(_) => 0,
             Self::Ah(_) => self.cipher().iv_len(),
@@ -106,7 +114,7 @@ impl Suite {
         match self {
             Self::Ah(_) => self.cipher().icv_len(),
             Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_) => 16,
-            Self::AesCbcMac(_, i) | Self::NullMac(i) => match i {
+            Self::AesCbcMac(_, i) | Self::DesCbcMac(_, i) | Self::NullMac(i) => match i {
                 Integrity::HmacMd5_96
                 | Integrity::HmacSha1_96
                 | Integrity::AesXcbc96
@@ -123,6 +131,7 @@ impl Suite {
     pub fn block_len(self) -> usize {
         match self {
             Self::AesCbcMac(..) => 16,
+            Self::DesCbcMac(..) => 8,
             Self::AesGcm16(_)
             | Self::ChaCha20Poly1305
             | Self::AesGmac(_)
@@ -156,6 +165,7 @@ impl fmt::Display for Suite {
         match self {
             Self::AesGcm16(k) => write!(f, "AES-GCM-16-{k}"),
             Self::AesCbcMac(k, i) => write!(f, "AES-CBC-{k}/{i}"),
+            Self::DesCbcMac(k, i) => write!(f, "{k}-CBC/{i}"),
             Self::ChaCha20Poly1305 => f.write_str("CHACHA20-POLY1305"),
             Self::AesGmac(k) => write!(f, "NULL-AUTH-AES-GMAC-{k}"),
             Self::NullMac(i) => write!(f, "NULL/{i}"),
@@ -300,16 +310,19 @@ impl Provider {
 
     /// Whether the provider has the suite.
     pub fn supports(self, suite: Suite) -> bool {
-        !matches!(
-            (self, suite.cipher()),
-            (
-                Self::Ring,
-                Suite::AesGcm16(KeyBits::B192)
-                    | Suite::AesGmac(KeyBits::B192)
-                    | Suite::AesCbcMac(..)
-                    | Suite::NullMac(_)
+        let built_in = cfg!(feature = "legacy") || !matches!(suite, Suite::DesCbcMac(..));
+        built_in
+            && !matches!(
+                (self, suite.cipher()),
+                (
+                    Self::Ring,
+                    Suite::AesGcm16(KeyBits::B192)
+                        | Suite::AesGmac(KeyBits::B192)
+                        | Suite::AesCbcMac(..)
+                        | Suite::DesCbcMac(..)
+                        | Suite::NullMac(_)
+                )
             )
-        )
     }
 
     /// Makes one direction's cipher from [`Suite::key_material_len`] octets. What AH covers is given to it as
@@ -345,6 +358,11 @@ impl Provider {
                 let mac = mac::Key::new(mac_of(integrity), mac_key);
                 Box::new(CbcMac::new(aws_lc::Cbc::new(bits, key), integrity, mac))
             }
+            #[cfg(feature = "legacy")]
+            (Self::AwsLc, Suite::DesCbcMac(keys, integrity)) => {
+                let (key, mac_key) = key.split_at(keys.octets());
+                des::cipher(keys, key, integrity, mac::Key::new(mac_of(integrity), mac_key))
+            }
             (Self::AwsLc, Suite::NullMac(integrity)) => {
                 Box::new(NullMac::new(integrity, mac::Key::new(mac_of(integrity), key)))
             }
@@ -356,7 +374,8 @@ impl Provider {
             }
             (Self::Ring, Suite::AesGcm16(bits)) => Box::new(ring::aead(ring::gcm(bits), key)),
             (Self::Portable, suite) => portable::cipher(suite, key),
-            (Self::Ring, Suite::AesCbcMac(..) | Suite::NullMac(_)) | (_, Suite::Ah(_)) => {
+            (Self::Ring, Suite::AesCbcMac(..) | Suite::NullMac(_))
+            | (_, Suite::DesCbcMac(..) | Suite::Ah(_)) => {
                 unreachable!("refused above")
             }
         })

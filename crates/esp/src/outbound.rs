@@ -403,7 +403,7 @@ fn fill_iv(suite: Suite, sequence: u64, iv: &mut [u8]) {
         }
         Suite::NullMac(_) => {}
         Suite::Ah(_) => fill_iv(suite.cipher(), sequence, iv),
-        Suite::AesCbcMac(..) => {
+        Suite::AesCbcMac(..) | Suite::DesCbcMac(..) => {
             aws_lc_rs::rand::fill(iv).expect("the system's random number generator works");
         }
     }

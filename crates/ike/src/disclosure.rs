@@ -69,7 +69,9 @@ impl EspKeys {
         key: &Secret,
     ) -> Self {
         let integrity = match suite {
-            Suite::AesCbcMac(_, integrity) | Suite::NullMac(integrity) => Some(integrity),
+            Suite::AesCbcMac(_, integrity)
+            | Suite::DesCbcMac(_, integrity)
+            | Suite::NullMac(integrity) => Some(integrity),
             _ => None,
         };
         let keys = DirectionKeys::split(key, integrity);

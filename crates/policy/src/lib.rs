@@ -21,8 +21,8 @@ pub use identity::Identity;
 pub use lifetime::Lifetime;
 pub use name::DistinguishedName;
 pub use proposal::{
-    AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
-    KeyBits, Prf, Protection,
+    AhIntegrity, ChildProposal, DesKeys, EspEncryption, Group, IkeEncryption, IkeProposal,
+    Integrity, KeyBits, Prf, Protection,
 };
 pub use selector::{AddressRange, PortRange, Prefix, RangeKind, Selector};
 pub use tunnel::{

@@ -30,6 +30,25 @@ impl KeyBits {
     }
 }
 
+/// How many keys DES works with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DesKeys {
+    /// DES (RFC 2405).
+    One,
+    /// Triple DES (RFC 2451).
+    Three,
+}
+
+impl DesKeys {
+    /// Octets of key, parity bits among them.
+    pub fn octets(self) -> usize {
+        match self {
+            Self::One => 8,
+            Self::Three => 24,
+        }
+    }
+}
+
 /// Encryption of the IKE SA (transform type 1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
@@ -63,6 +82,9 @@ pub enum EspEncryption {
     AesGmac(KeyBits),
     /// ENCR_NULL (RFC 2410): no secrecy; needs an integrity transform.
     Null,
+    /// ENCR_DES and ENCR_3DES in CBC mode, need an integrity transform; weak, only where the policy names them and the
+    /// build has the feature `legacy`.
+    DesCbc(DesKeys),
 }
 
 impl EspEncryption {
@@ -74,6 +96,11 @@ impl EspEncryption {
     /// Whether it keeps the traffic secret: without that, everybody on the way can read it.
     pub fn hides(self) -> bool {
         !matches!(self, Self::AesGmac(_) | Self::Null)
+    }
+
+    /// Whether RFC 8221 forbids it or advises against it, so that it serves only to reach what has nothing else.
+    pub fn is_weak(self) -> bool {
+        matches!(self, Self::DesCbc(_))
     }
 }
 
@@ -241,6 +268,15 @@ impl fmt::Display for KeyBits {
     }
 }
 
+impl fmt::Display for DesKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::One => "DES",
+            Self::Three => "3DES",
+        })
+    }
+}
+
 impl fmt::Display for IkeEncryption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -259,6 +295,7 @@ impl fmt::Display for EspEncryption {
             Self::ChaCha20Poly1305 => f.write_str("CHACHA20-POLY1305"),
             Self::AesGmac(k) => write!(f, "NULL-AUTH-AES-GMAC-{k}"),
             Self::Null => f.write_str("NULL"),
+            Self::DesCbc(keys) => write!(f, "{keys}-CBC"),
         }
     }
 }

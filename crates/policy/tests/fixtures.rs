@@ -285,6 +285,27 @@ fn integrity_without_secrecy_is_loaded_with_warnings() {
     assert_eq!(loaded.warnings.len(), 1 + 5, "the short key of line 18, too");
 }
 
+/// DES is not built in unless that is asked for, and then it is told what it is worth.
+#[test]
+fn des_is_for_builds_that_ask_for_it() {
+    for (name, why) in [("ESP_3DES", "blocks of 64 bits"), ("ESP_DES", "key of 56 bits")] {
+        let text = HOST
+            .replace("ESP_AES256_GCM_16", name)
+            .replace("ESP_Authentication=\"NONE\"", "ESP_Authentication=\"HMAC-SHA\"");
+        let read = read("p.xml", &text);
+        if cfg!(feature = "legacy") {
+            let loaded = read.expect("built in");
+            let loud = loaded.warnings.iter().find(|w| w.message.starts_with(name)).expect("told");
+            assert!(loud.message.contains("DOES NOT KEEP THE TRAFFIC SECRET"), "{}", loud.message);
+            assert!(loud.message.contains(why), "{}", loud.message);
+        } else {
+            let errors = read.expect_err("not built in").to_string();
+            assert!(errors.contains(&format!("{name:?} is not supported")), "{errors}");
+            assert!(errors.contains("a vpnd that is built with --features legacy"), "{errors}");
+        }
+    }
+}
+
 #[test]
 fn chacha20_and_large_groups() {
     let text = HOST

@@ -381,6 +381,7 @@ fn esp_encryption(encryption: EspEncryption) -> String {
         EspEncryption::AesGcm16(bits) => format!("ESP_AES{}_GCM_16", KeyBits::bits(bits)),
         EspEncryption::AesGmac(bits) => format!("ESP_AES{bits}_GMAC"),
         EspEncryption::ChaCha20Poly1305 => "ESP_CHACHA20_POLY1305".to_owned(),
+        EspEncryption::DesCbc(keys) => format!("ESP_{keys}"),
         _ => "ESP_NULL".to_owned(),
     }
 }

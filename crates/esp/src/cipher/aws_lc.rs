@@ -107,7 +107,7 @@ impl Cbc {
     }
 }
 
-impl with_mac::Cbc for Cbc {
+impl with_mac::Cbc<16> for Cbc {
     fn encrypt(&self, iv: &[u8; 16], blocks: &mut [u8]) {
         self.encrypt
             .less_safe_encrypt(blocks, EncryptionContext::Iv128(FixedLength::from(*iv)))

@@ -76,6 +76,7 @@ fn candidates(provider: Provider, function: Function) -> &'static [&'static [&'s
         }
         Function::Mac(mac::Algorithm::HmacSha1 | mac::Algorithm::HmacSha2_256) => &[&["SHA-NI"]],
         Function::ChaCha20Poly1305
+        | Function::DesCbc(_)
         | Function::Mac(
             mac::Algorithm::HmacMd5 | mac::Algorithm::HmacSha2_384 | mac::Algorithm::HmacSha2_512,
         ) => &[],
@@ -95,7 +96,9 @@ fn candidates(_: Provider, function: Function) -> &'static [&'static [&'static s
         Function::Mac(mac::Algorithm::HmacSha2_384 | mac::Algorithm::HmacSha2_512) => {
             &[&["ARMv8 SHA512"]]
         }
-        Function::ChaCha20Poly1305 | Function::Mac(mac::Algorithm::HmacMd5) => &[],
+        Function::ChaCha20Poly1305
+        | Function::DesCbc(_)
+        | Function::Mac(mac::Algorithm::HmacMd5) => &[],
     }
 }
 

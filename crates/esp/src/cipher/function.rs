@@ -1,7 +1,7 @@
 //! What a suite is made of, as reports and counters name it.
 
 use super::{Suite, mac, mac_of};
-use policy::{AhIntegrity, Integrity, KeyBits};
+use policy::{AhIntegrity, DesKeys, Integrity, KeyBits};
 use std::fmt;
 
 /// A cryptographic function: one of them works on a packet, or a cipher and a MAC do.
@@ -13,6 +13,8 @@ pub enum Function {
     AesGmac(KeyBits),
     /// AES in Cipher Block Chaining mode.
     AesCbc(KeyBits),
+    /// DES in Cipher Block Chaining mode; only with the feature `legacy`.
+    DesCbc(DesKeys),
     /// ChaCha20 with Poly1305.
     ChaCha20Poly1305,
     /// A message authentication code.
@@ -23,9 +25,12 @@ impl Function {
     /// All of them, in the order of reports.
     pub fn all() -> impl Iterator<Item = Self> {
         let bits = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
+        let legacy = [DesKeys::Three, DesKeys::One].map(Self::DesCbc).into_iter();
+        let legacy = legacy.filter(|_| cfg!(feature = "legacy"));
         let ciphers = [Self::AesGcm, Self::AesGmac, Self::AesCbc].into_iter();
         ciphers
             .flat_map(move |function| bits.map(function))
+            .chain(legacy)
             .chain([Self::ChaCha20Poly1305])
             .chain(mac::Algorithm::ALL.map(Self::Mac))
     }
@@ -36,6 +41,7 @@ impl Function {
             Self::AesGcm(bits) => Suite::AesGcm16(bits),
             Self::AesGmac(bits) => Suite::AesGmac(bits),
             Self::AesCbc(bits) => Suite::AesCbcMac(bits, Integrity::HmacSha2_256_128),
+            Self::DesCbc(keys) => Suite::DesCbcMac(keys, Integrity::HmacSha2_256_128),
             Self::ChaCha20Poly1305 => Suite::ChaCha20Poly1305,
             Self::Mac(algorithm) => Suite::NullMac(integrity_of(algorithm)),
         }
@@ -49,6 +55,7 @@ impl Suite {
         let (first, second) = match self {
             Self::AesGcm16(bits) => (Function::AesGcm(bits), None),
             Self::AesCbcMac(bits, integrity) => (Function::AesCbc(bits), Some(mac(integrity))),
+            Self::DesCbcMac(keys, integrity) => (Function::DesCbc(keys), Some(mac(integrity))),
             Self::ChaCha20Poly1305 => (Function::ChaCha20Poly1305, None),
             Self::AesGmac(bits) => (Function::AesGmac(bits), None),
             Self::NullMac(integrity) => (mac(integrity), None),
@@ -77,6 +84,7 @@ impl fmt::Display for Function {
             Self::AesGcm(bits) => write!(f, "AES-GCM-{bits}"),
             Self::AesGmac(bits) => write!(f, "AES-GMAC-{bits}"),
             Self::AesCbc(bits) => write!(f, "AES-CBC-{bits}"),
+            Self::DesCbc(keys) => write!(f, "{keys}-CBC"),
             Self::ChaCha20Poly1305 => f.write_str("ChaCha20-Poly1305"),
             Self::Mac(algorithm) => algorithm.fmt(f),
         }
@@ -94,7 +102,11 @@ mod tests {
             assert_eq!(function.suite().functions().next(), Some(function));
             names.insert(function.to_string());
         }
-        assert_eq!(names.len(), 3 * 3 + 1 + 7, "{names:?}");
+        assert_eq!(
+            names.len(),
+            3 * 3 + 1 + 7 + if cfg!(feature = "legacy") { 2 } else { 0 },
+            "{names:?}"
+        );
     }
 
     #[test]

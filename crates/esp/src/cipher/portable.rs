@@ -47,7 +47,14 @@ pub(super) fn cipher(suite: Suite, key: &[u8]) -> Box<dyn Cipher> {
                 KeyBits::B256 => Box::new(CbcMac::new(Cbc(aes::<Aes256>(key)), integrity, mac)),
             }
         }
+        #[cfg(feature = "legacy")]
+        Suite::DesCbcMac(keys, integrity) => {
+            let (key, mac_key) = key.split_at(keys.octets());
+            super::des::cipher(keys, key, integrity, mac(integrity, mac_key))
+        }
         Suite::NullMac(integrity) => Box::new(NullMac::new(integrity, mac(integrity, key))),
+        #[cfg(not(feature = "legacy"))]
+        Suite::DesCbcMac(..) => unreachable!("refused before"),
         Suite::Ah(_) => unreachable!("its ICV is made by another one's cipher"),
     }
 }
@@ -90,7 +97,7 @@ impl in_place::Key for ChaCha20Poly1305 {
 /// AES-CBC.
 struct Cbc<A>(A);
 
-impl<A: Aes> with_mac::Cbc for Cbc<A> {
+impl<A: Aes> with_mac::Cbc<BLOCK> for Cbc<A> {
     fn encrypt(&self, iv: &[u8; BLOCK], blocks: &mut [u8]) {
         let mut last = *iv;
         for block in blocks.chunks_exact_mut(BLOCK) {

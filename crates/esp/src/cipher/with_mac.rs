@@ -1,10 +1,8 @@
-//! Suites with a MAC over everything: AES-CBC, encrypt-then-MAC, and no cipher at all (RFC 2410).
+//! Suites with a MAC over everything: CBC, encrypt-then-MAC, and no cipher at all (RFC 2410).
 
 use super::{Aad, Cipher, Forged, Suite, mac};
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use policy::Integrity;
-
-const BLOCK: usize = 16;
 
 /// A MAC over everything, cut to the length of the ICV.
 struct Icv {
@@ -37,31 +35,31 @@ impl Icv {
     }
 }
 
-/// The key of AES-CBC. Both work in place, on whole blocks.
-pub(super) trait Cbc: Send + Sync {
+/// The key of a block cipher in CBC mode. Both work in place, on whole blocks.
+pub(super) trait Cbc<const BLOCK: usize>: Send + Sync {
     fn encrypt(&self, iv: &[u8; BLOCK], blocks: &mut [u8]);
     fn decrypt(&self, iv: &[u8; BLOCK], blocks: &mut [u8]);
 }
 
-/// AES-CBC, and a MAC over everything.
-pub(super) struct CbcMac<C> {
+/// A block cipher in CBC mode, and a MAC over everything.
+pub(super) struct CbcMac<C, const BLOCK: usize> {
     cbc: C,
     icv: Icv,
 }
 
-impl<C: Cbc> CbcMac<C> {
+impl<C: Cbc<BLOCK>, const BLOCK: usize> CbcMac<C, BLOCK> {
     /// Takes the integrity with its key.
     pub(super) fn new(cbc: C, integrity: Integrity, key: mac::Key) -> Self {
         Self { cbc, icv: Icv::new(integrity, key) }
     }
 }
 
-impl<C: Cbc> Cipher for CbcMac<C> {
+impl<C: Cbc<BLOCK>, const BLOCK: usize> Cipher for CbcMac<C, BLOCK> {
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
         let len = plaintext.len() + trailer.len();
         assert_eq!(len % BLOCK, 0, "plaintext and trailer are padded to the block");
         assert_eq!(out.len(), BLOCK + len + self.icv.len, "length of out");
-        let iv: &[u8; BLOCK] = iv.try_into().expect("the IV of CBC has 16 octets");
+        let iv: &[u8; BLOCK] = iv.try_into().expect("the IV of CBC is a block");
         let (body, icv) = out.split_at_mut(BLOCK + len);
         let (out_iv, ciphertext) = body.split_at_mut(BLOCK);
         out_iv.copy_from_slice(iv);

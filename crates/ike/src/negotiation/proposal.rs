@@ -9,8 +9,8 @@ use crate::wire::registry::{EncryptionId, GroupId, IntegrityId, PrfId, ProtocolI
 use esp::cipher::Suite;
 use esp::plane::Spi;
 use policy::{
-    AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
-    KeyBits, Lifetime, Pfs, Prf, Protection,
+    AhIntegrity, ChildProposal, DesKeys, EspEncryption, Group, IkeEncryption, IkeProposal,
+    Integrity, KeyBits, Lifetime, Pfs, Prf, Protection,
 };
 use std::fmt;
 
@@ -153,6 +153,8 @@ fn esp_encryption(encryption: EspEncryption) -> Transform {
         EspEncryption::ChaCha20Poly1305 => unkeyed(EncryptionId::ENCR_CHACHA20_POLY1305),
         EspEncryption::AesGmac(k) => keyed(EncryptionId::ENCR_NULL_AUTH_AES_GMAC, k),
         EspEncryption::Null => unkeyed(EncryptionId::ENCR_NULL),
+        EspEncryption::DesCbc(DesKeys::One) => unkeyed(EncryptionId::ENCR_DES),
+        EspEncryption::DesCbc(DesKeys::Three) => unkeyed(EncryptionId::ENCR_3DES),
         _ => unreachable!("every EspEncryption has its transform here"),
     }
 }

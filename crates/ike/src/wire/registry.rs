@@ -114,7 +114,7 @@ registry! {
 registry! {
     /// Encryption transforms.
     EncryptionId(u16) {
-        ENCR_3DES = 3, ENCR_NULL = 11, ENCR_AES_CBC = 12, ENCR_AES_CTR = 13, ENCR_AES_GCM_8 = 18,
+        ENCR_DES = 2, ENCR_3DES = 3, ENCR_NULL = 11, ENCR_AES_CBC = 12, ENCR_AES_CTR = 13, ENCR_AES_GCM_8 = 18,
         ENCR_AES_GCM_12 = 19, ENCR_AES_GCM_16 = 20, ENCR_NULL_AUTH_AES_GMAC = 21, ENCR_CHACHA20_POLY1305 = 28,
     }
 }

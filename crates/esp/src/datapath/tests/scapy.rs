@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::ah;
-use policy::AhIntegrity;
+use policy::{AhIntegrity, DesKeys};
 use serde_json::{Value, json};
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -30,6 +30,8 @@ fn names(suite: Suite) -> (&'static str, &'static str) {
         Suite::AesGmac(_) => ("AES-NULL-GMAC", "NULL"),
         Suite::ChaCha20Poly1305 => ("CHACHA20-POLY1305", "NULL"),
         Suite::AesCbcMac(_, integrity) => ("AES-CBC", mac(integrity)),
+        Suite::DesCbcMac(DesKeys::One, integrity) => ("DES", mac(integrity)),
+        Suite::DesCbcMac(DesKeys::Three, integrity) => ("3DES", mac(integrity)),
         Suite::NullMac(integrity) => ("NULL", mac(integrity)),
         Suite::Ah(AhIntegrity::Mac(integrity)) => ("NULL", mac(integrity)),
         Suite::Ah(AhIntegrity::AesGmac(_)) => ("NULL", "AES-GMAC"),
@@ -40,11 +42,14 @@ fn names(suite: Suite) -> (&'static str, &'static str) {
 pub(super) fn suites() -> impl Iterator<Item = Suite> {
     const KEYS: [KeyBits; 3] = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
     let macs = authentication::MACS;
+    let legacy = [DesKeys::One, DesKeys::Three].into_iter();
+    let legacy = legacy.flat_map(move |keys| macs.map(|i| Suite::DesCbcMac(keys, i)));
     KEYS.into_iter()
         .flat_map(|k| [Suite::AesGcm16(k), Suite::AesGmac(k), Suite::Ah(AhIntegrity::AesGmac(k))])
         .chain(KEYS.into_iter().flat_map(move |k| macs.map(|i| Suite::AesCbcMac(k, i))))
         .chain(macs.into_iter().flat_map(|i| [Suite::NullMac(i), Suite::Ah(AhIntegrity::Mac(i))]))
         .chain([Suite::ChaCha20Poly1305])
+        .chain(legacy.filter(|_| cfg!(feature = "legacy")))
 }
 
 fn kinds() -> Vec<Kind> {
@@ -94,7 +99,9 @@ impl Case {
         let key = kind.key();
         // NULL has no key; the salt of an AEAD stands behind its key.
         let mac_len = match kind.suite {
-            Suite::AesCbcMac(_, integrity) => crate::cipher::integrity_key_len(integrity),
+            Suite::AesCbcMac(_, integrity) | Suite::DesCbcMac(_, integrity) => {
+                crate::cipher::integrity_key_len(integrity)
+            }
             Suite::NullMac(_) | Suite::Ah(_) => key.len(),
             _ => 0,
         };

@@ -2,6 +2,8 @@
 
 use super::Cx;
 use super::value::Word;
+#[cfg(feature = "legacy")]
+use crate::DesKeys;
 use crate::xml::diagnostic::{nearest, quoted};
 use crate::xml::document::{Attribute, Element};
 use crate::xml::options::Algorithm;
@@ -10,7 +12,16 @@ use crate::{AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, KeyBits
 use KeyBits::{B128, B192, B256};
 
 const WEAK_CIPHER: &str = "it is too weak; use AES-CBC-256 or AES-GCM-16-256 on both sides";
-const WEAK_ESP: &str = "it is too weak; use ESP_AES256_GCM_16 on both sides";
+
+/// Triple DES and DES, where they are built in.
+#[cfg(feature = "legacy")]
+const LEGACY_ESP: [Result<EspEncryption, &str>; 2] =
+    [Ok(EspEncryption::DesCbc(DesKeys::Three)), Ok(EspEncryption::DesCbc(DesKeys::One))];
+#[cfg(not(feature = "legacy"))]
+const LEGACY_ESP: [Result<EspEncryption, &str>; 2] = [Err(
+    "it is too weak; use ESP_AES256_GCM_16 on both sides, or, for a peer that has nothing better, a vpnd that is built \
+     with --features legacy",
+); 2];
 
 pub(super) const IKE_ENCRYPTION: &[Word<IkeEncryption>] = &[
     ("AES-CBC-256", Ok(IkeEncryption::AesCbc(B256))),
@@ -81,8 +92,8 @@ pub(super) const ESP_ENCRYPTION: &[Word<EspEncryption>] = &[
     ("ESP_AES192_GMAC", Ok(EspEncryption::AesGmac(B192))),
     ("ESP_AES128_GMAC", Ok(EspEncryption::AesGmac(B128))),
     ("ESP_NULL", Ok(EspEncryption::Null)),
-    ("ESP_3DES", Err(WEAK_ESP)),
-    ("ESP_DES", Err(WEAK_ESP)),
+    ("ESP_3DES", LEGACY_ESP[0]),
+    ("ESP_DES", LEGACY_ESP[1]),
 ];
 
 pub(super) const ESP_AUTHENTICATION: &[Word<Option<Integrity>>] = &[

@@ -7,7 +7,7 @@ use super::value::Word;
 use crate::xml::document::Element;
 use crate::xml::options::Algorithm;
 use crate::xml::schema::AH_ALGORITHM;
-use crate::{AhIntegrity, Integrity, Mode, Protection};
+use crate::{AhIntegrity, DesKeys, EspEncryption, Integrity, Mode, Protection};
 
 /// One IPSecESPProtocol or IPSecAHProtocol; its overlap and whether its volume counts are the IPSecProtection's business.
 #[derive(Clone, Copy)]
@@ -94,6 +94,18 @@ fn esp_protection(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Protection> {
             return None;
         }
         _ => {}
+    }
+    if let (true, Some(attribute)) = (encryption.is_weak(), esp.attribute("ESP_Encryption")) {
+        let message = format!(
+            "{} DOES NOT KEEP THE TRAFFIC SECRET from whoever records enough of it: its {}",
+            attribute.trimmed(),
+            match encryption {
+                EspEncryption::DesCbc(DesKeys::One) => "key of 56 bits is found by trying all",
+                _ => "blocks of 64 bits repeat",
+            }
+        );
+        let help = "use ESP_AES256_GCM_16 on both sides as soon as the peer has it (RFC 8221)";
+        cx.report.warning(attribute.place(esp), message, help);
     }
     if integrity.is_some_and(Integrity::is_weak) {
         cx.warn_weak(esp, "ESP_Authentication", "HMAC-SHA2-256, or HMAC-SHA for an old peer,");
