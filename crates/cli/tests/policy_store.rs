@@ -404,6 +404,43 @@ fn a_policy_as_large_as_is_read_fits_through_the_socket() {
     assert_eq!(bench.told(&["get"]).matches("<IKEPresharedKey").count(), 400);
 }
 
+/// The commands of the document with what they print there; those that begin a block of their own or follow one.
+fn documented(text: &str) -> Vec<(String, String)> {
+    let mut found: Vec<(String, String)> = Vec::new();
+    let mut inside = false;
+    for line in text.lines() {
+        let line = line.strip_prefix("    ").or(line.is_empty().then_some("").filter(|_| inside));
+        match line.map(|line| (line, line.strip_prefix("$ vpnctl policy "))) {
+            Some((_, Some(command))) => {
+                inside = true;
+                found.push((command.to_owned(), String::new()));
+            }
+            Some((line, None)) if inside => {
+                let (_, printed) = found.last_mut().expect("a command began the block");
+                printed.push_str(line);
+                printed.push('\n');
+            }
+            _ => inside = false,
+        }
+    }
+    found
+}
+
+#[test]
+fn the_document_shows_what_is_printed() {
+    let text = include_str!("../../../docs/policy.md").replace("/var/lib/vpnd", "store");
+    let shown: String = SECOND.lines().map(|line| format!("    {line}\n")).collect();
+    assert!(text.contains(&shown), "second.xml is shown");
+    let bench = Bench::with_store();
+    let commands = documented(&text);
+    assert!(commands.len() >= 8, "{commands:?}");
+    for (command, printed) in commands {
+        let words: Vec<&str> = command.split(' ').collect();
+        let (_, told, error) = bench.run(&words);
+        assert_eq!((told + &error).trim_end(), printed.trim_end(), "{command}");
+    }
+}
+
 /// What a path looks like that nobody listens on.
 #[test]
 fn where_no_daemon_answers_the_directory_is_named() {
