@@ -52,7 +52,8 @@ pub struct Store {
 pub enum StoreError {
     /// Another process writes it.
     #[error(
-        "the policy store {} belongs to another process; a running vpnd is asked through its socket, so leave --directory out",
+        "another process has the policy store {}, likely a running vpnd\n  \
+         change it through that one (vpnctl policy without --directory), or name another directory",
         .0.display()
     )]
     InUse(PathBuf),

@@ -127,6 +127,9 @@ fn run_gateway(
         None => Source::open_store(&config.policy.directory)?,
     };
     let file = source.read()?;
+    if options.policy.is_none() && file.policy.tunnels.is_empty() {
+        warn!("{source} has no tunnel; define some with: vpnctl policy put FILE");
+    }
     for warning in &file.warnings {
         warn!("{warning}");
     }

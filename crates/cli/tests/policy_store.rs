@@ -237,7 +237,8 @@ tunnels have changed
     // What the daemon has, nobody else writes.
     let error = bench.refused(&["purge", "--yes", "--directory", "store"]);
     assert!(
-        error.contains("belongs to another process") && error.contains("leave --directory out"),
+        error.contains("another process has the policy store store")
+            && error.contains("without --directory"),
         "{error}"
     );
     assert!(bench.told(&["purge", "--yes"]).contains("6 deleted"));

@@ -22,7 +22,7 @@ pub(crate) use merge::{Merged, merge};
 pub use node::Node;
 pub use options::{Advice, Algorithm, Options};
 pub use places::{Definition, Places};
-pub(crate) use schema::GROUP_REFERENCES;
+pub(crate) use schema::{GROUP_REFERENCES, SUBNET_ADDRESS, SUBNET_MASK};
 pub use write::write;
 
 use crate::Policy;

@@ -237,6 +237,75 @@ fn a_key_is_named_by_whom_it_is_for() {
     assert_eq!(put(&stored, &again, &FORCE).expect("meant").objects().len(), 2);
 }
 
+/// A responder for a group of peers, the key of each beside it.
+fn group() -> String {
+    let members = [
+        ("FQDN", "ann.example.net", "<FQDN Value='ann.example.net'/>"),
+        (
+            "IPV4_Address",
+            "192.0.2.33",
+            "<IPV4_Address_Range From_IPAddr='192.0.2.33' To_IPAddr='192.0.2.34'/>",
+        ),
+        ("IPV4_Address", "192.0.2.34", ""),
+        (
+            "IPV4_Address",
+            "198.51.100.2",
+            "<IPV4_Subnet Value='198.51.100.2' Netmask='255.255.255.255'/>",
+        ),
+    ];
+    let keys: String = members
+        .iter()
+        .map(|(kind, peer, _)| {
+            format!("<IKEPresharedKey Value='a key of enough octets'><IKEPresharedRemoteID><PK_{kind} Value='{peer}'/></IKEPresharedRemoteID></IKEPresharedKey>")
+        })
+        .collect();
+    let inside: String = members.iter().map(|(_, _, member)| *member).collect();
+    let text = changed(
+        SITE,
+        "</AIX_VPN>",
+        &format!("<IKEGroup IKE_GroupName='all'>{inside}</IKEGroup>{keys}</AIX_VPN>"),
+    );
+    let text = changed(&text, "Role=\"Both\"", "Role=\"Responder\"");
+    changed(
+        &text,
+        "<IKERemoteIdentity><IPV4_Address Value=\"192.0.2.2\"/>",
+        "<IKERemoteIdentity><IKEGroupRef Value=\"all\"/>",
+    )
+}
+
+#[test]
+fn a_group_belongs_to_its_tunnel_with_the_keys_of_its_members() {
+    let text = group();
+    comes_back(&text);
+    let stored = database(&text);
+    let part = stored.export(&only(Kind::IkeTunnel, "site"), true, true).expect("it is there");
+    let keys = |text: &str| text.matches("<IKEPresharedKey").count();
+    assert_eq!((keys(&text), keys(&part)), (5, 4), "{}", &*part);
+    assert_eq!(policy(&part), policy(&text));
+    for (kind, name) in [
+        (Kind::IkeGroup, "all"),
+        (Kind::IkePresharedKey, "192.0.2.34"),
+        (Kind::IkePresharedKey, "198.51.100.2"),
+    ] {
+        let error = stored.delete(&only(kind, name)).expect_err("the tunnel wants it").to_string();
+        assert!(error.contains("in use by IKETunnel site"), "{error}");
+    }
+    stored.delete(&only(Kind::IkePresharedKey, "192.0.2.2")).expect("nobody wants it any more");
+    let errors = mirrored(&text, None).expect_err("whose file would it be");
+    let error = errors.errors().next().expect("one");
+    assert!(error.message.contains("the remote identity is a group"), "{error}");
+    assert!(error.source.contains("IKEGroupRef"), "{error}");
+}
+
+#[test]
+fn a_tunnel_with_certificates_has_no_key() {
+    let text = changed(SITE, "Preshared_key", "ECDSA_signatures");
+    let stored = database(&text);
+    stored.delete(&only(Kind::IkePresharedKey, "192.0.2.2")).expect("nothing uses it");
+    let part = stored.export(&only(Kind::IkeTunnel, "site"), true, true).expect("it is there");
+    assert!(!part.contains("IKEPresharedKey"));
+}
+
 fn mirrored(text: &str, tunnel: Option<&str>) -> Result<Database, Diagnostics> {
     Ok(mirror("p.xml", text, tunnel)?.database)
 }

@@ -1,9 +1,10 @@
 //! Which object refers to which.
 
 use super::object::{Kind, Object};
-use crate::Identity;
-use crate::xml::{GROUP_REFERENCES, Node};
+use crate::xml::{GROUP_REFERENCES, Node, SUBNET_ADDRESS, SUBNET_MASK};
+use crate::{AddressRange, Identity, Prefix};
 use std::collections::BTreeSet;
+use std::net::IpAddr;
 
 /// Attributes that refer to objects by name, or by a list of names.
 const BY_NAME: [(Kind, &str, Kind); 5] = [
@@ -31,29 +32,64 @@ fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
     }
     let remote = ["IKERemoteIdentity", "IPSecRemoteIdentity"];
     let remote = object.node().children().iter().filter(|side| remote.contains(&side.name()));
-    let mut peers: Vec<Identity> = Vec::new();
-    for identity in remote.flat_map(Node::children) {
-        peers.extend(identity.identity());
-        if !GROUP_REFERENCES.contains(&identity.name()) {
+    let mut peers: Vec<&Node> = Vec::new();
+    for peer in remote.flat_map(Node::children) {
+        peers.push(peer);
+        if !GROUP_REFERENCES.contains(&peer.name()) {
             continue;
         }
-        let name = identity.attributes().next().map_or("", |(_, name)| name);
+        let name = peer.attributes().next().map_or("", |(_, name)| name);
         if let Some(group) = position(Kind::IkeGroup, name) {
             found.insert(group);
-            peers.extend(objects[group].node().children().iter().filter_map(Node::identity));
+            peers.extend(objects[group].node().children());
         }
     }
-    if object.kind() == Some(Kind::IkeTunnel) {
+    let protection = |at: &&usize| objects[**at].kind() == Some(Kind::IkeProtection);
+    if object.kind() == Some(Kind::IkeTunnel)
+        && found.iter().find(protection).is_none_or(|at| wants_key(objects[*at].node()))
+    {
         let is_for =
-            |key: &Object| key.peer().is_some_and(|key| peers.iter().any(|peer| peer.matches(key)));
+            |key: &Object| key.peer().is_some_and(|key| peers.iter().any(|peer| names(peer, key)));
         let keys = objects.iter().enumerate().filter(|(_, o)| is_for(o));
         found.extend(keys.map(|(at, _)| at));
     }
     found
 }
 
-/// The objects that refer to one, except tunnels that could do without this key: whether they can shows when the rest is
-/// read.
+/// Whether tunnels of a protection prove themselves with a preshared key, as they do unless it says otherwise.
+fn wants_key(protection: &Node) -> bool {
+    let methods =
+        protection.children().iter().filter_map(|t| t.attribute("IKE_AuthenticationMethod"));
+    let mut methods = methods.peekable();
+    methods.peek().is_none() || methods.any(|m| m.eq_ignore_ascii_case("Preshared_key"))
+}
+
+/// Whether an identity, or a member of a group, may stand for a peer.
+fn names(element: &Node, peer: &Identity) -> bool {
+    if let Some(identity) = element.identity() {
+        return identity.matches(peer);
+    }
+    let address = match peer {
+        Identity::Ipv4(address) => IpAddr::V4(*address),
+        Identity::Ipv6(address) => IpAddr::V6(*address),
+        _ => return false,
+    };
+    let value = |spellings: &[&str]| spellings.iter().find_map(|name| element.attribute(name));
+    let read = |spellings| value(spellings).and_then(|value| value.parse::<IpAddr>().ok());
+    if let (Some(from), Some(to)) = (read(&["From_IPAddr"]), read(&["To_IPAddr"])) {
+        return AddressRange::new(from, to).is_some_and(|range| range.contains(address));
+    }
+    let len = value(SUBNET_MASK).and_then(|mask| match mask.parse() {
+        Ok(IpAddr::V4(mask)) => u8::try_from(mask.to_bits().leading_ones()).ok(),
+        Ok(IpAddr::V6(mask)) => u8::try_from(mask.to_bits().leading_ones()).ok(),
+        Err(_) => mask.parse().ok(),
+    });
+    let network = read(SUBNET_ADDRESS);
+    let block = |address| len.map(|len| Prefix::new(address, len));
+    network.is_some_and(|network| block(network).is_some() && block(network) == block(address))
+}
+
+/// The objects that refer to one.
 pub(super) fn to(objects: &[Object], at: usize) -> Vec<usize> {
     (0..objects.len()).filter(|from| of(objects, *from).contains(&at)).collect()
 }

@@ -130,8 +130,8 @@ const ALIASES: &[&str] = &["IDGroup", "Group"];
 pub(super) const AH_ALGORITHM: &[&str] = &["AH_Authentication", "AH_Transform", "AH_Encryption"];
 
 /// Spellings of a subnet's two attributes: the address, the mask.
-pub(super) const SUBNET_ADDRESS: &[&str] = &["Value", "IPAddr", "From_IPAddr"];
-pub(super) const SUBNET_MASK: &[&str] = &["Netmask", "Mask", "SubnetMask", "PrefixLength"];
+pub(crate) const SUBNET_ADDRESS: &[&str] = &["Value", "IPAddr", "From_IPAddr"];
+pub(crate) const SUBNET_MASK: &[&str] = &["Netmask", "Mask", "SubnetMask", "PrefixLength"];
 
 const SUBNET: &[&str] =
     &["Value", "Netmask", "IPAddr", "From_IPAddr", "Mask", "SubnetMask", "PrefixLength"];
