@@ -19,8 +19,60 @@ mod replay;
 mod sequence;
 
 mod sync {
-    pub(crate) use loom::sync::Mutex;
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
+    use loom::sync::{MutexGuard, atomic::AtomicBool};
+    use std::ops::{Deref, DerefMut};
+    use std::sync::{LockResult, PoisonError};
+
+    /// A lock that others may find taken up to the very moment it is let go: loom's own lets nobody run between what its
+    /// owner did last and that moment, which is where whoever only tries it can be missed.
+    pub(crate) struct Mutex<T> {
+        value: loom::sync::Mutex<T>,
+        letting_go: AtomicBool,
+    }
+
+    pub(crate) struct Guard<'a, T> {
+        value: MutexGuard<'a, T>,
+        letting_go: &'a AtomicBool,
+    }
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            let value = loom::sync::Mutex::new(value);
+            Self { value, letting_go: AtomicBool::new(false) }
+        }
+
+        pub(crate) fn lock(&self) -> LockResult<Guard<'_, T>> {
+            let guard = |value| Guard { value, letting_go: &self.letting_go };
+            self.value.lock().map(guard).map_err(|e| PoisonError::new(guard(e.into_inner())))
+        }
+
+        pub(crate) fn try_lock(&self) -> Result<Guard<'_, T>, ()> {
+            let value = self.value.try_lock().map_err(drop)?;
+            Ok(Guard { value, letting_go: &self.letting_go })
+        }
+    }
+
+    impl<T> Drop for Guard<'_, T> {
+        fn drop(&mut self) {
+            // Every access to an atomic is a moment at which others may run.
+            self.letting_go.store(true, Ordering::Relaxed);
+        }
+    }
+
+    impl<T> Deref for Guard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            &self.value
+        }
+    }
+
+    impl<T> DerefMut for Guard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            &mut self.value
+        }
+    }
 }
 
 mod discard {
@@ -86,6 +138,7 @@ fn not_forgotten() {
     };
     order.put(0, 0);
     other.join().expect("no panic");
+    assert_eq!(*came.lock().expect("no panic"), [0, 1]);
     // The slots are used again.
     order.put(2, 2);
     assert_eq!(*came.lock().expect("no panic"), [0, 1, 2]);
