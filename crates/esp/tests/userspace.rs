@@ -7,6 +7,8 @@
 mod network;
 #[path = "userspace/schedules.rs"]
 mod schedules;
+#[path = "userspace/stress.rs"]
+mod stress;
 #[path = "userspace/throughput.rs"]
 mod throughput;
 
