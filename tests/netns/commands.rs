@@ -111,6 +111,12 @@ fn fields_are_documented() {
     let overview = left.json(&["status", "--json"]);
     assert_eq!(keys(&overview), documented("field of the overview"));
     assert_eq!(keys(&overview["filter"]), documented("field of the filter"));
+    let set = left.ctl_ok(&["workers", "set", "schedule=pipeline", "workers=2"]);
+    assert!(set.starts_with("schedule pipeline, 2 workers, wait adaptive"), "{set}");
+    let workers = left.json(&["workers", "--json"]);
+    assert_eq!(keys(&workers), documented("field of the workers"));
+    assert_eq!(keys(&workers["threads"][1]), documented("field of a thread"));
+    assert_eq!(keys(&workers["stages"][0]), documented("field of a stage"));
     let trace = left.json(&["trace", "--json", "tcp", "10.1.0.1:1", "10.2.0.1:2"]);
     assert_eq!(keys(&trace["leaving"]), documented("field of a course"));
 }

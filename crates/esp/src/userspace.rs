@@ -394,10 +394,11 @@ impl DataPlane for Userspace {
         if let Some(rule) = self.rules.get_mut(&rule) {
             rule.trap = true;
         }
-        self.datapath.set_trap(rule);
+        // What has waited in the device until now has waited for nothing, and asks for nothing.
         if let Err(error) = self.attend() {
             tracing::error!(%error, "packets that wait for a tunnel are not seen");
         }
+        self.datapath.set_trap(rule);
     }
 
     fn remove_rule(&mut self, rule: RuleId) {

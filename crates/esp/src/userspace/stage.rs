@@ -42,17 +42,9 @@ impl Stage {
     /// are in order.
     pub fn of(discard: Discard) -> Self {
         match discard {
-            Discard::OutboundMalformed
-            | Discard::NoPolicy
-            | Discard::NoSa
-            | Discard::HoldFull
-            | Discard::HoldExpired
-            | Discard::OutboundExhausted
-            | Discard::TransportFragment
-            | Discard::TransportHeader
-            | Discard::TooLong => Self::Read,
             Discard::InboundTruncated | Discard::UnknownSpi => Self::Receive,
             Discard::Replayed | Discard::ReplayTooOld | Discard::InboundExhausted => Self::Write,
+            outbound if outbound.explanation().starts_with("Outbound") => Self::Read,
             _ => Self::Open,
         }
     }

@@ -162,11 +162,13 @@ impl Workers {
         if state.team.is_some() {
             return Ok(());
         }
-        if let Some(plane) = &mut state.plane {
-            plane.open()?;
-        }
-        state.widen()?;
-        state.assemble()
+        let opened = state.plane.as_mut().map_or(Ok(()), Plane::open);
+        let begun = opened.and_then(|()| state.widen()).and_then(|()| state.assemble());
+        begun.inspect_err(|_| {
+            if let Some(plane) = &mut state.plane {
+                plane.close();
+            }
+        })
     }
 
     /// Has them rest until they are to [begin](Self::begin).

@@ -33,7 +33,7 @@ fn all_changes() -> [Change; 6] {
 }
 
 /// Two gateways with SAs, and the workers of each.
-fn working(network: &Network, form: Agreement) -> ([Gateway; 2], [Workers; 2]) {
+pub fn working(network: &Network, form: Agreement) -> ([Gateway; 2], [Workers; 2]) {
     let workers = [Workers::new(Settings::default()), Workers::new(Settings::default())];
     let gateways = [Side::A, Side::B].map(|side| {
         let workers = workers[side as usize].clone();

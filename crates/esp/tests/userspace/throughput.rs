@@ -3,7 +3,11 @@
 use crate::network::{Network, run};
 use crate::{Side, TUNNEL, connect, gateways};
 use esp::plane::Encapsulation;
+use esp::userspace::workers::{Change, Count, Schedule};
 use std::process::{Command, Stdio};
+
+/// Of one measurement.
+const SECONDS: &str = "4";
 
 #[test]
 #[ignore = "a measurement: run it alone, with --release --ignored --nocapture"]
@@ -24,6 +28,37 @@ fn throughput() {
     }
 }
 
+#[test]
+#[ignore = "a measurement: run it alone, with --release --ignored --nocapture"]
+fn schedules() {
+    let Some(network) = Network::make() else { return };
+    for suite in [crate::GCM, crate::CBC] {
+        let form = crate::Agreement { suite, ..TUNNEL };
+        let (gateways, workers) = crate::schedules::working(&network, form);
+        for round in 0..3 {
+            for change in ["completion 1", "completion 2", "pipeline 2", "pipeline 3"] {
+                let (schedule, number) = change.split_once(' ').expect("two words");
+                let schedule = match schedule {
+                    "pipeline" => Schedule::Pipeline,
+                    _ => Schedule::RunToCompletion,
+                };
+                let workers_are = Some(Count::Exactly(number.parse().expect("a number")));
+                let to =
+                    Change { schedule: Some(schedule), workers: workers_are, ..Change::default() };
+                workers.iter().for_each(|w| _ = w.change(&to).expect("changed"));
+                for streams in ["1", "4"] {
+                    let shown = iperf(&network, streams);
+                    println!("{suite} round {round} {change}, {streams} stream(s): {shown}");
+                }
+            }
+        }
+        for gateway in &gateways {
+            let counters = gateway.with(|plane| plane.counters());
+            println!("dropped {:?}", counters.iter().filter(|(_, n)| **n > 0).collect::<Vec<_>>());
+        }
+    }
+}
+
 fn iperf(network: &Network, streams: &str) -> String {
     let (client, server) = (Side::A.inner(false), Side::B.inner(false));
     let mut listener = Command::new("ip")
@@ -40,7 +75,7 @@ fn iperf(network: &Network, streams: &str) -> String {
         assert!(read > 0, "iperf3 listens");
     }
     let (client, server) = (client.to_string(), server.to_string());
-    let arguments = ["-c", &server, "-B", &client, "-t", "5", "-P", streams, "-f", "g"];
+    let arguments = ["-c", &server, "-B", &client, "-t", SECONDS, "-P", streams, "-f", "g"];
     let command = [&["netns", "exec", network.namespace(0), "iperf3"], &arguments[..]].concat();
     let shown = run("ip", &command);
     // The listener's report must go somewhere, or it waits for ever.
