@@ -109,9 +109,11 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// An in-order stage, and what has come out of it.
-fn stage(room: usize) -> (Arc<InOrder<u64, impl FnMut(u64)>>, Arc<Mutex<Vec<u64>>>) {
-    let came = Arc::new(Mutex::new(Vec::new()));
+/// What has come out of an in-order stage.
+type Came = Arc<Mutex<Vec<u64>>>;
+
+fn stage(room: usize) -> (Arc<InOrder<u64, impl FnMut(u64)>>, Came) {
+    let came = Came::default();
     let order = InOrder::new(room, {
         let came = Arc::clone(&came);
         move |item| came.lock().expect("no panic").push(item)
