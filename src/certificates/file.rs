@@ -3,9 +3,10 @@
 use super::Kind;
 use super::pem::{self, PemError, Section};
 use policy::Secret;
+use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -31,6 +32,9 @@ pub enum Problem {
     /// It cannot be read.
     #[error("cannot be read: {0}")]
     Read(#[from] io::Error),
+    /// It is a pipe, a device or the like.
+    #[error("is no regular file; name the file itself")]
+    Irregular,
     /// It is too large.
     #[error("larger than {MAX_SIZE} octets or {MAX_SECTIONS} sections; is it the right file?")]
     TooLarge,
@@ -87,8 +91,14 @@ pub(super) struct Content {
 pub(super) fn read(path: &Path, kind: Kind) -> Result<Content, FileError> {
     let error = |problem| FileError { path: path.to_owned(), problem };
     let unreadable = |source| error(Problem::Read(source));
-    let mut file = File::open(path).map_err(unreadable)?;
+    // Nobody may be there to write into a pipe: opening it is not to wait for that.
+    let nonblocking = OFlags::NONBLOCK.bits().cast_signed();
+    let mut file =
+        File::options().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
+    if !metadata.is_file() {
+        return Err(error(Problem::Irregular));
+    }
     if metadata.mode() & 0o002 != 0 {
         return Err(error(Problem::Writable(path.to_owned())));
     }

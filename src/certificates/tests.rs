@@ -150,3 +150,14 @@ fn all_files_that_are_wrong_are_named_with_the_cure() {
         assert!(line.starts_with(begin) && line.contains(cure), "{line}");
     }
 }
+
+#[test]
+fn a_pipe_is_refused_without_waiting_for_a_writer() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let place = Place::new();
+    let pipe = place.0.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).expect("pipes can be made");
+    let named = Source { path: pipe, optional: false };
+    let errors = load(&Sources { crls: vec![named], ..Sources::default() }).errors;
+    assert!(errors.len() == 1 && errors[0].to_string().contains("no regular file"), "{errors:?}");
+}

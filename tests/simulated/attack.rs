@@ -1,7 +1,10 @@
 //! Moments that a hostile peer, a stranger or bad luck could choose.
 
+use crate::puppet::Puppet;
 use crate::{SETTLED, SOON, calm, child_spi, up};
 use ike::Config;
+use ike::wire::payload::Payload;
+use ike::wire::registry::ExchangeType;
 use policy::{ChildTunnel, Endpoint, Identity, IkeTunnel, Policy, Secret, Selector};
 use sim::host::{Side, network};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
@@ -341,4 +344,17 @@ fn a_reload_loses_no_tunnel_that_waits_for_its_turn() {
 #[test]
 fn taking_down_one_tunnel_loses_no_other_that_waits_for_its_turn() {
     without_net0(false, |world, left, _| assert!(world.disconnect(left, "net0")));
+}
+
+#[test]
+fn a_peer_that_begins_again_and_again_takes_no_more_and_more() {
+    let mut puppet = Puppet::calling(&Site::default());
+    for _ in 0..40 {
+        puppet.call_anew();
+        let payloads = puppet.auth_payloads();
+        let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
+        assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
+        let sessions = puppet.world.host(puppet.left).engine.inventory().sessions;
+        assert!(sessions <= 20, "{sessions}");
+    }
 }

@@ -469,6 +469,31 @@ fn repeated_requests_wait_for_one_answer() {
 }
 
 #[test]
+fn work_may_take_longer_than_a_stranger_is_waited_for() {
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let (left, right) =
+        (side(&root, KeyKind::EcdsaP256, "left"), side(&root, KeyKind::EcdsaP256, "right"));
+    let (mut world, l, r) = world(&site(), &left, &right);
+    world.hold_jobs(r);
+    world.connect(l, Site::TUNNEL);
+    world.run_for(Duration::from_secs(38));
+    assert_eq!(world.host(r).engine.inventory().half_open, 1);
+    assert_eq!(world.release_jobs(r), 1);
+    world.run_for(SOON);
+    assert_agreement(&mut world, l, r, &site());
+    // A job that nobody does ends all the same.
+    world.disconnect(l, Site::TUNNEL);
+    world.run_for(SOON);
+    world.hold_jobs(r);
+    world.connect(l, Site::TUNNEL);
+    world.run_for(Duration::from_secs(65));
+    let mut told = world.host(r).events.iter().map(|(_, e)| format!("{:?}", e.kind));
+    assert!(told.any(|kind| kind.contains("took more than 60 s")));
+    world.run_for(Duration::from_secs(20));
+    assert_eq!(world.host(r).engine.inventory().half_open, 0);
+}
+
+#[test]
 fn what_waited_may_be_gone_when_the_work_is_done() {
     let root = Authority::root("root", KeyKind::EcdsaP256);
     let (left, right) =

@@ -47,6 +47,8 @@ pub struct Puppet {
     keys: Option<Keys>,
     next_request: u32,
     sealed: u64,
+    /// IKE SAs it has begun.
+    calls: u64,
 }
 
 struct Keys {
@@ -100,6 +102,7 @@ impl Puppet {
             keys: None,
             next_request: 0,
             sealed: 0,
+            calls: 0,
         }
     }
 
@@ -146,7 +149,8 @@ impl Puppet {
     /// The same with a first message that is changed before it is sent.
     pub fn call_with(&mut self, change: impl FnOnce(&mut Vec<u8>)) {
         self.initiator = true;
-        self.spis = (IkeSpi(0x1111_2222_3333_4444), IkeSpi(0));
+        self.spis = (IkeSpi(0x1111_2222_3333_4444 + self.calls), IkeSpi(0));
+        self.calls += 1;
         let header = self.header(ExchangeType::IKE_SA_INIT, 0, false);
         let mut request = message::encode(&header, &self.init_payloads());
         change(&mut request);
@@ -155,6 +159,13 @@ impl Puppet {
         self.spis.1 = header.responder_spi;
         self.next_request = 1;
         self.make_keys(request, response);
+    }
+
+    /// Begins another IKE SA, and thinks no more of the one before.
+    pub fn call_anew(&mut self) {
+        self.forget_sent();
+        self.key_exchange = Some(PrivateKey::generate(Group::Curve25519));
+        self.call();
     }
 
     /// Has the gateway begin an IKE SA, answers, and makes its keys.
@@ -375,6 +386,8 @@ impl Puppet {
 
     fn one_message(&mut self) -> (Header, Vec<u8>) {
         let mut sent = self.sent();
+        // It pays no heed to what is said on IKE SAs that it has begun before.
+        sent.retain(|(h, _)| !self.initiator || h.initiator_spi == self.spis.0);
         assert_eq!(sent.len(), 1, "one message of the gateway, not {sent:?}");
         sent.remove(0)
     }

@@ -1,8 +1,10 @@
 //! Replacing the policy of a running gateway.
 
-use crate::{SETTLED, SOON, assert_settled, child_spi, ike_spis, talk, up};
+use crate::{
+    SETTLED, SOON, assert_all_arrived, assert_settled, calm, child_spi, ike_spis, talk, up,
+};
 use ike::EventKind;
-use policy::{Group, KeyBits, Pfs};
+use policy::{Group, KeyBits, Pfs, Policy};
 use sim::host::{Side, esp_offer, ike_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
 use sim::{HostId, Site, World};
@@ -133,4 +135,35 @@ fn other_algorithms_come_with_a_rekey() {
     let after = Site { ike: vec![ike_offer(&[Group::Ecp384])], ..site(1) };
     let (world, left, _) = replaced_while_up(&site(1), &after);
     assert_eq!(suites(&world, left), ["AES-GCM-16-128/PRF-HMAC-SHA2-256/ECP-384"]);
+}
+
+#[test]
+fn the_order_of_the_file_decides_whose_traffic_it_is() {
+    let before = site(2);
+    let (mut world, left, right) = World::of_site_encrypting(1, &before, &calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SETTLED);
+    let flows = talk(&mut world, left, right, &before);
+    let spis = ["net0", "net1"].map(|name| child_spi(&mut world, left, name));
+    // The same two the other way round, and one that is new before them.
+    let mut policy = Policy::clone(&site(3).policy(Side::Left));
+    Arc::make_mut(&mut policy.tunnels[0]).children.reverse();
+    world.replace_policy(left, Arc::new(policy));
+    world.run_for(SETTLED);
+    let rules: Vec<String> = world.plane(left).rules().map(|r| r.tunnel.clone()).collect();
+    assert_eq!(rules, ["net2", "net1", "net0"]);
+    assert_eq!(["net0", "net1"].map(|name| child_spi(&mut world, left, name)), spis);
+    assert_all_arrived(&mut world, flows);
+    // What serves a rule goes on to be found under its new place.
+    world.rekey(left, "net0");
+    let flows = talk(&mut world, left, right, &before);
+    world.run_for(SETTLED);
+    assert_all_arrived(&mut world, flows);
+    world.connect(left, "net2");
+    world.run_for(SETTLED);
+    assert_eq!(
+        world.host(left).engine.inventory().child_sas,
+        2,
+        "the peer does not have the third"
+    );
 }

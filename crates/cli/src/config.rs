@@ -379,7 +379,8 @@ impl Config {
             u64::from(u16::MAX),
         )?;
         let timeout = self.certificates.fetch_timeout;
-        span("certificates.fetch_timeout", timeout, ms(100), s(60), false)?;
+        // Four addresses are tried within the minute that work with certificates may take.
+        span("certificates.fetch_timeout", timeout, ms(100), s(15), false)?;
         let age = self.certificates.ocsp_max_age;
         span("certificates.ocsp_max_age", age, s(60), s(365 * 86_400), true)?;
         range("esp.replay_window", u64::from(self.esp.replay_window), 0, 65_536)?;

@@ -1,10 +1,11 @@
 //! The policy as a file: who may have written it, who may read it, what is in it.
 
+use nix::fcntl::OFlag;
 use policy::Policy;
 use policy::xml::{Diagnostic, Diagnostics, Loaded, Options, Places};
 use std::fs::File;
 use std::io::{self, Read};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -38,6 +39,9 @@ pub enum PolicyFileError {
     /// It is no file.
     #[error("the policy {} is a directory; name an AIX_VPN XML file", .0.display())]
     Directory(PathBuf),
+    /// It is a pipe, a device or the like.
+    #[error("the policy {} is no regular file; name the AIX_VPN XML file itself", .0.display())]
+    Irregular(PathBuf),
     /// It is too large to be a policy.
     #[error("the policy {} is larger than {MAX_SIZE} octets", .0.display())]
     TooLarge(PathBuf),
@@ -111,17 +115,23 @@ pub fn text(path: &Path) -> Result<PolicyText, PolicyFileError> {
         return Ok(PolicyText { name: "standard input".to_owned(), text, warning: None });
     }
     let unreadable = |source| PolicyFileError::Read { path: path.to_owned(), source };
-    let file = File::open(path).map_err(unreadable)?;
+    // Nobody may be there to write into a pipe: opening it is not to wait for that.
+    let nonblocking = OFlag::O_NONBLOCK.bits();
+    let file =
+        File::options().read(true).custom_flags(nonblocking).open(path).map_err(unreadable)?;
     let metadata = file.metadata().map_err(unreadable)?;
     if metadata.is_dir() {
         return Err(PolicyFileError::Directory(path.to_owned()));
     }
-    if metadata.is_file() && metadata.mode() & 0o002 != 0 {
+    if !metadata.is_file() {
+        return Err(PolicyFileError::Irregular(path.to_owned()));
+    }
+    if metadata.mode() & 0o002 != 0 {
         return Err(PolicyFileError::Writable(path.to_owned()));
     }
     let size = usize::try_from(metadata.len().min(MAX_SIZE)).unwrap_or(0);
     let text = octets(path, size, file)?;
-    let open = metadata.is_file() && metadata.mode() & 0o004 != 0;
+    let open = metadata.mode() & 0o004 != 0;
     let warning = open.then(|| {
         format!(
             "{name}: every user of this machine can read the keys in it; close it with: chmod 600 {name}"
@@ -197,6 +207,9 @@ mod tests {
         let path = directory.path();
         let error = |text: &[u8]| read(&file(path, text, 0o600)).expect_err("no policy");
         assert!(matches!(read(path), Err(PolicyFileError::Directory(_))));
+        let pipe = path.join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRUSR).expect("pipes can be made");
+        assert!(matches!(read(&pipe), Err(PolicyFileError::Irregular(_))));
         assert!(matches!(read(&path.join("none")), Err(PolicyFileError::Read { .. })));
         assert!(matches!(error(b"<AIX_VPN>\xff"), PolicyFileError::NotUtf8 { at: 9, .. }));
         assert!(matches!(error(&vec![b' '; 1 << 21]), PolicyFileError::TooLarge(_)));

@@ -87,7 +87,7 @@ struct Shared {
 
 enum Installed {
     Inbound(Arc<Inbound>),
-    Outbound { sa: Arc<Outbound>, rule: RuleId },
+    Outbound { sa: Arc<Outbound>, service: Arc<Service> },
 }
 
 /// Below it SPIs are reserved; with 0, UDP encapsulation would turn ESP into IKE (RFC 3948 §2.2).
@@ -352,6 +352,11 @@ impl DataPlane for Datapath {
         Ok(())
     }
 
+    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        let _one_at_a_time = lock(&self.0.installed);
+        self.0.spd.rename(rule, to);
+    }
+
     fn set_trap(&mut self, rule: RuleId) {
         let _one_at_a_time = lock(&self.0.installed);
         if let Some(rule) = self.0.spd.rule(rule) {
@@ -396,7 +401,7 @@ impl DataPlane for Datapath {
         spi_is_lawful(sa.spi)?;
         let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
         may_travel(sa.suite, &sa.path)?;
-        let (id, spi, rule, standby) = (sa.id, sa.spi, sa.rule, sa.standby);
+        let (id, spi, standby) = (sa.id, sa.spi, sa.standby);
         let provider = shared.settings.crypto.provider(sa.suite);
         let sa =
             Outbound::new(sa, provider, shared.room()).map_err(|error| no_cipher(spi, error))?;
@@ -405,18 +410,17 @@ impl DataPlane for Datapath {
         if !standby {
             shared.serve(&service, &sa);
         }
-        installed.insert(id, Installed::Outbound { sa, rule });
+        installed.insert(id, Installed::Outbound { sa, service });
         Ok(())
     }
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
         let shared = &*self.0;
         let installed = lock(&shared.installed);
-        let Some(Installed::Outbound { sa, rule }) = installed.get(&sa) else {
+        let Some(Installed::Outbound { sa, service }) = installed.get(&sa) else {
             return Err(PlaneError::NoSuchSa(sa));
         };
-        let service = shared.spd.service(*rule).ok_or(PlaneError::NoSuchRule(*rule))?;
-        shared.serve(&service, sa);
+        shared.serve(service, sa);
         Ok(())
     }
 
@@ -441,11 +445,7 @@ impl DataPlane for Datapath {
         let mut installed = lock(&shared.installed);
         match installed.remove(&sa) {
             Some(Installed::Inbound(sa)) => shared.sad(sa.suite).remove(sa.spi),
-            Some(Installed::Outbound { sa, rule }) => {
-                if let Some(service) = shared.spd.service(rule) {
-                    service.withdraw(sa.id);
-                }
-            }
+            Some(Installed::Outbound { sa, service }) => service.withdraw(sa.id),
             None => {}
         }
         shared.settings.crypto.dismiss(sa);

@@ -225,6 +225,14 @@ pub enum PlaneError {
 pub trait DataPlane {
     /// Requires that the rule's traffic be protected. Rules are matched in ascending order of [`RuleId`].
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError>;
+    /// Adds several rules at once; returns those that cannot be added, and why.
+    fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)> {
+        let add = |rule: Rule| (rule.id, self.add_rule(rule));
+        rules.into_iter().map(add).filter_map(|(id, added)| Some((id, added.err()?))).collect()
+    }
+    /// Gives a rule another name that is free, and so another place among the rules; its SAs go on to serve it. Unknown
+    /// names are ignored.
+    fn rename_rule(&mut self, rule: RuleId, to: RuleId);
     /// Has packets of a rule ask for an SA from now on where they meet none ([`Rule::trap`]). Unknown names are ignored.
     fn set_trap(&mut self, rule: RuleId);
     /// Forgets a rule; its traffic is no longer this plane's concern.

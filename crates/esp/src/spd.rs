@@ -155,6 +155,17 @@ impl Spd {
         by_id.insert(entry.rule.id, entry);
     }
 
+    /// Puts a rule elsewhere among the rules, with its SAs.
+    pub(crate) fn rename(&self, rule: RuleId, to: RuleId) {
+        let mut by_id = self.by_id();
+        let Some(before) = by_id.remove(&rule) else { return };
+        let renamed = Rule { id: to, ..before.rule.clone() };
+        let entry = Arc::new(Entry { rule: renamed, service: Arc::clone(&before.service) });
+        self.finder.insert(&entry);
+        self.finder.remove(&before);
+        by_id.insert(to, entry);
+    }
+
     pub(crate) fn remove(&self, rule: RuleId) -> Option<Arc<Entry>> {
         let entry = self.by_id().remove(&rule)?;
         self.finder.remove(&entry);

@@ -333,9 +333,21 @@ impl Userspace {
 
     fn extend_guard(&self, rule: &Rule) -> Result<(), PlaneError> {
         let Some(name) = &self.guard else { return Ok(()) };
-        guard::extend(name, rule).map_err(|e| {
+        guard::extend(name, std::slice::from_ref(rule)).map_err(|e| {
             refused(format!("guarding the traffic of {} with nftables", rule.tunnel), &e)
         })
+    }
+
+    /// Adds a rule, or one in the place of another, that the guard knows.
+    fn add_guarded_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        let id = rule.id;
+        // The datapath first: what the routes bring it, it knows. The routes last: they change where traffic goes.
+        self.datapath.add_rule(rule.clone())?;
+        self.rules.insert(id, rule.clone());
+        self.attend()
+            .and_then(|()| self.routing.add(&rule))
+            .map(|()| self.routing.admit_hosts(&rule, &mut self.journal))
+            .inspect_err(|_| self.remove_rule(id))
     }
 
     fn rebuild_guard(&self) {
@@ -374,20 +386,35 @@ impl Userspace {
 impl DataPlane for Userspace {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
         let id = rule.id;
-        // The datapath first: what the routes bring it, it knows. The routes last: they change where traffic goes.
-        self.datapath.add_rule(rule.clone())?;
-        let replaces = self.rules.insert(id, rule.clone()).is_some();
-        let outcome = if replaces {
+        if self.rules.contains_key(&id) {
+            self.add_guarded_rule(rule)?;
             self.rebuild_guard();
-            Ok(())
-        } else {
-            self.extend_guard(&rule)
+            return Ok(());
+        }
+        self.extend_guard(&rule)?;
+        self.add_guarded_rule(rule)
+    }
+
+    /// As one by one, but with nftables asked once.
+    fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)> {
+        let guarded = match &self.guard {
+            // Which of them nftables does not take shows one by one.
+            Some(name) => guard::extend(name, &rules).is_ok(),
+            None => true,
         };
-        outcome
-            .and_then(|()| self.attend())
-            .and_then(|()| self.routing.add(&rule))
-            .map(|()| self.routing.admit_hosts(&rule, &mut self.journal))
-            .inspect_err(|_| self.remove_rule(id))
+        let add = |rule: Rule| {
+            let id = rule.id;
+            let added = if guarded { self.add_guarded_rule(rule) } else { self.add_rule(rule) };
+            Some((id, added.err()?))
+        };
+        rules.into_iter().filter_map(add).collect()
+    }
+
+    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        let Some(renamed) = self.rules.remove(&rule) else { return };
+        self.datapath.rename_rule(rule, to);
+        self.routing.rename(&renamed, to);
+        self.rules.insert(to, Rule { id: to, ..renamed });
     }
 
     fn set_trap(&mut self, rule: RuleId) {

@@ -397,11 +397,15 @@ impl<P: DataPlane> Engine<P> {
                 let spi = half.sa.local_spi;
                 self.by_init.insert((datagram.remote, header.initiator_spi), spi);
                 self.admissions.enter(datagram.remote.ip());
-                let deadline = Deadline { at: half.expires_at(), reason: "half-open IKE SA" };
-                self.deadlines.set(Waiter::HalfOpen(spi), Some(deadline));
-                self.half_open.insert(spi, half);
+                self.keep_half_open(half);
             }
         }
+    }
+
+    fn keep_half_open(&mut self, half: Box<HalfOpen>) {
+        let deadline = Deadline { at: half.expires_at, reason: "half-open IKE SA" };
+        self.deadlines.set(Waiter::HalfOpen(half.sa.local_spi), Some(deadline));
+        self.half_open.insert(half.sa.local_spi, half);
     }
 
     fn unknown_addresses(&self, datagram: Datagram<'_>) -> Addresses {
@@ -444,13 +448,11 @@ impl<P: DataPlane> Engine<P> {
     ) {
         let spi = half.sa.local_spi;
         match answer {
-            auth::Answer::Nothing => {
-                self.half_open.insert(spi, half);
-            }
+            auth::Answer::Nothing => self.keep_half_open(half),
             auth::Answer::Refused { request, answer } => {
                 self.out.transmit_all(local, remote, &answer);
                 half.refused = Some((request, answer));
-                self.half_open.insert(spi, half);
+                self.keep_half_open(half);
             }
             auth::Answer::Established { session, answer, initial_contact } => {
                 self.forget_half_open(spi, &half);
@@ -470,6 +472,14 @@ impl<P: DataPlane> Engine<P> {
         match auth::resume_answer(&mut self.cx(now), &mut half, outcome) {
             Some((path, answer)) => self.settle_auth(now, half, path, answer),
             None => drop(self.half_open.insert(spi, half)),
+        }
+    }
+
+    fn expire_half_open(&mut self, now: Instant, spi: IkeSpi) {
+        let Some(mut half) = self.half_open.remove(&spi) else { return };
+        match auth::give_up(&mut self.cx(now), &mut half) {
+            Some((path, answer)) => self.settle_auth(now, half, path, answer),
+            None => self.forget_half_open(spi, &half),
         }
     }
 
@@ -551,11 +561,7 @@ impl<P: DataPlane> Engine<P> {
                 Waiter::Session(id) => {
                     self.with_session(now, id, |session, cx| session.handle_timeout(cx))
                 }
-                Waiter::HalfOpen(spi) => {
-                    if let Some(half) = self.half_open.remove(&spi) {
-                        self.forget_half_open(spi, &half);
-                    }
-                }
+                Waiter::HalfOpen(spi) => self.expire_half_open(now, spi),
                 Waiter::Retry(name) => self.retry(now, &name),
                 Waiter::Redundant(id) => self.close_redundant(now, id),
                 Waiter::Farewells => {

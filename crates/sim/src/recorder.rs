@@ -419,6 +419,20 @@ impl DataPlane for Recorder {
         Ok(())
     }
 
+    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        self.datapath.iter_mut().for_each(|d| d.rename_rule(rule, to));
+        let Some(renamed) = self.rules.remove(&rule) else { return };
+        if self.rules.insert(to, Rule { id: to, ..renamed }).is_some() {
+            self.misuse.push(format!("{to:?} was in force already"));
+        }
+        if let Some(at) = self.asked.remove(&rule) {
+            self.asked.insert(to, at);
+        }
+        for sending in self.outbound.values_mut().filter(|s| s.sa.rule == rule) {
+            sending.sa.rule = to;
+        }
+    }
+
     fn set_trap(&mut self, rule: RuleId) {
         self.datapath.iter_mut().for_each(|d| d.set_trap(rule));
         if let Some(rule) = self.rules.get_mut(&rule) {

@@ -29,9 +29,12 @@ pub(super) fn install<'a>(
     nft::run(&script)
 }
 
-/// Adds a rule to the guard.
-pub(super) fn extend(name: &str, rule: &Rule) -> io::Result<()> {
-    nft::run(&drops(name, rule))
+/// Adds rules to the guard, all of them or none.
+pub(super) fn extend(name: &str, rules: &[Rule]) -> io::Result<()> {
+    match rules {
+        [] => Ok(()),
+        rules => nft::run(&rules.iter().map(|rule| drops(name, rule)).collect::<String>()),
+    }
 }
 
 /// The table with everything that is let through.

@@ -88,6 +88,20 @@ impl Routing {
         Ok(())
     }
 
+    /// A rule goes on under another name.
+    pub(super) fn rename(&mut self, rule: &Rule, to: RuleId) {
+        if let Some(local) = self.local.remove(&rule.id) {
+            self.local.insert(to, local);
+        }
+        for prefix in self.prefixes(&rule.selectors.remote) {
+            if let Some(rules) = self.wanted.get_mut(&prefix)
+                && rules.remove(&rule.id)
+            {
+                rules.insert(to);
+            }
+        }
+    }
+
     /// Withdraws the routes no other rule wants.
     pub(super) fn remove(&mut self, rule: RuleId) {
         self.local.remove(&rule);

@@ -5,6 +5,7 @@ use crate::engine::{CommandError, Engine};
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
 use esp::plane::DataPlane;
+use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// How long a command waits for what it started; negotiations give up sooner by themselves.
@@ -36,6 +37,10 @@ enum Answer {
 struct Wait {
     what: What,
     items: Vec<Item>,
+    /// Places of items by their phase 1 tunnel.
+    by_tunnel: HashMap<String, Vec<usize>>,
+    /// How many items are not done.
+    left: usize,
     until: Instant,
     answer: Answer,
 }
@@ -70,12 +75,12 @@ impl Waiting {
             }
         }
         let status = engine.status(now);
-        let up: Vec<&str> = (status.iter().flat_map(|t| &t.children))
+        let up: HashSet<&str> = (status.iter().flat_map(|t| &t.children))
             .filter(|c| c.sa.is_some())
             .map(|c| c.name.as_str())
             .collect();
         for item in &mut items {
-            item.children.retain(|c| !up.contains(&c.as_str()));
+            item.children.retain(|c| !up.contains(c.as_str()));
         }
         self.add(now, What::Up, items, Answer::All(reply));
     }
@@ -118,18 +123,19 @@ impl Waiting {
     }
 
     fn add(&mut self, now: Instant, what: What, items: Vec<Item>, answer: Answer) {
-        self.0.push(Wait { what, items, until: now + PATIENCE, answer });
+        let mut by_tunnel: HashMap<String, Vec<usize>> = HashMap::new();
+        for (index, item) in items.iter().enumerate() {
+            by_tunnel.entry(item.tunnel.clone()).or_default().push(index);
+        }
+        let left = items.iter().filter(|i| !i.done).count();
+        self.0.push(Wait { what, items, by_tunnel, left, until: now + PATIENCE, answer });
         self.answer_done();
     }
 
     /// Takes note of an event. `under_way`: a session of its tunnel is there, so that a failure of the tunnel was not the
     /// end of it, but one of its rekeys or a stranger's attempt.
     pub fn see(&mut self, event: &Event, under_way: bool) {
-        for wait in &mut self.0 {
-            for item in wait.items.iter_mut().filter(|i| !i.done && i.tunnel == event.tunnel) {
-                item.see(wait.what, event, under_way);
-            }
-        }
+        self.0.iter_mut().for_each(|wait| wait.see(event, under_way));
         self.answer_done();
     }
 
@@ -140,21 +146,18 @@ impl Waiting {
 
     /// Ends waits that have been in vain.
     pub fn expire(&mut self, now: Instant) {
-        for item in self
-            .0
-            .iter_mut()
-            .filter(|w| w.until <= now)
-            .flat_map(|w| &mut w.items)
-            .filter(|i| !i.done)
-        {
-            let detail = "nothing came of it in time; see the log".to_owned();
-            item.fail(Failure::new(FailureKind::NoAnswer, detail));
+        for wait in self.0.iter_mut().filter(|w| w.until <= now) {
+            for item in wait.items.iter_mut().filter(|i| !i.done) {
+                let detail = "nothing came of it in time; see the log".to_owned();
+                item.fail(Failure::new(FailureKind::NoAnswer, detail));
+            }
+            wait.left = 0;
         }
         self.answer_done();
     }
 
     fn answer_done(&mut self) {
-        for wait in self.0.extract_if(.., |w| w.items.iter().all(|i| i.done)) {
+        for wait in self.0.extract_if(.., |w| w.left == 0) {
             let outcome = |item: &Item| item.failure.clone().map_or(Ok(()), Err);
             match wait.answer {
                 Answer::All(reply) => {
@@ -176,6 +179,18 @@ impl Waiting {
 fn item_of<P: DataPlane>(engine: &Engine<P>, name: String) -> Result<Item, CommandError> {
     let (tunnel, child) = engine.tunnel_of(&name)?;
     Ok(Item { name, tunnel, children: child.into_iter().collect(), failure: None, done: false })
+}
+
+impl Wait {
+    fn see(&mut self, event: &Event, under_way: bool) {
+        for index in self.by_tunnel.get(&event.tunnel).into_iter().flatten() {
+            let item = &mut self.items[*index];
+            if !item.done {
+                item.see(self.what, event, under_way);
+                self.left -= usize::from(item.done);
+            }
+        }
+    }
 }
 
 impl Item {

@@ -13,12 +13,16 @@ use crate::sa::path::{IKE_PORT, Path};
 use crate::sa::{Active, State};
 use crate::session::{Ending, Session, SessionId};
 use crate::task::Task;
-use esp::plane::{DataPlane, PacketSummary, Rule, TrafficSelectors};
+use esp::plane::{DataPlane, PacketSummary, Rule, RuleId, TrafficSelectors};
 use policy::{ChildTunnel, Effect, IkeTunnel, Policy};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Sessions of a tunnel that are left to the peer to delete, and as many that wait for the answer to their Delete: honest
+/// peers have one of a kind. A peer that begins sessions as fast as it can has no more than these.
+const SPARE_SESSIONS: usize = 8;
 
 impl<P: DataPlane> Engine<P> {
     /// Starts a phase 1 or phase 2 tunnel by name. A phase 2 tunnel brings up its phase 1; a phase 1 tunnel brings up
@@ -224,15 +228,7 @@ impl<P: DataPlane> Engine<P> {
         for half in self.half_open.values_mut() {
             half.reconsider(&self.policy);
         }
-        let mut fresh = Vec::new();
-        for tunnel in self.policy.tunnels.clone() {
-            for child in &tunnel.children {
-                if self.rules.of(&child.name).is_none() {
-                    self.add_rule(now, &tunnel, child);
-                    fresh.push(child.name.clone());
-                }
-            }
-        }
+        let fresh = self.bring_rules_in_order(now);
         // Of all tunnels: a new rule may cover the address of an old peer.
         for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
             self.plane.expect_peer(peer);
@@ -321,21 +317,39 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    fn add_rule(&mut self, now: Instant, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) {
-        let id = self.rules.add(tunnel, child);
-        let rule = Rule {
-            id,
-            tunnel: child.name.clone(),
-            selectors: TrafficSelectors {
-                local: child.local.clone(),
-                remote: child.remote.clone(),
-            },
-            trap: child.on_demand && child.role.may_initiate() && tunnel.role.may_initiate(),
+    /// Gives the phase 2 tunnels that are new their rules, and all of them the order of the policy, which decides whose
+    /// traffic a packet is. Returns which are new.
+    fn bring_rules_in_order(&mut self, now: Instant) -> Vec<String> {
+        let of = |t: &Arc<IkeTunnel>| -> Vec<_> {
+            t.children.iter().map(|c| (Arc::clone(t), Arc::clone(c))).collect()
         };
-        if let Err(error) = self.plane.add_rule(rule) {
-            let failure = Failure::new(FailureKind::DataPlane, error.to_string());
-            self.out.fail(now, &tunnel.name, Some(&child.name), failure);
+        let all: Vec<(Arc<IkeTunnel>, Arc<ChildTunnel>)> =
+            self.policy.tunnels.iter().flat_map(of).collect();
+        let settled = self.rules.in_order(all.iter().map(|(_, c)| c.name.as_str()));
+        let others = &all[settled..];
+        let ids = self.rules.reserve(others.len()).map(RuleId);
+        let mut fresh = Vec::new();
+        // From the last on: whatever two of them are looked at, their order changes once, from the old one to the new.
+        for ((tunnel, child), id) in others.iter().zip(ids).rev() {
+            match self.rules.rename(&child.name, id) {
+                Some(before) => self.plane.rename_rule(before, id),
+                None => fresh.push((tunnel, child, id)),
+            }
         }
+        fresh.reverse();
+        let mut rules = Vec::new();
+        for (tunnel, child, id) in &fresh {
+            self.rules.add(*id, tunnel, child);
+            rules.push(rule(*id, tunnel, child));
+        }
+        let failed: BTreeMap<RuleId, _> = self.plane.add_rules(rules).into_iter().collect();
+        for (tunnel, child, id) in &fresh {
+            if let Some(error) = failed.get(id) {
+                let failure = Failure::new(FailureKind::DataPlane, error.to_string());
+                self.out.fail(now, &tunnel.name, Some(&child.name), failure);
+            }
+        }
+        fresh.into_iter().map(|(_, child, _)| child.name.clone()).collect()
     }
 
     /// Deletes everything and refuses all that is new; [`Engine::is_idle`] tells when the peers have answered.
@@ -412,6 +426,7 @@ impl<P: DataPlane> Engine<P> {
             (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce);
         let mut redundant = Vec::new();
         let mut left_to_the_peer = Vec::new();
+        let mut predecessors = Vec::new();
         for (id, other) in
             self.sessions_of(&tunnel).filter(|(id, s)| *id != new && s.is_established())
         {
@@ -420,7 +435,7 @@ impl<P: DataPlane> Engine<P> {
             }
             // The peer knows of that one, or would have said so: it deletes it when this one has taken over.
             if !here && other.established_at.is_some_and(|at| at < session.begun_at) {
-                left_to_the_peer.push(id);
+                predecessors.push(id);
                 continue;
             }
             if other.begun_here == here {
@@ -436,6 +451,9 @@ impl<P: DataPlane> Engine<P> {
                 }
             }
         }
+        let surplus = predecessors.len().saturating_sub(SPARE_SESSIONS);
+        redundant.extend(predecessors.drain(..surplus).map(|id| (id, new)));
+        left_to_the_peer.extend(predecessors);
         let at = now + self.config.patience();
         for id in left_to_the_peer {
             let deadline = Deadline { at, reason: "redundant IKE SA" };
@@ -443,6 +461,13 @@ impl<P: DataPlane> Engine<P> {
         }
         for (id, heir) in redundant {
             self.close_in_favour_of(now, id, heir);
+        }
+        let closing = self.sessions.of_tunnel(&tunnel).filter(|(_, s)| s.is_closing());
+        let closing: Vec<SessionId> = closing.map(|(id, _)| id).collect();
+        for id in closing.iter().take(closing.len().saturating_sub(SPARE_SESSIONS)) {
+            self.with_session(now, *id, |session, cx| {
+                session.end(cx, "the peer has too many", None)
+            });
         }
     }
 
@@ -494,6 +519,15 @@ impl<P: DataPlane> Engine<P> {
                 }
             }
         }
+    }
+}
+
+fn rule(id: RuleId, tunnel: &IkeTunnel, child: &ChildTunnel) -> Rule {
+    Rule {
+        id,
+        tunnel: child.name.clone(),
+        selectors: TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() },
+        trap: child.on_demand && child.role.may_initiate() && tunnel.role.may_initiate(),
     }
 }
 

@@ -4,6 +4,7 @@ use crate::negotiation::selectors::covered;
 use esp::plane::{RuleId, TrafficSelectors};
 use policy::{ChildTunnel, Identity, IkeTunnel, Prefix};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// One rule for each phase 2 tunnel.
@@ -25,15 +26,41 @@ pub(crate) struct Ruled {
 }
 
 impl Rules {
-    /// Makes the rule of a tunnel that has none.
-    pub fn add(&mut self, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) -> RuleId {
-        let (id, name) = (RuleId(self.made), Arc::from(child.name.as_str()));
-        self.made += 1;
+    /// How many phase 2 tunnels at the front of these have rules in this order.
+    pub fn in_order<'a>(&self, tunnels: impl Iterator<Item = &'a str>) -> usize {
+        let ids = tunnels.map(|name| self.of(name));
+        let mut last = None;
+        ids.take_while(|id| id.is_some() && std::mem::replace(&mut last, *id) < *id).count()
+    }
+
+    /// Numbers for so many rules, which come after all others.
+    pub fn reserve(&mut self, count: usize) -> Range<u32> {
+        let first = self.made;
+        self.made += u32::try_from(count).expect("a policy has fewer tunnels");
+        first..self.made
+    }
+
+    /// Gives the rule of a tunnel another name; returns the former, where it has a rule.
+    pub fn rename(&mut self, tunnel: &str, to: RuleId) -> Option<RuleId> {
+        let id = self.by_tunnel.get_mut(tunnel)?;
+        let from = std::mem::replace(id, to);
+        if let Some(ruled) = self.by_id.remove(&from) {
+            for prefix in prefixes(&ruled.child) {
+                self.by_prefix.remove(&(prefix, from));
+                self.by_prefix.insert((prefix, to));
+            }
+            self.by_id.insert(to, ruled);
+        }
+        Some(from)
+    }
+
+    /// Makes the rule of a tunnel that has none, under a reserved name.
+    pub fn add(&mut self, id: RuleId, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) {
+        let name: Arc<str> = Arc::from(child.name.as_str());
         self.by_tunnel.insert(Arc::clone(&name), id);
         let peer = tunnel.remote.identity.clone();
         self.by_prefix.extend(prefixes(child).map(|prefix| (prefix, id)));
         self.by_id.insert(id, Ruled { name, child: Arc::clone(child), peer });
-        id
     }
 
     /// Forgets the rule of a tunnel.

@@ -3,7 +3,7 @@
 pub(crate) mod proving;
 
 use super::create_child::{self, ChildRequest};
-use super::sa_init::HalfOpen;
+use super::sa_init::{HALF_OPEN_FOR, HalfOpen};
 use super::{Parts, address_update, status};
 use crate::collision::LowestNonce;
 use crate::discard::Discard;
@@ -35,6 +35,9 @@ use std::time::{Duration, Instant};
 
 /// How long work with certificates may take, fetching revocation lists included.
 const WORK_FOR: Duration = Duration::from_secs(60);
+
+/// How long a refusal is repeated at least: the request may come again.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
 
 /// What IKE_SA_INIT left for the proofs.
 pub(crate) struct Handshake {
@@ -209,13 +212,16 @@ pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
         _ => false,
     });
     if let Some(index) = late {
-        let detail = format!(
-            "work with certificates took more than {} s; is a server of revocation lists slow, or this host?",
-            WORK_FOR.as_secs()
-        );
-        let failure = Failure::new(FailureKind::AuthenticationFailed, detail);
-        resume(session, cx, index, Err(failure));
+        resume(session, cx, index, Err(too_late()));
     }
+}
+
+fn too_late() -> Failure {
+    let detail = format!(
+        "work with certificates took more than {} s; is a server of revocation lists slow, or this host?",
+        WORK_FOR.as_secs()
+    );
+    Failure::new(FailureKind::AuthenticationFailed, detail)
 }
 
 /// Goes on once the responder's proof is checked; the verdict may hold a warning.
@@ -477,6 +483,7 @@ pub(crate) fn answer(
         (Ok(Proving::Signing(signing)), Some(claim)) => {
             proving::hand_out(cx, half.sa.local_spi, Some(claim), Some(signing));
             half.checking = Some(Box::new(Checking { tunnel, payloads, request }));
+            half.expires_at = half.expires_at.max(cx.now + WORK_FOR);
             Answer::Nothing
         }
         // Both follow from the same credential.
@@ -515,6 +522,14 @@ pub(crate) fn resume_answer(
     Some((path, answer))
 }
 
+/// Refuses a request whose job nobody does. `None`: there is none.
+pub(crate) fn give_up(
+    cx: &mut Cx<'_>,
+    half: &mut HalfOpen,
+) -> Option<((SocketAddr, SocketAddr), Answer)> {
+    resume_answer(cx, half, Err(too_late()))
+}
+
 fn prove(half: &HalfOpen, tunnel: &IkeTunnel) -> Result<Proving, Failure> {
     let keys = half.keys.as_ref().expect("a half-open IKE SA has keys until it is established");
     let octets = SignedOctets {
@@ -530,6 +545,7 @@ fn refuse(cx: &mut Cx<'_>, half: &mut HalfOpen, request: Pending, rejection: &Re
     let (local, remote) = request.path;
     let datagram = Datagram { local, remote, octets: &request.octets };
     cx.out.turn_away(cx.now, datagram, &half.candidates, rejection);
+    half.expires_at = (half.begun_at + HALF_OPEN_FOR).max(cx.now + REFUSED_FOR);
     let keys = half.keys.as_mut().expect("a half-open IKE SA has keys until it is established");
     let answer = Message::seal(request.reply, &[rejection.payload()], keys, &half.path, cx.rng);
     Answer::Refused { request: request.octets, answer: answer.datagrams().to_vec() }

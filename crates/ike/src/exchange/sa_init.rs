@@ -67,6 +67,8 @@ pub(crate) struct HalfOpen {
     pub initiator_nonce: Vec<u8>,
     pub responder_nonce: Vec<u8>,
     pub begun_at: Instant,
+    /// When it is forgotten, or the work on its IKE_AUTH given up.
+    pub expires_at: Instant,
     /// A refusal in IKE_AUTH: the request (or fragment 1 of it) and the answer, kept for its repetitions.
     pub refused: Option<(Vec<u8>, Vec<Vec<u8>>)>,
     pub wishes: Wishes,
@@ -75,10 +77,6 @@ pub(crate) struct HalfOpen {
 }
 
 impl HalfOpen {
-    pub fn expires_at(&self) -> Instant {
-        self.begun_at + HALF_OPEN_FOR
-    }
-
     /// Looks for its tunnels in another policy.
     pub fn reconsider(&mut self, roster: &Roster) {
         self.candidates = roster.candidates(self.path.local.ip(), self.path.remote.ip());
@@ -258,6 +256,7 @@ pub(crate) fn answer(
         initiator_nonce: nonce.to_vec(),
         responder_nonce: our_nonce,
         begun_at: cx.now,
+        expires_at: cx.now + HALF_OPEN_FOR,
         refused: None,
         wishes: Wishes::of(payloads),
         checking: None,
