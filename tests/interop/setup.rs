@@ -77,6 +77,10 @@ pub struct Setup {
     pub nat: Nat,
     /// The policy of `vpnd` is what `vpnctl policy convert --peer` makes of strongSwan's configuration.
     pub converted: bool,
+    /// A second `vpnd` is behind the same NAT, with a tunnel of its own to strongSwan.
+    pub fellow: bool,
+    /// This is its configuration.
+    pub is_fellow: bool,
 }
 
 impl Default for Setup {
@@ -110,6 +114,8 @@ impl Default for Setup {
             charon_child: "",
             nat: Nat::None,
             converted: false,
+            fellow: false,
+            is_fellow: false,
         }
     }
 }
@@ -134,6 +140,12 @@ impl Setup {
         }
     }
 
+    /// What the second `vpnd` behind the same NAT is configured with.
+    pub fn of_fellow(&self) -> Self {
+        let networks = [FELLOW_NETWORK, self.networks[1]];
+        Self { networks, is_fellow: true, ..self.clone() }
+    }
+
     /// Own addresses of `vpnd` and strongSwan.
     pub fn outer(&self) -> [IpAddr; 2] {
         match (self.outer_v6, self.nat) {
@@ -141,7 +153,9 @@ impl Setup {
                 [1, 2].map(|host| Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, host).into())
             }
             (false, Nat::None) => [1, 2].map(|host| Ipv4Addr::new(192, 0, 2, host).into()),
-            (false, Nat::Vpnd) => [[172, 16, 0, 2].into(), [192, 0, 2, 2].into()],
+            (false, Nat::Vpnd) => {
+                [[172, 16, u8::from(self.is_fellow), 2].into(), [192, 0, 2, 2].into()]
+            }
             (false, Nat::Charon) => [[192, 0, 2, 1].into(), [172, 16, 0, 2].into()],
         }
     }
@@ -162,6 +176,7 @@ impl Setup {
     /// A host of each protected network.
     pub fn inner(&self) -> [IpAddr; 2] {
         match self.inner_v6 {
+            false if self.is_fellow => [5, 2].map(|net| Ipv4Addr::new(10, net, 0, 1).into()),
             true => [0xfd01, 0xfd02].map(|net| Ipv6Addr::new(net, 0, 0, 0, 0, 0, 0, 1).into()),
             false => [1, 2].map(|net| Ipv4Addr::new(10, net, 0, 1).into()),
         }
@@ -176,7 +191,8 @@ impl Setup {
             let subject = authority::slash_form(NAMES[side]);
             format!("<ASN1_DN Value=\"{subject}\">{address}</ASN1_DN>")
         } else if self.names || self.certificates.is_some() {
-            format!("<FQDN Value=\"{}\">{address}</FQDN>", NAMES[side])
+            let name = if self.is_fellow && side == 0 { FELLOW } else { NAMES[side] };
+            format!("<FQDN Value=\"{name}\">{address}</FQDN>")
         } else {
             address
         }
@@ -298,6 +314,33 @@ impl Setup {
             String::new()
         };
         let Self { charon_ike, charon_esp, charon_connection, charon_child, keys, .. } = self;
+        let fellow = if self.fellow {
+            format!(
+                "fellow {{
+    version = 2
+    local_addrs = {own}
+    remote_addrs = {peer}
+    proposals = {charon_ike}
+    local {{
+      auth = psk
+      id = {ours}
+    }}
+    remote {{
+      auth = psk
+      id = {FELLOW}
+    }}
+    children {{
+      fellow {{
+        local_ts = {local_ts}
+        remote_ts = 10.5.0.0/24
+        esp_proposals = {charon_esp}
+      }}
+    }}
+  }}"
+            )
+        } else {
+            String::new()
+        };
         assert!(self.nat == Nat::Charon || own == seen, "only a NAT makes a difference");
         let [connection, child] = self.charon_names();
         format!(
@@ -327,6 +370,7 @@ impl Setup {
       {second}
     }}
   }}
+  {fellow}
 }}
 secrets {{
   ike-1 {{
@@ -350,3 +394,7 @@ secrets {{
 }
 
 const NAMES: [&str; 2] = authority::HOSTS;
+
+/// The name of the second `vpnd`, and the network behind it.
+const FELLOW: &str = "fellow.example";
+const FELLOW_NETWORK: [&str; 2] = ["10.5.0.0", "10.5.0.255"];

@@ -25,6 +25,8 @@ pub struct World {
     pub setup: Setup,
     pub vpnd: Vpnd,
     pub charon: Charon,
+    /// The second `vpnd` behind the same translator, where the setup has one.
+    pub fellow: Option<Vpnd>,
     capture: Option<Capture>,
     nat: Option<Namespace>,
     /// How often strongSwan's host was asked for a revocation list.
@@ -69,10 +71,17 @@ impl World {
             Some(plan) => make_certificates(plan, directory.path(), &right, setup.outer()[1])?,
             None => Arc::default(),
         };
+        let fellow = match &nat {
+            Some(nat) if setup.fellow => {
+                let space = beside(nat, &setup.of_fellow())?;
+                Some(Vpnd::start(space, directory.path().join("fellow"), &setup.of_fellow())?)
+            }
+            _ => None,
+        };
         let vpnd = Vpnd::start(left, directory.path().join("vpnd"), &setup)?;
         let charon = Charon::start(right, directory.path().join("charon"), &setup)?;
         let capture = Some(capture);
-        Ok(Self { setup, vpnd, charon, capture, nat, lists_served, directory })
+        Ok(Self { setup, vpnd, charon, fellow, capture, nat, lists_served, directory })
     }
 
     /// Host addresses behind the gateways with their namespaces: behind `vpnd`, behind strongSwan.
@@ -269,6 +278,18 @@ fn cable(
 fn address_wire(namespace: &Namespace, device: &str, address: IpAddr) -> Result<(), String> {
     let (prefix, flag) = if address.is_ipv4() { (24, "") } else { (64, " nodad") };
     ip(namespace, &format!("addr add {address}/{prefix} dev {device}{flag}")).map(drop)
+}
+
+/// One more host behind a translator, in a network of its own.
+fn beside(nat: &Namespace, setup: &Setup) -> Result<Namespace, String> {
+    let space = Namespace::new("iop-fellow").map_err(|error| error.to_string())?;
+    bring_up_loopback(&space)?;
+    ip(&space, &format!("addr add {}/32 dev lo", setup.inner()[0]))?;
+    cable(&space, nat, "wire", "beside")?;
+    address_wire(&space, "wire", setup.outer()[0])?;
+    address_wire(nat, "beside", "172.16.1.1".parse().expect("an address"))?;
+    ip(&space, "route add default via 172.16.1.1")?;
+    Ok(space)
 }
 
 /// Puts a translator between: `inside` is seen from `outside` as `seen`.

@@ -7,6 +7,29 @@ pub fn all() -> Vec<Scenario> {
     let vpnd_behind = Setup { nat: Nat::Vpnd, names: true, ..Setup::default() };
     let charon_behind = Setup { nat: Nat::Charon, names: true, ..Setup::default() };
     let mut scenarios = vec![
+        scenario("nat::two_behind_one", Setup { fellow: true, ..vpnd_behind.clone() }, |world| {
+            world.up_from_vpnd();
+            let fellow = world.fellow.as_ref().expect("the setup has one");
+            fellow.must(&["activate", IKE_TUNNEL]);
+            let [left, right] = world.hosts();
+            let beside = (&fellow.space, world.setup.of_fellow().inner()[0]);
+            let exchange = || {
+                for client in [left, beside] {
+                    traffic::ping(client, right.1, 3);
+                    traffic::ping(right, client.1, 3);
+                }
+            };
+            exchange();
+            let sas = world.charon.sas();
+            assert_eq!(sas.matches("192.0.2.1[").count(), 2, "{sas}");
+            world.vpnd.must(&["rekey", CHILD_TUNNEL]);
+            fellow.must(&["rekey", IKE_TUNNEL]);
+            fellow.must(&["rekey", CHILD_TUNNEL]);
+            exchange();
+            world.vpnd.must(&["deactivate", IKE_TUNNEL]);
+            traffic::ping(beside, right.1, 3);
+            world.assert_nothing_in_the_clear();
+        }),
         // strongSwan sends from another port: vpnd, which is outside, follows its first packet.
         scenario("nat::charon_behind::moves", charon_behind.clone(), |world| {
             world.up_from_charon();
