@@ -408,6 +408,22 @@ fn without_a_current_list_a_policy_that_wants_one_accepts_nobody() {
 }
 
 #[test]
+fn two_authorities_of_one_name_have_lists_of_their_own() {
+    let [root, namesake] = [(); 2].map(|()| Authority::root("root", KeyKind::EcdsaP256));
+    let trusted = vec![namesake.der.clone(), root.der.clone()];
+    let both = |crls: Vec<Vec<u8>>, wallet| Wallet { trusted: trusted.clone(), crls, ..wallet };
+    let left = both(vec![namesake.crl(&[8]), root.crl(&[])], revocable(&root, "left", 7));
+    let right = |crls| both(crls, revocable(&root, "right", 8));
+    comes_up(&strict(), &left, &right(vec![namesake.crl(&[7]), root.crl(&[])]));
+    comes_up(&strict(), &left, &right(vec![root.crl(&[]), namesake.crl(&[7])]));
+    let revoked = right(vec![namesake.crl(&[]), root.crl(&[7])]);
+    is_refused(&strict(), &left, &revoked, FailureKind::BadCertificate, &["is revoked"]);
+    // That of the namesake alone says nothing.
+    let unknown = right(vec![namesake.crl(&[]), namesake.crl(&[9])]);
+    is_refused(&strict(), &left, &unknown, FailureKind::BadCertificate, &["is not known"]);
+}
+
+#[test]
 fn a_list_is_fetched_while_the_answer_waits() {
     let root = Authority::root("root", KeyKind::EcdsaP256);
     for revoked in [vec![], vec![7]] {

@@ -8,6 +8,7 @@ use super::crl::Crl;
 use super::ocsp::{Ocsp, Status};
 use super::path::{Judge, Revocation, out_of_time};
 use super::signature::{self, Scheme};
+use super::signed::Signed;
 use super::trust::{KeyHash, Own, Trust};
 use crate::failure::{Failure, FailureKind};
 use crate::wire::header::IkeSpi;
@@ -194,7 +195,7 @@ impl Claim {
         if self.rules.use_crl && !self.is_vouched_for(trust, &path, unix_time)? {
             match (self.missing(trust, &path, unix_time), &self.fetched) {
                 (wanted, None) if !wanted.is_empty() => return Ok(Verdict::Unknown(wanted)),
-                _ => judge.unrevoked(&leaf, &self.revocation(trust, unix_time))?,
+                _ => judge.unrevoked(&leaf, &self.revocation(trust, &path, unix_time))?,
             }
         }
         Ok(Verdict::Valid(scheme))
@@ -240,19 +241,32 @@ impl Claim {
         let mut wanted: Vec<Wanted> = Vec::new();
         for certificate in path.iter().filter(|c| !c.crl_urls().is_empty()) {
             let issuer = certificate.issuer();
-            let here = |crl: &Arc<Crl>| crl.issuer() == issuer && crl.is_current(unix_time);
+            let named = |c: &&Certificate| c.subject() == Some(issuer);
+            let issuers = path.iter().chain(&trust.authorities).filter(named);
+            let mut issuer_keys: Vec<Vec<u8>> = issuers.map(|c| c.key().info.clone()).collect();
+            let namesakes = issuer_keys.len() > 1;
+            if namesakes && let Some(key) = issuer_key(certificate, path, trust) {
+                issuer_keys = vec![key.to_vec()];
+            }
+            let here = |crl: &Arc<Crl>| {
+                crl.issuer() == issuer
+                    && crl.is_current(unix_time)
+                    && (!namesakes || issuer_keys.iter().any(|key| crl.is_signed_by(key)))
+            };
             if !trust.crls.iter().any(here) && !wanted.iter().any(|w| w.issuer == *issuer) {
                 let urls = certificate.crl_urls().to_vec();
-                let named = |c: &&Certificate| c.subject() == Some(issuer);
-                let issuers = path.iter().chain(&trust.authorities).filter(named);
-                let issuer_keys = issuers.map(|c| c.key().info.clone()).collect();
                 wanted.push(Wanted { issuer: issuer.clone(), issuer_keys, urls });
             }
         }
         wanted
     }
 
-    fn revocation<'a>(&'a self, trust: &'a Trust, unix_time: Duration) -> Revocation<'a> {
+    fn revocation<'a>(
+        &'a self,
+        trust: &'a Trust,
+        path: &[Certificate],
+        unix_time: Duration,
+    ) -> Revocation<'a> {
         let fetched = || self.fetched.iter().flatten();
         let had = fetched().filter_map(|(_, result)| result.as_ref().ok());
         let mut crls: Vec<&Arc<Crl>> = trust.crls.iter().chain(had).collect();
@@ -260,6 +274,14 @@ impl Claim {
         let outdated: Vec<String> =
             outdated.map(|crl| format!("that of {} is outdated", crl.issuer())).collect();
         crls.sort_by_key(|crl| Reverse(crl.this_update()));
+        // The first of an issuer's name is the one that counts: not that of a namesake.
+        for certificate in path {
+            let issuer = certificate.issuer();
+            let several = crls.iter().filter(|crl| crl.issuer() == issuer).count() > 1;
+            if several && let Some(key) = issuer_key(certificate, path, trust) {
+                crls.retain(|crl| crl.issuer() != issuer || crl.is_signed_by(key));
+            }
+        }
         let failed = fetched().filter_map(|(issuer, result)| {
             result.as_ref().err().map(|why| format!("that of {issuer} is not to be had: {why}"))
         });
@@ -274,6 +296,18 @@ impl Claim {
             )
         })
     }
+}
+
+/// The key that has signed a certificate, of those that belong to the issuer's name.
+fn issuer_key<'a>(
+    certificate: &Certificate,
+    path: &'a [Certificate],
+    trust: &'a Trust,
+) -> Option<&'a [u8]> {
+    let signed = Signed::read(certificate.der()).ok()?;
+    let issuers = path.iter().chain(&trust.authorities);
+    let named = issuers.filter(|c| c.subject() == Some(certificate.issuer()));
+    named.map(|c| c.key().info.as_slice()).find(|key| signed.is_by(key))
 }
 
 /// Certificates of which no more than two have the same subject, as that of an authority which another one vouches for
