@@ -409,7 +409,8 @@ fn without_a_current_list_a_policy_that_wants_one_accepts_nobody() {
 
 #[test]
 fn two_authorities_of_one_name_have_lists_of_their_own() {
-    let [root, namesake] = [(); 2].map(|()| Authority::root("root", KeyKind::EcdsaP256));
+    let [root, namesake] =
+        [KeyKind::EcdsaP256, KeyKind::EcdsaP384].map(|kind| Authority::root("root", kind));
     let trusted = vec![namesake.der.clone(), root.der.clone()];
     let both = |crls: Vec<Vec<u8>>, wallet| Wallet { trusted: trusted.clone(), crls, ..wallet };
     let left = both(vec![namesake.crl(&[8]), root.crl(&[])], revocable(&root, "left", 7));
