@@ -21,7 +21,10 @@ fn vpnctl() {
     let [mut left, mut right] = two();
     left.start();
     right.start();
-    assert_eq!(left.ctl_ok(&["list"]), "TUNNEL  CHILD  STATE  PEER  LOCAL  REMOTE  IN  OUT  UP\n");
+    assert_eq!(
+        left.ctl_ok(&["list"]),
+        "PHASE  NUMBER  TUNNEL  STATE  LOCAL  REMOTE  UP  REKEY  IN  OUT  SUITE\n"
+    );
     assert_eq!(left.ctl_ok(&["list", "--json"]), "[]\n");
     let mode = |path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(left.path("control.sock")), 0o600);
@@ -45,11 +48,15 @@ fn vpnctl() {
     assert!(error.contains("loud") && error.contains("debug"), "{error}");
 
     let list = left.ctl_ok(&["list"]);
-    let line = list.lines().nth(1).expect("the tunnel");
-    assert!(
-        line.starts_with("site    site_lan  established  192.0.2.2  10.1.0.0/24  10.2.0.0/24"),
-        "{list}"
-    );
+    for line in [
+        "1      1       site      established  192.0.2.1    192.0.2.2    ",
+        "2      1       site_lan  established  10.1.0.0/24  10.2.0.0/24  ",
+    ] {
+        assert!(list.contains(line), "{list}");
+    }
+    let verbose = left.ctl_ok(&["list", "--verbose"]);
+    assert!(verbose.contains("\n  Security Policy      site_p1\n"), "{verbose}");
+    assert!(verbose.contains("\n  Encap Mode           ESP_tunnel in UDP\n"), "{verbose}");
     let counters = left.ctl_ok(&["counters"]);
     assert!(!counters.is_empty());
 

@@ -83,7 +83,7 @@ fn what_prevents_a_start_is_told() {
     let error = json(&error);
     let message = error["message"].as_str().expect("a text");
     assert!(message.contains("another vpnd is listening on"), "{error}");
-    assert!(left.ctl_ok(&["list"]).starts_with("TUNNEL"), "the first one lives");
+    assert!(left.ctl_ok(&["list"]).starts_with("PHASE"), "the first one lives");
 
     let mut no_policy = Command::new(env!("CARGO_BIN_EXE_vpnd"));
     no_policy.args(["start", "--policy", "/nonexistent.xml", "--control"]).arg(left.path("other"));

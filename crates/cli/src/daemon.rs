@@ -22,6 +22,7 @@ use tracing::{error, info, warn};
 pub mod gateway;
 mod logging;
 mod overview;
+mod numbers;
 mod privilege;
 mod service;
 mod source;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod certificates;
 mod overview;
+mod list;
 mod quantity;
 mod stored;
 mod table;
@@ -18,6 +19,7 @@ mod workers;
 
 pub use certificates::certificates;
 pub use overview::{filter, overview, trace};
+pub use list::{list, verbose};
 pub use quantity::{bytes, count, duration, rate};
 pub use stored::stored;
 pub use table::Table;
@@ -92,48 +94,6 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     } else {
         Cow::Borrowed(text)
     }
-}
-
-/// One line per phase 2 tunnel; the header always.
-pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
-    let mut table =
-        Table::new(["TUNNEL", "CHILD", "STATE", "PEER", "LOCAL", "REMOTE", "IN", "OUT", "UP"]);
-    for tunnel in tunnels {
-        let peer = match (&tunnel.ike_sa, tunnel.remote_address) {
-            (Some(sa), _) => sa.remote.ip().to_string(),
-            (None, Some(address)) => address.to_string(),
-            (None, None) => "any".to_owned(),
-        };
-        if tunnel.children.is_empty() {
-            let dash = || "-".to_owned();
-            let name = plain(&tunnel.name).into_owned();
-            let state = colour.state(&tunnel.state);
-            table.row([name, dash(), state, peer.clone(), dash(), dash(), dash(), dash(), dash()]);
-        }
-        for child in &tunnel.children {
-            // A child that waits for its IKE SA is being negotiated, too, and the IKE SA is what one can wait for.
-            let state = if child.state == "down" && tunnel.state == "negotiating" {
-                &tunnel.state
-            } else {
-                &child.state
-            };
-            let sa = child.child_sa.as_ref();
-            let value = |f: fn(&ChildSa) -> String| sa.map_or("-".to_owned(), f);
-            table.row([
-                plain(&tunnel.name).into_owned(),
-                plain(&child.name).into_owned(),
-                colour.state(state),
-                peer.clone(),
-                child.local.join(", "),
-                child.remote.join(", "),
-                value(|sa| bytes(sa.bytes_in)),
-                value(|sa| bytes(sa.bytes_out)),
-                value(|sa| duration(Duration::from_secs(sa.established_seconds))),
-            ]);
-        }
-    }
-    let exported = tunnels.iter().find_map(|tunnel| keys_exported(tunnel, colour));
-    table.render(colour) + &exported.map(|remark| remark + "\n").unwrap_or_default()
 }
 
 /// Reminds of what must not last.

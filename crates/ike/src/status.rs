@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use crate::wire::header::IkeSpi;
 use esp::plane::{Encapsulation, Spi};
-use policy::{Mode, Selector};
+use policy::{Lifetime, Mode, Selector};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -187,6 +187,10 @@ pub struct ChildSaStatus {
     pub established_for: Duration,
     /// Time to the next rekey.
     pub rekey_in: Option<Duration>,
+    /// Lifetime of the present SA.
+    pub lifetime: Lifetime,
+    /// Octets until its hard end, of the direction that has fewer left; `None`: no limit.
+    pub bytes_left: Option<u64>,
     /// Time to its hard end.
     pub expires_in: Option<Duration>,
     /// How many times it was rekeyed.

@@ -24,6 +24,7 @@ Examples:
   vpnctl activate                start all tunnels this side may start, and wait until each is up or has failed
   vpnctl activate site           start one
   vpnctl list                    what is up
+  vpnctl list --verbose          everything about what is up
   vpnctl status site             everything about one tunnel
   vpnctl status                  the daemon as a whole
   vpnctl why site                why it is down, and what to do about it
@@ -162,6 +163,9 @@ struct List {
     /// Also tunnels that are defined but down
     #[arg(long)]
     all: bool,
+    /// Everything about each: identities, algorithms, what is left of lifetimes, packets
+    #[arg(long, short)]
+    verbose: bool,
     /// Prints a JSON array; docs/control.md describes its fields
     #[arg(long)]
     json: bool,
@@ -372,6 +376,8 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             let tunnels = tunnels(&mut client, Ask::List { all: list.all })?;
             if list.json {
                 print_json(&mut out, &tunnels)?;
+            } else if list.verbose {
+                write!(out, "{}", report::verbose(&tunnels, colour))?;
             } else {
                 write!(out, "{}", report::list(&tunnels, colour))?;
             }
@@ -525,6 +531,8 @@ mod tests {
             "vpnctl activate site branch",
             "vpnctl --control s list --json",
             "vpnctl list --all --control s",
+            "vpnctl list --verbose",
+            "vpnctl list -v --all",
             "vpnctl status site --json",
             "vpnctl log info,ike=debug",
             "vpnctl deactivate site",

@@ -3,6 +3,7 @@
 
 mod course;
 mod crypto;
+mod definition;
 mod explanation;
 mod filter;
 mod happening;
@@ -12,6 +13,7 @@ pub mod workers;
 
 pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
+pub use definition::{ChildPolicy, TunnelPolicy, describe};
 pub use explanation::{Defined, Explanation, Row, Story, Waits};
 pub use filter::{Count, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::Happening;
@@ -396,6 +398,9 @@ pub struct CertificateInfo {
 pub struct Tunnel {
     /// Name in the policy.
     pub name: String,
+    /// Its number among phase 1 tunnels, as long as the daemon knows it; 0 comes from a daemon that has none.
+    #[serde(default)]
+    pub number: u32,
     /// `down`, `negotiating`, `established`, `rekeying` or `closing`.
     pub state: String,
     /// This side's identity.
@@ -412,6 +417,9 @@ pub struct Tunnel {
     pub children: Vec<Child>,
     /// The last failed negotiation of the IKE SA.
     pub last_failure: Option<FailureInfo>,
+    /// What the policy says of it besides.
+    #[serde(default)]
+    pub policy: Option<TunnelPolicy>,
     /// Directory where the daemon writes the keys of all SAs; `null`: it keeps them.
     #[serde(default)]
     pub keys_exported_to: Option<String>,
@@ -451,6 +459,9 @@ pub struct IkeSa {
 pub struct Child {
     /// Name in the policy.
     pub name: String,
+    /// Its number among phase 2 tunnels, as [`Tunnel::number`].
+    #[serde(default)]
+    pub number: u32,
     /// As [`Tunnel::state`].
     pub state: String,
     /// `transport` or `tunnel`.
@@ -463,6 +474,9 @@ pub struct Child {
     pub child_sa: Option<ChildSa>,
     /// The last failed negotiation of the Child SA.
     pub last_failure: Option<FailureInfo>,
+    /// What the policy says of it besides.
+    #[serde(default)]
+    pub policy: Option<ChildPolicy>,
 }
 
 /// A Child SA: a pair of ESP SAs.
@@ -494,6 +508,18 @@ pub struct ChildSa {
     pub rekey_in_seconds: Option<u64>,
     /// Seconds to its hard end.
     pub expires_in_seconds: Option<u64>,
+    /// Seconds that the present SA lives from its beginning.
+    #[serde(default)]
+    pub lifetime_seconds: Option<u64>,
+    /// Octets that it carries at most; `null`: no limit.
+    #[serde(default)]
+    pub lifesize_bytes: Option<u64>,
+    /// What is left of them.
+    #[serde(default)]
+    pub lifesize_left_bytes: Option<u64>,
+    /// Percent of its life during which old and new keys coexist.
+    #[serde(default)]
+    pub overlap_percent: Option<u8>,
     /// How many times it was rekeyed.
     pub rekeys: u64,
 }
@@ -526,6 +552,7 @@ impl From<&IkeStatus> for Tunnel {
     fn from(status: &IkeStatus) -> Self {
         Self {
             name: status.name.clone(),
+            number: 0,
             state: status.state.name().to_owned(),
             local_id: status.local_id.clone(),
             remote_id: status.remote_id.clone(),
@@ -534,6 +561,7 @@ impl From<&IkeStatus> for Tunnel {
             ike_sa: status.sa.as_ref().map(IkeSa::from),
             children: status.children.iter().map(Child::from).collect(),
             last_failure: last_failure(status.last_failure.as_ref()),
+            policy: None,
             keys_exported_to: None,
         }
     }
@@ -562,12 +590,14 @@ impl From<&ChildStatus> for Child {
     fn from(child: &ChildStatus) -> Self {
         Self {
             name: child.name.clone(),
+            number: 0,
             state: child.state.name().to_owned(),
             mode: mode_name(child.mode).to_owned(),
             local: child.local.iter().map(ToString::to_string).collect(),
             remote: child.remote.iter().map(ToString::to_string).collect(),
             child_sa: child.sa.as_ref().map(ChildSa::from),
             last_failure: last_failure(child.last_failure.as_ref()),
+            policy: None,
         }
     }
 }
@@ -588,6 +618,10 @@ impl From<&ChildSaStatus> for ChildSa {
             established_seconds: sa.established_for.as_secs(),
             rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
             expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
+            lifetime_seconds: Some(sa.lifetime.hard.as_secs()),
+            lifesize_bytes: sa.lifetime.bytes,
+            lifesize_left_bytes: sa.bytes_left,
+            overlap_percent: Some(sa.lifetime.overlap_percent),
             rekeys: sa.rekeys,
         }
     }

@@ -1,11 +1,12 @@
 //! What the daemon does for those who ask through the control socket or with a signal.
 
+use super::numbers::Numbers;
 use super::{Gateway, LevelControl, Source};
 use crate::certificates::{Certificates, Keeper};
 use crate::config::Config;
 use crate::control::protocol::{
     Activation, Change, Command, Explanation, FilterInfo, Refusal, RefusalCode, Reloaded, Reply,
-    Tunnel, WorkersChange, workers,
+    Tunnel, WorkersChange, describe, workers,
 };
 use crate::control::server::Service;
 use crate::crypto::{self, tunables::Tunables};
@@ -31,6 +32,7 @@ pub struct Daemon<G> {
     pub(super) certificates: Arc<Keeper>,
     /// The policy in force, and where it is defined.
     in_force: std::sync::Mutex<(Arc<Policy>, Places)>,
+    numbers: Numbers,
     levels: LevelControl,
     crypto: Tunables,
     pub(super) keys_exported_to: Option<PathBuf>,
@@ -57,6 +59,7 @@ impl<G: Gateway> Daemon<G> {
             source: source.into(),
             certificates,
             in_force,
+            numbers: Numbers::default(),
             levels,
             crypto: Tunables::default(),
             keys_exported_to: None,
@@ -190,7 +193,11 @@ impl<G: Gateway> Daemon<G> {
         let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
         let tunnel =
             |status| Tunnel { keys_exported_to: directory.clone(), ..Tunnel::from(status) };
-        Ok(status.iter().map(tunnel).collect())
+        let mut tunnels: Vec<Tunnel> = status.iter().map(tunnel).collect();
+        self.numbers.apply(&mut tunnels);
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        describe(&mut tunnels, &in_force.0, &in_force.1);
+        Ok(tunnels)
     }
 
     /// Finds a phase 1 tunnel, or a phase 2 tunnel with the phase 1 tunnel that carries it and no other child.

@@ -4,7 +4,7 @@ const PLAIN: Colour = Colour(false);
 
 fn tunnel() -> Tunnel {
     serde_json::from_value(serde_json::json!({
-        "name": "site", "state": "established",
+        "name": "site", "number": 1, "state": "established",
         "local_id": "192.0.2.1", "remote_id": "gw.example",
         "local_address": "192.0.2.1", "remote_address": "192.0.2.2",
         "ike_sa": {
@@ -14,17 +14,26 @@ fn tunnel() -> Tunnel {
             "rekey_in_seconds": 25000, "expires_in_seconds": 28800, "rekeys": 1
         },
         "children": [{
-            "name": "lan", "state": "established", "mode": "tunnel",
+            "name": "lan", "number": 4, "state": "established", "mode": "tunnel",
             "local": ["10.1.0.0/24"], "remote": ["10.2.0.0/24"],
             "child_sa": {
                 "suite": "AES-GCM-16-256", "esn": true, "encapsulation": "udp",
                 "inbound_spi": "10000001", "outbound_spi": "20000002",
                 "packets_in": 1200, "packets_out": 3400, "bytes_in": 1572864, "bytes_out": 52428800,
                 "refused": 0, "established_seconds": 3700, "rekey_in_seconds": 90,
-                "expires_in_seconds": 180, "rekeys": 20
+                "expires_in_seconds": 180, "rekeys": 20, "lifetime_seconds": 3600,
+                "lifesize_bytes": 1073741824, "lifesize_left_bytes": 1021313024, "overlap_percent": 10
+            },
+            "policy": {
+                "protection": "p2", "role": "both", "pfs": ["ECP-384", "ECP-256"], "auto_start": false,
+                "on_demand": true
             },
             "last_failure": null
         }],
+        "policy": {
+            "protection": "p1", "local_id_type": "IPV4_Address", "remote_id_type": "FQDN", "role": "both",
+            "authentication": "preshared_key", "lifetime_seconds": 28800, "overlap_percent": 10, "auto_start": true
+        },
         "last_failure": { "kind": "no_answer", "message": "no answer from the peer", "seconds_ago": 4000 }
     }))
     .expect("a tunnel as it travels")
@@ -32,11 +41,14 @@ fn tunnel() -> Tunnel {
 
 #[test]
 fn an_empty_list_is_its_header() {
-    assert_eq!(list(&[], PLAIN), "TUNNEL  CHILD  STATE  PEER  LOCAL  REMOTE  IN  OUT  UP\n");
+    assert_eq!(
+        list(&[], PLAIN),
+        "PHASE  NUMBER  TUNNEL  STATE  LOCAL  REMOTE  UP  REKEY  IN  OUT  SUITE\n"
+    );
 }
 
 #[test]
-fn a_list_has_a_line_per_child() {
+fn a_list_has_a_line_per_tunnel_of_either_phase() {
     let mut down = tunnel();
     down.name = "branch-office".to_owned();
     down.state = "down".to_owned();
@@ -46,11 +58,83 @@ fn a_list_has_a_line_per_child() {
     assert_eq!(
         list(&[tunnel(), down], PLAIN),
         "\
-TUNNEL         CHILD  STATE        PEER       LOCAL        REMOTE       IN       OUT     UP
-site           lan    established  192.0.2.2  10.1.0.0/24  10.2.0.0/24  1.5 MiB  50 MiB  1h 1m
-branch-office  lan    down         192.0.2.2  10.1.0.0/24  10.2.0.0/24  -        -       -
+PHASE  NUMBER  TUNNEL         STATE        LOCAL        REMOTE                  UP     REKEY   IN       OUT     SUITE
+1      1       site           established  192.0.2.1    gw.example (192.0.2.2)  1h 1m  6h 56m  -        -       AES-CBC-256/HMAC-SHA2-256-128/ECP-384
+2      4       lan            established  10.1.0.0/24  10.2.0.0/24             1h 1m  1m 30s  1.5 MiB  50 MiB  AES-GCM-16-256
+1      1       branch-office  down         192.0.2.1    gw.example (192.0.2.2)  -      -       -        -       -
+2      4       lan            down         10.1.0.0/24  10.2.0.0/24             -      -       -        -       -
 "
     );
+}
+
+#[test]
+fn a_verbose_list_has_everything() {
+    assert_eq!(
+        verbose(&[tunnel()], PLAIN),
+        "\
+Phase 1 tunnel 1: site
+  Status               established
+  Local ID Type        IPV4_Address
+  Local ID             192.0.2.1
+  Remote ID Type       FQDN
+  Remote ID            gw.example
+  Mode                 IKEv2
+  Security Policy      p1
+  Allowed Roles        both
+  Auth Method          preshared key
+  Role                 initiator
+  Encryption Alg       AES-CBC-256
+  Integrity Alg        HMAC-SHA2-256-128
+  PRF Alg              none
+  DH Group             ECP-384
+  Local Address        192.0.2.1:4500
+  Remote Address       192.0.2.2:4500
+  NAT                  the peer is behind one
+  Initiator SPI        1122334455667788
+  Responder SPI        99aabbccddeeff00
+  Key Lifetime         8h (28800 seconds)
+  Key Lifesize         no limit
+  Key Rem Lifetime     8h (28800 seconds)
+  Key Refresh In       6h 56m (25000 seconds)
+  Key Refresh Overlap  10%
+  Keys Refreshed       once
+  Tunnel Up For        1h 1m (3700 seconds)
+  Last Failure         no answer from the peer
+
+Phase 2 tunnel 4: lan
+  Status               established
+  Assoc P1 Tunnel      1 (site)
+  Local Traffic        10.1.0.0/24
+  Remote Traffic       10.2.0.0/24
+  Security Policy      p2
+  Allowed Roles        both
+  PFS                  ECP-384 or ECP-256
+  Auto Start           no
+  On Demand            yes
+  Encap Mode           ESP_tunnel in UDP
+  Encryption Alg       AES-GCM-16-256
+  Auth Alg             by the cipher
+  DH Group             none
+  Extended Seq Num     yes
+  Inbound SPI          10000001
+  Outbound SPI         20000002
+  SA Lifetime          1h (3600 seconds)
+  SA Lifesize          1048576 Kbytes
+  SA Rem Lifetime      3m (180 seconds)
+  SA Rem Lifesize      997376 Kbytes
+  Key Refresh In       1m 30s (90 seconds)
+  Key Refresh Overlap  10%
+  Keys Refreshed       20 times
+  Tunnel Up For        1h 1m (3700 seconds)
+  In                   1 200 packets, 1.5 MiB
+  Out                  3 400 packets, 50 MiB
+  Refused              0 packets
+
+"
+    );
+    let mut hostile = tunnel();
+    hostile.remote_id = "\u{1b}[2J".to_owned();
+    assert!(verbose(&[hostile], PLAIN).chars().all(|c| c == '\n' || !c.is_control()));
 }
 
 #[test]

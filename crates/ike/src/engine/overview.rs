@@ -262,6 +262,8 @@ fn child_sa(
     let inbound = plane.usage(child.inbound).unwrap_or_default();
     let outbound = plane.usage(child.outbound).unwrap_or_default();
     let before = &child.history;
+    let lifetime = child.choice.proposal.lifetime;
+    let used = inbound.bytes.max(outbound.bytes);
     ChildSaStatus {
         suite: child.choice.to_string(),
         esn: child.choice.esn,
@@ -277,6 +279,8 @@ fn child_sa(
             + inbound.refused
             + outbound.refused,
         established_for: now.saturating_duration_since(before.established_at),
+        lifetime,
+        bytes_left: lifetime.bytes.map(|limit| limit.saturating_sub(used)),
         rekey_in: Some(left(now, child.rekey_at)),
         expires_in: Some(left(now, child.expire_at)),
         rekeys: before.rekeys,

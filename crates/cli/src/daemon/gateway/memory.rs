@@ -233,6 +233,8 @@ fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -
             bytes_in: 1_572_864,
             bytes_out: 52_428_800,
             refused: 1,
+            lifetime: child.proposals[0].lifetime,
+            bytes_left: child.proposals[0].lifetime.bytes,
             established_for: Duration::from_secs(3_700),
             rekey_in: Some(Duration::from_secs(90)),
             expires_in: Some(Duration::from_secs(180)),
