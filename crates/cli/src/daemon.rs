@@ -21,8 +21,8 @@ use tracing::{error, info, warn};
 
 pub mod gateway;
 mod logging;
-mod overview;
 mod numbers;
+mod overview;
 mod privilege;
 mod service;
 mod source;

@@ -1,6 +1,7 @@
 //! The daemon `vpnd` and the command `vpnctl`: everything but their arguments.
 #![forbid(unsafe_code)]
 
+pub mod aix;
 pub mod certificates;
 pub mod check;
 pub mod config;

@@ -9,8 +9,8 @@ use std::fmt::Write;
 use std::time::Duration;
 
 mod certificates;
-mod overview;
 mod list;
+mod overview;
 mod quantity;
 mod stored;
 mod table;
@@ -18,8 +18,9 @@ mod why;
 mod workers;
 
 pub use certificates::certificates;
-pub use overview::{filter, overview, trace};
+pub(crate) use list::Algorithms;
 pub use list::{list, verbose};
+pub use overview::{filter, overview, trace};
 pub use quantity::{bytes, count, duration, rate};
 pub use stored::stored;
 pub use table::Table;

@@ -6,6 +6,7 @@
 
 mod diagnostic;
 mod document;
+mod dtd;
 mod lower;
 mod merge;
 mod mirror;
@@ -18,6 +19,7 @@ mod write;
 
 pub(crate) use diagnostic::nearest;
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
+pub use dtd::dtd;
 pub(crate) use merge::{Merged, merge};
 pub use node::Node;
 pub use options::{Advice, Algorithm, Options};

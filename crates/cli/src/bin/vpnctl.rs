@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 use clap::{Args, Parser, Subcommand};
+use cli::aix::links::LinkError;
 use cli::config::DefaultAction;
 use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel, WorkersChange};
@@ -146,6 +147,17 @@ Examples:
     },
     /// Shows and sets how the crypto facility works, what it has done and how fast it is
     Crypto(crypto::arguments::Arguments),
+    /// Makes links by whose names this program is the commands of AIX: ike, ikedb, lssrc and others
+    #[command(after_help = "\
+Example:
+  sudo vpnctl aix-links /usr/local/bin
+  ike cmd=list
+
+docs/from-aix.md tells what each does here.")]
+    AixLinks {
+        /// Directory, made where there is none
+        directory: PathBuf,
+    },
     /// Deletes all tunnels and ends the daemon
     Stop,
 }
@@ -263,6 +275,9 @@ struct Certs {
 }
 
 fn main() -> ExitCode {
+    if let Some(code) = cli::aix::run(std::env::args_os()) {
+        return code;
+    }
     let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(code) => code,
@@ -276,6 +291,10 @@ fn main() -> ExitCode {
                 ClientError::Refused(_) => ExitCode::FAILURE,
                 _ => ExitCode::from(3),
             }
+        }
+        Err(Failure::Links(error)) => {
+            eprintln!("vpnctl: {error}");
+            ExitCode::FAILURE
         }
         Err(Failure::Convert(error)) => {
             eprintln!("vpnctl: {error}");
@@ -299,6 +318,7 @@ fn main() -> ExitCode {
 enum Failure {
     Client(ClientError),
     Convert(ConvertError),
+    Links(LinkError),
     /// A file that was named cannot be used.
     Policy(CommandError),
     Output(io::Error),
@@ -354,6 +374,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
     }
     if let Command::Crypto(crypto) = &arguments.command {
         crypto::arguments::run(crypto, &arguments.control, colour, &mut out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Command::AixLinks { directory } = &arguments.command {
+        let program = std::env::current_exe()?;
+        let made = cli::aix::links::make(directory, &program).map_err(Failure::Links)?;
+        for path in made {
+            writeln!(out, "{} is a link to {}", path.display(), program.display())?;
+        }
         return Ok(ExitCode::SUCCESS);
     }
     let mut client = Client::connect(&arguments.control)?;
@@ -484,7 +512,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             writeln!(out, "log level: {}", report::plain(level))?;
         }
         // They find their daemon themselves, or do without.
-        Command::Policy { .. } | Command::Crypto(_) => {}
+        Command::Policy { .. } | Command::Crypto(_) | Command::AixLinks { .. } => {}
         Command::Stop => {
             done(&mut client, Ask::Stop)?;
             client.wait_until_gone();
@@ -568,6 +596,7 @@ mod tests {
             "vpnctl trace tcp 10.1.0.5:40000 > 10.2.0.7:443 --json",
             "vpnctl filter",
             "vpnctl filter --ipv4 deny --ipv6 permit --json",
+            "vpnctl aix-links /usr/local/bin",
             "vpnctl stop",
         ] {
             assert!(parse(line).is_ok(), "{line}");

@@ -262,7 +262,7 @@ fn child_sa(
     let inbound = plane.usage(child.inbound).unwrap_or_default();
     let outbound = plane.usage(child.outbound).unwrap_or_default();
     let before = &child.history;
-    let lifetime = child.choice.proposal.lifetime;
+    let lifetime = child.choice.lifetime;
     let used = inbound.bytes.max(outbound.bytes);
     ChildSaStatus {
         suite: child.choice.to_string(),

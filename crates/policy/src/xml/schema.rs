@@ -286,6 +286,11 @@ const KINDS: &[Kind] = &[
     element("IPSecRemoteIdentity", &[], &["Protocol", "Port", "EndPort"], SELECTORS),
 ];
 
+/// Every element.
+pub(super) fn kinds() -> impl Iterator<Item = &'static Kind> {
+    KINDS.iter()
+}
+
 /// The element of that name.
 pub(super) fn kind(name: &str) -> Option<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name)

@@ -1,0 +1,267 @@
+//! AIX's commands, by links to the real `vpnctl`, against a daemon around an in-memory gateway.
+//!
+//! What docs/from-aix.md shows after `$` is run here, and must be printed as it stands there;
+//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test aix` writes it anew, for review.
+
+use cli::certificates::Keeper;
+use cli::config::{Certificates, Log};
+use cli::control::client::Client;
+use cli::control::protocol::Command;
+use cli::control::server::ControlSocket;
+use cli::daemon::gateway::memory::MemoryGateway;
+use cli::daemon::{self, Daemon, Signals, Source};
+use ike::failure::{Failure, FailureKind};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::{Arc, mpsc};
+use std::thread::{self, JoinHandle};
+use tokio::net::UnixListener;
+
+const SITE: &str = include_str!("../../../config/left.xml");
+
+/// A directory with a policy, links, and a daemon with a store.
+struct Bench {
+    directory: tempfile::TempDir,
+    gateway: MemoryGateway,
+    daemon: Option<JoinHandle<()>>,
+}
+
+/// How a command ended and what it printed.
+struct Told {
+    status: Option<i32>,
+    out: String,
+    error: String,
+}
+
+impl Bench {
+    fn start() -> Self {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = |name: &str| directory.path().join(name);
+        fs::write(path("site.xml"), SITE).expect("writable");
+        fs::set_permissions(path("site.xml"), Permissions::from_mode(0o600)).expect("ours");
+        let vpnctl = process::Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+            .arg("aix-links")
+            .arg(path("bin"))
+            .output()
+            .expect("vpnctl is built");
+        assert!(vpnctl.status.success(), "{vpnctl:?}");
+        let source = Source::open_store(&path("store")).expect("it is new");
+        let read = source.read().expect("valid");
+        let policy = Arc::new(read.policy);
+        let gateway = MemoryGateway::new(Arc::clone(&policy));
+        let certificates =
+            Certificates { directory: directory.path().to_owned(), ..Certificates::default() };
+        let log = daemon::start_log(&Log::default());
+        let daemon = Daemon::new(gateway.clone(), source, Arc::new(Keeper::new(certificates)), log)
+            .with_policy(policy, read.places);
+        let socket = path("control.sock");
+        let (listening, ready) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+            runtime.block_on(async move {
+                let (control, listener) = ControlSocket::bind(&socket).expect("a free path");
+                let listener = UnixListener::from_std(listener).expect("a runtime");
+                let signals = Signals::new().expect("signals");
+                listening.send(()).expect("the test waits");
+                daemon::run(Arc::new(daemon), listener, signals, "ready").await;
+                drop(control);
+            });
+        });
+        ready.recv().expect("the daemon listens");
+        Self { directory, gateway, daemon: Some(thread) }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn run(&self, line: &str) -> Told {
+        let mut words = line.split(' ');
+        let program = self.path("bin").join(words.next().expect("a command"));
+        let output = process::Command::new(&program)
+            .args(words)
+            .current_dir(self.directory.path())
+            .env("VPND_CONTROL", self.path("control.sock"))
+            .env("VPND_CONFIG", self.path("vpnd.toml"))
+            .stdin(process::Stdio::null())
+            .output()
+            .unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let pid = process::id().to_string();
+        let text = |octets: Vec<u8>| {
+            let text = String::from_utf8(octets).expect("text");
+            let text = text.replace(
+                &self.path("control.sock").display().to_string(),
+                "/run/vpnd/control.sock",
+            );
+            let text = text.replace(&format!("{}/", self.directory.path().display()), "");
+            text.replace(&format!("{pid:<13}"), "4711         ").replace(&pid, "4711")
+        };
+        Told { status: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
+    }
+
+    fn told(&self, line: &str) -> String {
+        let Told { status, out, error } = self.run(line);
+        assert_eq!(status, Some(0), "{line}: {error}");
+        out
+    }
+
+    fn refused(&self, line: &str) -> String {
+        let Told { status, out, error } = self.run(line);
+        assert_eq!((status, out.as_str()), (Some(1), ""), "{line}: {error}");
+        let program = line.split(' ').next().expect("a command");
+        assert!(error.starts_with(&format!("{program}: ")), "{line}: {error}");
+        error
+    }
+}
+
+impl Drop for Bench {
+    fn drop(&mut self) {
+        if let Ok(mut client) = Client::connect(&self.path("control.sock")) {
+            let _ = client.ask(Command::Stop);
+        }
+        if let Some(thread) = self.daemon.take() {
+            assert!(thread.join().is_ok() || thread::panicking(), "the daemon panicked");
+        }
+    }
+}
+
+#[test]
+fn the_document_shows_what_is_printed() {
+    let bench = Bench::start();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-aix.md");
+    let document = fs::read_to_string(&path).expect("it is there");
+    let mut printed = String::new();
+    let mut in_block = false;
+    for line in document.lines() {
+        match (in_block, line) {
+            (false, line) => {
+                in_block = line == "```console";
+                printed.push_str(line);
+                printed.push('\n');
+            }
+            (true, "```") => {
+                in_block = false;
+                printed.push_str("```\n");
+            }
+            (true, line) => {
+                let Some(command) = line.strip_prefix("$ ") else { continue };
+                let Told { out, error, .. } = bench.run(command);
+                printed.push_str(&format!("$ {command}\n{out}{error}"));
+            }
+        }
+    }
+    if std::env::var_os("UPDATE_EXPECTED").is_some() {
+        fs::write(&path, &printed).expect("writable");
+        return;
+    }
+    assert_eq!(document, printed, "docs/from-aix.md is stale; see UPDATE_EXPECTED above");
+}
+
+#[test]
+fn scripts_find_their_exit_status() {
+    let bench = Bench::start();
+    assert_eq!(bench.told("ike cmd=list"), "", "no tunnels, no output");
+    assert_eq!(bench.told("ike cmd=activate"), "");
+    assert_eq!(bench.told("ikedb -p site.xml"), "");
+    assert!(bench.refused("ikedb -p site.xml").contains("replace the stored one with -F"));
+    assert_eq!(bench.told("ikedb -pF site.xml"), "");
+    assert_eq!(bench.told("ike cmd=activate autostart"), "", "none is to");
+    assert_eq!(
+        bench.told("ike cmd=activate phase=2 numlist=1"),
+        "Phase 2 tunnel 1 (site_lan): active\n"
+    );
+    assert_eq!(bench.told("ike cmd=remove remid=192.0.2.2"), "Phase 1 tunnel 1 (site): removed\n");
+    let both = "Phase 1 tunnel 1 (site): active\n";
+    assert_eq!(bench.told("ike cmd=activate ipaddr=192.0.2.1,192.0.2.2"), both);
+    let lines = |line: &str| bench.told(line).lines().count();
+    for (words, expected) in [
+        ("", 3),
+        (" phase=1", 2),
+        (" phase=1+", 3),
+        (" phase=2", 2),
+        (" role=i", 3),
+        (" role=r", 0),
+        (" numlist=2-9", 0),
+    ] {
+        assert_eq!(lines(&format!("ike cmd=list{words}")), expected, "{words}");
+    }
+    assert_eq!(bench.told("ike cmd=remove all"), "Phase 1 tunnel 1 (site): removed\n");
+    assert_eq!(bench.told("ike cmd=remove all"), "", "nothing is left to do");
+    let why = "we offered AES-CBC-256; the peer refused it".to_owned();
+    bench.gateway.fail("site", Failure::new(FailureKind::NoProposalChosen, why));
+    let error = bench.refused("ike cmd=activate namelist=site");
+    assert!(
+        error.contains("we offered AES-CBC-256") && error.contains("vpnctl why site"),
+        "{error}"
+    );
+    assert_eq!(bench.told("ikedb -x"), "");
+    assert!(!bench.told("ikedb -g").contains("<IKETunnel"));
+
+    for line in [
+        "ike",
+        "ike cmd=start",
+        "ike cmd=activate phase=3",
+        "ike cmd=activate numlist=5-3",
+        "ike cmd=activate remid=192.0.2.9",
+        "ike cmd=list loud",
+        "ikedb",
+        "ikedb -p -g",
+        "ikedb -q",
+        "ikedb -d",
+        "ikedb -g -t IKETunnel -i site -y FQDN",
+        "ikedb -p -e entities site.xml",
+        "ikedb -p missing.xml",
+        "ikedb -c -l missing.conf",
+        "lssrc -g tcpip",
+        "lssrc -s named",
+        "lssrc",
+        "stopsrc -s isakmpd",
+        "ike cmd=log",
+    ] {
+        bench.refused(line);
+    }
+    fs::write(bench.path("vpnd.toml"), "[log]\nlevel = \"warn\"\n").expect("writable");
+    assert_eq!(bench.told("ike cmd=log"), "");
+}
+
+#[test]
+fn configurations_of_linux_are_converted_into_the_database() {
+    let bench = Bench::start();
+    let conf = "conn net\n\tauthby=secret\n\tleft=192.0.2.1\n\tright=192.0.2.2\n\tauto=add\n\tleftsubnet=10.1.0.0/24\n\
+                \trightsubnet=10.2.0.0/24\n\tdpddelay=30s\n";
+    fs::write(bench.path("ipsec.conf"), conf).expect("writable");
+    fs::write(bench.path("ipsec.secrets"), ": PSK \"a-key-of-sixteen-octets\"\n")
+        .expect("writable");
+    let Told { status, out, error } = bench.run("ikedb -c -l ipsec.conf -k ipsec.secrets");
+    assert_eq!((status, out.as_str()), (Some(0), ""), "{error}");
+    assert!(error.contains("liveness_interval = \"30s\""), "{error}");
+    assert_eq!(bench.told("ike cmd=activate"), "Phase 1 tunnel 1 (net): active\n");
+    assert!(bench.run("ikedb -c -l ipsec.conf -k ipsec.secrets").status == Some(1), "they exist");
+    assert!(bench.run("ikedb -cF -l ipsec.conf -k ipsec.secrets").status == Some(0));
+    let told = bench.run("ikedb -c -l ipsec.conf -k ipsec.secrets -f net.xml");
+    assert_eq!(told.status, Some(0), "{}", told.error);
+    let file = cli::policy_file::read(&bench.path("net.xml"));
+    assert_eq!(file.expect("a policy").policy.tunnels[0].name, "net");
+}
+
+#[test]
+fn the_dtd_fits_what_the_reader_takes() {
+    let bench = Bench::start();
+    let dtd = bench.told("ikedb -o");
+    assert!(dtd.contains("<!ELEMENT AIX_VPN (IKEProtection | IKETunnel |"), "{dtd}");
+    assert!(dtd.contains("<!ATTLIST IKETunnel\n  IKE_TunnelName CDATA #REQUIRED"), "{dtd}");
+    // Every element and attribute of the samples is declared.
+    for element in SITE.split('<').skip(2).filter(|part| !part.starts_with(['/', '!'])) {
+        let (name, attributes) = element.split_once([' ', '\n', '>']).expect("a tag");
+        let list = dtd.split(&format!("<!ATTLIST {name}\n")).nth(1);
+        let list = list.and_then(|rest| rest.split("\n>").next()).unwrap_or_default();
+        assert!(dtd.contains(&format!("<!ELEMENT {name} ")), "{name}");
+        for attribute in
+            attributes.split('"').step_by(2).filter_map(|part| part.trim().strip_suffix('='))
+        {
+            assert!(list.contains(&format!("  {attribute} CDATA ")), "{name} {attribute}");
+        }
+    }
+}
