@@ -4,6 +4,7 @@
 //! command's name and says what to do. The daemon is found by the environment variable `VPND_CONTROL`, since these
 //! commands have no option for its socket.
 
+mod acfo;
 mod ike;
 mod ikedb;
 pub mod links;
@@ -21,7 +22,8 @@ use std::process::ExitCode;
 type Run = fn(&[String], &mut dyn Write) -> Result<(), Trouble>;
 
 /// Names and what they do.
-const COMMANDS: [(&str, Run); 5] = [
+const COMMANDS: [(&str, Run); 6] = [
+    ("acfo", acfo::run),
     ("ike", ike::run),
     ("ikedb", ikedb::run),
     ("lssrc", subsystems::list),

@@ -219,9 +219,21 @@ fn scripts_find_their_exit_status() {
         "lssrc",
         "stopsrc -s isakmpd",
         "ike cmd=log",
+        "acfo -t in_core_enabled",
+        "acfo -t in_core_enabled=yes",
+        "acfo -t in_core=1",
+        "acfo -d -R",
+        "acfo -p",
+        "acfo -r",
+        "acfo -h -t nothing",
+        "acfo -x",
     ] {
         bench.refused(line);
     }
+    assert_eq!(bench.told("acfo -t min_sz=64"), "");
+    assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 64\n");
+    assert_eq!(bench.told("acfo -R"), "");
+    assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 1024\n");
     fs::write(bench.path("vpnd.toml"), "[log]\nlevel = \"warn\"\n").expect("writable");
     assert_eq!(bench.told("ike cmd=log"), "");
 }

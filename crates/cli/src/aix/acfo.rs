@@ -1,0 +1,100 @@
+//! `acfo`: tunables of the crypto facility.
+
+use super::{Flags, Trouble, connect};
+use crate::control::protocol::Tunable;
+use crate::crypto::client;
+use std::io::Write;
+
+const USAGE: &str = "\
+Usage: acfo [-d [-t tunable]]
+       acfo [-p] -t tunable=value
+       acfo [-p] -r [-t] tunable
+       acfo [-p] -R
+       acfo -h [-t tunable]";
+
+const HELP: [(&str, &str); 3] = [
+    ("nx_enabled", "use of an NX accelerator: always 0, since NX is a unit of POWER processors"),
+    (
+        "min_sz",
+        "smallest request for an accelerator outside of the CPU, in octets: no effect, as there is none",
+    ),
+    (
+        "in_core_enabled",
+        "use of the CPU's instructions for cryptography; takes effect at once, without a restart",
+    ),
+];
+
+pub(super) fn run(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> {
+    // -r may be followed by the tunable with or without -t.
+    let flags = Flags::read(words, "dhpRrt:", USAGE)?;
+    let tunable = flags.value('t').or(flags.operands.first().map(String::as_str));
+    let persist = flags.has('p');
+    if flags.of("dhRr").len() > 1 || flags.operands.len() > 1 {
+        return Err(Trouble::usage("these do not go together", USAGE));
+    }
+    if flags.has('h') {
+        return help(tunable, out);
+    }
+    if flags.has('R') || flags.has('r') {
+        let mut client = connect()?;
+        let names: Vec<&str> = match tunable {
+            Some(name) if flags.has('r') => vec![name],
+            None if flags.has('R') => HELP.iter().map(|(name, _)| *name).collect(),
+            _ => return Err(Trouble::usage("-r needs one tunable, -R takes none", USAGE)),
+        };
+        for name in names {
+            client::set(&mut client, name, None, persist)?;
+        }
+        return Ok(());
+    }
+    match tunable.and_then(|tunable| tunable.split_once('=')) {
+        Some((name, value)) if !flags.has('d') => {
+            let value = value.trim().trim_end_matches('.').parse::<u64>();
+            let value =
+                value.map_err(|_| Trouble::usage(format!("{name} needs a number"), USAGE))?;
+            client::set(&mut connect()?, name.trim(), Some(value), persist)?;
+            Ok(())
+        }
+        None if tunable.is_some() && !flags.has('d') => {
+            Err(Trouble::usage("-t needs tunable=value, or -d before it", USAGE))
+        }
+        _ if persist => Err(Trouble::usage("-p needs -t tunable=value, -r or -R", USAGE)),
+        _ => display(tunable, out),
+    }
+}
+
+fn display(wanted: Option<&str>, out: &mut dyn Write) -> Result<(), Trouble> {
+    let mut tunables = client::state(&mut connect()?)?.tunables;
+    tunables.retain(|tunable| wanted.is_none_or(|wanted| wanted == tunable.name));
+    if tunables.is_empty() {
+        return Err(unknown(wanted));
+    }
+    for Tunable { name, value, .. } in &tunables {
+        writeln!(out, "{name} : {value}")?;
+    }
+    Ok(())
+}
+
+fn help(wanted: Option<&str>, out: &mut dyn Write) -> Result<(), Trouble> {
+    let all: Vec<_> =
+        HELP.iter().filter(|(name, _)| wanted.is_none_or(|wanted| wanted == *name)).collect();
+    if all.is_empty() {
+        return Err(unknown(wanted));
+    }
+    if wanted.is_none() {
+        writeln!(out, "{USAGE}\n")?;
+    }
+    for (name, meaning) in all {
+        writeln!(out, "{name} : {meaning}")?;
+    }
+    Ok(())
+}
+
+fn unknown(name: Option<&str>) -> Trouble {
+    let names: Vec<&str> = HELP.iter().map(|(name, _)| *name).collect();
+    Trouble::new(format!(
+        "there is no tunable {:?}; there are {}",
+        name.unwrap_or_default(),
+        names.join(", ")
+    ))
+}
