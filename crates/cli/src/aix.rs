@@ -5,6 +5,7 @@
 //! commands have no option for its socket.
 
 mod acfo;
+mod filters;
 mod ike;
 mod ikedb;
 pub mod links;
@@ -22,11 +23,13 @@ use std::process::ExitCode;
 type Run = fn(&[String], &mut dyn Write) -> Result<(), Trouble>;
 
 /// Names and what they do.
-const COMMANDS: [(&str, Run); 6] = [
+const COMMANDS: [(&str, Run); 8] = [
     ("acfo", acfo::run),
     ("ike", ike::run),
     ("ikedb", ikedb::run),
+    ("lsfilt", filters::list),
     ("lssrc", subsystems::list),
+    ("mkfilt", filters::make),
     ("startsrc", subsystems::start),
     ("stopsrc", subsystems::stop),
 ];

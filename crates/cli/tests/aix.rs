@@ -227,6 +227,12 @@ fn scripts_find_their_exit_status() {
         "acfo -r",
         "acfo -h -t nothing",
         "acfo -x",
+        "mkfilt -u -z P",
+        "mkfilt -v 5 -u",
+        "mkfilt -v 4",
+        "mkfilt -v 4 -u -z X",
+        "mkfilt -v 4 -u -d",
+        "lsfilt",
     ] {
         bench.refused(line);
     }
@@ -234,6 +240,12 @@ fn scripts_find_their_exit_status() {
     assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 64\n");
     assert_eq!(bench.told("acfo -R"), "");
     assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 1024\n");
+    assert_eq!(bench.told("mkfilt -v 6 -u -z D") + &bench.told("mkfilt -v 4 -u"), "");
+    let fields =
+        |line: &str| bench.told(line).lines().map(|l| l.split('|').count()).collect::<Vec<_>>();
+    assert_eq!(fields("lsfilt -v6 -O"), [22, 22, 22]);
+    assert!(bench.told("lsfilt -v 6 -O").contains("\n3|deny|::|::|::|::|no|all|"));
+    assert!(bench.told("lsfilt -v 4").contains("Rule 3:\nRule action          : permit\n"));
     fs::write(bench.path("vpnd.toml"), "[log]\nlevel = \"warn\"\n").expect("writable");
     assert_eq!(bench.told("ike cmd=log"), "");
 }
