@@ -172,7 +172,13 @@ fn the_command_writes_files_of_its_own() {
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(output.stdout.is_empty());
     assert!(said.contains("swanctl.conf:19: not carried over: updown = /usr/local"), "{said}");
-    assert!(said.ends_with("see what it means with: vpnd check policy.xml\n"), "{said}");
+    assert!(said.ends_with("see what the policy means with: vpnd check policy.xml\n"), "{said}");
+    let document =
+        fs::read_to_string(self::directory().join("../../../../docs/from-strongswan.md"));
+    assert!(
+        document.expect("it is there").contains(&said),
+        "docs/from-strongswan.md is stale:\n{said}"
+    );
     assert_eq!(cli::policy_file::read(&path("policy.xml")).expect("a policy").warnings.len(), 0);
     cli::config::Config::read(&path("vpnd.toml")).expect("settings");
 

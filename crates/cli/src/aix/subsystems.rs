@@ -55,7 +55,7 @@ fn process() -> Result<Option<i32>, Trouble> {
 pub(super) fn list(words: &[String], out: &mut dyn Write) -> Result<(), Trouble> {
     let chosen = chosen(words)?;
     let process = process()?;
-    writeln!(out, "{:<18}{:<17}{:<13}{}", "Subsystem", "Group", "PID", "Status")?;
+    writeln!(out, "Subsystem         Group            PID          Status")?;
     for (name, is_ours) in chosen {
         let (pid, status) = match process.filter(|_| is_ours) {
             Some(pid) => (pid.to_string(), "active"),

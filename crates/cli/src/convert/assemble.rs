@@ -342,7 +342,8 @@ fn child_tunnels(
         }
     };
     let offer_name = name.replace(char::is_whitespace, "_");
-    let Some((proposals, pfs)) = proposal::esp(&child.proposals, &offer_name, &child.times, report)
+    let Some((proposals, pfs)) =
+        proposal::child(&child.proposals, child.ah, &offer_name, &child.times, report)
     else {
         let help = "write one that vpnd has, as aes256gcm16, on both sides";
         return Err(Unfit::new(&child.place, "no proposal remains for the Child SA", help));

@@ -99,10 +99,10 @@ impl Convert {
             Some(path) => self.write(path, &converted.settings)?,
             None => eprint!("for vpnd.toml:\n\n{}\n", converted.settings),
         }
-        let output = self.output.as_deref().map_or_else(String::new, |path| {
-            format!(" in {0}; see what it means with: vpnd check {0}", path.display())
-        });
-        eprintln!("{}{output}", converted.summary());
+        eprintln!("{}", converted.summary());
+        if let Some(path) = &self.output {
+            eprintln!("see what the policy means with: vpnd check {}", path.display());
+        }
         Ok(if converted.is_incomplete() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     }
 

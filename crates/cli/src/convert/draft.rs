@@ -1,5 +1,6 @@
 //! What both formats have in common: connections in the words of the file.
 
+use super::finding::Report;
 use super::keys::Key;
 use super::settings::Setting;
 use super::source::{Place, Value};
@@ -67,10 +68,27 @@ pub(super) struct Child {
     pub local: Option<Value>,
     pub remote: Option<Value>,
     pub transport: bool,
+    /// Whether the proposals are of AH.
+    pub ah: bool,
     pub proposals: Vec<Value>,
     pub times: Times,
     pub auto_start: bool,
     pub on_demand: bool,
+}
+
+/// Whether a child is protected by AH, and what it offers: ESP where there are both.
+pub(super) fn offers(
+    ah: Option<Value>,
+    esp: Option<Value>,
+    report: &mut Report,
+) -> (bool, Vec<Value>) {
+    if let (Some(ah), Some(_)) = (&ah, &esp) {
+        let message =
+            "AH beside ESP: a Child SA has one of them, and the proposals of ESP are taken";
+        report.dropped(&ah.place, message, "ESP protects integrity as well");
+    }
+    let is_ah = ah.is_some() && esp.is_none();
+    (is_ah, esp.or(ah).into_iter().collect())
 }
 
 /// Something a [`Connection`] or [`Child`] cannot be made of: it is left out, and this says why.

@@ -4,8 +4,8 @@ use super::draft::Times;
 use super::finding::Report;
 use super::source::Value;
 use policy::{
-    ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity, KeyBits, Lifetime,
-    Pfs, Prf, Protection,
+    AhIntegrity, ChildProposal, EspEncryption, Group, IkeEncryption, IkeProposal, Integrity,
+    KeyBits, Lifetime, Pfs, Prf, Protection,
 };
 
 use KeyBits::{B128, B192, B256};
@@ -109,6 +109,39 @@ struct Lists {
     groups: Vec<Group>,
     no_group: bool,
     esn: Vec<bool>,
+}
+
+impl Lists {
+    /// What of it protects by ESP.
+    fn esp(&self) -> Vec<Protection> {
+        let mut protections = Vec::new();
+        for cipher in &self.ciphers {
+            let (encryption, needs) = match *cipher {
+                Cipher::Cbc(bits) => (EspEncryption::AesCbc(bits), true),
+                Cipher::Gcm(bits) => (EspEncryption::AesGcm16(bits), false),
+                Cipher::ChaCha => (EspEncryption::ChaCha20Poly1305, false),
+                Cipher::Gmac(bits) => (EspEncryption::AesGmac(bits), false),
+                Cipher::Null => (EspEncryption::Null, true),
+            };
+            match needs {
+                false => protections.push(Protection::aead(encryption)),
+                true => protections.extend(
+                    self.integrity.iter().map(|mac| Protection::encrypt_and_mac(encryption, *mac)),
+                ),
+            }
+        }
+        protections
+    }
+
+    /// What of it protects by AH.
+    fn ah(&self) -> Vec<Protection> {
+        let gmac = self.ciphers.iter().filter_map(|cipher| match cipher {
+            Cipher::Gmac(bits) => Some(AhIntegrity::AesGmac(*bits)),
+            _ => None,
+        });
+        let macs = self.integrity.iter().map(|mac| AhIntegrity::Mac(*mac));
+        gmac.chain(macs).map(Protection::Ah).collect()
+    }
 }
 
 fn push<T: PartialEq>(list: &mut Vec<T>, item: T) {
@@ -300,33 +333,22 @@ fn pairs<A: Copy, B: Copy>(a: &[A], b: &[B]) -> impl Iterator<Item = (A, B)> {
 }
 
 /// Phase 2 offers, at least one, and the key exchange of rekeys.
-pub(super) fn esp(
+pub(super) fn child(
     values: &[Value],
+    ah: bool,
     name: &str,
     times: &Times,
     report: &mut Report,
 ) -> Option<(Vec<ChildProposal>, Pfs)> {
-    let mut offers: Vec<(EspEncryption, Option<Integrity>, bool)> = Vec::new();
+    let mut offers: Vec<(Protection, bool)> = Vec::new();
     let mut pfs = Pfs::default();
     let mut first = true;
     let mut read = |lists: Lists, offers: &mut Vec<_>| {
         let before = offers.len();
-        let esn = if lists.esn.is_empty() { vec![false] } else { lists.esn };
-        for cipher in lists.ciphers {
-            let (encryption, needs) = match cipher {
-                Cipher::Cbc(bits) => (EspEncryption::AesCbc(bits), true),
-                Cipher::Gcm(bits) => (EspEncryption::AesGcm16(bits), false),
-                Cipher::ChaCha => (EspEncryption::ChaCha20Poly1305, false),
-                Cipher::Gmac(bits) => (EspEncryption::AesGmac(bits), false),
-                Cipher::Null => (EspEncryption::Null, true),
-            };
-            let integrity: Vec<_> = match needs {
-                true => lists.integrity.iter().copied().map(Some).collect(),
-                false => vec![None],
-            };
-            for (integrity, esn) in pairs(&integrity, &esn) {
-                push(offers, (encryption, integrity, esn));
-            }
+        let esn = if lists.esn.is_empty() { vec![false] } else { lists.esn.clone() };
+        let protections = if ah { lists.ah() } else { lists.esp() };
+        for (protection, esn) in pairs(&protections, &esn) {
+            push(offers, (protection, esn));
         }
         if offers.len() == before {
             return false;
@@ -349,7 +371,12 @@ pub(super) fn esp(
             let Some(lists) = lists(text, value, report) else { continue };
             if !read(lists, &mut offers) {
                 let message = format!("the proposal {:?}", cut(text));
-                let help = "it needs a cipher that vpnd has, and an integrity algorithm unless that is AEAD";
+                let help = match ah {
+                    true => "it needs an integrity algorithm that vpnd has",
+                    false => {
+                        "it needs a cipher that vpnd has, and an integrity algorithm unless that is AEAD"
+                    }
+                };
                 report.dropped(&value.place, message, help);
             }
         }
@@ -369,12 +396,7 @@ pub(super) fn esp(
     let proposals: Vec<ChildProposal> = offers
         .into_iter()
         .take(MAX_PROPOSALS)
-        .map(|(encryption, integrity, esn)| ChildProposal {
-            name: name.to_owned(),
-            protection: Protection::Esp { encryption, integrity },
-            esn,
-            lifetime,
-        })
+        .map(|(protection, esn)| ChildProposal { name: name.to_owned(), protection, esn, lifetime })
         .collect();
     (!proposals.is_empty()).then_some((proposals, pfs))
 }

@@ -5,9 +5,9 @@ use super::assemble::keys;
 use super::finding::{Finding, Loss};
 use super::proposal::fits_one_offer;
 use policy::{
-    ChildProposal, Credential, Endpoint, EspEncryption, Group, Identity, IkeEncryption,
-    IkeProposal, IkeTunnel, Integrity, KeyBits, KeyKind, Lifetime, Mode, Policy, Prf, Protection,
-    Role, Selector,
+    AhIntegrity, ChildProposal, Credential, Endpoint, EspEncryption, Group, Identity,
+    IkeEncryption, IkeProposal, IkeTunnel, Integrity, KeyBits, KeyKind, Lifetime, Mode, Policy,
+    Prf, Protection, Role, Selector,
 };
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -264,7 +264,7 @@ impl Writer {
     fn offer_of_child(&mut self, child: &policy::ChildTunnel, offer: &str, protection: &str) {
         self.open("IPSecProposal", &[("IPSec_ProposalName", offer)]);
         for proposal in &child.proposals {
-            self.esp(proposal, child.mode);
+            self.proposal(proposal, child.mode);
         }
         self.close("IPSecProposal");
         let lifetime = child.proposals.first().map(|proposal| proposal.lifetime);
@@ -294,24 +294,37 @@ impl Writer {
         );
     }
 
-    fn esp(&mut self, proposal: &ChildProposal, mode: Mode) {
-        let Protection::Esp { encryption, integrity } = proposal.protection else { return };
+    fn proposal(&mut self, proposal: &ChildProposal, mode: Mode) {
         let mode = match mode {
             Mode::Transport => "Transport",
             Mode::Tunnel => "Tunnel",
         };
-        let kilobytes = proposal.lifetime.bytes.map_or(0, |bytes| bytes / 1024);
-        self.empty(
-            "IPSecESPProtocol",
-            &[
-                ("ESP_Encryption", &esp_encryption(encryption)),
-                ("ESP_Authentication", integrity.map_or("NONE", esp_authentication)),
-                ("ESP_EncapsulationMode", mode),
-                ("ESP_ExtendedSeqNum", if proposal.esn { "1" } else { "0" }),
-                ("ESP_KeyRefreshMinutes", &minutes(&proposal.lifetime)),
-                ("ESP_KeyRefreshKB", &kilobytes.to_string()),
-            ],
-        );
+        let kilobytes = proposal.lifetime.bytes.map_or(0, |bytes| bytes / 1024).to_string();
+        let minutes = minutes(&proposal.lifetime);
+        let esn = if proposal.esn { "1" } else { "0" };
+        match proposal.protection {
+            Protection::Esp { encryption, integrity } => self.empty(
+                "IPSecESPProtocol",
+                &[
+                    ("ESP_Encryption", &esp_encryption(encryption)),
+                    ("ESP_Authentication", integrity.map_or("NONE", esp_authentication)),
+                    ("ESP_EncapsulationMode", mode),
+                    ("ESP_ExtendedSeqNum", esn),
+                    ("ESP_KeyRefreshMinutes", &minutes),
+                    ("ESP_KeyRefreshKB", &kilobytes),
+                ],
+            ),
+            Protection::Ah(integrity) => self.empty(
+                "IPSecAHProtocol",
+                &[
+                    ("AH_Authentication", &ah_authentication(integrity)),
+                    ("AH_EncapsulationMode", mode),
+                    ("AH_ExtendedSeqNum", esn),
+                    ("AH_KeyRefreshMinutes", &minutes),
+                    ("AH_KeyRefreshKB", &kilobytes),
+                ],
+            ),
+        }
     }
 
     fn selector(&mut self, name: &str, selector: &Selector) {
@@ -382,7 +395,9 @@ fn esp_encryption(encryption: EspEncryption) -> String {
         EspEncryption::AesGmac(bits) => format!("ESP_AES{bits}_GMAC"),
         EspEncryption::ChaCha20Poly1305 => "ESP_CHACHA20_POLY1305".to_owned(),
         EspEncryption::DesCbc(keys) => format!("ESP_{keys}"),
-        _ => "ESP_NULL".to_owned(),
+        EspEncryption::Null => "ESP_NULL".to_owned(),
+        // The reader refuses what has no name, rather than taking it for something else.
+        _ => String::new(),
     }
 }
 
@@ -408,6 +423,23 @@ fn esp_authentication(integrity: Integrity) -> &'static str {
         Integrity::AesXcbc96 => "AES-XCBC-MAC-96",
         _ => "AES-CMAC-96",
     }
+}
+
+fn ah_authentication(integrity: AhIntegrity) -> String {
+    let mac = match integrity {
+        AhIntegrity::AesGmac(bits) => return format!("AH_AES_{bits}_GMAC"),
+        AhIntegrity::Mac(mac) => mac,
+    };
+    match mac {
+        Integrity::HmacMd5_96 => "AH_MD5",
+        Integrity::HmacSha1_96 => "AH_SHA",
+        Integrity::HmacSha2_256_128 => "AH_SHA2_256",
+        Integrity::HmacSha2_384_192 => "AH_SHA2_384",
+        Integrity::HmacSha2_512_256 => "AH_SHA2_512",
+        Integrity::AesXcbc96 => "AH_AES_XCBC_MAC",
+        _ => "AH_AES_CMAC",
+    }
+    .to_owned()
 }
 
 fn prf(prf: Prf) -> &'static str {

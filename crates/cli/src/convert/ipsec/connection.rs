@@ -1,7 +1,7 @@
 //! A conn of ipsec.conf. Every setting is taken by something here, or reported.
 
 use super::syntax::Block;
-use crate::convert::draft::{Child, Connection, Draft, Method, Side, Times, Unfit};
+use crate::convert::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
 use crate::convert::finding::Report;
 use crate::convert::quantity::{flag, time, volume};
 use crate::convert::settings;
@@ -139,10 +139,6 @@ fn connection(
             return Err(Unfit::new(&value.place, "IKEv1 is not supported", help));
         }
     }
-    if let Some(ah) = block.take("ah") {
-        let help = "write esp=aes256gcm16 on both sides: it protects integrity as well";
-        return Err(Unfit::new(&ah.place, "AH is not converted", help));
-    }
     let transport = match block.take("type") {
         None => false,
         Some(mode) => match mode.text.as_str() {
@@ -164,7 +160,8 @@ fn connection(
     let mut first =
         |names: &[&str]| names.iter().fold(None, |found, name| found.or(block.take(name)));
     let ike: Vec<Value> = first(&["ike"]).into_iter().collect();
-    let esp: Vec<Value> = first(&["esp", "phase2alg"]).into_iter().collect();
+    let (ah, esp) = (first(&["ah"]), first(&["esp", "phase2alg"]));
+    let (ah, esp) = offers(ah, esp, report);
     let mut traffic = |side: &str| {
         let names = [format!("{side}subnet"), format!("{side}subnets")];
         let subnets = first(&[&names[0], &names[1]]);
@@ -181,6 +178,7 @@ fn connection(
         local: left,
         remote: right,
         transport,
+        ah,
         proposals: esp,
         times,
         auto_start,

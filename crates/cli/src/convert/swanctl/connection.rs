@@ -1,7 +1,7 @@
 //! A connection of swanctl.conf. Every setting is taken by something here, or reported.
 
 use super::section::Section;
-use crate::convert::draft::{Child, Connection, Draft, Method, Side, Times, Unfit};
+use crate::convert::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
 use crate::convert::finding::Report;
 use crate::convert::quantity::{flag, time, volume};
 use crate::convert::settings;
@@ -363,10 +363,6 @@ fn child_times(section: &mut Section, report: &mut Report) -> Times {
 }
 
 fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Result<Child, Unfit> {
-    if let Some(ah) = section.take("ah_proposals") {
-        let help = "write esp_proposals = aes256gcm16 on both sides: it protects integrity as well";
-        return Err(Unfit::new(&ah.place, "AH is not converted", help));
-    }
     let transport = match section.take("mode") {
         None => false,
         Some(mode) => match mode.text.trim() {
@@ -394,7 +390,8 @@ fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Resul
         }
     }
     let (local, remote) = (section.take("local_ts"), section.take("remote_ts"));
-    let proposals = section.take("esp_proposals").into_iter().collect();
+    let (ah, proposals) =
+        offers(section.take("ah_proposals"), section.take("esp_proposals"), report);
     let times = child_times(section, report);
     take_settings(section, draft, report);
     if let Some(value) = section.take("hw_offload").filter(|v| flag(&v.text) == Some(true)) {
@@ -403,5 +400,5 @@ fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Resul
     gaps(section, CHILD_GAPS, report);
     section.leave("child", report);
     let (name, place) = (section.name.clone(), section.place.clone());
-    Ok(Child { name, place, local, remote, transport, proposals, times, auto_start, on_demand })
+    Ok(Child { name, place, local, remote, transport, ah, proposals, times, auto_start, on_demand })
 }
