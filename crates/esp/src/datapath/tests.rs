@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
 
 mod authentication;
+mod cost;
 mod course;
 mod crypto;
 mod foreign;
