@@ -5,10 +5,17 @@ use crate::harness::space::Space;
 use crate::harness::{Need, policies, test, until};
 use cli::demo::traffic::Stream;
 use libtest_mimic::Trial;
-use std::net::IpAddr;
+use std::net::{IpAddr, UdpSocket};
+use std::time::Duration;
 
-const NEEDS: &[Need] =
-    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
+const NEEDS: &[Need] = &[
+    Need::Root,
+    Need::Namespaces,
+    Need::Tun,
+    Need::Program("ip"),
+    Need::Program("ping"),
+    Need::Program("python3"),
+];
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -55,6 +62,32 @@ fn policy(seen_from: usize, family: u8, mode: &str, algorithm: &str) -> String {
     text
 }
 
+/// A datagram behind options for every hop and for the destination, of which some may change on the way: the kernel takes
+/// them off before it hands AH over, and tells of them.
+fn extension_headers(left: &Gateway, right: &Gateway, to: &str) {
+    let address: IpAddr = to.parse().expect("an address");
+    let socket = right.space.run(move || UdpSocket::bind((address, 0))).expect("an address");
+    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+    let port = socket.local_addr().expect("bound").port();
+    let script = left.path("options.py");
+    // IPV6_HOPOPTS and IPV6_DSTOPTS: the kernel fills in what follows each.
+    let text = format!(
+        "import socket\n\
+         s = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)\n\
+         s.setsockopt(41, 54, bytes([0, 0, 5, 2, 0, 0, 1, 0]))\n\
+         s.setsockopt(41, 59, bytes([0, 1, 0x3e, 2, 1, 2, 0x1e, 6, 1, 2, 3, 4, 5, 6, 1, 0]))\n\
+         s.sendto(b'behind options', ('{to}', {port}))\n"
+    );
+    std::fs::write(&script, text).expect("writable");
+    let (sent, said) = left.space.try_sh(&format!("python3 {}", script.display()));
+    assert!(sent, "{said}");
+    let mut packet = [0; 64];
+    let length = socket.recv(&mut packet).unwrap_or_else(|error| {
+        panic!("{error}; {:?} {:?}", left.discards(), right.discards());
+    });
+    assert_eq!(&packet[..length], b"behind options");
+}
+
 fn over(family: u8, mode: &str, algorithm: &str) {
     let gateway = |name, end| Gateway::new(name, &policy(end, family, mode, algorithm), QUICK, "");
     let mut gateways = [gateway("left", 0), gateway("right", 1)];
@@ -80,6 +113,11 @@ fn over(family: u8, mode: &str, algorithm: &str) {
     let source = format!("-I {from}");
     for size in [0, 1, 999, 1200] {
         left.space.pings(&format!("{source} -s {size}"), 3, to).expect("echoes");
+    }
+    match (mode, family) {
+        ("Transport", 4) => left.space.pings("-R", 1, to).expect("echoes with Record Route"),
+        ("Transport", _) => extension_headers(left, right, to),
+        _ => {}
     }
     let addresses = [from, to].map(|a| a.parse::<IpAddr>().expect("an address"));
     let ends = ((&left.space.0, addresses[0]), (&right.space.0, addresses[1]));

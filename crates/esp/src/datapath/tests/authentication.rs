@@ -320,3 +320,46 @@ fn fragments_and_others_packets_do_not_go_in_transport_mode() {
     foreign[15] ^= 1;
     assert_eq!(refused(foreign), Discard::TransportHeader);
 }
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// As for ESP: whatever is done to what the ICV covers changes nothing at the receiver, and the packet itself still
+    /// passes afterwards.
+    #[test]
+    fn hostile_packets_change_nothing(
+        suite in 0..10usize, esn: bool, transport: bool, ipv6: bool, len in 0..200usize,
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), 0..8u8), 1..40),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 1..20),
+        junk: Vec<u8>,
+    ) {
+        let mode = if transport { Mode::Transport } else { Mode::Tunnel };
+        let suite = suites().nth(suite).expect("one of ten");
+        let kind = Kind { suite, esn, mode, ipv6, encapsulation: Encapsulation::Ah };
+        let pair = Pair::new(kind);
+        let packet = sample::udp(ipv6, (1, 2), &sample::payload(len));
+        let seen = sealed(&pair, &packet);
+        pair.open(&seen).expect("authentic");
+        let fresh = sealed(&pair, &packet);
+        let before = pair.inbound().snapshot();
+
+        let (headers, rest) = ah::split(&fresh).expect("whole");
+        let mut hostile: Vec<Vec<u8>> = vec![seen[headers.len()..].to_vec(), junk];
+        for (index, bit) in flips {
+            let mut changed = rest.to_vec();
+            changed[index.index(rest.len())] ^= 1 << bit;
+            hostile.push(changed);
+        }
+        hostile.extend(cuts.iter().map(|cut| rest[..cut.index(rest.len())].to_vec()));
+        let mut queue = ReceiveQueue::new(0, Coalesce::default());
+        for rest in &hostile {
+            let outcome =
+                pair.receiver.decapsulate_ah(pair.now, (headers, rest), kind.arrival(), &mut queue);
+            prop_assert!(outcome.is_err());
+        }
+        prop_assert!(queue.is_empty());
+        prop_assert_eq!(pair.inbound().snapshot(), before);
+        prop_assert_eq!(pair.receiver.counters().values().sum::<u64>(), hostile.len() as u64);
+        prop_assert_eq!(pair.open(&fresh), Ok(packet));
+    }
+}
