@@ -155,18 +155,21 @@ impl Inbound {
         datagrams: impl Iterator<Item = &'d [u8]> + Clone,
         arrival: &Arrival,
         queue: &mut ReceiveQueue,
-        opened: &mut Vec<Ahead>,
+        opened: &mut Vec<(Ahead, Arrival)>,
     ) {
         let first = opened.len();
         {
             let state = self.state();
-            opened.extend(datagrams.clone().map(|datagram| match self.expect(&state, datagram) {
-                // Until it is opened.
-                Ok(sequence) => Ahead::Authentic { sequence, outcome: Err(Discard::Forged) },
-                Err(discard) => Ahead::Refused(discard),
+            opened.extend(datagrams.clone().map(|datagram| {
+                let ahead = match self.expect(&state, datagram) {
+                    // Until it is opened.
+                    Ok(sequence) => Ahead::Authentic { sequence, outcome: Err(Discard::Forged) },
+                    Err(discard) => Ahead::Refused(discard),
+                };
+                (ahead, *arrival)
             }));
         }
-        for (datagram, ahead) in datagrams.zip(&mut opened[first..]) {
+        for (datagram, (ahead, _)) in datagrams.zip(&mut opened[first..]) {
             let Ahead::Authentic { sequence, outcome } = ahead else { continue };
             let (space, header_len) = self.begin(datagram, arrival, queue);
             match self.unseal(*sequence, datagram, &mut space[header_len..]) {

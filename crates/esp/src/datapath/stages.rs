@@ -140,8 +140,7 @@ impl Datapath {
         let count = |discard| _ = shared.counters.count(discard);
         let notify = |notice| shared.notify(notice);
         let Opened { groups, packets, places, numbers } = opened;
-        let mut ends: Vec<usize> = groups.iter().skip(1).map(|group| group.first).collect();
-        ends.push(queue.cut());
+        let ends = groups.iter().skip(1).map(|group| group.first).chain([queue.cut()]);
         for (group, end) in groups.iter().zip(ends) {
             let ahead = &packets[group.packets.clone()];
             if group.sa.settle(now, ahead, numbers, &count, &notify) {
@@ -181,9 +180,7 @@ impl Opened {
             let written = queue.cut();
             self.groups.push(Group { sa: Arc::clone(sa), packets: first..first, first: written });
         }
-        let mut outcomes = Vec::new();
-        sa.open_ahead(datagrams.chunks(segment_len), &arrival, queue, &mut outcomes);
-        self.packets.extend(outcomes.into_iter().map(|ahead| (ahead, arrival)));
+        sa.open_ahead(datagrams.chunks(segment_len), &arrival, queue, &mut self.packets);
         self.places.extend(datagrams.chunks(segment_len).map(|datagram| {
             let place = at..at + datagram.len();
             at = place.end;
