@@ -53,6 +53,14 @@ fn every_file_that_loads_comes_back() {
     let loadable: Vec<_> = FILES.iter().filter(|text| read("p.xml", text).is_ok()).collect();
     assert!(loadable.len() >= 5, "{}", loadable.len());
     loadable.into_iter().for_each(|text| comes_back(text));
+    let good = std::fs::read_dir("../../tests/policies/good").expect("the directory is there");
+    let good = good.map(|entry| entry.expect("readable").path());
+    let mut count = 0;
+    for path in good.filter(|path| path.extension().is_some_and(|kind| kind == "xml")) {
+        comes_back(&std::fs::read_to_string(path).expect("readable"));
+        count += 1;
+    }
+    assert!(count >= 3, "{count}");
 }
 
 #[test]

@@ -393,6 +393,9 @@ fn roles_and_flags() {
     assert_eq!(b.proposals[1].encryption, [IkeEncryption::AesCbc(KeyBits::B128)]);
     assert_eq!(b.proposals[1].integrity, [Integrity::HmacMd5_96]);
     assert_eq!(b.proposals[1].prf, [Prf::HmacMd5]);
+    let idle = loaded.warnings.iter().find(|w| w.message.contains("cannot come up"));
+    let idle = idle.expect("its phase 2 tunnels only answer, and the peer may not start");
+    assert!(idle.message.starts_with("\"a_k\"") && idle.line == 16, "{idle}");
     let weak: Vec<_> =
         (loaded.warnings.iter().filter(|w| w.line == 13)).map(|w| w.message.as_str()).collect();
     assert_eq!(

@@ -334,6 +334,7 @@ pub(super) fn warn_idle(cx: &mut Cx<'_>, tunnels: &Table<Draft>) {
             let help = format!("add an IPSecTunnel with IKE_TunnelName={:?}", tunnel.name);
             cx.report.warning(draft.place.clone(), message, help);
         }
+        warn_beginning(cx, draft);
         let of_group = draft.peers.iter().flatten().map(|(peer, _)| peer);
         let one = std::iter::once(&tunnel.remote).filter(|_| draft.peers.is_none());
         for remote in one.chain(of_group) {
@@ -346,4 +347,29 @@ pub(super) fn warn_idle(cx: &mut Cx<'_>, tunnels: &Table<Draft>) {
             }
         }
     }
+}
+
+/// Warns of a tunnel that neither side can begin, since IKEv2 makes an IKE SA together with its first Child SA
+/// (RFC 7296 §1.2).
+fn warn_beginning(cx: &mut Cx<'_>, draft: &Draft) {
+    let (one, other) = match draft.tunnel.role {
+        Role::Both => return,
+        Role::Initiator => ("starts", "answer"),
+        Role::Responder => ("answers", "start"),
+    };
+    let fits = |role: Role| role == Role::Both || role == draft.tunnel.role;
+    let children = &draft.children;
+    if draft.tunnel.generic.is_some()
+        || children.is_empty()
+        || children.iter().any(|child| fits(child.tunnel.role))
+    {
+        return;
+    }
+    let message = format!(
+        "{:?} cannot come up: it only {one}, but what it carries may only {other}",
+        draft.tunnel.name
+    );
+    let help = "IKEv2 makes an IKE SA together with its first Child SA: write the same IKE_Role and IPSec_Role, or \
+                \"Both\"";
+    cx.report.warning(draft.place.clone(), message, help);
 }
