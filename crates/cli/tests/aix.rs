@@ -132,6 +132,10 @@ fn the_document_shows_what_is_printed() {
     let bench = Bench::start();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-aix.md");
     let document = fs::read_to_string(&path).expect("it is there");
+    // The document was written on a CPU that has something to be turned off.
+    let runs =
+        |command: &str| !command.starts_with("acfo ") || esp::cipher::Cpu::detect().accelerates();
+    let mut as_it_stands = false;
     let mut printed = String::new();
     let mut in_block = false;
     for line in document.lines() {
@@ -146,7 +150,17 @@ fn the_document_shows_what_is_printed() {
                 printed.push_str("```\n");
             }
             (true, line) => {
-                let Some(command) = line.strip_prefix("$ ") else { continue };
+                let Some(command) = line.strip_prefix("$ ") else {
+                    if as_it_stands {
+                        printed.push_str(&format!("{line}\n"));
+                    }
+                    continue;
+                };
+                as_it_stands = !runs(command);
+                if as_it_stands {
+                    printed.push_str(&format!("{line}\n"));
+                    continue;
+                }
                 let Told { out, error, .. } = bench.run(command);
                 printed.push_str(&format!("$ {command}\n{out}{error}"));
             }
