@@ -17,6 +17,7 @@ mod establish;
 mod failure;
 mod forgery;
 mod fragmentation;
+mod generic;
 mod hostile;
 mod lifetime;
 mod liveness;

@@ -602,7 +602,7 @@ impl<P: DataPlane> Engine<P> {
             now,
             config: &self.config,
             addresses: &self.addresses,
-            rules: &self.rules,
+            rules: &mut self.rules,
             trust: &self.trust,
             plane: &mut self.plane,
             rng: &mut self.rng,
@@ -636,6 +636,8 @@ impl<P: DataPlane> Engine<P> {
         self.sessions.follow(id, &mut self.out);
         let renewing = std::mem::take(&mut self.out.renewing);
         let predecessor = session.renewal.succeeds.filter(|_| session.is_over());
+        let asked_for =
+            self.rules.has_asked_for(&session.tunnel.name).then(|| session.tunnel.name.clone());
         self.settle_orphans(now, id, &session.tunnel.name);
         let waiter = Waiter::Session(id);
         if session.is_over() {
@@ -648,6 +650,9 @@ impl<P: DataPlane> Engine<P> {
             let tunnel = Arc::clone(&session.tunnel);
             self.sessions.put_back(id, session);
             self.after_losses(now, &tunnel);
+        }
+        if let Some(tunnel) = asked_for {
+            self.settle_asked_for(&tunnel);
         }
         let farewells = self.out.next_farewell();
         self.deadlines.set(Waiter::Farewells, farewells);

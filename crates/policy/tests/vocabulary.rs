@@ -2,8 +2,8 @@
 
 use policy::xml::{Advice, Algorithm, Loaded, Options, Severity, read, read_with};
 use policy::{
-    AhIntegrity, EspEncryption, Group, Identity, IkeEncryption, Integrity, KeyBits, Prf,
-    Protection, Selector,
+    AddressRange, AhIntegrity, AllowedTraffic, EspEncryption, Group, Identity, IkeEncryption,
+    Integrity, KeyBits, Prf, Protection, RangeKind, Selector,
 };
 
 const OFFICE: &str = include_str!("../../../tests/policies/good/01_two_networks.xml");
@@ -248,6 +248,29 @@ fn what_the_machine_says_of_an_algorithm_stands_at_its_place() {
     let options = Options { advise: Some(&ike), ..Options::default() };
     let loaded = read_with("p.xml", OFFICE, &options).unwrap_or_else(|errors| panic!("{errors}"));
     assert_eq!(loaded.warnings.len(), 1);
+}
+
+#[test]
+fn a_generic_policy_says_what_may_be_asked_for() {
+    let loaded = load(include_str!("../../../tests/policies/good/04_generic_policy.xml"));
+    let [tunnel] = &loaded.policy.tunnels[..] else { panic!("one tunnel") };
+    let generic = tunnel.generic.as_ref().expect("there is one");
+    assert_eq!(generic.name, "_defIPSprot_office");
+    let (address, subnet) = (Some(RangeKind::Address), Some(RangeKind::Subnet));
+    assert_eq!(generic.local, AllowedTraffic { ipv4: subnet, ipv6: None });
+    assert_eq!(generic.remote, AllowedTraffic { ipv4: address, ipv6: address });
+    let range = |start: &str, end: &str| {
+        let address = |text: &str| text.parse().expect("an address");
+        AddressRange::new(address(start), address(end)).expect("in order")
+    };
+    for (range, local, remote) in [
+        (range("10.0.0.1", "10.0.0.1"), true, true),
+        (range("10.0.0.0", "10.0.0.255"), true, false),
+        (range("10.0.0.1", "10.0.0.255"), false, false),
+        (range("::1", "::1"), false, true),
+    ] {
+        assert_eq!((generic.local.allows(&range), generic.remote.allows(&range)), (local, remote));
+    }
 }
 
 /// AH's integrity has names of its own.

@@ -40,7 +40,7 @@ pub(crate) struct Cx<'a> {
     pub config: &'a Config,
     /// The host's addresses at which a peer may reach it.
     pub addresses: &'a [IpAddr],
-    pub rules: &'a Rules,
+    pub rules: &'a mut Rules,
     pub trust: &'a Arc<Trust>,
     pub plane: &'a mut dyn DataPlane,
     pub rng: &'a mut Rng,

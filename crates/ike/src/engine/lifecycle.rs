@@ -317,6 +317,19 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
+    /// Brings the plane up to date with the rules that peers have made for a tunnel with a generic policy.
+    pub(super) fn settle_asked_for(&mut self, tunnel: &str) {
+        for rule in self.rules.take_unused(tunnel) {
+            self.plane.remove_rule(rule);
+        }
+        if self.rules.take_fresh() {
+            // It may cover the address of any of them.
+            for peer in self.policy.tunnels.iter().filter_map(|t| t.remote.address) {
+                self.plane.expect_peer(peer);
+            }
+        }
+    }
+
     /// Gives the phase 2 tunnels that are new their rules, and all of them the order of the policy, which decides whose
     /// traffic a packet is. Returns which are new.
     fn bring_rules_in_order(&mut self, now: Instant) -> Vec<String> {
@@ -349,7 +362,13 @@ impl<P: DataPlane> Engine<P> {
                 self.out.fail(now, &tunnel.name, Some(&child.name), failure);
             }
         }
-        fresh.into_iter().map(|(_, child, _)| child.name.clone()).collect()
+        let fresh = fresh.into_iter().map(|(_, child, _)| child.name.clone()).collect();
+        if !others.is_empty() {
+            for (from, to) in self.rules.move_asked_for_behind() {
+                self.plane.rename_rule(from, to);
+            }
+        }
+        fresh
     }
 
     /// Deletes everything and refuses all that is new; [`Engine::is_idle`] tells when the peers have answered.

@@ -81,7 +81,8 @@ impl<P: DataPlane> Engine<P> {
             local_address: tunnel.local.address,
             remote_address: tunnel.remote.address,
             sa: sa.map(|(session, sa)| ike_sa(now, session, sa)),
-            children: (tunnel.children.iter().zip(next))
+            children: (tunnel.children.iter().map(|c| &**c).zip(next))
+                .chain(asked_for(tunnel, session).into_iter().map(|c| (c, None)))
                 .map(|(c, next)| ChildStatus {
                     last_failure: failures.last(&c.name).map(ago),
                     failures: failures.of(now, &c.name),
@@ -215,6 +216,21 @@ fn ike_sa(now: Instant, session: &Session, sa: &IkeSa) -> IkeSaStatus {
         expires_in: established.map(|e| left(now, e.expire_at)),
         rekeys: session.rekeys,
     }
+}
+
+/// The phase 2 tunnels that the peer has and the policy has not, each once.
+fn asked_for<'s>(tunnel: &IkeTunnel, session: Option<&'s Session>) -> Vec<&'s ChildTunnel> {
+    let mut found: Vec<&ChildTunnel> = Vec::new();
+    if tunnel.generic.is_none() {
+        return found;
+    }
+    for child in session.into_iter().flat_map(|s| &s.children).map(|c| &*c.tunnel) {
+        let known = tunnel.children.iter().map(|c| &**c).chain(found.iter().copied());
+        if known.clone().all(|other| other.name != child.name) {
+            found.push(child);
+        }
+    }
+    found
 }
 
 fn child(

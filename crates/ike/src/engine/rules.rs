@@ -14,6 +14,10 @@ pub(crate) struct Rules {
     by_id: BTreeMap<RuleId, Ruled>,
     /// By each range of the peer's traffic.
     by_prefix: BTreeSet<(Prefix, RuleId)>,
+    /// Of phase 2 tunnels that a peer has asked for and the policy does not have, by phase 1 tunnel.
+    asked_for: BTreeMap<String, Vec<Arc<str>>>,
+    /// Whether one of those is new.
+    fresh: bool,
     made: u32,
 }
 
@@ -63,6 +67,58 @@ impl Rules {
         self.by_id.insert(id, Ruled { name, child: Arc::clone(child), peer });
     }
 
+    /// Makes the rule of a phase 2 tunnel that the policy does not have.
+    pub fn add_asked_for(&mut self, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) -> RuleId {
+        let name = Arc::from(child.name.as_str());
+        self.asked_for.entry(tunnel.name.clone()).or_default().push(name);
+        self.fresh = true;
+        let id = RuleId(self.reserve(1).start);
+        self.add(id, tunnel, child);
+        id
+    }
+
+    /// Gives those rules places behind all others; returns the former and the new names, the last first.
+    pub fn move_asked_for_behind(&mut self) -> Vec<(RuleId, RuleId)> {
+        let names = self.asked_for.values().flatten();
+        let mut moving: Vec<(RuleId, Arc<str>)> =
+            names.filter_map(|name| Some((self.of(name)?, Arc::clone(name)))).collect();
+        moving.sort_unstable();
+        let ids = self.reserve(moving.len()).map(RuleId);
+        let pairs: Vec<_> = moving.into_iter().zip(ids).rev().collect();
+        pairs
+            .into_iter()
+            .filter_map(|((_, name), to)| Some((self.rename(&name, to)?, to)))
+            .collect()
+    }
+
+    /// Whether a peer has made rules for this phase 1 tunnel.
+    pub fn has_asked_for(&self, tunnel: &str) -> bool {
+        self.asked_for.contains_key(tunnel)
+    }
+
+    /// Whether a peer has made a rule since this was asked last.
+    pub fn take_fresh(&mut self) -> bool {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// Forgets the rules that peers have made for this phase 1 tunnel and nothing uses any more.
+    pub fn take_unused(&mut self, tunnel: &str) -> Vec<RuleId> {
+        let Some(mut names) = self.asked_for.remove(tunnel) else { return Vec::new() };
+        // Child SAs share the phase 2 tunnel with its rule.
+        let is_used = |name: &Arc<str>| self.child(name).is_some_and(|c| Arc::strong_count(c) > 1);
+        let unused: Vec<Arc<str>> = names.iter().filter(|name| !is_used(name)).cloned().collect();
+        names.retain(|name| !unused.contains(name));
+        if !names.is_empty() {
+            self.asked_for.insert(tunnel.to_owned(), names);
+        }
+        unused.iter().filter_map(|name| self.remove(name)).collect()
+    }
+
+    /// The phase 2 tunnel of that name.
+    pub fn child(&self, name: &str) -> Option<&Arc<ChildTunnel>> {
+        self.by_id.get(&self.of(name)?).map(|ruled| &ruled.child)
+    }
+
     /// Forgets the rule of a tunnel.
     pub fn remove(&mut self, tunnel: &str) -> Option<RuleId> {
         let id = self.by_tunnel.remove(tunnel)?;
@@ -92,7 +148,8 @@ impl Rules {
         peer: &Identity,
         traffic: &TrafficSelectors,
     ) -> Option<&Ruled> {
-        let own = self.of(tunnel)?;
+        // One that is still to be made stands behind all others.
+        let own = self.of(tunnel).unwrap_or(RuleId(self.made));
         // Who covers all of it covers its first address.
         let first = traffic.remote.first()?.addresses.start();
         let around = |prefix| self.by_prefix.range((prefix, RuleId(0))..(prefix, own));

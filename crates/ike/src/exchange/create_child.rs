@@ -1,5 +1,7 @@
 //! CREATE_CHILD_SA for Child SAs: new ones and rekeys (RFC 7296 §1.3.1, §1.3.3, §2.8).
 
+mod generic;
+
 use super::{Parts, rekey_ike, status};
 use crate::collision::{self, LowestNonce, Request};
 use crate::crypto::key_exchange::PrivateKey;
@@ -21,7 +23,7 @@ use crate::task::Task;
 use crate::wire::payload::{Notify, Payload, Proposal, TrafficSelector};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{AddressRange, ChildProposal, ChildTunnel, Group, Mode, Secret, Selector};
+use policy::{AddressRange, ChildProposal, ChildTunnel, Group, IkeTunnel, Mode, Secret, Selector};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +32,15 @@ use std::time::Duration;
 const RESTARTS: u8 = 3;
 
 /// Child SAs that a peer may have for each phase 2 tunnel: what bounds the memory it can take.
-pub(crate) const CHILDREN_PER_TUNNEL: usize = 8;
+const CHILDREN_PER_TUNNEL: usize = 8;
+/// Phase 2 tunnels that a peer may ask for beyond those of the policy, where that lets it.
+const ASKED_FOR: usize = 8;
+
+/// Child SAs of one session.
+pub(crate) fn most_children(tunnel: &IkeTunnel) -> usize {
+    let asked_for = if tunnel.generic.is_some() { ASKED_FOR } else { 0 };
+    CHILDREN_PER_TUNNEL * (tunnel.children.len() + asked_for).max(1)
+}
 
 /// A request of ours in flight.
 pub(crate) struct PendingChild {
@@ -254,11 +264,11 @@ fn try_grant(
         ));
     };
     let transport = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
-    if session.children.len() >= CHILDREN_PER_TUNNEL * session.tunnel.children.len().max(1) {
+    if session.children.len() >= most_children(&session.tunnel) {
         return Err(Rejection::no_additional_sas(session.children.len()));
     }
     let Match { tunnel, selectors, seen } =
-        find_tunnel(session, request.rekeys, transport, tsi, tsr)?;
+        find_tunnel(session, cx, request.rekeys, transport, tsi, tsr)?;
     if request.rekeys.is_none() {
         refuse_claimed(session, cx, &tunnel, &selectors)?;
     }
@@ -380,6 +390,7 @@ fn install(
         Some(established) => established.keys.child(suite, shared, request.nonces),
         None => return Err(Rejection::temporary()),
     };
+    generic::add_rule(session, cx, tunnel)?;
     let history = successor_history(session, cx, request.rekeys);
     let blueprint = Blueprint {
         tunnel,
@@ -425,6 +436,7 @@ struct Match {
 
 fn find_tunnel(
     session: &Session,
+    cx: &Cx<'_>,
     rekeys: Option<Spi>,
     transport: bool,
     tsi: &[TrafficSelector],
@@ -468,6 +480,11 @@ fn find_tunnel(
     }
     if let Some((_, found)) = found {
         return Ok(found);
+    }
+    if rekeys.is_none()
+        && let Some(found) = generic::matching(session, cx, transport, tsi, tsr)
+    {
+        return found;
     }
     if let Some(tunnel) = wrong_mode {
         return Err(Rejection::mode_mismatch(differing(tunnel)));

@@ -194,7 +194,7 @@ impl Session {
     /// Lets an inbound SA receive what is still on its way.
     pub fn linger(&mut self, cx: &mut Cx<'_>, lingering: Lingering) {
         // A peer that makes and deletes them as fast as it can takes no more than this.
-        let most = create_child::CHILDREN_PER_TUNNEL * self.tunnel.children.len().max(1);
+        let most = create_child::most_children(&self.tunnel);
         self.lingering.push(lingering);
         if self.lingering.len() > most || cx.config.linger.is_zero() {
             let (_, sa, spi) = self.lingering.remove(0);

@@ -94,13 +94,6 @@ fn protection(
     }
     let use_crl = cx.flag(element, "IKE_Flags_UseCRL");
     let generic = generic(cx, element, role, child_protections);
-    if let (Some(Some(_)), Some(attribute)) =
-        (&generic, element.attribute("IKE_IPSecDefaultProtectionRef"))
-    {
-        let help = "write an IPSecTunnel for the traffic of each peer";
-        let message = "generic phase 2 policies are not supported";
-        cx.report.error(attribute.name_place(element), message, help);
-    }
     let overlap = cx.overlap(element, "IKE_KeyOverlap");
     let offers = proposals(cx, element);
     let (keys, minutes) = method_and_minutes(cx, element).unzip();

@@ -1,0 +1,103 @@
+//! Child SAs for traffic that the peer alone names, where a tunnel has a generic phase 2 policy.
+//!
+//! Each becomes a phase 2 tunnel of its own, which this side only answers. Its rule stands behind those of the policy, so
+//! that it draws nothing that belongs to them, and goes with its last Child SA.
+
+use super::{Match, as_seen};
+use crate::engine::Cx;
+use crate::failure::facts::Modes;
+use crate::negotiation::selectors::{covered, describe, known};
+use crate::rejection::Rejection;
+use crate::session::Session;
+use crate::wire::payload::TrafficSelector;
+use esp::plane::{Rule, TrafficSelectors};
+use policy::{AddressRange, AllowedTraffic, ChildTunnel, GenericChild, Mode, Role, Selector};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The phase 2 tunnel that a request asks for; `None` where the generic policy, if there is one, does not allow it.
+pub(super) fn matching(
+    session: &Session,
+    cx: &Cx<'_>,
+    transport: bool,
+    tsi: &[TrafficSelector],
+    tsr: &[TrafficSelector],
+) -> Option<Result<Match, Rejection>> {
+    let generic = session.tunnel.generic.as_ref()?;
+    let path = &session.path;
+    let seen = transport && generic.mode == Mode::Transport && (path.nat_local || path.nat_remote);
+    let (here, there) = (path.local.ip(), path.remote.ip());
+    let (seen_i, seen_r);
+    let (tsi, tsr) = if seen {
+        seen_i = as_seen(tsi, there, path.nat_remote);
+        seen_r = as_seen(tsr, here, path.nat_local);
+        (seen_i.as_slice(), seen_r.as_slice())
+    } else {
+        (tsi, tsr)
+    };
+    let selectors = TrafficSelectors {
+        local: allowed(generic, &generic.local, tsr, here),
+        remote: allowed(generic, &generic.remote, tsi, there),
+    };
+    if selectors.local.is_empty() || selectors.remote.is_empty() {
+        return None;
+    }
+    if generic.mode == Mode::Transport && !transport {
+        let (child, ours) = (generic.name.clone(), generic.mode);
+        return Some(Err(Rejection::mode_mismatch(Modes { child, ours, theirs: Mode::Tunnel })));
+    }
+    let (local, remote) = (describe(&selectors.local), describe(&selectors.remote));
+    let child = ChildTunnel {
+        name: format!("{}:{local}={remote}", session.tunnel.name),
+        role: Role::Responder,
+        mode: generic.mode,
+        local: selectors.local.clone(),
+        remote: selectors.remote.clone(),
+        proposals: generic.proposals.clone(),
+        pfs: generic.pfs.clone(),
+        auto_start: false,
+        on_demand: false,
+    };
+    let tunnel = match cx.rules.child(&child.name) {
+        None => Arc::new(child),
+        Some(same) if **same == child => Arc::clone(same),
+        // The policy has given this name to something else.
+        Some(_) => return None,
+    };
+    Some(Ok(Match { tunnel, selectors: selectors.into(), seen }))
+}
+
+/// What of one side's traffic may be asked for. Transport mode is for the two gateways themselves.
+fn allowed(
+    generic: &GenericChild,
+    kinds: &AllowedTraffic,
+    asked: &[TrafficSelector],
+    host: IpAddr,
+) -> Vec<Selector> {
+    let mut granted: Vec<Selector> = known(asked);
+    granted.retain(|selector| {
+        let addresses = &selector.addresses;
+        kinds.allows(addresses)
+            && (generic.mode == Mode::Tunnel || *addresses == AddressRange::from(host))
+    });
+    granted.sort_unstable();
+    granted.dedup();
+    let all = granted.clone();
+    granted.retain(|s| all.iter().all(|o| o == s || !covered(&[*s], &[*o])));
+    granted
+}
+
+/// Makes the rule of a phase 2 tunnel that the policy does not have.
+pub(super) fn add_rule(
+    session: &Session,
+    cx: &mut Cx<'_>,
+    tunnel: &Arc<ChildTunnel>,
+) -> Result<(), Rejection> {
+    if session.tunnel.generic.is_none() || cx.rules.of(&tunnel.name).is_some() {
+        return Ok(());
+    }
+    let id = cx.rules.add_asked_for(&session.tunnel, tunnel);
+    let selectors = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
+    let rule = Rule { id, tunnel: tunnel.name.clone(), selectors, trap: false };
+    cx.plane.add_rule(rule).map_err(|error| Rejection::plane(&error))
+}
