@@ -208,6 +208,11 @@ impl<'t> Builder<'_, 't> {
                     let message = format!("more than {MAX_ATTRIBUTES} attributes");
                     Damage { at: end, message, help: String::new() }
                 }
+                // The rest would only be counted.
+                Ok(_) if self.report.is_full() => {
+                    element.damaged = true;
+                    return;
+                }
                 Ok(written) => {
                     end = written.value_at + written.raw.len() + 1;
                     self.attribute(element, &written, base);

@@ -18,8 +18,6 @@ const MAX_PEERS_OF_ALL: usize = 20_000;
 pub(super) struct Group {
     pub name: String,
     members: Vec<Member>,
-    /// Each once; `None` if they are too many.
-    peers: Option<Vec<Endpoint>>,
 }
 
 enum Member {
@@ -49,8 +47,7 @@ pub(super) fn groups(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Group> {
         let members: Option<Vec<_>> = members.into_iter().collect();
         let group = members.filter(|members| !members.is_empty()).map(|members| {
             let name = element.attribute(name).map_or("", |name| name.trimmed()).to_owned();
-            let peers = peers(&members);
-            Group { name, members, peers }
+            Group { name, members }
         });
         table.insert(cx, element, name, group);
     }
@@ -70,14 +67,14 @@ impl Group {
     }
 }
 
-/// The peers that members stand for, each once; `None` if they are too many.
-fn peers(members: &[Member]) -> Option<Vec<Endpoint>> {
+/// The peers that members stand for, each once.
+fn peers(members: &[Member]) -> Vec<Endpoint> {
     let mut peers: Vec<Endpoint> = Vec::new();
     let mut seen: BTreeMap<u64, Vec<usize>> = BTreeMap::new();
     for member in members {
         let more = match member {
             Member::One(endpoint) => vec![endpoint.clone()],
-            Member::Range(range) => each(range)?,
+            Member::Range(range) => each(range),
         };
         for peer in more {
             let alike = seen.entry(peer.identity.fingerprint()).or_default();
@@ -86,29 +83,33 @@ fn peers(members: &[Member]) -> Option<Vec<Endpoint>> {
                 peers.push(peer);
             }
         }
-        if peers.len() > MAX_PEERS {
-            return None;
-        }
     }
-    Some(peers)
+    peers
 }
 
-/// Every address of a range; `None` if they are too many.
-fn each(range: &AddressRange) -> Option<Vec<Endpoint>> {
-    let (start, end): (u128, u128) = match (range.start(), range.end()) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => (a.to_bits().into(), b.to_bits().into()),
-        (IpAddr::V6(a), IpAddr::V6(b)) => (a.to_bits(), b.to_bits()),
-        _ => return None,
+/// Number of addresses in a range, or a large number.
+fn count(range: &AddressRange) -> usize {
+    let (start, end) = bits(range);
+    usize::try_from(end - start).unwrap_or(usize::MAX).saturating_add(1)
+}
+
+fn bits(range: &AddressRange) -> (u128, u128) {
+    let bits = |address| match address {
+        IpAddr::V4(address) => Ipv4Addr::to_bits(address).into(),
+        IpAddr::V6(address) => Ipv6Addr::to_bits(address),
     };
-    if end - start >= MAX_PEERS as u128 {
-        return None;
-    }
+    (bits(range.start()), bits(range.end()))
+}
+
+/// Every address of a range.
+fn each(range: &AddressRange) -> Vec<Endpoint> {
+    let (start, end) = bits(range);
     let address = |bits: u128| match u32::try_from(bits) {
         Ok(bits) if range.start().is_ipv4() => IpAddr::V4(Ipv4Addr::from_bits(bits)),
         _ => IpAddr::V6(Ipv6Addr::from_bits(bits)),
     };
     let endpoint = |address: IpAddr| Endpoint { address: Some(address), identity: address.into() };
-    Some((start..=end).map(address).map(endpoint).collect())
+    (start..=end).map(address).map(endpoint).collect()
 }
 
 impl Cx<'_> {
@@ -144,19 +145,26 @@ impl Cx<'_> {
     pub fn peers(&mut self, element: &Element<'_>, group: &Group) -> Option<Vec<Endpoint>> {
         let help =
             "each of them becomes a tunnel of its own: name fewer addresses, or the peers by FQDN";
-        let Some(peers) = &group.peers else {
+        // Counted before they are made: a few octets of a file can stand for any number.
+        let count = group.members.iter().fold(0_usize, |sum, member| {
+            sum.saturating_add(match member {
+                Member::One(_) => 1,
+                Member::Range(range) => count(range),
+            })
+        });
+        if count > MAX_PEERS {
             let message =
                 format!("the group {:?} stands for more than {MAX_PEERS} peers", group.name);
             self.report.error(element.place(), message, help);
             return None;
-        };
-        self.peers_of_groups += peers.len();
+        }
+        self.peers_of_groups += count;
         if self.peers_of_groups > MAX_PEERS_OF_ALL {
             let message =
                 format!("the groups of all tunnels stand for more than {MAX_PEERS_OF_ALL} peers");
             self.report.error(element.place(), message, help);
             return None;
         }
-        Some(peers.clone())
+        Some(peers(&group.members))
     }
 }

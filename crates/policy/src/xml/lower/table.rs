@@ -65,6 +65,11 @@ impl<T> Table<T> {
             return Some(*at);
         }
         if !self.nameless && !cx.misspelt.contains(self.kind) {
+            if cx.report.is_full() {
+                // Only counted: the search for what was meant would be for nothing.
+                cx.report.error(place, "", "");
+                return None;
+            }
             let message = format!(
                 "{attribute} refers to {}, but no {} has that name",
                 quoted(name),
