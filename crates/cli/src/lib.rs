@@ -15,6 +15,8 @@ pub mod demo;
 pub mod filter;
 pub mod policy_file;
 pub mod report;
+pub mod shell;
 pub mod store;
+pub mod top;
 pub mod why;
 pub mod wireshark;

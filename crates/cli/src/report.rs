@@ -21,7 +21,7 @@ pub use certificates::certificates;
 pub(crate) use list::Algorithms;
 pub use list::{list, verbose};
 pub use overview::{filter, overview, trace};
-pub use quantity::{bytes, count, duration, rate};
+pub use quantity::{bytes, compact, count, duration, rate};
 pub use stored::stored;
 pub use table::Table;
 pub use why::{happening, why};

@@ -1,7 +1,8 @@
 //! Commands a running `vpnd`: its arguments, and what is printed of the answers.
 #![forbid(unsafe_code)]
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use clap_complete::engine::ArgValueCompleter;
 use cli::aix::links::LinkError;
 use cli::config::DefaultAction;
 use cli::control::client::{Client, ClientError};
@@ -9,7 +10,9 @@ use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel, Work
 use cli::convert::command::{Convert, ConvertError};
 use cli::crypto::{self, arguments::CryptoError};
 use cli::report::{self, Colour};
+use cli::shell::{self, ShellCommand};
 use cli::store::command::{CommandError, StoreCommand};
+use cli::top::{self, TopError};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -18,6 +21,7 @@ use std::process::ExitCode;
 /// Commands a running vpnd
 #[derive(Debug, Parser)]
 #[command(
+    name = "vpnctl",
     version,
     arg_required_else_help = true,
     after_help = "\
@@ -57,11 +61,13 @@ Examples:
 Prints one line per tunnel, and ends with 1 if one of them failed.")]
     Activate {
         /// Phase 1 or phase 2 tunnels; none: all that this side may start
+        #[arg(add = tunnel_names())]
         names: Vec<String>,
     },
     /// Deletes a tunnel and waits until it is gone
     Deactivate {
         /// Phase 1 tunnel with all it carries, or one phase 2 tunnel
+        #[arg(add = tunnel_names())]
         name: String,
     },
     /// Lists the tunnels that are up or being negotiated
@@ -88,6 +94,8 @@ Examples:
 
 Rules, and what is to last, are in the section [filter] of vpnd.toml: docs/filter.md.")]
     Filter(Filter),
+    /// Shows tunnels, rates, drops and CPU on one screen, until q is pressed
+    Top(top::Options),
     /// Explains why a tunnel is up or down: what failed, what each side wants, and what to do
     #[command(after_help = "\
 Example:
@@ -104,6 +112,7 @@ Examples:
     /// Renews the keys of a tunnel without interruption
     Rekey {
         /// Phase 1 or phase 2 tunnel
+        #[arg(add = tunnel_names())]
         name: String,
     },
     /// Reads the policy file and the certificates again; a file with errors changes nothing
@@ -160,6 +169,8 @@ docs/from-aix.md tells what each does here.")]
     },
     /// Deletes all tunnels and ends the daemon
     Stop,
+    #[command(flatten)]
+    Shell(ShellCommand),
 }
 
 #[derive(Debug, Subcommand)]
@@ -209,6 +220,7 @@ struct Filter {
 #[derive(Debug, Args)]
 struct Status {
     /// Phase 1 or phase 2 tunnel; none: the daemon
+    #[arg(add = tunnel_names())]
     name: Option<String>,
     /// Prints a JSON object; docs/control.md describes its fields
     #[arg(long)]
@@ -218,6 +230,7 @@ struct Status {
 #[derive(Debug, Args)]
 struct Why {
     /// Phase 1 or phase 2 tunnel
+    #[arg(add = tunnel_names())]
     name: String,
     /// Prints a JSON object; docs/control.md describes its fields
     #[arg(long)]
@@ -227,6 +240,7 @@ struct Why {
 #[derive(Debug, Args)]
 struct Events {
     /// Phase 1 or phase 2 tunnels; none: everything
+    #[arg(add = tunnel_names())]
     names: Vec<String>,
     /// Prints one JSON object per line; docs/control.md describes its fields
     #[arg(long)]
@@ -274,10 +288,16 @@ struct Certs {
     json: bool,
 }
 
+/// Completes names of tunnels.
+fn tunnel_names() -> ArgValueCompleter {
+    ArgValueCompleter::new(shell::tunnels)
+}
+
 fn main() -> ExitCode {
     if let Some(code) = cli::aix::run(std::env::args_os()) {
         return code;
     }
+    shell::answer(Arguments::command);
     let arguments = Arguments::parse();
     match run(&arguments) {
         Ok(code) => code,
@@ -297,6 +317,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
         Err(Failure::Convert(error)) => {
+            eprintln!("vpnctl: {error}");
+            ExitCode::FAILURE
+        }
+        Err(Failure::Top(error)) => {
             eprintln!("vpnctl: {error}");
             ExitCode::FAILURE
         }
@@ -323,6 +347,18 @@ enum Failure {
     Policy(CommandError),
     Output(io::Error),
     Crypto(CryptoError),
+    /// There is no terminal.
+    Top(TopError),
+}
+
+impl From<TopError> for Failure {
+    fn from(error: TopError) -> Self {
+        match error {
+            TopError::Client(error) => Self::Client(error),
+            TopError::Terminal(error) => Self::Output(error),
+            error => Self::Top(error),
+        }
+    }
 }
 
 impl From<ClientError> for Failure {
@@ -383,6 +419,14 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
             writeln!(out, "{} is a link to {}", path.display(), program.display())?;
         }
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Command::Shell(command) = &arguments.command {
+        command.run(Arguments::command(), &mut out)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if let Command::Top(options) = &arguments.command {
+        drop(out);
+        return Ok(top::run(options, &arguments.control, colour).map(|()| ExitCode::SUCCESS)?);
     }
     let mut client = Client::connect(&arguments.control)?;
     match &arguments.command {
@@ -513,6 +557,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         // They find their daemon themselves, or do without.
         Command::Policy { .. } | Command::Crypto(_) | Command::AixLinks { .. } => {}
+        Command::Top(_) | Command::Shell(_) => {}
         Command::Stop => {
             done(&mut client, Ask::Stop)?;
             client.wait_until_gone();
@@ -544,11 +589,18 @@ fn print_json(out: &mut impl Write, value: &impl Serialize) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_is_explained_and_completed_and_has_a_page() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let gaps = shell::gaps(&Arguments::command(), directory.path()).expect("writable");
+        assert_eq!(gaps, [""; 0]);
+        assert!(directory.path().join("vpnctl-trace.1").exists());
     }
 
     #[test]
@@ -593,6 +645,9 @@ mod tests {
             "vpnctl crypto set in_core_enabled=0 --persist",
             "vpnctl crypto bench --algorithm all --size 64 --size 1400 --seconds 2 --svg bench.svg",
             "vpnctl status",
+            "vpnctl completions zsh",
+            "vpnctl man pages",
+            "vpnctl top --once --interval 5 --sort in --filter site --all",
             "vpnctl trace tcp 10.1.0.5:40000 > 10.2.0.7:443 --json",
             "vpnctl filter",
             "vpnctl filter --ipv4 deny --ipv6 permit --json",

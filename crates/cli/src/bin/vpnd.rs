@@ -1,11 +1,13 @@
 //! The IKEv2 and ESP gateway daemon: its arguments.
 #![forbid(unsafe_code)]
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use cli::config::{Config, LogFormat};
 use cli::report::Colour;
+use cli::shell::{self, ShellCommand};
 use cli::{check, daemon, demo};
 use std::error::Error;
+use std::io;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,6 +15,7 @@ use std::time::Duration;
 /// IKEv2 and ESP gateway that reads AIX_VPN XML policies
 #[derive(Debug, Parser)]
 #[command(
+    name = "vpnd",
     version,
     arg_required_else_help = true,
     after_help = "\
@@ -37,6 +40,8 @@ enum Command {
     Check(Check),
     /// Shows a tunnel at work between two network namespaces of this machine
     Demo(Demo),
+    #[command(flatten)]
+    Shell(ShellCommand),
 }
 
 #[derive(Debug, Args)]
@@ -129,7 +134,12 @@ struct Demo {
 }
 
 fn main() -> ExitCode {
+    shell::answer(Arguments::command);
     match Arguments::parse().command {
+        Command::Shell(command) => match command.run(Arguments::command(), &mut io::stdout()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(&error),
+        },
         Command::Start(arguments) => start(arguments),
         Command::Check(arguments) => check(&arguments),
         Command::Demo(arguments) => {
@@ -177,11 +187,18 @@ fn fail(error: &dyn Error) -> ExitCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
     #[test]
     fn the_command_line_is_sound() {
         Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn everything_is_explained_and_completed_and_has_a_page() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let gaps = shell::gaps(&Arguments::command(), directory.path()).expect("writable");
+        assert_eq!(gaps, [""; 0]);
+        assert!(directory.path().join("vpnd-start.1").exists());
     }
 
     #[test]

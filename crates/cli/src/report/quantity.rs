@@ -28,6 +28,11 @@ pub fn rate(bits_per_second: u64) -> String {
     scaled(bits_per_second, 1000, &["bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"])
 }
 
+/// A number in at most four characters: `999`, `1.2k`, `34M`.
+pub fn compact(n: u64) -> String {
+    scaled(n, 1000, &["", "k", "M", "G", "T", "P", "E"]).replace(' ', "")
+}
+
 /// A number with its thousands apart: `1 234 567`.
 pub fn count(n: u64) -> String {
     let digits = n.to_string();

@@ -1,0 +1,223 @@
+//! Manual pages and completions, made from the arguments of a command, so that they say what it takes.
+
+use crate::control::client::Client;
+use crate::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply};
+use clap::{Command, Subcommand, ValueEnum};
+use clap_complete::CompleteEnv;
+use clap_complete::engine::{CompletionCandidate, complete};
+use clap_complete::env::Shells;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Names the variable by which a shell asks for completions; its value is the shell.
+const VARIABLE: &str = "VPN_COMPLETE";
+
+/// How long a shell is kept waiting for names of tunnels.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What every command of this project offers.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ShellCommand {
+    /// Prints what a shell needs to complete arguments, names of tunnels among them
+    #[command(after_help = "\
+Examples:
+  source <(vpnctl completions bash)       in ~/.bashrc
+  source <(vpnctl completions zsh)        in ~/.zshrc, after compinit
+  vpnctl completions fish > ~/.config/fish/completions/vpnctl.fish
+
+vpnd has its own: vpnd completions bash.")]
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Writes manual pages
+    #[command(after_help = "\
+Example:
+  sudo vpnctl man /usr/local/share/man/man1 && man vpnctl")]
+    Man {
+        /// Where to; made if need be
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
+}
+
+/// A shell that completes arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Shell {
+    /// Bash
+    Bash,
+    /// Zsh
+    Zsh,
+    /// Fish
+    Fish,
+    /// Elvish
+    Elvish,
+    /// PowerShell
+    Powershell,
+}
+
+impl ShellCommand {
+    /// Does it for the command of these arguments.
+    ///
+    /// # Errors
+    /// Where the output or a page cannot be written.
+    pub fn run(&self, command: Command, out: &mut impl Write) -> io::Result<()> {
+        match self {
+            Self::Completions { shell } => out.write_all(&script(command.get_name(), *shell)?),
+            Self::Man { directory } => {
+                fs::create_dir_all(directory).map_err(|error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
+                })?;
+                clap_mangen::generate_to(command, directory).map_err(|error| {
+                    io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
+                })?;
+                writeln!(out, "manual pages are in {}", directory.display())
+            }
+        }
+    }
+}
+
+/// Answers a shell that asks for completions, and ends; returns where none does.
+pub fn answer(command: fn() -> Command) {
+    CompleteEnv::with_factory(command).var(VARIABLE).complete();
+}
+
+/// Names of phase 1 and phase 2 tunnels that begin like this; none where no daemon tells them at once.
+pub fn tunnels(current: &OsStr) -> Vec<CompletionCandidate> {
+    let begins = |name: &String| current.to_str().is_some_and(|text| name.starts_with(text));
+    let socket = socket(std::env::args_os());
+    let names = ask(&socket).unwrap_or_default();
+    names.into_iter().filter(begins).map(CompletionCandidate::new).collect()
+}
+
+/// The socket that the words to be completed name.
+fn socket(words: impl Iterator<Item = OsString>) -> PathBuf {
+    let mut words = words.skip_while(|word| word != "--control").skip(1);
+    words.next().map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
+}
+
+fn ask(socket: &Path) -> Option<Vec<String>> {
+    let mut client = Client::connect(socket).ok()?;
+    client.set_timeout(PATIENCE).ok()?;
+    let Reply::Tunnels(tunnels) = client.ask(Ask::List { all: true }).ok()? else { return None };
+    let names = tunnels.into_iter().flat_map(|tunnel| {
+        let children = tunnel.children.into_iter().map(|child| child.name);
+        std::iter::once(tunnel.name).chain(children)
+    });
+    Some(names.collect())
+}
+
+fn script(name: &str, shell: Shell) -> io::Result<Vec<u8>> {
+    let shell = shell.to_possible_value().map(|value| value.get_name().to_owned());
+    let shells = Shells::builtins();
+    let completer = shell.as_deref().and_then(|shell| shells.completer(shell));
+    let mut script = Vec::new();
+    match completer {
+        Some(completer) => completer.write_registration(VARIABLE, name, name, name, &mut script)?,
+        None => return Err(io::Error::other("completions for this shell are not built in")),
+    }
+    Ok(script)
+}
+
+/// What of a command has no explanation, no manual page, or no completion; for tests.
+///
+/// # Errors
+/// Where the pages cannot be written below `directory`.
+pub fn gaps(command: &Command, directory: &Path) -> io::Result<Vec<String>> {
+    clap_mangen::generate_to(command.clone(), directory)?;
+    let mut gaps = Vec::new();
+    find_gaps(command, command, &[], directory, &mut gaps)?;
+    Ok(gaps)
+}
+
+fn find_gaps(
+    root: &Command,
+    command: &Command,
+    path: &[&str],
+    directory: &Path,
+    gaps: &mut Vec<String>,
+) -> io::Result<()> {
+    let words: Vec<&str> = [root.get_name()].into_iter().chain(path.iter().copied()).collect();
+    let title = words.join(" ");
+    if command.get_about().is_none() {
+        gaps.push(format!("{title} is not explained"));
+    }
+    let page = fs::read_to_string(directory.join(format!("{}.1", words.join("-"))))
+        .unwrap_or_default()
+        .replace('\\', "");
+    let offered = |beginning: &str| -> io::Result<Vec<OsString>> {
+        let line = words.iter().copied().chain([beginning]).map(OsString::from).collect();
+        let candidates = complete(&mut root.clone(), line, words.len(), None)?;
+        Ok(candidates.iter().map(|c| c.get_value().to_owned()).collect())
+    };
+    let options = offered("--")?;
+    for argument in command.get_arguments().filter(|a| !a.is_hide_set()) {
+        let name = argument.get_id();
+        if argument.get_help().is_none() {
+            gaps.push(format!("{title}: {name} is not explained"));
+        }
+        let shown = match argument.get_long() {
+            Some(long) => {
+                let option = format!("--{long}");
+                if !options.iter().any(|o| *o == *option) {
+                    gaps.push(format!("{title}: {option} is not completed"));
+                }
+                option
+            }
+            None => name.to_string(),
+        };
+        if !page.to_lowercase().contains(&shown.to_lowercase()) {
+            let value = argument.get_value_names().unwrap_or_default();
+            if !value.iter().any(|value| page.contains(value.as_str())) {
+                gaps.push(format!("{title}: {shown} is not in the manual page"));
+            }
+        }
+    }
+    let commands = offered("")?;
+    for sub in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        if !commands.iter().any(|c| *c == *sub.get_name()) {
+            gaps.push(format!("{title}: {} is not completed", sub.get_name()));
+        }
+        let path: Vec<&str> = path.iter().copied().chain([sub.get_name()]).collect();
+        find_gaps(root, sub, &path, directory, gaps)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_shell_has_a_script_that_asks_the_command() {
+        for shell in Shell::value_variants() {
+            let script = String::from_utf8(script("vpnctl", *shell).expect("built in"));
+            let script = script.expect("text");
+            assert!(script.contains(VARIABLE) && script.contains("vpnctl"), "{shell:?}: {script}");
+        }
+    }
+
+    #[test]
+    fn the_socket_is_the_one_in_the_words() {
+        let of = |line: &str| socket(line.split(' ').map(OsString::from));
+        assert_eq!(of("vpnctl -- vpnctl --control /s status si"), Path::new("/s"));
+        assert_eq!(of("vpnctl -- vpnctl status si"), Path::new(DEFAULT_SOCKET));
+        assert!(ask(Path::new("/nonexistent")).is_none());
+    }
+
+    #[test]
+    fn gaps_are_found() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let bare = Command::new("bare")
+            .subcommand(Command::new("sub").arg(clap::Arg::new("option").long("option")));
+        let found = gaps(&bare, directory.path()).expect("writable");
+        for gap in ["bare is not explained", "bare sub is not explained", "option is not explained"]
+        {
+            assert!(found.iter().any(|f| f.contains(gap)), "{gap}: {found:?}");
+        }
+        assert!(!found.iter().any(|f| f.contains("manual page") || f.contains("completed")));
+    }
+}

@@ -1,0 +1,265 @@
+//! Puts what is known on a frame.
+
+use super::model::{Model, Row, Sort};
+use super::screen::Screen;
+use crate::report::{Colour, compact, duration, plain, rate};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph, Row as TableRow, Table};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Lines of a frame beside those of the table's tunnels.
+pub const OTHER_LINES: u16 = HEAD + 2;
+
+/// Lines above the table, with an empty one.
+const HEAD: u16 = 6;
+
+/// From this width on there is room for the peer and for packets each way.
+const WIDE: u16 = 110;
+
+const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// Draws a frame.
+pub fn draw(frame: &mut Frame<'_>, model: &Model, screen: &Screen, colour: Colour) {
+    let paint = Paint(colour);
+    let [head, table, foot] =
+        Layout::vertical([Constraint::Length(HEAD), Constraint::Min(1), Constraint::Length(1)])
+            .areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(model, screen, head.width, paint)), head);
+    tunnels(frame, table, model, screen, paint);
+    frame.render_widget(Paragraph::new(footing(model, screen, paint)), foot);
+    if screen.shows_help() {
+        help(frame, paint);
+    }
+}
+
+/// Styles, or none.
+#[derive(Clone, Copy)]
+struct Paint(Colour);
+
+impl Paint {
+    fn style(self, style: Style) -> Style {
+        if self.0.0 { style } else { Style::new() }
+    }
+
+    fn faint(self) -> Style {
+        self.style(Style::new().add_modifier(Modifier::DIM))
+    }
+
+    fn strong(self) -> Style {
+        self.style(Style::new().add_modifier(Modifier::BOLD))
+    }
+
+    fn of(self, colour: Color) -> Style {
+        self.style(Style::new().fg(colour))
+    }
+
+    fn state(self, state: &str) -> Style {
+        match state {
+            "established" => self.of(Color::Green),
+            "negotiating" | "rekeying" | "closing" => self.of(Color::Yellow),
+            _ => self.faint(),
+        }
+    }
+}
+
+fn heading(model: &Model, screen: &Screen, width: u16, paint: Paint) -> Vec<Line<'static>> {
+    let Some(last) = model.last() else {
+        return vec![Line::from("waiting for vpnd")];
+    };
+    let (up, all) = model.up();
+    let tunnels = if screen.shows_all() {
+        format!("{up} of {all} tunnels up")
+    } else {
+        format!("{up} tunnel{} up", if up == 1 { "" } else { "s" })
+    };
+    let paused = if screen.is_paused() { ", paused" } else { "" };
+    let title = vec![
+        Span::styled(format!("vpnd {}", plain(&last.version)), paint.strong()),
+        Span::raw(format!(
+            ", up {}, {tunnels}, every {}{paused}",
+            duration(last.up),
+            duration(screen.interval())
+        )),
+    ];
+    let flow = |name: &str, bits: u64, packets: u64, history: &VecDeque<u64>| {
+        let numbers = format!("{:>11}  {:>5} packets/s  ", rate(bits), compact(packets));
+        let room = usize::from(width).saturating_sub(7 + numbers.chars().count());
+        Line::from(vec![
+            Span::styled(format!("{name:<6} "), paint.faint()),
+            Span::raw(numbers),
+            Span::styled(sparkline(history, room), paint.of(Color::Cyan)),
+        ])
+    };
+    let total = model.total;
+    let drops: u64 = model.drops.iter().map(|(_, n)| n).sum();
+    let named = |(name, n): &(String, u64)| {
+        let name = name.split_once('.').map_or(name.as_str(), |(_, name)| name);
+        format!("{} {}", plain(name), compact(*n))
+    };
+    let reasons: Vec<String> = model.drops.iter().map(named).collect();
+    let dropped = match reasons.as_slice() {
+        [] => Span::raw("nothing"),
+        reasons => {
+            let text = format!("{} packets/s: {}", compact(drops), reasons.join(", "));
+            Span::styled(text, paint.of(Color::Red))
+        }
+    };
+    let threads: Vec<String> =
+        model.threads.iter().map(|(name, share)| format!("{} {share} %", plain(name))).collect();
+    let threads = if threads.is_empty() { "idle".to_owned() } else { threads.join(", ") };
+    vec![
+        Line::from(title),
+        flow("in", total.bits_in, total.packets_in, &model.history[0]),
+        flow("out", total.bits_out, total.packets_out, &model.history[1]),
+        Line::from(vec![Span::styled("drops  ", paint.faint()), dropped]),
+        Line::from(vec![Span::styled("CPU    ", paint.faint()), Span::raw(threads)]),
+    ]
+}
+
+/// The latest at the right, as high as the highest in sight.
+fn sparkline(history: &VecDeque<u64>, room: usize) -> String {
+    let shown = history.len().min(room);
+    let latest = || history.iter().skip(history.len() - shown);
+    let highest = latest().copied().max().unwrap_or(0).max(1);
+    let bar = |value: &u64| {
+        // Whatever moves at all is seen, and the highest fills the line.
+        let level = u128::from(*value) * (BARS.len() as u128) / (u128::from(highest) + 1);
+        if *value == 0 { ' ' } else { BARS[level as usize] }
+    };
+    latest().map(bar).collect()
+}
+
+fn tunnels(frame: &mut Frame<'_>, area: Rect, model: &Model, screen: &Screen, paint: Paint) {
+    let wide = area.width >= WIDE;
+    let rows = model.rows(screen.sort(), screen.filter());
+    let room = usize::from(area.height.saturating_sub(1));
+    let offset = screen.offset(rows.len(), room);
+    let (sort, reverse) = screen.sort();
+    let title = |text: &'static str, of: Sort, right: bool| {
+        let mark = match (sort == of, reverse) {
+            (false, _) => text.to_owned(),
+            (true, false) => format!("{text}▾"),
+            (true, true) => format!("{text}▴"),
+        };
+        let line = Line::styled(mark, paint.strong());
+        if right { line.right_aligned() } else { line }
+    };
+    let none = |text: &'static str| Line::styled(text, paint.strong());
+    let mut header = vec![title("TUNNEL", Sort::Name, false), title("STATE", Sort::State, false)];
+    let mut widths = vec![Constraint::Fill(2), Constraint::Length(11)];
+    if wide {
+        header.push(none("PEER"));
+        widths.push(Constraint::Fill(1));
+    }
+    header.extend([title("IN b/s", Sort::In, true), title("OUT b/s", Sort::Out, true)]);
+    widths.extend([Constraint::Length(7), Constraint::Length(8)]);
+    if wide {
+        header.extend([title("IN pkt/s", Sort::Packets, true), none("OUT pkt/s").right_aligned()]);
+        widths.extend([Constraint::Length(9), Constraint::Length(9)]);
+    } else {
+        header.push(title("PKT/s", Sort::Packets, true));
+        widths.push(Constraint::Length(6));
+    }
+    header.extend([title("REFUSED", Sort::Refused, true), title("REKEY", Sort::Rekey, true)]);
+    widths.extend([Constraint::Length(8), Constraint::Length(7)]);
+    header.push(none("LAST"));
+    let last = if wide { 30 } else { 10 };
+    widths.push(Constraint::Length(last));
+
+    let line = |row: &&Row| tunnel(row, wide, usize::from(last), paint);
+    let shown = rows.iter().skip(offset).take(room).map(line);
+    let table = Table::new(shown, widths).header(TableRow::new(header)).column_spacing(1);
+    frame.render_widget(table, area);
+}
+
+fn tunnel(row: &Row, wide: bool, last: usize, paint: Paint) -> TableRow<'static> {
+    let name = match &row.child {
+        Some(child) if wide => format!("{}/{}", plain(&row.tunnel), plain(child)),
+        Some(child) => plain(child).into_owned(),
+        None => plain(&row.tunnel).into_owned(),
+    };
+    let right = |text: String| Line::from(text).right_aligned();
+    let number = |n: u64| right(compact(n));
+    let rates = row.rates;
+    let mut cells = vec![
+        Line::from(name),
+        Line::styled(plain(&row.state).into_owned(), paint.state(&row.state)),
+    ];
+    if wide {
+        cells.push(Line::from(row.peer.clone()));
+    }
+    cells.extend([number(rates.bits_in), number(rates.bits_out)]);
+    if wide {
+        cells.extend([number(rates.packets_in), number(rates.packets_out)]);
+    } else {
+        cells.push(number(rates.packets_in + rates.packets_out));
+    }
+    let refused = number(row.refused_ever);
+    cells.push(if row.refused > 0 { refused.style(paint.of(Color::Red)) } else { refused });
+    let rekey = row.rekey_in.map_or("-".to_owned(), short);
+    cells.push(right(rekey));
+    cells.push(Line::styled(sparkline(&row.history, last), paint.of(Color::Cyan)));
+    TableRow::new(cells)
+}
+
+/// A length of time in its two largest units without a blank.
+fn short(time: Duration) -> String {
+    duration(time).replace(' ', "")
+}
+
+fn footing(model: &Model, screen: &Screen, paint: Paint) -> Line<'static> {
+    if let Some(trouble) = &model.trouble {
+        let first = trouble.lines().next().unwrap_or_default();
+        return Line::styled(format!("{}; trying again", plain(first)), paint.of(Color::Red));
+    }
+    if screen.is_typing() {
+        return Line::from(format!("show names with: {}▏", plain(screen.filter())));
+    }
+    if !screen.shows_keys() {
+        return Line::default();
+    }
+    let keys = "q quit  s sort  r reverse  / filter  a all  blank pause  h help";
+    if screen.filter().is_empty() {
+        return Line::styled(keys, paint.faint());
+    }
+    let filter = format!("only names with \"{}\" (Esc: all)  ", plain(screen.filter()));
+    Line::from(vec![
+        Span::styled(filter, paint.of(Color::Yellow)),
+        Span::styled(keys, paint.faint()),
+    ])
+}
+
+const HELP: &str = "\
+q, Ctrl-C    quit
+s, S         order by the next column, or the one before
+r            the other way round
+/            show only names or addresses with some text
+Esc          show all names again, or quit
+a            show tunnels that are down, too
+blank, p     pause
++, -         look less often, more often
+arrows, PageUp, PageDown, Home, End
+             move through the tunnels
+
+IN, OUT      bits and packets in a second, received and sent,
+             as they are inside of the tunnel
+REFUSED      replayed, forged or outside of the selectors, since
+             the tunnel came up; red while there are more
+REKEY        until the keys are renewed
+LAST         bits in a second, both ways, the latest at the right
+
+Any key goes back.";
+
+fn help(frame: &mut Frame<'_>, paint: Paint) {
+    let area = frame.area();
+    let lines = u16::try_from(HELP.lines().count()).unwrap_or(u16::MAX);
+    let (width, height) = (70.min(area.width), lines.saturating_add(2).min(area.height));
+    let place = Rect { x: (area.width - width) / 2, y: (area.height - height) / 2, width, height };
+    frame.render_widget(Clear, place);
+    let block = Block::bordered().title(" vpnctl top ").border_style(paint.faint());
+    frame.render_widget(Paragraph::new(HELP).block(block), place);
+}
