@@ -1,6 +1,6 @@
 //! Other people's configurations → AIX_VPN: what a strongSwan administrator brings.
 //!
-//! Three steps. [`swanctl`] and [`ipsec`] read a file into [`draft::Connection`]s, which have the words of the file and
+//! Three steps. `swanctl` and `ipsec` read a file into `draft::Connection`s, which have the words of the file and
 //! where they stand; `assemble` makes tunnels of these; `write` makes the document. Whatever is in a file and does not
 //! arrive in the document or in the settings is a [`Finding`]: nothing is dropped in silence.
 
