@@ -24,7 +24,7 @@ pub use facility::{Amount, Direction, Facility, NoInstructions, Place, Work};
 pub use function::Function;
 pub use speed::Speed;
 
-pub(crate) use facility::Operated;
+pub(crate) use facility::{Operated, Roster};
 pub(crate) use keyed::Keyed;
 
 use gmac::Gmac;

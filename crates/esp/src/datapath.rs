@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cipher::{CipherError, Facility, Suite};
+use crate::cipher::{CipherError, Facility, Operated, Roster, Suite};
 use crate::discard::{Counters, Discard};
 use crate::encap::Room;
 use crate::filter::{Filter, FilterCounts, FilterStatus};
@@ -90,6 +90,15 @@ enum Installed {
     Outbound { sa: Arc<Outbound>, service: Arc<Service> },
 }
 
+impl Installed {
+    fn operated(&self) -> &dyn Operated {
+        match self {
+            Self::Inbound(sa) => &**sa,
+            Self::Outbound { sa, .. } => &**sa,
+        }
+    }
+}
+
 /// Below it SPIs are reserved; with 0, UDP encapsulation would turn ESP into IKE (RFC 3948 §2.2).
 const FIRST_SPI: u32 = 256;
 
@@ -99,7 +108,7 @@ const MAX_NOTICES: usize = 4096;
 impl Datapath {
     /// Makes a datapath without rules and SAs, which therefore drops everything.
     pub fn new(settings: Settings, now: Instant) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Arc::new(Shared {
             settings,
             epoch: now,
             counters: Counters::new(),
@@ -110,7 +119,9 @@ impl Datapath {
             installed: Mutex::default(),
             releasable: Mutex::default(),
             notices: Mutex::default(),
-        }))
+        });
+        shared.settings.crypto.enlist(Arc::downgrade(&shared) as _);
+        Self(shared)
     }
 
     /// Takes note of the MTU of the device whose packets it protects: TCP is told of nothing that would not fit.
@@ -345,6 +356,18 @@ impl Shared {
     }
 }
 
+impl Roster for Shared {
+    fn each(&self, visit: &mut dyn FnMut(&dyn Operated)) {
+        lock(&self.installed).values().for_each(|sa| visit(sa.operated()));
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.each(&mut |sa| self.settings.crypto.attribute(sa));
+    }
+}
+
 impl DataPlane for Datapath {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
         let _one_at_a_time = lock(&self.0.installed);
@@ -388,7 +411,6 @@ impl DataPlane for Datapath {
         let sa =
             Inbound::new(sa, provider, shared.room()).map_err(|error| no_cipher(spi, error))?;
         let sa = Arc::new(sa);
-        shared.settings.crypto.enlist(id, Arc::clone(&sa) as _);
         sad.insert(Arc::clone(&sa));
         installed.insert(id, Installed::Inbound(sa));
         Ok(())
@@ -406,7 +428,6 @@ impl DataPlane for Datapath {
         let sa =
             Outbound::new(sa, provider, shared.room()).map_err(|error| no_cipher(spi, error))?;
         let sa = Arc::new(sa);
-        shared.settings.crypto.enlist(id, Arc::clone(&sa) as _);
         if !standby {
             shared.serve(&service, &sa);
         }
@@ -443,12 +464,12 @@ impl DataPlane for Datapath {
     fn remove(&mut self, sa: SaId) {
         let shared = &*self.0;
         let mut installed = lock(&shared.installed);
-        match installed.remove(&sa) {
-            Some(Installed::Inbound(sa)) => shared.sad(sa.suite).remove(sa.spi),
-            Some(Installed::Outbound { sa, service }) => service.withdraw(sa.id),
-            None => {}
+        let Some(removed) = installed.remove(&sa) else { return };
+        match &removed {
+            Installed::Inbound(sa) => shared.sad(sa.suite).remove(sa.spi),
+            Installed::Outbound { sa, service } => service.withdraw(sa.id),
         }
-        shared.settings.crypto.dismiss(sa);
+        shared.settings.crypto.attribute(removed.operated());
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {

@@ -17,15 +17,15 @@ pub(crate) struct Window {
     size: u64,
     /// The highest number received.
     top: u64,
-    /// One bit per number, by number modulo their count; a power of two of blocks.
+    /// One bit per number, by number modulo their count; a power of two of blocks. There is one until a number needs
+    /// another: many an SA lives and goes with hardly a packet.
     blocks: Box<[u64]>,
 }
 
 impl Window {
     pub(crate) fn new(size: u32) -> Self {
         let size = u64::from(size.min(MAX_WINDOW));
-        let blocks = if size == 0 { 0 } else { size.div_ceil(BITS).next_power_of_two() };
-        Self { size, top: 0, blocks: vec![0; blocks as usize].into() }
+        Self { size, top: 0, blocks: vec![0; usize::from(size > 0)].into() }
     }
 
     /// The whole sequence number of a packet that carries its low half (RFC 4303 §A2.2).
@@ -96,11 +96,22 @@ impl Window {
             *self.block(left) &= up_to(before) | !up_to(top);
             return;
         }
+        self.complete();
         for between in left + 1..entered.min(left + 1 + self.blocks.len() as u64) {
             *self.block(between) = 0;
         }
         *self.block(left) &= up_to(before);
         *self.block(entered) &= !up_to(top);
+    }
+
+    /// Makes room for the whole window, once.
+    fn complete(&mut self) {
+        let whole = self.size.div_ceil(BITS).next_power_of_two() as usize;
+        if self.blocks.len() < whole {
+            let mut blocks = vec![0; whole];
+            blocks[..self.blocks.len()].copy_from_slice(&self.blocks);
+            self.blocks = blocks.into();
+        }
     }
 
     fn block(&mut self, number: u64) -> &mut u64 {
@@ -146,6 +157,18 @@ mod tests {
         let mut window = Window::new(u32::MAX);
         window.commit(1_000_000).expect("new");
         assert!(window.check(1_000_000 - u64::from(MAX_WINDOW)).is_err());
+    }
+
+    #[test]
+    fn a_window_that_is_hardly_used_takes_no_room() {
+        let mut window = Window::new(4096);
+        window.commit(63).expect("new");
+        assert_eq!(window.blocks.len(), 1);
+        assert_eq!(window.commit(64), Ok(true));
+        assert_eq!(window.blocks.len(), 64);
+        // What was received before is remembered.
+        assert_eq!(window.commit(63), Err(Discard::Replayed));
+        assert_eq!(window.commit(62), Ok(false));
     }
 
     #[test]

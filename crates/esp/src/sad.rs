@@ -29,7 +29,10 @@ impl Sad {
 
     pub(crate) fn insert(&self, sa: Arc<Inbound>) {
         let shard = self.shard(sa.spi);
-        let mut entries = Shard::clone(&shard.load());
+        let before = shard.load();
+        // There are thousands of shards, none with room to spare.
+        let mut entries = Shard::with_capacity(before.len() + 1);
+        entries.extend_from_slice(&before);
         match entries.binary_search_by_key(&sa.spi, |(spi, _)| *spi) {
             Ok(at) => entries[at].1 = sa,
             Err(at) => entries.insert(at, (sa.spi, sa)),

@@ -188,13 +188,17 @@ impl Spd {
 impl Service {
     /// Lets an SA carry the rule's traffic before all others; one that already does moves to the front.
     pub(crate) fn put_first(&self, sa: Arc<Outbound>) {
-        let mut serving = vec![Arc::clone(&sa)];
-        serving.extend(self.serving.load().iter().filter(|other| other.id != sa.id).cloned());
+        let before = self.serving.load();
+        let mut serving = Vec::with_capacity(before.len() + 1);
+        serving.push(Arc::clone(&sa));
+        serving.extend(before.iter().filter(|other| other.id != sa.id).cloned());
         self.serving.store(Arc::new(serving));
     }
 
     pub(crate) fn withdraw(&self, sa: SaId) {
-        let rest = self.serving.load().iter().filter(|other| other.id != sa).cloned().collect();
+        let mut rest = Vec::clone(&self.serving.load());
+        rest.retain(|other| other.id != sa);
+        rest.shrink_to_fit();
         self.serving.store(Arc::new(rest));
     }
 

@@ -6,10 +6,9 @@
 
 use super::keyed::Keyed;
 use super::{Choice, Cpu, Function, Provider, Suite};
-use crate::plane::SaId;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// What an SA does to packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -53,23 +52,24 @@ pub(crate) trait Operated: Send + Sync {
     fn amount(&self) -> Amount;
 }
 
+/// Who has SAs.
+pub(crate) trait Roster: Send + Sync {
+    /// Shows every SA; none comes or goes meanwhile.
+    fn each(&self, visit: &mut dyn FnMut(&dyn Operated));
+}
+
 /// The crypto facility of one plane. It is shared with whoever commands it.
 pub struct Facility {
     choice: Choice,
     cpu: Cpu,
+    rosters: Mutex<Vec<Weak<dyn Roster>>>,
+    /// Taken for moments, also by who has a roster locked: nobody visits SAs with it.
     ledger: Mutex<Ledger>,
 }
 
 struct Ledger {
     in_core: bool,
-    accounts: BTreeMap<SaId, Account>,
     work: Work,
-}
-
-/// An SA with what of its work is attributed.
-struct Account {
-    sa: Arc<dyn Operated>,
-    attributed: Amount,
 }
 
 /// The CPU has none of the instructions that are to be used.
@@ -85,9 +85,8 @@ impl Facility {
 
     /// The same for a CPU that is told.
     pub fn on(cpu: Cpu, choice: Choice) -> Self {
-        let in_core = cpu.accelerates();
-        let ledger = Ledger { in_core, accounts: BTreeMap::new(), work: Work::new() };
-        Self { choice, cpu, ledger: Mutex::new(ledger) }
+        let ledger = Ledger { in_core: cpu.accelerates(), work: Work::new() };
+        Self { choice, cpu, rosters: Mutex::default(), ledger: Mutex::new(ledger) }
     }
 
     /// What is chosen.
@@ -127,40 +126,36 @@ impl Facility {
         if in_core && !self.cpu.accelerates() {
             return Err(NoInstructions);
         }
-        let mut ledger = self.ledger();
-        let Ledger { accounts, work, .. } = &mut *ledger;
+        // First for SAs to come: one that is being made now is visited.
+        self.ledger().in_core = in_core;
         let mut changed = 0;
-        for account in accounts.values_mut() {
+        self.each(&mut |sa| {
             // What it has done so far, the provider before has done.
-            self.attribute(account, work);
-            changed += usize::from(self.assign(in_core, account.sa.keyed()));
-        }
-        ledger.in_core = in_core;
+            self.attribute(sa);
+            changed += usize::from(self.assign(sa.keyed()));
+        });
         Ok(changed)
     }
 
     /// What was done so far, also for SAs that are gone.
     pub fn work(&self) -> Work {
-        let mut ledger = self.ledger();
-        let Ledger { accounts, work, .. } = &mut *ledger;
-        accounts.values_mut().for_each(|account| self.attribute(account, work));
-        work.clone()
+        self.each(&mut |sa| self.attribute(sa));
+        self.ledger().work.clone()
     }
 
-    /// Takes an SA on.
-    pub(crate) fn enlist(&self, id: SaId, sa: Arc<dyn Operated>) {
-        let mut ledger = self.ledger();
-        // It may have been made just before a change.
-        self.assign(ledger.in_core, sa.keyed());
-        ledger.accounts.insert(id, Account { sa, attributed: Amount::default() });
+    /// Takes on whoever has SAs. It is to ask for their [`provider`](Self::provider) under the lock that it takes to show
+    /// them, and to have each [attributed](Self::attribute) that goes.
+    pub(crate) fn enlist(&self, roster: Weak<dyn Roster>) {
+        self.rosters().push(roster);
     }
 
-    /// Attributes what an SA has done, and forgets it.
-    pub(crate) fn dismiss(&self, id: SaId) {
-        let mut ledger = self.ledger();
-        if let Some(mut account) = ledger.accounts.remove(&id) {
-            self.attribute(&mut account, &mut ledger.work);
-        }
+    fn each(&self, visit: &mut dyn FnMut(&dyn Operated)) {
+        let rosters: Vec<Arc<dyn Roster>> = {
+            let mut rosters = self.rosters();
+            rosters.retain(|roster| roster.strong_count() > 0);
+            rosters.iter().filter_map(Weak::upgrade).collect()
+        };
+        rosters.iter().for_each(|roster| roster.each(visit));
     }
 
     fn provider_if(&self, in_core: bool, suite: Suite) -> Provider {
@@ -173,8 +168,8 @@ impl Facility {
     }
 
     /// Has the right provider serve an SA, and tells whether that changes anything.
-    fn assign(&self, in_core: bool, keyed: &Keyed) -> bool {
-        let provider = self.provider_if(in_core, keyed.suite());
+    fn assign(&self, keyed: &Keyed) -> bool {
+        let provider = self.provider(keyed.suite());
         if provider == keyed.provider() {
             return false;
         }
@@ -184,18 +179,23 @@ impl Facility {
             .is_ok()
     }
 
-    fn attribute(&self, account: &mut Account, work: &mut Work) {
-        let now = account.sa.amount();
-        let before = std::mem::replace(&mut account.attributed, now);
-        if now == before {
+    /// Adds to the work what an SA has done since the last time.
+    pub(crate) fn attribute(&self, sa: &dyn Operated) {
+        let more = sa.keyed().attribute(sa.amount());
+        if more == Amount::default() {
             return;
         }
-        for function in account.sa.keyed().suite().functions() {
-            let place = self.place(account.sa.keyed().provider(), function);
-            let done = work.entry((function, account.sa.direction(), place)).or_default();
-            done.operations += now.operations.saturating_sub(before.operations);
-            done.octets += now.octets.saturating_sub(before.octets);
+        let mut ledger = self.ledger();
+        for function in sa.keyed().suite().functions() {
+            let place = self.place(sa.keyed().provider(), function);
+            let done = ledger.work.entry((function, sa.direction(), place)).or_default();
+            done.operations += more.operations;
+            done.octets += more.octets;
         }
+    }
+
+    fn rosters(&self) -> MutexGuard<'_, Vec<Weak<dyn Roster>>> {
+        self.rosters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A thread that panicked left sums behind that lack at most what it was about to add.

@@ -1,29 +1,42 @@
 //! The keys of one direction of one SA for as long as it lives, whichever provider serves it.
 
-use super::{Aad, Cipher, CipherError, Forged, Provider, Suite};
+use super::{Aad, Amount, Cipher, CipherError, Forged, Provider, Suite};
 use policy::Secret;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 /// A cipher whose provider can be changed while packets pass.
 ///
-/// The key stays here, so that another provider's cipher can be made of it; a packet costs one load more than without.
+/// The key stays here, so that another provider's cipher can be made of it; a packet costs a load and a comparison more
+/// than without. Most never change: what only a change needs has a place of its own.
 pub(crate) struct Keyed {
     suite: Suite,
     key: Secret,
-    /// By [`Provider`]; what was made once remains until the SA goes.
-    made: [OnceLock<Box<dyn Cipher>>; Provider::ALL.len()],
-    /// Index of the one that serves, which is made.
-    serving: AtomicUsize,
+    /// The cipher it began with, and whose that is.
+    first: Box<dyn Cipher>,
+    by: Provider,
+    /// Whose serves, which is made; a place in [`Provider::ALL`].
+    serving: AtomicU8,
+    others: OnceLock<Box<Made>>,
+    /// Packets and octets that are accounted for.
+    attributed: [AtomicU64; 2],
 }
+
+/// By [`Provider`]; what was made once remains until the SA goes.
+type Made = [OnceLock<Box<dyn Cipher>>; Provider::ALL.len()];
 
 impl Keyed {
     /// Takes [`Suite::key_material_len`] octets.
-    pub(crate) fn new(suite: Suite, key: Secret, provider: Provider) -> Result<Self, CipherError> {
-        let serving = AtomicUsize::new(provider as usize);
-        let keyed = Self { suite, key, made: Default::default(), serving };
-        keyed.serve_by(provider)?;
-        Ok(keyed)
+    pub(crate) fn new(suite: Suite, key: Secret, by: Provider) -> Result<Self, CipherError> {
+        Ok(Self {
+            suite,
+            first: by.cipher(suite, &key)?,
+            key,
+            by,
+            serving: AtomicU8::new(by as u8),
+            others: OnceLock::new(),
+            attributed: Default::default(),
+        })
     }
 
     pub(crate) fn suite(&self) -> Suite {
@@ -32,22 +45,36 @@ impl Keyed {
 
     /// Who serves.
     pub(crate) fn provider(&self) -> Provider {
-        Provider::ALL[self.serving.load(Ordering::Relaxed)]
+        Provider::ALL[usize::from(self.serving.load(Ordering::Relaxed))]
     }
 
     /// Has another provider serve from the next packet on.
     pub(crate) fn serve_by(&self, provider: Provider) -> Result<(), CipherError> {
-        let made = &self.made[provider as usize];
-        if made.get().is_none() {
-            // Whoever else has just made the same is as good.
-            _ = made.set(provider.cipher(self.suite, &self.key)?);
+        if provider != self.by {
+            let made = &self.others.get_or_init(Box::default)[provider as usize];
+            if made.get().is_none() {
+                // Whoever else has just made the same is as good.
+                _ = made.set(provider.cipher(self.suite, &self.key)?);
+            }
         }
-        self.serving.store(provider as usize, Ordering::Release);
+        self.serving.store(provider as u8, Ordering::Release);
         Ok(())
     }
 
+    /// How much of all that the SA has done came since the last call.
+    pub(crate) fn attribute(&self, all: Amount) -> Amount {
+        let [operations, octets] = &self.attributed;
+        let since =
+            |before: &AtomicU64, now: u64| now.saturating_sub(before.swap(now, Ordering::Relaxed));
+        Amount { operations: since(operations, all.operations), octets: since(octets, all.octets) }
+    }
+
     fn cipher(&self) -> &dyn Cipher {
-        let made = self.made[self.serving.load(Ordering::Acquire)].get();
+        let serving = self.serving.load(Ordering::Acquire);
+        if serving == self.by as u8 {
+            return &*self.first;
+        }
+        let made = self.others.get().and_then(|others| others[usize::from(serving)].get());
         &**made.expect("a cipher is made before it serves")
     }
 }

@@ -127,7 +127,10 @@ impl Finder {
         for place in places(&entry.rule.selectors) {
             let key = (place, entry.rule.id);
             let shard = &self.shards[place.shard()];
-            let mut entries = Shard::clone(&shard.load());
+            let before = shard.load();
+            // There are thousands of shards, none with room to spare.
+            let mut entries = Shard::with_capacity(before.len() + 1);
+            entries.extend_from_slice(&before);
             match entries.binary_search_by_key(&key, |(p, id, _)| (*p, *id)) {
                 Ok(at) => entries[at].2 = Arc::clone(entry),
                 Err(at) => {

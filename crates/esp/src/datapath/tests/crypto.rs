@@ -21,7 +21,7 @@ fn pair(kind: Kind) -> Pair {
     Pair { kind, now, sender, receiver }
 }
 
-fn crypto(datapath: &Datapath) -> &Facility {
+fn crypto(datapath: &Datapath) -> &Arc<Facility> {
     &datapath.0.settings.crypto
 }
 
@@ -93,6 +93,22 @@ fn a_new_sa_does_as_the_others() {
     assert_eq!(pair.open(&sealed), Ok(packet));
     let expected = [("AES-GCM-128".to_owned(), Place::Software, 1)];
     assert_eq!(amounts(crypto(&sender)), expected);
+}
+
+#[test]
+fn what_was_done_is_known_when_the_sa_or_the_datapath_is_gone() {
+    let pair = pair(Kind::PLAIN);
+    let packet = sample::udp(false, (4000, 53), &sample::payload(100));
+    let sealed = pair.protect(&packet).expect("an SA serves it");
+    assert_eq!(pair.open(&sealed), Ok(packet));
+    let (out, back) = (Arc::clone(crypto(&pair.sender)), Arc::clone(crypto(&pair.receiver)));
+    let Pair { mut sender, receiver, .. } = pair;
+    sender.remove(OUT);
+    drop(receiver);
+    for facility in [out, back] {
+        let operations: Vec<u64> = facility.work().values().map(|done| done.operations).collect();
+        assert_eq!(operations, [1]);
+    }
 }
 
 #[test]
