@@ -44,6 +44,10 @@ pub const WIRE: &str = "the wire alone";
 pub const VPND: &str = "vpnd";
 /// The same path with a cipher that only copies.
 pub const VPND_NULL: &str = "vpnd, NULL cipher";
+/// AES-256-GCM.
+pub const VPND_256: &str = "vpnd, AES-256-GCM";
+/// The same with nothing but portable software.
+pub const VPND_PORTABLE: &str = "vpnd, AES-256-GCM, in-core off";
 /// Debian's charon as it comes.
 pub const STRONGSWAN: &str = "strongSwan kernel-libipsec";
 /// The fastest WireGuard in userspace that is known.
@@ -59,7 +63,15 @@ pub fn all() -> Vec<Vpn> {
     vec![
         Vpn { name: WIRE, kind: Kind::Wire },
         vpnd(VPND, plain()),
-        vpnd("vpnd, AES-256-GCM", vpnd::Setup { esp: "ESP_AES256_GCM_16", ..plain() }),
+        vpnd(VPND_256, vpnd::Setup { esp: "ESP_AES256_GCM_16", ..plain() }),
+        vpnd(
+            VPND_PORTABLE,
+            vpnd::Setup {
+                esp: "ESP_AES256_GCM_16",
+                config: "[crypto]\nin_core_enabled = false",
+                ..plain()
+            },
+        ),
         vpnd("vpnd, native ESP", vpnd::Setup { config: "encap = \"never\"", ..plain() }),
         vpnd(VPND_NULL, vpnd::Setup { build: Build::NullCipher, ..plain() }),
         Vpn { name: STRONGSWAN, kind: Kind::StrongSwan { plugins: None } },
