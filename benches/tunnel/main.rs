@@ -40,7 +40,7 @@ struct Arguments {
     /// Seconds of each measurement
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Only VPNs whose names contain one of these
+    /// Only VPNs of these names, or whose names contain one of these
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these
@@ -117,12 +117,14 @@ fn run(arguments: &Arguments) -> Result<(), String> {
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
     let lasting = Duration::from_secs_f64(if arguments.quick { 1.0 } else { arguments.seconds });
     let machine = machine::description();
-    let wanted = |vpn: &Vpn| {
-        arguments.only.is_empty()
-            || arguments.only.iter().any(|part| vpn.name.contains(part.as_str()))
-    };
+    let all = vpn::all();
+    let is_name = |part: &str| all.iter().any(|vpn| vpn.name == part);
+    let means =
+        |part: &str, vpn: &Vpn| vpn.name == part || (!is_name(part) && vpn.name.contains(part));
+    let wanted =
+        |vpn: &Vpn| arguments.only.is_empty() || arguments.only.iter().any(|part| means(part, vpn));
     let mut absent = String::new();
-    let mut vpns: Vec<Vpn> = vpn::all().into_iter().filter(wanted).collect();
+    let mut vpns: Vec<Vpn> = all.iter().filter(|vpn| wanted(vpn)).cloned().collect();
     vpns.retain(|vpn| match vpn.lacking() {
         None => true,
         Some(why) => {
