@@ -5,6 +5,7 @@
 //! `docs/measurements/handshakes.md`. The part with strongSwan needs what `tests/interop` needs; `--no-peers` leaves it out,
 //! `--peers` leaves out everything else.
 
+mod batch;
 mod clock;
 mod delay;
 mod engines;

@@ -4,12 +4,11 @@
 mod daemon;
 mod vici;
 
+use crate::batch::ip;
 use crate::table::Table;
 use cli::demo::isolation::Namespace;
 use daemon::{Daemon, End, Kind};
 use std::fmt::Write as _;
-use std::io::Write as _;
-use std::process::{Command, Stdio};
 
 /// Addresses of the responder, and of the initiator.
 const HUB: &str = "192.0.2.2";
@@ -141,22 +140,4 @@ fn run([initiator, responder]: [Kind; 2], suite: &Suite, tunnels: usize) -> Resu
         responder_ms: ms(1),
         responder_kb: (after[1].memory_kb as f64 - before[1].memory_kb as f64) / n,
     })
-}
-
-/// Has `ip` carry out these lines inside a namespace.
-fn ip(space: &Namespace, lines: String) -> Result<(), String> {
-    let output = space.run(move || {
-        let mut ip = Command::new("ip");
-        ip.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = ip.spawn()?;
-        if let Some(input) = &mut process.stdin {
-            input.write_all(lines.as_bytes())?;
-        }
-        process.wait_with_output()
-    });
-    let output = output.map_err(|error| format!("ip: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    Err(format!("ip: {}", String::from_utf8_lossy(&output.stderr)))
 }

@@ -4,6 +4,8 @@
 //! installed by `benches/tunnel/peers.sh`, and left out where they are not there. Figures compare within a run only: all
 //! take turns in it.
 
+#[path = "../handshake/batch.rs"]
+mod batch;
 #[path = "../../tests/interop/launch.rs"]
 #[allow(dead_code, reason = "settings of tests")]
 mod launch;

@@ -1,12 +1,12 @@
 //! Two hosts and the wire between them.
 
+use crate::batch;
 use cli::demo::isolation::Namespace;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use serde::{Deserialize, Serialize};
-use std::io::Write;
 use std::net::Ipv4Addr;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// What crosses the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -77,20 +77,7 @@ fn pin(core: usize) -> Result<(), String> {
 impl Host {
     /// Has `ip` carry out these lines.
     pub fn ip(&self, lines: String) -> Result<(), String> {
-        let output = self.space.run(move || {
-            let mut ip = Command::new("ip");
-            ip.args(["-batch", "-"]).stdin(Stdio::piped()).stderr(Stdio::piped());
-            let mut process = ip.spawn()?;
-            if let Some(input) = &mut process.stdin {
-                input.write_all(lines.as_bytes())?;
-            }
-            process.wait_with_output()
-        });
-        let output = output.map_err(|error| format!("ip: {error}"))?;
-        match output.status.success() {
-            true => Ok(()),
-            false => Err(format!("ip: {}", String::from_utf8_lossy(&output.stderr))),
-        }
+        batch::ip(&self.space, lines)
     }
 
     /// Runs a program whose arguments have no spaces; its standard output.

@@ -9,7 +9,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 mod certificates;
-mod list;
+pub(crate) mod list;
 mod overview;
 mod quantity;
 mod stored;

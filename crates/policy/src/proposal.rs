@@ -125,6 +125,19 @@ pub enum Prf {
 }
 
 impl Prf {
+    /// The PRF that is made of what an integrity algorithm is made of.
+    pub fn of(integrity: Integrity) -> Self {
+        match integrity {
+            Integrity::HmacMd5_96 => Self::HmacMd5,
+            Integrity::HmacSha1_96 => Self::HmacSha1,
+            Integrity::HmacSha2_256_128 => Self::HmacSha2_256,
+            Integrity::HmacSha2_384_192 => Self::HmacSha2_384,
+            Integrity::HmacSha2_512_256 => Self::HmacSha2_512,
+            Integrity::AesXcbc96 => Self::Aes128Xcbc,
+            Integrity::AesCmac96 => Self::Aes128Cmac,
+        }
+    }
+
     /// Whether RFC 8247 forbids it, so that it serves only to reach what has nothing else.
     pub fn is_weak(self) -> bool {
         matches!(self, Self::HmacMd5)

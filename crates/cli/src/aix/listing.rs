@@ -1,6 +1,7 @@
 //! What `ike cmd=list` prints: nothing at all where there are no tunnels.
 
 use crate::control::protocol::{Child, Tunnel};
+use crate::report::list::state;
 use crate::report::{Algorithms, plain};
 use std::fmt::Write;
 
@@ -108,15 +109,6 @@ fn lines<'t>(tunnels: &'t [Tunnel], show: &Show<'_>) -> Vec<Line<'t>> {
     }
     lines.extend(of_phase2);
     lines
-}
-
-/// A child that waits for its IKE SA is being negotiated, too.
-fn state<'t>(tunnel: &'t Tunnel, child: &'t Child) -> &'t str {
-    if child.state == "down" && tunnel.state == "negotiating" {
-        &tunnel.state
-    } else {
-        &child.state
-    }
 }
 
 /// AIX's word for a state.

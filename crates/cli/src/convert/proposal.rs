@@ -225,7 +225,7 @@ fn ike_proposal(mut lists: Lists) -> Option<Vec<IkeProposal>> {
     let (aead, other): (Vec<_>, Vec<_>) = encryption.partition(|encryption| encryption.is_aead());
     if lists.prf.is_empty() {
         for integrity in &lists.integrity {
-            push(&mut lists.prf, prf_of(*integrity)?);
+            push(&mut lists.prf, Prf::of(*integrity));
         }
     }
     if lists.prf.is_empty() || lists.groups.is_empty() {
@@ -246,19 +246,6 @@ fn ike_proposal(mut lists: Lists) -> Option<Vec<IkeProposal>> {
         proposals.push(proposal(other, lists.integrity));
     }
     (!proposals.is_empty()).then_some(proposals)
-}
-
-fn prf_of(integrity: Integrity) -> Option<Prf> {
-    Some(match integrity {
-        Integrity::HmacMd5_96 => Prf::HmacMd5,
-        Integrity::HmacSha1_96 => Prf::HmacSha1,
-        Integrity::HmacSha2_256_128 => Prf::HmacSha2_256,
-        Integrity::HmacSha2_384_192 => Prf::HmacSha2_384,
-        Integrity::HmacSha2_512_256 => Prf::HmacSha2_512,
-        Integrity::AesXcbc96 => Prf::Aes128Xcbc,
-        Integrity::AesCmac96 => Prf::Aes128Cmac,
-        _ => return None,
-    })
 }
 
 /// What strongSwan offers and accepts where nothing is said, as far as it is good.

@@ -68,7 +68,7 @@ pub fn verbose(tunnels: &[Tunnel], colour: Colour) -> String {
 }
 
 /// A child that waits for its IKE SA is being negotiated, too, and the IKE SA is what one can wait for.
-fn state<'t>(tunnel: &'t Tunnel, child: &'t Child) -> &'t str {
+pub(crate) fn state<'t>(tunnel: &'t Tunnel, child: &'t Child) -> &'t str {
     if child.state == "down" && tunnel.state == "negotiating" {
         &tunnel.state
     } else {

@@ -64,10 +64,7 @@ fn parse_file(
     let mut open: Option<usize> = None;
     for (number, line) in file.text.lines().enumerate() {
         let place = Place { file: file.name.clone(), line: number + 1 };
-        *lines += 1;
-        if *lines > MAX_LINES {
-            return Err(unreadable(&place, "more than 100,000 lines", ""));
-        }
+        count(lines, &place)?;
         let indented = line.starts_with([' ', '\t']);
         let line = without_comment(line).trim();
         if line.is_empty() {
@@ -97,18 +94,7 @@ fn parse_file(
             // FreeS/WAN's files say which format they have.
             "version" => continue,
             "include" => {
-                if depth >= MAX_DEPTH {
-                    return Err(unreadable(
-                        &place,
-                        "files include each other too deeply",
-                        "remove an include",
-                    ));
-                }
-                let included = files.include(&name, &file.name);
-                let included = included.map_err(|why| {
-                    unreadable(&place, format!("cannot include {name}: {why}"), "")
-                })?;
-                for file in included {
+                for file in included(&name, file, files, depth, &place)? {
                     parse_file(&file, files, blocks, depth + 1, lines)?;
                 }
                 open = None;
@@ -127,6 +113,31 @@ fn parse_file(
         blocks.push(Block { kind, name, place, settings: Vec::new() });
     }
     Ok(())
+}
+
+/// Counts a line of all that is read; there may be no more than [`MAX_LINES`].
+fn count(lines: &mut usize, place: &Place) -> Result<(), Finding> {
+    *lines += 1;
+    if *lines > MAX_LINES {
+        return Err(unreadable(place, "more than 100,000 lines", ""));
+    }
+    Ok(())
+}
+
+/// The files that an `include` in `from` names; `depth` is how many led there.
+fn included(
+    pattern: &str,
+    from: &File,
+    files: &mut dyn Files,
+    depth: usize,
+    place: &Place,
+) -> Result<Vec<File>, Finding> {
+    if depth >= MAX_DEPTH {
+        return Err(unreadable(place, "files include each other too deeply", "remove an include"));
+    }
+    files
+        .include(pattern, &from.name)
+        .map_err(|why| unreadable(place, format!("cannot include {pattern}: {why}"), ""))
 }
 
 /// A `#` begins a comment at the beginning of a word, outside of quotes.
@@ -207,11 +218,8 @@ fn secrets_file(
     // Each entry with all its lines in one.
     let mut joined: Vec<(Place, Zeroizing<String>)> = Vec::new();
     for (number, line) in file.text.lines().enumerate() {
-        *lines += 1;
         let place = Place { file: file.name.clone(), line: number + 1 };
-        if *lines > MAX_LINES {
-            return Err(unreadable(&place, "more than 100,000 lines", ""));
-        }
+        count(lines, &place)?;
         let indented = line.starts_with([' ', '\t']);
         let line = without_comment(line).trim();
         if line.is_empty() {
@@ -227,18 +235,7 @@ fn secrets_file(
     }
     for (place, line) in joined {
         if let Some(pattern) = line.strip_prefix("include ") {
-            if depth >= MAX_DEPTH {
-                return Err(unreadable(
-                    &place,
-                    "files include each other too deeply",
-                    "remove an include",
-                ));
-            }
-            let included = files.include(pattern.trim(), &file.name);
-            let included = included.map_err(|why| {
-                unreadable(&place, format!("cannot include {}: {why}", pattern.trim()), "")
-            })?;
-            for file in included {
+            for file in included(pattern.trim(), file, files, depth, &place)? {
                 secrets_file(&file, files, entries, depth + 1, lines)?;
             }
             continue;

@@ -139,19 +139,6 @@ pub(super) const AH_INTEGRITY: &[Word<AhIntegrity>] = &[
     ("HMAC-MD5", Ok(AhIntegrity::Mac(Integrity::HmacMd5_96))),
 ];
 
-/// The PRF that is made of what an integrity algorithm is made of.
-pub(super) fn prf_of(integrity: Integrity) -> Prf {
-    match integrity {
-        Integrity::HmacMd5_96 => Prf::HmacMd5,
-        Integrity::HmacSha1_96 => Prf::HmacSha1,
-        Integrity::HmacSha2_256_128 => Prf::HmacSha2_256,
-        Integrity::HmacSha2_384_192 => Prf::HmacSha2_384,
-        Integrity::HmacSha2_512_256 => Prf::HmacSha2_512,
-        Integrity::AesXcbc96 => Prf::Aes128Xcbc,
-        Integrity::AesCmac96 => Prf::Aes128Cmac,
-    }
-}
-
 /// Groups accepted where the policy names none.
 pub(super) const STRONG_GROUPS: &[Group] = &[
     Group::Ecp384,

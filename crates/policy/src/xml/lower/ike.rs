@@ -1,7 +1,7 @@
 //! IKEProtection: what phase 1 tunnels agree on.
 
 use super::Cx;
-use super::algorithm::{IKE_ENCRYPTION, IKE_HASH, IKE_PRF, prf_of};
+use super::algorithm::{IKE_ENCRYPTION, IKE_HASH, IKE_PRF};
 use super::generic::generic;
 use super::ikev1::is_ikev1;
 use super::protection::ChildProtection;
@@ -320,7 +320,7 @@ fn split(
 ) -> bool {
     // IKE_Hash is the integrity algorithm in IKEv2; without IKE_PRF its hash serves both.
     if offer.prf.is_empty() {
-        let prf: Vec<Prf> = offer.integrity.iter().map(|integrity| prf_of(*integrity)).collect();
+        let prf: Vec<Prf> = offer.integrity.iter().copied().map(Prf::of).collect();
         append(&mut offer.prf, &prf);
     }
     let is_aead = |encryption: &IkeEncryption| encryption.is_aead();
