@@ -85,6 +85,8 @@ pub struct Limits {
 pub struct InboundSa {
     /// Its name.
     pub id: SaId,
+    /// The rule whose traffic it carries.
+    pub rule: RuleId,
     /// Chosen by this side.
     pub spi: Spi,
     /// Cipher.

@@ -99,6 +99,7 @@ fn no_allocation_with(suite: Suite) {
     receiver
         .add_inbound(InboundSa {
             id: SaId(1),
+            rule: RuleId(1),
             spi,
             suite,
             key,

@@ -102,6 +102,7 @@ impl Agreement {
     fn inbound(&self, side: Side) -> InboundSa {
         InboundSa {
             id: SaId(1),
+            rule: RULE,
             spi: Spi(0x1000 + side.other() as u32),
             suite: self.suite,
             key: self.key(side.other()),

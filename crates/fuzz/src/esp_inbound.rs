@@ -73,6 +73,7 @@ fn install(
     let spi = 0x1000 + n;
     let sa = InboundSa {
         id: SaId(u64::from(n)),
+        rule: esp::plane::RuleId(1),
         spi: Spi(spi),
         suite,
         key: Secret::new(material.clone()),

@@ -394,9 +394,9 @@ fn decapsulate(
 
 /// The datapath takes an SA and keeps it; the record needs its own.
 fn copy_of_inbound(sa: &InboundSa) -> InboundSa {
-    let InboundSa { id, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
+    let InboundSa { id, rule, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
     let (key, selectors) = (sa.key.clone(), sa.selectors.clone());
-    InboundSa { id, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
+    InboundSa { id, rule, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
 }
 
 fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {

@@ -120,6 +120,7 @@ impl Kind {
     fn inbound(self) -> InboundSa {
         InboundSa {
             id: IN,
+            rule: RULE,
             spi: Spi(SPI),
             suite: self.suite,
             key: self.key(),

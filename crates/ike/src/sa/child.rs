@@ -142,6 +142,7 @@ impl Blueprint<'_> {
         }
         cx.plane.add_inbound(InboundSa {
             id: inbound,
+            rule,
             spi: self.spi_in,
             suite,
             key: in_key,

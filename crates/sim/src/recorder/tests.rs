@@ -44,6 +44,7 @@ fn outbound(id: u64, spi: u32, key: u8) -> OutboundSa {
 fn inbound(id: u64, spi: u32, key: u8) -> InboundSa {
     InboundSa {
         id: SaId(id),
+        rule: RuleId(1),
         spi: Spi(spi),
         suite: SUITE,
         key: Secret::new(vec![key; 20]),
