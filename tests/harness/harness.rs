@@ -7,7 +7,7 @@ pub mod gateway;
 pub mod policies;
 pub mod space;
 
-use libtest_mimic::{Arguments, Completion, Trial};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -68,19 +68,29 @@ impl Need {
 pub fn test(name: &str, needs: &'static [Need], work: fn()) -> Trial {
     let title = name.to_owned();
     Trial::ignorable_test(name, move || {
-        let Some(reason) = needs.iter().find_map(|need| need.missing()) else {
-            let began = Instant::now();
-            work();
-            if std::env::var_os("VPN_TEST_SHOW").is_some() {
-                eprintln!("{:.1} s: {title}", began.elapsed().as_secs_f64());
-            }
-            return Ok(Completion::Completed);
-        };
-        if std::env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all") {
-            return Err(format!("required, but {reason}").into());
+        if let Some(reason) = missing(needs) {
+            return without(&reason);
         }
-        Ok(Completion::ignored_with(reason))
+        let began = Instant::now();
+        work();
+        if std::env::var_os("VPN_TEST_SHOW").is_some() {
+            eprintln!("{:.1} s: {title}", began.elapsed().as_secs_f64());
+        }
+        Ok(Completion::Completed)
     })
+}
+
+/// Why one of these needs cannot be met on this machine.
+pub fn missing(needs: &[Need]) -> Option<String> {
+    needs.iter().find_map(|need| need.missing())
+}
+
+/// The outcome of a test that cannot run.
+pub fn without(reason: &str) -> Result<Completion, Failed> {
+    if std::env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all") {
+        return Err(format!("required, but {reason}").into());
+    }
+    Ok(Completion::ignored_with(reason))
 }
 
 /// Runs the tests that the command line asks for. They wait more than they compute, so that more of them run at the

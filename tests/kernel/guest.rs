@@ -1,0 +1,239 @@
+//! Guests: which kernel they have, how this executable gets into them, and how it learns what came of the scenarios.
+
+use crate::harness::{Need, missing, without};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use nix::sched::{CpuSet, sched_getaffinity};
+use nix::unistd::Pid;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, OnceLock};
+use std::time::Instant;
+
+/// Where the scripts are, and where `build-kernel` puts its kernel.
+const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/kernel/guest");
+const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kernel");
+const PACKAGED: &str = "/usr/bin/linux";
+
+/// What a group asks of its guest's kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// Linux 6.1 as Debian packs it is enough: no nftables of family inet, no device with offload.
+    Any,
+    /// Linux 6.12 as `build-kernel` makes it.
+    #[expect(dead_code)]
+    Built,
+}
+
+impl Kernel {
+    /// The program that is the kernel, or how to come by it.
+    fn find(self) -> Result<PathBuf, String> {
+        let built = std::env::var_os("VPN_TEST_KERNEL")
+            .map_or_else(|| Path::new(BUILT).join("linux"), PathBuf::from);
+        let packaged = PathBuf::from(PACKAGED);
+        match self {
+            _ if built.exists() => Ok(built),
+            Self::Any if packaged.exists() => Ok(packaged),
+            Self::Any => Err(
+                "no guest kernel; `apt-get install user-mode-linux busybox-static` installs one"
+                    .into(),
+            ),
+            Self::Built => {
+                Err("no guest kernel 6.12; `tests/kernel/guest/build-kernel` makes one \
+                                in four minutes"
+                    .into())
+            }
+        }
+    }
+}
+
+/// What happens in a guest, by name; it panics where it fails.
+pub struct Scenario {
+    name: String,
+    needs: &'static [Need],
+    play: Box<dyn Fn() + Send + Sync>,
+}
+
+/// Makes a scenario. What a guest always has need not be among its needs: root, namespaces, the TUN driver.
+pub fn scenario(
+    name: impl Into<String>,
+    needs: &'static [Need],
+    play: impl Fn() + Send + Sync + 'static,
+) -> Scenario {
+    Scenario { name: name.into(), needs, play: Box::new(play) }
+}
+
+/// Scenarios that one guest plays.
+pub struct Group {
+    pub name: &'static str,
+    pub kernel: Kernel,
+    pub scenarios: Vec<Scenario>,
+}
+
+impl Group {
+    /// The full name of each scenario that the command line asks for.
+    fn asked<'a>(
+        &'a self,
+        arguments: &'a Arguments,
+    ) -> impl Iterator<Item = (String, &'a Scenario)> {
+        let title = |scenario: &Scenario| format!("{}: {}", self.name, scenario.name);
+        self.scenarios.iter().map(move |s| (title(s), s)).filter(|(title, _)| {
+            let fits = |pattern: &String| match arguments.exact {
+                true => title == pattern,
+                false => title.contains(pattern),
+            };
+            arguments.filter.as_ref().is_none_or(fits) && !arguments.skip.iter().any(fits)
+        })
+    }
+}
+
+/// What came of a scenario in the guest: whether it passed, and what it printed.
+type Outcome = (bool, String);
+
+/// A guest that boots when the first scenario is asked for.
+struct Guest {
+    group: &'static str,
+    kernel: Kernel,
+    arguments: Vec<String>,
+    outcomes: OnceLock<Result<BTreeMap<String, Outcome>, String>>,
+}
+
+/// The scenarios of all groups as tests of this machine.
+pub fn trials(groups: Vec<Group>, arguments: &Arguments) -> Vec<Trial> {
+    let words = std::env::args().skip(1).collect::<Vec<_>>();
+    let trials = groups.into_iter().flat_map(|group| {
+        let guest = Arc::new(Guest {
+            group: group.name,
+            kernel: group.kernel,
+            arguments: words.clone(),
+            outcomes: OnceLock::new(),
+        });
+        let trial = |(title, scenario): (String, &Scenario)| {
+            let (guest, needs, name) = (Arc::clone(&guest), scenario.needs, title.clone());
+            Trial::ignorable_test(title, move || guest.report(&name, needs))
+        };
+        group.asked(arguments).map(trial).collect::<Vec<_>>()
+    });
+    trials.collect()
+}
+
+impl Guest {
+    fn report(&self, name: &str, needs: &[Need]) -> Result<Completion, Failed> {
+        if let Some(why) = self.kernel.find().err().or_else(|| missing(needs)) {
+            return without(&why);
+        }
+        let outcomes = self.outcomes.get_or_init(|| self.boot()).as_ref().map_err(Failed::from)?;
+        match outcomes.get(name) {
+            Some((true, _)) => Ok(Completion::Completed),
+            Some((false, said)) => Err(said.into()),
+            None => Err("the guest ended before it; see the scenarios before".into()),
+        }
+    }
+
+    /// Boots, and has the scenarios of the command line played there.
+    fn boot(&self) -> Result<BTreeMap<String, Outcome>, String> {
+        let kernel = self.kernel.find()?;
+        let processor = Processor::take();
+        let began = Instant::now();
+        let own = std::env::current_exe().map_err(|e| format!("no path of this test: {e}"))?;
+        let mut line =
+            format!("{ENTERED}={} exec {}", quoted(self.group), quoted(&own.to_string_lossy()));
+        for word in &self.arguments {
+            let _ = write!(line, " {}", quoted(word));
+        }
+        let output = Command::new(Path::new(SCRIPTS).join("boot"))
+            .args(["-t", "300", "-c", &processor.0.to_string(), "-k"])
+            .arg(kernel)
+            .arg(line)
+            .output()
+            .map_err(|e| format!("cannot boot a guest: {e}"))?;
+        drop(processor);
+        if std::env::var_os("VPN_TEST_SHOW").is_some() {
+            eprintln!("{:.1} s: the guest of {:?}", began.elapsed().as_secs_f64(), self.group);
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        let outcomes = told(&said);
+        if outcomes.is_empty() {
+            let console = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("the guest played nothing: {}\n{said}{console}", output.status));
+        }
+        Ok(outcomes)
+    }
+}
+
+/// A word for the shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// A processor that no other guest of this process has: one that shares its processor only takes longer.
+struct Processor(usize);
+
+static FREE: LazyLock<(Mutex<Vec<usize>>, Condvar)> = LazyLock::new(|| {
+    let ours = sched_getaffinity(Pid::from_raw(0)).expect("this process runs somewhere");
+    let ours = (0..CpuSet::count()).filter(|cpu| ours.is_set(*cpu).unwrap_or(false));
+    (Mutex::new(ours.collect()), Condvar::new())
+});
+
+impl Processor {
+    fn take() -> Self {
+        let (free, freed) = &*FREE;
+        let mut free = free.lock().expect("no panic while it is held");
+        loop {
+            match free.pop() {
+                Some(cpu) => return Self(cpu),
+                None => free = freed.wait(free).expect("no panic while it is held"),
+            }
+        }
+    }
+}
+
+impl Drop for Processor {
+    fn drop(&mut self) {
+        let (free, freed) = &*FREE;
+        free.lock().expect("no panic while it is held").push(self.0);
+        freed.notify_one();
+    }
+}
+
+/// Names the group to play, inside a guest.
+const ENTERED: &str = "VPN_TEST_IN_GUEST";
+/// Lines around what a scenario prints.
+const BEGIN: &str = "\u{1}begin ";
+const PASSED: &str = "\u{1}passed ";
+const FAILED: &str = "\u{1}failed ";
+
+/// The group this process is to play, where it runs inside a guest.
+pub fn entered() -> Option<String> {
+    std::env::var(ENTERED).ok()
+}
+
+/// Plays the scenarios that the command line asks for, inside the guest.
+pub fn play(groups: Vec<Group>, name: &str, arguments: &Arguments) -> ExitCode {
+    let group = groups.into_iter().find(|group| group.name == name).expect("it was booted for it");
+    for (title, scenario) in group.asked(arguments) {
+        if missing(scenario.needs).is_some() {
+            continue;
+        }
+        println!("{BEGIN}{title}");
+        let began = Instant::now();
+        let passed = catch_unwind(AssertUnwindSafe(|| (scenario.play)())).is_ok();
+        println!("{:.1} s in the guest", began.elapsed().as_secs_f64());
+        println!("{}{title}", if passed { PASSED } else { FAILED });
+    }
+    ExitCode::SUCCESS
+}
+
+/// What the lines of a guest tell of each scenario. One that has begun and not ended has failed.
+fn told(said: &str) -> BTreeMap<String, Outcome> {
+    let mut outcomes = BTreeMap::new();
+    for part in said.split(BEGIN).skip(1) {
+        let (title, printed) = part.split_once('\n').unwrap_or((part, ""));
+        let passed = printed.contains(&format!("{PASSED}{title}\n"));
+        let printed = printed.split(['\u{1}']).next().unwrap_or_default();
+        outcomes.insert(title.to_owned(), (passed, printed.to_owned()));
+    }
+    outcomes
+}

@@ -1,0 +1,35 @@
+//! In the kernel of a guest that has ESP and AH, which the machines of these tests need not have: each group of scenarios
+//! boots a guest (`guest/boot`) and plays one after the other there.
+//!
+//! The guest is a User-mode Linux over this machine's own files: it runs this very executable, `vpnd` and `vpnctl` as cargo
+//! built them, and strongSwan as it is installed. It needs no root here. Where its kernel or a program is missing, scenarios
+//! are reported as ignored with what installs it; with `VPN_TEST_REQUIRE=all` in the environment they fail.
+//!
+//! `cargo test --test kernel NAME` plays what has this in its name. `VPN_TEST_SHOW=1` tells how long each took.
+//! `tests/kernel/guest/boot COMMAND` runs anything else in a guest.
+#![forbid(unsafe_code)]
+
+#[path = "../harness/harness.rs"]
+mod harness;
+
+mod guest;
+mod offers;
+
+use guest::Group;
+use libtest_mimic::Arguments;
+use std::process::ExitCode;
+
+fn groups() -> Vec<Group> {
+    vec![offers::group()]
+}
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    if let Some(group) = guest::entered() {
+        return guest::play(groups(), &group, &arguments);
+    }
+    let trials = guest::trials(groups(), &arguments);
+    // They wait for their guests, of which there are no more than processors.
+    arguments.test_threads = Some(trials.len().max(1));
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
