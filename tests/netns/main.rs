@@ -12,6 +12,7 @@ mod commands;
 mod crypto;
 mod daemon;
 mod demo;
+mod experiments;
 mod failures;
 mod filter;
 mod flood;
@@ -29,6 +30,7 @@ fn main() -> std::process::ExitCode {
         // The longest first.
         acceptance::trials(),
         demo::trials(),
+        experiments::trials(),
         flood::trials(),
         networks::trials(),
         authentication_header::trials(),

@@ -20,13 +20,13 @@ pub mod capture;
 mod interrupt;
 pub mod isolation;
 pub mod network;
-mod node;
+pub mod node;
 pub mod traffic;
 
 use capture::Capture;
 use interrupt::Interrupt;
 use isolation::Namespace;
-use node::Node;
+use node::{Node, Setup};
 use traffic::{Echoes, Pings, Stream};
 
 /// The sample policy of AIX's documentation, as each end has it.
@@ -166,10 +166,15 @@ fn play(
     progress.set_message("starting two vpnd");
     let policies = private_policies().map_err(|error| format!("cannot make a key: {error}"))?;
     let base = Path::new("/run/vpnd-demo");
+    let setup = |end: usize| Setup {
+        program: Path::new("/proc/self/exe"),
+        policy: &policies[end],
+        config: "",
+    };
     let gone = || interrupt.is_set();
-    let mut left = Node::start("left", &left_space, &base.join("left"), &policies[0], &gone)?;
+    let mut left = Node::start("left", &left_space, &base.join("left"), setup(0), &gone)?;
     interrupt.breaks(left.connection());
-    let mut right = Node::start("right", &right_space, &base.join("right"), &policies[1], &gone)?;
+    let mut right = Node::start("right", &right_space, &base.join("right"), setup(1), &gone)?;
     interrupt.breaks(right.connection());
 
     progress.set_message("negotiating");

@@ -12,6 +12,7 @@ pub mod course;
 pub mod crypto;
 pub mod daemon;
 pub mod demo;
+pub mod experiment;
 pub mod filter;
 pub mod policy_file;
 pub mod report;

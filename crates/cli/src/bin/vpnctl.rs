@@ -9,6 +9,7 @@ use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel, WorkersChange};
 use cli::convert::command::{Convert, ConvertError};
 use cli::crypto::{self, arguments::CryptoError};
+use cli::experiment;
 use cli::report::{self, Colour};
 use cli::shell::{self, ShellCommand};
 use cli::store::command::{CommandError, StoreCommand};
@@ -156,6 +157,15 @@ Examples:
     },
     /// Shows and sets how the crypto facility works, what it has done and how fast it is
     Crypto(crypto::arguments::Arguments),
+    /// Repeats published measurements on this machine and writes a report with plots
+    #[command(after_help = "\
+Examples:
+  sudo vpnctl experiment all --quick         all of them, in less than ten minutes
+  sudo vpnctl experiment workloads --output /tmp/measurements
+
+It makes two hosts in network namespaces and starts a vpnd on either; a daemon that runs is left alone. An ordinary user can do
+without sudo where user namespaces are allowed.")]
+    Experiment(experiment::Options),
     /// Makes links by whose names this program is the commands of AIX: ike, ikedb, lssrc and others
     #[command(after_help = "\
 Example:
@@ -400,6 +410,9 @@ impl From<io::Error> for Failure {
 }
 
 fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
+    if let Command::Experiment(options) = &arguments.command {
+        return Ok(experiment::run(options));
+    }
     if let Command::Policy { command: PolicyCommand::Convert(convert) } = &arguments.command {
         return Ok(convert.run()?);
     }
@@ -557,7 +570,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         }
         // They find their daemon themselves, or do without.
         Command::Policy { .. } | Command::Crypto(_) | Command::AixLinks { .. } => {}
-        Command::Top(_) | Command::Shell(_) => {}
+        Command::Top(_) | Command::Shell(_) | Command::Experiment(_) => {}
         Command::Stop => {
             done(&mut client, Ask::Stop)?;
             client.wait_until_gone();
@@ -652,6 +665,8 @@ mod tests {
             "vpnctl filter",
             "vpnctl filter --ipv4 deny --ipv6 permit --json",
             "vpnctl aix-links /usr/local/bin",
+            "vpnctl experiment all --quick",
+            "vpnctl experiment workloads --rehearsal --output out",
             "vpnctl stop",
         ] {
             assert!(parse(line).is_ok(), "{line}");
@@ -662,6 +677,8 @@ mod tests {
             "vpnctl why",
             "vpnctl trace",
             "vpnctl filter --ipv4 block",
+            "vpnctl experiment none",
+            "vpnctl experiment all --quick --rehearsal",
             "vpnctl deactivate",
             "vpnctl down site",
         ] {

@@ -73,7 +73,7 @@ fn explain(errno: nix::Error) -> String {
     } else {
         format!("{}; a container needs --privileged for it", errno.desc())
     };
-    format!("cannot make namespaces for the demo: {cause}\n  run it as root: sudo vpnd demo")
+    format!("cannot make namespaces: {cause}\n  run this command as root, for example with sudo")
 }
 
 type Job = Box<dyn FnOnce() + Send>;

@@ -38,6 +38,23 @@ pub fn connect(left: (&Namespace, Ipv4Addr), right: (&Namespace, Ipv4Addr)) -> R
     Ok(())
 }
 
+/// Gives a namespace further addresses, which are reached through no wire.
+///
+/// # Errors
+/// Where the system refuses one.
+pub fn give(namespace: &Namespace, addresses: Vec<Ipv4Addr>) -> Result<(), String> {
+    namespace.run(move || {
+        netlink(async |handle: Handle| {
+            let loopback = index("lo")?;
+            for address in addresses {
+                let add = handle.address().add(loopback, address.into(), 32);
+                add.execute().await.map_err(step("set an address"))?;
+            }
+            Ok(())
+        })
+    })
+}
+
 /// Waits until the kernel, which takes its time over a carrier, lets packets through.
 fn await_carrier() -> Result<(), String> {
     let deadline = Instant::now() + Duration::from_secs(10);

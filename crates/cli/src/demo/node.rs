@@ -1,4 +1,4 @@
-//! One end of the demo: a `vpnd start` of this very program in a namespace, and the control connection to it.
+//! One end: a `vpnd start` in a namespace, and the control connection to it.
 
 use super::isolation::Namespace;
 use crate::control::client::{Client, ClientError};
@@ -20,7 +20,18 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a daemon may take to stop; after that it is killed.
 const FAREWELL: Duration = Duration::from_secs(8);
 
-/// A daemon of the demo. Dropping it ends the process.
+/// What a daemon is started with.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    /// The program `vpnd`.
+    pub program: &'a Path,
+    /// Text of the policy.
+    pub policy: &'a str,
+    /// What follows in the section `[esp]` of the configuration, and further sections.
+    pub config: &'a str,
+}
+
+/// A daemon. Dropping it ends the process.
 pub struct Node {
     name: &'static str,
     directory: PathBuf,
@@ -34,10 +45,10 @@ impl Node {
         name: &'static str,
         namespace: &Namespace,
         directory: &Path,
-        policy: &str,
+        setup: Setup<'_>,
         interrupted: &dyn Fn() -> bool,
     ) -> Result<Self, String> {
-        let files = Files::write(directory, policy).map_err(|e| format!("{name}: {e}"))?;
+        let files = Files::write(directory, setup).map_err(|e| format!("{name}: {e}"))?;
         let mut process = namespace
             .run(move || files.spawn())
             .map_err(|error| format!("{name}: cannot start vpnd: {error}"))?;
@@ -54,6 +65,20 @@ impl Node {
             }
         };
         Ok(Self { name, directory: directory.to_owned(), process, client })
+    }
+
+    /// The number of its process.
+    pub fn process(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Another connection to it.
+    ///
+    /// # Errors
+    /// Where it takes none.
+    pub fn client(&self) -> Result<Client, String> {
+        let client = Client::connect(&self.directory.join("control.sock"));
+        client.map_err(|error| format!("{}: {error}{}", self.name, last_words(&self.directory)))
     }
 
     /// Sends a command.
@@ -99,27 +124,29 @@ impl Drop for Node {
 }
 
 struct Files {
+    program: PathBuf,
     directory: PathBuf,
 }
 
 impl Files {
-    fn write(directory: &Path, policy: &str) -> io::Result<Self> {
+    fn write(directory: &Path, setup: Setup<'_>) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).recursive(true).create(directory)?;
-        fs::write(directory.join("policy.xml"), policy)?;
+        fs::write(directory.join("policy.xml"), setup.policy)?;
         let state = directory.join("state");
         DirBuilder::new().mode(0o700).create(&state)?;
         // Both ends are on this machine: whoever does not answer at once does not answer.
         let config = format!(
-            "[ike]\nretransmit_after = \"500ms\"\nretransmissions = 4\n[esp]\nstate_dir = {:?}\n",
-            state.display().to_string()
+            "[ike]\nretransmit_after = \"500ms\"\nretransmissions = 4\n[esp]\nstate_dir = {:?}\n{}\n",
+            state.display().to_string(),
+            setup.config,
         );
         fs::write(directory.join("vpnd.toml"), config)?;
-        Ok(Self { directory: directory.to_owned() })
+        Ok(Self { program: setup.program.to_owned(), directory: directory.to_owned() })
     }
 
     fn spawn(&self) -> io::Result<Child> {
         let file = |name: &str| self.directory.join(name);
-        Command::new("/proc/self/exe")
+        Command::new(&self.program)
             .arg("start")
             .arg("--exit-with-parent")
             .arg("--policy")

@@ -1,0 +1,198 @@
+//! `vpnctl experiment`: the measurements that were published of other systems, on this product and this machine.
+//!
+//! Each experiment builds two hosts in namespaces of its own, starts a `vpnd` on either, sends traffic, and writes a report
+//! with pictures and the raw figures. What is compared takes turns, round after round, so that a machine that grows slower
+//! or faster meanwhile does not decide.
+
+use crate::demo::isolation;
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use indicatif::{ProgressBar, ProgressStyle};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+mod figures;
+pub mod machine;
+pub mod plot;
+pub mod report;
+pub mod site;
+pub mod statistics;
+pub mod table;
+pub mod traffic;
+mod workloads;
+
+use machine::Machine;
+use report::Report;
+
+/// One of the experiments.
+struct Experiment {
+    /// Its name on the command line, and the directory of its report.
+    name: &'static str,
+    /// The document whose measurement it repeats.
+    document: &'static str,
+    run: fn(&Lab) -> Result<Report, String>,
+}
+
+/// All of them, in the order they run.
+const EXPERIMENTS: &[Experiment] = &[Experiment {
+    name: "workloads",
+    document: "Linux on System z cryptographic support",
+    run: workloads::run,
+}];
+
+/// Every experiment.
+const ALL: &str = "all";
+
+fn names() -> PossibleValuesParser {
+    EXPERIMENTS.iter().map(|experiment| experiment.name).chain([ALL]).collect::<Vec<_>>().into()
+}
+
+/// What is to be measured, and how thoroughly.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Which experiment
+    #[arg(value_parser = names())]
+    name: String,
+    /// Fewer and shorter repetitions: all experiments in less than ten minutes
+    #[arg(long)]
+    quick: bool,
+    /// One shortest measurement of each kind, to see that everything works; its figures say nothing
+    #[arg(long, conflicts_with = "quick")]
+    rehearsal: bool,
+    /// Directory for the reports; unless it is named docs/measurements where there is one, and measurements elsewhere
+    #[arg(long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+}
+
+/// How much is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// As little as shows that it works.
+    Rehearsal,
+    /// As much as shows the tendency.
+    Quick,
+    /// As much as a published figure takes.
+    Full,
+}
+
+impl Effort {
+    /// The value for this effort.
+    pub fn pick<T>(self, rehearsal: T, quick: T, full: T) -> T {
+        match self {
+            Self::Rehearsal => rehearsal,
+            Self::Quick => quick,
+            Self::Full => full,
+        }
+    }
+
+    fn option(self) -> &'static str {
+        self.pick(" --rehearsal", " --quick", "")
+    }
+}
+
+/// What an experiment is given.
+pub struct Lab {
+    /// How much it is to do.
+    pub effort: Effort,
+    /// Where it runs.
+    pub machine: Machine,
+    /// The program `vpnd`.
+    pub vpnd: PathBuf,
+    bar: ProgressBar,
+}
+
+impl Lab {
+    /// Says how many steps there will be.
+    pub fn expect(&self, steps: usize) {
+        self.bar.set_length(steps as u64);
+        self.bar.set_position(0);
+    }
+
+    /// Says what is measured next, and that what was named before is done.
+    pub fn step(&self, what: impl Into<String>) {
+        if !self.bar.message().is_empty() {
+            self.bar.inc(1);
+        }
+        self.bar.set_message(what.into());
+    }
+
+    /// Median and spread where there were several rounds, for the text of a report.
+    pub fn rounds(&self, rounds: usize, lasting: Duration) -> String {
+        let seconds = lasting.as_secs_f64();
+        match rounds {
+            1 => format!("One round, {seconds} s for each figure."),
+            _ => format!(
+                "Medians of {rounds} rounds (lowest to highest where they are shown), {seconds} s for each figure in each; \
+                 what is compared takes turns."
+            ),
+        }
+    }
+}
+
+/// Runs experiments and writes their reports. Must be called while the process has a single thread.
+pub fn run(options: &Options) -> ExitCode {
+    match measure(options) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("vpnctl experiment: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure(options: &Options) -> Result<(), String> {
+    let vpnd = program()?;
+    let directory = options.output.clone().unwrap_or_else(|| {
+        let documents = PathBuf::from("docs/measurements");
+        if documents.is_dir() { documents } else { PathBuf::from("measurements") }
+    });
+    isolation::enter().map_err(|error| error.to_string())?;
+    let effort = match (options.rehearsal, options.quick) {
+        (true, _) => Effort::Rehearsal,
+        (_, true) => Effort::Quick,
+        _ => Effort::Full,
+    };
+    let chosen = EXPERIMENTS.iter().filter(|e| [e.name, ALL].contains(&options.name.as_str()));
+    let mut failures = Vec::new();
+    for experiment in chosen {
+        let Experiment { name, document, run } = experiment;
+        let begun = Instant::now();
+        eprintln!("{name}, after \"{document}\"");
+        let lab = Lab { effort, machine: Machine::look(), vpnd: vpnd.clone(), bar: bar() };
+        let outcome = run(&lab);
+        lab.bar.finish_and_clear();
+        let how = format!("vpnctl experiment {name}{}", effort.option());
+        let written = outcome.and_then(|r| r.write(&directory.join(name), &lab.machine, &how));
+        match written {
+            Ok(path) => println!("{} ({:.0} s)", path.display(), begun.elapsed().as_secs_f64()),
+            // One that fails does not keep the others from what they can tell.
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                failures.push(*name);
+            }
+        }
+    }
+    println!("{}", figures::write(&directory)?.display());
+    match failures.as_slice() {
+        [] => Ok(()),
+        failures => Err(format!("failed: {}", failures.join(", "))),
+    }
+}
+
+fn bar() -> ProgressBar {
+    let style = ProgressStyle::with_template("  {bar:30.green} {pos}/{len}, {eta} left  {msg}");
+    ProgressBar::new(1).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+}
+
+/// `vpnd` beside this program, or in the search path.
+fn program() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().ok();
+    let beside = own.as_deref().and_then(Path::parent).map(|directory| directory.join("vpnd"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = beside.into_iter().chain(std::env::split_paths(&path).map(|d| d.join("vpnd")));
+    found.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        "there is no vpnd beside this program nor in the search path; install it with vpnctl"
+            .to_owned()
+    })
+}

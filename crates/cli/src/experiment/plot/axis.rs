@@ -1,0 +1,217 @@
+//! Axes: what they measure, where their ticks are, and how values become positions.
+
+use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
+use std::ops::Range;
+
+/// An axis.
+#[derive(Clone, Debug)]
+pub struct Axis {
+    /// What it measures, with the unit, as in `throughput (Gbit/s)`.
+    pub label: String,
+    /// How values become positions.
+    pub scale: Scale,
+}
+
+/// How values become positions.
+#[derive(Clone, Debug)]
+pub enum Scale {
+    /// From zero, evenly.
+    Linear,
+    /// By factors of ten.
+    Logarithmic,
+    /// These values alone, evenly, each with its number.
+    Steps(Vec<f64>),
+    /// Groups of bars with these names; values are 0, 1, 2 and so on.
+    Groups(Vec<String>),
+}
+
+impl Axis {
+    /// An axis from zero.
+    pub fn linear(label: impl Into<String>) -> Self {
+        Self { label: label.into(), scale: Scale::Linear }
+    }
+
+    /// An axis by factors of ten.
+    pub fn logarithmic(label: impl Into<String>) -> Self {
+        Self { label: label.into(), scale: Scale::Logarithmic }
+    }
+
+    /// An axis of these values alone.
+    pub fn steps(label: impl Into<String>, values: &[usize]) -> Self {
+        let values = values.iter().map(|value| *value as f64).collect();
+        Self { label: label.into(), scale: Scale::Steps(values) }
+    }
+
+    /// Groups of bars.
+    pub fn groups<S: Into<String>>(
+        label: impl Into<String>,
+        names: impl IntoIterator<Item = S>,
+    ) -> Self {
+        let names = names.into_iter().map(Into::into).collect();
+        Self { label: label.into(), scale: Scale::Groups(names) }
+    }
+
+    /// Ticks and the range for values up to `high` and down to `low`.
+    pub(super) fn fit(&self, low: f64, high: f64) -> Fitted {
+        match &self.scale {
+            Scale::Linear => {
+                let step = step(high.max(f64::MIN_POSITIVE));
+                let count = (high / step).ceil().max(1.0);
+                let ticks = (0..=count as usize).map(|n| n as f64 * step).collect();
+                Fitted { range: 0.0..count * step, ticks, scale: self.scale.clone() }
+            }
+            Scale::Logarithmic => {
+                let (low, high) = (low.max(1e-9), high.max(low.max(1e-9)));
+                let (first, mut last) = (low.log10().floor(), high.log10().ceil());
+                if last <= first {
+                    last = first + 1.0;
+                }
+                let decades = first as i32..=last as i32;
+                let wide = last - first > 2.0;
+                let steps: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let ticks =
+                    decades.flat_map(|d| steps.iter().map(move |s| f64::from(d) + s.log10()));
+                let ticks = ticks.filter(|tick| *tick <= last + 1e-9).collect();
+                Fitted { range: first..last, ticks, scale: self.scale.clone() }
+            }
+            Scale::Steps(values) => {
+                let last = values.len().max(1) as f64 - 1.0;
+                let ticks = (0..values.len()).map(|n| n as f64).collect();
+                Fitted { range: -0.3..last + 0.3, ticks, scale: self.scale.clone() }
+            }
+            Scale::Groups(names) => {
+                let ticks = (0..names.len()).map(|n| n as f64).collect();
+                Fitted {
+                    range: -0.5..names.len().max(1) as f64 - 0.5,
+                    ticks,
+                    scale: self.scale.clone(),
+                }
+            }
+        }
+    }
+}
+
+/// An axis with its range.
+#[derive(Clone)]
+pub(super) struct Fitted {
+    /// Positions.
+    pub range: Range<f64>,
+    /// Positions that have a label.
+    pub ticks: Vec<f64>,
+    scale: Scale,
+}
+
+impl Fitted {
+    /// Where a value stands.
+    pub fn place(&self, value: f64) -> f64 {
+        match &self.scale {
+            Scale::Linear | Scale::Groups(_) => value,
+            Scale::Logarithmic => value.max(1e-9).log10().clamp(self.range.start, self.range.end),
+            Scale::Steps(values) => {
+                let at = values.iter().position(|v| *v >= value);
+                at.unwrap_or(values.len().saturating_sub(1)) as f64
+            }
+        }
+    }
+
+    /// What is written beside a position.
+    pub fn label(&self, position: f64) -> String {
+        match &self.scale {
+            Scale::Linear => number(position),
+            Scale::Logarithmic => number(10_f64.powf(position)),
+            Scale::Steps(values) => {
+                values.get(position.round() as usize).map_or_else(String::new, |v| number(*v))
+            }
+            Scale::Groups(names) => {
+                names.get(position.round() as usize).cloned().unwrap_or_default()
+            }
+        }
+    }
+
+    /// Whether bars stand on it.
+    pub fn has_bars(&self) -> bool {
+        matches!(self.scale, Scale::Groups(_))
+    }
+}
+
+impl Ranged for Fitted {
+    type FormatOption = NoDefaultFormatting;
+    type ValueType = f64;
+
+    fn map(&self, position: &f64, (from, to): (i32, i32)) -> i32 {
+        let share = (position - self.range.start) / (self.range.end - self.range.start);
+        from + (f64::from(to - from) * share).round() as i32
+    }
+
+    fn key_points<Hint: KeyPointHint>(&self, _: Hint) -> Vec<f64> {
+        self.ticks.clone()
+    }
+
+    fn range(&self) -> Range<f64> {
+        self.range.clone()
+    }
+}
+
+impl ValueFormatter<f64> for Fitted {
+    fn format(position: &f64) -> String {
+        number(*position)
+    }
+}
+
+/// A round step that makes about five ticks.
+fn step(high: f64) -> f64 {
+    let rough = high / 5.0;
+    let decade = 10_f64.powf(rough.log10().floor());
+    let steps = [1.0, 2.0, 2.5, 5.0, 10.0];
+    steps.into_iter().map(|s| s * decade).find(|s| *s >= rough * 0.999).unwrap_or(10.0 * decade)
+}
+
+/// A number as short as it stays exact enough for a tick or a bar.
+pub(super) fn number(value: f64) -> String {
+    let short = |value: f64, digits: usize| {
+        let text = format!("{value:.digits$}");
+        match text.contains('.') {
+            true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            false => text,
+        }
+    };
+    match value.abs() {
+        v if v >= 1e7 => format!("{} M", short(value / 1e6, 0)),
+        v if v >= 1e6 => format!("{} M", short(value / 1e6, 1)),
+        v if v >= 1e5 => format!("{} k", short(value / 1e3, 0)),
+        v if v >= 1e4 => format!("{} k", short(value / 1e3, 1)),
+        v if v >= 100.0 => short(value, 0),
+        v if v >= 10.0 => short(value, 1),
+        v if v >= 0.1 => short(value, 2),
+        _ => short(value, 4),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round() {
+        let ticks = |axis: Axis, low, high| {
+            let fitted = axis.fit(low, high);
+            fitted.ticks.iter().map(|t| fitted.label(*t)).collect::<Vec<_>>()
+        };
+        let linear = |high| ticks(Axis::linear(""), 0.0, high);
+        assert_eq!(linear(9.3), ["0", "2", "4", "6", "8", "10"]);
+        assert_eq!(linear(0.0), ["0", "0"]);
+        assert_eq!(linear(123_456.0), ["0", "25 k", "50 k", "75 k", "100 k", "125 k"]);
+        let logarithmic = |low, high| ticks(Axis::logarithmic(""), low, high);
+        assert_eq!(logarithmic(0.02, 3_000.0).len(), 7);
+        assert_eq!(logarithmic(1.0, 30.0), ["1", "2", "5", "10", "20", "50", "100"]);
+        assert_eq!(ticks(Axis::steps("", &[64, 1280]), 0.0, 0.0), ["64", "1280"]);
+        assert_eq!(ticks(Axis::groups("", ["a", "b"]), 0.0, 0.0), ["a", "b"]);
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        let shown =
+            [0.0, 0.05, 0.126, 7.0, 12.34, 512.0, 1280.0, 56_780.0, 1_260_000.0].map(number);
+        assert_eq!(shown, ["0", "0.05", "0.13", "7", "12.3", "512", "1280", "56.8 k", "1.3 M"]);
+    }
+}

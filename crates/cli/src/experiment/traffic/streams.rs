@@ -1,0 +1,80 @@
+//! Streams of TCP that carry as much as they can.
+
+use super::{End, connect, failed, join};
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::thread::JoinHandle;
+
+/// Octets that a stream hands over at once, as iperf3 does.
+const PIECE: usize = 128 << 10;
+
+/// Streams that run until they are dropped.
+pub struct Streams {
+    received: Arc<AtomicU64>,
+    stop: Arc<AtomicBool>,
+    sockets: Vec<TcpStream>,
+    threads: Vec<JoinHandle<io::Result<()>>>,
+}
+
+impl Streams {
+    /// So many from one end to the other.
+    ///
+    /// # Errors
+    /// Where one does not come about.
+    pub fn start(from: End<'_>, to: End<'_>, number: usize) -> Result<Self, String> {
+        let (received, stop) = Default::default();
+        let mut streams = Self { received, stop, sockets: vec![], threads: vec![] };
+        let (source, address) = (from.address, to.address);
+        let listener = to.space.run(move || TcpListener::bind((address, 0))).map_err(failed)?;
+        let target = listener.local_addr().map_err(failed)?;
+        for _ in 0..number {
+            let sender = from.space.run(move || connect(source, target)).map_err(failed)?;
+            let (receiver, _) = listener.accept().map_err(failed)?;
+            for socket in [&sender, &receiver] {
+                streams.sockets.push(socket.try_clone().map_err(failed)?);
+            }
+            let received = Arc::clone(&streams.received);
+            streams.threads.push(to.spawn(move || take(receiver, &received)));
+            let stop = Arc::clone(&streams.stop);
+            streams.threads.push(from.spawn(move || give(sender, &stop)));
+        }
+        Ok(streams)
+    }
+
+    /// Octets received so far.
+    pub fn received(&self) -> u64 {
+        self.received.load(Relaxed)
+    }
+}
+
+impl Drop for Streams {
+    fn drop(&mut self) {
+        self.stop.store(true, Relaxed);
+        for socket in &self.sockets {
+            // The other end may have been faster.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+        for thread in self.threads.drain(..) {
+            // What a stream ends with when it is cut off is nobody's concern.
+            let _ = join(thread);
+        }
+    }
+}
+
+fn give(mut socket: TcpStream, stop: &AtomicBool) -> io::Result<()> {
+    let piece = vec![0x5a; PIECE];
+    while !stop.load(Relaxed) {
+        socket.write_all(&piece)?;
+    }
+    Ok(())
+}
+
+fn take(mut socket: TcpStream, received: &AtomicU64) -> io::Result<()> {
+    let mut piece = vec![0; PIECE];
+    while let octets @ 1.. = socket.read(&mut piece)? {
+        received.fetch_add(octets as u64, Relaxed);
+    }
+    Ok(())
+}
