@@ -7,12 +7,14 @@
 //!
 //! `cargo test --test kernel NAME` plays what has this in its name. `VPN_TEST_SHOW=1` tells how long each took.
 //! `tests/kernel/guest/boot COMMAND` runs anything else in a guest.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 #[path = "../harness/harness.rs"]
 mod harness;
 
+mod encapsulation;
 mod guest;
+mod manual;
 mod offers;
 
 use guest::Group;
@@ -20,7 +22,7 @@ use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
 fn groups() -> Vec<Group> {
-    vec![offers::group()]
+    vec![manual::group(), offers::group()]
 }
 
 fn main() -> ExitCode {

@@ -1,0 +1,389 @@
+//! Two hosts with the same manual keys: the userspace plane of this implementation in one, the kernel's ESP in the other.
+
+use super::words;
+use crate::encapsulation;
+use crate::harness::space::Space;
+use esp::cipher::Suite;
+use esp::plane::{
+    DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, Rule, RuleId, SaId, Spi,
+    TrafficSelectors, Usage,
+};
+use esp::userspace::{Config, Hooks, Userspace};
+use policy::{AddressRange, Mode, Secret, Selector};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The port of ESP in UDP (RFC 3948 §2.1).
+const NATT: u16 = 4500;
+
+/// The keys that both sides have unless a scenario says otherwise.
+const KEYS: usize = 0;
+
+/// What the SAs of a pair are like.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    pub suite: Suite,
+    pub mode: Mode,
+    pub encapsulation: Encapsulation,
+    /// Whether the hosts have IPv6 addresses, and what is inside in tunnel mode.
+    pub outer_v6: bool,
+    pub inner_v6: bool,
+    pub esn: bool,
+    pub replay_window: u32,
+}
+
+impl Setup {
+    /// AES-GCM in tunnel mode, without anything that is a matter of choice.
+    pub fn plain() -> Self {
+        Self {
+            suite: Suite::AesGcm16(policy::KeyBits::B256),
+            mode: Mode::Tunnel,
+            encapsulation: Encapsulation::Native,
+            outer_v6: false,
+            inner_v6: false,
+            esn: false,
+            replay_window: 64,
+        }
+    }
+
+    /// Addresses of the hosts.
+    pub fn outer(&self) -> [IpAddr; 2] {
+        let text =
+            if self.outer_v6 { ["2001:db8::1", "2001:db8::2"] } else { ["192.0.2.1", "192.0.2.2"] };
+        text.map(|a| a.parse().expect("an address"))
+    }
+
+    /// Addresses of what is protected.
+    pub fn inner(&self) -> [IpAddr; 2] {
+        match self.mode {
+            Mode::Transport => self.outer(),
+            Mode::Tunnel => {
+                let text =
+                    if self.inner_v6 { ["fd01::1", "fd02::1"] } else { ["10.1.0.1", "10.2.0.1"] };
+                text.map(|a| a.parse().expect("an address"))
+            }
+        }
+    }
+}
+
+/// The hosts. Each SA pair that is installed replaces the one before.
+pub struct Pair {
+    pub ours: Space,
+    pub theirs: Space,
+    plane: Arc<Mutex<Option<Userspace>>>,
+    installed: u32,
+    /// Ports of ESP in UDP at the kernel's side.
+    _sockets: Vec<UdpSocket>,
+    _state: tempfile::TempDir,
+}
+
+/// Names of the SAs and the rule of the pair that is installed as this one.
+fn names(number: u32) -> ([SaId; 2], RuleId) {
+    let first = u64::from(number) * 2;
+    ([SaId(first), SaId(first + 1)], RuleId(number))
+}
+
+impl Pair {
+    /// Both on one wire, with addresses of both families; nothing is protected yet.
+    pub fn new() -> Self {
+        let [ours, theirs] = [Space::new("ours"), Space::new("theirs")];
+        Space::connect(
+            (&ours, "wire", &["192.0.2.1/24", "2001:db8::1/64"]),
+            (&theirs, "wire", &["192.0.2.2/24", "2001:db8::2/64"]),
+        );
+        for (space, number, networks) in
+            [(&ours, 1, ["10.2.0.0/24", "fd02::/64"]), (&theirs, 2, ["10.1.0.0/24", "fd01::/64"])]
+        {
+            let peer = 3 - number;
+            // What neighbours ask each other matches a policy between their addresses, and would wait for itself.
+            let script = format!(
+                "link set wire address 02:00:00:00:00:0{number}
+                 neigh replace 192.0.2.{peer} lladdr 02:00:00:00:00:0{peer} nud permanent dev wire
+                 neigh replace 2001:db8::{peer} lladdr 02:00:00:00:00:0{peer} nud permanent dev wire
+                 address add 10.{number}.0.1/32 dev lo
+                 address add fd0{number}::1/128 dev lo nodad"
+            );
+            batch(space, &script);
+            if number == 2 {
+                let [four, six] = networks;
+                batch(
+                    space,
+                    &format!(
+                        "route add {four} dev wire src 10.2.0.1\nroute add {six} dev wire src fd02::1"
+                    ),
+                );
+            }
+        }
+        let sockets = ["192.0.2.2", "2001:db8::2"].map(|address| {
+            let address: IpAddr = address.parse().expect("an address");
+            theirs.run(move || encapsulation::listen(address, NATT)).expect("a free port")
+        });
+        let state = tempfile::tempdir().expect("a temporary directory");
+        let config = Config { state_dir: state.path().to_owned(), ..Config::default() };
+        let hooks = Hooks { notice: Arc::new(|_| ()), ike: Arc::new(|_| ()) };
+        let plane = ours.run(move || Userspace::start(config, hooks)).expect("a plane");
+        Self {
+            ours,
+            theirs,
+            plane: Arc::new(Mutex::new(Some(plane))),
+            installed: 0,
+            _sockets: sockets.into(),
+            _state: state,
+        }
+    }
+
+    /// Does something with the plane, in its namespace.
+    pub fn plane<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Userspace) -> T + Send + 'static,
+    ) -> T {
+        let plane = Arc::clone(&self.plane);
+        self.ours.run(move || {
+            let mut plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
+            work(plane.as_mut().expect("it goes with the pair"))
+        })
+    }
+
+    /// Puts new SAs in the place of those before, on both sides.
+    pub fn install(&mut self, setup: Setup) {
+        let ([inbound, outbound], rule) = names(self.installed);
+        self.plane(move |plane| {
+            plane.remove(outbound);
+            plane.remove(inbound);
+            plane.remove_rule(rule);
+        });
+        self.installed += 1;
+        self.install_ours(&setup);
+        self.install_theirs(&setup, KEYS);
+    }
+
+    /// The same, but the sides have different keys.
+    pub fn install_with_other_keys(&mut self, setup: Setup) {
+        self.install(setup);
+        self.install_theirs(&setup, KEYS + 1);
+    }
+
+    /// The key of a direction: 0 is from here to the kernel.
+    fn key(&self, setup: &Setup, direction: usize, keys: usize) -> Vec<u8> {
+        let first = self.installed as usize * 31 + direction + keys * 2;
+        (0..setup.suite.key_material_len()).map(|at| (first + at * 7) as u8).collect()
+    }
+
+    /// SPIs of the direction to the kernel and of that from it.
+    fn spis(&self) -> [u32; 2] {
+        [0x1000 + 2 * self.installed, 0x1001 + 2 * self.installed]
+    }
+
+    /// Installs our side.
+    pub fn install_ours(&self, setup: &Setup) {
+        let ([inbound, outbound], rule) = names(self.installed);
+        let [local, remote] = setup.inner().map(|address| {
+            vec![Selector::all_of(AddressRange::new(address, address).expect("one address"))]
+        });
+        let selectors = TrafficSelectors { local, remote };
+        let [local, remote] = setup.outer().map(|address| SocketAddr::new(address, NATT));
+        let path = Path { local, remote, encapsulation: setup.encapsulation };
+        let [to, from] = self.spis().map(Spi);
+        let [out_key, in_key] =
+            [0, 1].map(|direction| Secret::new(self.key(setup, direction, KEYS)));
+        let Setup { suite, mode, esn, replay_window, .. } = *setup;
+        let shared = Arc::new(selectors.clone());
+        let inbound = InboundSa {
+            id: inbound,
+            rule,
+            spi: from,
+            suite,
+            key: in_key,
+            esn,
+            replay_window,
+            mode,
+            path,
+            selectors: Arc::clone(&shared),
+            limits: Limits::default(),
+        };
+        let outbound = OutboundSa {
+            id: outbound,
+            rule,
+            spi: to,
+            suite,
+            key: out_key,
+            esn,
+            mode,
+            path,
+            selectors: shared,
+            limits: Limits::default(),
+            standby: false,
+        };
+        let rule = Rule { id: rule, tunnel: "manual".to_owned(), selectors, trap: false };
+        self.plane(move |plane| {
+            plane.add_rule(rule)?;
+            plane.add_inbound(inbound)?;
+            plane.add_outbound(outbound)
+        })
+        .unwrap_or_else(|error| panic!("{setup:?}: {error}"));
+    }
+
+    /// Takes our outbound SA away and puts it back: its sequence numbers begin anew.
+    pub fn begin_anew(&self, setup: &Setup) {
+        let ([inbound, outbound], rule) = names(self.installed);
+        self.plane(move |plane| {
+            plane.remove(outbound);
+            plane.remove(inbound);
+            plane.remove_rule(rule);
+        });
+        self.install_ours(setup);
+    }
+
+    /// Installs the kernel's side.
+    fn install_theirs(&self, setup: &Setup, keys: usize) {
+        let [ours, theirs] = setup.outer();
+        let [here, there] = setup.inner();
+        let protocol = if setup.suite.is_ah() { "ah" } else { "esp" };
+        let mode = match setup.mode {
+            Mode::Transport => "transport",
+            Mode::Tunnel => "tunnel",
+        };
+        let [in_state, out_state] = [0, 1].map(|direction| self.state(setup, direction, keys, ""));
+        let mut script = format!("xfrm state flush\nxfrm policy flush\n{in_state}\n{out_state}\n");
+        // RFC 3948 §3: the datagram itself is nobody's traffic.
+        let bypass = format!(
+            "xfrm policy add src {ours} dst {theirs} proto udp dport {NATT} dir in priority 1"
+        );
+        let _ = writeln!(script, "{bypass}");
+        for (direction, [from, to], [source, destination]) in
+            [("in", [here, there], [ours, theirs]), ("out", [there, here], [theirs, ours])]
+        {
+            let _ = writeln!(
+                script,
+                "xfrm policy add src {from} dst {to} dir {direction} priority 2 \
+                 tmpl src {source} dst {destination} proto {protocol} reqid 1 mode {mode}"
+            );
+        }
+        batch(&self.theirs, &script);
+    }
+
+    /// The command that gives the kernel the SA of a direction, with some more words: 0 is from here to it.
+    fn state(&self, setup: &Setup, direction: usize, keys: usize, more: &str) -> String {
+        let [ours, theirs] = setup.outer();
+        let [from, to] = if direction == 0 { [ours, theirs] } else { [theirs, ours] };
+        let protocol = if setup.suite.is_ah() { "ah" } else { "esp" };
+        let mode = match setup.mode {
+            Mode::Transport => "transport",
+            Mode::Tunnel => "tunnel",
+        };
+        let encapsulation = match setup.encapsulation {
+            Encapsulation::Udp => format!("encap espinudp {NATT} {NATT} 0.0.0.0"),
+            _ => String::new(),
+        };
+        format!(
+            "xfrm state add src {from} dst {to} proto {protocol} spi {} reqid 1 mode {mode} \
+             replay-window {} {} {more} {} {encapsulation}",
+            self.spis()[direction],
+            setup.replay_window,
+            flags(setup),
+            words::algorithms(setup.suite, &self.key(setup, direction, keys)),
+        )
+    }
+
+    /// Gives the kernel its outbound SA anew, with these words of `ip xfrm state add` about where it begins.
+    pub fn kernel_begins(&self, setup: &Setup, words: &str) {
+        let [ours, theirs] = setup.outer();
+        let protocol = if setup.suite.is_ah() { "ah" } else { "esp" };
+        let gone = format!(
+            "xfrm state delete src {theirs} dst {ours} proto {protocol} spi {}",
+            self.spis()[1]
+        );
+        batch(&self.theirs, &format!("{gone}\n{}", self.state(setup, 1, KEYS, words)));
+    }
+
+    /// What the SAs here have done: from here to the kernel, and back.
+    pub fn usage(&self) -> [Usage; 2] {
+        let ([inbound, outbound], _) = names(self.installed);
+        self.plane(move |plane| [outbound, inbound].map(|sa| plane.usage(sa).expect("installed")))
+    }
+
+    /// Packets dropped here, by reason, without the reasons that never were.
+    pub fn discards(&self) -> BTreeMap<&'static str, u64> {
+        self.plane(|plane| plane.counters().into_iter().filter(|(_, count)| *count > 0).collect())
+    }
+
+    /// What the kernel refused, by its own names (Documentation/networking/xfrm_proc.rst).
+    pub fn kernel_errors(&self) -> BTreeMap<String, u64> {
+        let text = self.theirs.run(|| std::fs::read_to_string("/proc/thread-self/net/xfrm_stat"));
+        let text = text.expect("the kernel counts");
+        let counters = text.lines().filter_map(|line| line.split_once(char::is_whitespace));
+        let counters = counters
+            .map(|(name, count)| (name.to_owned(), count.trim().parse().expect("a number")));
+        counters.filter(|(_, count)| *count > 0).collect()
+    }
+
+    /// Sockets of both ends, connected.
+    pub fn sockets(&self, setup: &Setup) -> [UdpSocket; 2] {
+        let [here, there] = setup.inner();
+        let ours = self.ours.run(move || UdpSocket::bind((here, 0))).expect("an address");
+        let theirs = self.theirs.run(move || UdpSocket::bind((there, 0))).expect("an address");
+        ours.connect(theirs.local_addr().expect("bound")).expect("a route");
+        theirs.connect(ours.local_addr().expect("bound")).expect("a route");
+        for socket in [&ours, &theirs] {
+            socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+        }
+        [ours, theirs]
+    }
+
+    /// A datagram of each size goes there and comes back unaltered.
+    ///
+    /// # Panics
+    /// Where one does not.
+    pub fn exchange(&self, setup: &Setup, sizes: &[usize]) {
+        let [ours, theirs] = self.sockets(setup);
+        for size in sizes {
+            let datagram: Vec<u8> = (0..*size).map(|at| (at * 13 + size) as u8).collect();
+            for (from, to) in [(&ours, &theirs), (&theirs, &ours)] {
+                let mut buffer = vec![0; size + 1];
+                from.send(&datagram).unwrap_or_else(|e| panic!("{setup:?}: {e}"));
+                let length = to.recv(&mut buffer).unwrap_or_else(|error| {
+                    panic!(
+                        "{setup:?}, {size} octets: {error}; discarded here {:?}, by the kernel {:?}",
+                        self.discards(),
+                        self.kernel_errors()
+                    )
+                });
+                assert_eq!(buffer[..length], datagram, "{setup:?}");
+            }
+        }
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        let plane = Arc::clone(&self.plane);
+        self.ours.run(move || plane.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// What the kernel must be told of an SA besides.
+fn flags(setup: &Setup) -> String {
+    let mixed = setup.mode == Mode::Tunnel && setup.outer_v6 != setup.inner_v6;
+    let flags: Vec<&str> = [
+        (setup.esn, "esn"),
+        // Otherwise an SA is for what has the family of its own addresses.
+        (mixed, "af-unspec"),
+        // Otherwise its AH is padded as that of IPv6 (RFC 4302 §2.6).
+        (setup.suite.is_ah() && !setup.outer_v6, "align4"),
+    ]
+    .into_iter()
+    .filter_map(|(wanted, flag)| wanted.then_some(flag))
+    .collect();
+    if flags.is_empty() { String::new() } else { format!("flag {}", flags.join(" ")) }
+}
+
+/// Carries out commands of `ip`, one a line.
+fn batch(space: &Space, script: &str) {
+    let file = tempfile::NamedTempFile::new().expect("a temporary file");
+    std::fs::write(file.path(), script).expect("writable");
+    let (done, said) = space.try_sh(&format!("ip -batch {}", file.path().display()));
+    assert!(done, "{said}\n{script}");
+}
