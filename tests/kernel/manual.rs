@@ -4,7 +4,7 @@ mod pair;
 mod words;
 
 use crate::guest::{Group, Kernel, Scenario, scenario};
-use crate::harness::{Need, until};
+use crate::harness::until;
 use cli::demo::traffic::Stream;
 use esp::cipher::Suite;
 use esp::plane::Encapsulation;
@@ -14,28 +14,33 @@ use policy::{Integrity, KeyBits, Mode};
 /// Sizes around every boundary of padding, and the largest that goes in one packet everywhere.
 const SIZES: [usize; 6] = [0, 1, 2, 15, 16, 1200];
 
-pub fn group() -> Group {
-    let mut scenarios = Vec::new();
-    for (mode, mode_name) in [(Mode::Tunnel, "tunnel"), (Mode::Transport, "transport")] {
-        for (encapsulation, name) in [
-            (Encapsulation::Native, "ESP"),
-            (Encapsulation::Udp, "ESP in UDP"),
-            (Encapsulation::Ah, "AH"),
-        ] {
-            for (outer_v6, family) in [(false, "IPv4"), (true, "IPv6")] {
-                let setup = Setup { mode, encapsulation, outer_v6, ..Setup::plain() };
-                let title = format!("every suite of {name} in {mode_name} mode over {family}");
-                scenarios.push(scenario(title, &[], move || every_suite(setup)));
-            }
-        }
-    }
-    scenarios.extend(more());
-    Group { name: "manual keys", kernel: Kernel::Any, scenarios }
+pub fn groups() -> [Group; 2] {
+    let group = |name, scenarios| Group { name, kernel: Kernel::Any, scenarios };
+    let tunnel = every_way(Mode::Tunnel, "tunnel").chain(more());
+    [
+        group("manual keys", tunnel.collect()),
+        group("manual keys, transport", every_way(Mode::Transport, "transport").collect()),
+    ]
+}
+
+fn every_way(mode: Mode, mode_name: &str) -> impl Iterator<Item = Scenario> {
+    let ways = [
+        (Encapsulation::Native, "ESP"),
+        (Encapsulation::Udp, "ESP in UDP"),
+        (Encapsulation::Ah, "AH"),
+    ];
+    ways.into_iter().flat_map(move |(encapsulation, name)| {
+        [(false, "IPv4"), (true, "IPv6")].map(|(outer_v6, family)| {
+            let setup = Setup { mode, encapsulation, outer_v6, ..Setup::plain() };
+            let title = format!("every suite of {name} in {mode_name} mode over {family}");
+            scenario(title, &[], move || every_suite(setup))
+        })
+    })
 }
 
 fn more() -> Vec<Scenario> {
     vec![
-        scenario("TCP and packets larger than the wire", &[Need::Program("ping")], large),
+        scenario("TCP and packets larger than the wire", &[], large),
         scenario("replays are refused by either side", &[], replays),
         scenario("what another key sealed is refused by either side", &[], forgeries),
         scenario("the kernel's sequence numbers pass 2^32", &[], wraps),
@@ -43,23 +48,27 @@ fn more() -> Vec<Scenario> {
     ]
 }
 
-/// Each suite, with extended sequence numbers and without, and both families inside a tunnel.
+/// Each suite, with extended sequence numbers in either mode, and both families inside a tunnel.
 fn every_suite(setup: Setup) {
     let mut pair = Pair::new();
     let suites = match setup.encapsulation {
         Encapsulation::Ah => words::ah(),
         Encapsulation::Native | Encapsulation::Udp => words::esp(),
     };
+    let sizes = match (setup.encapsulation, setup.outer_v6) {
+        // Linux drops datagrams of less than 48 octets: it counts the IPv6 header among those of UDP.
+        (Encapsulation::Udp, true) => SIZES.map(|size| size.max(8)),
+        _ => SIZES,
+    };
     for (number, suite) in suites.into_iter().enumerate() {
-        for esn in [false, true] {
-            let inner_v6 = (number % 2 == 0) == esn;
-            let replay_window = [32, 64, 128, 1024][number % 4];
-            let setup = Setup { suite, esn, inner_v6, replay_window, ..setup };
-            pair.install(setup);
-            pair.exchange(&setup, &SIZES);
-            let packets = pair.usage().map(|usage| usage.packets);
-            assert_eq!(packets, [SIZES.len() as u64; 2], "{setup:?}");
-        }
+        let esn = (number % 2 == 0) == (setup.mode == Mode::Tunnel);
+        let inner_v6 = number % 3 == 0;
+        let replay_window = [32, 64, 128, 1024][number % 4];
+        let setup = Setup { suite, esn, inner_v6, replay_window, ..setup };
+        pair.install(setup);
+        pair.exchange(&setup, &sizes);
+        let packets = pair.usage().map(|usage| usage.packets);
+        assert_eq!(packets, [sizes.len() as u64; 2], "{setup:?}");
     }
     assert_eq!(pair.kernel_errors(), [].into(), "{setup:?}");
     assert_eq!(pair.discards(), [].into(), "{setup:?}");
