@@ -13,6 +13,7 @@ pub mod plane;
 pub mod queue;
 pub mod trace;
 pub mod userspace;
+pub mod xfrm;
 
 mod coalesce;
 mod header;

@@ -43,6 +43,7 @@ pub mod workers;
 
 pub use host::Host;
 pub use ike::{IkeDatagram, IkeReceiver, IkeSender};
+pub(crate) use routing::prefixes;
 pub use stage::{Flow, Stage};
 pub use waiting::Wait;
 

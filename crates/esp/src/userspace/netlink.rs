@@ -50,7 +50,7 @@ impl Family {
 
 /// An address and how many of its leading bits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Prefix {
+pub(crate) struct Prefix {
     pub address: IpAddr,
     pub length: u8,
 }

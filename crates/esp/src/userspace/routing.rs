@@ -243,7 +243,7 @@ fn preferred(selector: &Selector, family: Family, owned: &[IpAddr]) -> Option<Ip
 }
 
 /// The fewest prefixes that hold a range's addresses and no others.
-pub(super) fn prefixes(range: &AddressRange) -> Vec<Prefix> {
+pub(crate) fn prefixes(range: &AddressRange) -> Vec<Prefix> {
     let (width, mut next, end) = match (range.start(), range.end()) {
         (IpAddr::V4(s), IpAddr::V4(e)) => (32, u128::from(s.to_bits()), u128::from(e.to_bits())),
         (s, e) => (128, bits(s), bits(e)),

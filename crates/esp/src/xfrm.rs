@@ -1,0 +1,694 @@
+//! The kernel plane: SAs and policies in Linux's XFRM, told over netlink.
+//!
+//! [`Xfrm`] is a [`DataPlane`]: rules become policies, SAs become states, the kernel protects packets, and what it
+//! reports ([`monitor`]) becomes [`Notice`]s. No packet passes this process, no device and no route is needed.
+//!
+//! What an operator sees of it, all of it gone after a clean stop:
+//!
+//! - states whose reqid lies in [`REQIDS`]; a rule has one reqid for as long as it lives, which all its SAs share;
+//! - policies whose priority lies in [`PRIORITIES`]: the rules' order is theirs, and an administrator's own policies come
+//!   before them. A rule's traffic always has one in each direction: `block`, or a template that only its SAs fit. So
+//!   nothing leaves or enters in the clear, whether an SA is up or not, and also after this process has crashed;
+//! - with IPv6, policies that let neighbour discovery pass.
+//!
+//! An outbound policy names the SPI of the SA that it uses: one in standby is not used before it is promoted, and a
+//! promotion is one atomic exchange. There is one such plane in a network namespace; whatever lies in its two ranges when
+//! it starts was left by one that crashed, and is removed.
+//!
+//! An SA that moves is made anew with its sequence numbers: `XFRM_MSG_MIGRATE` needs a kernel built for it, finds SAs by
+//! reqid and addresses rather than by SPI, and cannot put an SA into UDP.
+//!
+//! How to build on it: [`Xfrm::install_inbound`] and [`Xfrm::install_outbound`] take a choice of [`Offload`] besides the
+//! SA; [`Xfrm::read_back`] tells what the kernel has made of it; a [`Disturbance`] tells what others have removed, and
+//! [`Xfrm::restore`] puts everything back. [`Kernel`] is the seam to the kernel, for a twin in memory.
+
+mod algorithm;
+mod bypass;
+mod flow;
+mod leftovers;
+mod monitor;
+mod netlink;
+mod probe;
+mod spd;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use bypass::{decapsulate, let_pass};
+pub use monitor::Disturbance;
+pub use netlink::{Kernel, Netlink, Refused};
+pub use probe::{Ability, probe};
+
+use crate::plane::{
+    DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage,
+};
+use flow::Flow;
+use monitor::{Known, Monitor};
+use netlink_packet_xfrm::state::ModifyMessage;
+use netlink_packet_xfrm::{Mark, XfrmAttrs, XfrmMessage};
+use policy::{Mode, PortRange, Secret, Selector};
+use spd::{Action, Change, Key, Place, Spd, Template, Way};
+use state::{Form, Name};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::Ipv6Addr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+/// The reqids of this plane. strongSwan counts from 1, libreswan and the kernel itself from 0x4000.
+pub const REQIDS: RangeInclusive<u32> = 0x7600_0001..=0x76ff_ffff;
+
+/// The priorities of this plane's policies; 0, the first, is what `ip xfrm policy` gives by default.
+pub const PRIORITIES: RangeInclusive<u32> = 0x7600_0000..=0x76ff_ffff;
+
+/// Of what always passes.
+const ALWAYS: u32 = *PRIORITIES.start();
+
+/// Of the first rule's SAs; of its traffic without one it is one more.
+const RULES: u32 = ALWAYS + 16;
+
+/// How the plane appears in the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// What else besides their selectors decides which packets are the tunnels', by [`Rule::tunnel`].
+    pub bindings: BTreeMap<String, Binding>,
+}
+
+/// Marks and interfaces that a tunnel's packets must have, for tunnels that routes choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Binding {
+    /// Value and mask of the packets' mark.
+    pub mark: Option<(u32, u32)>,
+    /// Identifier of the XFRM interface that they pass (`ip link add type xfrm if_id`).
+    pub if_id: Option<u32>,
+}
+
+/// That a device protects the packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Offload {
+    /// Index of the device.
+    pub device: u32,
+    /// Whether it does all about them, and not their cryptography alone.
+    pub packet: bool,
+}
+
+/// Whom the plane tells what; called on its thread, so neither may block.
+#[derive(Clone)]
+pub struct Hooks {
+    /// Takes notices for key management.
+    pub notice: Arc<dyn Fn(Notice) + Send + Sync>,
+    /// Takes what was removed by others.
+    pub disturbance: Arc<dyn Fn(Disturbance) + Send + Sync>,
+}
+
+/// A running kernel plane. Dropping it removes everything of it from the kernel.
+pub struct Xfrm {
+    kernel: Box<dyn Kernel>,
+    config: Config,
+    spd: Spd,
+    rules: BTreeMap<RuleId, Ruled>,
+    sas: BTreeMap<SaId, Installed>,
+    /// Of the last SA added or promoted.
+    serial: u64,
+    /// The last reqid given.
+    reqid: u32,
+    known: Known,
+    _monitor: Option<Monitor>,
+}
+
+struct Ruled {
+    rule: Rule,
+    binding: Binding,
+    reqid: u32,
+    flows: Vec<Flow>,
+    /// How its SAs that receive are recognised, the youngest last.
+    receiving: Vec<(SaId, Template)>,
+}
+
+struct Installed {
+    form: Form,
+    key: Secret,
+    rule: RuleId,
+    /// Of one that sends, and its turn; `None` in standby.
+    flows: Vec<Flow>,
+    serial: Option<u64>,
+    /// What it had done before it moved last.
+    before: Usage,
+    /// What it had done when that was last seen.
+    last: Usage,
+}
+
+impl Xfrm {
+    /// Starts the plane in the calling thread's network namespace. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// Where the kernel has no XFRM, or another plane runs in this namespace.
+    pub fn start(config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
+        let kernel = Netlink::open().map_err(|error| PlaneError::System {
+            what: "opening the kernel's XFRM".to_owned(),
+            why: format!("{error}; is the module xfrm_user loaded, and CAP_NET_ADMIN granted?"),
+        })?;
+        let known = Known::default();
+        let monitor = Monitor::start(hooks, &known)?;
+        let mut kernel: Box<dyn Kernel> = Box::new(kernel);
+        leftovers::remove(&mut *kernel)?;
+        Ok(Self::on(kernel, config, known, Some(monitor)))
+    }
+
+    fn on(kernel: Box<dyn Kernel>, config: Config, known: Known, monitor: Option<Monitor>) -> Self {
+        let (spd, rules, sas) = Default::default();
+        let reqid = REQIDS.start() - 1;
+        Self { kernel, config, spd, rules, sas, serial: 0, reqid, known, _monitor: monitor }
+    }
+
+    /// As [`DataPlane::add_inbound`], with a choice of offload.
+    pub fn install_inbound(
+        &mut self,
+        sa: InboundSa,
+        offload: Option<Offload>,
+    ) -> Result<(), PlaneError> {
+        let ruled = self.rules.get(&sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
+        let flows: Vec<Flow> =
+            Flow::leaving(&sa.selectors)?.into_iter().map(Flow::reversed).collect();
+        let form = Form {
+            inbound: true,
+            spi: sa.spi,
+            suite: sa.suite,
+            esn: sa.esn,
+            replay_window: sa.replay_window,
+            mode: sa.mode,
+            path: sa.path,
+            flow: single(&flows),
+            limits: sa.limits,
+            reqid: ruled.reqid,
+            binding: ruled.binding,
+            offload,
+        };
+        let template = Template {
+            protocol: form.protocol(),
+            mode: sa.mode,
+            reqid: ruled.reqid,
+            spi: None,
+            ends: None,
+            offload: offload.filter(|offload| offload.packet),
+        };
+        self.install(sa.id, sa.rule, form, sa.key, Vec::new())?;
+        self.receive_by(sa.rule, sa.id, template).inspect_err(|_| self.remove(sa.id))
+    }
+
+    /// As [`DataPlane::add_outbound`], with a choice of offload.
+    pub fn install_outbound(
+        &mut self,
+        sa: OutboundSa,
+        offload: Option<Offload>,
+    ) -> Result<(), PlaneError> {
+        let ruled = self.rules.get(&sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
+        let flows = Flow::leaving(&sa.selectors)?;
+        let form = Form {
+            inbound: false,
+            spi: sa.spi,
+            suite: sa.suite,
+            esn: sa.esn,
+            replay_window: 0,
+            mode: sa.mode,
+            path: sa.path,
+            flow: single(&flows),
+            limits: sa.limits,
+            reqid: ruled.reqid,
+            binding: ruled.binding,
+            offload,
+        };
+        self.install(sa.id, sa.rule, form, sa.key, flows)?;
+        match sa.standby {
+            true => Ok(()),
+            false => self.promote(sa.id).inspect_err(|_| self.remove(sa.id)),
+        }
+    }
+
+    /// An SA as the kernel has it now, without its keys; `None` where it has none.
+    pub fn read_back(&mut self, sa: SaId) -> Option<ModifyMessage> {
+        let form = &self.sas.get(&sa)?.form;
+        read(&mut *self.kernel, &form.name(), &form.binding).ok().flatten()
+    }
+
+    /// Puts everything back that is missing in the kernel: SAs, with sequence numbers behind those last seen, and policies.
+    /// Returns how many of each.
+    ///
+    /// # Errors
+    /// Where the kernel refuses one; the others are put back all the same.
+    pub fn restore(&mut self) -> Result<(usize, usize), PlaneError> {
+        let mut outcome = Ok(());
+        // First what keeps traffic from leaking.
+        let policies: Vec<Change> = self.spd.in_force().collect();
+        let mut missing = 0;
+        for change in &policies {
+            match self.kernel.ask(change.question()) {
+                Ok(_) => continue,
+                Err(error) if error.is_absent() => missing += 1,
+                Err(_) => {}
+            }
+            outcome = outcome.and(tell(&mut *self.kernel, change));
+        }
+        let mut states = 0;
+        let ids: Vec<SaId> = self.sas.keys().copied().collect();
+        for id in ids {
+            if self.read_back(id).is_some() {
+                continue;
+            }
+            let Some(sa) = self.sas.get_mut(&id) else { continue };
+            sa.before = sa.last;
+            let replay = state::replay_resumed(&sa.form, &sa.last);
+            let added = sa.form.message(&sa.key, Some(replay)).and_then(|message| {
+                let refused = |e| refusal(format!("putting SA {} back", sa.form.spi), &e);
+                self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
+            });
+            states += usize::from(added.is_ok());
+            outcome = outcome.and(added);
+        }
+        outcome.map(|()| (states, missing))
+    }
+
+    fn install(
+        &mut self,
+        id: SaId,
+        rule: RuleId,
+        form: Form,
+        key: Secret,
+        flows: Vec<Flow>,
+    ) -> Result<(), PlaneError> {
+        let (name, spi) = (form.name(), form.spi);
+        let message = form.message(&key, None)?;
+        self.known.insert(name, id);
+        if let Err(error) = self.kernel.order(XfrmMessage::AddSa(message)) {
+            self.known.remove(&name);
+            return Err(match error.errno {
+                libc::EEXIST => PlaneError::SpiInUse(spi),
+                _ => refusal(format!("giving SA {spi} with {} to the kernel", form.suite), &error),
+            });
+        }
+        let (before, last) = Default::default();
+        let installed = Installed { form, key, rule, flows, serial: None, before, last };
+        self.sas.insert(id, installed);
+        Ok(())
+    }
+
+    /// Lets traffic of the rule in that came by SAs like this one.
+    fn receive_by(&mut self, rule: RuleId, sa: SaId, template: Template) -> Result<(), PlaneError> {
+        let Some(ruled) = self.rules.get_mut(&rule) else { return Ok(()) };
+        ruled.receiving.push((sa, template));
+        self.guard(rule)
+    }
+
+    /// What must come by an SA: all of a rule's traffic, also while there is none.
+    fn guard(&mut self, rule: RuleId) -> Result<(), PlaneError> {
+        let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
+        let template = ruled.receiving.last().map(|(_, template)| *template);
+        let action = template.map_or(Action::Block, Action::Protect);
+        let forward = |action| match action {
+            // Devices keep none for these.
+            Action::Protect(t) => Action::Protect(Template { offload: None, ..t }),
+            other => other,
+        };
+        let place = Place { priority: priority(rule)? + 1, serial: Reverse(0) };
+        for key in keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, Way::In) {
+            self.want(key, place, action)?;
+            self.want(Key { way: Way::Forward, ..key }, place, forward(action))?;
+        }
+        Ok(())
+    }
+
+    /// What becomes of a rule's traffic that leaves while no SA serves it.
+    fn hold(&mut self, rule: RuleId) -> Result<(), PlaneError> {
+        let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
+        let asking = Template {
+            protocol: netlink_packet_xfrm::IPPROTO_ESP,
+            // So that no outer addresses are needed to ask.
+            mode: Mode::Transport,
+            reqid: ruled.reqid,
+            spi: None,
+            ends: None,
+            offload: None,
+        };
+        let action = if ruled.rule.trap { Action::Protect(asking) } else { Action::Block };
+        let place = Place { priority: priority(rule)? + 1, serial: Reverse(0) };
+        for key in keys(ruled.flows.iter().copied(), ruled.binding, Way::Out) {
+            self.want(key, place, action)?;
+        }
+        Ok(())
+    }
+
+    /// Points the traffic of an SA that sends at it, as if it had just been promoted.
+    fn serve(&mut self, id: SaId) -> Result<(), PlaneError> {
+        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
+        let Some(serial) = sa.serial else { return Ok(()) };
+        let form = &sa.form;
+        let template = Template {
+            protocol: form.protocol(),
+            mode: form.mode,
+            reqid: form.reqid,
+            spi: Some(form.spi),
+            ends: Some(form.ends()),
+            offload: form.offload.filter(|offload| offload.packet),
+        };
+        let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
+        for key in keys(sa.flows.iter().copied(), form.binding, Way::Out) {
+            self.want(key, place, Action::Protect(template))?;
+        }
+        Ok(())
+    }
+
+    /// Points traffic of an SA away from it.
+    fn rest(&mut self, id: SaId) {
+        let Some(sa) = self.sas.get_mut(&id) else { return };
+        let (Some(serial), Ok(priority)) = (sa.serial.take(), priority(sa.rule)) else { return };
+        let place = Place { priority, serial: Reverse(serial) };
+        for key in keys(sa.flows.iter().copied(), sa.form.binding, Way::Out) {
+            self.unwant(key, place);
+        }
+    }
+
+    fn neighbour_discovery(&mut self) -> Result<(), PlaneError> {
+        let place = Place { priority: ALWAYS, serial: Reverse(0) };
+        for flow in neighbour_discovery() {
+            for way in [Way::In, Way::Out, Way::Forward] {
+                let key = Key { way, flow, binding: Binding::default() };
+                self.want(key, place, Action::Bypass)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn want(&mut self, key: Key, place: Place, action: Action) -> Result<(), PlaneError> {
+        let before = self.spd.get(&key, &place);
+        let Some(change) = self.spd.insert(key, place, action) else { return Ok(()) };
+        tell(&mut *self.kernel, &change).inspect_err(|_| {
+            // It stays in force as it was.
+            let _ = match before {
+                Some(action) => self.spd.insert(key, place, action),
+                None => self.spd.remove(key, place),
+            };
+        })
+    }
+
+    fn unwant(&mut self, key: Key, place: Place) {
+        if let Some(change) = self.spd.remove(key, place)
+            && let Err(error) = tell(&mut *self.kernel, &change)
+        {
+            tracing::warn!(%error, "a policy stays in the kernel");
+        }
+    }
+
+    fn delete(&mut self, name: &Name, binding: &Binding) {
+        self.known.remove(name);
+        match self.kernel.order(XfrmMessage::DeleteSa(name.message(binding))) {
+            Err(error) if !error.is_absent() => {
+                tracing::warn!(%error, spi = %format!("{:08x}", name.spi), "an SA stays in the kernel");
+            }
+            _ => {}
+        }
+    }
+
+    /// Forgets the policies of a rule that stand for traffic without an SA.
+    fn release(&mut self, rule: RuleId, flows: &[Flow], binding: Binding) {
+        let Ok(priority) = priority(rule) else { return };
+        let place = Place { priority: priority + 1, serial: Reverse(0) };
+        for key in keys(flows.iter().copied(), binding, Way::Out) {
+            self.unwant(key, place);
+        }
+        for key in keys(flows.iter().map(|f| f.reversed()), binding, Way::In) {
+            self.unwant(key, place);
+            self.unwant(Key { way: Way::Forward, ..key }, place);
+        }
+    }
+}
+
+impl DataPlane for Xfrm {
+    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        let (id, flows) = (rule.id, Flow::leaving(&rule.selectors)?);
+        priority(id)?;
+        if flows.iter().any(|flow| flow.source.address.is_ipv6()) {
+            self.neighbour_discovery()?;
+        }
+        let before = self.rules.remove(&id);
+        let binding = self.config.bindings.get(&rule.tunnel).copied().unwrap_or_default();
+        let (reqid, receiving) = match &before {
+            Some(ruled) => (ruled.reqid, ruled.receiving.clone()),
+            None => (self.next_reqid()?, Vec::new()),
+        };
+        let ruled = Ruled { rule, binding, reqid, flows: flows.clone(), receiving };
+        self.rules.insert(id, ruled);
+        self.hold(id).and_then(|()| self.guard(id)).inspect_err(|_| self.remove_rule(id))?;
+        if let Some(before) = before {
+            let gone = before.flows.into_iter().filter(|flow| !flows.contains(flow));
+            self.release(id, &gone.collect::<Vec<_>>(), before.binding);
+        }
+        Ok(())
+    }
+
+    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        let Some(mut ruled) = self.rules.remove(&rule) else { return };
+        let (flows, binding) = (ruled.flows.clone(), ruled.binding);
+        ruled.rule.id = to;
+        self.rules.insert(to, ruled);
+        let mut outcome = self.hold(to).and_then(|()| self.guard(to));
+        let of_rule = |sa: &(&SaId, &Installed)| sa.1.rule == rule;
+        let sas: Vec<SaId> = self.sas.iter().filter(of_rule).map(|(id, _)| *id).collect();
+        for id in sas {
+            let serial = self.sas.get(&id).and_then(|sa| sa.serial);
+            // Its turn among those of the rule stays.
+            self.rest(id);
+            if let Some(sa) = self.sas.get_mut(&id) {
+                (sa.rule, sa.serial) = (to, serial);
+            }
+            outcome = outcome.and(self.serve(id));
+        }
+        self.release(rule, &flows, binding);
+        if let Err(error) = outcome {
+            tracing::error!(%error, "a rule's traffic is blocked");
+        }
+    }
+
+    fn set_trap(&mut self, rule: RuleId) {
+        let Some(ruled) = self.rules.get_mut(&rule) else { return };
+        ruled.rule.trap = true;
+        if let Err(error) = self.hold(rule) {
+            tracing::error!(%error, "packets that wait for a tunnel are not seen");
+        }
+    }
+
+    fn remove_rule(&mut self, rule: RuleId) {
+        let Some(ruled) = self.rules.remove(&rule) else { return };
+        let of_rule = |sa: &(&SaId, &Installed)| sa.1.rule == rule;
+        let sas: Vec<SaId> = self.sas.iter().filter(of_rule).map(|(id, _)| *id).collect();
+        sas.into_iter().for_each(|sa| self.rest(sa));
+        self.release(rule, &ruled.flows, ruled.binding);
+    }
+
+    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        self.install_inbound(sa, None)
+    }
+
+    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        self.install_outbound(sa, None)
+    }
+
+    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        let before = self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?.serial;
+        self.serial += 1;
+        if let Some(sa) = self.sas.get_mut(&sa) {
+            sa.serial = Some(self.serial);
+        }
+        self.serve(sa)?;
+        // In its former turn it has nothing left to do.
+        if let (Some(serial), Some(sa)) = (before, self.sas.get(&sa)) {
+            let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
+            let keys = keys(sa.flows.iter().copied(), sa.form.binding, Way::Out);
+            keys.into_iter().for_each(|key| self.unwant(key, place));
+        }
+        Ok(())
+    }
+
+    fn relocate(&mut self, id: SaId, path: Path) -> Result<(), PlaneError> {
+        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        if sa.form.path == path {
+            return Ok(());
+        }
+        let (name, binding, serial) = (sa.form.name(), sa.form.binding, sa.serial);
+        let flows = sa.flows.clone();
+        // Nothing leaves by it while its sequence numbers are read and carried over.
+        if let (Some(serial), Ok(priority)) = (serial, priority(sa.rule)) {
+            let place = Place { priority, serial: Reverse(serial) };
+            for key in keys(flows.iter().copied(), binding, Way::Out) {
+                self.want(key, place, Action::Block)?;
+            }
+        }
+        let state = read(&mut *self.kernel, &name, &binding)
+            .map_err(|e| refusal(format!("reading SA {:08x}", name.spi), &e))?;
+        let replay = state.as_ref().and_then(state::replay_after);
+        let usage = self.usage(id).unwrap_or_default();
+        self.delete(&name, &binding);
+        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let moved = usage.bytes - sa.before.bytes.min(usage.bytes);
+        sa.before = usage;
+        sa.form.path = path;
+        // What it may still carry.
+        for limit in [&mut sa.form.limits.soft_bytes, &mut sa.form.limits.hard_bytes] {
+            *limit = limit.map(|limit| limit.saturating_sub(moved).max(1));
+        }
+        let message = sa.form.message(&sa.key, replay)?;
+        self.known.insert(sa.form.name(), id);
+        self.kernel
+            .order(XfrmMessage::AddSa(message))
+            .map_err(|e| refusal(format!("moving SA {:08x}", name.spi), &e))?;
+        self.serve(id)
+    }
+
+    fn remove(&mut self, sa: SaId) {
+        self.rest(sa);
+        let Some(removed) = self.sas.remove(&sa) else { return };
+        if let Some(ruled) = self.rules.get_mut(&removed.rule) {
+            ruled.receiving.retain(|(id, _)| *id != sa);
+            if let Err(error) = self.guard(removed.rule) {
+                tracing::warn!(%error, "the guard against cleartext stays as it was");
+            }
+        }
+        self.delete(&removed.form.name(), &removed.form.binding);
+    }
+
+    fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        let installed = self.sas.get_mut(&sa)?;
+        let (name, binding) = (installed.form.name(), installed.form.binding);
+        // One that has expired is gone from the kernel.
+        if let Ok(Some(state)) = read(&mut *self.kernel, &name, &binding) {
+            let now = state::usage(&state, Instant::now(), SystemTime::now());
+            let before = installed.before;
+            installed.last = Usage {
+                packets: before.packets + now.packets,
+                bytes: before.bytes + now.bytes,
+                last_used: now.last_used.or(before.last_used),
+                refused: before.refused + now.refused,
+            };
+        }
+        Some(installed.last)
+    }
+}
+
+impl Xfrm {
+    fn next_reqid(&mut self) -> Result<u32, PlaneError> {
+        let next = self.reqid + 1;
+        if !REQIDS.contains(&next) {
+            return Err(PlaneError::System {
+                what: "numbering a rule for the kernel".to_owned(),
+                why: "all reqids of this plane have been used; restart it".to_owned(),
+            });
+        }
+        self.reqid = next;
+        Ok(next)
+    }
+}
+
+impl Drop for Xfrm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
+            return;
+        }
+        let rules: Vec<RuleId> = self.rules.keys().copied().collect();
+        rules.into_iter().for_each(|rule| self.remove_rule(rule));
+        let sas: Vec<SaId> = self.sas.keys().copied().collect();
+        sas.into_iter().for_each(|sa| self.remove(sa));
+        let rest: Vec<Change> = self.spd.in_force().collect();
+        for change in rest {
+            if let Change::Put(key, ..) = change
+                && let Err(error) = tell(&mut *self.kernel, &Change::Delete(key))
+            {
+                tracing::warn!(%error, "a policy stays in the kernel");
+            }
+        }
+    }
+}
+
+impl Binding {
+    fn attributes(self) -> Vec<XfrmAttrs> {
+        self.mark_attribute().into_iter().chain(self.if_id.map(XfrmAttrs::IfId)).collect()
+    }
+
+    fn mark_attribute(self) -> Option<XfrmAttrs> {
+        self.mark.map(|(value, mask)| XfrmAttrs::Mark(Mark { value, mask }))
+    }
+}
+
+/// The priority of policies that use a rule's SAs.
+fn priority(rule: RuleId) -> Result<u32, PlaneError> {
+    let priority = rule.0.checked_mul(2).and_then(|n| n.checked_add(RULES));
+    priority.filter(|p| p < PRIORITIES.end()).ok_or_else(|| PlaneError::System {
+        what: "ordering the rules in the kernel".to_owned(),
+        why: "there have been too many; restart the daemon".to_owned(),
+    })
+}
+
+/// The rule whose policy has a priority, and whether it stands for traffic without an SA.
+fn rule_of(priority: u32) -> Option<(RuleId, bool)> {
+    let place = priority.checked_sub(RULES).filter(|_| PRIORITIES.contains(&priority))?;
+    Some((RuleId(place / 2), place % 2 == 1))
+}
+
+fn keys(flows: impl Iterator<Item = Flow>, binding: Binding, way: Way) -> Vec<Key> {
+    flows.map(|flow| Key { way, flow, binding }).collect()
+}
+
+fn single(flows: &[Flow]) -> Option<Flow> {
+    match flows[..] {
+        [flow] => Some(flow),
+        _ => None,
+    }
+}
+
+/// Neighbour discovery cannot be protected: it finds the link addresses that protected packets need (RFC 4861).
+fn neighbour_discovery() -> Vec<Flow> {
+    let every = Ipv6Addr::UNSPECIFIED.into();
+    let last = Ipv6Addr::from_bits(u128::MAX).into();
+    let addresses =
+        policy::AddressRange::new(every, last).expect("the first comes before the last");
+    let types =
+        PortRange::new(133 << 8, (137 << 8) + 0xff).expect("the first comes before the last");
+    let any = Selector { protocol: flow::ICMPV6, addresses, ports: types };
+    let traffic = crate::plane::TrafficSelectors { local: vec![any], remote: vec![any] };
+    Flow::leaving(&traffic).expect("few blocks")
+}
+
+/// An SA as the kernel has it, without its keys.
+fn read(
+    kernel: &mut dyn Kernel,
+    name: &Name,
+    binding: &Binding,
+) -> Result<Option<ModifyMessage>, Refused> {
+    match kernel.ask(XfrmMessage::GetSa(name.message(binding))) {
+        Ok(XfrmMessage::AddSa(mut state) | XfrmMessage::UpdateSa(mut state)) => {
+            algorithm::wipe(&mut state.nlas);
+            Ok(Some(state))
+        }
+        Ok(_) => Ok(None),
+        Err(error) if error.is_absent() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn tell(kernel: &mut dyn Kernel, change: &Change) -> Result<(), PlaneError> {
+    match kernel.order(change.message()) {
+        Err(error) if error.is_absent() && matches!(change, Change::Delete(_)) => Ok(()),
+        outcome => outcome.map_err(|e| refusal("changing a policy of the kernel".to_owned(), &e)),
+    }
+}
+
+fn refusal(what: String, error: &Refused) -> PlaneError {
+    let advice = match error.errno {
+        libc::EPERM | libc::EACCES => "; is CAP_NET_ADMIN granted?",
+        libc::ENOSYS | libc::EPROTONOSUPPORT | libc::ENOENT => {
+            "; does this kernel have the algorithm, and the modules esp4, esp6, ah4, ah6?"
+        }
+        _ => "",
+    };
+    PlaneError::System { what, why: format!("the kernel says: {error}{advice}") }
+}

@@ -1,0 +1,63 @@
+//! What a plane that crashed has left in the kernel: everything in this plane's ranges, as there is one at a time.
+
+#![forbid(unsafe_code)]
+
+use super::netlink::Kernel;
+use super::{PRIORITIES, REQIDS, refusal};
+use crate::plane::PlaneError;
+use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
+use netlink_packet_xfrm::state::{DelGetMessage as StateName, GetDumpMessage};
+use netlink_packet_xfrm::{UserPolicyId, UserSaId, XfrmAttrs, XfrmMessage};
+
+/// Removes it.
+pub(super) fn remove(kernel: &mut dyn Kernel) -> Result<(), PlaneError> {
+    let what = || "removing what an earlier run left in the kernel".to_owned();
+    let mut orders = Vec::new();
+    let states = XfrmMessage::GetDumpSa(GetDumpMessage::default());
+    for message in kernel.list(states).map_err(|e| refusal(what(), &e))? {
+        let XfrmMessage::AddSa(state) = message else { continue };
+        let info = &state.user_sa_info;
+        if REQIDS.contains(&info.reqid) && info.id.spi != 0 {
+            let user_sa_id = UserSaId {
+                daddr: info.id.daddr,
+                spi: info.id.spi,
+                family: info.family,
+                proto: info.id.proto,
+            };
+            let nlas = state.nlas.iter().filter(|a| matches!(a, XfrmAttrs::Mark(_))).cloned();
+            orders.push(XfrmMessage::DeleteSa(StateName { user_sa_id, nlas: nlas.collect() }));
+        }
+    }
+    let policies = XfrmMessage::GetPolicy(DelGetMessage::default());
+    for message in kernel.list(policies).map_err(|e| refusal(what(), &e))? {
+        let XfrmMessage::AddPolicy(policy) = message else { continue };
+        if is_ours(&policy) {
+            let info = &policy.user_policy_info;
+            let user_policy_id =
+                UserPolicyId { selector: info.selector, index: 0, direction: info.direction };
+            let kept = |a: &&XfrmAttrs| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_));
+            let nlas = policy.nlas.iter().filter(kept).cloned().collect();
+            orders.push(XfrmMessage::DeletePolicy(DelGetMessage { user_policy_id, nlas }));
+        }
+    }
+    if !orders.is_empty() {
+        tracing::info!(count = orders.len(), "removing what an earlier run left in the kernel");
+    }
+    for order in orders {
+        match kernel.order(order) {
+            Err(error) if !error.is_absent() => return Err(refusal(what(), &error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn is_ours(policy: &PolicyMessage) -> bool {
+    // Those of sockets have other directions.
+    PRIORITIES.contains(&policy.user_policy_info.priority)
+        && policy.user_policy_info.direction < netlink_packet_xfrm::XFRM_POLICY_MAX
+        && policy.nlas.iter().all(|attribute| match attribute {
+            XfrmAttrs::Template(templates) => templates.iter().all(|t| REQIDS.contains(&t.reqid)),
+            _ => true,
+        })
+}

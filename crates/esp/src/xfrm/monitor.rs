@@ -1,0 +1,217 @@
+//! What the kernel reports by itself: packets that want an SA, SAs that reach a limit, peers that move, and what others
+//! change.
+
+#![forbid(unsafe_code)]
+
+use super::flow::address;
+use super::netlink::{messages, parse, wipe};
+use super::state::Name;
+use super::{Hooks, REQIDS, rule_of};
+use crate::plane::{Notice, PacketSummary, PlaneError, SaId};
+use netlink_packet_xfrm::monitor::AcquireMessage;
+use netlink_packet_xfrm::{
+    AF_INET, Selector, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_MAPPING, XFRMNLGRP_POLICY,
+    XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
+};
+use netlink_sys::protocols::NETLINK_XFRM;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use zeroize::{Zeroize, Zeroizing};
+
+/// The number under which the kernel knows the monitor. A namespace has each but once, which keeps a second plane away.
+const PORT: u32 = 0x7670_6e64;
+
+/// Octets that wait to be read when thousands of SAs change at once.
+const BUFFER: usize = 4 << 20;
+
+/// Something of this plane was removed from the kernel, and not by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// An SA.
+    State(SaId),
+    /// All SAs (`ip xfrm state flush`).
+    States,
+    /// A policy, or all of them.
+    Policies,
+    /// There was more to report than was read: anything may have happened.
+    Unknown,
+}
+
+/// The SAs in the kernel, shared with the thread that hears of them.
+#[derive(Clone, Default)]
+pub(super) struct Known(Arc<Mutex<BTreeMap<Name, SaId>>>);
+
+impl Known {
+    pub(super) fn insert(&self, name: Name, sa: SaId) {
+        self.lock().insert(name, sa);
+    }
+
+    pub(super) fn remove(&self, name: &Name) {
+        self.lock().remove(name);
+    }
+
+    fn find(&self, name: &Name) -> Option<SaId> {
+        self.lock().get(name).copied()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, SaId>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The thread that listens. Dropping it ends the thread.
+pub(super) struct Monitor {
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Monitor {
+    pub(super) fn start(hooks: Hooks, known: &Known) -> Result<Self, PlaneError> {
+        let refused = |error: &io::Error| PlaneError::System {
+            what: "listening to the kernel's XFRM".to_owned(),
+            why: match error.raw_os_error() {
+                Some(libc::EADDRINUSE) => {
+                    "another kernel plane runs in this network namespace; stop it first".to_owned()
+                }
+                _ => error.to_string(),
+            },
+        };
+        let socket = listen().map_err(|e| refused(&e))?;
+        let (stop, stopped) = UnixStream::pair().map_err(|e| refused(&e))?;
+        let listener = Listener { socket, hooks, known: known.clone() };
+        let thread = std::thread::Builder::new()
+            .name("xfrm-monitor".to_owned())
+            .spawn(move || listener.run(&stopped))
+            .map_err(|e| refused(&e))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen() -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_XFRM)?;
+    socket.bind(&SocketAddr::new(PORT, 0))?;
+    socket.set_non_blocking(true)?;
+    // The host's limit may be lower; what is lost then is made good.
+    let _ = socket.set_rx_buf_sz(BUFFER as u32);
+    for group in
+        [XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_SA, XFRMNLGRP_POLICY, XFRMNLGRP_MAPPING]
+    {
+        socket.add_membership(group)?;
+    }
+    Ok(socket)
+}
+
+struct Listener {
+    socket: Socket,
+    hooks: Hooks,
+    known: Known,
+}
+
+impl Listener {
+    fn run(self, stopped: &UnixStream) {
+        let mut octets = Zeroizing::new(vec![0; 1 << 16]);
+        loop {
+            let mut watched =
+                [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+            match poll(&mut watched, None) {
+                Ok(_) if !watched[1].revents().is_empty() => return,
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    tracing::error!(%error, "the kernel's reports about SAs are no longer heard");
+                    return;
+                }
+            }
+            match self.socket.recv(&mut &mut octets[..], 0) {
+                Ok(length) => {
+                    for message in messages(&octets[..length.min(octets.len())]) {
+                        if let Some(mut message) = parse(message.message_type(), message.payload())
+                        {
+                            self.hear(&message);
+                            wipe(&mut message);
+                        }
+                    }
+                    octets[..].zeroize();
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    (self.hooks.disturbance)(Disturbance::Unknown);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn hear(&self, message: &XfrmMessage) {
+        let disturbed = |what| (self.hooks.disturbance)(what);
+        match message {
+            XfrmMessage::Acquire(acquire) => {
+                if let Some(notice) = acquired(acquire) {
+                    (self.hooks.notice)(notice);
+                }
+            }
+            XfrmMessage::Expire(message) => {
+                let (info, hard) = (&message.expire.state, message.expire.hard != 0);
+                if let Some(sa) = self.known.find(&Name::of_info(info)) {
+                    (self.hooks.notice)(Notice::Expiring { sa, hard });
+                }
+            }
+            XfrmMessage::Mapping(message) => {
+                let map = &message.map;
+                if let Some(sa) = self.known.find(&Name::of(&map.id)) {
+                    let remote = (address(&map.new_saddr, map.id.family), map.new_sport).into();
+                    (self.hooks.notice)(Notice::PeerMoved { sa, remote });
+                }
+            }
+            // What this plane removes it forgets first.
+            XfrmMessage::DeleteSa(message) => {
+                if let Some(sa) = self.known.find(&Name::of(&message.user_sa_id)) {
+                    disturbed(Disturbance::State(sa));
+                }
+            }
+            XfrmMessage::FlushSa(_) => disturbed(Disturbance::States),
+            XfrmMessage::FlushPolicy(_) => disturbed(Disturbance::Policies),
+            _ => {}
+        }
+    }
+}
+
+/// The notice for a packet that met a policy of this plane and no SA.
+fn acquired(message: &AcquireMessage) -> Option<Notice> {
+    let (rule, _) = rule_of(message.acquire.policy.priority)?;
+    let ours = message.nlas.iter().any(|attribute| match attribute {
+        XfrmAttrs::Template(templates) => templates.iter().any(|t| REQIDS.contains(&t.reqid)),
+        _ => false,
+    });
+    let packet = summary(&message.acquire.selector);
+    ours.then_some(Notice::Acquire { rule, packet })
+}
+
+/// The packet that a selector was made of.
+fn summary(selector: &Selector) -> PacketSummary {
+    let end = |a, port, mask| -> (IpAddr, Option<u16>) {
+        (address(a, selector.family), (mask == u16::MAX).then_some(port))
+    };
+    let mut source = end(&selector.saddr, selector.sport, selector.sport_mask);
+    let mut destination = end(&selector.daddr, selector.dport, selector.dport_mask);
+    let icmp = if selector.family == AF_INET { 1 } else { super::flow::ICMPV6 };
+    if selector.proto == icmp {
+        // Type and code are both ends'.
+        let both = source.1.zip(destination.1).map(|(kind, code)| kind << 8 | code & 0xff);
+        (source.1, destination.1) = (both, both);
+    }
+    PacketSummary { protocol: selector.proto, source, destination }
+}

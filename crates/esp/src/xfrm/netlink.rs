@@ -1,0 +1,214 @@
+//! The kernel's side of the plane: one request and its answers at a time, blocking.
+//!
+//! The socket belongs to the network namespace of the thread that opened it, whoever uses it later.
+
+#![forbid(unsafe_code)]
+
+use super::algorithm;
+use netlink_packet_core::{
+    NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader,
+    NetlinkMessage, NetlinkPayload, ParseableParametrized,
+};
+use netlink_packet_xfrm::{
+    XFRM_MSG_ACQUIRE, XFRM_MSG_DELPOLICY, XFRM_MSG_DELSA, XFRM_MSG_EXPIRE, XFRM_MSG_FLUSHPOLICY,
+    XFRM_MSG_FLUSHSA, XFRM_MSG_MAPPING, XFRM_MSG_NEWPOLICY, XFRM_MSG_NEWSA, XFRM_MSG_UPDPOLICY,
+    XFRM_MSG_UPDSA, XfrmMessage,
+};
+use netlink_sys::protocols::NETLINK_XFRM;
+use netlink_sys::{Socket, SocketAddr};
+use std::io;
+use zeroize::{Zeroize, Zeroizing};
+
+/// Octets of the largest batch of answers that the kernel sends at once, with room to spare.
+const ANSWERS: usize = 1 << 16;
+
+/// The kernel has refused a request.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Refused {
+    /// Error number; 0 where the answer could not be understood.
+    pub errno: i32,
+    /// The kernel's own words where it has any, or what the number means.
+    pub text: String,
+}
+
+impl Refused {
+    /// Whether what was to be changed is not there.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.errno, libc::ESRCH | libc::ENOENT)
+    }
+}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self { errno: error.raw_os_error().unwrap_or(0), text: error.to_string() }
+    }
+}
+
+/// Who carries out requests about SAs and policies: the kernel, or a twin in memory.
+pub trait Kernel: Send {
+    /// Carries out a request; returns once it is in force. Keys in the message are wiped.
+    fn order(&mut self, message: XfrmMessage) -> Result<(), Refused>;
+    /// Asks for one thing. Whoever asks for an SA is to wipe the keys of the answer.
+    fn ask(&mut self, message: XfrmMessage) -> Result<XfrmMessage, Refused>;
+    /// Asks for all of a kind; keys in the answers are wiped.
+    fn list(&mut self, message: XfrmMessage) -> Result<Vec<XfrmMessage>, Refused>;
+}
+
+/// The kernel.
+pub struct Netlink {
+    socket: Socket,
+    sequence: u32,
+    answers: Zeroizing<Vec<u8>>,
+}
+
+impl Netlink {
+    /// Opens a socket in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Where the kernel has no XFRM, or CAP_NET_ADMIN is missing.
+    pub fn open() -> io::Result<Self> {
+        let mut socket = Socket::new(NETLINK_XFRM)?;
+        socket.bind_auto()?;
+        socket.connect(&SocketAddr::new(0, 0))?;
+        // Words rather than numbers, and no copy of the request, which has keys.
+        socket.set_ext_ack(true)?;
+        socket.set_cap_ack(true)?;
+        Ok(Self { socket, sequence: 0, answers: Zeroizing::new(vec![0; ANSWERS]) })
+    }
+
+    fn exchange(&mut self, message: XfrmMessage, flags: u16) -> Result<Vec<XfrmMessage>, Refused> {
+        self.sequence = self.sequence.wrapping_add(1);
+        send(&self.socket, message, flags, self.sequence)?;
+        let mut found = Vec::new();
+        let outcome = self.collect(&mut found, flags);
+        self.answers.zeroize();
+        self.answers.resize(ANSWERS, 0);
+        outcome.map(|()| found)
+    }
+
+    /// Collects answers up to the acknowledgement, the end of the list or, where neither was asked for, the first one.
+    fn collect(&mut self, found: &mut Vec<XfrmMessage>, flags: u16) -> Result<(), Refused> {
+        let many = flags & (NLM_F_ACK | NLM_F_DUMP) != 0;
+        loop {
+            let length = self.socket.recv(&mut &mut self.answers[..], 0)?;
+            for answer in messages(&self.answers[..length.min(ANSWERS)]) {
+                if answer.sequence_number() != self.sequence {
+                    continue;
+                }
+                match answer.message_type() {
+                    NLMSG_DONE => return Ok(()),
+                    NLMSG_ERROR => return verdict(&answer),
+                    kind => found.extend(parse(kind, answer.payload())),
+                }
+                if !many {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl Kernel for Netlink {
+    fn order(&mut self, message: XfrmMessage) -> Result<(), Refused> {
+        self.exchange(message, NLM_F_ACK).map(drop)
+    }
+
+    fn ask(&mut self, message: XfrmMessage) -> Result<XfrmMessage, Refused> {
+        let answers = self.exchange(message, 0)?;
+        let none =
+            || Refused { errno: 0, text: "the kernel's answer is not understood".to_owned() };
+        answers.into_iter().next().ok_or_else(none)
+    }
+
+    fn list(&mut self, message: XfrmMessage) -> Result<Vec<XfrmMessage>, Refused> {
+        let mut answers = self.exchange(message, NLM_F_DUMP)?;
+        answers.iter_mut().for_each(wipe);
+        Ok(answers)
+    }
+}
+
+/// Overwrites the keys in a message.
+pub(super) fn wipe(message: &mut XfrmMessage) {
+    match message {
+        XfrmMessage::AddSa(sa) | XfrmMessage::UpdateSa(sa) => algorithm::wipe(&mut sa.nlas),
+        XfrmMessage::DeleteSa(sa) => algorithm::wipe(&mut sa.nlas),
+        _ => {}
+    }
+}
+
+/// Octets of a request.
+pub(super) fn octets(message: XfrmMessage, flags: u16, sequence: u32) -> Zeroizing<Vec<u8>> {
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    header.sequence_number = sequence;
+    let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
+    request.finalize();
+    let mut octets = Zeroizing::new(vec![0; request.buffer_len()]);
+    request.serialize(&mut octets);
+    if let NetlinkPayload::InnerMessage(message) = &mut request.payload {
+        wipe(message);
+    }
+    octets
+}
+
+fn send(socket: &Socket, message: XfrmMessage, flags: u16, sequence: u32) -> io::Result<()> {
+    socket.send(&octets(message, flags, sequence), 0).map(drop)
+}
+
+/// The messages in what one call has received.
+pub(super) fn messages(mut octets: &[u8]) -> impl Iterator<Item = NetlinkBuffer<&[u8]>> {
+    std::iter::from_fn(move || {
+        let message = NetlinkBuffer::new_checked(octets).ok()?;
+        let length = (message.length() as usize).next_multiple_of(4);
+        octets = octets.get(length..).unwrap_or_default();
+        Some(message)
+    })
+}
+
+/// Reads a message of a kind that this plane knows.
+pub(super) fn parse(kind: u16, payload: &[u8]) -> Option<XfrmMessage> {
+    // What comes before the attributes, in octets (linux/xfrm.h): the parser takes that for granted.
+    let fixed = match kind {
+        XFRM_MSG_NEWSA | XFRM_MSG_UPDSA => 224,
+        XFRM_MSG_DELSA => 24,
+        XFRM_MSG_NEWPOLICY | XFRM_MSG_UPDPOLICY => 168,
+        XFRM_MSG_DELPOLICY | XFRM_MSG_MAPPING => 64,
+        XFRM_MSG_ACQUIRE => 280,
+        XFRM_MSG_EXPIRE => 232,
+        XFRM_MSG_FLUSHSA => 1,
+        XFRM_MSG_FLUSHPOLICY => 0,
+        _ => return None,
+    };
+    if payload.len() < fixed {
+        return None;
+    }
+    let message = XfrmMessage::parse_with_param(payload, kind);
+    message.inspect_err(|error| tracing::debug!(%error, kind, "a message of XFRM")).ok()
+}
+
+/// The text in an extended acknowledgement (linux/netlink.h: NLMSGERR_ATTR_MSG).
+const TEXT: u16 = 1;
+
+fn verdict(answer: &NetlinkBuffer<&[u8]>) -> Result<(), Refused> {
+    let payload = answer.payload();
+    let code = payload.first_chunk::<4>().map_or(-libc::EPROTO, |code| i32::from_ne_bytes(*code));
+    if code == 0 {
+        return Ok(());
+    }
+    // The code, and the header of the request.
+    let mut attributes = payload.get(20..).unwrap_or_default();
+    let mut text = None;
+    while let [l0, l1, k0, k1, ..] = *attributes {
+        let length = usize::from(u16::from_ne_bytes([l0, l1]));
+        let Some(value) = attributes.get(4..length) else { break };
+        if u16::from_ne_bytes([k0, k1]) == TEXT {
+            let value = value.strip_suffix(&[0]).unwrap_or(value);
+            text = Some(String::from_utf8_lossy(value).into_owned());
+        }
+        attributes = attributes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    let meaning = io::Error::from_raw_os_error(-code).to_string();
+    let text = text.map_or_else(|| meaning.clone(), |text| format!("{text} ({meaning})"));
+    Err(Refused { errno: -code, text })
+}

@@ -1,0 +1,283 @@
+//! An SA in the kernel's terms.
+
+#![forbid(unsafe_code)]
+
+use super::flow::{Flow, address, family};
+use super::spd::mode;
+use super::{Binding, Offload, algorithm};
+use crate::cipher::Suite;
+use crate::plane::{Encapsulation, Limits, Path, PlaneError, Spi, Usage};
+use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
+use netlink_packet_xfrm::{
+    Address, EncapTmpl, IPPROTO_AH, IPPROTO_ESP, Id, LifetimeConfig, ReplayEsn, UDP_ENCAP_ESPINUDP,
+    UserSaId, UserSaInfo, XFRM_INF, XFRM_STATE_AF_UNSPEC, XFRM_STATE_ESN, XfrmAttrs,
+};
+use policy::{Mode, Secret};
+use std::net::IpAddr;
+use std::time::{Duration, Instant, SystemTime};
+
+/// Packets of the largest anti-replay window the kernel has (XFRMA_REPLAY_ESN_MAX of linux/xfrm.h).
+pub(super) const LARGEST_WINDOW: u32 = 4096;
+
+/// Packets of the largest window that needs no attribute of its own.
+const SMALL_WINDOW: u32 = 32;
+
+/// Of 32 bits, how many sequence numbers are left when a rekey should start: as in the userspace plane.
+const SEQUENCE_MARGIN: u64 = 1 << 29;
+
+/// How many sequence numbers are passed over where an SA is made anew, for packets that left after they were read.
+const SEQUENCE_GAP: u32 = 256;
+
+/// The same where an SA is put back that others have removed, and that may have gone on for long after it was seen last.
+const RESUMED_GAP: u64 = 1 << 24;
+
+/// What the kernel knows an SA by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Name {
+    pub destination: IpAddr,
+    pub spi: u32,
+    /// ESP or AH.
+    pub protocol: u8,
+}
+
+impl Name {
+    pub(super) fn of(id: &UserSaId) -> Self {
+        let destination = address(&id.daddr, id.family);
+        Self { destination, spi: id.spi, protocol: id.proto }
+    }
+
+    pub(super) fn of_info(info: &UserSaInfo) -> Self {
+        let destination = address(&info.id.daddr, info.family);
+        Self { destination, spi: info.id.spi, protocol: info.id.proto }
+    }
+
+    /// Names the SA to the kernel.
+    pub(super) fn message(&self, binding: &Binding) -> DelGetMessage {
+        let user_sa_id = UserSaId {
+            daddr: Address::from_ip(&self.destination),
+            spi: self.spi,
+            family: family(self.destination),
+            proto: self.protocol,
+        };
+        DelGetMessage { user_sa_id, nlas: binding.mark_attribute().into_iter().collect() }
+    }
+}
+
+/// Everything but the keys, of either direction.
+#[derive(Clone, Debug)]
+pub(super) struct Form {
+    pub inbound: bool,
+    pub spi: Spi,
+    pub suite: Suite,
+    pub esn: bool,
+    /// 0 for an SA that sends.
+    pub replay_window: u32,
+    pub mode: Mode,
+    pub path: Path,
+    /// The traffic, where it is a single flow in the direction of the SA.
+    pub flow: Option<Flow>,
+    pub limits: Limits,
+    pub reqid: u32,
+    pub binding: Binding,
+    pub offload: Option<Offload>,
+}
+
+impl Form {
+    pub(super) fn protocol(&self) -> u8 {
+        protocol(self.suite)
+    }
+
+    /// Source and destination of its outer packets.
+    pub(super) fn ends(&self) -> (IpAddr, IpAddr) {
+        let (local, remote) = (self.path.local.ip(), self.path.remote.ip());
+        if self.inbound { (remote, local) } else { (local, remote) }
+    }
+
+    pub(super) fn name(&self) -> Name {
+        Name { destination: self.ends().1, spi: self.spi.0, protocol: self.protocol() }
+    }
+
+    /// What puts it into the kernel. With `replay`, as the kernel gave it, its sequence numbers go on.
+    pub(super) fn message(
+        &self,
+        key: &Secret,
+        replay: Option<XfrmAttrs>,
+    ) -> Result<ModifyMessage, PlaneError> {
+        let (source, destination) = self.ends();
+        let mut info = UserSaInfo {
+            id: Id {
+                daddr: Address::from_ip(&destination),
+                spi: self.spi.0,
+                proto: self.protocol(),
+            },
+            saddr: Address::from_ip(&source),
+            lifetime_cfg: self.lifetime(),
+            reqid: self.reqid,
+            family: family(destination),
+            mode: mode(self.mode),
+            ..UserSaInfo::default()
+        };
+        match self.flow {
+            Some(flow) => info.selector = flow.wire(),
+            // Either family inside.
+            None if self.mode == Mode::Tunnel => info.flags |= XFRM_STATE_AF_UNSPEC,
+            None => {}
+        }
+        let mut nlas = Vec::new();
+        let window = self.replay_window.min(LARGEST_WINDOW);
+        if self.esn {
+            info.flags |= XFRM_STATE_ESN;
+        }
+        match replay {
+            Some(attribute) => nlas.push(attribute),
+            None if self.esn && self.inbound && window == 0 => {
+                return Err(PlaneError::System {
+                    what: format!("giving SA {} to the kernel", self.spi),
+                    why: "with extended sequence numbers the kernel needs a replay window; set esp.replay_window"
+                        .to_owned(),
+                });
+            }
+            // Of one that sends, too, although it has no use for it.
+            None if self.esn => nlas.push(replay_of(window.max(SMALL_WINDOW))),
+            None if window > SMALL_WINDOW => nlas.push(replay_of(window)),
+            None => {}
+        }
+        // Only where no attribute says it.
+        if nlas.is_empty() || matches!(nlas[..], [XfrmAttrs::ReplayState(_)]) {
+            info.replay_window = u8::try_from(window).unwrap_or(SMALL_WINDOW as u8);
+        }
+        if self.path.encapsulation == Encapsulation::Udp {
+            let (local, remote) = (self.path.local.port(), self.path.remote.port());
+            let (sport, dport) = if self.inbound { (remote, local) } else { (local, remote) };
+            nlas.push(XfrmAttrs::EncapsulationTemplate(EncapTmpl {
+                encap_type: UDP_ENCAP_ESPINUDP,
+                encap_sport: sport,
+                encap_dport: dport,
+                encap_oa: Address::default(),
+            }));
+            if self.inbound {
+                // A peer that has moved is told of once a second, not with every packet.
+                nlas.push(XfrmAttrs::MappingTimeThreshold(1));
+            }
+        }
+        nlas.extend(self.binding.attributes());
+        nlas.extend(self.offload.map(|offload| offload.attribute(self.inbound)));
+        nlas.extend(algorithm::attributes(self.suite, key.expose())?);
+        Ok(ModifyMessage { user_sa_info: info, nlas })
+    }
+
+    fn lifetime(&self) -> LifetimeConfig {
+        let Limits { soft_bytes, hard_bytes } = self.limits;
+        let mut lifetime = LifetimeConfig {
+            soft_byte_limit: soft_bytes.unwrap_or(XFRM_INF),
+            hard_byte_limit: hard_bytes.unwrap_or(XFRM_INF),
+            soft_packet_limit: XFRM_INF,
+            hard_packet_limit: XFRM_INF,
+            ..LifetimeConfig::default()
+        };
+        // The kernel stops at the last sequence number without a word: a limit of packets tells of it.
+        if !self.inbound && !self.esn {
+            let last = u64::from(u32::MAX);
+            lifetime.soft_packet_limit = last - SEQUENCE_MARGIN;
+            lifetime.hard_packet_limit = last;
+        }
+        lifetime
+    }
+}
+
+/// IP protocol number of a suite's packets.
+pub(super) fn protocol(suite: Suite) -> u8 {
+    if suite.is_ah() { IPPROTO_AH } else { IPPROTO_ESP }
+}
+
+/// A window in which nothing has come yet; the kernel takes the bits that are left out for zero.
+fn replay_of(window: u32) -> XfrmAttrs {
+    let words = window.div_ceil(u32::BITS);
+    XfrmAttrs::ReplayStateEsn(ReplayEsn {
+        bmp_len: words,
+        replay_window: window,
+        ..ReplayEsn::default()
+    })
+}
+
+/// The sequence numbers of an SA as the kernel has them, for the SA that takes its place: what it sends goes on behind
+/// them.
+pub(super) fn replay_after(state: &ModifyMessage) -> Option<XfrmAttrs> {
+    state.nlas.iter().find_map(|attribute| match attribute {
+        XfrmAttrs::ReplayStateEsn(replay) => {
+            let sent = (u64::from(replay.oseq_hi) << 32 | u64::from(replay.oseq))
+                .saturating_add(if replay.oseq == 0 { 0 } else { SEQUENCE_GAP.into() });
+            let (oseq_hi, oseq) = ((sent >> 32) as u32, (sent & 0xffff_ffff) as u32);
+            // Without extended numbers there is no high half, and the last number stays the last.
+            let extended = state.user_sa_info.flags & XFRM_STATE_ESN != 0;
+            let oseq = if extended || oseq_hi == 0 { oseq } else { u32::MAX };
+            let oseq_hi = if extended { oseq_hi } else { 0 };
+            Some(XfrmAttrs::ReplayStateEsn(ReplayEsn { oseq, oseq_hi, ..replay.clone() }))
+        }
+        XfrmAttrs::ReplayState(replay) => {
+            let mut replay = *replay;
+            if replay.oseq != 0 {
+                replay.oseq = replay.oseq.saturating_add(SEQUENCE_GAP);
+            }
+            Some(XfrmAttrs::ReplayState(replay))
+        }
+        _ => None,
+    })
+}
+
+/// Sequence numbers of an SA that others have removed from the kernel: what it sends goes on far behind those last seen,
+/// and what it receives must be no older than they were.
+pub(super) fn replay_resumed(form: &Form, last: &Usage) -> XfrmAttrs {
+    let window = form.replay_window.clamp(SMALL_WINDOW, LARGEST_WINDOW);
+    let XfrmAttrs::ReplayStateEsn(mut replay) = replay_of(window) else {
+        unreachable!("it makes that");
+    };
+    let seen = if form.inbound { last.packets } else { last.packets + RESUMED_GAP };
+    let (high, low) = match form.esn {
+        true => ((seen >> 32) as u32, (seen & 0xffff_ffff) as u32),
+        false => (0, u32::try_from(seen).unwrap_or(u32::MAX)),
+    };
+    match form.inbound {
+        true => (replay.seq_hi, replay.seq) = (high, low),
+        false => (replay.oseq_hi, replay.oseq) = (high, low),
+    }
+    if form.inbound {
+        // None up to there again.
+        replay.bmp = vec![u32::MAX; replay.bmp_len as usize];
+    }
+    XfrmAttrs::ReplayStateEsn(replay)
+}
+
+/// What the kernel counts for an SA. It leaves out the IP header in transport mode, which is added; and it remembers whole
+/// seconds.
+pub(super) fn usage(state: &ModifyMessage, now: Instant, clock: SystemTime) -> Usage {
+    let info = &state.user_sa_info;
+    let header =
+        match (info.mode == mode(Mode::Transport), info.family == netlink_packet_xfrm::AF_INET) {
+            (false, _) => 0,
+            (true, true) => 20,
+            (true, false) => 40,
+        };
+    let packets = info.lifetime_cur.packets;
+    let last = state.nlas.iter().find_map(|attribute| match attribute {
+        XfrmAttrs::LastUsed(seconds) => Some(*seconds),
+        _ => None,
+    });
+    // Kernels that keep no time of the last use know that of the first.
+    let last = last.unwrap_or(info.lifetime_cur.use_time);
+    let last_used = (packets > 0).then(|| {
+        let at = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(last));
+        let ago = at.and_then(|at| clock.duration_since(at).ok()).unwrap_or_default();
+        now.checked_sub(ago).unwrap_or(now)
+    });
+    let stats = &info.stats;
+    Usage {
+        packets,
+        bytes: info.lifetime_cur.bytes + header * packets,
+        last_used,
+        refused: [stats.replay_window, stats.replay, stats.integrity_failed]
+            .iter()
+            .map(|n| u64::from(*n))
+            .sum(),
+    }
+}

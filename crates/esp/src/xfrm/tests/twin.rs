@@ -1,0 +1,295 @@
+//! The plane on a kernel in memory: what it leaves there, and what it does when it is refused.
+
+use super::*;
+use crate::plane::{DataPlane, TrafficSelectors};
+use netlink_packet_xfrm::state::ModifyMessage;
+use netlink_packet_xfrm::{UserPolicyInfo, UserTemplate, XFRM_POLICY_BLOCK};
+use policy::AddressRange;
+use std::sync::Mutex;
+
+/// SAs by SPI and policies by direction and selector, as the kernel keeps them.
+#[derive(Default)]
+struct Tables {
+    states: BTreeMap<u32, ModifyMessage>,
+    policies: Vec<(UserPolicyInfo, Option<UserTemplate>)>,
+    /// How many orders are carried out before one is refused, and then all others again.
+    refuse_after: Option<usize>,
+}
+
+#[derive(Clone, Default)]
+struct Twin(Arc<Mutex<Tables>>);
+
+impl Twin {
+    fn tables(&self) -> std::sync::MutexGuard<'_, Tables> {
+        self.0.lock().expect("no test panics with it")
+    }
+
+    fn spis(&self) -> Vec<u32> {
+        self.tables().states.keys().copied().collect()
+    }
+
+    /// What becomes of packets in a direction: the SPI that a template names, or 0 for any; `None` where they are dropped.
+    fn policy(&self, way: Way) -> Vec<Option<u32>> {
+        let tables = self.tables();
+        let of_way = tables.policies.iter().filter(|(info, _)| info.direction == way.number());
+        of_way
+            .map(|(info, template)| match info.action {
+                XFRM_POLICY_BLOCK => None,
+                _ => Some(template.as_ref().expect("nothing passes in the clear").id.spi),
+            })
+            .collect()
+    }
+}
+
+fn refused(errno: i32) -> Refused {
+    Refused { errno, text: "no".to_owned() }
+}
+
+impl Kernel for Twin {
+    fn order(&mut self, message: XfrmMessage) -> Result<(), Refused> {
+        let mut tables = self.tables();
+        match &mut tables.refuse_after {
+            Some(0) => {
+                tables.refuse_after = None;
+                return Err(refused(libc::ENOMEM));
+            }
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        match message {
+            XfrmMessage::AddSa(state) => {
+                let spi = state.user_sa_info.id.spi;
+                if tables.states.contains_key(&spi) {
+                    return Err(refused(libc::EEXIST));
+                }
+                tables.states.insert(spi, state);
+            }
+            XfrmMessage::DeleteSa(name) => {
+                tables.states.remove(&name.user_sa_id.spi).ok_or(refused(libc::ESRCH))?;
+            }
+            XfrmMessage::UpdatePolicy(policy) => {
+                let info = policy.user_policy_info;
+                let template = policy.nlas.iter().find_map(|a| match a {
+                    XfrmAttrs::Template(templates) => templates.first().cloned(),
+                    _ => None,
+                });
+                let same = |(i, _): &(UserPolicyInfo, _)| {
+                    (i.selector, i.direction) == (info.selector, info.direction)
+                };
+                tables.policies.retain(|p| !same(p));
+                tables.policies.push((info, template));
+            }
+            XfrmMessage::DeletePolicy(policy) => {
+                let id = policy.user_policy_id;
+                let before = tables.policies.len();
+                tables
+                    .policies
+                    .retain(|(i, _)| (i.selector, i.direction) != (id.selector, id.direction));
+                if tables.policies.len() == before {
+                    return Err(refused(libc::ENOENT));
+                }
+            }
+            other => panic!("{other:?}"),
+        }
+        Ok(())
+    }
+
+    fn ask(&mut self, message: XfrmMessage) -> Result<XfrmMessage, Refused> {
+        let tables = self.tables();
+        match message {
+            XfrmMessage::GetSa(name) => {
+                let state = tables.states.get(&name.user_sa_id.spi).ok_or(refused(libc::ESRCH))?;
+                Ok(XfrmMessage::AddSa(state.clone()))
+            }
+            XfrmMessage::GetPolicy(policy) => {
+                let id = policy.user_policy_id;
+                let same = |(i, _): &&(UserPolicyInfo, _)| {
+                    (i.selector, i.direction) == (id.selector, id.direction)
+                };
+                let found = tables.policies.iter().find(same).ok_or(refused(libc::ENOENT))?;
+                let (user_policy_info, nlas) = (found.0, Vec::new());
+                Ok(XfrmMessage::AddPolicy(netlink_packet_xfrm::policy::ModifyMessage {
+                    user_policy_info,
+                    nlas,
+                }))
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn list(&mut self, _: XfrmMessage) -> Result<Vec<XfrmMessage>, Refused> {
+        Ok(Vec::new())
+    }
+}
+
+const RULE: RuleId = RuleId(3);
+
+fn net(third: u8) -> Selector {
+    let range = AddressRange::new([10, third, 0, 0].into(), [10, third, 0, 255].into());
+    Selector::all_of(range.expect("a range"))
+}
+
+fn traffic() -> TrafficSelectors {
+    TrafficSelectors { local: vec![net(1)], remote: vec![net(2)] }
+}
+
+fn rule() -> Rule {
+    Rule { id: RULE, tunnel: "branch".to_owned(), selectors: traffic(), trap: false }
+}
+
+fn path() -> Path {
+    Path {
+        local: ([192, 0, 2, 1], 4500).into(),
+        remote: ([192, 0, 2, 2], 4500).into(),
+        encapsulation: Encapsulation::Native,
+    }
+}
+
+fn inbound(id: u64, spi: u32) -> InboundSa {
+    InboundSa {
+        id: SaId(id),
+        rule: RULE,
+        spi: Spi(spi),
+        suite: Suite::AesGcm16(KeyBits::B256),
+        key: aead_key(),
+        esn: true,
+        replay_window: 128,
+        mode: Mode::Tunnel,
+        path: path(),
+        selectors: traffic().into(),
+        limits: Limits::default(),
+    }
+}
+
+fn outbound(id: u64, spi: u32, standby: bool) -> OutboundSa {
+    OutboundSa {
+        id: SaId(id),
+        rule: RULE,
+        spi: Spi(spi),
+        suite: Suite::AesGcm16(KeyBits::B256),
+        key: aead_key(),
+        esn: true,
+        mode: Mode::Tunnel,
+        path: path(),
+        selectors: traffic().into(),
+        limits: Limits::default(),
+        standby,
+    }
+}
+
+fn plane() -> (Xfrm, Twin) {
+    let twin = Twin::default();
+    let kernel = Box::new(twin.clone());
+    (Xfrm::on(kernel, Config::default(), Known::default(), None), twin)
+}
+
+#[test]
+fn traffic_of_a_rule_is_blocked_until_an_sa_serves_it_and_when_it_goes() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    for way in [Way::Out, Way::In, Way::Forward] {
+        assert_eq!(twin.policy(way), [None]);
+    }
+    plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+    assert_eq!(twin.spis(), [0x101, 0x201]);
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!((twin.policy(Way::In), twin.policy(Way::Forward)), (vec![Some(0)], vec![Some(0)]));
+    plane.remove(SaId(2));
+    plane.remove(SaId(1));
+    for way in [Way::Out, Way::In, Way::Forward] {
+        assert_eq!(twin.policy(way), [None]);
+    }
+    plane.remove_rule(RULE);
+    assert!(twin.tables().policies.is_empty());
+}
+
+#[test]
+fn an_sa_in_standby_is_used_once_it_is_promoted() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    plane.add_outbound(outbound(1, 0x201, false)).expect("the kernel can");
+    plane.add_outbound(outbound(2, 0x202, true)).expect("the kernel can");
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    plane.promote(SaId(2)).expect("the kernel can");
+    assert_eq!(twin.policy(Way::Out), [Some(0x202)]);
+    plane.remove(SaId(2));
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(plane.promote(SaId(2)), Err(PlaneError::NoSuchSa(SaId(2))));
+}
+
+#[test]
+fn a_rule_of_another_name_keeps_its_sas() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+    plane.rename_rule(RULE, RuleId(8));
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    let priorities: BTreeSet<u32> =
+        twin.tables().policies.iter().map(|(i, _)| i.priority).collect();
+    assert_eq!(priorities, [RULES + 16, RULES + 17].into());
+    drop(plane);
+    assert!(twin.tables().policies.is_empty() && twin.spis().is_empty());
+}
+
+#[test]
+fn an_sa_that_moves_keeps_its_sequence_numbers() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+    for attribute in &mut twin.tables().states.get_mut(&0x201).expect("it is there").nlas {
+        if let XfrmAttrs::ReplayStateEsn(replay) = attribute {
+            (replay.oseq_hi, replay.oseq) = (4, u32::MAX);
+        }
+    }
+    let moved = Path { remote: ([192, 0, 2, 9], 4500).into(), ..path() };
+    plane.relocate(SaId(2), moved).expect("the kernel can");
+    let state = plane.read_back(SaId(2)).expect("it is there");
+    assert_eq!(state.user_sa_info.id.daddr.to_ipv4().to_string(), "192.0.2.9");
+    let numbers = state.nlas.iter().find_map(|a| match a {
+        XfrmAttrs::ReplayStateEsn(replay) => Some((replay.oseq_hi, replay.oseq)),
+        _ => None,
+    });
+    assert_eq!(numbers, Some((5, 255)));
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+}
+
+#[test]
+fn what_is_refused_at_any_point_leaves_nothing_and_leaks_nothing() {
+    for refuse_after in 0.. {
+        let (mut plane, twin) = plane();
+        twin.tables().refuse_after = Some(refuse_after);
+        if plane.add_rule(rule()).is_err() {
+            assert!(twin.tables().policies.is_empty(), "after {refuse_after}");
+            continue;
+        }
+        let outcome = plane
+            .add_inbound(inbound(1, 0x101))
+            .and_then(|()| plane.add_outbound(outbound(2, 0x201, false)));
+        if outcome.is_ok() {
+            assert!(refuse_after > 5, "{refuse_after}");
+            return;
+        }
+        // Of the SA that was refused nothing is left, and the traffic is dropped.
+        assert_eq!(twin.policy(Way::Out), [None], "after {refuse_after}");
+        assert!(!twin.spis().contains(&0x201), "after {refuse_after}");
+        drop(plane);
+        assert!(twin.tables().policies.is_empty(), "after {refuse_after}");
+        assert!(twin.spis().is_empty(), "after {refuse_after}");
+    }
+}
+
+#[test]
+fn what_others_have_removed_is_put_back() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+    twin.tables().states.clear();
+    twin.tables().policies.clear();
+    assert_eq!(plane.restore(), Ok((2, 3)));
+    assert_eq!(twin.spis(), [0x101, 0x201]);
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert_eq!(plane.restore(), Ok((0, 0)));
+}
