@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+pub mod manual;
 pub mod revocation;
 pub mod store;
 
@@ -30,6 +31,7 @@ use esp::userspace::{Hooks, IkeReceiver, Userspace};
 use ike::disclosure::Sink;
 use ike::driver::{self, Handle, SocketError};
 use ike::proof::trust::Trust;
+use manual::{ManualSaError, ManualSas};
 use policy::Policy;
 use revocation::Lists;
 use std::path::PathBuf;
@@ -58,6 +60,8 @@ pub struct GatewayConfig {
     pub workers: Workers,
     /// What happens to traffic that is no tunnel's; default: nothing.
     pub filter: Arc<Filter>,
+    /// SAs without IKE. Whoever keeps a clone can see what they do.
+    pub manual: ManualSas,
     /// Where the keys of every SA are copied to, for looking into captured packets: whoever has them reads the
     /// traffic. Default: nowhere.
     pub key_sink: Option<Sink>,
@@ -70,6 +74,9 @@ pub enum StartError {
     /// The data plane could not be set up.
     #[error("data plane: {0}")]
     Plane(#[from] PlaneError),
+    /// An SA that is keyed by hand cannot be had.
+    #[error(transparent)]
+    Manual(#[from] ManualSaError),
     /// A socket could not be opened.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -104,8 +111,11 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     let (inlet, inputs) = driver::inlet();
     let hooks = Hooks {
         notice: {
-            let inlet = inlet.clone();
-            Arc::new(move |notice| inlet.notice(notice))
+            let (inlet, manual) = (inlet.clone(), config.manual.clone());
+            Arc::new(move |notice| {
+                manual.tell(&notice);
+                inlet.notice(notice);
+            })
         },
         ike: Arc::new(move |d| inlet.datagram(d.local, d.remote, d.octets)),
     };
@@ -113,7 +123,9 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     let mark = plane_config.mark;
     // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
     let sockets = driver::Sockets::open(mark)?;
-    let plane = Userspace::start(plane_config, hooks)?;
+    let mut plane = Userspace::start(plane_config, hooks)?;
+    let manual = config.manual;
+    manual.install(&mut plane)?;
     let sender = plane.ike_sender();
     let listeners = listen_all(plane.ike_receivers())?;
     let send_nat_t: driver::SendNatT = Box::new(move |t| {
@@ -134,7 +146,14 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
         engine
     };
     let counters = |plane: &mut Userspace| plane.counters();
-    Ok(driver::start(sockets, inputs, send_nat_t, counters, config.lists.fetcher(), make))
+    let farewell: driver::Farewell<Userspace> = {
+        let manual = manual.clone();
+        Box::new(move |plane| manual.end(plane))
+    };
+    let fetcher = config.lists.fetcher();
+    let handle = driver::start(sockets, inputs, send_nat_t, counters, farewell, fetcher, make);
+    tokio::spawn(manual.keep(handle.downgrade()));
+    Ok(handle)
 }
 
 /// Receives IKE messages on the port of ESP for as long as the returned tasks are kept.

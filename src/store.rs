@@ -18,7 +18,7 @@
 //! # }
 //! ```
 
-mod replace;
+pub(crate) mod replace;
 
 use policy::Database;
 use policy::xml::{Diagnostics, Loaded, MAX_FILE_LEN, Places};

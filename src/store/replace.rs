@@ -10,7 +10,7 @@ const PIECE: usize = 4096;
 
 /// A step of replacing a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(crate) enum Step {
     /// Makes the new file beside the old one.
     Create,
     /// Writes a piece of it.
@@ -35,7 +35,7 @@ impl Step {
 
 /// Replaces a file, or makes it, with mode 0600; `before` is called before every step, and may let it fail. What an
 /// attempt that failed leaves behind, the next one overwrites.
-pub(super) fn replace(
+pub(crate) fn replace(
     path: &Path,
     octets: &[u8],
     before: &mut dyn FnMut(Step) -> io::Result<()>,

@@ -16,6 +16,7 @@ mod experiments;
 mod failures;
 mod filter;
 mod flood;
+mod manual;
 mod nat;
 mod networks;
 mod reload;
@@ -41,6 +42,7 @@ fn main() -> std::process::ExitCode {
         restart::trials(),
         store::trials(),
         roaming::trials(),
+        manual::trials(),
         nat::trials(),
         reload::trials(),
         commands::trials(),

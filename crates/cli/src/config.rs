@@ -9,19 +9,24 @@ use serde::de::{self, Deserializer, Visitor};
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
+use vpn::manual::{ManualSaError, ManualSas};
+use zeroize::Zeroizing;
 
 mod certificates;
 mod crypto;
 mod filter;
+mod manual;
 mod workers;
 
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
 pub use filter::{DefaultAction, FilterSection};
+pub use manual::Sa;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -43,6 +48,8 @@ pub struct Config {
     pub certificates: Certificates,
     /// `[crypto]`
     pub crypto: Crypto,
+    /// `[[sa]]`: SAs that are keyed by hand.
+    pub sa: Vec<Sa>,
 }
 
 /// `[policy]`: where the policy is, unless the command line names a file.
@@ -142,6 +149,8 @@ pub struct Esp {
     pub device: String,
     /// Where a note is kept of what was changed in the system.
     pub state_dir: PathBuf,
+    /// Where it is kept which sequence numbers SAs have used that are keyed by hand.
+    pub sequences: PathBuf,
     /// How many threads carry packets.
     #[serde(deserialize_with = "workers::count")]
     pub workers: Count,
@@ -247,6 +256,7 @@ impl Default for Esp {
             encap: Encap::Auto,
             device: "vpn0".to_owned(),
             state_dir: PathBuf::from("/run/vpnd"),
+            sequences: PathBuf::from(vpn::manual::DEFAULT_LEDGER),
             workers: Count::default(),
             schedule: Schedule::default(),
             wait: Wait::default(),
@@ -274,6 +284,31 @@ pub enum ConfigError {
         /// Where and what, with the line of the file.
         source: toml::de::Error,
     },
+    /// The same in a line with a key, which is not shown.
+    #[error("{}: TOML parse error at line {line}: {message}", .path.display())]
+    Secret {
+        /// The file.
+        path: PathBuf,
+        /// Its line, from 1.
+        line: usize,
+        /// What is wrong.
+        message: String,
+    },
+    /// It holds keys, and others may read it.
+    #[error(
+        "{} holds keys of SAs, and others may use it; close it with: chmod 600 {}; or put keys into files of their own: \
+         key = {{ file = \"/etc/vpnd/sa.key\" }}",
+        .0.display(), .0.display()
+    )]
+    Open(PathBuf),
+    /// Its SAs do not go together.
+    #[error("{}: {source}", .path.display())]
+    Manual {
+        /// The file.
+        path: PathBuf,
+        /// Which, and why.
+        source: ManualSaError,
+    },
     /// A value is out of range.
     #[error("{}: {field} = {value}: {rule}", .path.display())]
     Range {
@@ -288,15 +323,36 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// What TOML says, with the lines of the file unless one of them has a key.
+    fn syntax(path: &Path, text: &str, source: toml::de::Error) -> Self {
+        let path = path.to_owned();
+        let span = source.span().unwrap_or_default();
+        let before = text.get(..span.start).unwrap_or_default();
+        let start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        let shown = text.get(start..).and_then(|rest| rest.lines().next()).unwrap_or_default();
+        if !shown.contains("key") {
+            return Self::Syntax { path, source };
+        }
+        let line = before.lines().count() + usize::from(start == before.len());
+        Self::Secret { path, line, message: source.message().to_owned() }
+    }
+}
+
 impl Config {
     /// Reads a file.
     ///
     /// # Errors
     /// Where it cannot be read or a field is wrong; the text says which and what it may be.
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path)
-            .map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-        Self::parse(path, &text)
+        let unreadable = |source| ConfigError::Read { path: path.to_owned(), source };
+        let text = Zeroizing::new(fs::read_to_string(path).map_err(unreadable)?);
+        let config = Self::parse(path, &text)?;
+        let mode = fs::metadata(path).map_err(unreadable)?.mode();
+        if mode & 0o077 != 0 && config.sa.iter().any(|sa| sa.has_key) {
+            return Err(ConfigError::Open(path.to_owned()));
+        }
+        Ok(config)
     }
 
     /// Reads the text of a file; `path` is for messages only.
@@ -304,8 +360,10 @@ impl Config {
     /// # Errors
     /// As [`Config::read`].
     pub fn parse(path: &Path, text: &str) -> Result<Self, ConfigError> {
-        let config: Self = toml::from_str(text)
-            .map_err(|source| ConfigError::Syntax { path: path.to_owned(), source })?;
+        let config: Self =
+            toml::from_str(text).map_err(|source| ConfigError::syntax(path, text, source))?;
+        let manual = config.manual().map(drop);
+        manual.map_err(|source| ConfigError::Manual { path: path.to_owned(), source })?;
         config.validate().map_err(|(field, value, rule)| ConfigError::Range {
             path: path.to_owned(),
             field,
@@ -313,6 +371,15 @@ impl Config {
             rule,
         })?;
         Ok(config)
+    }
+
+    /// The SAs that are keyed by hand.
+    ///
+    /// # Errors
+    /// Where they do not go together; never after [`Config::parse`].
+    pub fn manual(&self) -> Result<ManualSas, ManualSaError> {
+        let sas = self.sa.iter().map(|sa| sa.manual(self.esp.replay_window)).collect();
+        ManualSas::new(sas, self.esp.sequences.clone())
     }
 
     /// What the gateway is started with.
@@ -352,6 +419,7 @@ impl Config {
             state_dir: Some(self.esp.state_dir.clone()),
             crypto: Arc::new(Facility::new(self.crypto.choice())),
             filter: self.filter.filter().into(),
+            manual: self.manual().unwrap_or_default(),
             ..vpn::GatewayConfig::default()
         }
     }

@@ -21,6 +21,7 @@ use tracing::{error, info, warn};
 
 pub mod gateway;
 mod logging;
+mod manual;
 mod numbers;
 mod overview;
 mod privilege;
@@ -177,14 +178,18 @@ fn run_gateway(
         for remark in remarks.into_iter().chain(crypto::remarks::of(&policy, &gateway.crypto)) {
             warn!("{remark}");
         }
-        let workers = gateway.workers.clone();
+        let (workers, by_hand) = (gateway.workers.clone(), gateway.manual.clone());
+        for warning in manual::warnings(&by_hand) {
+            warn!("{warning}");
+        }
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
         tokio::spawn(remind(Arc::clone(&keeper)));
         let daemon = Daemon::new(handle, source, keeper, levels)
             .with_crypto(crypto)
             .configured(options.config.clone(), config.clone())
             .exporting_keys_to(options.export_keys.clone())
-            .with_workers(workers);
+            .with_workers(workers)
+            .with_manual(by_hand);
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",

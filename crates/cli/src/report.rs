@@ -10,6 +10,7 @@ use std::time::Duration;
 
 mod certificates;
 pub(crate) mod list;
+mod manual;
 mod overview;
 mod quantity;
 mod stored;
@@ -20,6 +21,7 @@ mod workers;
 pub use certificates::certificates;
 pub(crate) use list::Algorithms;
 pub use list::{list, verbose};
+pub use manual::manual;
 pub use overview::{filter, overview, trace};
 pub use quantity::{bytes, compact, count, duration, rate};
 pub use stored::stored;

@@ -11,6 +11,7 @@ mod gmac;
 mod in_place;
 mod keyed;
 pub mod mac;
+mod name;
 #[cfg(feature = "insecure-null-cipher")]
 mod null;
 mod portable;
@@ -22,6 +23,7 @@ pub use choice::{Algorithm, Choice, NoSuchAlgorithm, NoSuchProvider};
 pub use cpu::{Cpu, HIDING};
 pub use facility::{Amount, Direction, Facility, NoInstructions, Place, Work};
 pub use function::Function;
+pub use name::NoSuchSuite;
 pub use speed::Speed;
 
 pub(crate) use facility::{Operated, Roster};

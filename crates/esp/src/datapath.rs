@@ -400,7 +400,7 @@ impl DataPlane for Datapath {
         let shared = &*self.0;
         let mut installed = lock(&shared.installed);
         name_is_free(&installed, sa.id)?;
-        spi_is_lawful(sa.spi)?;
+        spi_is_lawful(sa.id, sa.spi)?;
         may_travel(sa.suite, &sa.path)?;
         let sad = shared.sad(sa.suite);
         if sad.find(sa.spi).is_some() {
@@ -420,7 +420,7 @@ impl DataPlane for Datapath {
         let shared = &*self.0;
         let mut installed = lock(&shared.installed);
         name_is_free(&installed, sa.id)?;
-        spi_is_lawful(sa.spi)?;
+        spi_is_lawful(sa.id, sa.spi)?;
         let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
         may_travel(sa.suite, &sa.path)?;
         let (id, spi, standby) = (sa.id, sa.spi, sa.standby);
@@ -443,6 +443,21 @@ impl DataPlane for Datapath {
         };
         shared.serve(service, sa);
         Ok(())
+    }
+
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
+        match lock(&self.0.installed).get(&sa) {
+            Some(Installed::Outbound { sa, .. }) => sa.resume(used),
+            _ => return Err(PlaneError::NoSuchSa(sa)),
+        }
+        Ok(())
+    }
+
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
+        match lock(&self.0.installed).get(&sa)? {
+            Installed::Outbound { sa, .. } => Some(sa.last_sequence()),
+            Installed::Inbound(_) => None,
+        }
     }
 
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
@@ -510,8 +525,9 @@ fn name_is_free(installed: &BTreeMap<SaId, Installed>, sa: SaId) -> Result<(), P
     })
 }
 
-fn spi_is_lawful(spi: Spi) -> Result<(), PlaneError> {
-    if spi.0 >= FIRST_SPI {
+/// What an operator chooses by hand may be reserved, but not 0, which is no SPI.
+fn spi_is_lawful(sa: SaId, spi: Spi) -> Result<(), PlaneError> {
+    if spi.0 >= FIRST_SPI || sa.is_manual() && spi.0 > 0 {
         return Ok(());
     }
     Err(PlaneError::System {

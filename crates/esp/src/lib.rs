@@ -8,6 +8,7 @@ pub mod datapath;
 pub mod discard;
 pub mod encap;
 pub mod filter;
+pub mod manual;
 pub mod offload;
 pub mod plane;
 pub mod queue;

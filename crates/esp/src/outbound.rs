@@ -336,8 +336,13 @@ impl Outbound {
         if between_the_ends && keeps { Ok(()) } else { Err(Discard::TransportHeader) }
     }
 
-    #[cfg(test)]
-    pub(crate) fn set_sequence(&self, used: u64) {
+    /// The last sequence number that was used.
+    pub(crate) fn last_sequence(&self) -> u64 {
+        self.sequence.used()
+    }
+
+    /// Goes on after that sequence number; no packet may have been protected yet.
+    pub(crate) fn resume(&self, used: u64) {
         self.sequence.reset(used);
     }
 }

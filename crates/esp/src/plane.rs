@@ -23,6 +23,16 @@ impl fmt::Display for Spi {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SaId(pub u64);
 
+impl SaId {
+    /// Names from here on are those of SAs that are keyed by hand; key management chooses lower ones.
+    pub const FIRST_MANUAL: Self = Self(1 << 63);
+
+    /// Whether the SA is keyed by hand.
+    pub fn is_manual(self) -> bool {
+        self >= Self::FIRST_MANUAL
+    }
+}
+
 /// Names one rule of the policy: the traffic of one phase 2 tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
@@ -250,6 +260,21 @@ pub trait DataPlane {
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError>;
     /// Starts to use an outbound SA that was added in standby.
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError>;
+    /// Has an outbound SA in standby go on after that sequence number, with which its key has been used before.
+    ///
+    /// # Errors
+    /// Where the plane cannot, or there is no such SA.
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
+        Err(PlaneError::System {
+            what: format!("going on with SA {} after packet {used}", sa.0),
+            why: "this data plane always begins with the first one".to_owned(),
+        })
+    }
+    /// The last sequence number that an outbound SA has used; `None` where there is no such SA.
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
+        let _ = sa;
+        None
+    }
     /// Moves an SA of either direction to another path.
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError>;
     /// Forgets an SA of either direction and wipes its keys. Unknown names are ignored.

@@ -20,7 +20,12 @@ impl Sequence {
         self.0.fetch_update(Relaxed, Relaxed, claim).ok().map(|used| used + 1)
     }
 
-    #[cfg(test)]
+    /// The last number that somebody has.
+    pub(crate) fn used(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+
+    /// Goes on after `used`; nobody may have asked for a number yet.
     pub(crate) fn reset(&self, used: u64) {
         self.0.store(used, Relaxed);
     }

@@ -467,6 +467,14 @@ impl DataPlane for Userspace {
         self.datapath.promote(sa)
     }
 
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
+        self.datapath.resume(sa, used)
+    }
+
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
+        self.datapath.last_sequence(sa)
+    }
+
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
         if let Some(form) = self.outbound.get(&sa) {
             self.fit(*form, &path);

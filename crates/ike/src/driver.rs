@@ -6,7 +6,7 @@ mod jobs;
 mod socket;
 mod waiting;
 
-pub use handle::{Activation, Handle, HandleError};
+pub use handle::{Activation, Handle, HandleError, WeakHandle};
 pub use jobs::{Fetched, Fetcher, no_fetcher};
 
 use crate::discard::Discard;
@@ -94,6 +94,9 @@ impl Overflow {
 /// What the plane counts, by reason.
 pub type PlaneCounters<P> = fn(&mut P) -> BTreeMap<&'static str, u64>;
 
+/// Sees the plane once more when the engine has stopped, before the plane goes.
+pub type Farewell<P> = Box<dyn FnOnce(&mut P) + Send>;
+
 /// IKE's sockets on port 500, and the host's news of its addresses.
 pub struct Sockets {
     ike: IkeSockets,
@@ -117,12 +120,13 @@ impl Sockets {
 }
 
 /// Runs an engine in the current tokio runtime; `make` makes it, `fetcher` has the revocation lists that its policy
-/// wants and that are not loaded.
+/// wants and that are not loaded, and `farewell` sees the plane when it has stopped.
 pub fn start<P: DataPlane + Send + 'static>(
     sockets: Sockets,
     inputs: Inputs,
     send_nat_t: SendNatT,
     plane_counters: PlaneCounters<P>,
+    farewell: Farewell<P>,
     fetcher: Fetcher,
     make: impl FnOnce(Instant) -> Engine<P>,
 ) -> Handle {
@@ -135,6 +139,7 @@ pub fn start<P: DataPlane + Send + 'static>(
         host: sockets.host,
         send_nat_t,
         plane_counters,
+        farewell,
         jobs,
         lanes: Lanes::default(),
         overflow: inputs.overflow.clone(),
@@ -172,6 +177,7 @@ struct Driver<P: DataPlane> {
     host: Option<WatchedHost>,
     send_nat_t: SendNatT,
     plane_counters: PlaneCounters<P>,
+    farewell: Farewell<P>,
     jobs: Jobs,
     lanes: Lanes<Received>,
     overflow: Overflow,
@@ -222,9 +228,13 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 break;
             }
         }
-        let Self { engine, stopped, .. } = self;
+        let Self { mut engine, farewell, stopped, .. } = self;
         // Dropping the plane waits for its threads and undoes its changes to the system.
-        let _ = tokio::task::spawn_blocking(move || drop(engine)).await;
+        let end = move || {
+            farewell(engine.plane());
+            drop(engine);
+        };
+        let _ = tokio::task::spawn_blocking(end).await;
         for reply in stopped {
             let _ = reply.send(());
         }
@@ -306,6 +316,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             Command::Trace(packet, reply) => {
                 let _ = reply.send(self.engine.plane().trace(&packet));
             }
+            Command::Plane(work) => work(self.engine.plane()),
             Command::Stop(_) => unreachable!("handled where the loop ends"),
         }
     }

@@ -6,7 +6,9 @@ use clap_complete::engine::ArgValueCompleter;
 use cli::aix::links::LinkError;
 use cli::config::DefaultAction;
 use cli::control::client::{Client, ClientError};
-use cli::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply, Tunnel, WorkersChange};
+use cli::control::protocol::{
+    Command as Ask, DEFAULT_SOCKET, ManualSaInfo, RefusalCode, Reply, Tunnel, WorkersChange,
+};
 use cli::convert::command::{Convert, ConvertError};
 use cli::crypto::{self, arguments::CryptoError};
 use cli::experiment;
@@ -465,6 +467,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 write!(out, "{}", report::verbose(&tunnels, colour))?;
             } else {
                 write!(out, "{}", report::list(&tunnels, colour))?;
+                let by_hand = manual_sas(&mut client)?;
+                if !by_hand.is_empty() {
+                    write!(out, "\n{}", report::manual(&by_hand, colour))?;
+                }
             }
         }
         Command::Status(Status { name: Some(name), json }) => {
@@ -584,6 +590,18 @@ fn tunnels(client: &mut Client, ask: Ask) -> Result<Vec<Tunnel>, Failure> {
     match client.ask(ask)? {
         Reply::Tunnels(tunnels) => Ok(tunnels),
         reply => Err(client.unexpected(&reply).into()),
+    }
+}
+
+/// None where the daemon is older than the question.
+fn manual_sas(client: &mut Client) -> Result<Vec<ManualSaInfo>, Failure> {
+    match client.ask(Ask::ManualSas) {
+        Ok(Reply::ManualSas(sas)) => Ok(sas),
+        Ok(reply) => Err(client.unexpected(&reply).into()),
+        Err(ClientError::Refused(refusal)) if refusal.code == RefusalCode::UnknownCommand => {
+            Ok(Vec::new())
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -77,13 +77,19 @@ enum Direction {
 
 /// `None`: any of both families.
 #[derive(Default)]
-struct Addresses(Option<AddressRange>);
+pub(super) struct Addresses(pub Option<AddressRange>);
 
 /// 0: any.
 #[derive(Default)]
-struct Protocol(u8);
+pub(super) struct Protocol(pub u8);
 
-struct Ports(PortRange);
+pub(super) struct Ports(pub PortRange);
+
+impl Ports {
+    pub fn is_any(&self) -> bool {
+        self.0 == PortRange::ANY
+    }
+}
 
 impl Default for Ports {
     fn default() -> Self {
@@ -118,7 +124,7 @@ impl TryFrom<Written> for Rule {
         let Written { name, action, direction, local, remote, protocol, local_port, remote_port } =
             rule;
         let has_ports = matches!(protocol.0, 6 | 17 | 33 | 132 | 136);
-        if !has_ports && [&local_port, &remote_port].iter().any(|p| p.0 != PortRange::ANY) {
+        if !has_ports && [&local_port, &remote_port].iter().any(|p| !p.is_any()) {
             return Err(
                 "ports need a protocol that has them: tcp, udp, sctp, dccp or udplite".to_owned()
             );
@@ -156,19 +162,21 @@ impl TryFrom<Written> for Rule {
     }
 }
 
+/// All addresses of a family.
+pub(super) fn whole(ipv4: bool) -> AddressRange {
+    let (first, last): (IpAddr, IpAddr) = if ipv4 {
+        (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into())
+    } else {
+        (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into())
+    };
+    AddressRange::new(first, last).expect("in order, and of one family")
+}
+
 /// All addresses of each family that a rule is about.
 fn families(
     local: Option<AddressRange>,
     remote: Option<AddressRange>,
 ) -> Option<Vec<AddressRange>> {
-    let whole = |ipv4: bool| {
-        let (first, last): (IpAddr, IpAddr) = if ipv4 {
-            (Ipv4Addr::UNSPECIFIED.into(), Ipv4Addr::BROADCAST.into())
-        } else {
-            (Ipv6Addr::UNSPECIFIED.into(), Ipv6Addr::from_bits(u128::MAX).into())
-        };
-        AddressRange::new(first, last).expect("in order, and of one family")
-    };
     let ipv4 = |range: AddressRange| range.start().is_ipv4();
     match (local.map(ipv4), remote.map(ipv4)) {
         (Some(a), Some(b)) if a != b => None,

@@ -7,6 +7,7 @@ mod definition;
 mod explanation;
 mod filter;
 mod happening;
+mod manual;
 mod overview;
 mod stored;
 pub mod workers;
@@ -17,6 +18,7 @@ pub use definition::{ChildPolicy, TunnelPolicy, describe};
 pub use explanation::{Defined, Explanation, Row, Story, Waits};
 pub use filter::{Count, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::Happening;
+pub use manual::ManualSaInfo;
 pub use overview::{Fleet, Overview, PlaneInfo};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
 pub use workers::WorkersChange;
@@ -135,6 +137,8 @@ pub enum Command {
     CryptoStats,
     /// Asks for the daemon as a whole.
     Overview,
+    /// Asks for SAs that are keyed by hand.
+    ManualSas,
     /// Asks what happens to traffic that is no tunnel's.
     Filter,
     /// Changes what happens to what no rule and no tunnel covers, until the daemon stops or reads its configuration
@@ -224,6 +228,8 @@ pub enum Reply {
     CryptoStats(CryptoStats),
     /// The daemon as a whole.
     Overview(Box<Overview>),
+    /// SAs that are keyed by hand.
+    ManualSas(Vec<ManualSaInfo>),
     /// What happens to traffic that is no tunnel's.
     Filter(FilterInfo),
     /// What would become of a packet.

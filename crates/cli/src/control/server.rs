@@ -285,6 +285,7 @@ const COMMANDS: &[&str] = &[
     "crypto_set",
     "crypto_stats",
     "overview",
+    "manual_sas",
     "filter",
     "set_filter",
     "trace",

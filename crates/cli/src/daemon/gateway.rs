@@ -1,7 +1,7 @@
 //! The seam between the daemon and the engine, with an in-memory twin.
 
 use esp::filter::{Filter, FilterStatus};
-use esp::plane::PacketSummary;
+use esp::plane::{DataPlane, PacketSummary};
 use esp::trace::Trace;
 use ike::driver::{Activation, Handle, HandleError};
 use ike::event::Event;
@@ -52,6 +52,11 @@ pub trait Gateway: Clone + Send + Sync + 'static {
         &self,
         packet: PacketSummary,
     ) -> impl Future<Output = Result<Option<Trace>, HandleError>> + Send;
+    /// Works on the data plane itself.
+    fn with_plane<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
+    ) -> impl Future<Output = Result<R, HandleError>> + Send;
     /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.
     fn stop(&self) -> impl Future<Output = ()> + Send;
     /// Events from now on.
@@ -97,6 +102,13 @@ impl Gateway for Handle {
 
     async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, HandleError> {
         Handle::trace(self, packet).await
+    }
+
+    async fn with_plane<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
+    ) -> Result<R, HandleError> {
+        Handle::with_plane(self, work).await
     }
 
     async fn stop(&self) {

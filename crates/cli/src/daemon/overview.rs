@@ -40,6 +40,7 @@ impl<G: Gateway> Daemon<G> {
                 kind: "userspace".to_owned(),
                 device: config.esp.device.clone(),
             }],
+            manual_sas: self.manual_sas().await?,
             filter: filter.as_ref().map(FilterInfo::from),
             ike_discarded: discarded("ike."),
             esp_discarded: discarded("esp."),

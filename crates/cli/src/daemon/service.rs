@@ -24,6 +24,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tokio::sync::{Mutex, Notify, broadcast};
 use tracing::{error, info, warn};
+use vpn::manual::ManualSas;
 
 /// A running daemon around a gateway.
 pub struct Daemon<G> {
@@ -40,6 +41,7 @@ pub struct Daemon<G> {
     pub(super) config: (Option<PathBuf>, Config),
     pub(super) started: Instant,
     workers: Workers,
+    pub(super) manual: ManualSas,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
 }
@@ -66,6 +68,7 @@ impl<G: Gateway> Daemon<G> {
             config: Default::default(),
             started: Instant::now(),
             workers: Workers::default(),
+            manual: ManualSas::default(),
             reloading,
             stop: Notify::new(),
         }
@@ -100,6 +103,12 @@ impl<G: Gateway> Daemon<G> {
     #[must_use]
     pub fn with_workers(self, workers: Workers) -> Self {
         Self { workers, ..self }
+    }
+
+    /// Lets it know the gateway's SAs without IKE.
+    #[must_use]
+    pub fn with_manual(self, manual: ManualSas) -> Self {
+        Self { manual, ..self }
     }
 
     /// The gateway.
@@ -326,6 +335,7 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Overview => {
                 self.overview().await.map(|overview| Reply::Overview(Box::new(overview)))
             }
+            Command::ManualSas => self.manual_sas().await.map(Reply::ManualSas),
             Command::Filter => {
                 self.filter().await.map(|status| Reply::Filter(FilterInfo::from(&status)))
             }

@@ -38,6 +38,10 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
         fields.add("keys", colour.bad(&remark));
     }
     fields.write(&mut text, colour);
+    if !daemon.manual_sas.is_empty() {
+        text.push('\n');
+        text.push_str(&super::manual(&daemon.manual_sas, colour));
+    }
     if let Some(filter) = &daemon.filter {
         text.push('\n');
         text.push_str(&self::filter(filter, colour));

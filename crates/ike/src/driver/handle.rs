@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use crate::proof::trust::Trust;
 use crate::status::IkeStatus;
 use esp::filter::{Filter, FilterStatus};
-use esp::plane::{PacketSummary, PlaneError};
+use esp::plane::{DataPlane, PacketSummary, PlaneError};
 use esp::trace::Trace;
 use policy::Policy;
 use std::collections::BTreeMap;
@@ -18,6 +18,21 @@ use tokio::sync::{broadcast, mpsc, oneshot};
 pub struct Handle {
     commands: mpsc::Sender<Command>,
     events: broadcast::Sender<Event>,
+}
+
+/// As [`Handle`], but the engine may stop although there is one.
+#[derive(Clone)]
+pub struct WeakHandle {
+    commands: mpsc::WeakSender<Command>,
+    events: broadcast::Sender<Event>,
+}
+
+impl WeakHandle {
+    /// A handle, as long as somebody else has one.
+    pub fn upgrade(&self) -> Option<Handle> {
+        let commands = self.commands.upgrade()?;
+        Some(Handle { commands, events: self.events.clone() })
+    }
 }
 
 /// How one name of [`Handle::activate`] ended.
@@ -48,6 +63,9 @@ pub enum HandleError {
 
 pub(super) type Reply<T> = oneshot::Sender<T>;
 
+/// What is done on the plane; it answers by itself.
+type PlaneWork = Box<dyn FnOnce(&mut dyn DataPlane) + Send>;
+
 pub(super) enum Command {
     Activate(Vec<String>, Reply<Result<Vec<Activation>, HandleError>>),
     Deactivate(String, Reply<Result<(), HandleError>>),
@@ -60,6 +78,7 @@ pub(super) enum Command {
     Filter(Reply<Option<FilterStatus>>),
     SetFilter(Arc<Filter>, Reply<Result<(), PlaneError>>),
     Trace(PacketSummary, Reply<Option<Trace>>),
+    Plane(PlaneWork),
     Stop(Reply<()>),
 }
 
@@ -160,6 +179,25 @@ impl Handle {
     /// Where the engine has stopped.
     pub async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, HandleError> {
         self.ask(|reply| Command::Trace(packet, reply)).await
+    }
+
+    /// Works on the data plane itself, between two messages: nothing else is done meanwhile. For SAs that are not IKE's.
+    ///
+    /// # Errors
+    /// Where the engine has stopped.
+    pub async fn with_plane<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
+    ) -> Result<R, HandleError> {
+        // Whoever has asked may be gone.
+        let answer =
+            |reply: Reply<R>| -> PlaneWork { Box::new(move |plane| drop(reply.send(work(plane)))) };
+        self.ask(|reply| Command::Plane(answer(reply))).await
+    }
+
+    /// One that does not keep the engine from stopping.
+    pub fn downgrade(&self) -> WeakHandle {
+        WeakHandle { commands: self.commands.downgrade(), events: self.events.clone() }
     }
 
     /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.

@@ -1,6 +1,6 @@
 //! What the daemon says of itself.
 
-use super::FilterInfo;
+use super::{FilterInfo, ManualSaInfo};
 use serde::{Deserialize, Serialize};
 
 /// The daemon as a whole.
@@ -22,6 +22,9 @@ pub struct Overview {
     pub children: Fleet,
     /// Where packets are protected.
     pub planes: Vec<PlaneInfo>,
+    /// SAs that are keyed by hand.
+    #[serde(default)]
+    pub manual_sas: Vec<ManualSaInfo>,
     /// What happens to traffic that is no tunnel's; `null`: the plane leaves it alone.
     pub filter: Option<FilterInfo>,
     /// IKE messages that were discarded.

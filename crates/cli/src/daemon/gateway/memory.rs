@@ -183,6 +183,13 @@ impl Gateway for MemoryGateway {
         Ok(self.datapath.clone().trace(&packet))
     }
 
+    async fn with_plane<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
+    ) -> Result<R, HandleError> {
+        Ok(work(&mut self.datapath.clone()))
+    }
+
     async fn stop(&self) {
         let mut inner = self.lock();
         inner.up.clear();

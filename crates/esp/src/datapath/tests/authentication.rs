@@ -68,7 +68,7 @@ fn another_implementation_makes_the_same_packets() {
         let key = Secret::new(scapy::octets(&case["key_material"]));
         let outbound = OutboundSa { spi, key: key.clone(), ..kind.outbound() };
         let pair = Pair::with(kind, outbound, InboundSa { spi, key, ..kind.inbound() });
-        pair.outbound().set_sequence(number("sequence") - 1);
+        pair.outbound().resume(number("sequence") - 1);
         pair.receiver.0.ah_sad.find(spi).expect("just added").set_top(number("sequence") - 1);
         let inner = scapy::octets(&case["inner"]);
         assert_eq!(sealed(&pair, &inner), packet, "{kind:?}");
@@ -261,7 +261,7 @@ fn extended_sequence_numbers_roll_over() {
         let kind = Kind { suite, esn: true, ..SHA256 };
         let pair = Pair::new(kind);
         let near = u64::from(u32::MAX) - 1;
-        pair.outbound().set_sequence(near);
+        pair.outbound().resume(near);
         pair.inbound().set_top(near);
         let inner = sample::udp(false, (7, 9), b"payload");
         let sent: Vec<_> = (0..4).map(|_| sealed(&pair, &inner)).collect();

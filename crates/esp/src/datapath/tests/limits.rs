@@ -8,14 +8,14 @@ fn sequence_numbers_end_and_never_begin_anew() {
     let packet = sample::udp(false, (1, 2), &[]);
     let soft = Notice::Expiring { sa: OUT, hard: false };
     let hard = Notice::Expiring { sa: OUT, hard: true };
-    pair.outbound().set_sequence(u64::from(u32::MAX) - (1 << 29) - 2);
+    pair.outbound().resume(u64::from(u32::MAX) - (1 << 29) - 2);
     pair.protect(&packet).expect("far from the end");
     assert_eq!(pair.sender.take_notices(), []);
     pair.protect(&packet).expect("near the end");
     pair.protect(&packet).expect("near the end");
     assert_eq!(pair.sender.take_notices(), [soft]);
 
-    pair.outbound().set_sequence(u64::from(u32::MAX) - 1);
+    pair.outbound().resume(u64::from(u32::MAX) - 1);
     let last = pair.protect(&packet).expect("the last one");
     assert_eq!(last[4..8], [0xff; 4]);
     for _ in 0..3 {
@@ -29,7 +29,7 @@ fn sequence_numbers_end_and_never_begin_anew() {
 fn extended_sequence_numbers_go_on() {
     let kind = Kind { esn: true, ..Kind::PLAIN };
     let pair = Pair::new(kind);
-    pair.outbound().set_sequence(u64::from(u32::MAX) - 3);
+    pair.outbound().resume(u64::from(u32::MAX) - 3);
     let packet = sample::udp(false, (1, 2), &[]);
     let mut sealed: Vec<_> = (0..6).map(|_| pair.protect(&packet).expect("no end")).collect();
     assert_eq!(sealed[5][4..8], [0, 0, 0, 2]);

@@ -90,7 +90,7 @@ struct Case {
 impl Case {
     fn new(kind: Kind, inner: Vec<u8>) -> Self {
         let pair = Pair::new(kind);
-        pair.outbound().set_sequence(if kind.esn { SEQUENCE - 1 } else { SEQUENCE & 0xff });
+        pair.outbound().resume(if kind.esn { SEQUENCE - 1 } else { SEQUENCE & 0xff });
         pair.inbound().set_top(if kind.esn { SEQUENCE - 1 } else { 0 });
         let sealed = on_the_wire(kind, &pair.protect(&inner).expect("an SA serves it"));
         let mut spoiled = sealed.clone();

@@ -1,0 +1,344 @@
+//! `[[sa]]`: SAs that are keyed by hand, with the fields of `ip xfrm state`.
+
+use super::filter::{Addresses, Ports, Protocol, whole};
+use esp::cipher::Suite;
+use esp::plane::{Encapsulation, Path, Spi, TrafficSelectors};
+use policy::{AddressRange, AhIntegrity, Integrity, KeyBits, Mode, Secret, Selector};
+use serde::Deserialize;
+use serde::de::{self, Deserializer, MapAccess, Visitor};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use vpn::manual::{ManualSa, Way};
+
+mod key;
+
+use key::Key;
+
+/// UDP port of ESP in UDP, on this side always.
+const NATT_PORT: u16 = 4500;
+
+/// An SA that makes sense as a whole.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(try_from = "Written")]
+pub struct Sa {
+    sa: ManualSa,
+    /// `None`: that of `[esp]`.
+    replay_window: Option<u32>,
+    /// Whether the file itself has a key of it.
+    pub(super) has_key: bool,
+}
+
+impl Sa {
+    /// What it says; `replay_window` is that of `[esp]`.
+    pub fn manual(&self, replay_window: u32) -> ManualSa {
+        let replay_window = self.replay_window.unwrap_or(replay_window);
+        ManualSa { replay_window, ..self.sa.clone() }
+    }
+}
+
+/// An SA as it is written.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    name: String,
+    direction: Direction,
+    source: IpAddr,
+    destination: IpAddr,
+    #[serde(deserialize_with = "spi")]
+    spi: u32,
+    #[serde(default)]
+    mode: WrittenMode,
+    #[serde(default)]
+    encap: WrittenEncap,
+    remote_port: Option<u16>,
+    suite: Option<String>,
+    aead: Option<String>,
+    key: Option<Key>,
+    encryption: Option<String>,
+    encryption_key: Option<Key>,
+    integrity: Option<String>,
+    integrity_key: Option<Key>,
+    #[serde(default)]
+    esn: bool,
+    replay_window: Option<u32>,
+    selector: Option<WrittenSelector>,
+    #[serde(default)]
+    insecure_shared_key: bool,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Direction {
+    In,
+    Out,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenMode {
+    #[default]
+    Transport,
+    Tunnel,
+}
+
+#[derive(Default, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum WrittenEncap {
+    #[default]
+    Native,
+    Udp,
+}
+
+/// The traffic, from source to destination.
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct WrittenSelector {
+    source: Addresses,
+    destination: Addresses,
+    protocol: Protocol,
+    source_port: Ports,
+    destination_port: Ports,
+}
+
+impl TryFrom<Written> for Sa {
+    type Error = String;
+
+    fn try_from(mut written: Written) -> Result<Self, String> {
+        let has_key = [&written.key, &written.encryption_key, &written.integrity_key]
+            .into_iter()
+            .flatten()
+            .any(Key::is_inline);
+        let (suite, key) = written.take_cipher()?;
+        if written.source.is_ipv4() != written.destination.is_ipv4() {
+            return Err("source and destination are of two families".to_owned());
+        }
+        if written.spi == 0 {
+            return Err(
+                "spi = 0 is no SPI; write 1 to 0xffffffff, 256 and above by RFC 4303".into()
+            );
+        }
+        if written.replay_window.is_some_and(|window| window > 65_536) {
+            return Err("replay_window must be between 0 and 65536".to_owned());
+        }
+        let encapsulation = match (suite.is_ah(), &written.encap) {
+            (true, WrittenEncap::Udp) => {
+                return Err("AH covers the addresses and never goes in UDP; use ESP".to_owned());
+            }
+            (true, WrittenEncap::Native) => Encapsulation::Ah,
+            (false, WrittenEncap::Native) => Encapsulation::Native,
+            (false, WrittenEncap::Udp) => Encapsulation::Udp,
+        };
+        if written.remote_port.is_some() && encapsulation != Encapsulation::Udp {
+            return Err("remote_port is the peer's port of ESP in UDP; add encap = \"udp\"".into());
+        }
+        let mode = match written.mode {
+            WrittenMode::Transport => Mode::Transport,
+            WrittenMode::Tunnel => Mode::Tunnel,
+        };
+        let (source, destination) = written.take_traffic(mode)?;
+        let (way, here, there, local, remote) = match written.direction {
+            Direction::Out => (Way::Out, written.source, written.destination, source, destination),
+            Direction::In => (Way::In, written.destination, written.source, destination, source),
+        };
+        let sa = ManualSa {
+            name: written.name,
+            way,
+            spi: Spi(written.spi),
+            suite,
+            key,
+            shared_key: written.insecure_shared_key,
+            mode,
+            path: Path {
+                local: SocketAddr::new(here, NATT_PORT),
+                remote: SocketAddr::new(there, written.remote_port.unwrap_or(NATT_PORT)),
+                encapsulation,
+            },
+            selectors: TrafficSelectors { local: vec![local], remote: vec![remote] },
+            replay_window: 0,
+            esn: written.esn,
+        };
+        Ok(Self { sa, replay_window: written.replay_window, has_key })
+    }
+}
+
+impl Written {
+    /// The suite, and its keys one behind the other.
+    fn take_cipher(&mut self) -> Result<(Suite, Secret), String> {
+        let key = self.key.take().map(Key::into_secret);
+        let encryption_key = self.encryption_key.take().map(Key::into_secret);
+        let integrity_key = self.integrity_key.take().map(Key::into_secret);
+        let Self { suite, aead, encryption, integrity, .. } = &self;
+        let (suite, key) = match (suite, aead, encryption, integrity) {
+            (Some(name), None, None, None) => {
+                let key = key.ok_or("a suite needs its key")?;
+                (name.parse::<Suite>().map_err(|error| error.to_string())?, key)
+            }
+            (None, Some(name), None, None) => {
+                let key = key.ok_or("an aead needs its key")?;
+                (aead_of(name, key.len())?, key)
+            }
+            (None, None, encryption, Some(integrity)) => {
+                let integrity = integrity_of(integrity)?;
+                let own = integrity_key.ok_or("integrity needs its integrity_key")?;
+                return with_mac(encryption.as_deref(), encryption_key, integrity, &own);
+            }
+            _ => {
+                return Err("name its algorithms in one of these ways: suite and key, as \"vpnctl list\" writes \
+                     them; aead and key; or encryption, encryption_key, integrity and integrity_key, as ip xfrm has \
+                     them"
+                    .to_owned());
+            }
+        };
+        if encryption_key.is_some() || integrity_key.is_some() {
+            return Err("encryption_key and integrity_key go with encryption and integrity".into());
+        }
+        if key.len() != suite.key_material_len() {
+            let (needs, got) = (suite.key_material_len(), key.len());
+            return Err(format!("{suite} takes {needs} octets of key with its salt, not {got}"));
+        }
+        Ok((suite, key))
+    }
+
+    /// What is covered, from source to destination: without a selector what the SA's own addresses send each other.
+    fn take_traffic(&mut self, mode: Mode) -> Result<(Selector, Selector), String> {
+        let selector = match self.selector.take() {
+            Some(selector) => selector,
+            None if mode == Mode::Transport => WrittenSelector::default(),
+            None => return Err("tunnel mode needs a selector: which traffic it carries".to_owned()),
+        };
+        let WrittenSelector { source, destination, protocol, source_port, destination_port } =
+            selector;
+        let has_ports = matches!(protocol.0, 6 | 17 | 33 | 132 | 136);
+        if !has_ports && [&source_port, &destination_port].iter().any(|p| !p.is_any()) {
+            let text = "ports need a protocol that has them: tcp, udp, sctp, dccp or udplite";
+            return Err(text.to_owned());
+        }
+        let family = [source.0, destination.0].into_iter().flatten().next();
+        let default = |own: IpAddr| match (mode, family) {
+            (Mode::Transport, _) => AddressRange::from(own),
+            (Mode::Tunnel, Some(other)) => whole(other.start().is_ipv4()),
+            (Mode::Tunnel, None) => whole(own.is_ipv4()),
+        };
+        let addresses = source.0.unwrap_or_else(|| default(self.source));
+        let others = destination.0.unwrap_or_else(|| default(self.destination));
+        if addresses.start().is_ipv4() != others.start().is_ipv4() {
+            return Err("the selector's source and destination are of two families".to_owned());
+        }
+        if mode == Mode::Transport
+            && !(addresses.contains(self.source) && others.contains(self.destination))
+        {
+            return Err("in transport mode an SA carries what its own source and destination send each other: the \
+                 selector has to hold them"
+                .to_owned());
+        }
+        let side =
+            |addresses, ports: Ports| Selector { protocol: protocol.0, addresses, ports: ports.0 };
+        Ok((side(addresses, source_port), side(others, destination_port)))
+    }
+}
+
+/// By the kernel's name; the length of the key with its salt says how many bits.
+fn aead_of(name: &str, octets: usize) -> Result<Suite, String> {
+    let of_aes = |suite: fn(KeyBits) -> Suite| {
+        let bits = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
+        let fits = bits.map(suite).into_iter().find(|s| s.key_material_len() == octets);
+        fits.ok_or_else(|| {
+            format!("{name} takes 20, 28 or 36 octets of key with its salt, not {octets}")
+        })
+    };
+    match name {
+        "rfc4106(gcm(aes))" => of_aes(Suite::AesGcm16),
+        "rfc4543(gcm(aes))" => of_aes(Suite::AesGmac),
+        "rfc7539esp(chacha20,poly1305)" => Ok(Suite::ChaCha20Poly1305),
+        _ => Err(format!(
+            "no aead {name:?}; there are rfc4106(gcm(aes)), rfc4543(gcm(aes)) and rfc7539esp(chacha20,poly1305)"
+        )),
+    }
+}
+
+/// By the kernel's name, each with the length that RFCs cut its output to.
+fn integrity_of(name: &str) -> Result<Integrity, String> {
+    Ok(match name {
+        "hmac(sha1)" => Integrity::HmacSha1_96,
+        "hmac(sha256)" => Integrity::HmacSha2_256_128,
+        "hmac(sha384)" => Integrity::HmacSha2_384_192,
+        "hmac(sha512)" => Integrity::HmacSha2_512_256,
+        "hmac(md5)" => Integrity::HmacMd5_96,
+        "xcbc(aes)" => Integrity::AesXcbc96,
+        "cmac(aes)" => Integrity::AesCmac96,
+        _ => {
+            return Err(format!(
+                "no integrity {name:?}; there are hmac(sha256), hmac(sha384), hmac(sha512), hmac(sha1), hmac(md5), \
+                 xcbc(aes) and cmac(aes)"
+            ));
+        }
+    })
+}
+
+/// AH where there is no encryption at all, as `ip xfrm` has `auth` alone with `proto ah`.
+fn with_mac(
+    encryption: Option<&str>,
+    encryption_key: Option<Secret>,
+    integrity: Integrity,
+    own: &Secret,
+) -> Result<(Suite, Secret), String> {
+    let key = encryption_key.unwrap_or_else(|| Secret::new(Vec::new()));
+    let suite = match encryption {
+        None => Suite::Ah(AhIntegrity::Mac(integrity)),
+        Some("cipher_null" | "ecb(cipher_null)") => Suite::NullMac(integrity),
+        Some("cbc(aes)") => {
+            let bits = [KeyBits::B128, KeyBits::B192, KeyBits::B256];
+            let bits =
+                bits.into_iter().find(|bits| bits.octets() == key.len()).ok_or_else(|| {
+                    format!(
+                        "cbc(aes) takes 16, 24 or 32 octets of encryption_key, not {}",
+                        key.len()
+                    )
+                })?;
+            Suite::AesCbcMac(bits, integrity)
+        }
+        Some(name) => {
+            return Err(format!("no encryption {name:?}; there are cbc(aes) and cipher_null"));
+        }
+    };
+    let takes = esp::cipher::integrity_key_len(integrity);
+    if own.len() != takes {
+        return Err(format!(
+            "{integrity} takes {takes} octets of integrity_key, not {}",
+            own.len()
+        ));
+    }
+    if key.len() + takes != suite.key_material_len() {
+        return Err("without encryption there is no encryption_key".to_owned());
+    }
+    // In one piece from the beginning: what grows leaves copies behind.
+    let mut all = Vec::with_capacity(suite.key_material_len());
+    all.extend_from_slice(key.expose());
+    all.extend_from_slice(own.expose());
+    Ok((suite, Secret::new(all)))
+}
+
+fn spi<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u32, D::Error> {
+    struct Number;
+    impl Visitor<'_> for Number {
+        type Value = u32;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an SPI; write 0x1007 or \"0x1007\"")
+        }
+
+        fn visit_i64<E: de::Error>(self, number: i64) -> Result<u32, E> {
+            u32::try_from(number).map_err(|_| E::custom("an SPI has 32 bits"))
+        }
+
+        fn visit_str<E: de::Error>(self, text: &str) -> Result<u32, E> {
+            let hexadecimal = text.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16));
+            let number = hexadecimal.unwrap_or_else(|| text.parse());
+            number.map_err(|_| E::custom("no SPI; write 0x1007 or \"0x1007\""))
+        }
+    }
+    deserializer.deserialize_any(Number)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,38 @@
+//! What the daemon tells of SAs that are keyed by hand.
+
+use super::service::refusal;
+use super::{Daemon, Gateway};
+use crate::control::protocol::{ManualSaInfo, Refusal};
+use vpn::manual::{ManualSa, ManualSas};
+
+impl<G: Gateway> Daemon<G> {
+    pub(super) async fn manual_sas(&self) -> Result<Vec<ManualSaInfo>, Refusal> {
+        let manual = self.manual.clone();
+        if manual.is_empty() {
+            return Ok(Vec::new());
+        }
+        let status = self.gateway().with_plane(move |plane| manual.status(plane)).await;
+        Ok(status.map_err(refusal)?.iter().map(ManualSaInfo::from).collect())
+    }
+}
+
+/// What the log says of them at the start.
+pub(super) fn warnings(manual: &ManualSas) -> Vec<String> {
+    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.way.name());
+    let mut warnings = Vec::new();
+    if !manual.is_empty() {
+        warnings.push(format!(
+            "{} SAs are keyed by hand in vpnd.toml: their keys never change, and whoever learns one reads everything that was \
+             ever sent with it; where both sides can, let IKE make the keys (RFC 8221 §3)",
+            manual.len()
+        ));
+    }
+    let shared: Vec<_> = manual.iter().filter(|sa| sa.shared_key).map(called).collect();
+    if !shared.is_empty() {
+        warnings.push(format!(
+            "INSECURE: manual SAs {} may share a key, and with it nonces: what they encrypt can be read, and packets forged",
+            shared.join(", ")
+        ));
+    }
+    warnings
+}

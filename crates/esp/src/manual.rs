@@ -1,0 +1,287 @@
+//! SAs that an operator keys by hand, without IKE.
+//!
+//! Their keys never change, so that nothing ends the life of a key but its sequence numbers. Who keeps them has to see to
+//! it that no number is used twice, over restarts, too (RFC 8221 §3): [`DataPlane::resume`] and
+//! [`DataPlane::last_sequence`].
+
+#![forbid(unsafe_code)]
+
+use crate::cipher::Suite;
+use crate::plane::{
+    DataPlane, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Spi,
+    TrafficSelectors, Usage,
+};
+use policy::{Mode, Secret};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Rules of key management have lower numbers: the policy's tunnels come first.
+const FIRST_RULE: u32 = 0x007f_0000;
+
+/// One SA of one direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ManualSa {
+    /// Names its traffic: one SA of either direction may have it, and both are of the same traffic then.
+    pub name: String,
+    /// Which way its packets go.
+    pub way: Way,
+    /// From 1 on; below 256 they are reserved (RFC 4303 §2.1), which planes let pass here.
+    pub spi: Spi,
+    /// Cipher.
+    pub suite: Suite,
+    /// [`Suite::key_material_len`] octets.
+    pub key: Secret,
+    /// Whether another SA may have the same key, although both use the same nonces with it then.
+    pub shared_key: bool,
+    /// Transport or tunnel mode.
+    pub mode: Mode,
+    /// Between which addresses, and how.
+    pub path: Path,
+    /// Its traffic, as it leaves.
+    pub selectors: TrafficSelectors,
+    /// Packets of anti-replay window of an inbound SA.
+    pub replay_window: u32,
+    /// Extended sequence numbers.
+    pub esn: bool,
+}
+
+/// Which way the packets of an SA go, seen from this side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Way {
+    /// From the peer.
+    In,
+    /// To the peer.
+    Out,
+}
+
+impl Way {
+    /// `in` or `out`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::In => "in",
+            Self::Out => "out",
+        }
+    }
+}
+
+impl ManualSa {
+    /// Whether a number that is used twice with the key reveals what was encrypted, and lets others forge packets.
+    pub fn counts_nonces(&self) -> bool {
+        matches!(
+            self.suite,
+            Suite::AesGcm16(_)
+                | Suite::ChaCha20Poly1305
+                | Suite::AesGmac(_)
+                | Suite::Ah(policy::AhIntegrity::AesGmac(_))
+        )
+    }
+
+    /// The last sequence number there is.
+    pub fn last_sequence(&self) -> u64 {
+        if self.esn { u64::MAX - (1 << 32) } else { u32::MAX.into() }
+    }
+}
+
+/// An SA cannot be installed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("manual SA {name:?} ({}): {why}", way.name())]
+pub struct ManualError {
+    /// Its name.
+    pub name: String,
+    /// Its direction.
+    pub way: Way,
+    /// What the plane says.
+    pub why: PlaneError,
+}
+
+/// SAs that a plane has.
+#[derive(Debug, Default)]
+pub struct Installed {
+    sas: Vec<(SaId, Arc<ManualSa>)>,
+}
+
+impl Installed {
+    /// Adds SAs and a rule for each name to a plane. `used` tells of an outbound SA the last sequence number that was
+    /// ever used with its key.
+    ///
+    /// # Errors
+    /// Where the plane refuses one: then it has none of them.
+    pub fn install(
+        plane: &mut dyn DataPlane,
+        sas: &[Arc<ManualSa>],
+        used: &mut dyn FnMut(&ManualSa) -> u64,
+    ) -> Result<Self, ManualError> {
+        let mut installed = Self::default();
+        let mut rules: BTreeMap<&str, RuleId> = BTreeMap::new();
+        for (sa, number) in sas.iter().zip(1..) {
+            let next = RuleId(FIRST_RULE + u32::try_from(rules.len()).unwrap_or(0));
+            let known = rules.get(sa.name.as_str()).copied();
+            let id = SaId(SaId::FIRST_MANUAL.0 + number);
+            let rule = known.unwrap_or(next);
+            let added = match known {
+                Some(_) => Ok(()),
+                None => plane.add_rule(sa.rule(rule)),
+            };
+            rules.insert(&sa.name, rule);
+            if let Err(why) = added.and_then(|()| sa.add(plane, id, rule, used)) {
+                installed.sas.iter().for_each(|(id, _)| plane.remove(*id));
+                rules.values().for_each(|rule| plane.remove_rule(*rule));
+                return Err(ManualError { name: sa.name.clone(), way: sa.way, why });
+            }
+            installed.sas.push((id, Arc::clone(sa)));
+        }
+        Ok(installed)
+    }
+
+    /// Every SA with its name in the plane, in the order in which they were given.
+    pub fn iter(&self) -> impl Iterator<Item = (SaId, &Arc<ManualSa>)> {
+        self.sas.iter().map(|(id, sa)| (*id, sa))
+    }
+
+    /// The SA of that name in the plane.
+    pub fn get(&self, id: SaId) -> Option<&Arc<ManualSa>> {
+        self.sas.iter().find(|(known, _)| *known == id).map(|(_, sa)| sa)
+    }
+
+    /// What each has done, and the last sequence number an outbound one has used.
+    pub fn usage(&self, plane: &mut dyn DataPlane) -> Vec<(Usage, Option<u64>)> {
+        let of =
+            |(id, _): &(SaId, _)| (plane.usage(*id).unwrap_or_default(), plane.last_sequence(*id));
+        self.sas.iter().map(of).collect()
+    }
+}
+
+impl ManualSa {
+    fn rule(&self, id: RuleId) -> Rule {
+        Rule { id, tunnel: self.name.clone(), selectors: self.selectors.clone(), trap: false }
+    }
+
+    fn add(
+        &self,
+        plane: &mut dyn DataPlane,
+        id: SaId,
+        rule: RuleId,
+        used: &mut dyn FnMut(&ManualSa) -> u64,
+    ) -> Result<(), PlaneError> {
+        let (spi, suite, esn, mode, path) = (self.spi, self.suite, self.esn, self.mode, self.path);
+        let (key, limits) = (self.key.clone(), Limits::default());
+        let selectors = Arc::new(self.selectors.clone());
+        match self.way {
+            Way::In => plane.add_inbound(InboundSa {
+                id,
+                rule,
+                spi,
+                suite,
+                key,
+                esn,
+                replay_window: self.replay_window,
+                mode,
+                path,
+                selectors,
+                limits,
+            }),
+            // No packet is to leave before it is known which numbers are free.
+            Way::Out => {
+                let standby = true;
+                plane.add_outbound(OutboundSa {
+                    id,
+                    rule,
+                    spi,
+                    suite,
+                    key,
+                    esn,
+                    mode,
+                    path,
+                    selectors,
+                    limits,
+                    standby,
+                })?;
+                let used = used(self);
+                let resumed = if used > 0 { plane.resume(id, used) } else { Ok(()) };
+                resumed.and_then(|()| plane.promote(id)).inspect_err(|_| plane.remove(id))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datapath::{Arrival, Datapath, Settings};
+    use crate::offload::Offload;
+    use crate::plane::Encapsulation;
+    use crate::queue::{Coalesce, ReceiveQueue, SendQueue};
+    use crate::sample;
+    use policy::{AddressRange, KeyBits, Selector};
+    use std::net::SocketAddr;
+    use std::time::Instant;
+
+    /// The side of the first or of the second host, its key for either direction another one.
+    fn sa(first: bool, way: Way) -> Arc<ManualSa> {
+        let (a, b) = sample::hosts(false);
+        let (here, there) = if first { (a, b) } else { (b, a) };
+        let side = |address| Selector::all_of(AddressRange::from(address));
+        Arc::new(ManualSa {
+            name: "link".to_owned(),
+            way,
+            spi: Spi(7),
+            suite: Suite::AesGcm16(KeyBits::B128),
+            key: Secret::new(vec![u8::from(first == (way == Way::Out)); 20]),
+            shared_key: false,
+            mode: Mode::Transport,
+            path: Path {
+                local: SocketAddr::new(here, 500),
+                remote: SocketAddr::new(there, 500),
+                encapsulation: Encapsulation::Native,
+            },
+            selectors: TrafficSelectors { local: vec![side(here)], remote: vec![side(there)] },
+            replay_window: 32,
+            esn: false,
+        })
+    }
+
+    fn plane() -> Datapath {
+        Datapath::new(Settings::default(), Instant::now())
+    }
+
+    fn both(first: bool) -> [Arc<ManualSa>; 2] {
+        [sa(first, Way::Out), sa(first, Way::In)]
+    }
+
+    #[test]
+    fn packets_go_through_a_pair_and_numbers_go_on_where_they_were() {
+        let (mut left, mut right) = (plane(), plane());
+        let there = Installed::install(&mut right, &both(false), &mut |_| 0).expect("taken");
+        for used in [0_u32, 1000] {
+            let here = Installed::install(&mut left, &both(true), &mut |_| used.into());
+            let here = here.expect("taken");
+            let mut queue = SendQueue::new(4096);
+            let mut packet = sample::udp(false, (1, 2), b"by hand");
+            left.encapsulate(Instant::now(), &mut packet, Offload::default(), &mut queue)
+                .expect("an SA");
+            let sealed = queue.octets(&queue.runs()[0]);
+            assert_eq!(sealed[..4], 7_u32.to_be_bytes());
+            assert_eq!(sealed[4..8], (used + 1).to_be_bytes());
+            let arrival = Arrival { path: sa(false, Way::In).path, tos: None, ttl: None };
+            let mut opened = ReceiveQueue::new(4096, Coalesce::default());
+            right
+                .decapsulate(Instant::now(), sealed, arrival, &mut opened)
+                .expect("authentic, and a new number");
+            let usage = here.usage(&mut left);
+            assert_eq!((usage[0].0.packets, usage[0].1), (1, Some(u64::from(used) + 1)));
+            assert_eq!(usage[1].1, None);
+            here.iter().for_each(|(id, _)| left.remove(id));
+        }
+        assert_eq!(there.usage(&mut right)[1].0.packets, 2);
+    }
+
+    #[test]
+    fn of_what_is_refused_nothing_stays() {
+        let mut plane = plane();
+        let [out, inbound] = both(true);
+        let twice = [out, Arc::clone(&inbound), inbound];
+        let error = Installed::install(&mut plane, &twice, &mut |_| 0).expect_err("the same SPI");
+        assert_eq!(error.to_string(), "manual SA \"link\" (in): SPI 00000007 is in use");
+        Installed::install(&mut plane, &twice[..2], &mut |_| 0).expect("nothing is in the way");
+    }
+}

@@ -1,0 +1,262 @@
+//! SAs keyed by hand: their sequence numbers go on over restarts, so that no nonce is used twice.
+
+mod ledger;
+
+pub use esp::manual::{ManualSa, Way};
+pub use ledger::LedgerError;
+
+use esp::manual::{Installed, ManualError};
+use esp::plane::{DataPlane, Notice, SaId, Usage};
+use ike::driver::{HandleError, WeakHandle};
+use ledger::{Fingerprint, Ledger};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Where the ledger of sequence numbers is unless told otherwise.
+pub const DEFAULT_LEDGER: &str = "/var/lib/vpnd/sequences";
+
+/// How often it is seen to that the ledger is ahead of the sequence numbers.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// SAs without IKE. Clones are of the same ones.
+#[derive(Clone, Debug, Default)]
+pub struct ManualSas(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    sas: Vec<Arc<ManualSa>>,
+    path: PathBuf,
+    running: Mutex<Option<Running>>,
+}
+
+#[derive(Debug)]
+struct Running {
+    installed: Installed,
+    ledger: Ledger,
+}
+
+/// What a manual SA has done.
+#[derive(Clone, Debug)]
+pub struct ManualStatus {
+    /// The SA.
+    pub sa: Arc<ManualSa>,
+    /// Packets and octets since the start.
+    pub usage: Usage,
+    /// The last sequence number of an outbound SA, over all restarts.
+    pub sequence: Option<u64>,
+}
+
+/// Manual SAs cannot be used as they are.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ManualSaError {
+    /// Two SAs of one name and direction.
+    #[error("manual SA {name:?} is there twice with direction {}; give one another name", way.name())]
+    Twice {
+        /// Both.
+        name: String,
+        /// Both.
+        way: Way,
+    },
+    /// One name, and two kinds of traffic.
+    #[error(
+        "the two manual SAs {0:?} are not of the same traffic: what is the source of one has to be the destination of the \
+         other; correct it, or give one another name"
+    )]
+    Traffic(String),
+    /// One key for two SAs.
+    #[error(
+        "manual SAs {first} and {second} have the same key: both would use the same nonces with it, which reveals what they \
+         encrypt and lets others forge packets (RFC 4106 §3.1, RFC 8221 §3); give each a key of its own, or say \
+         insecure_shared_key = true for both if this is a test"
+    )]
+    SharedKey {
+        /// Name and direction.
+        first: String,
+        /// Name and direction.
+        second: String,
+    },
+    /// No sequence number is left.
+    #[error(
+        "manual SA {0:?} (out) has used all sequence numbers of its key, which must not begin anew; give both sides a new key, \
+         or one with esn = true"
+    )]
+    Exhausted(String),
+    /// The ledger of sequence numbers.
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    /// The plane refuses one.
+    #[error(transparent)]
+    Plane(#[from] ManualError),
+}
+
+impl ManualSas {
+    /// SAs whose sequence numbers are remembered in the file `ledger`.
+    ///
+    /// # Errors
+    /// Where they do not go together.
+    pub fn new(sas: Vec<ManualSa>, ledger: PathBuf) -> Result<Self, ManualSaError> {
+        check(&sas)?;
+        let sas = sas.into_iter().map(Arc::new).collect();
+        Ok(Self(Arc::new(Inner { sas, path: ledger, running: Mutex::default() })))
+    }
+
+    /// Every SA.
+    pub fn iter(&self) -> impl Iterator<Item = &ManualSa> {
+        self.0.sas.iter().map(|sa| &**sa)
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.sas.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.sas.is_empty()
+    }
+
+    /// What each has done; nothing before the gateway has started.
+    pub fn status(&self, plane: &mut dyn DataPlane) -> Vec<ManualStatus> {
+        let running = self.running();
+        let Some(running) = &*running else { return Vec::new() };
+        let usage = running.installed.usage(plane);
+        let with = |((_, sa), (usage, sequence)): ((SaId, &Arc<ManualSa>), _)| ManualStatus {
+            sa: Arc::clone(sa),
+            usage,
+            sequence,
+        };
+        running.installed.iter().zip(usage).map(with).collect()
+    }
+
+    /// Adds them to a plane, to go on where the ledger says.
+    pub(crate) fn install(&self, plane: &mut dyn DataPlane) -> Result<(), ManualSaError> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        let mut ledger = Ledger::open(&self.0.path)?;
+        let used: BTreeMap<Fingerprint, u64> = (self.0.sas.iter())
+            .filter(|sa| sa.way == Way::Out)
+            .map(|sa| (Fingerprint::of(sa), ledger.used(&Fingerprint::of(sa))))
+            .collect();
+        let of = |sa: &ManualSa| used.get(&Fingerprint::of(sa)).copied().unwrap_or(0);
+        let outbound = || self.0.sas.iter().filter(|sa| sa.way == Way::Out);
+        if let Some(sa) = outbound().find(|sa| of(sa) >= sa.last_sequence()) {
+            return Err(ManualSaError::Exhausted(sa.name.clone()));
+        }
+        // Before the first packet: after a crash nothing that may have been used is free.
+        ledger.write(outbound().map(|sa| (Fingerprint::of(sa), ahead(sa, of(sa)))))?;
+        let installed = Installed::install(plane, &self.0.sas, &mut |sa| of(sa))?;
+        *self.running() = Some(Running { installed, ledger });
+        Ok(())
+    }
+
+    /// Says what a notice means that is about one of them.
+    pub(crate) fn tell(&self, notice: &Notice) {
+        let Notice::Expiring { sa, hard } = *notice else { return };
+        let running = self.running();
+        let Some(sa) = running.as_ref().and_then(|running| running.installed.get(sa)) else {
+            return;
+        };
+        if hard {
+            tracing::error!(
+                sa = sa.name,
+                "no sequence number is left: nothing is sent any more; give both sides a new key"
+            );
+        } else {
+            tracing::warn!(
+                sa = sa.name,
+                "an eighth of the sequence numbers is left; give both sides a new key soon"
+            );
+        }
+    }
+
+    /// Keeps the ledger ahead of what is used, until the gateway stops.
+    pub(crate) async fn keep(self, gateway: WeakHandle) {
+        if self.0.sas.iter().all(|sa| sa.way == Way::In) {
+            return;
+        }
+        let mut times = tokio::time::interval(LOOK_EVERY);
+        loop {
+            times.tick().await;
+            let manual = self.clone();
+            let Some(gateway) = gateway.upgrade() else { return };
+            let looked: Result<(), HandleError> =
+                gateway.with_plane(move |plane| manual.look(plane)).await;
+            if looked.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Extends what the ledger has where half of it is used.
+    fn look(&self, plane: &mut dyn DataPlane) {
+        let mut running = self.running();
+        let Some(Running { installed, ledger }) = &mut *running else { return };
+        let entries: Vec<_> = (installed.iter())
+            .filter_map(|(id, sa)| {
+                let (used, fingerprint) = (plane.last_sequence(id)?, Fingerprint::of(sa));
+                let enough = used.saturating_add(block(sa) / 2) <= ledger.used(&fingerprint);
+                (!enough).then(|| (fingerprint, ahead(sa, used)))
+            })
+            .filter(|(fingerprint, number)| *number > ledger.used(fingerprint))
+            .collect();
+        if !entries.is_empty()
+            && let Err(error) = ledger.write(entries.into_iter())
+        {
+            tracing::error!(%error, "after a crash, sequence numbers of manual SAs could be used again");
+        }
+    }
+
+    /// Notes exactly what was used, so that the next start goes on there.
+    pub(crate) fn end(&self, plane: &mut dyn DataPlane) {
+        let Some(Running { installed, mut ledger }) = self.running().take() else { return };
+        let used = installed
+            .iter()
+            .filter_map(|(id, sa)| Some((Fingerprint::of(sa), plane.last_sequence(id)?)))
+            .collect::<Vec<_>>();
+        // Nothing is to follow what is noted.
+        installed.iter().for_each(|(id, _)| plane.remove(id));
+        if let Err(error) = ledger.write(used.into_iter()) {
+            tracing::warn!(%error, "the next start skips sequence numbers of manual SAs");
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+        self.0.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Sequence numbers that are taken from the ledger at a time: more than go between two looks, few enough that some
+/// hundred crashes do not use up a key.
+fn block(sa: &ManualSa) -> u64 {
+    if sa.esn { 1 << 32 } else { 1 << 24 }
+}
+
+fn ahead(sa: &ManualSa, used: u64) -> u64 {
+    used.saturating_add(block(sa)).min(sa.last_sequence())
+}
+
+fn check(sas: &[ManualSa]) -> Result<(), ManualSaError> {
+    let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.way.name());
+    for (i, sa) in sas.iter().enumerate() {
+        for other in &sas[..i] {
+            if other.name == sa.name && other.way == sa.way {
+                return Err(ManualSaError::Twice { name: sa.name.clone(), way: sa.way });
+            }
+            if other.name == sa.name && other.selectors != sa.selectors {
+                return Err(ManualSaError::Traffic(sa.name.clone()));
+            }
+            let consent = sa.shared_key && other.shared_key;
+            if sa.counts_nonces() && other.key == sa.key && !consent {
+                return Err(ManualSaError::SharedKey { first: called(other), second: called(sa) });
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,118 @@
+//! The ledger of sequence numbers: a line for each key with the last number that may have been used with it. It knows keys
+//! by their fingerprints only.
+
+use super::ManualSa;
+use crate::store::replace;
+use aws_lc_rs::digest;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Numbers below it may have been used.
+#[derive(Debug)]
+pub(super) struct Ledger {
+    path: PathBuf,
+    used: BTreeMap<Fingerprint, u64>,
+}
+
+/// Tells one key from another and says nothing of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Fingerprint(String);
+
+/// The ledger cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    /// It cannot be read or written.
+    #[error(
+        "cannot {what} {}, where vpnd remembers which sequence numbers manual SAs have used: {source}; without it a restart \
+         would use them again with the same keys",
+        .path.display()
+    )]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// It is none.
+    #[error(
+        "{}:{line}: not a fingerprint and a number; the file is damaged: give the manual SAs new keys, and delete it",
+        .path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// Its line.
+        line: usize,
+    },
+}
+
+impl Fingerprint {
+    /// Of an SA's key, whatever the SA is called.
+    pub fn of(sa: &ManualSa) -> Self {
+        let mut context = digest::Context::new(&digest::SHA256);
+        context.update(b"vpnd: key of a manual SA");
+        context.update(sa.key.expose());
+        Self(context.finish().as_ref().iter().map(|octet| format!("{octet:02x}")).collect())
+    }
+}
+
+impl fmt::Display for Fingerprint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Ledger {
+    /// Reads the file, where there is one.
+    pub fn open(path: &Path) -> Result<Self, LedgerError> {
+        let path = path.to_owned();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(source) => return Err(LedgerError::System { what: "read", path, source }),
+        };
+        let entry = |line: &str| {
+            let (fingerprint, number) = line.split_once(' ')?;
+            let whole =
+                fingerprint.len() == 64 && fingerprint.bytes().all(|b| b.is_ascii_hexdigit());
+            Some((Fingerprint(whole.then(|| fingerprint.to_owned())?), number.parse().ok()?))
+        };
+        let mut used = BTreeMap::new();
+        for (line, number) in text.lines().zip(1..) {
+            let Some((fingerprint, last)) = entry(line) else {
+                return Err(LedgerError::Damaged { path, line: number });
+            };
+            used.insert(fingerprint, last);
+        }
+        Ok(Self { path, used })
+    }
+
+    /// The last number that may have been used with a key; 0: none.
+    pub fn used(&self, key: &Fingerprint) -> u64 {
+        self.used.get(key).copied().unwrap_or(0)
+    }
+
+    /// Notes numbers, and returns once they are on the disk. Keys that nobody has any more stay: they may come back.
+    pub fn write(
+        &mut self,
+        entries: impl Iterator<Item = (Fingerprint, u64)>,
+    ) -> Result<(), LedgerError> {
+        let mut used = self.used.clone();
+        used.extend(entries);
+        let text: String = used.iter().map(|(key, last)| format!("{key} {last}\n")).collect();
+        let failed = |what, source| LedgerError::System { what, path: self.path.clone(), source };
+        if let Some(directory) = self.path.parent() {
+            fs::create_dir_all(directory)
+                .map_err(|error| failed("make the directory of", error))?;
+        }
+        replace::replace(&self.path, text.as_bytes(), &mut |_| Ok(()))
+            .map_err(|(step, error)| failed(step.what(), error))?;
+        self.used = used;
+        Ok(())
+    }
+}

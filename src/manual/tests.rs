@@ -1,0 +1,117 @@
+use super::*;
+use esp::cipher::Suite;
+use esp::datapath::{Datapath, Settings};
+use esp::offload::Offload;
+use esp::plane::{Encapsulation, Path, Spi, TrafficSelectors};
+use esp::queue::SendQueue;
+use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
+
+const HERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+const THERE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+
+fn sa(way: Way, key: u8) -> ManualSa {
+    let side = |address| vec![Selector::all_of(AddressRange::from(address))];
+    ManualSa {
+        name: "link".to_owned(),
+        way,
+        spi: Spi(7),
+        suite: Suite::AesGcm16(KeyBits::B128),
+        key: Secret::new(vec![key; 20]),
+        shared_key: false,
+        mode: Mode::Tunnel,
+        path: Path {
+            local: SocketAddr::new(HERE, 500),
+            remote: SocketAddr::new(THERE, 500),
+            encapsulation: Encapsulation::Native,
+        },
+        selectors: TrafficSelectors { local: side(HERE), remote: side(THERE) },
+        replay_window: 32,
+        esn: false,
+    }
+}
+
+fn send(plane: &Datapath) {
+    // An IPv4 header alone, of a protocol without ports.
+    let mut packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
+    let mut queue = SendQueue::new(4096);
+    plane.encapsulate(Instant::now(), &mut packet, Offload::default(), &mut queue).expect("an SA");
+}
+
+/// A start with these SAs.
+fn start(ledger: &std::path::Path) -> Result<(ManualSas, Datapath), ManualSaError> {
+    let manual = ManualSas::new(vec![sa(Way::Out, 1), sa(Way::In, 2)], ledger.to_owned())?;
+    let mut plane = Datapath::new(Settings::default(), Instant::now());
+    manual.install(&mut plane)?;
+    Ok((manual, plane))
+}
+
+#[test]
+fn no_sequence_number_is_used_twice_over_restarts_and_crashes() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let ledger = directory.path().join("new").join("sequences");
+    let (manual, mut plane) = start(&ledger).expect("nothing is there yet");
+    send(&plane);
+    send(&plane);
+    assert_eq!(manual.status(&mut plane)[0].sequence, Some(2));
+    manual.end(&mut plane);
+    assert!(manual.status(&mut plane).is_empty(), "what is noted must not be followed by more");
+
+    // A clean end loses no number; a crash those that may have been used.
+    let (crashed, mut plane) = start(&ledger).expect("it has ended");
+    send(&plane);
+    assert_eq!(crashed.status(&mut plane)[0].sequence, Some(3));
+    drop((crashed, plane));
+    let (manual, mut plane) = start(&ledger).expect("it has crashed");
+    send(&plane);
+    assert_eq!(manual.status(&mut plane)[0].sequence, Some(2 + (1 << 24) + 1));
+    let text = fs::read_to_string(&ledger).expect("written");
+    assert!(!text.contains(&"01".repeat(10)), "no key: {text}");
+}
+
+#[test]
+fn the_ledger_stays_ahead_of_what_is_used() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("sequences");
+    let (manual, mut plane) = start(&path).expect("nothing is there yet");
+    let noted = || Ledger::open(&path).expect("ours").used(&Fingerprint::of(&sa(Way::Out, 1)));
+    let id = SaId(SaId::FIRST_MANUAL.0 + 1);
+    manual.look(&mut plane);
+    assert_eq!(noted(), 1 << 24);
+    plane.resume(id, (1 << 23) + 1).expect("installed");
+    manual.look(&mut plane);
+    assert_eq!(noted(), (1 << 23) + 1 + (1 << 24));
+    plane.resume(id, u64::from(u32::MAX) - 5).expect("installed");
+    manual.look(&mut plane);
+    assert_eq!(noted(), u32::MAX.into());
+    let error = start(&path).map(drop).expect_err("nothing is left after a crash");
+    assert!(error.to_string().contains("has used all sequence numbers of its key"), "{error}");
+}
+
+#[test]
+fn what_cannot_be_remembered_does_not_start() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("sequences");
+    fs::write(&path, "what?\n").expect("writable");
+    let error = start(&path).map(drop).expect_err("no ledger").to_string();
+    assert!(error.contains("sequences:1: not a fingerprint and a number"), "{error}");
+    let error = start(&path.join("below")).map(drop).expect_err("not a directory").to_string();
+    assert!(error.contains("would use them again with the same keys"), "{error}");
+}
+
+#[test]
+fn sas_that_do_not_go_together_are_refused() {
+    let refused = |sas: Vec<ManualSa>| {
+        ManualSas::new(sas, PathBuf::new()).expect_err("they do not go together").to_string()
+    };
+    assert!(refused(vec![sa(Way::In, 1), sa(Way::In, 2)]).contains("twice with direction in"));
+    let shared = refused(vec![sa(Way::In, 1), sa(Way::Out, 1)]);
+    assert!(shared.contains("\"link\" (in) and \"link\" (out) have the same key"), "{shared}");
+    let consent = |way| ManualSa { shared_key: true, ..sa(way, 1) };
+    assert!(ManualSas::new(vec![consent(Way::In), consent(Way::Out)], PathBuf::new()).is_ok());
+    let mut other = sa(Way::Out, 2);
+    other.selectors.local.clone_from(&other.selectors.remote);
+    assert!(refused(vec![sa(Way::In, 1), other]).contains("not of the same traffic"));
+}
