@@ -21,6 +21,36 @@ pub fn site() -> [String; 2] {
     SITE.map(str::to_owned)
 }
 
+/// The addresses of [`SITE`], and those that [`site_with`] puts in their place over IPv6.
+pub const SITE_ADDRESSES: [[&str; 2]; 2] =
+    [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
+
+/// The sample for two sites, seen from one end, with another `IPSecESPProtocol` or `IPSecAHProtocol`; in transport mode
+/// the gateways themselves are what is protected.
+pub fn site_with(seen_from: usize, v6: bool, transport: bool, protocol: &str) -> String {
+    let sample = SITE[seen_from];
+    let from = sample.find("<IPSecESPProtocol").expect("the sample has one");
+    let to = from + sample[from..].find("/>").expect("it ends") + 2;
+    let mut text = changed(sample, &sample[from..to], protocol);
+    if transport {
+        for (number, address) in (1..).zip(SITE_ADDRESSES[0]) {
+            let (first, last) = (format!("10.{number}.0.0\""), format!("10.{number}.0.255\""));
+            text = changed(&text, &first, &format!("{address}\""));
+            text = changed(&text, &last, &format!("{address}\""));
+        }
+        if v6 {
+            text = changed(&text, "IPV4_Address_Range", "IPV6_Address_Range");
+        }
+    }
+    if v6 {
+        text = changed(&text, "IPV4_Address Value", "IPV6_Address Value");
+        for (four, six) in SITE_ADDRESSES[0].iter().zip(SITE_ADDRESSES[1]) {
+            text = changed(&text, &format!("\"{four}\""), &format!("\"{six}\""));
+        }
+    }
+    text
+}
+
 /// Puts `a` where `b` is, and the other way round.
 pub fn exchange(text: &str, a: &str, b: &str) -> String {
     assert!(text.contains(a) && text.contains(b), "nothing to exchange");

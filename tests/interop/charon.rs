@@ -22,7 +22,7 @@ impl Charon {
     pub fn start(space: Namespace, directory: PathBuf, setup: &Setup) -> Result<Self, String> {
         let error = |error: std::io::Error| format!("cannot start charon: {error}");
         let log = "default = 1\n      ike = 2\n      cfg = 2\n      flush_line = yes";
-        launch::write_settings(&directory, setup.charon, log)?;
+        launch::write_settings(&directory, launch::USERSPACE, setup.charon, log)?;
         fs::write(directory.join("swanctl.conf"), setup.swanctl()).map_err(error)?;
         let process = launch::spawn(&space, &directory)?;
         let charon = Self { space, directory, process };

@@ -6,15 +6,28 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Writes strongswan.conf: `lines` go into `charon { }`, `log` says how much is logged to the file `log`.
-pub fn write_settings(directory: &Path, lines: &str, log: &str) -> Result<(), String> {
+/// The plugins that protect packets in userspace; what comes second then only sets routes.
+#[allow(dead_code)] // Each target has its own.
+pub const USERSPACE: &str = "kernel-libipsec kernel-netlink";
+/// The plugin that has the kernel protect packets.
+#[allow(dead_code)]
+pub const KERNEL: &str = "kernel-netlink";
+
+/// Writes strongswan.conf: `plane` are the plugins that protect packets, `lines` go into `charon { }`, `log` says how much
+/// is logged to the file `log`.
+pub fn write_settings(
+    directory: &Path,
+    plane: &str,
+    lines: &str,
+    log: &str,
+) -> Result<(), String> {
     let error = |error: std::io::Error| format!("cannot configure charon: {error}");
     fs::create_dir_all(directory.join("run")).map_err(error)?;
-    // No more plugins than are needed, kernel-libipsec before kernel-netlink, which then only sets routes.
+    // No more plugins than are needed.
     let settings = format!(
         "charon {{
-  load = random nonce openssl pem pkcs1 pkcs8 x509 aes md5 sha1 sha2 hmac xcbc cmac gcm kdf curve25519 kernel-libipsec \
-         kernel-netlink socket-default vici
+  load = random nonce openssl pem pkcs1 pkcs8 x509 aes md5 sha1 sha2 hmac xcbc cmac gcm kdf curve25519 {plane} \
+         socket-default vici
   {lines}
   plugins {{
     vici {{

@@ -14,8 +14,14 @@ mod harness;
 
 mod encapsulation;
 mod guest;
+#[path = "../interop/launch.rs"]
+mod launch;
 mod manual;
+#[path = "../interop/needs.rs"]
+#[allow(dead_code)]
+mod needs;
 mod offers;
+mod strongswan;
 
 use guest::Group;
 use libtest_mimic::Arguments;
@@ -23,7 +29,7 @@ use std::process::ExitCode;
 
 fn groups() -> Vec<Group> {
     // The longest first.
-    manual::groups().into_iter().chain([offers::group()]).collect()
+    strongswan::groups().into_iter().chain(manual::groups()).chain([offers::group()]).collect()
 }
 
 fn main() -> ExitCode {

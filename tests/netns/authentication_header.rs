@@ -30,37 +30,7 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-const OUTER: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
 const INNER: [&str; 2] = ["10.1.0.1", "10.2.0.1"];
-
-/// The sample for two sites with AH; in transport mode the gateways themselves are what is protected.
-fn policy(seen_from: usize, family: u8, mode: &str, algorithm: &str) -> String {
-    let sample = policies::SITE[seen_from];
-    let from = sample.find("<IPSecESPProtocol").expect("the sample has one");
-    let to = from + sample[from..].find("/>").expect("it ends") + 2;
-    let ah = format!(
-        "<IPSecAHProtocol AH_Authentication=\"{algorithm}\" AH_EncapsulationMode=\"{mode}\"
-         AH_ExtendedSeqNum=\"1\" AH_KeyRefreshKB=\"0\" AH_KeyRefreshMinutes=\"60\"/>"
-    );
-    let mut text = policies::changed(sample, &sample[from..to], &ah);
-    if mode == "Transport" {
-        for (number, address) in (1..).zip(OUTER[0]) {
-            let (first, last) = (format!("10.{number}.0.0\""), format!("10.{number}.0.255\""));
-            text = policies::changed(&text, &first, &format!("{address}\""));
-            text = policies::changed(&text, &last, &format!("{address}\""));
-        }
-        if family == 6 {
-            text = policies::changed(&text, "IPV4_Address_Range", "IPV6_Address_Range");
-        }
-    }
-    if family == 6 {
-        text = policies::changed(&text, "IPV4_Address Value", "IPV6_Address Value");
-        for (four, six) in OUTER[0].iter().zip(OUTER[1]) {
-            text = policies::changed(&text, &format!("\"{four}\""), &format!("\"{six}\""));
-        }
-    }
-    text
-}
 
 /// A datagram behind options for every hop and for the destination, of which some may change on the way: the kernel takes
 /// them off before it hands AH over, and tells of them.
@@ -89,7 +59,12 @@ fn extension_headers(left: &Gateway, right: &Gateway, to: &str) {
 }
 
 fn over(family: u8, mode: &str, algorithm: &str) {
-    let gateway = |name, end| Gateway::new(name, &policy(end, family, mode, algorithm), QUICK, "");
+    let ah = format!(
+        "<IPSecAHProtocol AH_Authentication=\"{algorithm}\" AH_EncapsulationMode=\"{mode}\"
+         AH_ExtendedSeqNum=\"1\" AH_KeyRefreshKB=\"0\" AH_KeyRefreshMinutes=\"60\"/>"
+    );
+    let policy = |end| policies::site_with(end, family == 6, mode == "Transport", &ah);
+    let gateway = |name, end| Gateway::new(name, &policy(end), QUICK, "");
     let mut gateways = [gateway("left", 0), gateway("right", 1)];
     let wire = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
     Space::connect((&gateways[0].space, "wire", &wire[0]), (&gateways[1].space, "wire", &wire[1]));
@@ -100,8 +75,8 @@ fn over(family: u8, mode: &str, algorithm: &str) {
     let [left, right] = &gateways;
     let [from, to] = match (mode, family) {
         ("Tunnel", _) => INNER,
-        (_, 4) => OUTER[0],
-        _ => OUTER[1],
+        (_, 4) => policies::SITE_ADDRESSES[0],
+        _ => policies::SITE_ADDRESSES[1],
     };
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
     for gateway in [left, right] {

@@ -79,7 +79,7 @@ impl Daemon {
         let path = directory.path();
         let process = match kind {
             Kind::StrongSwan => {
-                launch::write_settings(path, CHARON, "default = 1")?;
+                launch::write_settings(path, launch::USERSPACE, CHARON, "default = 1")?;
                 fs::write(path.join("swanctl.conf"), connections(end, suite, tunnels))
                     .map_err(error)?;
                 launch::spawn(&space, path)?

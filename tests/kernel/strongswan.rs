@@ -1,0 +1,294 @@
+//! `vpnd` and a strongSwan whose packets the kernel protects: native ESP, AH, transport mode and extended sequence
+//! numbers, none of which strongSwan's own userspace plane has.
+
+mod charon;
+mod setup;
+
+use crate::guest::{Group, Kernel, Scenario, scenario};
+use crate::harness::gateway::Gateway;
+use crate::harness::space::Space;
+use crate::harness::{Need, policies, until};
+use charon::{Charon, NAME};
+use cli::demo::traffic::{Pings, Stream};
+use setup::{Protection, Setup};
+use std::net::IpAddr;
+
+const NEEDS: &[Need] = &[
+    Need::Program("ping"),
+    Need::Program("setpriv"),
+    Need::Program("swanctl"),
+    Need::File("/usr/lib/ipsec/charon"),
+];
+
+pub fn groups() -> [Group; 2] {
+    let group = |name, scenarios| Group { name, kernel: Kernel::Any, scenarios };
+    [group("strongSwan", sample()), group("strongSwan, matrix", matrix())]
+}
+
+/// Protections in the words of both sides.
+mod protection {
+    use super::Protection;
+
+    const fn esp(
+        policy: [&'static str; 2],
+        charon: &'static str,
+        listed: &'static str,
+    ) -> Protection {
+        Protection { ah: false, policy, charon, listed }
+    }
+
+    pub const GCM_128: Protection =
+        esp(["ESP_AES128_GCM_16", "NONE"], "aes128gcm16", "AES_GCM_16-128");
+    pub const GCM_256: Protection =
+        esp(["ESP_AES256_GCM_16", "NONE"], "aes256gcm16", "AES_GCM_16-256");
+    pub const GMAC: Protection =
+        esp(["ESP_AES128_GMAC", "NONE"], "aes128gmac", "NULL_AES_GMAC-128");
+    pub const CHACHA: Protection =
+        esp(["ESP_CHACHA20_POLY1305", "NONE"], "chacha20poly1305", "CHACHA20_POLY1305");
+    pub const CBC_256: Protection = esp(
+        ["ESP_AES_CBC_256", "HMAC-SHA2-256"],
+        "aes256-sha256",
+        "AES_CBC-256/HMAC_SHA2_256_128",
+    );
+    pub const CBC_128: Protection =
+        esp(["ESP_AES_CBC_128", "HMAC-SHA"], "aes128-sha1", "AES_CBC-128/HMAC_SHA1_96");
+    pub const NULL: Protection =
+        esp(["ESP_NULL", "HMAC-SHA2-512"], "null-sha512", "NULL/HMAC_SHA2_512_256");
+    pub const AH: Protection = Protection {
+        ah: true,
+        policy: ["AH_SHA2_256", ""],
+        charon: "sha256",
+        listed: "HMAC_SHA2_256_128",
+    };
+    pub const AH_SHA1: Protection =
+        Protection { ah: true, policy: ["AH_SHA", ""], charon: "sha1", listed: "HMAC_SHA1_96" };
+}
+
+/// The policy that the vendor's documentation prints, unaltered.
+fn sample() -> Vec<Scenario> {
+    vec![
+        scenario("the vendor's sample policy, begun by vpnd", NEEDS, || vendor(true)),
+        scenario("the vendor's sample policy, begun by strongSwan", NEEDS, || vendor(false)),
+    ]
+}
+
+fn matrix() -> Vec<Scenario> {
+    use protection::*;
+    let (tunnel, transport, native, udp, v4, v6, esn, short) =
+        (false, true, false, true, false, true, true, false);
+    let table = [
+        (GCM_256, tunnel, native, v4, esn),
+        (GCM_128, transport, native, v6, esn),
+        (CBC_256, tunnel, native, v6, esn),
+        (CBC_128, transport, udp, v4, short),
+        (CHACHA, tunnel, udp, v6, short),
+        (CHACHA, transport, udp, v6, esn),
+        (GMAC, transport, native, v4, esn),
+        (GMAC, tunnel, udp, v4, short),
+        (NULL, transport, native, v4, short),
+        (AH, transport, native, v4, esn),
+        (AH_SHA1, transport, native, v6, short),
+        (AH, tunnel, native, v6, short),
+        (AH_SHA1, tunnel, native, v4, esn),
+    ];
+    let of = |(number, (protection, transport, udp, v6, esn)): (usize, (Protection, _, _, _, _))| {
+        let setup = Setup { protection, transport, udp, v6, esn };
+        let words = [
+            if protection.ah { "AH" } else { "ESP" },
+            protection.charon,
+            if transport { "transport" } else { "tunnel" },
+            if v6 { "IPv6" } else { "IPv4" },
+            if udp { "in UDP" } else { "native" },
+            if esn { "ESN" } else { "no ESN" },
+        ];
+        let by_vpnd = number % 2 == 0;
+        let initiator = if by_vpnd { "begun by vpnd" } else { "begun by strongSwan" };
+        let title = format!("{}, {initiator}", words.join(" "));
+        scenario(title, NEEDS, move || one(&setup, by_vpnd))
+    };
+    table.into_iter().enumerate().map(of).collect()
+}
+
+/// A `vpnd` and a strongSwan on a wire.
+struct World {
+    vpnd: Gateway,
+    charon: Charon,
+    /// What is protected.
+    inner: [IpAddr; 2],
+    /// The tunnel's names in the policy: phase 1, phase 2.
+    names: [&'static str; 2],
+}
+
+/// Longer than anything takes here: a delay of an overloaded machine must not be taken for a loss.
+const PATIENT: &str = "retransmit_after = \"2s\"\n";
+
+impl World {
+    fn new(
+        policy: &str,
+        connections: &str,
+        outer: [&'static str; 2],
+        inner: [IpAddr; 2],
+        names: [&'static str; 2],
+    ) -> Self {
+        let mut vpnd = Gateway::new("vpnd", policy, PATIENT, "");
+        let space = Space::new("charon");
+        let bits = if outer[0].contains(':') { 64 } else { 24 };
+        let [here, there] = outer.map(|address| format!("{address}/{bits}"));
+        Space::connect((&vpnd.space, "wire", &[&here]), (&space, "wire", &[&there]));
+        // What neighbours ask each other matches the policy of transport mode, and would wait for itself.
+        let addresses = [&vpnd.space, &space].map(|s| {
+            let link = s.ip("-br link show dev wire");
+            link.split_whitespace().nth(2).expect("a hardware address").to_owned()
+        });
+        for (space, peer, hardware) in
+            [(&vpnd.space, outer[1], &addresses[1]), (&space, outer[0], &addresses[0])]
+        {
+            space.ip(&format!("neigh replace {peer} lladdr {hardware} nud permanent dev wire"));
+        }
+        if inner[0].to_string() != outer[0] {
+            vpnd.space.ip(&format!("address add {}/32 dev lo", inner[0]));
+            space.ip(&format!("address add {}/32 dev lo", inner[1]));
+        }
+        vpnd.start();
+        let charon = Charon::start(space, connections);
+        Self { vpnd, charon, inner, names }
+    }
+
+    fn up(&self, by_vpnd: bool) {
+        if by_vpnd {
+            self.vpnd.ctl_ok(&["activate", self.names[1]]);
+        } else {
+            self.charon.initiate();
+        }
+        self.vpnd.await_list(&[self.names[1]]);
+        self.charon.await_one();
+    }
+
+    /// Small datagrams and a TCP connection while something happens; nothing may be lost, doubled or altered.
+    fn under_traffic(&self, happens: impl FnOnce()) {
+        let [from, to] = self.inner;
+        let (left, right) = (&self.vpnd.space.0, &self.charon.space.0);
+        let there = Stream::start((left, from), (right, to), 300_000).expect("a connection");
+        let back = Stream::start((right, to), (left, from), 300_000).expect("a connection");
+        let pings = Pings::start((left, from), (right, to)).expect("sockets");
+        let some = || {
+            let enough = [&there, &back].map(|stream| stream.received() + 30_000);
+            let arrived = || {
+                let now = [&there, &back].map(Stream::received);
+                (now[0] >= enough[0] && now[1] >= enough[1]).then_some(())
+            };
+            until("traffic", arrived, || self.state());
+        };
+        some();
+        happens();
+        some();
+        let echoes = pings.finish().expect("the flow ends");
+        assert_eq!(
+            (echoes.lost, echoes.duplicates),
+            (0, 0),
+            "of {}: {}",
+            echoes.sent,
+            self.state()
+        );
+        for stream in [there, back] {
+            assert!(stream.finish().expect("every octet is right") > 0);
+        }
+    }
+
+    /// Each side renews the keys.
+    fn rekey_by_both(&self) {
+        let rekeys = || self.vpnd.child_sa(self.names[1])["rekeys"].as_u64().expect("a number");
+        let before = rekeys();
+        self.vpnd.ctl_ok(&["rekey", self.names[1]]);
+        assert_eq!(rekeys(), before + 1);
+        self.charon.await_one();
+        self.charon.swanctl(&["--rekey", "--child", NAME]);
+        let renewed = || (rekeys() == before + 2).then_some(());
+        until("a rekey by strongSwan", renewed, || self.state());
+        self.charon.await_one();
+    }
+
+    /// Nothing was refused by either side.
+    fn nothing_refused(&self) {
+        let lost = self.vpnd.discards().into_iter().filter(|(reason, _)| reason.starts_with("esp."));
+        assert_eq!(lost.collect::<Vec<_>>(), [], "{}", self.state());
+        assert_eq!(self.kernel_errors(), "", "{}", self.state());
+    }
+
+    /// What the kernel counted of errors where strongSwan is.
+    fn kernel_errors(&self) -> String {
+        let counters = self.charon.space.sh("cat /proc/thread-self/net/xfrm_stat");
+        counters.lines().filter(|line| !line.trim_end().ends_with("\t0")).collect()
+    }
+
+    /// For a message.
+    fn state(&self) -> String {
+        format!(
+            "vpnd: {:?} {}\nkernel: {}\n{}",
+            self.vpnd.discards(),
+            self.vpnd.space.kernel_losses(),
+            self.kernel_errors(),
+            self.charon.space.ip("-s xfrm state")
+        )
+    }
+}
+
+/// Comes up, carries traffic, is rekeyed by both sides under it, and goes.
+fn vendor(by_vpnd: bool) {
+    let addresses = policies::VENDOR_ADDRESSES;
+    let inner = addresses.map(|address| address.parse().expect("an address"));
+    let mut world =
+        World::new(policies::VENDOR, &setup::vendor(), addresses, inner, ["LP1", "LP2"]);
+    let watch = world.charon.space.watch("wire");
+    world.up(by_vpnd);
+    let sas = world.charon.await_one();
+    assert!(sas.contains("AES_CBC-256/HMAC_SHA1_96/PRF_HMAC_SHA1/ECP_384"), "{sas}");
+    assert!(sas.contains("INSTALLED, TRANSPORT, ESP:AES_GCM_16-256"), "{sas}");
+    let status = world.vpnd.json(&["status", "LP1", "--json"]);
+    let child = &status["children"][0];
+    assert_eq!(child["mode"], "transport", "{status}");
+    assert_eq!(child["child_sa"]["encapsulation"], "native", "{status}");
+    world.vpnd.space.pings("-s 1300", 10, addresses[1]).expect("echoes");
+    world.under_traffic(|| {
+        for _ in 0..2 {
+            world.rekey_by_both();
+        }
+        world.vpnd.ctl_ok(&["rekey", "LP1"]);
+        world.charon.swanctl(&["--rekey", "--ike", NAME]);
+    });
+    world.nothing_refused();
+    world.vpnd.ctl_ok(&["deactivate", "LP1"]);
+    let gone = || world.charon.swanctl(&["--list-sas"]).trim().is_empty().then_some(());
+    until("strongSwan to have no SA", gone, || world.state());
+    assert_eq!(world.charon.space.ip("xfrm state"), "");
+    world.vpnd.stop();
+    watch.nothing_in_the_clear();
+}
+
+fn one(setup: &Setup, by_vpnd: bool) {
+    let mut world = World::new(
+        &setup.policy(),
+        &setup.connections(),
+        setup.outer(),
+        setup.inner(),
+        ["site", "site_lan"],
+    );
+    world.up(by_vpnd);
+    let sas = world.charon.await_one();
+    let kind = if setup.protection.ah { "AH" } else { "ESP" };
+    let udp = if setup.udp { "-in-UDP" } else { "" };
+    let mode = if setup.transport { "TRANSPORT" } else { "TUNNEL" };
+    let listed = format!("INSTALLED, {mode}{udp}, {kind}:{}", setup.protection.listed);
+    assert!(sas.contains(&listed), "{listed}: {sas}");
+    assert_eq!(sas.contains("/ESN"), setup.esn, "{sas}");
+    let sizes = [0, 1, 2, 3, 1000];
+    for size in sizes {
+        // Linux drops ESP in UDP over IPv6 that is very short.
+        let size = if setup.udp && setup.v6 { size.max(8) } else { size };
+        let options = format!("-I {} -s {size}", setup.inner()[0]);
+        world.vpnd.space.pings(&options, 2, &setup.inner()[1].to_string()).expect("echoes");
+    }
+    world.under_traffic(|| world.rekey_by_both());
+    world.nothing_refused();
+    world.vpnd.stop();
+}
