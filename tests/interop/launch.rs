@@ -15,12 +15,7 @@ pub const KERNEL: &str = "kernel-netlink";
 
 /// Writes strongswan.conf: `plane` are the plugins that protect packets, `lines` go into `charon { }`, `log` says how much
 /// is logged to the file `log`.
-pub fn write_settings(
-    directory: &Path,
-    plane: &str,
-    lines: &str,
-    log: &str,
-) -> Result<(), String> {
+pub fn write_settings(directory: &Path, plane: &str, lines: &str, log: &str) -> Result<(), String> {
     let error = |error: std::io::Error| format!("cannot configure charon: {error}");
     fs::create_dir_all(directory.join("run")).map_err(error)?;
     // No more plugins than are needed.

@@ -13,6 +13,7 @@
 mod harness;
 
 mod encapsulation;
+mod flow;
 mod guest;
 #[path = "../interop/launch.rs"]
 mod launch;

@@ -4,12 +4,13 @@
 mod charon;
 mod setup;
 
+use crate::flow::Flow;
 use crate::guest::{Group, Kernel, Scenario, scenario};
 use crate::harness::gateway::Gateway;
 use crate::harness::space::Space;
 use crate::harness::{Need, policies, until};
 use charon::{Charon, NAME};
-use cli::demo::traffic::{Pings, Stream};
+use cli::demo::traffic::Stream;
 use setup::{Protection, Setup};
 use std::net::IpAddr;
 
@@ -45,11 +46,8 @@ mod protection {
         esp(["ESP_AES128_GMAC", "NONE"], "aes128gmac", "NULL_AES_GMAC-128");
     pub const CHACHA: Protection =
         esp(["ESP_CHACHA20_POLY1305", "NONE"], "chacha20poly1305", "CHACHA20_POLY1305");
-    pub const CBC_256: Protection = esp(
-        ["ESP_AES_CBC_256", "HMAC-SHA2-256"],
-        "aes256-sha256",
-        "AES_CBC-256/HMAC_SHA2_256_128",
-    );
+    pub const CBC_256: Protection =
+        esp(["ESP_AES_CBC_256", "HMAC-SHA2-256"], "aes256-sha256", "AES_CBC-256/HMAC_SHA2_256_128");
     pub const CBC_128: Protection =
         esp(["ESP_AES_CBC_128", "HMAC-SHA"], "aes128-sha1", "AES_CBC-128/HMAC_SHA1_96");
     pub const NULL: Protection =
@@ -91,21 +89,22 @@ fn matrix() -> Vec<Scenario> {
         (AH, tunnel, native, v6, short),
         (AH_SHA1, tunnel, native, v4, esn),
     ];
-    let of = |(number, (protection, transport, udp, v6, esn)): (usize, (Protection, _, _, _, _))| {
-        let setup = Setup { protection, transport, udp, v6, esn };
-        let words = [
-            if protection.ah { "AH" } else { "ESP" },
-            protection.charon,
-            if transport { "transport" } else { "tunnel" },
-            if v6 { "IPv6" } else { "IPv4" },
-            if udp { "in UDP" } else { "native" },
-            if esn { "ESN" } else { "no ESN" },
-        ];
-        let by_vpnd = number % 2 == 0;
-        let initiator = if by_vpnd { "begun by vpnd" } else { "begun by strongSwan" };
-        let title = format!("{}, {initiator}", words.join(" "));
-        scenario(title, NEEDS, move || one(&setup, by_vpnd))
-    };
+    let of =
+        |(number, (protection, transport, udp, v6, esn)): (usize, (Protection, _, _, _, _))| {
+            let setup = Setup { protection, transport, udp, v6, esn };
+            let words = [
+                if protection.ah { "AH" } else { "ESP" },
+                protection.charon,
+                if transport { "transport" } else { "tunnel" },
+                if v6 { "IPv6" } else { "IPv4" },
+                if udp { "in UDP" } else { "native" },
+                if esn { "ESN" } else { "no ESN" },
+            ];
+            let by_vpnd = number % 2 == 0;
+            let initiator = if by_vpnd { "begun by vpnd" } else { "begun by strongSwan" };
+            let title = format!("{}, {initiator}", words.join(" "));
+            scenario(title, NEEDS, move || one(&setup, by_vpnd))
+        };
     table.into_iter().enumerate().map(of).collect()
 }
 
@@ -164,34 +163,30 @@ impl World {
         self.charon.await_one();
     }
 
-    /// Small datagrams and a TCP connection while something happens; nothing may be lost, doubled or altered.
+    /// Datagrams in both directions while something happens; none may be lost or doubled.
     fn under_traffic(&self, happens: impl FnOnce()) {
         let [from, to] = self.inner;
-        let (left, right) = (&self.vpnd.space.0, &self.charon.space.0);
-        let there = Stream::start((left, from), (right, to), 300_000).expect("a connection");
-        let back = Stream::start((right, to), (left, from), 300_000).expect("a connection");
-        let pings = Pings::start((left, from), (right, to)).expect("sockets");
+        let flow = Flow::start((&self.vpnd.space.0, from), (&self.charon.space.0, to));
         let some = || {
-            let enough = [&there, &back].map(|stream| stream.received() + 30_000);
-            let arrived = || {
-                let now = [&there, &back].map(Stream::received);
-                (now[0] >= enough[0] && now[1] >= enough[1]).then_some(())
-            };
-            until("traffic", arrived, || self.state());
+            let enough = flow.echoed() + 20;
+            until("echoes", || (flow.echoed() >= enough).then_some(()), || self.state());
         };
         some();
         happens();
         some();
-        let echoes = pings.finish().expect("the flow ends");
-        assert_eq!(
-            (echoes.lost, echoes.duplicates),
-            (0, 0),
-            "of {}: {}",
-            echoes.sent,
-            self.state()
-        );
-        for stream in [there, back] {
-            assert!(stream.finish().expect("every octet is right") > 0);
+        let counts = flow.finish();
+        assert_eq!((counts.lost, counts.unexpected), (0, 0), "{counts:?} {}", self.state());
+    }
+
+    /// A TCP stream in each direction.
+    fn streams(&self) {
+        let [from, to] = self.inner;
+        let ends = [(&self.vpnd.space.0, from), (&self.charon.space.0, to)];
+        for [from, to] in [ends, [ends[1], ends[0]]] {
+            let stream = Stream::start(from, to, 0).expect("a connection");
+            let enough = || (stream.received() > 200_000).then_some(());
+            until("octets", enough, || self.state());
+            stream.finish().expect("every octet is right");
         }
     }
 
@@ -210,7 +205,8 @@ impl World {
 
     /// Nothing was refused by either side.
     fn nothing_refused(&self) {
-        let lost = self.vpnd.discards().into_iter().filter(|(reason, _)| reason.starts_with("esp."));
+        let lost =
+            self.vpnd.discards().into_iter().filter(|(reason, _)| reason.starts_with("esp."));
         assert_eq!(lost.collect::<Vec<_>>(), [], "{}", self.state());
         assert_eq!(self.kernel_errors(), "", "{}", self.state());
     }
@@ -256,6 +252,7 @@ fn vendor(by_vpnd: bool) {
         world.vpnd.ctl_ok(&["rekey", "LP1"]);
         world.charon.swanctl(&["--rekey", "--ike", NAME]);
     });
+    world.streams();
     world.nothing_refused();
     world.vpnd.ctl_ok(&["deactivate", "LP1"]);
     let gone = || world.charon.swanctl(&["--list-sas"]).trim().is_empty().then_some(());
@@ -289,6 +286,7 @@ fn one(setup: &Setup, by_vpnd: bool) {
         world.vpnd.space.pings(&options, 2, &setup.inner()[1].to_string()).expect("echoes");
     }
     world.under_traffic(|| world.rekey_by_both());
+    world.streams();
     world.nothing_refused();
     world.vpnd.stop();
 }

@@ -75,7 +75,8 @@ impl Setup {
 
 /// swanctl.conf for the vendor's sample policy.
 pub fn vendor() -> String {
-    let lines = ["mode = transport", "esp_proposals = aes256gcm16-noesn, aes256gcm16-modp1024-noesn"];
+    let lines =
+        ["mode = transport", "esp_proposals = aes256gcm16-noesn, aes256gcm16-modp1024-noesn"];
     connections(policies::VENDOR_ADDRESSES, "12345", "", "aes256-sha1-prfsha1-ecp384", &lines)
 }
 
