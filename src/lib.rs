@@ -25,6 +25,7 @@ pub use policy;
 
 use esp::cipher::Facility;
 use esp::filter::Filter;
+use esp::path_mtu::Outer;
 use esp::plane::PlaneError;
 use esp::userspace::workers::Workers;
 use esp::userspace::{Hooks, IkeReceiver, Userspace};
@@ -51,6 +52,8 @@ pub struct GatewayConfig {
     pub lists: Arc<Lists>,
     /// Name of the TUN device; default `vpn0`.
     pub device: Option<String>,
+    /// The networks between the peers: their MTU, and whether they may fragment.
+    pub outer: Outer,
     /// Where a note is kept of what was changed in the system, so that a crash can be cleaned up; default
     /// `/run/vpnd`.
     pub state_dir: Option<PathBuf>,
@@ -100,6 +103,7 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
         crypto: config.crypto,
         workers: config.workers,
         filter: config.filter,
+        outer: config.outer,
         ..esp::userspace::Config::default()
     };
     if let Some(device) = config.device {

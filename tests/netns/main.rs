@@ -19,11 +19,13 @@ mod flood;
 mod manual;
 mod nat;
 mod networks;
+mod path_mtu;
 mod reload;
 mod restart;
 mod roaming;
 mod site;
 mod store;
+mod stress;
 mod wireshark;
 
 fn main() -> std::process::ExitCode {
@@ -34,6 +36,7 @@ fn main() -> std::process::ExitCode {
         experiments::trials(),
         flood::trials(),
         networks::trials(),
+        path_mtu::trials(),
         authentication_header::trials(),
         certificates::trials(),
         failures::trials(),
@@ -41,6 +44,7 @@ fn main() -> std::process::ExitCode {
         filter::trials(),
         restart::trials(),
         store::trials(),
+        stress::trials(),
         roaming::trials(),
         manual::trials(),
         nat::trials(),

@@ -18,11 +18,11 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-const OUTER: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
+pub const OUTER: [[&str; 2]; 2] = [["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]];
 const HOSTS: [[&str; 2]; 2] = [["10.1.0.7", "10.2.0.7"], ["fd01::7", "fd02::7"]];
 
 /// The sample for two sites with a second pair of networks, of IPv6.
-fn policy(seen_from: usize, outer_v6: bool) -> String {
+pub fn policy(seen_from: usize, outer_v6: bool) -> String {
     let sample = policies::SITE[seen_from];
     let from = sample.find("<IPSecTunnel ").expect("the sample has one");
     let to =
@@ -44,9 +44,25 @@ fn policy(seen_from: usize, outer_v6: bool) -> String {
     text
 }
 
-fn forward(space: &Space) {
+pub fn forward(space: &Space) {
     space.set("ipv4/ip_forward", "1");
     space.set("ipv6/conf/all/forwarding", "1");
+}
+
+/// A host in the network of each gateway.
+pub fn hosts(gateways: [&Space; 2]) -> [Space; 2] {
+    let hosts = [Space::new("left host"), Space::new("right host")];
+    for (end, (gateway, host)) in gateways.into_iter().zip(&hosts).enumerate() {
+        let number = end + 1;
+        forward(gateway);
+        Space::connect(
+            (gateway, "lan", &[&format!("10.{number}.0.1/24"), &format!("fd0{number}::1/64")]),
+            (host, "lan", &[&format!("{}/24", HOSTS[0][end]), &format!("{}/64", HOSTS[1][end])]),
+        );
+        host.ip(&format!("route add default via 10.{number}.0.1"));
+        host.ip(&format!("-6 route add default via fd0{number}::1"));
+    }
+    hosts
 }
 
 fn over([outer, _]: [u8; 2], encap: &str) {
@@ -54,23 +70,9 @@ fn over([outer, _]: [u8; 2], encap: &str) {
     let esp = format!("encap = {encap:?}");
     let gateway = |name, end| Gateway::new(name, &policy(end, outer == 6), &ike, &esp);
     let mut gateways = [gateway("left", 0), gateway("right", 1)];
-    let hosts = [Space::new("left host"), Space::new("right host")];
+    let hosts = hosts([&gateways[0].space, &gateways[1].space]);
     let wire = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
     Space::connect((&gateways[0].space, "wire", &wire[0]), (&gateways[1].space, "wire", &wire[1]));
-    for (end, (gateway, host)) in gateways.iter().zip(&hosts).enumerate() {
-        let number = end + 1;
-        forward(&gateway.space);
-        Space::connect(
-            (
-                &gateway.space,
-                "lan",
-                &[&format!("10.{number}.0.1/24"), &format!("fd0{number}::1/64")],
-            ),
-            (host, "lan", &[&format!("{}/24", HOSTS[0][end]), &format!("{}/64", HOSTS[1][end])]),
-        );
-        host.ip(&format!("route add default via 10.{number}.0.1"));
-        host.ip(&format!("-6 route add default via fd0{number}::1"));
-    }
     let watch = gateways[1].space.watch("wire");
     gateways.iter_mut().for_each(Gateway::start);
     let [left, right] = &gateways;
@@ -97,6 +99,10 @@ fn over([outer, _]: [u8; 2], encap: &str) {
         assert_eq!(mss, [mtu - headers - 12; 2], "TCP is told of the tunnel's MTU {mtu}");
 
         hosts[1].pings("", 20, from).expect("echoes");
+        // RFC 4301 §5.1.2.1: each gateway forwards, which takes one hop, and the tunnel takes none.
+        hosts[0].pings("-t 3", 1, to).expect("two gateways are on the way");
+        let (answered, text) = hosts[0].try_sh(&format!("ping -c 1 -W 0.3 -t 2 {to}"));
+        assert!(!answered, "{text}");
         // The largest that fits goes through; what does not fit is told so by the gateway.
         let largest = mtu - (headers - 20) - 8;
         hosts[0].pings(&format!("-M do -s {largest}"), 3, to).expect("echoes");

@@ -2,6 +2,7 @@
 
 use crate::control::protocol::DEFAULT_SOCKET;
 use esp::cipher::Facility;
+use esp::path_mtu::{DontFragment, Outer};
 use esp::userspace::Wait;
 use esp::userspace::workers::{Affinity, Count, Schedule, Settings, Workers};
 use serde::Deserialize;
@@ -145,6 +146,12 @@ pub struct Esp {
     pub replay_window: u32,
     /// When ESP is put into UDP.
     pub encap: Encap,
+    /// MTU of the networks between the peers.
+    pub outer_mtu: u16,
+    /// The bit Don't Fragment of outer IPv4 headers.
+    pub df: Df,
+    /// How long networks are believed that say they carry less; `off`: never.
+    pub path_mtu_lifetime: Span,
     /// Name of the TUN device.
     pub device: String,
     /// Where a note is kept of what was changed in the system.
@@ -163,6 +170,29 @@ pub struct Esp {
     /// Which CPUs they run on.
     #[serde(deserialize_with = "workers::affinity")]
     pub affinity: Affinity,
+}
+
+/// The bit Don't Fragment of outer IPv4 headers in tunnel mode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Df {
+    /// Set.
+    #[default]
+    Set,
+    /// Not set.
+    Clear,
+    /// As in the inner header.
+    Copy,
+}
+
+impl From<Df> for DontFragment {
+    fn from(df: Df) -> Self {
+        match df {
+            Df::Set => Self::Set,
+            Df::Clear => Self::Clear,
+            Df::Copy => Self::Copy,
+        }
+    }
 }
 
 /// When ESP is put into UDP.
@@ -254,6 +284,9 @@ impl Default for Esp {
         Self {
             replay_window: ike::Config::default().replay_window,
             encap: Encap::Auto,
+            outer_mtu: Outer::default().mtu(),
+            df: Df::Set,
+            path_mtu_lifetime: Span(Outer::default().learned_for),
             device: "vpn0".to_owned(),
             state_dir: PathBuf::from("/run/vpnd"),
             sequences: PathBuf::from(vpn::manual::DEFAULT_LEDGER),
@@ -412,8 +445,14 @@ impl Config {
             wait: self.esp.wait,
             affinity: self.esp.affinity.clone(),
         };
+        let outer = Outer {
+            mtu: Some(self.esp.outer_mtu),
+            dont_fragment: self.esp.df.into(),
+            learned_for: self.esp.path_mtu_lifetime.0,
+        };
         vpn::GatewayConfig {
             ike,
+            outer,
             workers: Workers::new(workers),
             device: Some(self.esp.device.clone()),
             state_dir: Some(self.esp.state_dir.clone()),
@@ -452,6 +491,11 @@ impl Config {
         let age = self.certificates.ocsp_max_age;
         span("certificates.ocsp_max_age", age, s(60), s(365 * 86_400), true)?;
         range("esp.replay_window", u64::from(self.esp.replay_window), 0, 65_536)?;
+        // What every host takes in IPv4 (RFC 791 §3.1).
+        range("esp.outer_mtu", u64::from(self.esp.outer_mtu), 576, u64::from(u16::MAX))?;
+        // RFC 1191 §6.3: not more than once in two minutes; ten are usual.
+        let learned_for = self.esp.path_mtu_lifetime;
+        span("esp.path_mtu_lifetime", learned_for, s(120), s(86_400), true)?;
         let device = &self.esp.device;
         let valid = (1..=15).contains(&device.len())
             && device.bytes().all(|b| b.is_ascii_graphic() && !matches!(b, b'/' | b':' | b'%'))

@@ -177,6 +177,10 @@ fn child_sa(fields: &mut Fields, sa: &ChildSa) {
     fields.add("in", format!("{} packets, {}", count(sa.packets_in), bytes(sa.bytes_in)));
     fields.add("out", format!("{} packets, {}", count(sa.packets_out), bytes(sa.bytes_out)));
     fields.add("refused", format!("{} packets", count(sa.refused)));
+    if let (Some(inner), Some(path)) = (sa.inner_mtu, sa.path_mtu) {
+        let who = if sa.path_mtu_learned { ", as a router there has said" } else { "" };
+        fields.add("MTU", format!("{inner} inside, {path} on the way to the peer{who}"));
+    }
     let up = Some(sa.established_seconds);
     times(fields, up, sa.rekey_in_seconds, sa.expires_in_seconds, sa.rekeys);
 }

@@ -4,12 +4,12 @@
 
 use crate::cipher::{CipherError, Facility, Operated, Roster, Suite};
 use crate::discard::{Counters, Discard};
-use crate::encap::Room;
 use crate::filter::{Filter, FilterCounts, FilterStatus};
 use crate::header::Header;
 use crate::inbound::Inbound;
 use crate::offload::{Offload, Segmentation};
 use crate::outbound::Outbound;
+use crate::path_mtu::{DontFragment, Fit, Outer};
 use crate::plane::{
     DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
     RuleId, SaId, Spi, Usage,
@@ -18,11 +18,15 @@ use crate::queue::{ReceiveQueue, SendQueue};
 use crate::sad::Sad;
 use crate::spd::{Entry, Service, Spd, Verdict};
 use crate::trace::Trace;
+use paths::{Rescue, Surroundings};
+use policy::Mode;
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+mod paths;
 pub(crate) mod stages;
 
 /// How a [`Datapath`] works.
@@ -32,21 +36,44 @@ pub struct Settings {
     pub crypto: Arc<Facility>,
     /// Octets of the longest outer packet: decides the MSS that TCP connections are held to.
     pub outer_mtu: usize,
+    /// Octets of the longest outer packet that is made: what does not fit is fragmented or refused, as for a path that is
+    /// known to carry less. `usize::MAX`: no path is taken to carry less before somebody says so.
+    pub path_mtu: usize,
+    /// The bit Don't Fragment of the outer header.
+    pub dont_fragment: DontFragment,
+    /// How long networks are believed that say what they carry; `None`: never.
+    pub learned_for: Option<Duration>,
+    /// What the system knows of the way to a peer: the MTU of the first hop, or what it has learned itself.
+    pub system_mtu: Option<Arc<dyn Fn(IpAddr) -> Option<usize> + Send + Sync>>,
+    /// The port of ESP in UDP, by which messages about such packets are known.
+    pub natt_port: u16,
     /// Whether the MSS option of SYNs is lowered to what fits the tunnel.
     pub mss_clamp: bool,
     /// Called with every notice, on the thread that caused it; without it they wait in [`Datapath::take_notices`].
     pub on_notice: Option<Arc<dyn Fn(Notice) + Send + Sync>>,
+    /// Called with an ICMP message for a host behind the tunnel, on the thread that caused it; without it they wait in
+    /// [`Datapath::take_answers`].
+    pub on_answer: Option<Inward>,
     /// Called when kept packets may go: who owns the sockets is to call [`Datapath::flush_held`].
     pub on_release: Option<Arc<dyn Fn() + Send + Sync>>,
 }
+
+/// Takes a packet for the hosts behind the tunnel.
+pub type Inward = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
 impl Default for Settings {
     fn default() -> Self {
         Self {
             crypto: Arc::default(),
             outer_mtu: 1500,
+            path_mtu: usize::MAX,
+            dont_fragment: DontFragment::default(),
+            learned_for: Some(Outer::LEARNED_FOR),
+            system_mtu: None,
+            natt_port: 4500,
             mss_clamp: true,
             on_notice: None,
+            on_answer: None,
             on_release: None,
         }
     }
@@ -78,6 +105,7 @@ struct Shared {
     spd: Spd,
     /// Octets of the longest packet that the device takes.
     device_mtu: AtomicUsize,
+    surroundings: Surroundings,
     /// Every SA by name. Its lock makes changes happen one at a time; packets never take it.
     installed: Mutex<BTreeMap<SaId, Installed>>,
     /// Rules with kept packets that an SA has arrived for.
@@ -116,6 +144,7 @@ impl Datapath {
             ah_sad: Sad::new(),
             spd: Spd::new(),
             device_mtu: AtomicUsize::new(usize::MAX),
+            surroundings: Surroundings::new(),
             installed: Mutex::default(),
             releasable: Mutex::default(),
             notices: Mutex::default(),
@@ -128,12 +157,7 @@ impl Datapath {
     pub fn set_device_mtu(&self, mtu: usize) {
         let installed = lock(&self.0.installed);
         self.0.device_mtu.store(mtu, Relaxed);
-        for sa in installed.values() {
-            match sa {
-                Installed::Inbound(sa) => sa.refit(self.0.room()),
-                Installed::Outbound { sa, .. } => sa.refit(self.0.room()),
-            }
-        }
+        installed.values().for_each(|sa| self.0.refit(sa));
     }
 
     /// Protects a packet from the TUN device, or each segment of a super-packet, and appends the ESP packets to
@@ -147,18 +171,24 @@ impl Datapath {
         queue: &mut SendQueue,
     ) -> Result<(), Discard> {
         let shared = &*self.0;
-        let now = shared.since_epoch(now);
+        let since_epoch = shared.since_epoch(now);
         let outcome = match shared.classify(packet, offload) {
             Ok((header, Verdict::Protect(sa))) => {
-                sa.protect(now, packet, &header, offload, queue, &|n| shared.notify(n))
+                sa.protect(since_epoch, packet, &header, offload, queue, &|n| shared.notify(n))
             }
             Ok((header, Verdict::NoSa(entry))) => {
-                shared.miss(now, &entry, packet, &header, offload)
+                shared.miss(since_epoch, &entry, packet, &header, offload)
             }
             Ok((_, Verdict::Drop(discard))) => Err(discard),
             Err(discard) => Err(discard),
         };
-        outcome.map_err(|discard| shared.counters.count(discard))
+        let Err(refused) = outcome else { return Ok(()) };
+        match shared.rescue(since_epoch, refused, packet, offload) {
+            Rescue::Refused(discard) => Err(shared.counters.count(discard)),
+            Rescue::Again => self.encapsulate(now, packet, offload, queue),
+            Rescue::Whole(mut whole) => self.encapsulate(now, &mut whole, Offload::NONE, queue),
+            Rescue::Kept => Ok(()),
+        }
     }
 
     /// Opens an ESP packet (from the SPI on) and appends the inner packet to `queue`.
@@ -345,12 +375,6 @@ impl Shared {
         }
     }
 
-    /// What TCP is held to.
-    fn room(&self) -> Room {
-        let outer_mtu = if self.settings.mss_clamp { self.settings.outer_mtu } else { 0 };
-        Room { outer_mtu, device_mtu: self.device_mtu.load(Relaxed) }
-    }
-
     fn since_epoch(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.epoch)
     }
@@ -406,10 +430,13 @@ impl DataPlane for Datapath {
         if sad.find(sa.spi).is_some() {
             return Err(PlaneError::SpiInUse(sa.spi));
         }
-        let (id, spi) = (sa.id, sa.spi);
+        let (id, spi, path) = (sa.id, sa.spi, sa.path);
         let provider = shared.settings.crypto.provider(sa.suite);
-        let sa =
-            Inbound::new(sa, provider, shared.room()).map_err(|error| no_cipher(spi, error))?;
+        shared.enter_path(&path, id, None);
+        let sa = Inbound::new(sa, provider, shared.room(&path)).map_err(|error| {
+            shared.leave_path(&path, id, None);
+            no_cipher(spi, error)
+        })?;
         let sa = Arc::new(sa);
         sad.insert(Arc::clone(&sa));
         installed.insert(id, Installed::Inbound(sa));
@@ -423,11 +450,18 @@ impl DataPlane for Datapath {
         spi_is_lawful(sa.id, sa.spi)?;
         let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
         may_travel(sa.suite, &sa.path)?;
-        let (id, spi, standby) = (sa.id, sa.spi, sa.standby);
+        let (id, spi, path, standby) = (sa.id, sa.spi, sa.path, sa.standby);
+        let transports = sa.mode == Mode::Transport;
         let provider = shared.settings.crypto.provider(sa.suite);
-        let sa =
-            Outbound::new(sa, provider, shared.room()).map_err(|error| no_cipher(spi, error))?;
+        shared.enter_path(&path, id, Some(spi));
+        let sa = Outbound::new(sa, provider, shared.room(&path)).map_err(|error| {
+            shared.leave_path(&path, id, Some(spi));
+            no_cipher(spi, error)
+        })?;
         let sa = Arc::new(sa);
+        if transports {
+            shared.count_transports(|count| _ = count.fetch_add(1, Relaxed));
+        }
         if !standby {
             shared.serve(&service, &sa);
         }
@@ -465,11 +499,15 @@ impl DataPlane for Datapath {
         match lock(&shared.installed).get(&sa) {
             Some(Installed::Inbound(sa)) => {
                 may_travel(sa.suite, &path)?;
-                sa.relocate(path, shared.room());
+                shared.leave_path(&sa.path(), sa.id, None);
+                shared.enter_path(&path, sa.id, None);
+                sa.relocate(path, shared.room(&path));
             }
             Some(Installed::Outbound { sa, .. }) => {
                 may_travel(sa.suite, &path)?;
-                sa.relocate(path, shared.room());
+                shared.leave_path(&sa.path(), sa.id, Some(sa.spi));
+                shared.enter_path(&path, sa.id, Some(sa.spi));
+                sa.relocate(path, shared.room(&path));
             }
             None => return Err(PlaneError::NoSuchSa(sa)),
         }
@@ -481,8 +519,17 @@ impl DataPlane for Datapath {
         let mut installed = lock(&shared.installed);
         let Some(removed) = installed.remove(&sa) else { return };
         match &removed {
-            Installed::Inbound(sa) => shared.sad(sa.suite).remove(sa.spi),
-            Installed::Outbound { sa, service } => service.withdraw(sa.id),
+            Installed::Inbound(sa) => {
+                shared.sad(sa.suite).remove(sa.spi);
+                shared.leave_path(&sa.path(), sa.id, None);
+            }
+            Installed::Outbound { sa, service } => {
+                service.withdraw(sa.id);
+                shared.leave_path(&sa.path(), sa.id, Some(sa.spi));
+                if sa.mode == Mode::Transport {
+                    shared.count_transports(|count| _ = count.fetch_sub(1, Relaxed));
+                }
+            }
         }
         shared.settings.crypto.attribute(removed.operated());
     }
@@ -491,6 +538,13 @@ impl DataPlane for Datapath {
         match lock(&self.0.installed).get(&sa)? {
             Installed::Inbound(sa) => Some(sa.usage(self.0.epoch)),
             Installed::Outbound { sa, .. } => Some(sa.usage(self.0.epoch)),
+        }
+    }
+
+    fn fit(&mut self, sa: SaId) -> Option<Fit> {
+        match lock(&self.0.installed).get(&sa)? {
+            Installed::Inbound(_) => None,
+            Installed::Outbound { sa, .. } => Some(sa.fit()),
         }
     }
 

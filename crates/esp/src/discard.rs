@@ -65,13 +65,21 @@ discards! {
         HoldExpired = "hold_expired",
         /// Outbound: the SA has used up its sequence numbers or its volume.
         OutboundExhausted = "outbound_exhausted",
-        /// Outbound: transport mode cannot carry fragments (RFC 4301 §4.1, §7).
+        /// Outbound: longer than the path to the peer carries; its sender was told so (RFC 4301 §8.2.1).
+        TooBig = "too_big",
+        /// Outbound: the same, but its sender was not told, because it may not be or others were told just before.
+        TooBigUntold = "too_big_untold",
+        /// Outbound: a fragment that transport mode cannot carry (RFC 4301 §7), of a packet that never was whole.
         TransportFragment = "transport_fragment",
         /// Outbound: transport mode, and the packet is not between the SA's own addresses, or has options that the
         /// outer header would lose.
         TransportHeader = "transport_header",
         /// Outbound: longer than an ESP packet can be.
         TooLong = "too_long",
+        /// From the network: word of a path's MTU that shows no packet of an SA.
+        MtuUnknown = "mtu_unknown",
+        /// From the network: word of a path's MTU that is too small to be true, or comes too often.
+        MtuRefused = "mtu_refused",
         /// Inbound: shorter than the shortest ESP packet.
         InboundTruncated = "inbound_truncated",
         /// Inbound: the headers up to and with AH are not whole, or of other lengths than the SA's algorithm makes, or
@@ -95,6 +103,8 @@ discards! {
         NextHeader = "next_header",
         /// Inbound: the inner packet is not a whole IPv4 or IPv6 packet.
         InboundMalformed = "inbound_malformed",
+        /// Inbound: transport mode, and a fragment in it (RFC 4301 §7).
+        InboundFragment = "inbound_fragment",
         /// Inbound: the outer header says congestion, and the inner transport does not understand it (RFC 6040 §4.2).
         Congestion = "congestion",
         /// Inbound: the inner packet is not traffic of the SA (RFC 4301 §5.2).

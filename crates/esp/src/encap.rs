@@ -6,7 +6,9 @@ use crate::ah;
 use crate::cipher::Suite;
 use crate::header::{Fragment, Header};
 use crate::ip::{TCP, adjust, put_word, word_at};
+use crate::path_mtu::DontFragment;
 use crate::plane::{Encapsulation, Path};
+use crate::queue::RUN_OCTETS;
 use policy::Mode;
 
 const ESP_HEADER: usize = 8;
@@ -70,26 +72,59 @@ fn fixed(suite: Suite, mode: Mode, encapsulation: Encapsulation, outer_ipv6: boo
 /// What bounds an inner packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
-    /// Octets of the longest outer packet; 0: nothing is enforced.
+    /// Octets of the longest outer packet that TCP is told of; 0: it is told nothing.
     pub(crate) outer_mtu: usize,
+    /// Octets of the longest outer packet that the path is known to carry; `usize::MAX`: nothing is known.
+    pub(crate) path_mtu: usize,
+    /// Whether a network has said so.
+    pub(crate) learned: bool,
     /// Octets of the longest packet that the device takes.
     pub(crate) device_mtu: usize,
+    pub(crate) dont_fragment: DontFragment,
 }
 
 /// Where an SA's packets travel, and how long an inner packet may be on that path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Placement {
     pub(crate) path: Path,
-    /// 0: not to be enforced.
+    /// What TCP is held to; 0: nothing.
     pub(crate) inner_mtu: usize,
+    /// Octets of the longest inner packet whose ESP packet the path carries in one piece.
+    pub(crate) fits: usize,
+    /// Octets of the longest inner packet about which nothing needs to be asked.
+    pub(crate) unasked: usize,
+    /// Octets of the longest outer packet that the path is known to carry.
+    pub(crate) path_mtu: usize,
+    pub(crate) learned: bool,
+    /// Octets of the longest packet that comes from the device in one piece.
+    pub(crate) device_mtu: usize,
+    pub(crate) dont_fragment: DontFragment,
 }
 
 impl Placement {
     pub(crate) fn new(path: Path, suite: Suite, mode: Mode, room: Room) -> Self {
         let ipv6 = path.remote.is_ipv6();
-        let fits = inner_mtu(room.outer_mtu, suite, mode, path.encapsulation, ipv6);
-        let inner_mtu = fits.min(room.device_mtu);
-        Self { path, inner_mtu }
+        let inner_mtu = |outer_mtu| inner_mtu(outer_mtu, suite, mode, path.encapsulation, ipv6);
+        let fits = match room.path_mtu {
+            usize::MAX => usize::MAX,
+            path_mtu => inner_mtu(path_mtu),
+        };
+        // What AH makes is a whole IP packet, which the kernel does not fragment.
+        let bound = match room.dont_fragment {
+            DontFragment::Clear if !suite.is_ah() => usize::MAX,
+            _ => fits,
+        };
+        let longest = RUN_OCTETS - overhead(suite, mode, path.encapsulation, ipv6);
+        Self {
+            path,
+            inner_mtu: inner_mtu(room.outer_mtu.min(room.path_mtu)).min(room.device_mtu),
+            fits,
+            unasked: bound.min(longest),
+            path_mtu: room.path_mtu,
+            learned: room.learned,
+            device_mtu: room.device_mtu,
+            dont_fragment: room.dont_fragment,
+        }
     }
 }
 

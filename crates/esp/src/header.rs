@@ -7,10 +7,10 @@ use crate::plane::{PacketSummary, TrafficSelectors};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 pub(crate) const HOP_BY_HOP: u8 = 0;
-const ICMP: u8 = 1;
+pub(crate) const ICMP: u8 = 1;
 const DCCP: u8 = 33;
 pub(crate) const ROUTING: u8 = 43;
-const FRAGMENT: u8 = 44;
+pub(crate) const FRAGMENT: u8 = 44;
 pub(crate) const DESTINATION_OPTIONS: u8 = 60;
 const SCTP: u8 = 132;
 const MOBILITY: u8 = 135;

@@ -22,7 +22,7 @@ use crate::cipher::{
 use crate::datapath::Arrival;
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, clamp_mss};
-use crate::header::Header;
+use crate::header::{Fragment, Header};
 use crate::ip::{self, IPIP, IPV6, NO_NEXT_HEADER};
 use crate::plane::{
     Encapsulation, InboundSa, Limits, Notice, Path, SaId, Spi, TrafficSelectors, Usage,
@@ -118,7 +118,12 @@ impl Inbound {
         }
     }
 
-    /// Follows a change of the device's MTU.
+    /// Where it comes from.
+    pub(crate) fn path(&self) -> Path {
+        self.state().path
+    }
+
+    /// Follows a change of what fits.
     pub(crate) fn refit(&self, room: Room) {
         let path = self.state().path;
         let placement = Placement::new(path, self.suite, self.mode, room);
@@ -325,7 +330,13 @@ impl Inbound {
     /// As if so many packets had been received, and none of them lately.
     #[cfg(test)]
     pub(crate) fn set_top(&self, top: u64) {
-        let mut window = Window::new(64);
+        self.set_top_of(top, 64);
+    }
+
+    /// The same with a window of that size.
+    #[cfg(test)]
+    pub(crate) fn set_top_of(&self, top: u64, size: u32) {
+        let mut window = Window::new(size);
         if top > 0 {
             window.commit(top).expect("an empty window");
         }
@@ -528,5 +539,9 @@ fn rebuild(
         // has vouched for the message itself.
         ip::rebuild_checksum(source, destination, protocol, message);
     }
-    Header::parse(packet).ok_or(Discard::InboundMalformed)
+    let header = Header::parse(packet).ok_or(Discard::InboundMalformed)?;
+    if header.fragment != Fragment::Whole {
+        return Err(Discard::InboundFragment);
+    }
+    Ok(header)
 }

@@ -10,6 +10,7 @@ pub mod encap;
 pub mod filter;
 pub mod manual;
 pub mod offload;
+pub mod path_mtu;
 pub mod plane;
 pub mod queue;
 pub mod trace;
@@ -17,10 +18,14 @@ pub mod userspace;
 pub mod xfrm;
 
 mod coalesce;
+mod fragment;
 mod header;
+mod icmp;
 mod inbound;
 mod ip;
 mod outbound;
+mod rate;
+mod reassembly;
 mod replay;
 mod sad;
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! The way out, once the SPD has chosen the SA:
 //!
 //! 1. transport mode: the packet must be one that its own header can be taken off;
-//! 2. fill in the checksum the device left open, or split the super-packet into segments;
+//! 2. fill in the checksum the device left open, or split the super-packet into segments; what is too long for the path
+//!    is cut into fragments, or refused ([`squeeze`]);
 //! 3. claim sequence numbers for all of it, or refuse it (RFC 4303 §3.3.3);
 //! 4. lower the MSS of a SYN;
 //! 5. header, IV, then plaintext and trailer sealed straight into the send queue.
@@ -12,22 +13,26 @@
 #![forbid(unsafe_code)]
 
 mod ah;
+mod squeeze;
 
 use crate::cipher::{
     Aad, Amount, Cipher, CipherError, Direction, Keyed, Operated, Provider, Suite,
 };
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, alignment, clamp_mss};
+use crate::fragment::Fragments;
 use crate::header::{Fragment, Header};
 use crate::ip::{IPIP, IPV6};
 use crate::offload::{Offload, Segmentation};
 use crate::plane::{Limits, Notice, OutboundSa, Path, SaId, Spi, TrafficSelectors, Usage};
-use crate::queue::{RUN_OCTETS, SendQueue};
+use crate::queue::SendQueue;
 use crate::segment::{Segments, complete_checksum, has_checksum};
 use crate::sequence::Sequence;
 use crate::trace::SaFacts;
 use arc_swap::ArcSwap;
 use policy::Mode;
+use squeeze::{Squeeze, tells_dont_fragment};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -48,10 +53,10 @@ const LAST_EXTENDED: u64 = u64::MAX - (1 << 32);
 /// An SA that sends, ready for use.
 pub(crate) struct Outbound {
     pub(crate) id: SaId,
-    spi: Spi,
+    pub(crate) spi: Spi,
     pub(crate) suite: Suite,
     esn: bool,
-    mode: Mode,
+    pub(crate) mode: Mode,
     selectors: Arc<TrafficSelectors>,
     limits: Limits,
     cipher: Keyed,
@@ -105,7 +110,17 @@ impl Outbound {
         }
     }
 
-    /// Follows a change of the device's MTU.
+    /// Where it goes.
+    pub(crate) fn path(&self) -> Path {
+        self.placement.load().path
+    }
+
+    /// Whether packets to this address go in transport mode.
+    pub(crate) fn transports_to(&self, peer: IpAddr) -> bool {
+        self.mode == Mode::Transport && self.path().remote.ip() == peer
+    }
+
+    /// Follows a change of what fits.
     pub(crate) fn refit(&self, room: Room) {
         let path = self.placement.load().path;
         self.relocate(path, room);
@@ -137,7 +152,14 @@ impl Outbound {
         notify: &dyn Fn(Notice),
     ) -> Result<(), Discard> {
         self.protect_counted(now, packet, header, offload, queue, notify)
-            .inspect_err(|_| _ = self.refused.fetch_add(1, Relaxed))
+            .inspect_err(|discard| self.refuse(*discard))
+    }
+
+    /// Counts a packet that was refused. What becomes of a fragment in transport mode is decided elsewhere.
+    fn refuse(&self, discard: Discard) {
+        if discard != Discard::TransportFragment {
+            self.refused.fetch_add(1, Relaxed);
+        }
     }
 
     fn protect_counted(
@@ -150,7 +172,7 @@ impl Outbound {
         notify: &dyn Fn(Notice),
     ) -> Result<(), Discard> {
         let placement = self.placement.load();
-        let cut = self.cut(packet, header, offload, &placement)?;
+        let cut = self.cut(packet, header, offload, &placement, None)?;
         let sequence = self.claim(cut.count(), notify)?;
         self.seal_cut(now, sequence, cut, &placement, queue, notify);
         Ok(())
@@ -164,10 +186,10 @@ impl Outbound {
         offload: Offload,
         notify: &dyn Fn(Notice),
     ) -> Result<Claim, Discard> {
-        self.cut(packet, &header, offload, &self.placement.load())
-            .and_then(|cut| self.claim(cut.count(), notify))
-            .map(|sequence| Claim { header, offload, sequence })
-            .inspect_err(|_| _ = self.refused.fetch_add(1, Relaxed))
+        self.cut(packet, &header, offload, &self.placement.load(), None)
+            .and_then(|cut| Ok((self.claim(cut.count(), notify)?, cut.squeeze)))
+            .map(|(sequence, squeeze)| Claim { header, offload, sequence, squeeze })
+            .inspect_err(|discard| self.refuse(*discard))
     }
 
     /// Protects the packet that was admitted. It is refused only if the path has changed since in a way that leaves no
@@ -182,23 +204,26 @@ impl Outbound {
     ) -> Result<(), Discard> {
         let placement = self.placement.load();
         let cut = self
-            .cut(packet, &claim.header, claim.offload, &placement)
-            .inspect_err(|_| _ = self.refused.fetch_add(1, Relaxed))?;
+            .cut(packet, &claim.header, claim.offload, &placement, Some(claim.squeeze))
+            .inspect_err(|discard| self.refuse(*discard))?;
         self.seal_cut(now, claim.sequence, cut, &placement, queue, notify);
         Ok(())
     }
 
-    /// What becomes of a packet, if it can be protected at all.
+    /// What becomes of a packet, if it can be protected at all. `admitted` is what was found when its sequence numbers
+    /// were claimed: there must not be more packets than numbers, whatever the path has come to carry since.
     fn cut<'p>(
         &self,
         packet: &'p mut [u8],
         header: &'p Header,
         offload: Offload,
         placement: &Placement,
+        admitted: Option<Squeeze>,
     ) -> Result<Cut<'p>, Discard> {
         if self.mode == Mode::Transport {
             self.may_be_transported(header, &packet[..header.transport], &placement.path)?;
         }
+        let may_fragment = !tells_dont_fragment(placement, self.mode, header, packet);
         let (form, longest) = if offload.segmentation == Segmentation::None {
             let packet = &mut packet[..header.len];
             if !has_checksum(packet, header, offload) {
@@ -212,10 +237,15 @@ impl Outbound {
             let longest = segments.longest();
             (Form::Segments(segments), longest)
         };
-        if self.sealed_len(longest) > RUN_OCTETS {
-            return Err(Discard::TooLong);
-        }
-        Ok(Cut { header, form })
+        let squeeze = match admitted {
+            Some(squeeze) => squeeze,
+            None if longest > placement.unasked => {
+                self.squeeze(placement, header, form.first_octets(), longest)?
+            }
+            None => Squeeze::Fits,
+        };
+        let may_fragment = may_fragment || squeeze == Squeeze::Outside;
+        Ok(Cut { header, form, squeeze, may_fragment })
     }
 
     fn seal_cut(
@@ -228,26 +258,28 @@ impl Outbound {
         notify: &dyn Fn(Notice),
     ) {
         let count = cut.count();
-        let Cut { header, form } = cut;
+        let Cut { header, form, squeeze, may_fragment } = cut;
         let (skip, next_header) = match self.mode {
             Mode::Tunnel => (0, if header.ipv6 { IPV6 } else { IPIP }),
             Mode::Transport => (header.transport, header.protocol),
         };
-        let cover = Cover { path: &placement.path, tos: header.tos, skip, next_header };
+        let cover =
+            Cover { path: &placement.path, tos: header.tos, may_fragment, skip, next_header };
         let octets = match form {
             Form::Whole(packet, offload) => {
                 complete_checksum(packet, header, offload);
                 clamp_mss(packet, header, placement.inner_mtu);
-                queue.reserve(self.sealed_len(packet.len()));
-                self.seal_one(sequence, packet, &cover, queue);
-                packet.len() as u64
+                queue.reserve(self.sealed_len(squeeze.longest(packet.len())) * count as usize);
+                let octets = packet.len() as u64;
+                self.seal_pieces(&mut sequence, packet, header, squeeze, &cover, queue);
+                octets
             }
             Form::Segments(mut segments) => {
-                queue.reserve(self.sealed_len(segments.longest()) * segments.count());
+                queue
+                    .reserve(self.sealed_len(squeeze.longest(segments.longest())) * count as usize);
                 let octets = segments.octets() as u64;
                 while let Some(segment) = segments.next() {
-                    self.seal_one(sequence, segment, &cover, queue);
-                    sequence += 1;
+                    self.seal_pieces(&mut sequence, segment, header, squeeze, &cover, queue);
                 }
                 octets
             }
@@ -282,6 +314,28 @@ impl Outbound {
         }
     }
 
+    /// Seals a packet, or each of its fragments.
+    fn seal_pieces(
+        &self,
+        sequence: &mut u64,
+        packet: &mut [u8],
+        header: &Header,
+        squeeze: Squeeze,
+        cover: &Cover<'_>,
+        queue: &mut SendQueue,
+    ) {
+        let Squeeze::Fragments { mtu } = squeeze else {
+            self.seal_one(*sequence, packet, cover, queue);
+            *sequence += 1;
+            return;
+        };
+        let mut fragments = Fragments::new(packet, header.transport, mtu);
+        while let Some(fragment) = fragments.next() {
+            self.seal_one(*sequence, fragment, cover, queue);
+            *sequence += 1;
+        }
+    }
+
     fn seal_one(&self, sequence: u64, packet: &[u8], cover: &Cover<'_>, queue: &mut SendQueue) {
         if self.suite.is_ah() {
             return self.seal_ah(sequence, packet, cover, queue);
@@ -302,7 +356,7 @@ impl Outbound {
         fill_iv(self.suite, sequence, iv);
         let aad = Aad::Esp { spi: self.spi.0, sequence, esn: self.esn };
         self.cipher.seal(iv, aad, plaintext, &trailer[..pad + 2], &mut out[ESP_HEADER..]);
-        queue.push(len, cover.path, cover.tos);
+        queue.push(len, cover.path, cover.tos, cover.may_fragment);
     }
 
     fn pad_len(&self, plaintext: usize) -> usize {
@@ -352,12 +406,15 @@ pub(crate) struct Claim {
     header: Header,
     offload: Offload,
     sequence: u64,
+    squeeze: Squeeze,
 }
 
 /// A packet, and what it is sent as.
 struct Cut<'p> {
     header: &'p Header,
     form: Form<'p>,
+    squeeze: Squeeze,
+    may_fragment: bool,
 }
 
 /// Lives on the stack for the time of one packet.
@@ -369,9 +426,23 @@ enum Form<'p> {
 
 impl Cut<'_> {
     fn count(&self) -> u64 {
+        let pieces = |len| self.squeeze.pieces(len, self.header) as u64;
         match &self.form {
-            Form::Whole(..) => 1,
-            Form::Segments(segments) => segments.count() as u64,
+            Form::Whole(packet, _) => pieces(packet.len()),
+            Form::Segments(segments) => {
+                (segments.count() as u64 - 1) * pieces(segments.longest())
+                    + pieces(segments.shortest())
+            }
+        }
+    }
+}
+
+impl Form<'_> {
+    /// Octets that begin with the headers.
+    fn first_octets(&self) -> &[u8] {
+        match self {
+            Self::Whole(packet, _) => packet,
+            Self::Segments(segments) => segments.headers(),
         }
     }
 }
@@ -394,6 +465,7 @@ impl Operated for Outbound {
 struct Cover<'a> {
     path: &'a Path,
     tos: u8,
+    may_fragment: bool,
     /// Octets in front that are not sent: the IP header in transport mode.
     skip: usize,
     next_header: u8,

@@ -2,6 +2,7 @@
 
 use crate::cipher::Suite;
 use crate::filter::{Filter, FilterStatus};
+use crate::path_mtu::Fit;
 use crate::trace::Trace;
 use policy::{Mode, Secret, Selector};
 use std::fmt;
@@ -281,6 +282,11 @@ pub trait DataPlane {
     fn remove(&mut self, sa: SaId);
     /// What an SA has done so far; `None` if there is no such SA.
     fn usage(&mut self, sa: SaId) -> Option<Usage>;
+    /// How long the packets of an SA that sends may be; `None` if there is no such SA, or the plane cannot tell.
+    fn fit(&mut self, sa: SaId) -> Option<Fit> {
+        let _ = sa;
+        None
+    }
     /// Replaces what happens to traffic that is no tunnel's.
     ///
     /// # Errors

@@ -21,6 +21,8 @@ pub struct Run {
     pub path: Path,
     /// DSCP and ECN of the outer header (RFC 4301 §5.1.2, RFC 6040 §4.1).
     pub tos: u8,
+    /// Whether routers may fragment: the bit Don't Fragment of IPv4 is clear (RFC 4301 §8.1).
+    pub may_fragment: bool,
     /// Octets of each packet but the last.
     pub segment_len: usize,
     /// Where they lie in the queue; [`SendQueue::octets`] gives them.
@@ -89,7 +91,7 @@ impl SendQueue {
     }
 
     /// Takes the packet that was written to [`space`](Self::space) into the last run, or begins another.
-    pub(crate) fn push(&mut self, len: usize, path: &Path, tos: u8) {
+    pub(crate) fn push(&mut self, len: usize, path: &Path, tos: u8, may_fragment: bool) {
         let range = self.used..self.used + len;
         self.used += len;
         if let Some(run) = self.runs.last_mut() {
@@ -100,13 +102,14 @@ impl SendQueue {
                 && octets / run.segment_len < RUN_PACKETS
                 && octets + len <= RUN_OCTETS
                 && run.tos == tos
+                && run.may_fragment == may_fragment
                 && run.path == *path
             {
                 run.range.end = range.end;
                 return;
             }
         }
-        self.runs.push(Run { path: *path, tos, segment_len: len, range });
+        self.runs.push(Run { path: *path, tos, may_fragment, segment_len: len, range });
     }
 }
 

@@ -84,7 +84,12 @@ pub(crate) fn checksums_hold(packet: &[u8]) -> bool {
 }
 
 /// The message behind its pseudo-header, octet by octet as the RFCs draw it.
-fn with_pseudo(source: IpAddr, destination: IpAddr, protocol: u8, upper: &[u8]) -> Vec<u8> {
+pub(crate) fn with_pseudo(
+    source: IpAddr,
+    destination: IpAddr,
+    protocol: u8,
+    upper: &[u8],
+) -> Vec<u8> {
     let mut octets = Vec::new();
     match (source, destination) {
         (IpAddr::V4(s), IpAddr::V4(d)) => {

@@ -93,6 +93,11 @@ impl<'p> Segments<'p> {
         })
     }
 
+    /// The headers of the super-packet.
+    pub(crate) fn headers(&self) -> &[u8] {
+        &self.headers[..self.headers_len]
+    }
+
     /// How many segments there are.
     pub(crate) fn count(&self) -> usize {
         (self.packet.len() - self.headers_len).div_ceil(self.segment_len).max(1)
@@ -108,8 +113,13 @@ impl<'p> Segments<'p> {
         self.packet.len().min(self.headers_len + self.segment_len)
     }
 
+    /// Octets of the last segment.
+    pub(crate) fn shortest(&self) -> usize {
+        self.packet.len() - (self.count() - 1) * self.segment_len
+    }
+
     /// The next segment, a whole packet; the one before is overwritten.
-    pub(crate) fn next(&mut self) -> Option<&[u8]> {
+    pub(crate) fn next(&mut self) -> Option<&mut [u8]> {
         let count = self.count();
         if self.cut == count {
             return None;
@@ -154,7 +164,7 @@ impl<'p> Segments<'p> {
             put_word(upper, 6, nonzero_for_udp(UDP, sum.finish()));
         }
         self.cut += 1;
-        Some(&self.packet[offset..end])
+        Some(&mut self.packet[offset..end])
     }
 }
 
@@ -196,6 +206,7 @@ mod tests {
         header.len = packet.len();
         let mut segments = Segments::new(packet, &header, offload)?;
         let (count, octets, longest) = (segments.count(), segments.octets(), segments.longest());
+        let shortest = segments.shortest();
         let mut all = Vec::new();
         while let Some(segment) = segments.next() {
             all.push(segment.to_vec());
@@ -203,6 +214,7 @@ mod tests {
         assert_eq!(all.len(), count);
         assert_eq!(all.iter().map(Vec::len).sum::<usize>(), octets);
         assert_eq!(all.iter().map(Vec::len).max(), Some(longest));
+        assert_eq!(all.last().map(Vec::len), Some(shortest));
         Some(all)
     }
 

@@ -30,6 +30,7 @@ mod namespace;
 mod netlink;
 mod nft;
 mod order;
+mod outer;
 mod pipeline;
 mod pool;
 mod routing;
@@ -48,10 +49,12 @@ pub use stage::{Flow, Stage};
 pub use waiting::Wait;
 
 use crate::cipher::{Facility, Suite};
-use crate::datapath::{Datapath, Settings};
+use crate::datapath::{Datapath, Inward, Settings};
 use crate::discard::Discard;
 use crate::encap::inner_mtu;
 use crate::filter::{Always, Direction, Filter, FilterStatus};
+use crate::offload::Offload;
+use crate::path_mtu::{Fit, Outer};
 use crate::plane::{
     DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
     RuleId, SaId, Usage,
@@ -61,6 +64,7 @@ use cleanup::{Change, Journal};
 use filter::Enforcement;
 use lane::Lane;
 use netlink::Netlink;
+use outer::{Routers, Wayfinder};
 use policy::{KeyBits, Mode};
 use routing::Routing;
 use rustix::thread::CapabilitySet;
@@ -69,8 +73,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Instant;
 use tun::Tun;
 use worker::{Release, Shared};
@@ -86,8 +90,8 @@ pub struct Config {
     pub device: String,
     /// MTU of the device; `None` derives it from the outer MTU and the SAs.
     pub mtu: Option<u16>,
-    /// MTU of the networks between the peers; `None` is 1500.
-    pub outer_mtu: Option<u16>,
+    /// The networks between the peers.
+    pub outer: Outer,
     /// Mark of the packets that must not enter a tunnel: those of this plane, and those of IKE.
     pub mark: u32,
     /// Routing table for the rules' routes; no one else may use it.
@@ -115,7 +119,7 @@ impl Default for Config {
         Self {
             device: "vpn0".to_owned(),
             mtu: None,
-            outer_mtu: None,
+            outer: Outer::default(),
             mark: 0x0076_706e,
             table: 4500,
             rule_priority: 4500,
@@ -183,7 +187,7 @@ impl Userspace {
         let port = Arc::new(Port::open(config.natt_port, config.mark)?);
         let tun = Tun::create(&config.device)?;
 
-        let outer_mtu = config.outer_mtu.unwrap_or(1500);
+        let outer_mtu = config.outer.mtu();
         // The commonest suite, in the largest common wrapping; SAs that need more lower it.
         let (suite, udp) = (Suite::AesGcm16(KeyBits::B256), Encapsulation::Udp);
         let derived = inner_mtu(outer_mtu.into(), suite, Mode::Tunnel, udp, true);
@@ -200,11 +204,20 @@ impl Userspace {
             let release = Arc::clone(&release);
             Arc::new(move || release.want())
         };
+        let wayfinder = Wayfinder::new(config.mark)
+            .map_err(|e| refused("opening a socket that asks for MTUs".into(), &e))?;
+        let (inside, on_answer) = answers();
         let settings = Settings {
             crypto: Arc::clone(&config.crypto),
             outer_mtu: outer_mtu.into(),
+            path_mtu: outer_mtu.into(),
+            dont_fragment: config.outer.dont_fragment,
+            learned_for: config.outer.learned_for,
+            system_mtu: Some(Arc::new(move |peer| wayfinder.mtu(peer))),
+            natt_port: config.natt_port,
             mss_clamp: config.mss_clamp,
             on_notice: Some(Arc::clone(&hooks.notice)),
+            on_answer: Some(on_answer),
             on_release: Some(on_release),
         };
         let datapath = Datapath::new(settings, Instant::now());
@@ -217,6 +230,7 @@ impl Userspace {
             unwritten: AtomicU64::new(0),
         });
         let lane = Arc::new(Lane::first(tun, &port)?);
+        let _set_once = inside.set((Arc::downgrade(&shared), Arc::downgrade(&lane)));
         config.workers.attach(&config.device, Arc::clone(&shared), Arc::clone(&lane))?;
 
         let mut plane = Self {
@@ -243,10 +257,18 @@ impl Userspace {
         IkeSender { port: Arc::clone(self.lane.sockets.port()) }
     }
 
-    /// Receives IKE messages on that port. No thread of the plane does: whoever starts the plane is to wait for them, and
-    /// to let these go when it ends.
+    /// Receives IKE messages on that port, and what routers say of packets that were too long for them. No thread of the
+    /// plane does: whoever starts the plane is to wait for them, and to let these go when it ends.
     pub fn ike_receivers(&self) -> Vec<IkeReceiver> {
-        IkeReceiver::all(&self.shared, &self.lane)
+        let routers = match self.config.outer.learned_for.map(|_| Routers::listen()) {
+            Some(Ok(routers)) => routers,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "what networks say of their MTUs is not heard");
+                Vec::new()
+            }
+            None => Vec::new(),
+        };
+        IkeReceiver::all(&self.shared, &self.lane, routers)
     }
 
     /// The mark for every socket whose packets must not enter a tunnel.
@@ -364,11 +386,11 @@ impl Userspace {
     }
 
     /// Lowers the device's MTU if packets of the SA would not fit the outer one.
-    fn fit(&mut self, (suite, mode): (Suite, Mode), path: &Path) {
+    fn lower_device_mtu(&mut self, (suite, mode): (Suite, Mode), path: &Path) {
         if self.config.mtu.is_some() {
             return;
         }
-        let outer = self.config.outer_mtu.unwrap_or(1500).into();
+        let outer = self.config.outer.mtu().into();
         let fits = inner_mtu(outer, suite, mode, path.encapsulation, path.remote.is_ipv6());
         let mtu = device_mtu(fits);
         if mtu >= self.mtu {
@@ -455,7 +477,7 @@ impl DataPlane for Userspace {
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
         let (id, rule, path, form) = (sa.id, sa.rule, sa.path, (sa.suite, sa.mode));
-        self.fit(form, &path);
+        self.lower_device_mtu(form, &path);
         self.routing.refresh(rule);
         self.expect_work(id)?;
         self.datapath.add_outbound(sa).inspect_err(|_| self.forget(id))?;
@@ -477,7 +499,7 @@ impl DataPlane for Userspace {
 
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
         if let Some(form) = self.outbound.get(&sa) {
-            self.fit(*form, &path);
+            self.lower_device_mtu(*form, &path);
         }
         self.routing.admit_peer(path.remote.ip(), &mut self.journal);
         self.datapath.relocate(sa, path)
@@ -490,7 +512,14 @@ impl DataPlane for Userspace {
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        // Asked now and then, as long as there is an SA.
+        self.datapath.age_paths(Instant::now());
         self.datapath.usage(sa)
+    }
+
+    fn fit(&mut self, sa: SaId) -> Option<Fit> {
+        let fit = self.datapath.fit(sa)?;
+        Some(Fit { inner_mtu: fit.inner_mtu.min(self.mtu.into()), ..fit })
     }
 
     fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
@@ -528,6 +557,23 @@ impl Drop for Userspace {
     fn drop(&mut self) {
         self.config.workers.detach();
     }
+}
+
+/// Where answers for hosts behind the tunnel are written, once it is there.
+type Inside = Arc<OnceLock<(Weak<Shared>, Weak<Lane>)>>;
+
+/// Writes what it is given to the device, which is to be named later.
+fn answers() -> (Inside, Inward) {
+    let inside = Inside::default();
+    let device = Arc::clone(&inside);
+    let write = move |packet: &[u8]| {
+        if let Some((shared, lane)) = device.get()
+            && let (Some(shared), Some(lane)) = (shared.upgrade(), lane.upgrade())
+        {
+            shared.write(&lane.tun, packet, Offload::NONE);
+        }
+    };
+    (inside, Arc::new(write))
 }
 
 /// Brings the device up, with nothing of its own on it: no addresses, no router discovery, no redirects.

@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use crate::wire::header::IkeSpi;
+use esp::path_mtu::Fit;
 use esp::plane::{Encapsulation, Spi};
 use policy::{Lifetime, Mode, Selector};
 use std::net::{IpAddr, SocketAddr};
@@ -183,6 +184,8 @@ pub struct ChildSaStatus {
     pub bytes_out: u64,
     /// Packets refused on these SAs.
     pub refused: u64,
+    /// How long packets may be; `None` where the plane does not tell.
+    pub fit: Option<Fit>,
     /// How long the tunnel has been up.
     pub established_for: Duration,
     /// Time to the next rekey.

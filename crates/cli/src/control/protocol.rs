@@ -508,6 +508,15 @@ pub struct ChildSa {
     pub bytes_out: u64,
     /// Packets refused on these SAs: replayed, forged or outside the selectors.
     pub refused: u64,
+    /// Octets of the longest packet that the path to the peer carries; `null`: the data plane does not tell.
+    #[serde(default)]
+    pub path_mtu: Option<u64>,
+    /// Octets of the longest packet that the tunnel carries in one piece.
+    #[serde(default)]
+    pub inner_mtu: Option<u64>,
+    /// Whether a network has said so, and it will be forgotten after a while.
+    #[serde(default)]
+    pub path_mtu_learned: bool,
     /// Seconds since the tunnel came up.
     pub established_seconds: u64,
     /// Seconds to the next rekey.
@@ -621,6 +630,9 @@ impl From<&ChildSaStatus> for ChildSa {
             bytes_in: sa.bytes_in,
             bytes_out: sa.bytes_out,
             refused: sa.refused,
+            path_mtu: sa.fit.map(|fit| fit.path_mtu as u64),
+            inner_mtu: sa.fit.map(|fit| fit.inner_mtu as u64),
+            path_mtu_learned: sa.fit.is_some_and(|fit| fit.learned),
             established_seconds: sa.established_for.as_secs(),
             rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
             expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),

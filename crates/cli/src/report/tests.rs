@@ -20,7 +20,7 @@ fn tunnel() -> Tunnel {
                 "suite": "AES-GCM-16-256", "esn": true, "encapsulation": "udp",
                 "inbound_spi": "10000001", "outbound_spi": "20000002",
                 "packets_in": 1200, "packets_out": 3400, "bytes_in": 1572864, "bytes_out": 52428800,
-                "refused": 0, "established_seconds": 3700, "rekey_in_seconds": 90,
+                "refused": 0, "path_mtu": 1400, "inner_mtu": 1330, "path_mtu_learned": true, "established_seconds": 3700, "rekey_in_seconds": 90,
                 "expires_in_seconds": 180, "rekeys": 20, "lifetime_seconds": 3600,
                 "lifesize_bytes": 1073741824, "lifesize_left_bytes": 1021313024, "overlap_percent": 10
             },
@@ -169,6 +169,7 @@ site established
     in       1 200 packets, 1.5 MiB
     out      3 400 packets, 50 MiB
     refused  0 packets
+    MTU      1330 inside, 1400 on the way to the peer, as a router there has said
     up       1h 1m, rekeyed 20 times
     rekey    in 1m 30s, expires in 3m
 "

@@ -4,6 +4,7 @@
 //! Out: [`Datapath::admit`] in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
+use super::paths::Rescue;
 use super::{Arrival, Datapath};
 use crate::inbound::{Ahead, Inbound};
 use crate::offload::Offload;
@@ -19,6 +20,8 @@ use std::time::Instant;
 pub(crate) struct Admitted {
     sa: Arc<Outbound>,
     claim: Claim,
+    /// What was put together of fragments, in place of the packet that was the last of them.
+    whole: Option<Vec<u8>>,
 }
 
 /// Packets that were opened before their turn, in the order they came.
@@ -61,31 +64,45 @@ impl Datapath {
         let admitted = match shared.classify(packet, offload) {
             Ok((header, Verdict::Protect(sa))) => sa
                 .admit(packet, header, offload, &|notice| shared.notify(notice))
-                .map(|claim| Some(Admitted { sa, claim })),
+                .map(|claim| Some(Admitted { sa, claim, whole: None })),
             Ok((header, Verdict::NoSa(entry))) => shared
                 .miss(shared.since_epoch(now), &entry, packet, &header, offload)
                 .map(|()| None),
             Ok((_, Verdict::Drop(discard))) => Err(discard),
             Err(discard) => Err(discard),
         };
-        admitted.unwrap_or_else(|discard| {
-            shared.counters.count(discard);
-            None
-        })
+        let refused = match admitted {
+            Ok(admitted) => return admitted,
+            Err(discard) => discard,
+        };
+        match shared.rescue(shared.since_epoch(now), refused, packet, offload) {
+            Rescue::Refused(discard) => {
+                shared.counters.count(discard);
+                None
+            }
+            Rescue::Again => self.admit(now, packet, offload),
+            Rescue::Whole(mut whole) => {
+                let admitted = self.admit(now, &mut whole, Offload::NONE)?;
+                Some(Admitted { whole: Some(whole), ..admitted })
+            }
+            Rescue::Kept => None,
+        }
     }
 
     /// The second half: protects the very packet that was admitted, and appends what comes of it to `queue`.
     pub(crate) fn seal(
         &self,
         now: Instant,
-        admitted: &Admitted,
+        admitted: Admitted,
         packet: &mut [u8],
         queue: &mut SendQueue,
     ) {
+        let Admitted { sa, claim, mut whole } = admitted;
+        let packet = whole.as_deref_mut().unwrap_or(packet);
         let shared = &*self.0;
         let notify = |notice: Notice| shared.notify(notice);
         let now = shared.since_epoch(now);
-        if let Err(discard) = admitted.sa.seal(now, &admitted.claim, packet, queue, &notify) {
+        if let Err(discard) = sa.seal(now, &claim, packet, queue, &notify) {
             shared.counters.count(discard);
         }
     }

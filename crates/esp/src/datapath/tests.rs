@@ -16,12 +16,14 @@ mod cost;
 mod course;
 mod crypto;
 mod foreign;
+mod fragments;
 mod hostile;
 mod limits;
 mod path;
 mod published;
 mod rules;
 mod scapy;
+mod squeeze;
 mod stages;
 
 const RULE: RuleId = RuleId(1);

@@ -106,6 +106,6 @@ impl Outbound {
         out[at + ah::FIXED..][..field.len()].copy_from_slice(field);
 
         let path = Path { encapsulation: Encapsulation::Ah, ..*cover.path };
-        queue.push(len, &path, cover.tos);
+        queue.push(len, &path, cover.tos, cover.may_fragment);
     }
 }

@@ -3,6 +3,7 @@
 use super::arriving::{NON_ESP_MARKER, sort};
 use super::datagrams::Ring;
 use super::lane::{Lane, Wire};
+use super::outer::Routers;
 use super::socket::Port;
 use super::worker::Shared;
 use crate::queue::ReceiveQueue;
@@ -47,12 +48,22 @@ impl IkeSender {
 /// Most messages of one receiving call.
 const MESSAGES: usize = 8;
 
-/// The receiving side of the port for one family: whoever owns it waits until its descriptor is readable and then calls
-/// [`receive`](Self::receive). The port stays taken as long as it lives.
+/// What no worker receives: IKE on the port of ESP, and routers' words on the paths. Whoever owns one waits until its
+/// descriptor is readable and then calls [`receive`](Self::receive). The port stays taken as long as it lives.
 pub struct IkeReceiver {
+    shared: Arc<Shared>,
+    source: Source,
+}
+
+enum Source {
+    Port(Box<Receiving>),
+    Routers(Routers),
+}
+
+/// The port, for one family.
+struct Receiving {
     port: Arc<Port>,
     family: usize,
-    shared: Arc<Shared>,
     /// Where ESP goes that the kernel has put together with IKE; gone with the plane.
     lane: Weak<Lane>,
     ring: Ring,
@@ -60,22 +71,41 @@ pub struct IkeReceiver {
 }
 
 impl IkeReceiver {
-    /// One for each family that the host has.
-    pub(super) fn all(shared: &Arc<Shared>, lane: &Arc<Lane>) -> Vec<Self> {
+    /// One for each family that the host has, and as many for `routers`.
+    pub(super) fn all(shared: &Arc<Shared>, lane: &Arc<Lane>, routers: Vec<Routers>) -> Vec<Self> {
         let port = lane.sockets.port();
-        let receiver = |family| Self {
+        let receiving = |family| Receiving {
             port: Arc::clone(port),
             family,
-            shared: Arc::clone(shared),
             lane: Arc::downgrade(lane),
             ring: Ring::new(MESSAGES),
             queue: ReceiveQueue::new(0, lane.tun.coalesce()),
         };
-        (0..2).filter(|family| port.first()[*family].is_some()).map(receiver).collect()
+        let families = (0..2).filter(|family| port.first()[*family].is_some());
+        let ports = families.map(|family| Source::Port(Box::new(receiving(family))));
+        let sources = ports.chain(routers.into_iter().map(Source::Routers));
+        sources.map(|source| Self { shared: Arc::clone(shared), source }).collect()
     }
 
     /// Hands on what has come, at most a few messages at a time. Returns whether there may be more.
     pub fn receive(&mut self) -> bool {
+        match &mut self.source {
+            Source::Port(receiving) => receiving.receive(&self.shared),
+            Source::Routers(routers) => routers.receive(&self.shared),
+        }
+    }
+
+    /// Another handle to the socket, for whoever watches it.
+    ///
+    /// # Errors
+    /// Where the process has too many descriptors.
+    pub fn socket(&self) -> io::Result<UdpSocket> {
+        Ok(self.source.socket().try_clone()?.into())
+    }
+}
+
+impl Receiving {
+    fn receive(&mut self, shared: &Shared) -> bool {
         let received = match self.ring.receive(socket(&self.port, self.family).as_fd(), MESSAGES) {
             Ok(received) => received,
             // An ICMP answer to something sent before; there may be more behind it.
@@ -86,7 +116,7 @@ impl IkeReceiver {
         };
         let now = Instant::now();
         for message in (0..received).filter_map(|index| self.ring.datagram(index)) {
-            let (shared, queue) = (&self.shared, &mut self.queue);
+            let queue = &mut self.queue;
             sort(Wire::Udp, &message, self.port.number(), &shared.hooks, &mut |esp| {
                 let (octets, len) = (esp.octets, esp.segment_len);
                 shared.datapath.decapsulate_run(now, octets, len, esp.arrival, queue);
@@ -94,20 +124,21 @@ impl IkeReceiver {
         }
         if let Some(lane) = self.lane.upgrade() {
             for (packet, offload) in self.queue.packets() {
-                self.shared.write(&lane.tun, packet, offload);
+                shared.write(&lane.tun, packet, offload);
             }
         }
         self.queue.clear();
         // Fewer than asked for may also mean that an error waits behind them.
         received > 0
     }
+}
 
-    /// Another handle to the socket, for whoever watches it.
-    ///
-    /// # Errors
-    /// Where the process has too many descriptors.
-    pub fn socket(&self) -> io::Result<UdpSocket> {
-        Ok(socket(&self.port, self.family).try_clone()?.into())
+impl Source {
+    fn socket(&self) -> &Socket {
+        match self {
+            Self::Port(receiving) => socket(&receiving.port, receiving.family),
+            Self::Routers(routers) => &routers.socket,
+        }
     }
 }
 
@@ -117,6 +148,6 @@ fn socket(port: &Port, family: usize) -> &Socket {
 
 impl AsFd for IkeReceiver {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        socket(&self.port, self.family).as_fd()
+        self.source.socket().as_fd()
     }
 }

@@ -366,7 +366,7 @@ impl Outgoing {
 
     fn seal(&mut self, shared: &Shared, now: Instant) {
         for (range, admitted) in self.packets.drain(..) {
-            shared.datapath.seal(now, &admitted, &mut self.buffer[range], &mut self.send);
+            shared.datapath.seal(now, admitted, &mut self.buffer[range], &mut self.send);
         }
         self.used = 0;
     }

@@ -4,6 +4,7 @@
 
 use super::datagrams::{Arena, BATCH, Outgoing, set_option};
 use super::netlink::Family;
+use super::outer::let_fragment;
 use super::refused;
 use super::routing::lacks_family;
 use super::steering;
@@ -15,8 +16,8 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// Octets of socket buffers: about what a 10 Gbit/s link brings in 5 ms.
 const SOCKET_BUFFER: usize = 8 << 20;
@@ -34,6 +35,8 @@ pub(super) struct Port {
     native: [Option<Socket>; 2],
     /// AH: whole IP packets go out.
     ah: [Option<Socket>; 2],
+    /// ESP of IPv4 that routers may fragment. It only sends, and is opened when it is needed first.
+    fragmenting: OnceLock<Option<Socket>>,
     /// Whether the kernel segments UDP; given up at the first interface that cannot.
     segments: AtomicBool,
     /// ESP packets that the kernel did not take.
@@ -51,11 +54,24 @@ impl Port {
             Ok(socket)
         })?;
         let native = for_families("the socket of ESP", |family| {
-            marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)
+            let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)?;
+            if family == Family::V4 {
+                let_fragment(&socket, false)?;
+            }
+            Ok(socket)
         })?;
         let ah = for_families("the socket of AH", |family| ah(family, mark))?;
         let segments = AtomicBool::new(true);
-        let port = Self { number, mark, first, native, ah, segments, unsent: AtomicU64::new(0) };
+        let port = Self {
+            number,
+            mark,
+            first,
+            native,
+            ah,
+            fragmenting: OnceLock::new(),
+            segments,
+            unsent: AtomicU64::new(0),
+        };
         for socket in port.first.iter().flatten() {
             // A probe for the kernel's support only: 0 sets no segmentation.
             if set_option(socket.as_fd(), SOL_UDP, libc::UDP_SEGMENT, 0).is_err() {
@@ -89,6 +105,22 @@ impl Port {
         &self.ah
     }
 
+    /// The socket of native ESP of IPv4 that routers may fragment.
+    fn fragmenting(&self) -> Option<&Socket> {
+        let open = || {
+            let socket =
+                marked(Family::V4, Type::RAW, Protocol::from(libc::IPPROTO_ESP), self.mark)?;
+            let_fragment(&socket, true)?;
+            // Nothing comes there, and every packet says where it is from.
+            socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+            Ok(socket)
+        };
+        let opened = self.fragmenting.get_or_init(|| {
+            open().inspect_err(|error: &io::Error| tracing::warn!(%error, "no fragmenting")).ok()
+        });
+        opened.as_ref()
+    }
+
     /// Has ESP go to so many of the sockets that have joined, the earliest ones.
     pub(super) fn steer(&self, lanes: usize) -> Result<(), PlaneError> {
         for socket in self.first.iter().flatten() {
@@ -118,6 +150,8 @@ impl Port {
 /// One lane's sockets.
 pub(super) struct Sockets {
     udp: [Option<Socket>; 2],
+    /// Whether routers may now fragment what the one of IPv4 sends; only who serves the lane sends.
+    fragmenting: AtomicBool,
     port: Arc<Port>,
 }
 
@@ -127,11 +161,14 @@ impl Sockets {
         let name = format!("another socket on UDP port {}", port.number);
         let udp = for_families(&name, |family| {
             let socket = udp(family, port.number, port.mark, true)?;
+            if family == Family::V4 {
+                let_fragment(&socket, false)?;
+            }
             // The port's first sockets have told already if the kernel lacks it.
             let _ = receive_runs(&socket);
             Ok(socket)
         })?;
-        Ok(Self { udp, port: Arc::clone(port) })
+        Ok(Self { udp, fragmenting: AtomicBool::new(false), port: Arc::clone(port) })
     }
 
     /// The port joined.
@@ -151,16 +188,16 @@ impl Sockets {
             let together = rest
                 .iter()
                 .take(BATCH)
-                .take_while(|run| self.is_one_message(run) && same_socket(&run.path, &first.path))
+                .take_while(|run| self.is_one_message(run) && same_socket(run, first))
                 .count();
             let (group, tail) = rest.split_at(together.max(1));
             rest = tail;
-            let Some(socket) = self.socket(&first.path) else {
+            let Some(socket) = self.socket(&first.path, first.may_fragment) else {
                 self.port.unsent.fetch_add(group.iter().map(packets).sum(), Ordering::Relaxed);
                 continue;
             };
             if together == 0 {
-                self.send_one_by_one(socket, queue, first, arena);
+                self.send_one_by_one(queue, first, arena);
             } else {
                 self.send_whole(socket, queue, group, arena);
             }
@@ -182,7 +219,7 @@ impl Sockets {
             match send_patiently(&mut batch, socket, next) {
                 Ok(sent) => next += sent,
                 Err(error) => {
-                    if packets(&runs[next]) > 1 && self.may_need_cutting(&error) {
+                    if self.may_need_cutting(&error) {
                         refused_runs.push(next);
                     } else {
                         self.count_unsent(&runs[next], packets(&runs[next]), &error);
@@ -192,13 +229,16 @@ impl Sockets {
             }
         }
         for index in refused_runs {
-            self.send_one_by_one(socket, queue, &runs[index], arena);
+            self.send_one_by_one(queue, &runs[index], arena);
         }
     }
 
-    /// Sends each packet of a run as a message of its own.
-    fn send_one_by_one(&self, socket: &Socket, queue: &SendQueue, run: &Run, arena: &mut Arena) {
+    /// Sends each packet of a run as a message of its own. What turns out to be longer than the interface carries, or than
+    /// the kernel knows of the path, is fragmented.
+    fn send_one_by_one(&self, queue: &SendQueue, run: &Run, arena: &mut Arena) {
+        let Some(socket) = self.socket(&run.path, run.may_fragment) else { return };
         let mut segments = queue.octets(run).chunks(run.segment_len.max(1));
+        let mut done = 0;
         loop {
             let mut batch = arena.batch();
             for octets in segments.by_ref().take(BATCH) {
@@ -211,12 +251,19 @@ impl Sockets {
             while next < batch.len() {
                 match send_patiently(&mut batch, socket, next) {
                     Ok(sent) => next += sent,
+                    Err(error) if !run.may_fragment && self.may_need_cutting(&error) => {
+                        let start = run.range.start + (done + next) * run.segment_len;
+                        let rest =
+                            Run { may_fragment: true, range: start..run.range.end, ..run.clone() };
+                        return self.send_one_by_one(queue, &rest, arena);
+                    }
                     Err(error) => {
                         self.count_unsent(run, 1, &error);
                         next += 1;
                     }
                 }
             }
+            done += next;
         }
     }
 
@@ -232,7 +279,7 @@ impl Sockets {
                 }
                 true
             }
-            // Segments longer than the path's MTU: one by one, the kernel fragments them.
+            // Longer than the interface's MTU, or, of IPv6, than the path's: the kernel fragments them one by one.
             Some(libc::EINVAL | libc::EMSGSIZE) => true,
             _ => false,
         }
@@ -249,18 +296,32 @@ impl Sockets {
                 && self.port.segments.load(Ordering::Relaxed))
     }
 
-    fn socket(&self, path: &Path) -> Option<&Socket> {
+    /// Where a run goes. Of IPv4 only: IPv6 has no bit for it, and fragments at the sender alone.
+    fn socket(&self, path: &Path, may_fragment: bool) -> Option<&Socket> {
         let family = usize::from(path.remote.is_ipv6());
         match path.encapsulation {
-            Encapsulation::Udp => self.udp[family].as_ref(),
+            Encapsulation::Udp => {
+                let socket = self.udp[family].as_ref()?;
+                if family == 0 && self.fragmenting.load(Ordering::Relaxed) != may_fragment {
+                    self.fragmenting.store(may_fragment, Ordering::Relaxed);
+                    if let Err(error) = let_fragment(socket, may_fragment) {
+                        tracing::debug!(%error, may_fragment, "setting Don't Fragment");
+                    }
+                }
+                Some(socket)
+            }
+            Encapsulation::Native if family == 0 && may_fragment => self.port.fragmenting(),
             Encapsulation::Native => self.port.native[family].as_ref(),
             Encapsulation::Ah => self.port.ah[family].as_ref(),
         }
     }
 }
 
-fn same_socket(a: &Path, b: &Path) -> bool {
-    a.encapsulation == b.encapsulation && a.remote.is_ipv6() == b.remote.is_ipv6()
+/// Whether two runs take the same socket, in the same state.
+fn same_socket(a: &Run, b: &Run) -> bool {
+    a.path.encapsulation == b.path.encapsulation
+        && a.path.remote.is_ipv6() == b.path.remote.is_ipv6()
+        && a.may_fragment == b.may_fragment
 }
 
 fn packets(run: &Run) -> u64 {

@@ -218,6 +218,8 @@ impl Seen {
         let port = |at: usize| upper.get(at..at + 2) == Some(&4500u16.to_be_bytes()[..]);
         match protocol {
             50 => self.protected += 1,
+            // A fragment of IPv6.
+            44 if matches!(upper[0], 17 | 50) => self.protected += 1,
             17 if port(0) && port(2) => self.protected += 1,
             // Neighbour discovery, and the multicast reports (behind a hop-by-hop header) that go with it.
             58 if (133..=137).contains(&upper[0]) => {}

@@ -294,6 +294,7 @@ fn child_sa(
             + before.outbound.refused
             + inbound.refused
             + outbound.refused,
+        fit: plane.fit(child.outbound),
         established_for: now.saturating_duration_since(before.established_at),
         lifetime,
         bytes_left: lifetime.bytes.map(|limit| limit.saturating_sub(used)),

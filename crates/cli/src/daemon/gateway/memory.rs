@@ -240,6 +240,7 @@ fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -
             bytes_in: 1_572_864,
             bytes_out: 52_428_800,
             refused: 1,
+            fit: None,
             lifetime: child.proposals[0].lifetime,
             bytes_left: child.proposals[0].lifetime.bytes,
             established_for: Duration::from_secs(3_700),

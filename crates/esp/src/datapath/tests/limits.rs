@@ -64,3 +64,126 @@ fn volume_limits_hold_both_ways() {
     assert_eq!(pair.sender.take_notices(), notices(OUT));
     assert_eq!(other.receiver.take_notices(), notices(IN));
 }
+
+#[test]
+fn the_widest_window_takes_what_is_as_late_as_it_says() {
+    let widest = crate::replay::MAX_WINDOW;
+    let inbound = InboundSa { replay_window: widest, ..Kind::PLAIN.inbound() };
+    let pair = Pair::with(Kind::PLAIN, Kind::PLAIN.outbound(), inbound);
+    let packet = sample::udp(false, (1, 2), &[]);
+    let number = |n: u64| {
+        pair.outbound().resume(n - 1);
+        pair.protect(&packet).expect("an SA")
+    };
+    let (too_late, late, newest) = (number(1), number(2), number(u64::from(widest) + 1));
+    assert!(pair.open(&newest).is_ok());
+    assert!(pair.open(&late).is_ok(), "the last that the window spans");
+    assert_eq!(pair.open(&late), Err(Discard::Replayed));
+    assert_eq!(pair.open(&too_late), Err(Discard::ReplayTooOld));
+    assert_eq!([pair.count(Discard::Replayed), pair.count(Discard::ReplayTooOld)], [1, 1]);
+}
+
+/// A super-packet of so many segments.
+fn super_packet(segments: usize) -> (Vec<u8>, Offload) {
+    let offload = Offload {
+        segmentation: Segmentation::Tcp,
+        segment_len: 10,
+        header_len: 0,
+        checksum: Some(PartialChecksum { start: 20, offset: 16 }),
+        checksum_verified: false,
+    };
+    (sample::tcp(false, 1, ACK, &[], &sample::payload(10 * segments)), offload)
+}
+
+const THREADS: usize = 4;
+
+/// Both ways at once, several threads sealing and several opening: run to completion has one thread do both halves of the
+/// way out, the pipeline two.
+#[test]
+fn numbers_of_64_bits_roll_over_while_many_threads_seal_and_open() {
+    const PACKETS: usize = 150;
+    let kind = Kind { esn: true, ..Kind::PLAIN };
+    let wide = || InboundSa { replay_window: 65_536, ..kind.inbound() };
+    let ways = [false, true].map(|_| Pair::with(kind, kind.outbound(), wide()));
+    for pair in &ways {
+        let used = u64::from(u32::MAX) - 700;
+        pair.outbound().resume(used);
+        pair.inbound().set_top_of(used, 65_536);
+    }
+    std::thread::scope(|scope| {
+        for (pair, steps) in ways.iter().zip([false, true]) {
+            let (feed, fed) = crossbeam_channel::unbounded::<Vec<u8>>();
+            for _ in 0..THREADS {
+                let feed = feed.clone();
+                scope.spawn(move || {
+                    for _ in 0..PACKETS {
+                        let (mut packet, offload) = super_packet(3);
+                        let mut queue = SendQueue::new(0);
+                        if steps {
+                            let admitted = pair.sender.admit(pair.now, &mut packet, offload);
+                            let admitted = admitted.expect("an SA serves it");
+                            std::thread::yield_now();
+                            pair.sender.seal(pair.now, admitted, &mut packet, &mut queue);
+                        } else {
+                            let sender = &pair.sender;
+                            let sealed =
+                                sender.encapsulate(pair.now, &mut packet, offload, &mut queue);
+                            sealed.expect("no end");
+                        }
+                        datagrams(&queue).into_iter().for_each(|d| feed.send(d).expect("received"));
+                    }
+                });
+                let fed = fed.clone();
+                scope.spawn(move || {
+                    for datagram in fed {
+                        assert!(pair.open(&datagram).is_ok());
+                    }
+                });
+            }
+        }
+    });
+    for pair in &ways {
+        let sent = (THREADS * PACKETS * 3) as u64;
+        let usage = pair.receiver.clone().usage(IN).expect("installed");
+        assert_eq!((usage.packets, usage.refused), (sent, 0));
+        let next = pair.protect(&super_packet(1).0).expect("no end");
+        assert_eq!(next[4..8], (sent as u32 - 701 + 1).to_be_bytes(), "the low half began anew");
+        assert!(pair.open(&next).is_ok());
+        assert_eq!(pair.open(&next), Err(Discard::Replayed));
+    }
+}
+
+#[test]
+fn the_end_of_the_numbers_is_the_end_for_all_threads() {
+    const LEFT: u64 = 100;
+    let pair = Pair::new(Kind::PLAIN);
+    pair.outbound().resume(u64::from(u32::MAX) - LEFT);
+    let sealed = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..THREADS)
+            .map(|_| {
+                scope.spawn(|| {
+                    let mut numbers = Vec::new();
+                    for n in 0..50 {
+                        let (packet, offload) = super_packet(1 + n % 4);
+                        match pair.protect_all(&packet, offload) {
+                            Ok(sealed) => numbers.extend(
+                                sealed.iter().map(|d| u32::from_be_bytes([d[4], d[5], d[6], d[7]])),
+                            ),
+                            Err(discard) => assert_eq!(discard, Discard::OutboundExhausted),
+                        }
+                    }
+                    numbers
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|t| t.join().expect("no panic")).collect::<Vec<u32>>()
+    });
+    let distinct: std::collections::BTreeSet<u32> = sealed.iter().copied().collect();
+    assert_eq!(distinct.len(), sealed.len(), "none twice");
+    assert!(sealed.iter().all(|n| *n > u32::MAX - LEFT as u32), "none began anew");
+    assert_eq!(sealed.len() as u64, LEFT, "and none was wasted");
+    let notices = pair.sender.take_notices();
+    let expiring = |hard| Notice::Expiring { sa: OUT, hard };
+    assert_eq!(notices.iter().filter(|n| **n == expiring(true)).count(), 1);
+    assert_eq!(notices.iter().filter(|n| **n == expiring(false)).count(), 1);
+}

@@ -102,7 +102,7 @@ fn sequence_numbers_follow_the_order_of_admission() {
         admitted.push(pair.sender.admit(pair.now, packet, Offload::NONE).expect("an SA serves it"));
     }
     let mut sealed = Vec::new();
-    for (packet, admitted) in packets.iter_mut().zip(&admitted).rev() {
+    for (packet, admitted) in packets.iter_mut().zip(admitted).rev() {
         let mut queue = SendQueue::new(0);
         pair.sender.seal(pair.now, admitted, packet, &mut queue);
         sealed.extend(datagrams(&queue));

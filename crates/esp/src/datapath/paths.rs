@@ -1,0 +1,251 @@
+//! What is too long for the path, and what cannot go as it is: how long packets may be is learned here, and their
+//! senders are told.
+
+#![forbid(unsafe_code)]
+
+use super::{Datapath, Installed, Shared, lock};
+use crate::discard::Discard;
+use crate::encap::Room;
+use crate::header::{Fragment, Header};
+use crate::icmp;
+use crate::offload::{Offload, Segmentation};
+use crate::path_mtu::{Outer, Paths, TooBig};
+use crate::plane::{Path, SaId, Spi};
+use crate::rate::Bucket;
+use crate::reassembly::Reassembly;
+use crate::spd::Verdict;
+use std::net::IpAddr;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+/// How many senders may be told at once, and how soon the next (RFC 4443 §2.4 (f)).
+const ANSWERS: u32 = 128;
+const ANSWER_EVERY: Duration = Duration::from_millis(1);
+
+/// More answers than this are not kept; who never takes them loses the newest.
+const MAX_ANSWERS: usize = 256;
+
+/// What a datapath knows beside its SAs; packets that fit never ask.
+pub(super) struct Surroundings {
+    paths: Mutex<Paths>,
+    /// When a path is to be looked at again, in nanoseconds since the epoch; `u64::MAX`: never.
+    next_age: AtomicU64,
+    tellable: Mutex<Bucket>,
+    answers: Mutex<Vec<Vec<u8>>>,
+    fragments: Mutex<Reassembly>,
+    /// How many SAs send in transport mode: without any, no fragment is of interest.
+    transports: AtomicUsize,
+}
+
+impl Surroundings {
+    pub(super) fn new() -> Self {
+        Self {
+            paths: Mutex::default(),
+            next_age: AtomicU64::new(u64::MAX),
+            tellable: Mutex::new(Bucket::new(ANSWERS, ANSWER_EVERY)),
+            answers: Mutex::default(),
+            fragments: Mutex::default(),
+            transports: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// What becomes of a packet that was refused, on a second look.
+pub(super) enum Rescue {
+    /// It is refused.
+    Refused(Discard),
+    /// It may be tried once more: what was known of its path was out of date.
+    Again,
+    /// It was the last fragment of this packet.
+    Whole(Vec<u8>),
+    /// It is a fragment, and kept.
+    Kept,
+}
+
+impl Datapath {
+    /// Takes an ICMP message in IPv4 from the network, from the IP header on. What is not about the length of a packet in
+    /// ESP or AH is ignored.
+    ///
+    /// # Errors
+    /// Where such a message is not believed, which is counted.
+    pub fn take_icmp_v4(&self, now: Instant, packet: &[u8]) -> Result<(), Discard> {
+        self.learn(now, icmp::read_v4(packet, self.0.settings.natt_port))
+    }
+
+    /// The same for ICMPv6, from the ICMP header on; its checksum must have been checked.
+    ///
+    /// # Errors
+    /// Where such a message is not believed, which is counted.
+    pub fn take_icmp_v6(&self, now: Instant, message: &[u8]) -> Result<(), Discard> {
+        self.learn(now, icmp::read_v6(message, self.0.settings.natt_port))
+    }
+
+    fn learn(&self, now: Instant, told: Option<TooBig>) -> Result<(), Discard> {
+        let shared = &*self.0;
+        match (told, shared.settings.learned_for) {
+            (Some(told), Some(lifetime)) => shared
+                .learn(shared.since_epoch(now), &told, lifetime)
+                .map_err(|discard| shared.counters.count(discard)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Forgets what networks said too long ago. Packets that were refused for it do the same; TCP, which is told at the
+    /// beginning of a connection, profits from a call now and then.
+    pub fn age_paths(&self, now: Instant) {
+        self.0.age_paths(self.0.since_epoch(now));
+    }
+
+    /// ICMP messages for the hosts behind the tunnel since the last call, oldest first; always empty with
+    /// [`Settings::on_answer`](super::Settings::on_answer).
+    pub fn take_answers(&self) -> Vec<Vec<u8>> {
+        std::mem::take(&mut *lock(&self.0.surroundings.answers))
+    }
+}
+
+impl Shared {
+    /// What bounds the packets of an SA on this path.
+    pub(super) fn room(&self, path: &Path) -> Room {
+        let settings = &self.settings;
+        let (known, learned) = lock(&self.surroundings.paths).mtu(path.remote.ip());
+        Room {
+            outer_mtu: if settings.mss_clamp { settings.outer_mtu } else { 0 },
+            path_mtu: known.min(settings.path_mtu),
+            learned: learned && known < settings.path_mtu,
+            device_mtu: self.device_mtu.load(Relaxed),
+            dont_fragment: settings.dont_fragment,
+        }
+    }
+
+    /// An SA comes to a path; `spi` is that of one that sends.
+    pub(super) fn enter_path(&self, path: &Path, sa: SaId, spi: Option<Spi>) {
+        let mut paths = lock(&self.surroundings.paths);
+        if paths.enter(path.remote.ip(), sa, spi, &|peer| self.system_mtu(peer)) {
+            self.surroundings.next_age.store(0, Relaxed);
+        }
+    }
+
+    pub(super) fn leave_path(&self, path: &Path, sa: SaId, spi: Option<Spi>) {
+        lock(&self.surroundings.paths).leave(path.remote.ip(), sa, spi);
+    }
+
+    pub(super) fn count_transports(&self, change: impl FnOnce(&AtomicUsize)) {
+        change(&self.surroundings.transports);
+    }
+
+    /// What the system knows of the way to a peer, where that is less than is configured.
+    fn system_mtu(&self, peer: IpAddr) -> Option<usize> {
+        let ask = self.settings.system_mtu.as_ref()?;
+        ask(peer).filter(|mtu| *mtu < self.settings.path_mtu)
+    }
+
+    fn learn(&self, now: Duration, told: &TooBig, lifetime: Duration) -> Result<(), Discard> {
+        let installed = lock(&self.installed);
+        let (paths, at_most) = (&self.surroundings.paths, self.settings.path_mtu);
+        let changed = lock(paths).learn(now, told, lifetime, at_most)?;
+        self.surroundings.next_age.fetch_min((now + lifetime).as_nanos() as u64, Relaxed);
+        if !changed.is_empty() {
+            tracing::info!(peer = %told.peer, mtu = told.mtu, "the path carries less");
+        }
+        changed.iter().filter_map(|sa| installed.get(sa)).for_each(|sa| self.refit(sa));
+        Ok(())
+    }
+
+    /// Returns whether an SA's packets may be longer now.
+    fn age_paths(&self, now: Duration) -> bool {
+        if self.surroundings.next_age.load(Relaxed) > now.as_nanos() as u64 {
+            return false;
+        }
+        let installed = lock(&self.installed);
+        let lifetime = self.settings.learned_for.unwrap_or(Outer::LEARNED_FOR);
+        let changed = {
+            let mut paths = lock(&self.surroundings.paths);
+            let changed = paths.age(now, lifetime, &|peer| self.system_mtu(peer));
+            let next = paths.next_age().map_or(u64::MAX, |at| at.as_nanos() as u64);
+            self.surroundings.next_age.store(next, Relaxed);
+            changed
+        };
+        changed.iter().filter_map(|sa| installed.get(sa)).for_each(|sa| self.refit(sa));
+        !changed.is_empty()
+    }
+
+    /// Has an SA follow a change of its path, or of the device.
+    pub(super) fn refit(&self, sa: &Installed) {
+        match sa {
+            Installed::Inbound(sa) => sa.refit(self.room(&sa.path())),
+            Installed::Outbound { sa, .. } => sa.refit(self.room(&sa.path())),
+        }
+    }
+
+    /// A second look at a packet that was refused.
+    #[cold]
+    pub(super) fn rescue(
+        &self,
+        now: Duration,
+        refused: Discard,
+        packet: &mut [u8],
+        offload: Offload,
+    ) -> Rescue {
+        match refused {
+            Discard::TooBig if self.age_paths(now) => Rescue::Again,
+            Discard::TooBig => Rescue::Refused(self.tell_too_big(now, packet, offload)),
+            Discard::TransportFragment => self.keep_fragment(now, packet, refused),
+            // A later fragment shows no ports for a rule to go by; the whole packet does.
+            Discard::NoPolicy if self.surroundings.transports.load(Relaxed) > 0 => {
+                self.keep_fragment(now, packet, refused)
+            }
+            _ => Rescue::Refused(refused),
+        }
+    }
+
+    fn keep_fragment(&self, now: Duration, packet: &[u8], refused: Discard) -> Rescue {
+        let header = Header::parse(packet);
+        let Some(header) = header.filter(|h| h.fragment != Fragment::Whole) else {
+            return Rescue::Refused(refused);
+        };
+        let shows_ports = header.fragment != Fragment::Later;
+        if refused == Discard::NoPolicy
+            && (shows_ports || !self.is_transport_peer(header.destination))
+        {
+            return Rescue::Refused(refused);
+        }
+        let expired = || _ = self.counters.count(Discard::TransportFragment);
+        match lock(&self.surroundings.fragments).take(now, packet, &header, &expired) {
+            Ok(Some(whole)) => Rescue::Whole(whole),
+            Ok(None) => Rescue::Kept,
+            Err(discard) => Rescue::Refused(discard),
+        }
+    }
+
+    fn is_transport_peer(&self, peer: IpAddr) -> bool {
+        lock(&self.installed).values().any(|sa| match sa {
+            Installed::Outbound { sa, .. } => sa.transports_to(peer),
+            Installed::Inbound(_) => false,
+        })
+    }
+
+    fn tell_too_big(&self, now: Duration, packet: &mut [u8], offload: Offload) -> Discard {
+        if !lock(&self.surroundings.tellable).take(now) {
+            return Discard::TooBigUntold;
+        }
+        let Some(mut header) = Header::parse(packet) else { return Discard::TooBigUntold };
+        if offload.segmentation != Segmentation::None {
+            header.len = packet.len();
+        }
+        let Verdict::Protect(sa) = self.spd.lookup(&header) else { return Discard::TooBigUntold };
+        let Some(answer) = sa.told_too_big(packet, &header, offload) else {
+            return Discard::TooBigUntold;
+        };
+        match &self.settings.on_answer {
+            Some(hook) => hook(&answer),
+            None => {
+                let mut answers = lock(&self.surroundings.answers);
+                if answers.len() < MAX_ANSWERS {
+                    answers.push(answer);
+                }
+            }
+        }
+        Discard::TooBig
+    }
+}

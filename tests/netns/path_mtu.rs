@@ -1,0 +1,187 @@
+//! Two networks whose gateways have a router between them that carries less than they think: one that says so, and one
+//! that keeps it to itself.
+
+use crate::harness::gateway::{Gateway, QUICK};
+use crate::harness::space::Space;
+use crate::harness::{Need, test, until};
+use crate::networks;
+use cli::demo::traffic::Stream;
+use libtest_mimic::Trial;
+use std::net::IpAddr;
+
+const NEEDS: &[Need] = &[
+    Need::Root,
+    Need::Namespaces,
+    Need::Tun,
+    Need::Program("ip"),
+    Need::Program("ping"),
+    Need::Program("nft"),
+];
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("path MTU: a router says so, UDP over IPv4", NEEDS, || learned(4, "auto")),
+        test("path MTU: a router says so, natively over IPv4", NEEDS, || learned(4, "never")),
+        test("path MTU: a router says so, natively over IPv6", NEEDS, || learned(6, "never")),
+        test("path MTU: a black hole, and outer_mtu", NEEDS, black_hole),
+        test("path MTU: routers fragment with df = clear", NEEDS, fragmented_on_the_way),
+    ]
+}
+
+const NARROW: u64 = 1400;
+
+const HOSTS: [[&str; 2]; 2] = [["10.1.0.7", "10.2.0.7"], ["fd01::7", "fd02::7"]];
+
+/// Host, gateway, router, gateway, host.
+struct Row {
+    hosts: [Space; 2],
+    gateways: [Gateway; 2],
+    router: Space,
+}
+
+impl Row {
+    fn new(outer: u8, esp: &str) -> Self {
+        let gateway = |name, end| {
+            Gateway::new(name, &networks::policy(end, outer == 6), &format!("{QUICK}\n"), esp)
+        };
+        let gateways = [gateway("left", 0), gateway("right", 1)];
+        let hosts = networks::hosts([&gateways[0].space, &gateways[1].space]);
+        let router = Space::new("router");
+        networks::forward(&router);
+        for (end, gateway) in gateways.iter().enumerate() {
+            let device = ["left", "right"][end];
+            let (own, own6) = (networks::OUTER[0][end], networks::OUTER[1][end]);
+            let (other, other6) = (networks::OUTER[0][1 - end], networks::OUTER[1][1 - end]);
+            let (via, via6) = (format!("198.51.100.{}", end + 1), format!("fd0f::{}", end + 1));
+            Space::connect(
+                (&gateway.space, "wire", &[&format!("{own}/32"), &format!("{own6}/128")]),
+                (&router, device, &[&format!("{via}/32"), &format!("{via6}/128")]),
+            );
+            router.ip(&format!("route add {own} dev {device} mtu {NARROW}"));
+            router.ip(&format!("-6 route add {own6} dev {device} mtu {NARROW}"));
+            gateway.space.ip(&format!("route add {via} dev wire"));
+            gateway.space.ip(&format!("-6 route add {via6} dev wire"));
+            gateway.space.ip(&format!("route add {other} via {via}"));
+            gateway.space.ip(&format!("-6 route add {other6} via {via6}"));
+        }
+        Self { hosts, gateways, router }
+    }
+
+    fn start(&mut self) {
+        self.gateways.iter_mut().for_each(Gateway::start);
+        assert_eq!(self.gateways[0].ctl_ok(&["activate"]), "site: up\n");
+    }
+
+    /// Some megabytes from one host to the other, every octet right.
+    fn stream(&self, from: usize, addresses: [&str; 2]) {
+        let ends = [from, 1 - from]
+            .map(|end| (&self.hosts[end].0, addresses[end].parse::<IpAddr>().expect("an address")));
+        let stream = Stream::start(ends[0], ends[1], 0).expect("a connection");
+        let enough = || (stream.received() > 2_000_000).then_some(());
+        let state = || {
+            let discards = self.gateways.each_ref().map(|gateway| gateway.discards());
+            format!("{} arrived; {discards:?}", stream.received())
+        };
+        until("two megabytes", enough, state);
+        stream.finish().expect("every octet is right");
+    }
+
+    fn ping(&self, options: &str, len: u64, to: &str) -> (bool, String) {
+        let headers = if to.contains(':') { 48 } else { 28 };
+        self.hosts[0].try_sh(&format!("ping -c 1 -W 1 {options} -s {} {to}", len - headers))
+    }
+
+    fn stop(mut self) {
+        self.gateways.iter_mut().for_each(Gateway::stop);
+    }
+}
+
+fn child_of(to: &str) -> &'static str {
+    if to.contains(':') { "site_lan6" } else { "site_lan" }
+}
+
+fn learned(outer: u8, encap: &str) {
+    let mut row = Row::new(outer, &format!("encap = {encap:?}"));
+    row.start();
+    let left = &row.gateways[0];
+    let number = |child: &str, field: &str| left.child_sa(child)[field].as_u64().expect("a number");
+    let before = number("site_lan", "inner_mtu");
+    assert_eq!(number("site_lan", "path_mtu"), 1500);
+    assert_eq!(left.child_sa("site_lan")["path_mtu_learned"], false);
+
+    // The first that is too long is lost, and the router tells the gateway, which tells the host of the next.
+    let told = || {
+        let (_, _) = row.hosts[0].try_sh(&format!(
+            "ping -c 1 -W 0.1 -M do -s {} {}",
+            before - 28,
+            HOSTS[0][1]
+        ));
+        (number("site_lan", "path_mtu") == NARROW).then_some(())
+    };
+    until("the gateway learns", told, || left.ctl_ok(&["status", "site"]));
+    assert_eq!(left.child_sa("site_lan")["path_mtu_learned"], true);
+    let text = left.ctl_ok(&["status", "site"]);
+    assert!(text.contains("1400 on the way to the peer, as a router there has said"), "{text}");
+
+    for [from, to] in HOSTS {
+        let inner = number(child_of(to), "inner_mtu");
+        assert!(inner < before && inner > 1280, "{inner}");
+        // What does not fit any more is told so, by the gateway in the name of the far host.
+        let fresh = if to.contains(':') { "-I fd01::7" } else { "" };
+        let saying = || {
+            let (answered, text) = row.ping(&format!("-M do {fresh}"), inner + 1, to);
+            assert!(!answered, "{text}");
+            let said = [format!("mtu = {inner}"), format!("mtu={inner}"), format!("mtu: {inner}")];
+            said.iter().any(|said| text.contains(said)).then_some(())
+        };
+        until("the host is told", saying, String::new);
+        let largest = inner - if to.contains(':') { 48 } else { 28 };
+        row.hosts[0].pings(&format!("-M do -s {largest}"), 5, to).expect("what fits passes");
+        row.stream(0, [from, to]);
+        row.stream(1, [from, to]);
+    }
+    // What may be fragmented is, before ESP: nobody between the gateways needs to. The right gateway learns by the answers.
+    let passes = || row.ping("-M dont", 4000, HOSTS[0][1]).0.then_some(());
+    until("a large packet to pass", passes, || left.ctl_ok(&["counters"]));
+    assert_eq!(row.router.counter("Ip FragCreates"), 0);
+    let sums = || ["Ip ReasmReqds", "Ip6ReasmReqds"].map(|name| left.space.counter(name));
+    let before = sums();
+    assert!(row.ping("-M dont", 4000, HOSTS[0][1]).0);
+    assert_eq!(sums(), before, "the gateway has nothing to put together");
+    let discards = left.discards();
+    assert!(discards.iter().any(|(name, _)| name == "esp.too_big"), "{discards:?}");
+    row.stop();
+}
+
+fn black_hole() {
+    let mut row = Row::new(4, &format!("outer_mtu = {NARROW}"));
+    row.router.sh("nft add table inet silent");
+    row.router.sh("nft add chain inet silent out { type filter hook output priority 0 ; }");
+    row.router.sh("nft add rule inet silent out meta l4proto { icmp, icmpv6 } drop");
+    row.start();
+    let left = &row.gateways[0];
+    for [from, to] in HOSTS {
+        let inner = left.child_sa(child_of(to))["inner_mtu"].as_u64().expect("a number");
+        let largest = inner - if to.contains(':') { 48 } else { 28 };
+        row.hosts[0].pings(&format!("-M do -s {largest}"), 3, to).expect("what fits passes");
+        row.stream(0, [from, to]);
+        row.stream(1, [from, to]);
+    }
+    assert_eq!(left.child_sa("site_lan")["path_mtu_learned"], false);
+    row.stop();
+}
+
+fn fragmented_on_the_way() {
+    for df in ["clear", "copy"] {
+        let mut row = Row::new(4, &format!("df = {df:?}\nencap = \"never\""));
+        row.start();
+        let inner = row.gateways[0].child_sa("site_lan")["inner_mtu"].as_u64().expect("a number");
+        let (answered, text) = row.ping("-M dont", inner, HOSTS[0][1]);
+        assert!(answered, "{df}: {text}");
+        assert!(row.router.counter("Ip FragCreates") > 0, "{df}: the router had nothing to do");
+        // Said in the inner packet, it is said outside with "copy".
+        let (answered, text) = row.ping("-M do", inner, HOSTS[0][1]);
+        assert_eq!(answered, df == "clear", "{df}: {text}");
+        row.stop();
+    }
+}

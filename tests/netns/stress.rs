@@ -1,0 +1,127 @@
+//! Everything at once: as much traffic as goes, keys renewed by IKE, workers that come and go, and the schedule switched.
+//! Short unless told otherwise: `STRESS_SECONDS=600 cargo test --release -p vpn-cli --test netns stress -- --nocapture`.
+
+use crate::harness::gateway::Gateway;
+use crate::harness::{Need, test};
+use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
+use cli::demo::traffic::{Pings, Stream};
+use libtest_mimic::Trial;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+const NEEDS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip")];
+
+pub fn trials() -> Vec<Trial> {
+    vec![test("stress: traffic, rekeys, workers and schedules", NEEDS, stress)]
+}
+
+/// Between two changes of the workers.
+const CHANGE: Duration = Duration::from_millis(300);
+/// Between two rekeys, unless the whole is too short for several.
+const REKEY: Duration = Duration::from_secs(10);
+
+/// A replaced SA is gone soon, so that all are counted at the end.
+const IKE: &str = "linger = \"500ms\"\n";
+
+/// What only the network and the host's buffers can have a hand in.
+const BUFFERS: [&str; 3] = ["esp.unreceived", "esp.unsent", "esp.unread"];
+
+fn stress() {
+    let seconds = std::env::var("STRESS_SECONDS").ok().and_then(|s| s.parse().ok()).unwrap_or(2.0);
+    let length = Duration::from_secs_f64(seconds);
+    let rekey = REKEY.min(length / 3);
+    let mut gateways = two_with(IKE);
+    gateways.iter_mut().for_each(Gateway::start);
+    let [left, right] = &gateways;
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    let ends: [(_, IpAddr); 2] =
+        [(&left.space.0, LEFT_INNER.into()), (&right.space.0, RIGHT_INNER.into())];
+    let idle = discards(&gateways);
+
+    let (streams, pings) = (
+        [Stream::start(ends[0], ends[1], 0), Stream::start(ends[1], ends[0], 0)],
+        Pings::start(ends[0], ends[1]).expect("a flow"),
+    );
+    let streams = streams.map(|stream| stream.expect("a connection"));
+    let began = Instant::now();
+    let (mut changes, mut rekeys) = (0, 0);
+    let mut next_rekey = rekey;
+    while began.elapsed() < length {
+        for gateway in &gateways {
+            gateway.ctl_ok(&[&["workers", "set"], &setting(changes)[..]].concat());
+        }
+        changes += 1;
+        if began.elapsed() >= next_rekey {
+            next_rekey += rekey;
+            // From either side, as it comes; the IKE SA, too.
+            gateways[rekeys % 2].ctl_ok(&["rekey", "site_lan"]);
+            gateways[(rekeys + 1) % 2].ctl_ok(&["rekey", "site"]);
+            rekeys += 1;
+        }
+        std::thread::sleep(CHANGE);
+    }
+    let octets = streams.map(|stream| stream.finish().expect("every octet is right"));
+    let echoes = pings.finish().expect("the flow ends");
+    let rate = octets.map(|octets| octets as f64 * 8.0 / began.elapsed().as_secs_f64() / 1e9);
+    println!(
+        "{seconds} s: TCP {:.2} and {:.2} Gbit/s, {} of {} datagrams without an echo; {changes} changes of the workers, \
+         {rekeys} rekeys of either kind",
+        rate[0], rate[1], echoes.lost, echoes.sent
+    );
+    assert!(rekeys >= 2 && octets.iter().all(|octets| *octets > 0));
+
+    // Every packet that was protected was taken off, or is counted with its reason.
+    let dropped = since(&idle, discards(&gateways));
+    println!("dropped: {dropped:?}");
+    for counts in &dropped {
+        for reason in counts.keys() {
+            assert!(BUFFERS.contains(&reason.as_str()), "{reason}: {dropped:?}");
+        }
+    }
+    let buffers: u64 = dropped.iter().flat_map(BTreeMap::values).sum();
+    let count = |gateway: &Gateway, field: &str| {
+        gateway.child_sa("site_lan")[field].as_u64().expect("a number")
+    };
+    // What a replaced SA received while it lingered is in no tunnel's count: exactly, the plane's own stress counts.
+    for (from, to) in [(left, right), (right, left)] {
+        let (out, taken) = (count(from, "packets_out"), count(to, "packets_in"));
+        let again = from.space.counter("Tcp RetransSegs");
+        println!(
+            "{}: {out} protected, {taken} accepted; TCP sent {again} segments again",
+            from.name
+        );
+        assert!(taken <= out, "no packet is accepted twice");
+        assert!(buffers > 0 || taken > out - out / 50, "and hardly one is missed");
+    }
+    assert!(echoes.lost == 0 || buffers > 0, "{} lost and not counted", echoes.lost);
+    assert_eq!(echoes.duplicates, 0);
+    gateways.iter_mut().for_each(Gateway::stop);
+}
+
+fn setting(number: usize) -> [&'static str; 3] {
+    [
+        ["workers=1", "workers=2", "workers=3", "workers=4"][number % 4],
+        ["schedule=run-to-completion", "schedule=pipeline"][number / 2 % 2],
+        ["wait=adaptive", "wait=event"][number / 3 % 2],
+    ]
+}
+
+/// What each gateway's data plane has dropped.
+fn discards(gateways: &[Gateway; 2]) -> [BTreeMap<String, u64>; 2] {
+    gateways.each_ref().map(|gateway| {
+        gateway.discards().into_iter().filter(|(reason, _)| reason.starts_with("esp.")).collect()
+    })
+}
+
+/// What has been counted since.
+fn since(
+    before: &[BTreeMap<String, u64>; 2],
+    mut now: [BTreeMap<String, u64>; 2],
+) -> [BTreeMap<String, u64>; 2] {
+    for (counts, before) in now.iter_mut().zip(before) {
+        counts.iter_mut().for_each(|(reason, count)| *count -= before.get(reason).unwrap_or(&0));
+        counts.retain(|_, count| *count > 0);
+    }
+    now
+}
