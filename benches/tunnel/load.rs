@@ -21,8 +21,12 @@ use std::time::{Duration, Instant};
 const PIECE: usize = 128 << 10;
 /// Datagrams of one system call.
 const BATCH: usize = 32;
-/// After this long without a datagram, the last one has come.
-const SILENCE: Duration = Duration::from_millis(300);
+/// What has not come so long after the last one was sent waits in queues that a longer run would have filled.
+const GRACE: Duration = Duration::from_millis(20);
+/// What is in queues then has left them after this.
+const DRAIN: Duration = Duration::from_millis(30);
+/// How often a receiver to whom nothing comes looks whether that is the end.
+const LOOK: Duration = Duration::from_millis(5);
 /// A sender that was not scheduled does not catch up by a burst longer than this.
 const BURST: Duration = Duration::from_millis(1);
 /// Between two bursts.
@@ -147,12 +151,16 @@ pub fn datagrams(
     };
     let targets: Vec<SockaddrIn> =
         targets.iter().map(|target| SocketAddrV4::new(*target, port).into()).collect();
-    let sender = from
-        .space
-        .run(move || std::thread::spawn(move || pour(&source, &targets, octets, rate, lasting)));
+    let sender = from.space.run(move || {
+        std::thread::spawn(move || {
+            let done = pour(&source, &targets, octets, rate, lasting);
+            all_sent.store(true, Relaxed);
+            done
+        })
+    });
     let (sent, lasted) = sender.join().expect("no panic").map_err(text)?;
-    all_sent.store(true, Relaxed);
     let received = receiver.join().expect("no panic").map_err(text)?;
+    std::thread::sleep(DRAIN);
     Ok(Datagrams { sent, received, lasted })
 }
 
@@ -210,13 +218,19 @@ fn pour(
     Ok((sent, begun.elapsed()))
 }
 
-/// Counts until nothing comes any more.
+/// Counts what comes in time.
 fn absorb(socket: &UdpSocket, all_sent: &AtomicBool) -> io::Result<u64> {
-    socket.set_read_timeout(Some(SILENCE))?;
+    socket.set_read_timeout(Some(LOOK))?;
     let mut buffers = vec![[0; 2048]; 2 * BATCH];
     let mut headers = MultiHeaders::<SockaddrStorage>::preallocate(buffers.len(), None);
-    let mut received = 0;
+    let (mut received, mut end) = (0, None);
     loop {
+        if end.is_none() && all_sent.load(Relaxed) {
+            end = Some(Instant::now() + GRACE);
+        }
+        if end.is_some_and(|end| Instant::now() >= end) {
+            return Ok(received);
+        }
         let mut slices: Vec<_> = buffers.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
         let flags = MsgFlags::MSG_WAITFORONE;
         let fd = socket.as_raw_fd();
@@ -229,7 +243,6 @@ fn absorb(socket: &UdpSocket, all_sent: &AtomicBool) -> io::Result<u64> {
                     std::thread::sleep(BETWEEN);
                 }
             }
-            Err(nix::Error::EAGAIN) if all_sent.load(Relaxed) => return Ok(received),
             Err(nix::Error::EAGAIN | nix::Error::EINTR) => {}
             Err(errno) => return Err(errno.into()),
         }

@@ -6,6 +6,7 @@
 
 #[path = "../handshake/batch.rs"]
 mod batch;
+mod goals;
 #[path = "../../tests/interop/launch.rs"]
 #[allow(dead_code, reason = "settings of tests")]
 mod launch;
@@ -16,6 +17,8 @@ mod measure;
 #[path = "../../tests/interop/needs.rs"]
 #[allow(dead_code, reason = "outcomes of tests")]
 mod needs;
+mod plan;
+mod record;
 mod report;
 #[path = "../handshake/table.rs"]
 mod table;
@@ -24,14 +27,15 @@ mod wire;
 
 use clap::Parser;
 use indicatif::{ProgressBar, ProgressStyle};
-use measure::{Measure, Row};
+use measure::{Measure, Subject};
+use plan::Part;
+use record::{Clock, Record};
 use report::Figures;
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::ExitCode;
-use std::time::Duration;
-use table::Table;
-use vpn::{Build, Tunnels, Vpn};
-use wire::{Host, Placement, Wire};
+use std::time::{Duration, Instant};
+use vpn::{Build, Vpn};
+use wire::{Placement, Wire};
 
 /// Measures tunnels
 #[derive(Debug, Parser)]
@@ -39,13 +43,13 @@ struct Arguments {
     /// How often each is measured
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// Seconds of each measurement
-    #[arg(long, default_value_t = 3.0)]
+    /// Seconds of each stream of TCP and each row of echoes
+    #[arg(long, default_value_t = 1.5)]
     seconds: f64,
     /// Only VPNs of these names, or whose names contain one of these
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// Only these
+    /// Only these, of all VPNs, wires and placements that are measured; without it, a choice of them that says most
     #[arg(long, value_enum, value_delimiter = ',')]
     measure: Vec<Measure>,
     /// Only the wire that passes super-packets (super), or that passes single packets (single)
@@ -54,15 +58,18 @@ struct Arguments {
     /// Only where the scheduler decides (scheduler), or where each end has a core (core)
     #[arg(long, value_parser = placements)]
     placement: Option<Placement>,
-    /// Also throughput with so many SAs, by that with one
-    #[arg(long, value_delimiter = ',')]
+    /// Numbers of SAs that are compared with one, over the same addresses
+    #[arg(long, value_delimiter = ',', default_value = "1000,20000")]
     tunnels: Vec<u16>,
     /// One short round, to see that everything works
     #[arg(long)]
     quick: bool,
-    /// Puts the figures in docs/measurements/tunnel.md and tunnel.json
+    /// Puts the figures and their pictures in docs/measurements
     #[arg(long)]
     write: bool,
+    /// Measures nothing: makes the report anew from docs/measurements/tunnel.json
+    #[arg(long)]
+    again: bool,
     /// What cargo says
     #[arg(long, hide = true)]
     bench: bool,
@@ -87,18 +94,8 @@ fn placements(text: &str) -> Result<Placement, String> {
     }
 }
 
-const INTRODUCTION: &str = "# Tunnels
-
-Traffic through a tunnel between two network namespaces of one machine, both ends and the programs that send and receive on
-it; the other VPNs in userspace beside it. Made by `cargo bench --bench tunnel -- --write`; the figures of all rounds are in
-[tunnel.json](tunnel.json).
-";
-
-const EXPLANATION: &str = "Median (lowest–highest) of the rounds, in which the VPNs take turns. AES-128-GCM in tunnel mode and UDP \
-where nothing else is said; WireGuard is ChaCha20-Poly1305, OpenVPN AES-256-GCM. CPU: seconds of both ends' VPN processes for \
-each gigabyte of one stream. UDP: datagrams of that payload at the highest rate with less than 1 % loss, thousands per second. \
-Ping: ICMP echoes every 2 ms through the idle tunnel, and beside one stream of TCP. Memory: both ends' resident anonymous \
-memory after one stream.\n";
+/// Where reports are.
+const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurements");
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -116,134 +113,130 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<(), String> {
+    let directory = Path::new(DIRECTORY);
+    let record = match arguments.again {
+        true => Record::read(&directory.join("tunnel.json"))?,
+        false => measure_all(arguments)?,
+    };
+    let all = vpn::all(&arguments.tunnels);
+    println!("{}", report::text(&record, &all));
+    if arguments.write || arguments.again {
+        report::write(directory, &record, &all)?;
+    }
+    Ok(())
+}
+
+fn measure_all(arguments: &Arguments) -> Result<Record, String> {
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
-    let lasting = Duration::from_secs_f64(if arguments.quick { 1.0 } else { arguments.seconds });
-    let machine = machine::description();
-    let all = vpn::all();
-    let is_name = |part: &str| all.iter().any(|vpn| vpn.name == part);
-    let means =
-        |part: &str, vpn: &Vpn| vpn.name == part || (!is_name(part) && vpn.name.contains(part));
-    let wanted =
-        |vpn: &Vpn| arguments.only.is_empty() || arguments.only.iter().any(|part| means(part, vpn));
-    let mut absent = String::new();
-    let mut vpns: Vec<Vpn> = all.iter().filter(|vpn| wanted(vpn)).cloned().collect();
-    vpns.retain(|vpn| match vpn.lacking() {
-        None => true,
-        Some(why) => {
-            absent += &format!("{} was left out: {why}.\n\n", vpn.name);
-            false
-        }
-    });
+    let seconds = if arguments.quick { 0.5 } else { arguments.seconds };
+    let lasting = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
+    let (vpns, absent) = chosen(arguments);
     if vpns.iter().any(|vpn| vpn.name == vpn::VPND_NULL) {
+        eprintln!("making vpnd with the NULL cipher, if need be");
         vpn::build(Build::NullCipher)?;
     }
-    let wires = [Wire::SuperPackets, Wire::Packets].into_iter();
-    let wires: Vec<_> = wires.filter(|w| arguments.wire.is_none_or(|only| only == *w)).collect();
-    let placements = [Placement::Scheduler, Placement::CoreEach].into_iter();
-    let placements: Vec<_> =
-        placements.filter(|p| arguments.placement.is_none_or(|only| only == *p)).collect();
-    let bar =
-        ProgressBar::new(u64::from(rounds) * (wires.len() * placements.len() * vpns.len()) as u64);
+    let steps = steps(arguments, &vpns);
+    let bar = ProgressBar::new(u64::from(rounds) * steps.len() as u64);
     bar.set_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}, {eta} left").expect("a template"),
     );
-    let mut rows = Vec::new();
+    let (machine, begun, clock) = (machine::description(), Instant::now(), Clock::now()?);
+    let mut rows: Vec<measure::Row> = Vec::new();
     for round in 0..rounds {
-        for (wire, placement) in wires.iter().flat_map(|w| placements.iter().map(|p| (*w, *p))) {
-            for vpn in &vpns {
-                bar.set_message(vpn.name);
-                if let Err(error) = one(vpn, wire, placement, round, lasting, arguments, &mut rows)
-                {
-                    let what = format!("{}, {wire:?}, {placement:?}: {error}", vpn.name);
+        for step in &steps {
+            bar.set_message(format!("{}, {}, {}", step.vpn.name, step.wire, step.placement));
+            match step.take(round, lasting, &rows) {
+                Ok(more) => rows.extend(more),
+                Err(error) => {
+                    let what =
+                        format!("{}, {}, {}: {error}", step.vpn.name, step.wire, step.placement);
                     bar.suspend(|| eprintln!("{what}"));
                 }
-                bar.inc(1);
             }
+            bar.inc(1);
         }
     }
     bar.finish_and_clear();
-    let figures = Figures(&rows);
-    let mut report = figures.tables(&vpns);
-    report +=
-        &format!("{EXPLANATION}\n{absent}## Where it is to be\n\n{}\n", figures.ratios(&vpns));
-    if !arguments.tunnels.is_empty() {
-        report += &format!("## Many SAs\n\n{}\n", many(&arguments.tunnels, rounds, lasting)?);
-    }
-    println!("{machine}\n{report}");
-    if arguments.write {
-        let directory =
-            PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurements"));
-        let text = format!("{INTRODUCTION}\n{machine}\n{}\n", report.trim_end());
-        let rows = rows.iter().map(|row| serde_json::to_string(row).expect("plain values"));
-        let json = format!("[\n{}\n]\n", rows.collect::<Vec<_>>().join(",\n"));
-        for (name, text) in [("tunnel.md", text), ("tunnel.json", json)] {
-            let path = directory.join(name);
-            std::fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-        }
-    }
-    Ok(())
+    let others = Clock::now()?.others_since(clock);
+    Ok(Record { machine, seconds: begun.elapsed().as_secs_f64(), others, absent, rows })
 }
 
-/// Measures one VPN once.
-fn one(
-    vpn: &Vpn,
+/// The VPNs that are wanted and there, and why others are not.
+fn chosen(arguments: &Arguments) -> (Vec<Vpn>, Vec<String>) {
+    let mut vpns = vpn::all(&arguments.tunnels);
+    let names: Vec<String> = vpns.iter().map(|vpn| vpn.name.clone()).collect();
+    let means = |part: &String, name: &str| {
+        name == part || (!names.contains(part) && name.contains(part.as_str()))
+    };
+    let mut absent = Vec::new();
+    vpns.retain(|vpn| {
+        let is_wanted =
+            arguments.only.is_empty() || arguments.only.iter().any(|part| means(part, &vpn.name));
+        let lacking = if is_wanted { vpn.lacking() } else { None };
+        absent.extend(lacking.iter().map(|why| format!("{}: {why}", vpn.name)));
+        is_wanted && lacking.is_none()
+    });
+    (vpns, absent)
+}
+
+/// One VPN over one wire, and what is measured of it.
+struct Step<'a> {
+    vpn: &'a Vpn,
     wire: Wire,
     placement: Placement,
-    round: u32,
-    lasting: Duration,
-    arguments: &Arguments,
-    rows: &mut Vec<Row>,
-) -> Result<(), String> {
-    let hosts = wire::lay(wire, placement)?;
-    let running = vpn.up(&hosts)?;
-    let all = <Measure as clap::ValueEnum>::value_variants();
-    let chosen = if arguments.measure.is_empty() { all } else { &arguments.measure };
-    let is_first = (wire, placement) == (Wire::SuperPackets, Placement::Scheduler);
-    // The rest says little that is new elsewhere, and takes an hour.
-    let short = [Measure::Tcp1, Measure::Tcp4, Measure::Udp64];
-    let measures = chosen.iter().filter(|measure| is_first || short.contains(measure));
-    for what in measures {
-        for (figure, value) in measure::measure(*what, &hosts, &running, lasting)? {
-            rows.push(Row {
-                vpn: vpn.name.to_owned(),
-                wire,
-                placement,
-                round,
-                figure: figure.to_owned(),
-                value,
-            });
-        }
-    }
-    Ok(())
+    measures: Vec<Measure>,
 }
 
-/// Throughput through very many SAs in turn, by that through one.
-fn many(numbers: &[u16], rounds: u32, lasting: Duration) -> Result<Table, String> {
-    let mut table = Table::new(&["SAs", "kpps of 1400 octets", "by one SA"]);
-    let flood = |tunnels: u16| {
-        let others = Tunnels { others: tunnels.saturating_sub(1) };
-        let hosts: [Host; 2] = wire::lay(Wire::SuperPackets, Placement::Scheduler)?;
-        let _running = Vpn::with_tunnels("vpnd with many SAs", others).up(&hosts)?;
-        let targets: Vec<_> = (0..others.others).map(vpn::spread).chain([hosts[1].inner]).collect();
-        measure::spread(&hosts, &targets, lasting)
-    };
-    let mut rates = vec![Vec::new(); numbers.len() + 1];
-    for _ in 0..rounds {
-        for (at, number) in [1].iter().chain(numbers).enumerate() {
-            rates[at].push(flood(*number)?);
+/// What a round consists of.
+fn steps<'a>(arguments: &Arguments, vpns: &'a [Vpn]) -> Vec<Step<'a>> {
+    let mut steps = Vec::new();
+    for wire in [Wire::SuperPackets, Wire::Packets] {
+        for placement in [Placement::Scheduler, Placement::CoreEach] {
+            let wanted = arguments.wire.is_none_or(|only| only == wire)
+                && arguments.placement.is_none_or(|only| only == placement);
+            for vpn in vpns.iter().filter(|_| wanted) {
+                let fits = |what: &Measure| *what != Measure::Spread || vpn.part == Part::Addresses;
+                let measures: Vec<Measure> = match &arguments.measure[..] {
+                    [] => plan::measures(vpn.part, wire, placement).to_vec(),
+                    some => some.iter().copied().filter(fits).collect(),
+                };
+                if !measures.is_empty() {
+                    steps.push(Step { vpn, wire, placement, measures });
+                }
+            }
         }
     }
-    let median = |rates: &mut Vec<f64>| {
-        rates.sort_by(f64::total_cmp);
-        rates[rates.len() / 2]
-    };
-    let medians: Vec<f64> = rates.iter_mut().map(median).collect();
-    for (number, rate) in [1].iter().chain(numbers).zip(&medians) {
-        let ratio = rate / medians[0];
-        table.row(vec![number.to_string(), format!("{:.0}", rate / 1e3), format!("{ratio:.2}")]);
+    steps
+}
+
+impl Step<'_> {
+    /// Takes it once.
+    fn take(
+        &self,
+        round: u32,
+        lasting: Duration,
+        earlier: &[measure::Row],
+    ) -> Result<Vec<measure::Row>, String> {
+        let Self { vpn, wire, placement, .. } = *self;
+        let hosts = wire::lay(wire, placement)?;
+        let running = vpn.up(&hosts)?;
+        let figures = Figures(earlier);
+        let subject = Subject {
+            hosts: &hosts,
+            running: &running,
+            targets: &vpn.targets(&hosts),
+            lasting,
+            earlier: &|figure| {
+                figures.spread(&vpn.name, wire, placement, figure).map(|[_, m, _]| m)
+            },
+        };
+        let mut rows = Vec::new();
+        for what in &self.measures {
+            for (figure, value) in subject.measure(*what)? {
+                let (vpn, figure) = (vpn.name.clone(), figure.to_owned());
+                rows.push(measure::Row { vpn, wire, placement, round, figure, value });
+            }
+        }
+        Ok(rows)
     }
-    table.note(
-        "A flood of datagrams to as many addresses in turn, each with a Child SA of its own.",
-    );
-    Ok(table)
 }

@@ -1,53 +1,179 @@
-//! What the figures say: tables, and how far the product is from where it is to be.
+//! What the figures say, as a document.
 
+use crate::goals;
 use crate::measure::Row;
+use crate::plan::Part;
+use crate::record::Record;
 use crate::table::Table;
-use crate::vpn::{STRONGSWAN, TAILSCALE, VPND, VPND_256, VPND_NULL, VPND_PORTABLE, Vpn};
+use crate::vpn::Vpn;
 use crate::wire::{Placement, Wire};
 use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+
+const INTRODUCTION: &str = "# Tunnels
+
+Traffic through a tunnel between two network namespaces of one machine, both ends and the programs that send and receive on
+it; the other VPNs in userspace beside it. Made by `cargo bench --bench tunnel -- --write`; the figures of all rounds are in
+[tunnel.json](tunnel.json).
+";
+
+const EXPLANATION: &str = "Median (lowest–highest) of the rounds, in which the VPNs take turns. AES-128-GCM in tunnel mode and
+UDP where nothing else is said; WireGuard is ChaCha20-Poly1305, OpenVPN AES-256-GCM. The wire is a veth pair, which passes
+super-packets; for single packets tso, gso, gro and tx-udp-segmentation are off at both its ends. CPU: seconds of both ends'
+VPN processes for each gigabyte of one stream. UDP: datagrams of that payload at the highest rate at which less than 1 % is
+lost or still on its way 20 ms after the last was sent, thousands per second. Ping: ICMP echoes every 2 ms through the idle
+tunnel, and beside one stream of TCP. Memory: both ends' resident anonymous memory after one stream.
+";
+
+const ADDRESSES: &str = "Datagrams to as many addresses in turn as there are SAs at most: all of them through one SA, or
+through as many as the name says, each for its share of the addresses. TCP: one stream through one SA beside the others.
+";
+
+/// The document.
+pub fn text(record: &Record, vpns: &[Vpn]) -> String {
+    let figures = Figures(&record.rows);
+    let standings = goals::standings(&figures, vpns);
+    let mut text = format!("{INTRODUCTION}\n{}\n{}", record.machine, notes(record));
+    let _ = writeln!(text, "## Where it is to be\n\n{}", goals::table(&standings));
+    text += &figures.tables(vpns);
+    let many = figures.table(vpns, Wire::SuperPackets, Placement::Scheduler, true);
+    if let Some(many) = many {
+        let _ = writeln!(text, "## Very many SAs\n\n{many}\n{ADDRESSES}");
+    }
+    let _ = writeln!(text, "## How it is measured\n\n{EXPLANATION}");
+    text.trim_end().to_owned() + "\n"
+}
+
+fn notes(record: &Record) -> String {
+    let minutes = record.seconds / 60.0;
+    let others = record.others * 100.0;
+    let mut text = format!(
+        "It took {minutes:.0} minutes, in which other programs and the kernel's threads had {others:.0} % of the processors.\n\n"
+    );
+    for why in &record.absent {
+        let _ = writeln!(text, "Left out: {why}.\n");
+    }
+    text
+}
+
+/// Puts the document, the figures and their pictures there.
+pub fn write(directory: &Path, record: &Record, vpns: &[Vpn]) -> Result<(), String> {
+    for (name, text) in [("tunnel.md", text(record, vpns)), ("tunnel.json", record.json())] {
+        let path = directory.join(name);
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    Ok(())
+}
 
 /// Columns: figure, head, digits behind the point, and what it is divided by.
-const COLUMNS: [(&str, &str, usize, f64); 11] = [
+const COLUMNS: [(&str, &str, usize, f64); 13] = [
     ("tcp1", "TCP 1 Gbit/s", 2, 1e3),
     ("tcp4", "TCP 4 Gbit/s", 2, 1e3),
     ("both", "both ways Gbit/s", 2, 1e3),
     ("cpu", "CPU s/GB", 2, 1.0),
+    ("spread", "UDP 1400 to all addresses kpps", 0, 1e3),
     ("udp64", "UDP 64 kpps", 0, 1e3),
     ("udp512", "UDP 512 kpps", 0, 1e3),
     ("udp1400", "UDP 1400 kpps", 0, 1e3),
     ("ping-p50", "ping p50 µs", 0, 1.0),
     ("ping-p99", "p99 µs", 0, 1.0),
+    ("loaded-p50", "p50 under load µs", 0, 1.0),
     ("loaded-p99", "p99 under load µs", 0, 1.0),
     ("memory", "memory MB", 1, 1e3),
 ];
-
-/// Figures of which less is better.
-const LESS: [&str; 5] = ["cpu", "ping-p50", "ping-p99", "loaded-p99", "memory"];
 
 /// All figures of all rounds.
 pub struct Figures<'a>(pub &'a [Row]);
 
 impl Figures<'_> {
+    /// A figure with the rounds it was measured in.
+    pub fn rounds(
+        &self,
+        vpn: &str,
+        wire: Wire,
+        placement: Placement,
+        figure: &str,
+    ) -> Vec<(u32, f64)> {
+        let fits = |row: &&Row| {
+            row.vpn == vpn && row.wire == wire && row.placement == placement && row.figure == figure
+        };
+        self.0.iter().filter(fits).map(|row| (row.round, row.value)).collect()
+    }
+
     /// Lowest, median and highest of a figure.
-    fn spread(
+    pub fn spread(
         &self,
         vpn: &str,
         wire: Wire,
         placement: Placement,
         figure: &str,
     ) -> Option<[f64; 3]> {
-        let fits = |row: &&Row| {
-            row.vpn == vpn && row.wire == wire && row.placement == placement && row.figure == figure
-        };
-        let mut values: Vec<f64> = self.0.iter().filter(fits).map(|row| row.value).collect();
+        let rounds = self.rounds(vpn, wire, placement, figure);
+        let mut values: Vec<f64> = rounds.into_iter().map(|(_, value)| value).collect();
         values.sort_by(f64::total_cmp);
         let (low, high) = (*values.first()?, *values.last()?);
         let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
         Some([low, middle, high])
     }
 
-    fn median(&self, vpn: &str, wire: Wire, placement: Placement, figure: &str) -> Option<f64> {
-        self.spread(vpn, wire, placement, figure).map(|[_, median, _]| median)
+    /// The best of the competitors.
+    pub fn best(
+        &self,
+        vpns: &[Vpn],
+        wire: Wire,
+        placement: Placement,
+        figure: &str,
+        less: bool,
+    ) -> Option<String> {
+        let found = vpns.iter().filter(|vpn| vpn.is_peer()).filter_map(|vpn| {
+            Some((&vpn.name, self.spread(&vpn.name, wire, placement, figure)?[1]))
+        });
+        let best = match less {
+            true => found.min_by(|a, b| a.1.total_cmp(&b.1)),
+            false => found.max_by(|a, b| a.1.total_cmp(&b.1)),
+        };
+        best.map(|(name, _)| name.clone())
+    }
+
+    /// What was measured over a wire in a placement, where anything was; of very many addresses or of one.
+    pub fn table(
+        &self,
+        vpns: &[Vpn],
+        wire: Wire,
+        placement: Placement,
+        addresses: bool,
+    ) -> Option<Table> {
+        let vpns: Vec<&Vpn> =
+            vpns.iter().filter(|vpn| (vpn.part == Part::Addresses) == addresses).collect();
+        let is_there = |(figure, ..): &&(&str, &str, usize, f64)| {
+            vpns.iter().any(|vpn| self.spread(&vpn.name, wire, placement, figure).is_some())
+        };
+        let columns: Vec<_> = COLUMNS.iter().filter(is_there).collect();
+        if columns.is_empty() {
+            return None;
+        }
+        let heads: Vec<&str> = ["VPN"].into_iter().chain(columns.iter().map(|c| c.1)).collect();
+        let mut table = Table::new(&heads);
+        for vpn in vpns {
+            let cell = |column: &&(&str, &str, usize, f64)| {
+                let &&(figure, _, digits, unit) = column;
+                match self.spread(&vpn.name, wire, placement, figure) {
+                    Some([low, median, high]) => format!(
+                        "{:.digits$} ({:.digits$}–{:.digits$})",
+                        median / unit,
+                        low / unit,
+                        high / unit,
+                    ),
+                    None => "–".into(),
+                }
+            };
+            let cells: Vec<String> = columns.iter().map(cell).collect();
+            if cells.iter().any(|cell| cell != "–") {
+                table.row([vpn.name.clone()].into_iter().chain(cells).collect());
+            }
+        }
+        Some(table)
     }
 
     /// One table for each wire and placement that was measured.
@@ -55,169 +181,11 @@ impl Figures<'_> {
         let mut text = String::new();
         for wire in [Wire::SuperPackets, Wire::Packets] {
             for placement in [Placement::Scheduler, Placement::CoreEach] {
-                let of = |figure: &str| {
-                    let here = |row: &Row| row.wire == wire && row.placement == placement;
-                    self.0.iter().any(|row| here(row) && row.figure == figure)
-                };
-                let columns: Vec<_> = COLUMNS.iter().filter(|column| of(column.0)).collect();
-                if columns.is_empty() {
-                    continue;
+                if let Some(table) = self.table(vpns, wire, placement, false) {
+                    let _ = writeln!(text, "## On the wire {wire}, {placement}\n\n{table}");
                 }
-                let heads: Vec<&str> =
-                    ["VPN"].into_iter().chain(columns.iter().map(|c| c.1)).collect();
-                let mut table = Table::new(&heads);
-                for vpn in vpns {
-                    let cell = |column: &&(&str, &str, usize, f64)| {
-                        let &&(figure, _, digits, unit) = column;
-                        match self.spread(vpn.name, wire, placement, figure) {
-                            Some([low, median, high]) => format!(
-                                "{:.digits$} ({:.digits$}–{:.digits$})",
-                                median / unit,
-                                low / unit,
-                                high / unit,
-                            ),
-                            None => "–".into(),
-                        }
-                    };
-                    let cells: Vec<String> = columns.iter().map(cell).collect();
-                    if cells.iter().any(|cell| cell != "–") {
-                        table.row([vpn.name.to_owned()].into_iter().chain(cells).collect());
-                    }
-                }
-                let _ = writeln!(text, "## {}\n\n{table}", heading(wire, placement));
             }
         }
         text
-    }
-
-    /// The best of the competitors, by name.
-    fn best<'v>(
-        &self,
-        vpns: &'v [Vpn],
-        wire: Wire,
-        placement: Placement,
-        figure: &str,
-    ) -> Option<(&'v str, f64)> {
-        let found = vpns
-            .iter()
-            .filter(|vpn| vpn.is_peer())
-            .filter_map(|vpn| Some((vpn.name, self.median(vpn.name, wire, placement, figure)?)));
-        match LESS.contains(&figure) {
-            true => found.min_by(|a, b| a.1.total_cmp(&b.1)),
-            false => found.max_by(|a, b| a.1.total_cmp(&b.1)),
-        }
-    }
-
-    /// The product's figures by those of others.
-    pub fn ratios(&self, vpns: &[Vpn]) -> Table {
-        let mut table =
-            Table::new(&["figure", "wire and placement", "beside", "ratio", "at least", "aim"]);
-        for goal in GOALS {
-            let Goal { wire, placement, figure, .. } = goal;
-            let Some(ours) = self.median(goal.ours, wire, placement, figure) else { continue };
-            let other = match goal.other {
-                Some(name) => self.median(name, wire, placement, figure).map(|value| (name, value)),
-                None => self.best(vpns, wire, placement, figure),
-            };
-            let Some((beside, theirs)) = other else { continue };
-            table.row(vec![
-                goal.name.into(),
-                heading(wire, placement).to_lowercase(),
-                beside.into(),
-                format!("{:.2}", ours / theirs),
-                goal.at_least.into(),
-                goal.aim.into(),
-            ]);
-        }
-        table.note("For CPU and ping, less is better; for the rest, more.");
-        table
-    }
-}
-
-/// Where the product is to be beside another.
-struct Goal {
-    name: &'static str,
-    figure: &'static str,
-    wire: Wire,
-    placement: Placement,
-    ours: &'static str,
-    /// None: the best of the competitors.
-    other: Option<&'static str>,
-    at_least: &'static str,
-    aim: &'static str,
-}
-
-/// What most goals have in common.
-const GOAL: Goal = Goal {
-    name: "TCP, one stream",
-    figure: "tcp1",
-    wire: Wire::SuperPackets,
-    placement: Placement::Scheduler,
-    ours: VPND,
-    other: None,
-    at_least: "1.0",
-    aim: "0.7",
-};
-
-const GOALS: [Goal; 12] = [
-    Goal {
-        placement: Placement::CoreEach,
-        other: Some(TAILSCALE),
-        at_least: "3.3",
-        aim: "4.5",
-        ..GOAL
-    },
-    Goal { other: Some(TAILSCALE), at_least: "3.0", aim: "4.5", ..GOAL },
-    Goal { other: Some(STRONGSWAN), at_least: "14", aim: "20", ..GOAL },
-    Goal { wire: Wire::Packets, at_least: "1.5", aim: "2.5", ..GOAL },
-    Goal {
-        wire: Wire::Packets,
-        placement: Placement::CoreEach,
-        at_least: "1.5",
-        aim: "2.5",
-        ..GOAL
-    },
-    Goal { name: "UDP, 64 octets", figure: "udp64", at_least: "1.6", aim: "3", ..GOAL },
-    Goal {
-        name: "CPU per octet",
-        figure: "cpu",
-        other: Some(TAILSCALE),
-        at_least: "0.33",
-        aim: "0.20",
-        ..GOAL
-    },
-    Goal { name: "ping, median", figure: "ping-p50", ..GOAL },
-    Goal { name: "ping, p99", figure: "ping-p99", ..GOAL },
-    Goal { name: "ping beside a stream, p99", figure: "loaded-p99", ..GOAL },
-    Goal {
-        name: "AES-128-GCM by NULL",
-        placement: Placement::CoreEach,
-        other: Some(VPND_NULL),
-        at_least: "0.75",
-        aim: "0.90",
-        ..GOAL
-    },
-    Goal {
-        name: "AES-256-GCM, in-core on by off",
-        ours: VPND_256,
-        other: Some(VPND_PORTABLE),
-        at_least: "4.5",
-        aim: "–",
-        ..GOAL
-    },
-];
-
-fn heading(wire: Wire, placement: Placement) -> &'static str {
-    match (wire, placement) {
-        (Wire::SuperPackets, Placement::Scheduler) => {
-            "Super-packets on the wire, left to the scheduler"
-        }
-        (Wire::SuperPackets, Placement::CoreEach) => {
-            "Super-packets on the wire, a core for each end"
-        }
-        (Wire::Packets, Placement::Scheduler) => {
-            "Single packets on the wire, left to the scheduler"
-        }
-        (Wire::Packets, Placement::CoreEach) => "Single packets on the wire, a core for each end",
     }
 }

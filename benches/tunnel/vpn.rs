@@ -5,27 +5,31 @@ mod strongswan;
 mod vpnd;
 mod wireguard;
 
+use crate::plan::Part;
 use crate::wire::Host;
 use std::fs;
 use std::io;
+use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-pub use vpnd::{Build, Tunnels, program as build, spread};
+pub use vpnd::{Build, Tunnels, program as build};
 
 /// How long a VPN may take until packets pass.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Between two looks at whether something is there.
 const PAUSE: Duration = Duration::from_millis(20);
 /// The unit of times in `/proc` (USER_HZ is 100 on all that this runs on).
-const TICK: Duration = Duration::from_millis(10);
+pub const TICK_MS: u64 = 10;
 
 /// One of them.
 #[derive(Clone, Debug)]
 pub struct Vpn {
     /// Its name in the tables.
-    pub name: &'static str,
+    pub name: String,
+    /// What is measured of it.
+    pub part: Part,
     kind: Kind,
 }
 
@@ -53,50 +57,67 @@ pub const STRONGSWAN: &str = "strongSwan kernel-libipsec";
 /// The fastest WireGuard in userspace that is known.
 pub const TAILSCALE: &str = "wireguard-go of Tailscale";
 
-/// All of them, in the order of the tables.
-pub fn all() -> Vec<Vpn> {
-    let vpnd = |name, setup| Vpn { name, kind: Kind::Vpnd(setup) };
+/// The product with so many SAs, each for its share of the same addresses.
+pub fn with_tunnels(tunnels: u16) -> String {
+    match tunnels {
+        1 => "vpnd, one SA for all addresses".into(),
+        2..1_000 => format!("vpnd, {tunnels} SAs"),
+        _ => format!("vpnd, {},{:03} SAs", tunnels / 1_000, tunnels % 1_000),
+    }
+}
+
+/// All of them, in the order of the tables; at last the product with one SA and with each of these numbers of SAs.
+pub fn all(tunnels: &[u16]) -> Vec<Vpn> {
+    let vpn = |name: &str, part, kind| Vpn { name: name.to_owned(), part, kind };
+    let vpnd = |name: &str, part, setup| vpn(name, part, Kind::Vpnd(setup));
     let plain = vpnd::Setup::default;
     let wireguard =
-        |name, program, arguments| Vpn { name, kind: Kind::WireGuard { program, arguments } };
-    let openvpn = |name, arguments| Vpn { name, kind: Kind::OpenVpn { arguments } };
-    vec![
-        Vpn { name: WIRE, kind: Kind::Wire },
-        vpnd(VPND, plain()),
-        vpnd(VPND_256, vpnd::Setup { esp: "ESP_AES256_GCM_16", ..plain() }),
+        |name, program, arguments| vpn(name, Part::Whole, Kind::WireGuard { program, arguments });
+    let openvpn = |name, part, arguments| vpn(name, part, Kind::OpenVpn { arguments });
+    let few = Kind::StrongSwan { plugins: Some(strongswan::FEW) };
+    let gcm_256 = || vpnd::Setup { esp: "ESP_AES256_GCM_16", ..plain() };
+    let off = "[crypto]\nin_core_enabled = false";
+    let mut all = vec![
+        vpn(WIRE, Part::Whole, Kind::Wire),
+        vpnd(VPND, Part::Whole, plain()),
         vpnd(
-            VPND_PORTABLE,
-            vpnd::Setup {
-                esp: "ESP_AES256_GCM_16",
-                config: "[crypto]\nin_core_enabled = false",
-                ..plain()
-            },
+            "vpnd, native ESP",
+            Part::Variant,
+            vpnd::Setup { config: "encap = \"never\"", ..plain() },
         ),
-        vpnd("vpnd, native ESP", vpnd::Setup { config: "encap = \"never\"", ..plain() }),
-        vpnd(VPND_NULL, vpnd::Setup { build: Build::NullCipher, ..plain() }),
-        Vpn { name: STRONGSWAN, kind: Kind::StrongSwan { plugins: None } },
-        Vpn {
-            name: "strongSwan, few plugins",
-            kind: Kind::StrongSwan { plugins: Some(strongswan::FEW) },
-        },
+        vpnd(VPND_NULL, Part::Stream, vpnd::Setup { build: Build::NullCipher, ..plain() }),
+        vpnd(VPND_256, Part::Stream, gcm_256()),
+        vpnd(VPND_PORTABLE, Part::Stream, vpnd::Setup { config: off, ..gcm_256() }),
+        vpn(STRONGSWAN, Part::Whole, Kind::StrongSwan { plugins: None }),
+        vpn("strongSwan, few plugins", Part::Variant, few),
         wireguard("wireguard-go", "wireguard-go", &["-f"]),
         wireguard(TAILSCALE, "wireguard-go-tailscale", &["-f"]),
         wireguard("gotatun", "gotatun", &["-f", "--disable-drop-privileges"]),
         wireguard("boringtun", "boringtun-cli", &["-f", "--disable-drop-privileges"]),
-        openvpn("OpenVPN", &[]),
-        openvpn("OpenVPN, large buffers", openvpn::LARGE_BUFFERS),
-    ]
+        openvpn("OpenVPN", Part::Whole, &[]),
+        openvpn("OpenVPN, large buffers", Part::Variant, openvpn::LARGE_BUFFERS),
+    ];
+    let addresses = tunnels.iter().copied().max().unwrap_or(0);
+    let numbers = [1].iter().take(tunnels.len()).chain(tunnels);
+    all.extend(numbers.map(|&number| {
+        let tunnels = Some(Tunnels { number, addresses });
+        vpnd(&with_tunnels(number), Part::Addresses, vpnd::Setup { tunnels, ..plain() })
+    }));
+    all
 }
 
 impl Vpn {
-    /// A `vpnd` with very many SAs.
-    pub fn with_tunnels(name: &'static str, tunnels: Tunnels) -> Self {
-        Self { name, kind: Kind::Vpnd(vpnd::Setup { tunnels, ..vpnd::Setup::default() }) }
-    }
-
     /// Whether it competes.
     pub fn is_peer(&self) -> bool {
         !matches!(self.kind, Kind::Vpnd(_) | Kind::Wire)
+    }
+
+    /// The addresses behind the right end that its traffic goes to in turn.
+    pub fn targets(&self, hosts: &[Host; 2]) -> Vec<Ipv4Addr> {
+        match &self.kind {
+            Kind::Vpnd(vpnd::Setup { tunnels: Some(tunnels), .. }) => tunnels.targets().collect(),
+            _ => vec![hosts[1].inner],
+        }
     }
 
     /// Why it cannot run here, if it cannot.
@@ -215,11 +236,18 @@ impl Drop for Running {
 }
 
 fn used(process: u32) -> Result<Duration, String> {
-    let path = format!("/proc/{process}/stat");
-    let stat = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
-    // proc_pid_stat(5): behind the name in parentheses comes the third field; the 14th and 15th are wanted.
+    let ticks = ticks::<2>(&format!("/proc/{process}/stat"))?;
+    Ok(Duration::from_millis(ticks.iter().sum::<u64>() * TICK_MS))
+}
+
+/// Processor time that a process has used, in the unit of `/proc`: as user and as system, then its children that it has
+/// waited for.
+pub fn ticks<const N: usize>(path: &str) -> Result<[u64; N], String> {
+    let stat = fs::read_to_string(path).map_err(|error| format!("{path}: {error}"))?;
+    // proc_pid_stat(5): behind the name in parentheses comes the third field; the 14th and the next are wanted.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-    Ok(TICK * fields.skip(11).take(2).filter_map(|field| field.parse::<u32>().ok()).sum::<u32>())
+    let ticks: Vec<u64> = fields.skip(11).take(N).filter_map(|field| field.parse().ok()).collect();
+    ticks.try_into().map_err(|_| format!("{path}: not as expected"))
 }
 
 fn memory_kb(process: u32) -> Option<u64> {

@@ -5,6 +5,7 @@ use cli::demo::isolation::Namespace;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 use std::net::Ipv4Addr;
 use std::process::Command;
 
@@ -26,6 +27,24 @@ pub enum Placement {
     Scheduler,
     /// Each end with its programs on a core of its own, as two hosts of one core.
     CoreEach,
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::SuperPackets => "super-packets",
+            Self::Packets => "single packets",
+        })
+    }
+}
+
+impl fmt::Display for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scheduler => "left to the scheduler",
+            Self::CoreEach => "a core for each end",
+        })
+    }
 }
 
 /// Name of the wire's end in either namespace.

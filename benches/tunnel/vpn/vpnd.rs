@@ -3,6 +3,7 @@
 use super::{Running, wait};
 use crate::wire::Host;
 use std::fmt::Write as _;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -15,8 +16,8 @@ pub struct Setup {
     pub config: &'static str,
     /// Which program.
     pub build: Build,
-    /// How many Child SAs.
-    pub tunnels: Tunnels,
+    /// Child SAs beside the one for the address behind the other end.
+    pub tunnels: Option<Tunnels>,
 }
 
 /// A build of it.
@@ -28,20 +29,35 @@ pub enum Build {
     NullCipher,
 }
 
-/// One Child SA for the address behind the other end, and as many others for addresses of `10.201.0.0/16`.
+/// So many Child SAs, which share so many addresses of `10.201.0.0/16` among them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunnels {
-    pub others: u16,
+    pub number: u16,
+    pub addresses: u16,
+}
+
+impl Tunnels {
+    /// All addresses.
+    pub fn targets(self) -> impl Iterator<Item = Ipv4Addr> {
+        (0..self.addresses).map(address)
+    }
+
+    /// First and last address of each Child SA.
+    fn ranges(self) -> impl Iterator<Item = [Ipv4Addr; 2]> {
+        let [number, addresses] = [self.number, self.addresses].map(u32::from);
+        let bound = move |n| u16::try_from(n * addresses / number).unwrap_or(u16::MAX);
+        (0..number).map(move |n| [bound(n), bound(n + 1) - 1].map(address))
+    }
+}
+
+fn address(n: u16) -> Ipv4Addr {
+    let [high, low] = n.to_be_bytes();
+    Ipv4Addr::new(10, 201, high, low)
 }
 
 impl Default for Setup {
     fn default() -> Self {
-        Self {
-            esp: "ESP_AES128_GCM_16",
-            config: "",
-            build: Build::Product,
-            tunnels: Tunnels { others: 0 },
-        }
+        Self { esp: "ESP_AES128_GCM_16", config: "", build: Build::Product, tunnels: None }
     }
 }
 
@@ -97,7 +113,7 @@ pub fn up(setup: &Setup, hosts: &[Host; 2], running: &mut Running) -> Result<(),
         sockets.push(socket);
     }
     for socket in &sockets {
-        wait("vpnd answers", || vpnctl(socket, "list").is_ok())?;
+        wait("vpnd answers", || vpnctl(socket, "workers").is_ok())?;
     }
     vpnctl(&sockets[0], "activate").map(drop)
 }
@@ -110,12 +126,6 @@ fn vpnctl(socket: &PathBuf, command: &str) -> Result<String, String> {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => Err(format!("vpnctl {command}: {}", String::from_utf8_lossy(&output.stderr))),
     }
-}
-
-/// The address behind the right end that Child SA `n` of the others is for.
-pub fn spread(n: u16) -> std::net::Ipv4Addr {
-    let [high, low] = n.to_be_bytes();
-    std::net::Ipv4Addr::new(10, 201, high, low)
 }
 
 fn policy(setup: &Setup, here: &Host, there: &Host, is_left: bool) -> String {
@@ -146,13 +156,14 @@ fn policy(setup: &Setup, here: &Host, there: &Host, is_left: bool) -> String {
     );
     let right = if is_left { there.inner } else { here.inner };
     let left = if is_left { here.inner } else { there.inner };
-    let others = (0..setup.tunnels.others).map(spread);
-    for (n, right) in [right].into_iter().chain(others).enumerate() {
+    let others = setup.tunnels.into_iter().flat_map(Tunnels::ranges);
+    for (n, right) in [[right; 2]].into_iter().chain(others).enumerate() {
+        let left = [left; 2];
         let [local, remote] = if is_left { [left, right] } else { [right, left] };
-        let side = |name, address| {
+        let side = |name, [first, last]: [Ipv4Addr; 2]| {
             format!(
                 "<IPSec{name}Identity Protocol=\"0\" Port=\"0\" EndPort=\"65535\"><IPV4_Address_Range \
-                 From_IPAddr=\"{address}\" To_IPAddr=\"{address}\"/></IPSec{name}Identity>"
+                 From_IPAddr=\"{first}\" To_IPAddr=\"{last}\"/></IPSec{name}Identity>"
             )
         };
         let _ = writeln!(

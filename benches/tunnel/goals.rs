@@ -1,0 +1,248 @@
+//! Where the product is to be beside others, and whether it is there.
+
+use crate::report::Figures;
+use crate::table::Table;
+use crate::vpn::{
+    STRONGSWAN, TAILSCALE, VPND, VPND_256, VPND_NULL, VPND_PORTABLE, Vpn, with_tunnels,
+};
+use crate::wire::{Placement, Wire};
+
+/// A ratio of the product's figure and another's.
+pub struct Goal {
+    /// The row of the table of requirements.
+    pub row: &'static str,
+    pub name: &'static str,
+    pub figure: &'static str,
+    pub wire: Wire,
+    pub placement: Placement,
+    pub ours: String,
+    pub beside: Beside,
+    /// Less is better: the ratio may be this at most. Otherwise it must be this at least.
+    pub less: bool,
+    pub required: f64,
+    pub aim: Option<f64>,
+}
+
+/// What a figure is divided by.
+pub enum Beside {
+    /// The same figure of the best of the competitors.
+    Best,
+    /// That of this one.
+    Vpn(String),
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Aim,
+    Reached,
+    Missed,
+}
+
+/// A goal with what was measured.
+pub struct Standing {
+    pub goal: Goal,
+    /// Name of the other.
+    pub beside: String,
+    /// Of the medians.
+    pub ratio: f64,
+    /// Lowest and highest of the rounds' ratios.
+    pub spread: [f64; 2],
+}
+
+impl Standing {
+    pub fn verdict(&self) -> Verdict {
+        let meets =
+            |bound: f64| if self.goal.less { self.ratio <= bound } else { self.ratio >= bound };
+        match self.goal.aim {
+            Some(aim) if meets(aim) => Verdict::Aim,
+            _ if meets(self.goal.required) => Verdict::Reached,
+            _ => Verdict::Missed,
+        }
+    }
+}
+
+/// All goals whose figures were measured.
+pub fn standings(figures: &Figures<'_>, vpns: &[Vpn]) -> Vec<Standing> {
+    goals().into_iter().filter_map(|goal| standing(goal, figures, vpns)).collect()
+}
+
+fn standing(goal: Goal, figures: &Figures<'_>, vpns: &[Vpn]) -> Option<Standing> {
+    let (wire, placement, figure) = (goal.wire, goal.placement, goal.figure);
+    let beside = match &goal.beside {
+        Beside::Vpn(name) => name.clone(),
+        Beside::Best => figures.best(vpns, wire, placement, figure, goal.less)?,
+    };
+    let median = |vpn: &str| figures.spread(vpn, wire, placement, figure).map(|[_, m, _]| m);
+    let ratio = median(&goal.ours)? / median(&beside)?;
+    let theirs = figures.rounds(&beside, wire, placement, figure);
+    let ratios = figures
+        .rounds(&goal.ours, wire, placement, figure)
+        .into_iter()
+        .filter_map(|(round, ours)| Some(ours / theirs.iter().find(|(r, _)| *r == round)?.1));
+    let spread = ratios.fold([ratio; 2], |[low, high], r| [low.min(r), high.max(r)]);
+    Some(Standing { goal, beside, ratio, spread })
+}
+
+/// The table of them, with the row that other benches measure.
+pub fn table(standings: &[Standing]) -> Table {
+    let mut table = Table::new(&[
+        "#",
+        "figure",
+        "wire, placement",
+        "beside",
+        "required",
+        "aim",
+        "measured",
+        "rounds",
+        "reached",
+    ]);
+    let mut rows: Vec<(&str, Vec<String>)> = standings
+        .iter()
+        .map(|standing| {
+            let goal = &standing.goal;
+            let bound = if goal.less { "≤" } else { "≥" };
+            let cells = vec![
+                goal.row.into(),
+                goal.name.into(),
+                format!("{}, {}", goal.wire, goal.placement),
+                standing.beside.clone(),
+                format!("{bound} {}", number(goal.required)),
+                goal.aim.map_or("–".into(), |aim| format!("{bound} {}", number(aim))),
+                number(standing.ratio),
+                format!("{}–{}", number(standing.spread[0]), number(standing.spread[1])),
+                match standing.verdict() {
+                    Verdict::Aim => "yes, and the aim".into(),
+                    Verdict::Reached => "yes".into(),
+                    Verdict::Missed => "**no**".into(),
+                },
+            ];
+            (goal.row, cells)
+        })
+        .collect();
+    let elsewhere = [
+        "8",
+        "1,400 octets in the packet path, by the library call alone",
+        "in memory",
+        "AWS-LC",
+        "≤ 1.2",
+        "≤ 1.1",
+        "[datapath.md](datapath.md)",
+        "–",
+        "–",
+    ];
+    let at = rows.iter().position(|(row, _)| ["9", "10"].contains(row)).unwrap_or(rows.len());
+    rows.insert(at, ("8", elsewhere.map(str::to_owned).to_vec()));
+    for (_, cells) in rows {
+        table.row(cells);
+    }
+    table.note(
+        "Ratios of the product's figure and the other's: of the medians, and the lowest and highest of the rounds' own.",
+    );
+    table
+}
+
+/// As many digits as the requirement has.
+fn number(value: f64) -> String {
+    match value {
+        v if v >= 10.0 => format!("{v:.1}"),
+        v => format!("{v:.2}"),
+    }
+}
+
+fn goals() -> Vec<Goal> {
+    let tcp = || Goal {
+        row: "1b",
+        name: "TCP, one stream",
+        figure: "tcp1",
+        wire: Wire::SuperPackets,
+        placement: Placement::Scheduler,
+        ours: VPND.into(),
+        beside: Beside::Best,
+        less: false,
+        required: 3.0,
+        aim: Some(4.5),
+    };
+    let beside = |name: &str| Beside::Vpn(name.into());
+    let ping = |name, figure| Goal {
+        row: "6",
+        name,
+        figure,
+        less: true,
+        required: 1.0,
+        aim: Some(0.7),
+        ..tcp()
+    };
+    let single = |placement| Goal {
+        row: "3",
+        wire: Wire::Packets,
+        placement,
+        required: 1.5,
+        aim: Some(2.5),
+        ..tcp()
+    };
+    let many = |number, required| Goal {
+        row: "9",
+        name: "datagrams to 20,000 addresses, SAs by one SA",
+        figure: "spread",
+        ours: with_tunnels(number),
+        beside: Beside::Vpn(with_tunnels(1)),
+        required,
+        aim: Some(0.95),
+        ..tcp()
+    };
+    vec![
+        Goal {
+            row: "1a",
+            placement: Placement::CoreEach,
+            beside: beside(TAILSCALE),
+            required: 3.3,
+            ..tcp()
+        },
+        Goal { beside: beside(TAILSCALE), ..tcp() },
+        Goal { row: "2", beside: beside(STRONGSWAN), required: 14.0, aim: Some(20.0), ..tcp() },
+        single(Placement::Scheduler),
+        single(Placement::CoreEach),
+        Goal {
+            row: "4",
+            name: "UDP, 64 octets",
+            figure: "udp64",
+            required: 1.6,
+            aim: Some(3.0),
+            ..tcp()
+        },
+        Goal {
+            row: "5",
+            name: "CPU seconds per GB",
+            figure: "cpu",
+            beside: beside(TAILSCALE),
+            less: true,
+            required: 1.0 / 3.0,
+            aim: Some(0.2),
+            ..tcp()
+        },
+        ping("idle ping, median", "ping-p50"),
+        ping("idle ping, 99th percentile", "ping-p99"),
+        ping("ping beside a stream, 99th percentile", "loaded-p99"),
+        Goal {
+            row: "7",
+            name: "TCP, one stream, AES-128-GCM by NULL",
+            placement: Placement::CoreEach,
+            beside: beside(VPND_NULL),
+            required: 0.75,
+            aim: Some(0.9),
+            ..tcp()
+        },
+        many(1_000, 0.9),
+        many(20_000, 0.8),
+        Goal {
+            row: "10",
+            name: "TCP, one stream, AES-256-GCM, in-core on by off",
+            ours: VPND_256.into(),
+            beside: beside(VPND_PORTABLE),
+            required: 4.5,
+            aim: None,
+            ..tcp()
+        },
+    ]
+}
