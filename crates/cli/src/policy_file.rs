@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
 /// Largest file that is read, in octets.
-pub const MAX_SIZE: u64 = 1024 * 1024;
+pub const MAX_SIZE: u64 = policy::xml::MAX_FILE_LEN as u64;
 
 /// A policy that was read, and what was remarked on the way.
 #[derive(Debug)]

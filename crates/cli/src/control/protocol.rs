@@ -35,9 +35,9 @@ use std::time::Duration;
 /// Version of the protocol; a request with another one is refused.
 pub const VERSION: u32 = 1;
 
-/// Longest request in octets, with its newline: a policy file as large as is read, in which JSON escapes every character,
-/// and the rest.
-pub const MAX_REQUEST: usize = 2 * policy::xml::MAX_FILE_LEN + 64 * 1024;
+/// Longest request in octets, with its newline: a mebibyte of objects, in which JSON escapes every character, and the rest.
+/// Each connection has room for it, so that what is read stays in one place that is wiped.
+pub const MAX_REQUEST: usize = (2 << 20) + 64 * 1024;
 
 /// Where `vpnd` listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/vpnd/control.sock";

@@ -16,7 +16,7 @@ use std::ops::Range;
 use zeroize::Zeroizing;
 
 const MAX_DEPTH: usize = 16;
-const MAX_ELEMENTS: usize = 20_000;
+const MAX_ELEMENTS: usize = 120_000;
 const MAX_ATTRIBUTES: usize = 64;
 const MAX_NAME: usize = 128;
 
