@@ -6,7 +6,11 @@ use std::fs;
 use std::process::Command;
 
 pub fn trials() -> Vec<Trial> {
-    vec![test("the experiment workloads", GATEWAYS, || rehearse("workloads"))]
+    vec![
+        test("the experiment in-core", GATEWAYS, || rehearse("in-core")),
+        test("the experiment workloads", GATEWAYS, || rehearse("workloads")),
+        test("the experiment null-vs-gcm", GATEWAYS, || rehearse("null-vs-gcm")),
+    ]
 }
 
 fn rehearse(name: &str) {

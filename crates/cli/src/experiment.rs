@@ -12,8 +12,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+mod confinement;
 mod figures;
+mod in_core;
 pub mod machine;
+mod null_vs_gcm;
 pub mod plot;
 pub mod report;
 pub mod site;
@@ -35,11 +38,23 @@ struct Experiment {
 }
 
 /// All of them, in the order they run.
-const EXPERIMENTS: &[Experiment] = &[Experiment {
-    name: "workloads",
-    document: "Linux on System z cryptographic support",
-    run: workloads::run,
-}];
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "in-core",
+        document: "Accelerate AIX IPsec with the help of Power in-core capability",
+        run: in_core::run,
+    },
+    Experiment {
+        name: "workloads",
+        document: "Linux on System z cryptographic support",
+        run: workloads::run,
+    },
+    Experiment {
+        name: "null-vs-gcm",
+        document: "Galois Counter Mode & IPsec with 10G",
+        run: null_vs_gcm::run,
+    },
+];
 
 /// Every experiment.
 const ALL: &str = "all";

@@ -20,12 +20,12 @@ const DOCUMENTS: [Document; 5] = [
             (
                 "throughput with in-core off and on, AES-256-GCM in transport mode, POWER8 (0.5 core), POWER9 (0.1), POWER10 (1)",
                 "more than 350 % better",
-                &[("in-core/README.md", "in-core")],
+                &[("in-core/sample.svg", "throughput"), ("in-core/parts.svg", "parts of a core")],
             ),
             (
                 "the algorithms that gain: GCM, GMAC and AH-GMAC with 128, 192 and 256 bits",
                 "a list",
-                &[("in-core/README.md", "in-core")],
+                &[("in-core/algorithms.svg", "throughput"), ("in-core/gain.svg", "on by off")],
             ),
         ],
     },
@@ -92,12 +92,15 @@ const DOCUMENTS: [Document; 5] = [
             (
                 "throughput by packet size, one tunnel on one processor: no acceleration, AES-128-GCM, NULL",
                 "GCM almost exactly the same as NULL",
-                &[("null-vs-gcm/README.md", "null-vs-gcm")],
+                &[
+                    ("null-vs-gcm/sizes.svg", "throughput"),
+                    ("null-vs-gcm/ratio.svg", "GCM by NULL"),
+                ],
             ),
             (
                 "throughput of up to twelve tunnels on six processors",
                 "about 9.6 Gbit/s of 10",
-                &[("null-vs-gcm/README.md", "null-vs-gcm")],
+                &[("null-vs-gcm/tunnels.svg", "tunnels")],
             ),
         ],
     },

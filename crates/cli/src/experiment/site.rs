@@ -93,7 +93,11 @@ impl Site {
         Ok(site)
     }
 
-    fn activate(&mut self) -> Result<(), String> {
+    /// Brings all tunnels up.
+    ///
+    /// # Errors
+    /// Where one does not come up.
+    pub fn activate(&mut self) -> Result<(), String> {
         match self.ask(0, Ask::Activate { names: vec![] })? {
             Reply::Activations(activations) => {
                 let failed = activations.iter().find_map(|a| Some((&a.name, a.failure.as_ref()?)));

@@ -5,7 +5,8 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
+use std::thread::{JoinHandle, sleep};
+use std::time::{Duration, Instant};
 
 /// Octets that a stream hands over at once, as iperf3 does.
 const PIECE: usize = 128 << 10;
@@ -47,6 +48,39 @@ impl Streams {
     pub fn received(&self) -> u64 {
         self.received.load(Relaxed)
     }
+
+    /// What arrives in a time, after the streams have had another to find their speed. `look` is called when it begins and
+    /// when it ends.
+    ///
+    /// # Errors
+    /// Where nothing arrives.
+    pub fn measure(
+        &self,
+        settle: Duration,
+        lasting: Duration,
+        mut look: impl FnMut(),
+    ) -> Result<Rate, String> {
+        sleep(settle);
+        look();
+        let (begun, before) = (Instant::now(), self.received());
+        sleep(lasting);
+        let (elapsed, octets) = (begun.elapsed(), self.received() - before);
+        look();
+        if octets == 0 {
+            return Err(format!("no octet of a stream arrived within {elapsed:?}"));
+        }
+        let octets = octets as f64;
+        Ok(Rate { octets, per_second: octets / elapsed.as_secs_f64() })
+    }
+}
+
+/// What has arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    /// In all.
+    pub octets: f64,
+    /// In a second.
+    pub per_second: f64,
 }
 
 impl Drop for Streams {

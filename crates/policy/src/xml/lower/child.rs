@@ -8,6 +8,8 @@ use super::tunnel::Draft;
 use crate::xml::diagnostic::Place;
 use crate::xml::document::Element;
 use crate::{AddressRange, ChildTunnel, Mode, Role, Selector};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 
 /// A phase 2 tunnel.
@@ -27,6 +29,8 @@ pub(super) fn tunnels(
     ike_tunnels: &mut Table<Draft>,
 ) {
     let mut names: Table<()> = Table::new("IPSecTunnel");
+    // The first name for the traffic of a carrier.
+    let mut seen: BTreeMap<(&str, Selector, Vec<Selector>), String> = BTreeMap::new();
     for element in Cx::children(root, "IPSecTunnel") {
         names.insert(cx, element, "IPSec_TunnelName", Some(()));
         let protection = protections.resolve(cx, element, "IPSec_ProtectionRef");
@@ -88,11 +92,14 @@ pub(super) fn tunnels(
         warn_start(cx, element, draft, &child);
         warn_shared(cx, remote_side, draft, by_peer);
         let place = name.place(element);
-        let same = |other: &ChildTunnel| other.local == child.local && other.remote == child.remote;
-        if let Some(other) = draft.children.iter().find(|other| same(&other.tunnel)) {
-            let message =
-                format!("{:?} selects the same traffic, and goes first", other.tunnel.name);
-            cx.report.warning(place.clone(), message, "remove one of the two");
+        match seen.entry((carrier, local, child.remote.clone())) {
+            Entry::Occupied(first) => {
+                let message = format!("{:?} selects the same traffic, and goes first", first.get());
+                cx.report.warning(place.clone(), message, "remove one of the two");
+            }
+            Entry::Vacant(first) => {
+                first.insert(child.name.clone());
+            }
         }
         draft.children.push(DraftChild { tunnel: child, place, by_peer });
     }
