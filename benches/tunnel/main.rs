@@ -17,6 +17,8 @@ mod measure;
 #[path = "../../tests/interop/needs.rs"]
 #[allow(dead_code, reason = "outcomes of tests")]
 mod needs;
+mod packet;
+mod pictures;
 mod plan;
 mod record;
 mod report;
@@ -130,11 +132,21 @@ fn measure_all(arguments: &Arguments) -> Result<Record, String> {
     let rounds = if arguments.quick { 1 } else { arguments.rounds };
     let seconds = if arguments.quick { 0.5 } else { arguments.seconds };
     let lasting = Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string())?;
-    let (vpns, absent) = chosen(arguments);
+    let (vpns, mut absent) = chosen(arguments);
     if vpns.iter().any(|vpn| vpn.name == vpn::VPND_NULL) {
         eprintln!("making vpnd with the NULL cipher, if need be");
         vpn::build(Build::NullCipher)?;
     }
+    let packets = match arguments.only.is_empty() && arguments.measure.is_empty() {
+        true => {
+            eprintln!("measuring single packets in memory");
+            packet::measure().unwrap_or_else(|why| {
+                absent.push(format!("single packets in memory: {why}"));
+                Vec::new()
+            })
+        }
+        false => Vec::new(),
+    };
     let steps = steps(arguments, &vpns);
     let bar = ProgressBar::new(u64::from(rounds) * steps.len() as u64);
     bar.set_style(
@@ -158,7 +170,7 @@ fn measure_all(arguments: &Arguments) -> Result<Record, String> {
     }
     bar.finish_and_clear();
     let others = Clock::now()?.others_since(clock);
-    Ok(Record { machine, seconds: begun.elapsed().as_secs_f64(), others, absent, rows })
+    Ok(Record { machine, seconds: begun.elapsed().as_secs_f64(), others, absent, packets, rows })
 }
 
 /// The VPNs that are wanted and there, and why others are not.

@@ -1,6 +1,7 @@
 //! A run as it is kept: the machine, what else it did, and all figures.
 
 use crate::measure::Row;
+use crate::packet::Packet;
 use crate::vpn::{TICK_MS, ticks};
 use serde::{Deserialize, Serialize};
 use std::fs;
@@ -18,6 +19,8 @@ pub struct Record {
     pub others: f64,
     /// What was left out, and why.
     pub absent: Vec<String>,
+    /// Single packets in memory.
+    pub packets: Vec<Packet>,
     /// All figures of all rounds.
     pub rows: Vec<Row>,
 }
@@ -32,13 +35,14 @@ impl Record {
 
     /// As JSON with one figure on a line, so that runs can be compared line by line.
     pub fn json(&self) -> String {
-        let rows: Vec<String> = self.rows.iter().map(|row| json(row)).collect();
+        let rows: Vec<String> = self.rows.iter().map(json).collect();
         format!(
-            "{{\n\"machine\": {},\n\"seconds\": {:.0},\n\"others\": {:.3},\n\"absent\": {},\n\"rows\": [\n{}\n]\n}}\n",
+            "{{\n\"machine\": {},\n\"seconds\": {:.0},\n\"others\": {:.3},\n\"absent\": {},\n\"packets\": {},\n\"rows\": [\n{}\n]\n}}\n",
             json(&self.machine),
             self.seconds,
             self.others,
             json(&self.absent),
+            json(&self.packets),
             rows.join(",\n"),
         )
     }

@@ -2,6 +2,7 @@
 
 use crate::goals;
 use crate::measure::Row;
+use crate::pictures;
 use crate::plan::Part;
 use crate::record::Record;
 use crate::table::Table;
@@ -33,13 +34,29 @@ through as many as the name says, each for its share of the addresses. TCP: one 
 /// The document.
 pub fn text(record: &Record, vpns: &[Vpn]) -> String {
     let figures = Figures(&record.rows);
-    let standings = goals::standings(&figures, vpns);
+    let standings = goals::standings(&figures, vpns, &record.packets);
+    let pictures = pictures::all(&figures, vpns, &standings);
+    let picture = |name: &str| {
+        let found = pictures.iter().find(|picture| picture.name == name);
+        found.map_or(String::new(), |p| format!("![{}]({name}.svg)\n\n", p.plot.title))
+    };
     let mut text = format!("{INTRODUCTION}\n{}\n{}", record.machine, notes(record));
     let _ = writeln!(text, "## Where it is to be\n\n{}", goals::table(&standings));
-    text += &figures.tables(vpns);
-    let many = figures.table(vpns, Wire::SuperPackets, Placement::Scheduler, true);
-    if let Some(many) = many {
-        let _ = writeln!(text, "## Very many SAs\n\n{many}\n{ADDRESSES}");
+    text += &picture("tunnel-goals");
+    for wire in [Wire::SuperPackets, Wire::Packets] {
+        for placement in [Placement::Scheduler, Placement::CoreEach] {
+            let Some(table) = figures.table(vpns, wire, placement, false) else { continue };
+            let _ = writeln!(text, "## On the wire {wire}, {placement}\n");
+            if (wire, placement) == (Wire::SuperPackets, Placement::Scheduler) {
+                text += &picture("tunnel-tcp");
+                text += &["tunnel-cost", "tunnel-udp", "tunnel-rtt"].map(picture).concat();
+            }
+            let _ = writeln!(text, "{table}");
+        }
+    }
+    if let Some(many) = figures.table(vpns, Wire::SuperPackets, Placement::Scheduler, true) {
+        let picture = picture("tunnel-sas");
+        let _ = writeln!(text, "## Very many SAs\n\n{picture}{many}\n{ADDRESSES}");
     }
     let _ = writeln!(text, "## How it is measured\n\n{EXPLANATION}");
     text.trim_end().to_owned() + "\n"
@@ -59,11 +76,16 @@ fn notes(record: &Record) -> String {
 
 /// Puts the document, the figures and their pictures there.
 pub fn write(directory: &Path, record: &Record, vpns: &[Vpn]) -> Result<(), String> {
-    for (name, text) in [("tunnel.md", text(record, vpns)), ("tunnel.json", record.json())] {
+    let figures = Figures(&record.rows);
+    let standings = goals::standings(&figures, vpns, &record.packets);
+    let pictures = pictures::all(&figures, vpns, &standings).into_iter();
+    let pictures = pictures.map(|picture| (format!("{}.svg", picture.name), picture.plot.svg()));
+    let texts = [("tunnel.md", text(record, vpns)), ("tunnel.json", record.json())];
+    let texts = texts.map(|(name, text)| (name.to_owned(), text));
+    texts.into_iter().chain(pictures).try_for_each(|(name, text)| {
         let path = directory.join(name);
-        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))?;
-    }
-    Ok(())
+        fs::write(&path, text).map_err(|error| format!("{}: {error}", path.display()))
+    })
 }
 
 /// Columns: figure, head, digits behind the point, and what it is divided by.
@@ -174,18 +196,5 @@ impl Figures<'_> {
             }
         }
         Some(table)
-    }
-
-    /// One table for each wire and placement that was measured.
-    pub fn tables(&self, vpns: &[Vpn]) -> String {
-        let mut text = String::new();
-        for wire in [Wire::SuperPackets, Wire::Packets] {
-            for placement in [Placement::Scheduler, Placement::CoreEach] {
-                if let Some(table) = self.table(vpns, wire, placement, false) {
-                    let _ = writeln!(text, "## On the wire {wire}, {placement}\n\n{table}");
-                }
-            }
-        }
-        text
     }
 }

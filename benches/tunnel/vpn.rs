@@ -112,6 +112,14 @@ impl Vpn {
         !matches!(self.kind, Kind::Vpnd(_) | Kind::Wire)
     }
 
+    /// How many SAs share the addresses that its traffic goes to, where there are very many.
+    pub fn tunnels(&self) -> Option<u16> {
+        match &self.kind {
+            Kind::Vpnd(setup) => setup.tunnels.map(|tunnels| tunnels.number),
+            _ => None,
+        }
+    }
+
     /// The addresses behind the right end that its traffic goes to in turn.
     pub fn targets(&self, hosts: &[Host; 2]) -> Vec<Ipv4Addr> {
         match &self.kind {

@@ -85,7 +85,8 @@ impl Confinement {
             Version::One => "tasks",
             Version::Two => "cgroup.threads",
         };
-        let groups = self.groups.iter().filter(|path| self.is_host(path));
+        // The left one was made first.
+        let groups = self.groups.iter().rev().filter(|path| self.is_host(path));
         groups
             .zip(hosts)
             .try_for_each(|(path, host)| write(&path.join(file), &host.run(gettid).to_string()))
