@@ -111,8 +111,8 @@ struct Row {
 /// Measures, and writes what came out.
 pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     let rounds = lab.effort.pick(1, 2, 3);
-    let lasting = Duration::from_millis(lab.effort.pick(20, 200, 400));
-    let settle = Duration::from_millis(lab.effort.pick(5, 60, 80));
+    let lasting = Duration::from_millis(lab.effort.pick(100, 200, 400));
+    let settle = Duration::from_millis(lab.effort.pick(20, 60, 80));
     let (sizes, tunnels) = match lab.effort {
         Effort::Rehearsal => (&SIZES[6..], &TUNNELS[1..2]),
         _ => (&SIZES[..], &TUNNELS[..]),
@@ -160,12 +160,13 @@ fn describe(traffic: Traffic, tunnels: u8) -> String {
     }
 }
 
-/// A `vpnd` that was built with the feature `insecure-null-cipher`, where the tunnel bench puts it.
+/// A `vpnd` that was built with the feature `insecure-null-cipher`: beside the usual one, or where the tunnel bench puts it,
+/// with the same optimisation.
 fn program_of_null(lab: &Lab) -> Option<PathBuf> {
-    let target = lab.vpnd.parent()?.parent()?;
-    [lab.vpnd.with_file_name("vpnd-null-cipher"), target.join("null-cipher/release/vpnd")]
-        .into_iter()
-        .find(|program| program.is_file())
+    let profile = lab.vpnd.parent()?;
+    let built = profile.with_file_name("null-cipher").join(profile.file_name()?).join("vpnd");
+    let programs = [lab.vpnd.with_file_name("vpnd-null-cipher"), built];
+    programs.into_iter().find(|program| program.is_file())
 }
 
 fn measure(
