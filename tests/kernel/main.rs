@@ -7,12 +7,11 @@
 //!
 //! `cargo test --test kernel NAME` plays what has this in its name. `VPN_TEST_SHOW=1` tells how long each took.
 //! `tests/kernel/guest/boot COMMAND` runs anything else in a guest.
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 #[path = "../harness/harness.rs"]
 mod harness;
 
-mod encapsulation;
 mod flow;
 mod guest;
 #[path = "../interop/launch.rs"]

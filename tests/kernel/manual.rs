@@ -1,4 +1,5 @@
-//! The userspace plane and the kernel's ESP and AH, with keys that nobody negotiated.
+//! The userspace plane and the kernel's ESP and AH, with keys that nobody negotiated: the kernel has them from `ip xfrm`,
+//! or from the kernel plane.
 
 mod pair;
 mod words;
@@ -8,22 +9,25 @@ use crate::harness::until;
 use cli::demo::traffic::Stream;
 use esp::cipher::Suite;
 use esp::plane::Encapsulation;
-use pair::{Pair, Setup};
+use pair::{By, Pair, Setup};
 use policy::{Integrity, KeyBits, Mode};
 
 /// Sizes around every boundary of padding, and the largest that goes in one packet everywhere.
 const SIZES: [usize; 6] = [0, 1, 2, 15, 16, 1200];
 
-pub fn groups() -> [Group; 2] {
+pub fn groups() -> [Group; 3] {
     let group = |name, scenarios| Group { name, kernel: Kernel::Any, scenarios };
-    let tunnel = every_way(Mode::Tunnel, "tunnel").chain(more());
+    let both = |by| {
+        every_way(by, Mode::Tunnel, "tunnel").chain(every_way(by, Mode::Transport, "transport"))
+    };
     [
-        group("manual keys", tunnel.collect()),
-        group("manual keys, transport", every_way(Mode::Transport, "transport").collect()),
+        group("manual keys", both(By::Hand).collect()),
+        group("manual keys, kernel plane", both(By::Plane).collect()),
+        group("manual keys, traffic", more()),
     ]
 }
 
-fn every_way(mode: Mode, mode_name: &str) -> impl Iterator<Item = Scenario> {
+fn every_way(by: By, mode: Mode, mode_name: &str) -> impl Iterator<Item = Scenario> {
     let ways = [
         (Encapsulation::Native, "ESP"),
         (Encapsulation::Udp, "ESP in UDP"),
@@ -33,7 +37,7 @@ fn every_way(mode: Mode, mode_name: &str) -> impl Iterator<Item = Scenario> {
         [(false, "IPv4"), (true, "IPv6")].map(|(outer_v6, family)| {
             let setup = Setup { mode, encapsulation, outer_v6, ..Setup::plain() };
             let title = format!("every suite of {name} in {mode_name} mode over {family}");
-            scenario(title, &[], move || every_suite(setup))
+            scenario(title, &[], move || every_suite(by, setup))
         })
     })
 }
@@ -49,8 +53,8 @@ fn more() -> Vec<Scenario> {
 }
 
 /// Each suite, with extended sequence numbers in either mode, and both families inside a tunnel.
-fn every_suite(setup: Setup) {
-    let mut pair = Pair::new();
+fn every_suite(by: By, setup: Setup) {
+    let mut pair = Pair::new(by);
     let suites = match setup.encapsulation {
         Encapsulation::Ah => words::ah(),
         Encapsulation::Native | Encapsulation::Udp => words::esp(),
@@ -69,13 +73,16 @@ fn every_suite(setup: Setup) {
         pair.exchange(&setup, &sizes);
         let packets = pair.usage().map(|usage| usage.packets);
         assert_eq!(packets, [sizes.len() as u64; 2], "{setup:?}");
+        if let Some(there) = pair.usage_there() {
+            assert_eq!(there.map(|usage| usage.packets), packets, "{setup:?}");
+        }
     }
     assert_eq!(pair.kernel_errors(), [].into(), "{setup:?}");
     assert_eq!(pair.discards(), [].into(), "{setup:?}");
 }
 
 fn large() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(By::Hand);
     let cbc = Suite::AesCbcMac(KeyBits::B128, Integrity::HmacSha2_256_128);
     let plain = Setup::plain();
     for setup in [
@@ -107,7 +114,7 @@ fn large() {
 /// Who begins to count anew sends numbers that the other side has seen.
 fn replays() {
     for (esn, replay_window) in [(false, 32), (true, 256)] {
-        let mut pair = Pair::new();
+        let mut pair = Pair::new(By::Hand);
         let setup = Setup { esn, replay_window, ..Setup::plain() };
         pair.install(setup);
         pair.exchange(&setup, &[10; 5]);
@@ -142,7 +149,7 @@ fn replays() {
 }
 
 fn forgeries() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(By::Hand);
     for suite in [
         Suite::AesGcm16(KeyBits::B128),
         Suite::AesGmac(KeyBits::B256),
@@ -173,7 +180,7 @@ fn forgeries() {
 
 /// RFC 4303 §2.2.1: the upper half is not sent, and yet authenticated.
 fn wraps() {
-    let mut pair = Pair::new();
+    let mut pair = Pair::new(By::Hand);
     for suite in [
         Suite::AesGcm16(KeyBits::B256),
         Suite::AesCbcMac(KeyBits::B128, Integrity::HmacSha2_256_128),
@@ -203,7 +210,7 @@ fn wraps() {
 }
 
 fn lacks_ah_gmac() {
-    let pair = Pair::new();
+    let pair = Pair::new(By::Hand);
     let key = format!("0x{}", "11".repeat(20));
     let (taken, said) = pair.theirs.try_sh(&format!(
         "ip xfrm state add src 192.0.2.1 dst 192.0.2.2 proto ah spi 0x1000 mode tunnel aead rfc4543(gcm(aes)) {key} 128"

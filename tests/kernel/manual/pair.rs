@@ -1,18 +1,20 @@
-//! Two hosts with the same manual keys: the userspace plane of this implementation in one, the kernel's ESP in the other.
+//! Two hosts with the same manual keys: the userspace plane of this implementation in one, the kernel's ESP in the other,
+//! told by `ip xfrm` or by the kernel plane.
 
 use super::words;
-use crate::encapsulation;
 use crate::harness::space::Space;
 use esp::cipher::Suite;
 use esp::plane::{
-    DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, Rule, RuleId, SaId, Spi,
-    TrafficSelectors, Usage,
+    DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
+    Spi, TrafficSelectors, Usage,
 };
-use esp::userspace::{Config, Hooks, Userspace};
+use esp::userspace::{self, Userspace};
+use esp::xfrm::{self, Xfrm};
 use policy::{AddressRange, Mode, Secret, Selector};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -69,11 +71,41 @@ impl Setup {
     }
 }
 
+/// Who tells the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum By {
+    /// `ip xfrm`, as an administrator would.
+    Hand,
+    /// [`Xfrm`].
+    Plane,
+}
+
+/// A plane that lives in a namespace.
+type Held<P> = Arc<Mutex<Option<P>>>;
+
+fn hold<P>(plane: P) -> Held<P> {
+    Arc::new(Mutex::new(Some(plane)))
+}
+
+fn within<P: Send + 'static, T: Send + 'static>(
+    space: &Space,
+    plane: &Held<P>,
+    work: impl FnOnce(&mut P) -> T + Send + 'static,
+) -> T {
+    let plane = Arc::clone(plane);
+    space.run(move || {
+        let mut plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
+        work(plane.as_mut().expect("it goes with the pair"))
+    })
+}
+
 /// The hosts. Each SA pair that is installed replaces the one before.
 pub struct Pair {
     pub ours: Space,
     pub theirs: Space,
-    plane: Arc<Mutex<Option<Userspace>>>,
+    plane: Held<Userspace>,
+    /// Where no administrator tells the kernel.
+    kernel: Option<Held<Xfrm>>,
     installed: u32,
     /// Ports of ESP in UDP at the kernel's side.
     _sockets: Vec<UdpSocket>,
@@ -88,7 +120,7 @@ fn names(number: u32) -> ([SaId; 2], RuleId) {
 
 impl Pair {
     /// Both on one wire, with addresses of both families; nothing is protected yet.
-    pub fn new() -> Self {
+    pub fn new(by: By) -> Self {
         let [ours, theirs] = [Space::new("ours"), Space::new("theirs")];
         Space::connect(
             (&ours, "wire", &["192.0.2.1/24", "2001:db8::1/64"]),
@@ -119,16 +151,25 @@ impl Pair {
         }
         let sockets = ["192.0.2.2", "2001:db8::2"].map(|address| {
             let address: IpAddr = address.parse().expect("an address");
-            theirs.run(move || encapsulation::listen(address, NATT)).expect("a free port")
+            theirs.run(move || listen(address)).expect("a free port")
         });
         let state = tempfile::tempdir().expect("a temporary directory");
-        let config = Config { state_dir: state.path().to_owned(), ..Config::default() };
-        let hooks = Hooks { notice: Arc::new(|_| ()), ike: Arc::new(|_| ()) };
+        let config = userspace::Config {
+            state_dir: state.path().to_owned(),
+            ..userspace::Config::default()
+        };
+        let hooks = userspace::Hooks { notice: Arc::new(|_| ()), ike: Arc::new(|_| ()) };
         let plane = ours.run(move || Userspace::start(config, hooks)).expect("a plane");
+        let kernel = (by == By::Plane).then(|| {
+            let hooks = xfrm::Hooks { notice: Arc::new(|_| ()), disturbance: Arc::new(|_| ()) };
+            let plane = theirs.run(move || Xfrm::start(xfrm::Config::default(), hooks));
+            hold(plane.expect("the kernel has XFRM"))
+        });
         Self {
             ours,
             theirs,
-            plane: Arc::new(Mutex::new(Some(plane))),
+            plane: hold(plane),
+            kernel,
             installed: 0,
             _sockets: sockets.into(),
             _state: state,
@@ -140,30 +181,31 @@ impl Pair {
         &self,
         work: impl FnOnce(&mut Userspace) -> T + Send + 'static,
     ) -> T {
-        let plane = Arc::clone(&self.plane);
-        self.ours.run(move || {
-            let mut plane = plane.lock().unwrap_or_else(PoisonError::into_inner);
-            work(plane.as_mut().expect("it goes with the pair"))
-        })
+        within(&self.ours, &self.plane, work)
     }
 
     /// Puts new SAs in the place of those before, on both sides.
     pub fn install(&mut self, setup: Setup) {
-        let ([inbound, outbound], rule) = names(self.installed);
-        self.plane(move |plane| {
-            plane.remove(outbound);
-            plane.remove(inbound);
-            plane.remove_rule(rule);
-        });
+        self.plane(forget(self.installed));
+        if let Some(kernel) = &self.kernel {
+            within(&self.theirs, kernel, forget(self.installed));
+        }
         self.installed += 1;
         self.install_ours(&setup);
-        self.install_theirs(&setup, KEYS);
+        match &self.kernel {
+            None => self.install_by_hand(&setup, KEYS),
+            Some(kernel) => {
+                let given = self.sas(&setup, 1);
+                within(&self.theirs, kernel, move |plane| give(plane, given))
+                    .unwrap_or_else(|error| panic!("{setup:?}: {error}"));
+            }
+        }
     }
 
     /// The same, but the sides have different keys.
     pub fn install_with_other_keys(&mut self, setup: Setup) {
         self.install(setup);
-        self.install_theirs(&setup, KEYS + 1);
+        self.install_by_hand(&setup, KEYS + 1);
     }
 
     /// The key of a direction: 0 is from here to the kernel.
@@ -177,26 +219,25 @@ impl Pair {
         [0x1000 + 2 * self.installed, 0x1001 + 2 * self.installed]
     }
 
-    /// Installs our side.
-    pub fn install_ours(&self, setup: &Setup) {
+    /// The rule and the SAs, seen from a side: 0 is here.
+    fn sas(&self, setup: &Setup, side: usize) -> (Rule, InboundSa, OutboundSa) {
         let ([inbound, outbound], rule) = names(self.installed);
-        let [local, remote] = setup.inner().map(|address| {
+        let own = |both: [IpAddr; 2]| [both[side], both[1 - side]];
+        let [local, remote] = own(setup.inner()).map(|address| {
             vec![Selector::all_of(AddressRange::new(address, address).expect("one address"))]
         });
         let selectors = TrafficSelectors { local, remote };
-        let [local, remote] = setup.outer().map(|address| SocketAddr::new(address, NATT));
+        let [local, remote] = own(setup.outer()).map(|address| SocketAddr::new(address, NATT));
         let path = Path { local, remote, encapsulation: setup.encapsulation };
-        let [to, from] = self.spis().map(Spi);
-        let [out_key, in_key] =
-            [0, 1].map(|direction| Secret::new(self.key(setup, direction, KEYS)));
+        let key = |direction| Secret::new(self.key(setup, direction, KEYS));
         let Setup { suite, mode, esn, replay_window, .. } = *setup;
         let shared = Arc::new(selectors.clone());
         let inbound = InboundSa {
             id: inbound,
             rule,
-            spi: from,
+            spi: Spi(self.spis()[1 - side]),
             suite,
-            key: in_key,
+            key: key(1 - side),
             esn,
             replay_window,
             mode,
@@ -207,9 +248,9 @@ impl Pair {
         let outbound = OutboundSa {
             id: outbound,
             rule,
-            spi: to,
+            spi: Spi(self.spis()[side]),
             suite,
-            key: out_key,
+            key: key(side),
             esn,
             mode,
             path,
@@ -218,27 +259,24 @@ impl Pair {
             standby: false,
         };
         let rule = Rule { id: rule, tunnel: "manual".to_owned(), selectors, trap: false };
-        self.plane(move |plane| {
-            plane.add_rule(rule)?;
-            plane.add_inbound(inbound)?;
-            plane.add_outbound(outbound)
-        })
-        .unwrap_or_else(|error| panic!("{setup:?}: {error}"));
+        (rule, inbound, outbound)
     }
 
-    /// Takes our outbound SA away and puts it back: its sequence numbers begin anew.
+    /// Installs our side.
+    fn install_ours(&self, setup: &Setup) {
+        let given = self.sas(setup, 0);
+        let given = self.plane(move |plane| give(plane, given));
+        given.unwrap_or_else(|error| panic!("{setup:?}: {error}"));
+    }
+
+    /// Takes our SAs away and puts them back: their sequence numbers begin anew.
     pub fn begin_anew(&self, setup: &Setup) {
-        let ([inbound, outbound], rule) = names(self.installed);
-        self.plane(move |plane| {
-            plane.remove(outbound);
-            plane.remove(inbound);
-            plane.remove_rule(rule);
-        });
+        self.plane(forget(self.installed));
         self.install_ours(setup);
     }
 
     /// Installs the kernel's side.
-    fn install_theirs(&self, setup: &Setup, keys: usize) {
+    fn install_by_hand(&self, setup: &Setup, keys: usize) {
         let [ours, theirs] = setup.outer();
         let [here, there] = setup.inner();
         let protocol = if setup.suite.is_ah() { "ah" } else { "esp" };
@@ -248,11 +286,6 @@ impl Pair {
         };
         let [in_state, out_state] = [0, 1].map(|direction| self.state(setup, direction, keys, ""));
         let mut script = format!("xfrm state flush\nxfrm policy flush\n{in_state}\n{out_state}\n");
-        // RFC 3948 §3: the datagram itself is nobody's traffic.
-        let bypass = format!(
-            "xfrm policy add src {ours} dst {theirs} proto udp dport {NATT} dir in priority 1"
-        );
-        let _ = writeln!(script, "{bypass}");
         for (direction, [from, to], [source, destination]) in
             [("in", [here, there], [ours, theirs]), ("out", [there, here], [theirs, ours])]
         {
@@ -297,6 +330,15 @@ impl Pair {
             self.spis()[1]
         );
         batch(&self.theirs, &format!("{gone}\n{}", self.state(setup, 1, KEYS, words)));
+    }
+
+    /// What the SAs have done as the kernel plane tells: from here to the kernel, and back.
+    pub fn usage_there(&self) -> Option<[Usage; 2]> {
+        let ([inbound, outbound], _) = names(self.installed);
+        let look = move |plane: &mut Xfrm| {
+            [inbound, outbound].map(|sa| plane.usage(sa).expect("installed"))
+        };
+        Some(within(&self.theirs, self.kernel.as_ref()?, look))
     }
 
     /// What the SAs here have done: from here to the kernel, and back.
@@ -359,9 +401,42 @@ impl Pair {
 
 impl Drop for Pair {
     fn drop(&mut self) {
-        let plane = Arc::clone(&self.plane);
-        self.ours.run(move || plane.lock().unwrap_or_else(PoisonError::into_inner).take());
+        fn end<P: Send + 'static>(space: &Space, plane: &Held<P>) {
+            let plane = Arc::clone(plane);
+            space
+                .run(move || plane.lock().unwrap_or_else(PoisonError::into_inner).take().is_some());
+        }
+        end(&self.ours, &self.plane);
+        if let Some(kernel) = &self.kernel {
+            end(&self.theirs, kernel);
+        }
     }
+}
+
+fn give(
+    plane: &mut impl DataPlane,
+    (rule, inbound, outbound): (Rule, InboundSa, OutboundSa),
+) -> Result<(), PlaneError> {
+    plane.add_rule(rule)?;
+    plane.add_inbound(inbound)?;
+    plane.add_outbound(outbound)
+}
+
+fn forget<P: DataPlane>(installed: u32) -> impl FnOnce(&mut P) {
+    let ([inbound, outbound], rule) = names(installed);
+    move |plane| {
+        plane.remove(outbound);
+        plane.remove(inbound);
+        plane.remove_rule(rule);
+    }
+}
+
+/// A socket whose ESP in UDP is the kernel's, in the calling thread's namespace.
+fn listen(address: IpAddr) -> std::io::Result<UdpSocket> {
+    let socket = UdpSocket::bind((address, NATT))?;
+    xfrm::let_pass(socket.as_fd(), address.is_ipv6())?;
+    xfrm::decapsulate(socket.as_fd())?;
+    Ok(socket)
 }
 
 /// What the kernel must be told of an SA besides.

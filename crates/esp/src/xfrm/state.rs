@@ -10,7 +10,8 @@ use crate::plane::{Encapsulation, Limits, Path, PlaneError, Spi, Usage};
 use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{
     Address, EncapTmpl, IPPROTO_AH, IPPROTO_ESP, Id, LifetimeConfig, ReplayEsn, UDP_ENCAP_ESPINUDP,
-    UserSaId, UserSaInfo, XFRM_INF, XFRM_STATE_AF_UNSPEC, XFRM_STATE_ESN, XfrmAttrs,
+    UserSaId, UserSaInfo, XFRM_INF, XFRM_STATE_AF_UNSPEC, XFRM_STATE_ALIGN4, XFRM_STATE_ESN,
+    XfrmAttrs,
 };
 use policy::{Mode, Secret};
 use std::net::IpAddr;
@@ -122,6 +123,10 @@ impl Form {
             // Either family inside.
             None if self.mode == Mode::Tunnel => info.flags |= XFRM_STATE_AF_UNSPEC,
             None => {}
+        }
+        // Else the kernel pads the ICV over IPv4 as over IPv6 (RFC 4302 §3.3.3.2.1).
+        if self.suite.is_ah() && destination.is_ipv4() {
+            info.flags |= XFRM_STATE_ALIGN4;
         }
         let mut nlas = Vec::new();
         let window = self.replay_window.min(LARGEST_WINDOW);
