@@ -204,17 +204,17 @@ enum Read {
 impl Reader<'_> {
     fn run(&mut self) -> io::Result<()> {
         let Post { shared, lanes, stop, .. } = self.post;
-        let mut sources = Sources::new();
-        sources.add(&**stop);
-        sources.add(&shared.release.bell);
-        sources.add(&*self.pipeline.freed);
+        let mut sources = Sources::new()?;
+        sources.add(&**stop)?;
+        sources.add(&shared.release.bell)?;
+        sources.add(&*self.pipeline.freed)?;
         let first = 3;
         let mut work = Vec::new();
         for lane in lanes {
-            sources.add(&lane.tun);
+            sources.add(&lane.tun)?;
             work.push((lane, None));
             for (wire, socket) in lane.readable() {
-                sources.add(socket);
+                sources.add(socket)?;
                 work.push((lane, Some((wire, socket))));
             }
         }
@@ -222,8 +222,10 @@ impl Reader<'_> {
         let mut full = false;
         loop {
             // Without room to read to, only its return is of interest.
-            let watched = if full { first } else { first + work.len() };
-            sources.wait(watched, &mut patience)?;
+            match full {
+                true => sources.wait_for_first(first, &mut patience)?,
+                false => sources.wait(&mut patience)?,
+            }
             if sources.ready(0) && stop.is_wanted() {
                 return Ok(());
             }

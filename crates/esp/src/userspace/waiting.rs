@@ -1,9 +1,11 @@
 //! How a worker waits for packets.
 
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
@@ -97,35 +99,79 @@ impl Patience {
 }
 
 /// Descriptors that a worker waits for.
-pub(super) struct Sources<'a>(Vec<PollFd<'a>>);
+///
+/// Asking the kernel costs the same however many there are: a lane has sockets that hardly ever get a packet.
+pub(super) struct Sources<'a> {
+    epoll: OwnedFd,
+    added: Vec<BorrowedFd<'a>>,
+    events: Vec<Event>,
+    /// Which of those added had something when last waited for.
+    ready: Vec<bool>,
+}
 
 impl<'a> Sources<'a> {
-    pub(super) fn new() -> Self {
-        Self(Vec::new())
+    pub(super) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        Ok(Self { epoll, added: Vec::new(), events: Vec::new(), ready: Vec::new() })
     }
 
-    pub(super) fn add(&mut self, source: &'a impl AsFd) {
-        self.0.push(PollFd::new(source, PollFlags::IN));
+    pub(super) fn add(&mut self, source: &'a impl AsFd) -> io::Result<()> {
+        let number = EventData::new_u64(self.added.len() as u64);
+        epoll::add(&self.epoll, source, number, EventFlags::IN)?;
+        self.added.push(source.as_fd());
+        self.ready.push(false);
+        self.events.reserve(self.added.len());
+        Ok(())
     }
 
     /// Whether the source added as number `index` had something when last waited for.
     pub(super) fn ready(&self, index: usize) -> bool {
-        self.0.get(index).is_some_and(|source| !source.revents().is_empty())
+        self.ready.get(index).is_some_and(|ready| *ready)
     }
 
-    /// Waits until one of the first `count` has something.
-    pub(super) fn wait(&mut self, count: usize, patience: &mut Patience) -> io::Result<()> {
-        let count = count.min(self.0.len());
-        let (waited_for, others) = self.0.split_at_mut(count);
-        others.iter_mut().for_each(PollFd::clear_revents);
-        loop {
-            let limit = patience.is_awake().then(Timespec::default);
-            match poll(waited_for, limit.as_ref()) {
-                Ok(0) => patience.in_vain(),
-                Ok(_) => return Ok(()),
-                Err(rustix::io::Errno::INTR) => {}
-                Err(e) => return Err(e.into()),
-            }
+    /// Waits until one has something.
+    pub(super) fn wait(&mut self, patience: &mut Patience) -> io::Result<()> {
+        self.ready.fill(false);
+        until_ready(patience, |limit| {
+            self.events.clear();
+            epoll::wait(&self.epoll, spare_capacity(&mut self.events), limit)
+        })?;
+        for event in &self.events {
+            let number = event.data.u64() as usize;
+            self.ready[number] = true;
+        }
+        Ok(())
+    }
+
+    /// Waits until one of the first `count` has something, whatever the others have.
+    pub(super) fn wait_for_first(
+        &mut self,
+        count: usize,
+        patience: &mut Patience,
+    ) -> io::Result<()> {
+        self.ready.fill(false);
+        let first = self.added.iter().take(count);
+        let mut first: Vec<_> = first.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+        until_ready(patience, |limit| poll(&mut first, limit))?;
+        for (ready, source) in self.ready.iter_mut().zip(first) {
+            *ready = !source.revents().is_empty();
+        }
+        Ok(())
+    }
+}
+
+/// Asks, sleeping or not, until something is ready.
+fn until_ready(
+    patience: &mut Patience,
+    mut ask: impl FnMut(Option<&Timespec>) -> rustix::io::Result<usize>,
+) -> io::Result<()> {
+    loop {
+        let limit = patience.is_awake().then(Timespec::default);
+        match ask(limit.as_ref()) {
+            Ok(0) => patience.in_vain(),
+            Ok(_) => return Ok(()),
+            Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(e.into()),
         }
     }
 }

@@ -176,25 +176,25 @@ impl<'a> Worker<'a> {
 
     fn run(&mut self) -> io::Result<()> {
         let Post { shared, lanes, stop, .. } = self.post;
-        let mut sources = Sources::new();
-        sources.add(&**stop);
+        let mut sources = Sources::new()?;
+        sources.add(&**stop)?;
         if self.post.releases {
-            sources.add(&shared.release.bell);
+            sources.add(&shared.release.bell)?;
         }
         // What each source is, in the order they are looked at.
         let first = 1 + usize::from(self.post.releases);
         let mut work: Vec<(&Lane, Option<(Wire, &Socket)>)> = Vec::new();
         for lane in lanes {
-            sources.add(&lane.tun);
+            sources.add(&lane.tun)?;
             work.push((lane, None));
             for (wire, socket) in lane.readable() {
-                sources.add(socket);
+                sources.add(socket)?;
                 work.push((lane, Some((wire, socket))));
             }
         }
         let mut patience = Patience::new(self.post.wait);
         loop {
-            sources.wait(first + work.len(), &mut patience)?;
+            sources.wait(&mut patience)?;
             if sources.ready(0) && stop.is_wanted() {
                 return Ok(());
             }
