@@ -26,6 +26,7 @@ mod guard;
 mod host;
 mod ike;
 mod lane;
+mod manners;
 mod namespace;
 mod netlink;
 mod nft;

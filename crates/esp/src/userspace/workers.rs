@@ -11,6 +11,7 @@ pub use report::{Depth, Report, StageReport, ThreadReport};
 pub use settings::{Affinity, Change, Count, Schedule, Settings, SettingsError};
 
 use super::lane::Lane;
+use super::manners::yield_to_wakers;
 use super::namespace::Namespace;
 use super::pipeline::{self, Pipeline};
 use super::refused;
@@ -394,6 +395,9 @@ impl Team {
                 );
                 if let Some(cpu) = cpu {
                     stay_on(cpu);
+                }
+                if let Err(error) = yield_to_wakers() {
+                    tracing::debug!(%error, "a worker interrupts those who wake it");
                 }
                 work();
             }
