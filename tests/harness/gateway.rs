@@ -108,6 +108,18 @@ impl Gateway {
         })
     }
 
+    /// How often its threads have gone to sleep so far: whoever wakes up does so again.
+    pub fn sleeps(&self) -> u64 {
+        let threads = fs::read_dir(self.proc("task")).expect("it runs");
+        let sleeps = |thread: PathBuf| {
+            // A thread may end meanwhile.
+            let status = fs::read_to_string(thread.join("status")).ok()?;
+            let count = status.lines().find_map(|l| l.strip_prefix("voluntary_ctxt_switches:"));
+            count.and_then(|count| count.trim().parse::<u64>().ok())
+        };
+        threads.flatten().filter_map(|thread| sleeps(thread.path())).sum()
+    }
+
     /// Begins anew to look for the most memory.
     pub fn forget_peak(&self) {
         // proc_pid_clear_refs(5)

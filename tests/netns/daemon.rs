@@ -7,7 +7,7 @@ use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -15,6 +15,7 @@ pub fn trials() -> Vec<Trial> {
         test("what prevents a start is told", GATEWAYS, what_prevents_a_start_is_told),
         test("three capabilities are enough", GATEWAYS, three_capabilities_are_enough),
         test("the service manager is told", GATEWAYS, the_service_manager_is_told),
+        test("who has no tunnel sleeps", GATEWAYS, who_has_no_tunnel_sleeps),
     ]
 }
 
@@ -142,4 +143,20 @@ fn the_service_manager_is_told() {
     left.signal(Signal::SIGTERM);
     assert!(told().contains("STOPPING=1"));
     assert!(left.wait().success());
+}
+
+fn who_has_no_tunnel_sleeps() {
+    let [mut left, _] = two();
+    left.start();
+    assert_eq!(left.ctl_ok(&["list"]).lines().count(), 1, "the header alone");
+    // What the start and the question have begun comes to an end first.
+    let deadline = Instant::now() + Duration::from_secs(15);
+    loop {
+        let before = left.sleeps();
+        std::thread::sleep(Duration::from_secs(1));
+        if left.sleeps() == before {
+            return;
+        }
+        assert!(Instant::now() < deadline, "a daemon without SAs wakes up every second");
+    }
 }

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// How long a worker under load looks for more before it sleeps.
 const SPIN: Duration = Duration::from_micros(60);
 
+/// So many CPUs have enough to do under load with one worker, and the programs that make and take its packets.
+const FEW_CPUS: usize = 2;
+
 /// Packets (or super-packets) of one round that count as load.
 const LOAD: usize = 4;
 
@@ -22,7 +25,8 @@ pub enum Wait {
     Event,
     /// It never sleeps: the shortest delay, for a whole core.
     Poll,
-    /// It looks again for a moment after a round that moved much, and then sleeps.
+    /// It looks again for a moment after a round that moved much, and then sleeps. Where there are no more than two
+    /// CPUs, it sleeps at once.
     #[default]
     Adaptive,
 }
@@ -59,17 +63,26 @@ impl FromStr for Wait {
 /// When to sleep.
 pub(super) struct Patience {
     wait: Wait,
+    /// Whether load keeps it awake for a moment.
+    looks_again: bool,
     awake_until: Option<Instant>,
 }
 
 impl Patience {
     pub(super) fn new(wait: Wait) -> Self {
-        Self { wait, awake_until: None }
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        Self::among(cpus, wait)
+    }
+
+    /// With few CPUs, whoever looks again takes the time of those who make what it looks for.
+    fn among(cpus: usize, wait: Wait) -> Self {
+        let looks_again = wait == Wait::Adaptive && cpus > FEW_CPUS;
+        Self { wait, looks_again, awake_until: None }
     }
 
     /// Takes note of what a round has moved.
     pub(super) fn moved(&mut self, packets: usize) {
-        if self.wait == Wait::Adaptive && packets >= LOAD {
+        if self.looks_again && packets >= LOAD {
             self.awake_until = Some(Instant::now() + SPIN);
         }
     }
@@ -190,7 +203,7 @@ mod tests {
 
     #[test]
     fn only_load_keeps_an_adaptive_worker_awake() {
-        let mut patience = Patience::new(Wait::Adaptive);
+        let mut patience = Patience::among(4, Wait::Adaptive);
         patience.moved(LOAD - 1);
         assert!(!patience.is_awake());
         patience.moved(LOAD);
@@ -198,9 +211,11 @@ mod tests {
         while patience.is_awake() {
             patience.in_vain();
         }
-        let mut event = Patience::new(Wait::Event);
-        event.moved(LOAD);
-        assert!(!event.is_awake());
-        assert!(Patience::new(Wait::Poll).is_awake());
+        for (cpus, wait) in [(4, Wait::Event), (2, Wait::Adaptive)] {
+            let mut sleeper = Patience::among(cpus, wait);
+            sleeper.moved(LOAD);
+            assert!(!sleeper.is_awake());
+        }
+        assert!(Patience::among(1, Wait::Poll).is_awake());
     }
 }
