@@ -27,8 +27,9 @@ use esp::cipher::Facility;
 use esp::filter::Filter;
 use esp::path_mtu::Outer;
 use esp::plane::PlaneError;
+use esp::planes::{KernelPlane, Planes};
 use esp::userspace::workers::Workers;
-use esp::userspace::{Hooks, IkeReceiver, Userspace};
+use esp::userspace::{Hooks, IkeReceiver};
 use ike::disclosure::Sink;
 use ike::driver::{self, Handle, SocketError};
 use ike::proof::trust::Trust;
@@ -61,6 +62,9 @@ pub struct GatewayConfig {
     pub crypto: Arc<Facility>,
     /// Who carries the packets. Whoever keeps a clone can see what they do, and change how they work while they do it.
     pub workers: Workers,
+    /// Whether tunnels' packets are protected in this process, which is the default, or in the kernel. Whoever keeps a
+    /// clone of its report sees what came of it.
+    pub planes: esp::planes::Config,
     /// What happens to traffic that is no tunnel's; default: nothing.
     pub filter: Arc<Filter>,
     /// SAs without IKE. Whoever keeps a clone can see what they do.
@@ -93,7 +97,7 @@ pub enum StartError {
     Randomness,
 }
 
-/// Starts a gateway with the userspace data plane inside the current tokio runtime. The calling thread's network
+/// Starts a gateway inside the current tokio runtime. The calling thread's network
 /// namespace is the gateway's.
 ///
 /// # Errors
@@ -127,11 +131,11 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     let mark = plane_config.mark;
     // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
     let sockets = driver::Sockets::open(mark)?;
-    let mut plane = Userspace::start(plane_config, hooks)?;
+    let mut plane = Planes::start(config.planes, plane_config, hooks)?;
     let manual = config.manual;
     manual.install(&mut plane)?;
-    let sender = plane.ike_sender();
-    let listeners = listen_all(plane.ike_receivers())?;
+    let sender = plane.userspace().ike_sender();
+    let listeners = listen_all(plane.userspace().ike_receivers())?;
     let send_nat_t: driver::SendNatT = Box::new(move |t| {
         // Who sends on the port of ESP is gone when the gateway is, and who listens there goes along.
         let _kept = &listeners;
@@ -143,14 +147,18 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     });
     let make = |now| {
         let mut engine = ike::Engine::new(policy, config.ike, plane, seed, now);
+        // The rules are there: what a crashed gateway has left need not guard them any longer.
+        if let Some(kernel) = engine.plane().kernel() {
+            kernel.settle();
+        }
         engine.replace_trust(config.trust);
         if let Some(sink) = config.key_sink {
             engine.disclose_keys(sink);
         }
         engine
     };
-    let counters = |plane: &mut Userspace| plane.counters();
-    let farewell: driver::Farewell<Userspace> = {
+    let counters = |plane: &mut Planes| plane.userspace().counters();
+    let farewell: driver::Farewell<Planes> = {
         let manual = manual.clone();
         Box::new(move |plane| manual.end(plane))
     };

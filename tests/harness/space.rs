@@ -93,6 +93,12 @@ impl Space {
         Watch(capture.expect("a packet socket"))
     }
 
+    /// The same for what leaves by it alone.
+    pub fn watch_leaving(&self, device: &'static str) -> Watch {
+        let capture = self.run(move || Capture::of_leaving(if_nametoindex(device)?));
+        Watch(capture.expect("a packet socket"))
+    }
+
     /// Everything about the network that can be set: devices, rules, all routes, nftables, kernel settings.
     pub fn state(&self) -> String {
         let mut state = String::new();

@@ -21,6 +21,7 @@ mod manual;
 #[allow(dead_code)]
 mod needs;
 mod offers;
+mod planes;
 mod strongswan;
 
 use guest::Group;
@@ -29,7 +30,8 @@ use std::process::ExitCode;
 
 fn groups() -> Vec<Group> {
     // The longest first.
-    strongswan::groups().into_iter().chain(manual::groups()).chain([offers::group()]).collect()
+    let manual = manual::groups().into_iter().chain([planes::group(), offers::group()]);
+    strongswan::groups().into_iter().chain(manual).collect()
 }
 
 fn main() -> ExitCode {

@@ -3,10 +3,12 @@
 use crate::control::protocol::DEFAULT_SOCKET;
 use esp::cipher::Facility;
 use esp::path_mtu::{DontFragment, Outer};
+use esp::planes::Choice;
 use esp::userspace::Wait;
 use esp::userspace::workers::{Affinity, Count, Schedule, Settings, Workers};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -22,12 +24,14 @@ mod certificates;
 mod crypto;
 mod filter;
 mod manual;
+mod tunnel;
 mod workers;
 
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
 pub use filter::{DefaultAction, FilterSection};
 pub use manual::Sa;
+pub use tunnel::Tunnel;
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
@@ -51,6 +55,8 @@ pub struct Config {
     pub crypto: Crypto,
     /// `[[sa]]`: SAs that are keyed by hand.
     pub sa: Vec<Sa>,
+    /// `[tunnel."NAME"]`, by the name of the phase 2 tunnel
+    pub tunnel: BTreeMap<String, Tunnel>,
 }
 
 /// `[policy]`: where the policy is, unless the command line names a file.
@@ -142,6 +148,8 @@ pub struct Ike {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Esp {
+    /// Where packets are protected.
+    pub dataplane: Named<Choice>,
     /// Anti-replay window in packets.
     pub replay_window: u32,
     /// When ESP is put into UDP.
@@ -282,6 +290,7 @@ impl Default for Ike {
 impl Default for Esp {
     fn default() -> Self {
         Self {
+            dataplane: Named::default(),
             replay_window: ike::Config::default().replay_window,
             encap: Encap::Auto,
             outer_mtu: Outer::default().mtu(),
@@ -459,6 +468,7 @@ impl Config {
             crypto: Arc::new(Facility::new(self.crypto.choice())),
             filter: self.filter.filter().into(),
             manual: self.manual().unwrap_or_default(),
+            planes: tunnel::planes(self.esp.dataplane.0, &self.tunnel),
             ..vpn::GatewayConfig::default()
         }
     }

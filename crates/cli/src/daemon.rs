@@ -182,6 +182,7 @@ fn run_gateway(
         for warning in manual::warnings(&by_hand) {
             warn!("{warning}");
         }
+        let planes = gateway.planes.report.clone();
         let handle = vpn::start(Arc::clone(&policy), gateway).await?;
         tokio::spawn(remind(Arc::clone(&keeper)));
         let daemon = Daemon::new(handle, source, keeper, levels)
@@ -189,7 +190,8 @@ fn run_gateway(
             .configured(options.config.clone(), config.clone())
             .exporting_keys_to(options.export_keys.clone())
             .with_workers(workers)
-            .with_manual(by_hand);
+            .with_manual(by_hand)
+            .with_planes(planes);
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",

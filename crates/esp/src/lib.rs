@@ -12,6 +12,7 @@ pub mod manual;
 pub mod offload;
 pub mod path_mtu;
 pub mod plane;
+pub mod planes;
 pub mod queue;
 pub mod trace;
 pub mod userspace;

@@ -58,7 +58,7 @@ use crate::offload::Offload;
 use crate::path_mtu::{Fit, Outer};
 use crate::plane::{
     DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
-    RuleId, SaId, Usage,
+    RuleId, SaId, Spi, Usage,
 };
 use crate::trace::{DecidedBy, Trace};
 use cleanup::{Change, Journal};
@@ -109,6 +109,9 @@ pub struct Config {
     pub filter: Arc<Filter>,
     /// Whether TCP's MSS is lowered to what fits the tunnel.
     pub mss_clamp: bool,
+    /// Whether the kernel protects packets, too: it takes ESP in UDP whose SPIs are none of this plane's, and what it has
+    /// opened is let in.
+    pub beside_kernel: bool,
     /// Where ciphers come from.
     pub crypto: Arc<Facility>,
     /// Who carries the packets; a clone of it shows them and changes how they work.
@@ -129,6 +132,7 @@ impl Default for Config {
             inbound_guard: true,
             filter: Arc::default(),
             mss_clamp: true,
+            beside_kernel: false,
             crypto: Arc::default(),
             workers: Workers::default(),
         }
@@ -172,6 +176,8 @@ pub struct Userspace {
     outbound: BTreeMap<SaId, (Suite, Mode)>,
     /// Every SA of either direction.
     installed: BTreeSet<SaId>,
+    /// SPIs of those that receive.
+    receiving: BTreeMap<SaId, Spi>,
     guard: Option<String>,
 }
 
@@ -185,7 +191,7 @@ impl Userspace {
         let mut journal = Journal::open(&config.state_dir, &config.device, config.table)?;
         // Before anything else: what is to be closed is closed from the first moment on.
         let enforcement = Enforcement::start(&config, &mut journal)?;
-        let port = Arc::new(Port::open(config.natt_port, config.mark)?);
+        let port = Arc::new(Port::open(config.natt_port, config.mark, config.beside_kernel)?);
         let tun = Tun::create(&config.device)?;
 
         let outer_mtu = config.outer.mtu();
@@ -246,6 +252,7 @@ impl Userspace {
             rules: BTreeMap::new(),
             outbound: BTreeMap::new(),
             installed: BTreeSet::new(),
+            receiving: BTreeMap::new(),
             guard: None,
         };
         plane.start_guard()?;
@@ -383,7 +390,8 @@ impl Userspace {
 
     fn install_guard(&self, name: &str) -> io::Result<()> {
         let (device, port) = (&self.config.device, self.config.natt_port);
-        guard::install(name, device, port, self.enforcement.filter(), self.rules.values())
+        let host = (device.as_str(), port, self.config.beside_kernel);
+        guard::install(name, host, self.enforcement.filter(), self.rules.values())
     }
 
     /// Lowers the device's MTU if packets of the SA would not fit the outer one.
@@ -471,9 +479,17 @@ impl DataPlane for Userspace {
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
         self.routing.admit_peer(sa.path.remote.ip(), &mut self.journal);
-        let id = sa.id;
+        let (id, spi) = (sa.id, sa.spi);
         self.expect_work(id)?;
-        self.datapath.add_inbound(sa).inspect_err(|_| self.forget(id))
+        let port = Arc::clone(self.lane.sockets.port());
+        port.claim(spi.0).and_then(|()| self.datapath.add_inbound(sa)).inspect_err(|_| {
+            if !self.receiving.values().any(|other| *other == spi) {
+                port.disclaim(spi.0);
+            }
+            self.forget(id);
+        })?;
+        self.receiving.insert(id, spi);
+        Ok(())
     }
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
@@ -508,6 +524,9 @@ impl DataPlane for Userspace {
 
     fn remove(&mut self, sa: SaId) {
         self.outbound.remove(&sa);
+        if let Some(spi) = self.receiving.remove(&sa) {
+            self.lane.sockets.port().disclaim(spi.0);
+        }
         self.datapath.remove(sa);
         self.forget(sa);
     }

@@ -13,7 +13,8 @@
 //!
 //! An outbound policy names the SPI of the SA that it uses: one in standby is not used before it is promoted, and a
 //! promotion is one atomic exchange. There is one such plane in a network namespace; whatever lies in its two ranges when
-//! it starts was left by one that crashed, and is removed.
+//! it starts was left by one that crashed. SAs are removed at once, policies by [`KernelPlane::settle`], when the new ones
+//! are there.
 //!
 //! An SA that moves is made anew with its sequence numbers: `XFRM_MSG_MIGRATE` needs a kernel built for it, finds SAs by
 //! reqid and addresses rather than by SPI, and cannot put an SA into UDP.
@@ -25,6 +26,7 @@
 mod algorithm;
 mod bypass;
 mod flow;
+mod larval;
 mod leftovers;
 mod monitor;
 mod netlink;
@@ -42,8 +44,10 @@ pub use probe::{Ability, probe};
 use crate::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage,
 };
+use crate::planes::KernelPlane;
 use flow::Flow;
 use monitor::{Known, Monitor};
+use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{Mark, XfrmAttrs, XfrmMessage};
 use policy::{Mode, PortRange, Secret, Selector};
@@ -113,6 +117,8 @@ pub struct Xfrm {
     serial: u64,
     /// The last reqid given.
     reqid: u32,
+    /// Policies that an earlier run has left: until this one has its own, they keep traffic from leaking.
+    stale: Vec<DelGetMessage>,
     known: Known,
     _monitor: Option<Monitor>,
 }
@@ -122,6 +128,8 @@ struct Ruled {
     binding: Binding,
     reqid: u32,
     flows: Vec<Flow>,
+    /// Its traffic is protected elsewhere, and passes the kernel.
+    elsewhere: bool,
     /// How its SAs that receive are recognised, the youngest last.
     receiving: Vec<(SaId, Template)>,
 }
@@ -152,14 +160,17 @@ impl Xfrm {
         let known = Known::default();
         let monitor = Monitor::start(hooks, &known)?;
         let mut kernel: Box<dyn Kernel> = Box::new(kernel);
-        leftovers::remove(&mut *kernel)?;
-        Ok(Self::on(kernel, config, known, Some(monitor)))
+        let stale = leftovers::take(&mut *kernel)?;
+        let mut plane = Self::on(kernel, config, known, Some(monitor));
+        plane.stale = stale;
+        Ok(plane)
     }
 
     fn on(kernel: Box<dyn Kernel>, config: Config, known: Known, monitor: Option<Monitor>) -> Self {
         let (spd, rules, sas) = Default::default();
         let reqid = REQIDS.start() - 1;
-        Self { kernel, config, spd, rules, sas, serial: 0, reqid, known, _monitor: monitor }
+        let stale = Vec::new();
+        Self { kernel, config, spd, rules, sas, serial: 0, reqid, stale, known, _monitor: monitor }
     }
 
     /// As [`DataPlane::add_inbound`], with a choice of offload.
@@ -304,7 +315,11 @@ impl Xfrm {
     fn guard(&mut self, rule: RuleId) -> Result<(), PlaneError> {
         let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
         let template = ruled.receiving.last().map(|(_, template)| *template);
-        let action = template.map_or(Action::Block, Action::Protect);
+        let action = match (ruled.elsewhere, template) {
+            (true, _) => Action::Bypass,
+            (false, Some(template)) => Action::Protect(template),
+            (false, None) => Action::Block,
+        };
         let forward = |action| match action {
             // Devices keep none for these.
             Action::Protect(t) => Action::Protect(Template { offload: None, ..t }),
@@ -330,7 +345,11 @@ impl Xfrm {
             ends: None,
             offload: None,
         };
-        let action = if ruled.rule.trap { Action::Protect(asking) } else { Action::Block };
+        let action = match (ruled.elsewhere, ruled.rule.trap) {
+            (true, _) => Action::Bypass,
+            (false, true) => Action::Protect(asking),
+            (false, false) => Action::Block,
+        };
         let place = Place { priority: priority(rule)? + 1, serial: Reverse(0) };
         for key in keys(ruled.flows.iter().copied(), ruled.binding, Way::Out) {
             self.want(key, place, action)?;
@@ -425,25 +444,7 @@ impl Xfrm {
 
 impl DataPlane for Xfrm {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        let (id, flows) = (rule.id, Flow::leaving(&rule.selectors)?);
-        priority(id)?;
-        if flows.iter().any(|flow| flow.source.address.is_ipv6()) {
-            self.neighbour_discovery()?;
-        }
-        let before = self.rules.remove(&id);
-        let binding = self.config.bindings.get(&rule.tunnel).copied().unwrap_or_default();
-        let (reqid, receiving) = match &before {
-            Some(ruled) => (ruled.reqid, ruled.receiving.clone()),
-            None => (self.next_reqid()?, Vec::new()),
-        };
-        let ruled = Ruled { rule, binding, reqid, flows: flows.clone(), receiving };
-        self.rules.insert(id, ruled);
-        self.hold(id).and_then(|()| self.guard(id)).inspect_err(|_| self.remove_rule(id))?;
-        if let Some(before) = before {
-            let gone = before.flows.into_iter().filter(|flow| !flows.contains(flow));
-            self.release(id, &gone.collect::<Vec<_>>(), before.binding);
-        }
-        Ok(())
+        self.put_rule(rule, false)
     }
 
     fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
@@ -574,7 +575,71 @@ impl DataPlane for Xfrm {
     }
 }
 
+impl KernelPlane for Xfrm {
+    fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        self.put_rule(rule, true)
+    }
+
+    fn settle(&mut self) {
+        let in_force: Vec<XfrmMessage> =
+            self.spd.in_force().map(|change| change.deletion()).collect();
+        for stale in std::mem::take(&mut self.stale) {
+            let order = XfrmMessage::DeletePolicy(stale);
+            if in_force.contains(&order) {
+                continue;
+            }
+            match self.kernel.order(order) {
+                Err(error) if !error.is_absent() => {
+                    tracing::warn!(%error, "a policy of an earlier run stays in the kernel");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
 impl Xfrm {
+    /// Adds a rule, or changes the one of that name, which keeps its SAs.
+    fn put_rule(&mut self, rule: Rule, elsewhere: bool) -> Result<(), PlaneError> {
+        let (id, flows) = (rule.id, Flow::leaving(&rule.selectors)?);
+        priority(id)?;
+        if flows.iter().any(|flow| flow.source.address.is_ipv6()) {
+            self.neighbour_discovery()?;
+        }
+        let binding = self.config.bindings.get(&rule.tunnel).copied().unwrap_or_default();
+        let before = self.rules.remove(&id);
+        let (reqid, receiving) = match &before {
+            Some(ruled) => (ruled.reqid, ruled.receiving.clone()),
+            None => (self.next_reqid()?, Vec::new()),
+        };
+        let ruled = Ruled { rule, binding, reqid, flows: flows.clone(), elsewhere, receiving };
+        self.rules.insert(id, ruled);
+        let outcome = self.hold(id).and_then(|()| self.guard(id));
+        let (gone, binding) = match (&outcome, before) {
+            (Ok(()), Some(before)) => {
+                let gone = before.flows.into_iter().filter(|flow| !flows.contains(flow));
+                (gone.collect(), before.binding)
+            }
+            // What was in force stays in force.
+            (Err(_), Some(before)) => {
+                let gone = flows.into_iter().filter(|flow| !before.flows.contains(flow));
+                let gone = gone.collect();
+                self.rules.insert(id, before);
+                if let Err(error) = self.hold(id).and_then(|()| self.guard(id)) {
+                    tracing::error!(%error, "a rule's traffic is not as it was");
+                }
+                (gone, binding)
+            }
+            (Err(_), None) => {
+                self.remove_rule(id);
+                (Vec::new(), binding)
+            }
+            (Ok(()), None) => (Vec::new(), binding),
+        };
+        self.release(id, &gone, binding);
+        outcome
+    }
+
     fn next_reqid(&mut self) -> Result<u32, PlaneError> {
         let next = self.reqid + 1;
         if !REQIDS.contains(&next) {
@@ -598,6 +663,7 @@ impl Drop for Xfrm {
         rules.into_iter().for_each(|rule| self.remove_rule(rule));
         let sas: Vec<SaId> = self.sas.keys().copied().collect();
         sas.into_iter().for_each(|sa| self.remove(sa));
+        self.settle();
         let rest: Vec<Change> = self.spd.in_force().collect();
         for change in rest {
             if let Change::Put(key, ..) = change

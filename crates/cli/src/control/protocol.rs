@@ -19,7 +19,7 @@ pub use explanation::{Defined, Explanation, Row, Story, Waits};
 pub use filter::{Count, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::Happening;
 pub use manual::ManualSaInfo;
-pub use overview::{Fleet, Overview, PlaneInfo};
+pub use overview::{Fallback, Fleet, Overview, PlaneInfo};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
 pub use workers::WorkersChange;
 

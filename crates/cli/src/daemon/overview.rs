@@ -4,10 +4,11 @@ use super::service::refusal;
 use super::{Daemon, Gateway};
 use crate::config::{Config, DefaultAction};
 use crate::control::protocol::{
-    FilterChange, FilterInfo, Fleet, Overview, PlaneInfo, Refusal, RefusalCode, TraceInfo,
+    Fallback, FilterChange, FilterInfo, Fleet, Overview, PlaneInfo, Refusal, RefusalCode, TraceInfo,
 };
 use crate::{course, filter};
 use esp::filter::{Filter, FilterStatus};
+use esp::planes::KernelUse;
 use std::sync::Arc;
 use tracing::{info, warn};
 
@@ -22,6 +23,7 @@ impl<G: Gateway> Daemon<G> {
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let filter = self.gateway().filter().await.map_err(refusal)?;
         let (file, config) = &self.config;
+        let found = self.planes.found();
         Ok(Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -36,10 +38,12 @@ impl<G: Gateway> Daemon<G> {
                 defined: children().count(),
                 up: children().filter(|child| up(&child.state)).count(),
             },
-            planes: vec![PlaneInfo {
-                kind: "userspace".to_owned(),
-                device: config.esp.device.clone(),
-            }],
+            planes: planes(&found.kernel, &config.esp.device),
+            fallbacks: found
+                .fallbacks
+                .into_iter()
+                .map(|(tunnel, reason)| Fallback { tunnel, reason })
+                .collect(),
             manual_sas: self.manual_sas().await?,
             filter: filter.as_ref().map(FilterInfo::from),
             ike_discarded: discarded("ike."),
@@ -127,5 +131,23 @@ impl<G: Gateway> Daemon<G> {
             warn!("{warning}");
         }
         Ok(())
+    }
+}
+
+/// Where packets are protected: by the kernel first, where it is in use.
+fn planes(kernel: &KernelUse, device: &str) -> Vec<PlaneInfo> {
+    let (kind, device) = ("userspace".to_owned(), device.to_owned());
+    let userspace = PlaneInfo { kind, device, remark: None };
+    let xfrm = |remark| PlaneInfo { kind: "xfrm".to_owned(), device: String::new(), remark };
+    match kernel {
+        KernelUse::NotWanted => vec![userspace],
+        KernelUse::Used { missing } if missing.is_empty() => vec![xfrm(None), userspace],
+        KernelUse::Used { missing } => {
+            vec![xfrm(Some(format!("this kernel lacks {}", missing.join(", ")))), userspace]
+        }
+        KernelUse::Unusable(why) => {
+            let remark = Some(format!("the kernel cannot: {why}"));
+            vec![PlaneInfo { remark, ..userspace }]
+        }
     }
 }

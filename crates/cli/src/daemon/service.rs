@@ -42,6 +42,7 @@ pub struct Daemon<G> {
     pub(super) started: Instant,
     workers: Workers,
     pub(super) manual: ManualSas,
+    pub(super) planes: esp::planes::Report,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
 }
@@ -69,6 +70,7 @@ impl<G: Gateway> Daemon<G> {
             started: Instant::now(),
             workers: Workers::default(),
             manual: ManualSas::default(),
+            planes: esp::planes::Report::default(),
             reloading,
             stop: Notify::new(),
         }
@@ -109,6 +111,12 @@ impl<G: Gateway> Daemon<G> {
     #[must_use]
     pub fn with_manual(self, manual: ManualSas) -> Self {
         Self { manual, ..self }
+    }
+
+    /// Lets it tell where packets are protected.
+    #[must_use]
+    pub fn with_planes(self, planes: esp::planes::Report) -> Self {
+        Self { planes, ..self }
     }
 
     /// The gateway.

@@ -47,9 +47,26 @@ pub struct Capture {
 impl Capture {
     /// Starts to watch a device in the calling thread's network namespace, in both directions.
     pub fn start(device: u32) -> io::Result<Self> {
+        Self::filtered(device, &filter(device))
+    }
+
+    /// The same for what leaves by the device alone: what arrives is seen there once more when the kernel's own ESP has
+    /// opened it.
+    pub fn of_leaving(device: u32) -> io::Result<Self> {
+        // The pseudo address of the packet's type (SKF_AD_OFF + SKF_AD_PKTTYPE), and what leaves (PACKET_OUTGOING).
+        let leaving = [
+            SockFilter::new(0x30, 0, 0, 0xffff_f004),
+            SockFilter::new(0x15, 1, 0, 4),
+            SockFilter::new(0x06, 0, 0, 0),
+        ];
+        let program: Vec<SockFilter> = leaving.into_iter().chain(filter(device)).collect();
+        Self::filtered(device, &program)
+    }
+
+    fn filtered(device: u32, program: &[SockFilter]) -> io::Result<Self> {
         let every_protocol = i32::from((nix::libc::ETH_P_ALL as u16).to_be());
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(every_protocol)))?;
-        socket.attach_filter(&filter(device))?;
+        socket.attach_filter(program)?;
         socket.set_read_timeout(Some(Duration::from_millis(50)))?;
         let stop = Arc::new(AtomicBool::new(false));
         let watch = Arc::clone(&stop);

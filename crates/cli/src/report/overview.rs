@@ -2,7 +2,7 @@
 
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use crate::control::protocol::{
-    Count, CourseInfo, FilterInfo, FilterRuleInfo, Overview, TraceInfo,
+    Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, Overview, TraceInfo,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -25,7 +25,17 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
         format!("phase 1: {}; phase 2: {}", fleet(daemon.tunnels), fleet(daemon.children)),
     );
     for plane in &daemon.planes {
-        fields.add("plane", format!("{} on {}", plain(&plane.kind), plain(&plane.device)));
+        let mut text = plain(&plane.kind).into_owned();
+        if !plane.device.is_empty() {
+            text.push_str(&format!(" on {}", plain(&plane.device)));
+        }
+        if let Some(remark) = &plane.remark {
+            text.push_str(&format!("; {}", plain(remark)));
+        }
+        fields.add("plane", text);
+    }
+    for Fallback { tunnel, reason } in &daemon.fallbacks {
+        fields.add("", format!("{} is in userspace: {}", plain(tunnel), plain(reason)));
     }
     let discarded = format!(
         "{} packets, {} IKE messages (vpnctl counters says why)",

@@ -38,6 +38,8 @@ struct Host {
     device: String,
     mark: u32,
     natt_port: u16,
+    /// Whether the kernel protects packets, too.
+    beside_kernel: bool,
 }
 
 impl Enforcement {
@@ -51,6 +53,7 @@ impl Enforcement {
                 device: config.device.clone(),
                 mark: config.mark,
                 natt_port: config.natt_port,
+                beside_kernel: config.beside_kernel,
             },
             priority: config.rule_priority.saturating_sub(1),
             filter: Arc::default(),
@@ -183,7 +186,17 @@ fn rule_counter(place: usize) -> String {
 
 /// The whole table, in place of the former.
 fn script(host: &Host, filter: &Filter, counts: &FilterCounts) -> String {
-    let Host { table, device, mark, natt_port } = host;
+    let Host { table, device, mark, natt_port, beside_kernel } = host;
+    // What the kernel has opened, what it is going to protect, and what it has protected.
+    let [opened, protected] = match beside_kernel {
+        true => [
+            "    meta ipsec exists accept\n".to_owned(),
+            format!(
+                "    rt ipsec exists accept\n    meta l4proto {{ 50, 51 }} accept\n    udp sport {natt_port} accept\n"
+            ),
+        ],
+        false => Default::default(),
+    };
     let mut counters = String::new();
     let names = (0..filter.rules.len()).map(rule_counter).chain(DENIED.map(str::to_owned));
     let tallies = counts.rules.iter().chain([&counts.denied_ipv4, &counts.denied_ipv6]);
@@ -220,19 +233,19 @@ table inet {table} {{
     meta l4proto {{ 50, 51 }} accept
     udp dport {{ 500, {natt_port} }} accept
     jump always
-{incoming}    iifname \"{device}\" accept
+{incoming}{opened}    iifname \"{device}\" accept
 {denied}  }}
   chain outgoing {{
     type filter hook output priority 0; policy accept;
     oifname \"lo\" accept
     meta mark {mark:#x} accept
     jump always
-{outgoing}    oifname \"{device}\" accept
+{outgoing}{protected}    oifname \"{device}\" accept
 {denied}  }}
   chain passing {{
     type filter hook forward priority 0; policy accept;
     jump always
-{passing}    iifname \"{device}\" accept
+{passing}{opened}{protected}    iifname \"{device}\" accept
     oifname \"{device}\" accept
 {denied}  }}
 }}
@@ -360,8 +373,13 @@ mod tests {
         let both = verdicts(&filter, &[Direction::Out, Direction::In]);
         assert_eq!(both, first(out) + &first(into) + &second);
 
-        let host =
-            Host { table: "t".to_owned(), device: "vpn0".to_owned(), mark: 0x76, natt_port: 4500 };
+        let host = Host {
+            table: "t".to_owned(),
+            device: "vpn0".to_owned(),
+            mark: 0x76,
+            natt_port: 4500,
+            beside_kernel: false,
+        };
         let counts = FilterCounts {
             rules: vec![Tally { packets: 3, bytes: 180 }, Tally::default()],
             ..FilterCounts::default()

@@ -15,15 +15,15 @@ pub(super) fn table(device: &str) -> String {
     nft::table("guard", device)
 }
 
-/// Puts the guard for these rules in place of the former one.
+/// Puts the guard for these rules in place of the former one. Of the host it is to know the device, the port of ESP in UDP,
+/// and whether the kernel opens packets, too.
 pub(super) fn install<'a>(
     name: &str,
-    device: &str,
-    port: u16,
+    host: (&str, u16, bool),
     filter: &Filter,
     rules: impl Iterator<Item = &'a Rule>,
 ) -> io::Result<()> {
-    let mut script = base(name, device, port);
+    let mut script = base(name, host);
     script.push_str(&exempt(name, filter));
     rules.for_each(|rule| script.push_str(&drops(name, rule)));
     nft::run(&script)
@@ -38,7 +38,9 @@ pub(super) fn extend(name: &str, rules: &[Rule]) -> io::Result<()> {
 }
 
 /// The table with everything that is let through.
-fn base(name: &str, device: &str, port: u16) -> String {
+fn base(name: &str, (device, port, beside_kernel): (&str, u16, bool)) -> String {
+    // The kernel itself checks what it has opened against its own policies.
+    let opened = if beside_kernel { "    meta ipsec exists accept\n" } else { "" };
     // Naming the table before deleting it makes the deletion succeed where there is none yet.
     //
     // Fragments but the first show no ports. Alone they are harmless, and without their first they stay alone.
@@ -50,7 +52,7 @@ table inet {name} {{
   chain {CHAIN} {{
     type filter hook prerouting priority -350; policy accept;
     iifname {{ \"lo\", \"{device}\" }} accept
-    meta l4proto {{ 50, 51 }} accept
+{opened}    meta l4proto {{ 50, 51 }} accept
     udp dport {{ 500, {port} }} accept
     ip frag-off & 0x1fff != 0 accept
     frag frag-off != 0 accept

@@ -10,14 +10,16 @@ use super::routing::lacks_family;
 use super::steering;
 use crate::plane::{Encapsulation, Path, PlaneError};
 use crate::queue::{Run, SendQueue};
+use crate::xfrm::{decapsulate, let_pass};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Octets of socket buffers: about what a 10 Gbit/s link brings in 5 ms.
 const SOCKET_BUFFER: usize = 8 << 20;
@@ -37,15 +39,25 @@ pub(super) struct Port {
     ah: [Option<Socket>; 2],
     /// ESP of IPv4 that routers may fragment. It only sends, and is opened when it is needed first.
     fragmenting: OnceLock<Option<Socket>>,
+    /// Where the kernel takes ESP whose SPIs are not this plane's.
+    kernel: Option<[Option<Socket>; 2]>,
+    steering: Mutex<Steering>,
     /// Whether the kernel segments UDP; given up at the first interface that cannot.
     segments: AtomicBool,
     /// ESP packets that the kernel did not take.
     pub unsent: AtomicU64,
 }
 
+/// Who gets ESP in UDP.
+struct Steering {
+    lanes: usize,
+    /// SPIs of this plane's SAs; of interest only beside the kernel's.
+    own: BTreeSet<u32>,
+}
+
 impl Port {
-    /// Takes the port, which must be free.
-    pub(super) fn open(number: u16, mark: u32) -> Result<Self, PlaneError> {
+    /// Takes the port, which must be free; `beside_kernel` where the kernel has SAs that share it.
+    pub(super) fn open(number: u16, mark: u32, beside_kernel: bool) -> Result<Self, PlaneError> {
         let name = format!("UDP port {number}");
         let first = for_families(&name, |family| {
             let socket = udp(family, number, mark, false)?;
@@ -61,7 +73,13 @@ impl Port {
             Ok(socket)
         })?;
         let ah = for_families("the socket of AH", |family| ah(family, mark))?;
-        let segments = AtomicBool::new(true);
+        let kernel = beside_kernel.then(|| {
+            for_families("the kernel's socket of ESP in UDP", |family| {
+                let socket = udp(family, number, mark, true)?;
+                decapsulate(socket.as_fd())?;
+                Ok(socket)
+            })
+        });
         let port = Self {
             number,
             mark,
@@ -69,7 +87,9 @@ impl Port {
             native,
             ah,
             fragmenting: OnceLock::new(),
-            segments,
+            kernel: kernel.transpose()?,
+            steering: Mutex::new(Steering { lanes: 1, own: BTreeSet::new() }),
+            segments: AtomicBool::new(true),
             unsent: AtomicU64::new(0),
         };
         for socket in port.first.iter().flatten() {
@@ -123,11 +143,50 @@ impl Port {
 
     /// Has ESP go to so many of the sockets that have joined, the earliest ones.
     pub(super) fn steer(&self, lanes: usize) -> Result<(), PlaneError> {
+        let mut steering = self.steering();
+        steering.lanes = lanes;
+        self.attach(&steering)
+    }
+
+    /// Has ESP with this SPI come to this plane, and not to the kernel.
+    pub(super) fn claim(&self, spi: u32) -> Result<(), PlaneError> {
+        let mut steering = self.steering();
+        if self.kernel.is_none() || !steering.own.insert(spi) {
+            return Ok(());
+        }
+        let room = steering.own.len() <= steering::MOST_SPIS;
+        let full = || PlaneError::System {
+            what: format!("sharing UDP port {} with the kernel", self.number),
+            why: "more SAs than that cannot be in the userspace plane beside the kernel's"
+                .to_owned(),
+        };
+        let claimed = if room { self.attach(&steering) } else { Err(full()) };
+        claimed.inspect_err(|_| {
+            steering.own.remove(&spi);
+        })
+    }
+
+    /// Leaves ESP with this SPI to the kernel again.
+    pub(super) fn disclaim(&self, spi: u32) {
+        let mut steering = self.steering();
+        if steering.own.remove(&spi)
+            && let Err(error) = self.attach(&steering)
+        {
+            tracing::debug!(%error, "an SPI that is gone still comes to the userspace plane");
+        }
+    }
+
+    fn attach(&self, steering: &Steering) -> Result<(), PlaneError> {
+        let own = self.kernel.as_ref().map(|_| &steering.own);
         for socket in self.first.iter().flatten() {
-            steering::steer(socket, lanes as u32)
+            steering::steer(socket, steering.lanes as u32, own)
                 .map_err(|e| refused(format!("steering UDP port {} by SPI", self.number), &e))?;
         }
         Ok(())
+    }
+
+    fn steering(&self) -> MutexGuard<'_, Steering> {
+        self.steering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends a datagram that is not ESP.
@@ -415,6 +474,8 @@ fn marked(family: Family, kind: Type, protocol: Protocol, mark: u32) -> io::Resu
     socket.set_mark(mark)?;
     socket.set_nonblocking(true)?;
     let fd = socket.as_fd();
+    // The kernel's own policies are not for what this plane protects, nor for IKE.
+    let_pass(fd, family == Family::V6)?;
     // As WANT lets it, the kernel fragments what exceeds the path's MTU rather than refusing it.
     match family {
         Family::V4 => {

@@ -5,6 +5,7 @@
 
 use libc::{c_int, sock_filter, sock_fprog, socklen_t};
 use socket2::{SockFilter, Socket};
+use std::collections::BTreeSet;
 use std::io;
 use std::mem;
 use std::os::fd::AsRawFd;
@@ -13,22 +14,38 @@ use std::ptr;
 /// Spreads SPIs that differ little (Knuth's multiplicative hash): who chooses them need not choose at random.
 const SPREAD: u32 = 0x9e37_79b1;
 
-/// Has ESP go to the `lanes` sockets that joined the port of `socket` after the first, and all else to the first.
-pub(super) fn steer(socket: &Socket, lanes: u32) -> io::Result<()> {
+/// SPIs that can be told apart from the kernel's: a program has 4096 steps at most, and each SPI takes two.
+pub(super) const MOST_SPIS: usize = 2000;
+
+/// Has ESP go to the `lanes` sockets that joined the port of `socket` after the first, and all else to the first. With
+/// `own`, ESP with other SPIs than these goes to the socket that joined next, and lanes are those behind.
+pub(super) fn steer(socket: &Socket, lanes: u32, own: Option<&BTreeSet<u32>>) -> io::Result<()> {
     // Data begin behind the UDP header. A load past the end, as of a keepalive's one octet, ends the program with 0.
-    let program = [
+    let mut program = vec![
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
         // The non-ESP marker (RFC 3948 §2.2).
         sock_filter { jf: 1, ..step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0) },
         step(libc::BPF_RET | libc::BPF_K, 0),
+    ];
+    if let Some(own) = own {
+        for (place, spi) in own.iter().enumerate() {
+            // Past the rest of the list.
+            let rest = 2 * (own.len() - place - 1) + 1;
+            let equal = step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, *spi);
+            program.push(sock_filter { jf: 1, ..equal });
+            program.push(step(libc::BPF_JMP | libc::BPF_JA, rest as u32));
+        }
+        program.push(step(libc::BPF_RET | libc::BPF_K, 1));
+    }
+    program.extend([
         // With more lanes an SPI stays or goes to a later one.
         step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, SPREAD),
         step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
         step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, lanes.max(1)),
         step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
-        step(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, 1),
+        step(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, 1 + u32::from(own.is_some())),
         step(libc::BPF_RET | libc::BPF_A, 0),
-    ];
+    ]);
     let program = sock_fprog { len: program.len() as u16, filter: program.as_ptr().cast_mut() };
     // SAFETY: the pointer and the length describe `program`, whose filter points to as many steps as it says; both
     // outlive the call, and the kernel copies them.
@@ -130,7 +147,7 @@ mod tests {
         let lanes = [bound(address), bound(address), bound(address)];
         let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
         for spread in [1, 2, 3] {
-            steer(&first, spread).expect("the kernel takes it");
+            steer(&first, spread, None).expect("the kernel takes it");
             for spi in 256u32..272 {
                 sender.send_to(&[&spi.to_be_bytes()[..], b"esp"].concat(), address).expect("sent");
                 let got = lanes.each_ref().map(|lane| received(lane).is_some());
@@ -141,6 +158,26 @@ mod tests {
                 sender.send_to(other, address).expect("sent");
                 assert_eq!(received(&first), Some(other.len()));
             }
+        }
+    }
+
+    #[test]
+    fn beside_the_kernel_only_own_spis_come_to_lanes() {
+        let first = bound(([127, 0, 0, 1], 0).into());
+        let address = first.local_addr().expect("bound").as_socket().expect("of IP");
+        let [kernel, lane] = [bound(address), bound(address)];
+        let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
+        for own in [BTreeSet::new(), [0x101].into(), (0x100..0x100 + MOST_SPIS as u32).collect()] {
+            steer(&first, 1, Some(&own)).expect("the kernel takes it");
+            for spi in [0x100, 0x101, 0x102, 0x8cf, 0x8d0] {
+                sender
+                    .send_to(&[&u32::to_be_bytes(spi)[..], b"esp"].concat(), address)
+                    .expect("sent");
+                let got = [&kernel, &lane].map(|socket| received(socket).is_some());
+                assert_eq!(got, [!own.contains(&spi), own.contains(&spi)], "{spi:#x}");
+            }
+            sender.send_to(&[0, 0, 0, 0, 1, 2, 3], address).expect("sent");
+            assert_eq!(received(&first), Some(7));
         }
     }
 

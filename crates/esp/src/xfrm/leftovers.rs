@@ -9,10 +9,10 @@ use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage}
 use netlink_packet_xfrm::state::{DelGetMessage as StateName, GetDumpMessage};
 use netlink_packet_xfrm::{UserPolicyId, UserSaId, XfrmAttrs, XfrmMessage};
 
-/// Removes it.
-pub(super) fn remove(kernel: &mut dyn Kernel) -> Result<(), PlaneError> {
+/// Removes SAs, whose keys nobody has any more; returns the policies, which are removed later.
+pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneError> {
     let what = || "removing what an earlier run left in the kernel".to_owned();
-    let mut orders = Vec::new();
+    let (mut orders, mut stale) = (Vec::new(), Vec::new());
     let states = XfrmMessage::GetDumpSa(GetDumpMessage::default());
     for message in kernel.list(states).map_err(|e| refusal(what(), &e))? {
         let XfrmMessage::AddSa(state) = message else { continue };
@@ -37,11 +37,12 @@ pub(super) fn remove(kernel: &mut dyn Kernel) -> Result<(), PlaneError> {
                 UserPolicyId { selector: info.selector, index: 0, direction: info.direction };
             let kept = |a: &&XfrmAttrs| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_));
             let nlas = policy.nlas.iter().filter(kept).cloned().collect();
-            orders.push(XfrmMessage::DeletePolicy(DelGetMessage { user_policy_id, nlas }));
+            stale.push(DelGetMessage { user_policy_id, nlas });
         }
     }
-    if !orders.is_empty() {
-        tracing::info!(count = orders.len(), "removing what an earlier run left in the kernel");
+    if !orders.is_empty() || !stale.is_empty() {
+        let (sas, policies) = (orders.len(), stale.len());
+        tracing::info!(sas, policies, "removing what an earlier run has left in the kernel");
     }
     for order in orders {
         match kernel.order(order) {
@@ -49,7 +50,7 @@ pub(super) fn remove(kernel: &mut dyn Kernel) -> Result<(), PlaneError> {
             _ => {}
         }
     }
-    Ok(())
+    Ok(stale)
 }
 
 fn is_ours(policy: &PolicyMessage) -> bool {

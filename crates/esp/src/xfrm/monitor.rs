@@ -4,7 +4,8 @@
 #![forbid(unsafe_code)]
 
 use super::flow::address;
-use super::netlink::{messages, parse, wipe};
+use super::larval::Larvae;
+use super::netlink::{Netlink, messages, parse, wipe};
 use super::state::Name;
 use super::{Hooks, REQIDS, rule_of};
 use crate::plane::{Notice, PacketSummary, PlaneError, SaId};
@@ -15,13 +16,14 @@ use netlink_packet_xfrm::{
 };
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Instant;
 use zeroize::{Zeroize, Zeroizing};
 
 /// The number under which the kernel knows the monitor. A namespace has each but once, which keeps a second plane away.
@@ -84,7 +86,9 @@ impl Monitor {
         };
         let socket = listen().map_err(|e| refused(&e))?;
         let (stop, stopped) = UnixStream::pair().map_err(|e| refused(&e))?;
-        let listener = Listener { socket, hooks, known: known.clone() };
+        let kernel = Netlink::open().map_err(|e| refused(&e))?;
+        let larvae = Larvae::default();
+        let listener = Listener { socket, hooks, known: known.clone(), kernel, larvae };
         let thread = std::thread::Builder::new()
             .name("xfrm-monitor".to_owned())
             .spawn(move || listener.run(&stopped))
@@ -120,22 +124,33 @@ struct Listener {
     socket: Socket,
     hooks: Hooks,
     known: Known,
+    kernel: Netlink,
+    larvae: Larvae,
 }
 
 impl Listener {
-    fn run(self, stopped: &UnixStream) {
+    fn run(mut self, stopped: &UnixStream) {
         let mut octets = Zeroizing::new(vec![0; 1 << 16]);
         loop {
             let mut watched =
                 [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
-            match poll(&mut watched, None) {
-                Ok(_) if !watched[1].revents().is_empty() => return,
+            let wait = self.larvae.next().map(|at| {
+                let left = at.saturating_duration_since(Instant::now());
+                // Rather late than over and over.
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+            });
+            match poll(&mut watched, wait.as_ref()) {
+                Ok(_) if !watched[1].revents().is_empty() => {
+                    self.larvae.remove(None, &mut self.kernel);
+                    return;
+                }
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => {
                     tracing::error!(%error, "the kernel's reports about SAs are no longer heard");
                     return;
                 }
             }
+            self.larvae.remove(Some(Instant::now()), &mut self.kernel);
             match self.socket.recv(&mut &mut octets[..], 0) {
                 Ok(length) => {
                     for message in messages(&octets[..length.min(octets.len())]) {
@@ -155,11 +170,13 @@ impl Listener {
         }
     }
 
-    fn hear(&self, message: &XfrmMessage) {
-        let disturbed = |what| (self.hooks.disturbance)(what);
+    fn hear(&mut self, message: &XfrmMessage) {
+        let hooks = self.hooks.clone();
+        let disturbed = |what| (hooks.disturbance)(what);
         match message {
             XfrmMessage::Acquire(acquire) => {
                 if let Some(notice) = acquired(acquire) {
+                    self.larvae.add(acquire, Instant::now());
                     (self.hooks.notice)(notice);
                 }
             }

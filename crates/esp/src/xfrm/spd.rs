@@ -152,6 +152,12 @@ impl Change {
 }
 
 impl Change {
+    /// Takes the policy away.
+    pub(super) fn deletion(&self) -> XfrmMessage {
+        let (Self::Put(key, ..) | Self::Delete(key)) = self;
+        Self::Delete(*key).message()
+    }
+
     /// Asks whether the kernel has the policy.
     pub(super) fn question(&self) -> XfrmMessage {
         let (Self::Put(key, ..) | Self::Delete(key)) = self;

@@ -7,6 +7,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, IoSliceMut};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::io::Interest;
@@ -83,6 +84,8 @@ impl IkeSocket {
             socket.set_only_v6(true)?;
         }
         socket.set_mark(mark)?;
+        // IKE is never to wait for the SAs that it makes.
+        esp::xfrm::let_pass(socket.as_fd(), address.is_ipv6())?;
         socket.set_nonblocking(true)?;
         // Forcing needs a right over the initial user namespace; without it the host's limit applies.
         if set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {

@@ -25,6 +25,9 @@ pub struct Overview {
     /// SAs that are keyed by hand.
     #[serde(default)]
     pub manual_sas: Vec<ManualSaInfo>,
+    /// Phase 2 tunnels that the kernel was to have and does not take.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallbacks: Vec<Fallback>,
     /// What happens to traffic that is no tunnel's; `null`: the plane leaves it alone.
     pub filter: Option<FilterInfo>,
     /// IKE messages that were discarded.
@@ -47,8 +50,20 @@ pub struct Fleet {
 /// Where packets are protected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneInfo {
-    /// `userspace`.
+    /// `userspace` or `xfrm`.
     pub kind: String,
-    /// The device that its packets come from and go to.
+    /// The device that its packets come from and go to; empty for the kernel's.
     pub device: String,
+    /// What is to be known of it; `null`: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remark: Option<String>,
+}
+
+/// A tunnel whose packets are not protected where that is preferred.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fallback {
+    /// Phase 2 tunnel.
+    pub tunnel: String,
+    /// Why the kernel does not take it.
+    pub reason: String,
 }

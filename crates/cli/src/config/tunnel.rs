@@ -1,0 +1,69 @@
+//! `[tunnel."NAME"]`: what one phase 2 tunnel is to have that others have not.
+
+use super::Named;
+use esp::planes::{self, Choice};
+use esp::xfrm::Binding;
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+/// What one tunnel is to have.
+#[derive(Clone, Debug, Default, PartialEq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Tunnel {
+    /// Where its packets are protected; `None`: where all are.
+    pub dataplane: Option<Named<Choice>>,
+    /// The mark that its packets must have in the kernel.
+    pub mark: Option<Named<Mark>>,
+    /// The identifier of the XFRM interface that they pass.
+    pub if_id: Option<u32>,
+}
+
+/// A value, and which of its bits count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Mark(u32, u32);
+
+impl FromStr for Mark {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |word: &str| match word.strip_prefix("0x") {
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            None => word.parse().ok(),
+        };
+        let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+        let mark = number(value).zip(number(mask)).map(|(value, mask)| Self(value, mask));
+        let fits = mark.filter(|Self(value, mask)| value & !mask == 0);
+        fits.ok_or_else(|| {
+            format!(
+                "{text:?} is no mark; write \"0x11\", or \"0x11/0xff\" where only some bits count"
+            )
+        })
+    }
+}
+
+/// Which plane each tunnel is to have.
+pub(super) fn planes(choice: Choice, tunnels: &BTreeMap<String, Tunnel>) -> planes::Config {
+    let tunnel = |(name, tunnel): (&String, &Tunnel)| {
+        let mark = tunnel.mark.map(|Named(Mark(value, mask))| (value, mask));
+        let binding = Binding { mark, if_id: tunnel.if_id };
+        let choice = tunnel.dataplane.map(|Named(choice)| choice);
+        (name.clone(), planes::Tunnel { choice, binding })
+    };
+    let tunnels = tunnels.iter().map(tunnel).collect();
+    planes::Config { choice, tunnels, ..planes::Config::default() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_have_a_value_and_a_mask() {
+        assert_eq!("17".parse(), Ok(Mark(17, u32::MAX)));
+        assert_eq!("0x11/0xff".parse(), Ok(Mark(0x11, 0xff)));
+        for bad in ["", "x", "0x111/0xff", "1/2/3", "-1"] {
+            assert!(bad.parse::<Mark>().is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! The kernel's plane and the one of this process as one: each tunnel is of one of them, as its [`Choice`] says.
+//!
+//! The userspace plane is always there: it has IKE's port, the filter, and what the kernel cannot take. Without a tunnel
+//! of its own it has no thread and no route.
+//!
+//! Nothing leaks while a tunnel changes its plane: the new plane takes the tunnel's traffic before the old one lets go.
+//! The rules keep their order across planes: what belongs to a tunnel of this process passes the kernel's policies in the
+//! place of its rule.
+
+mod choice;
+#[cfg(test)]
+mod tests;
+
+pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
+
+use crate::cipher::Function;
+use crate::filter::{Filter, FilterStatus};
+use crate::plane::{
+    DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId,
+    Usage,
+};
+use crate::trace::Trace;
+use crate::userspace::{self, Userspace};
+use crate::xfrm::{self, Disturbance, Xfrm};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Where a tunnel's packets are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Userspace,
+    Kernel,
+}
+
+/// What the kernel's plane can do besides.
+pub trait KernelPlane: DataPlane {
+    /// Lets a rule's traffic pass, which is protected elsewhere, in the rule's place among the others.
+    fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError>;
+    /// Removes what an earlier run has left and nothing of this one has replaced.
+    fn settle(&mut self);
+}
+
+/// Both planes.
+pub struct Planes<U = Userspace, K = Xfrm> {
+    // The kernel's goes last: until then it blocks what it knows.
+    userspace: U,
+    kernel: Option<K>,
+    config: Config,
+    rules: BTreeMap<RuleId, (Rule, Place)>,
+    sas: BTreeMap<SaId, Place>,
+}
+
+impl Planes {
+    /// Starts the userspace plane and, where a tunnel may want it and the kernel has it, the kernel's.
+    ///
+    /// # Errors
+    /// Where a plane that is wanted by name cannot be had.
+    pub fn start(
+        config: Config,
+        userspace: userspace::Config,
+        hooks: userspace::Hooks,
+    ) -> Result<Self, PlaneError> {
+        let kernel = match config.wants_kernel() {
+            true => start_kernel(&config, &hooks)?,
+            false => None,
+        };
+        let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
+        Ok(Self::of(Userspace::start(userspace, hooks)?, kernel, config))
+    }
+
+    /// The plane of this process.
+    pub fn userspace(&mut self) -> &mut Userspace {
+        &mut self.userspace
+    }
+
+    /// The kernel's, where it is in use.
+    pub fn kernel(&mut self) -> Option<&mut Xfrm> {
+        self.kernel.as_mut()
+    }
+}
+
+/// The kernel's plane, or `None` where it is not to be had and need not be.
+fn start_kernel(config: &Config, hooks: &userspace::Hooks) -> Result<Option<Xfrm>, PlaneError> {
+    let suites: Vec<_> = Function::all().map(Function::suite).collect();
+    let outcome = xfrm::probe(&suites).map_err(|error| error.to_string()).and_then(|ability| {
+        match ability.suites.is_empty() {
+            // Without ESP all are missing for the same reason.
+            true => Err(ability.missing.first().map_or_else(String::new, |(_, why)| why.clone())),
+            false => Ok(ability),
+        }
+    });
+    let ability = match outcome {
+        Ok(ability) => ability,
+        Err(why) => {
+            let why = format!(
+                "{why}; is it built with XFRM and ESP, and are xfrm_user, esp4 and esp6 loaded?"
+            );
+            config.report.kernel(KernelUse::Unusable(why.clone()));
+            if config.insists_on_kernel() {
+                let what = "using the kernel's ESP, as dataplane = \"xfrm\" wants it".to_owned();
+                return Err(PlaneError::System { what, why });
+            }
+            tracing::info!(%why, "packets are protected in userspace: the kernel cannot");
+            return Ok(None);
+        }
+    };
+    let missing = ability.missing.into_iter().map(|(suite, _)| suite.to_string()).collect();
+    let hooks = xfrm::Hooks {
+        notice: {
+            let notice = Arc::clone(&hooks.notice);
+            Arc::new(move |n: Notice| notice(n))
+        },
+        disturbance: Arc::new(disturbed),
+    };
+    let kernel = Xfrm::start(xfrm::Config { bindings: config.bindings() }, hooks)?;
+    tracing::info!(lacks = ?missing, "packets are protected by the kernel");
+    config.report.kernel(KernelUse::Used { missing });
+    Ok(Some(kernel))
+}
+
+fn disturbed(what: Disturbance) {
+    tracing::warn!(
+        ?what,
+        "another program has changed this daemon's SAs or policies in the kernel"
+    );
+}
+
+impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
+    fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
+        Self { userspace, kernel, config, rules: BTreeMap::new(), sas: BTreeMap::new() }
+    }
+
+    /// The plane of a place; a rule is placed in the kernel only where there is one.
+    fn plane(&mut self, place: Place) -> &mut dyn DataPlane {
+        match (place, &mut self.kernel) {
+            (Place::Kernel, Some(kernel)) => kernel,
+            _ => &mut self.userspace,
+        }
+    }
+
+    fn place(&self, rule: RuleId) -> Result<Place, PlaneError> {
+        self.rules.get(&rule).map(|(_, place)| *place).ok_or(PlaneError::NoSuchRule(rule))
+    }
+
+    /// Adds a rule to the kernel where that is wanted and possible; gives it back where it is to go to userspace.
+    fn add_to_kernel(&mut self, rule: Rule) -> Result<Option<Rule>, PlaneError> {
+        let choice = self.config.choice_of(&rule.tunnel);
+        let Some(kernel) = &mut self.kernel else { return Ok(Some(rule)) };
+        if choice == Choice::Userspace {
+            return Ok(Some(rule));
+        }
+        match kernel.add_rule(rule.clone()) {
+            Ok(()) => {
+                self.config.report.forget(&rule.tunnel);
+                self.rules.insert(rule.id, (rule, Place::Kernel));
+                Ok(None)
+            }
+            Err(error) if choice == Choice::Auto => {
+                self.fell_back(&rule.tunnel, &error);
+                Ok(Some(rule))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Has the kernel let pass what a rule of this process covers, in that rule's place.
+    fn leave_alone(&mut self, rule: &Rule) {
+        if let Some(kernel) = &mut self.kernel
+            && let Err(error) = kernel.leave_alone(rule.clone())
+        {
+            let tunnel = &rule.tunnel;
+            tracing::warn!(%error, %tunnel, "what this tunnel and later ones in the kernel share goes to those");
+        }
+    }
+
+    /// Moves a rule to userspace for an SA that the kernel does not take.
+    fn fall_back(&mut self, rule: RuleId, error: &PlaneError) -> Result<(), PlaneError> {
+        let Some((rule, _)) = self.rules.get(&rule).cloned() else { return Ok(()) };
+        // First the new plane takes the traffic, then the kernel lets go of it.
+        self.userspace.add_rule(rule.clone())?;
+        if let Some(kernel) = &mut self.kernel
+            && let Err(error) = kernel.leave_alone(rule.clone())
+        {
+            self.userspace.remove_rule(rule.id);
+            return Err(error);
+        }
+        self.fell_back(&rule.tunnel, error);
+        self.rules.insert(rule.id, (rule, Place::Userspace));
+        Ok(())
+    }
+
+    fn fell_back(&mut self, tunnel: &str, error: &PlaneError) {
+        let why = error.to_string();
+        if self.config.report.fell_back(tunnel, &why) {
+            tracing::warn!(%tunnel, %why, "this tunnel is in userspace: the kernel does not take it");
+        }
+    }
+
+    /// Whether an SA that the kernel has refused is to go to userspace.
+    fn may_fall_back(&self, rule: RuleId, error: &PlaneError) -> bool {
+        let tunnel = self.rules.get(&rule).map(|(rule, _)| rule.tunnel.as_str());
+        let auto = tunnel.is_some_and(|t| self.config.choice_of(t) == Choice::Auto);
+        auto && matches!(error, PlaneError::System { .. } | PlaneError::Suite(_))
+    }
+
+    /// Whose rule is the first that covers a packet, either way.
+    fn decides(&self, packet: &PacketSummary) -> Option<Place> {
+        let PacketSummary { protocol, source, destination } = *packet;
+        let covers = |rule: &Rule| {
+            rule.selectors.covers(protocol, source, destination)
+                || rule.selectors.covers(protocol, destination, source)
+        };
+        self.rules.values().find(|(rule, _)| covers(rule)).map(|(_, place)| *place)
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
+    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        let Some(rule) = self.add_to_kernel(rule)? else { return Ok(()) };
+        self.userspace.add_rule(rule.clone())?;
+        self.leave_alone(&rule);
+        self.rules.insert(rule.id, (rule, Place::Userspace));
+        Ok(())
+    }
+
+    fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)> {
+        let (mut left, mut failed) = (Vec::new(), Vec::new());
+        for rule in rules {
+            let id = rule.id;
+            match self.add_to_kernel(rule) {
+                Ok(rule) => left.extend(rule),
+                Err(error) => failed.push((id, error)),
+            }
+        }
+        let refused = self.userspace.add_rules(left.clone());
+        for rule in left {
+            if refused.iter().all(|(id, _)| *id != rule.id) {
+                self.leave_alone(&rule);
+                self.rules.insert(rule.id, (rule, Place::Userspace));
+            }
+        }
+        failed.extend(refused);
+        failed
+    }
+
+    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        let Some((renamed, place)) = self.rules.remove(&rule) else { return };
+        if place == Place::Userspace {
+            self.userspace.rename_rule(rule, to);
+        }
+        // It knows those of userspace, too.
+        if let Some(kernel) = &mut self.kernel {
+            kernel.rename_rule(rule, to);
+        }
+        self.rules.insert(to, (Rule { id: to, ..renamed }, place));
+    }
+
+    fn set_trap(&mut self, rule: RuleId) {
+        let Some((kept, place)) = self.rules.get_mut(&rule) else { return };
+        kept.trap = true;
+        let place = *place;
+        self.plane(place).set_trap(rule);
+    }
+
+    fn remove_rule(&mut self, rule: RuleId) {
+        let Some((removed, place)) = self.rules.remove(&rule) else { return };
+        self.config.report.forget(&removed.tunnel);
+        if place == Place::Userspace {
+            self.userspace.remove_rule(rule);
+        }
+        if let Some(kernel) = &mut self.kernel {
+            kernel.remove_rule(rule);
+        }
+    }
+
+    fn expect_peer(&mut self, peer: IpAddr) {
+        self.userspace.expect_peer(peer);
+    }
+
+    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
+        let again = copy_of_inbound(&sa);
+        match self.plane(place).add_inbound(sa) {
+            Err(error) if place == Place::Kernel && self.may_fall_back(rule, &error) => {
+                self.fall_back(rule, &error)?;
+                place = Place::Userspace;
+                self.userspace.add_inbound(again)?;
+            }
+            outcome => outcome?,
+        }
+        self.sas.insert(id, place);
+        Ok(())
+    }
+
+    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        let (id, place) = (sa.id, self.place(sa.rule)?);
+        // What the kernel takes one way it takes the other way: a refusal now is not for the tunnel's sake.
+        self.plane(place).add_outbound(sa)?;
+        self.sas.insert(id, place);
+        Ok(())
+    }
+
+    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        self.plane(place).promote(sa)
+    }
+
+    fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
+        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        self.plane(place).relocate(sa, path)
+    }
+
+    fn remove(&mut self, sa: SaId) {
+        if let Some(place) = self.sas.remove(&sa) {
+            self.plane(place).remove(sa);
+        }
+    }
+
+    fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        let place = *self.sas.get(&sa)?;
+        self.plane(place).usage(sa)
+    }
+
+    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
+        self.userspace.set_filter(filter)
+    }
+
+    fn filter(&mut self) -> Option<FilterStatus> {
+        self.userspace.filter()
+    }
+
+    /// Of traffic of the kernel's tunnels, only the kernel could tell.
+    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
+        match self.decides(packet) {
+            Some(Place::Kernel) => None,
+            _ => self.userspace.trace(packet),
+        }
+    }
+}
+
+/// The plane that refuses an SA has wiped its key.
+fn copy_of_inbound(sa: &InboundSa) -> InboundSa {
+    let InboundSa { id, rule, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
+    let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
+    InboundSa { id, rule, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
+}

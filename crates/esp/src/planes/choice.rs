@@ -1,0 +1,148 @@
+//! Which plane a tunnel is to have, and what came of it.
+
+#![forbid(unsafe_code)]
+
+use crate::xfrm::Binding;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where packets are to be protected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// In the kernel where it can, else in this process.
+    Auto,
+    /// In this process.
+    #[default]
+    Userspace,
+    /// In the kernel.
+    Xfrm,
+}
+
+/// No plane of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no data plane {0:?}; there are \"auto\", \"userspace\" and \"xfrm\"")]
+pub struct NoSuchChoice(pub String);
+
+impl FromStr for Choice {
+    type Err = NoSuchChoice;
+
+    fn from_str(name: &str) -> Result<Self, NoSuchChoice> {
+        let all = [Self::Auto, Self::Userspace, Self::Xfrm];
+        let found = all.into_iter().find(|choice| choice.to_string() == name);
+        found.ok_or_else(|| NoSuchChoice(name.to_owned()))
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Userspace => "userspace",
+            Self::Xfrm => "xfrm",
+        })
+    }
+}
+
+/// What tunnels are to have.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// All but those below.
+    pub choice: Choice,
+    /// By the name of the phase 2 tunnel.
+    pub tunnels: BTreeMap<String, Tunnel>,
+    /// Told what came of it; a clone shows it.
+    pub report: Report,
+}
+
+/// What one tunnel is to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Its plane, where it is not that of all.
+    pub choice: Option<Choice>,
+    /// What else its packets must have in the kernel.
+    pub binding: Binding,
+}
+
+impl Config {
+    pub(super) fn choice_of(&self, tunnel: &str) -> Choice {
+        self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
+    }
+
+    fn choices(&self) -> impl Iterator<Item = Choice> {
+        [self.choice].into_iter().chain(self.tunnels.values().filter_map(|t| t.choice))
+    }
+
+    pub(super) fn wants_kernel(&self) -> bool {
+        self.choices().any(|choice| choice != Choice::Userspace)
+    }
+
+    pub(super) fn insists_on_kernel(&self) -> bool {
+        self.choices().any(|choice| choice == Choice::Xfrm)
+    }
+
+    pub(super) fn bindings(&self) -> BTreeMap<String, Binding> {
+        let bound = |(name, tunnel): (&String, &Tunnel)| (name.clone(), tunnel.binding);
+        self.tunnels.iter().map(bound).collect()
+    }
+}
+
+/// What has been found out, shared between a plane and whoever reports it.
+#[derive(Clone, Default)]
+pub struct Report(Arc<Mutex<Found>>);
+
+/// What has been found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// About the kernel.
+    pub kernel: KernelUse,
+    /// Tunnels that are in userspace because the kernel does not take them, and why.
+    pub fallbacks: BTreeMap<String, String>,
+}
+
+/// Whether the kernel protects packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KernelUse {
+    /// Nobody wants that.
+    #[default]
+    NotWanted,
+    /// It does.
+    Used {
+        /// Suites that it does not have.
+        missing: Vec<String>,
+    },
+    /// It cannot, and why.
+    Unusable(String),
+}
+
+impl Report {
+    /// What is known now.
+    pub fn found(&self) -> Found {
+        self.lock().clone()
+    }
+
+    pub(super) fn kernel(&self, kernel: KernelUse) {
+        self.lock().kernel = kernel;
+    }
+
+    /// Returns whether that is news.
+    pub(super) fn fell_back(&self, tunnel: &str, why: &str) -> bool {
+        let before = self.lock().fallbacks.insert(tunnel.to_owned(), why.to_owned());
+        before.is_none_or(|before| before != why)
+    }
+
+    pub(super) fn forget(&self, tunnel: &str) {
+        self.lock().fallbacks.remove(tunnel);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lock().fmt(f)
+    }
+}

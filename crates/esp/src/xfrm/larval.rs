@@ -1,0 +1,79 @@
+//! Packets that wait for an SA. The kernel asks for an SA once and notes that by a larval one; until that is gone, half a
+//! minute later, no other packet asks. Here it goes after a second, as rules ask once a second in userspace.
+
+#![forbid(unsafe_code)]
+
+use super::netlink::{Kernel, Refused, wipe};
+use super::spd::Way;
+use netlink_packet_xfrm::monitor::AcquireMessage;
+use netlink_packet_xfrm::state::{AllocSpiMessage, DelGetMessage};
+use netlink_packet_xfrm::{UserSaId, UserSaInfo, UserSpiInfo, XfrmAttrs, XfrmMessage};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+const AFTER: Duration = Duration::from_secs(1);
+
+/// The kernel's notes, the oldest first.
+#[derive(Default)]
+pub(super) struct Larvae(VecDeque<(Instant, AllocSpiMessage)>);
+
+impl Larvae {
+    pub(super) fn add(&mut self, message: &AcquireMessage, now: Instant) {
+        let acquire = &message.acquire;
+        if acquire.policy.direction != Way::Out.number() {
+            return;
+        }
+        let template = message.nlas.iter().find_map(|attribute| match attribute {
+            XfrmAttrs::Template(templates) => templates.first(),
+            _ => None,
+        });
+        let Some(template) = template else { return };
+        let info = UserSaInfo {
+            id: acquire.id,
+            saddr: acquire.saddr,
+            seq: acquire.seq,
+            reqid: template.reqid,
+            family: template.family,
+            mode: template.mode,
+            ..UserSaInfo::default()
+        };
+        let bound = |a: &&XfrmAttrs| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_));
+        let nlas = message.nlas.iter().filter(bound).cloned().collect();
+        // Any SPI that RFC 4303 §2.1 allows: only what has one can be deleted.
+        let spi_info = UserSpiInfo { info, min: 256, max: u32::MAX };
+        self.0.push_back((now + AFTER, AllocSpiMessage { spi_info, nlas }));
+    }
+
+    /// When the next one is to go.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.0.front().map(|(at, _)| *at)
+    }
+
+    /// Removes those that are old enough; all of them without `now`.
+    pub(super) fn remove(&mut self, now: Option<Instant>, kernel: &mut dyn Kernel) {
+        while let Some((at, _)) = self.0.front()
+            && now.is_none_or(|now| *at <= now)
+            && let Some((_, larva)) = self.0.pop_front()
+        {
+            // Where there is none any more, an SA has come, and this one is of no use.
+            if let Err(error) = remove(larva, kernel) {
+                tracing::debug!(%error, "a packet's request for an SA");
+            }
+        }
+    }
+}
+
+fn remove(larva: AllocSpiMessage, kernel: &mut dyn Kernel) -> Result<(), Refused> {
+    let nlas = larva.nlas.iter().filter(|a| matches!(a, XfrmAttrs::Mark(_))).cloned().collect();
+    let mut named = kernel.ask(XfrmMessage::AllocSpi(larva))?;
+    wipe(&mut named);
+    let XfrmMessage::AddSa(state) = named else { return Ok(()) };
+    let info = state.user_sa_info;
+    let user_sa_id = UserSaId {
+        daddr: info.id.daddr,
+        spi: info.id.spi,
+        family: info.family,
+        proto: info.id.proto,
+    };
+    kernel.order(XfrmMessage::DeleteSa(DelGetMessage { user_sa_id, nlas }))
+}
