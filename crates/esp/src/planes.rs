@@ -15,6 +15,7 @@ pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel}
 
 use crate::cipher::Function;
 use crate::filter::{Filter, FilterStatus};
+use crate::path_mtu::Fit;
 use crate::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId,
     Usage,
@@ -320,6 +321,21 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
         let place = *self.sas.get(&sa)?;
         self.plane(place).usage(sa)
+    }
+
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
+        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        self.plane(place).resume(sa, used)
+    }
+
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
+        let place = *self.sas.get(&sa)?;
+        self.plane(place).last_sequence(sa)
+    }
+
+    fn fit(&mut self, sa: SaId) -> Option<Fit> {
+        let place = *self.sas.get(&sa)?;
+        self.plane(place).fit(sa)
     }
 
     fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {

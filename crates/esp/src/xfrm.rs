@@ -573,6 +573,27 @@ impl DataPlane for Xfrm {
         }
         Some(installed.last)
     }
+
+    /// Has the kernel make the SA anew, with that number behind it.
+    fn resume(&mut self, id: SaId, used: u64) -> Result<(), PlaneError> {
+        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let (form, name, binding) = (&sa.form, sa.form.name(), sa.form.binding);
+        if form.inbound || sa.serial.is_some() {
+            return Err(PlaneError::System {
+                what: format!("going on with SA {} after packet {used}", form.spi),
+                why: "it is not one that waits to send".to_owned(),
+            });
+        }
+        let message = form.message(&sa.key, Some(state::replay_from(form, used)))?;
+        self.delete(&name, &binding);
+        self.known.insert(name, id);
+        let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
+        self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
+    }
+
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
+        state::last_sequence(&self.read_back(sa)?)
+    }
 }
 
 impl KernelPlane for Xfrm {

@@ -233,11 +233,14 @@ pub(super) fn replay_after(state: &ModifyMessage) -> Option<XfrmAttrs> {
 /// Sequence numbers of an SA that others have removed from the kernel: what it sends goes on far behind those last seen,
 /// and what it receives must be no older than they were.
 pub(super) fn replay_resumed(form: &Form, last: &Usage) -> XfrmAttrs {
+    replay_from(form, if form.inbound { last.packets } else { last.packets + RESUMED_GAP })
+}
+
+/// Sequence numbers of an SA that has sent, or received, those up to one.
+pub(super) fn replay_from(form: &Form, seen: u64) -> XfrmAttrs {
     let window = form.replay_window.clamp(SMALL_WINDOW, LARGEST_WINDOW);
-    let XfrmAttrs::ReplayStateEsn(mut replay) = replay_of(window) else {
-        unreachable!("it makes that");
-    };
-    let seen = if form.inbound { last.packets } else { last.packets + RESUMED_GAP };
+    let words = window.div_ceil(u32::BITS);
+    let mut replay = ReplayEsn { bmp_len: words, replay_window: window, ..ReplayEsn::default() };
     let (high, low) = match form.esn {
         true => ((seen >> 32) as u32, (seen & 0xffff_ffff) as u32),
         false => (0, u32::try_from(seen).unwrap_or(u32::MAX)),
@@ -251,6 +254,17 @@ pub(super) fn replay_resumed(form: &Form, last: &Usage) -> XfrmAttrs {
         replay.bmp = vec![u32::MAX; replay.bmp_len as usize];
     }
     XfrmAttrs::ReplayStateEsn(replay)
+}
+
+/// The last sequence number that an SA has used.
+pub(super) fn last_sequence(state: &ModifyMessage) -> Option<u64> {
+    state.nlas.iter().find_map(|attribute| match attribute {
+        XfrmAttrs::ReplayStateEsn(replay) => {
+            Some(u64::from(replay.oseq_hi) << 32 | u64::from(replay.oseq))
+        }
+        XfrmAttrs::ReplayState(replay) => Some(replay.oseq.into()),
+        _ => None,
+    })
 }
 
 /// What the kernel counts for an SA. It leaves out the IP header in transport mode, which is added; and it remembers whole

@@ -293,3 +293,16 @@ fn what_others_have_removed_is_put_back() {
     assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
     assert_eq!(plane.restore(), Ok((0, 0)));
 }
+
+#[test]
+fn an_sa_goes_on_after_the_number_that_was_used_last() {
+    for (esn, used) in [(false, 7), (true, (3 << 32) + 5)] {
+        let (mut plane, _twin) = plane();
+        plane.add_rule(rule()).expect("the kernel can");
+        plane.add_outbound(OutboundSa { esn, ..outbound(2, 0x201, true) }).expect("the kernel can");
+        plane.resume(SaId(2), used).expect("it waits");
+        assert_eq!(plane.last_sequence(SaId(2)), Some(used));
+        plane.promote(SaId(2)).expect("the kernel can");
+        plane.resume(SaId(2), used).expect_err("it sends");
+    }
+}
