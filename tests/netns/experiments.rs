@@ -8,8 +8,11 @@ use std::process::Command;
 pub fn trials() -> Vec<Trial> {
     vec![
         test("the experiment in-core", GATEWAYS, || rehearse("in-core")),
+        test("the experiment offload", GATEWAYS, || rehearse("offload")),
         test("the experiment workloads", GATEWAYS, || rehearse("workloads")),
+        test("the experiment handshakes", GATEWAYS, || rehearse("handshakes")),
         test("the experiment null-vs-gcm", GATEWAYS, || rehearse("null-vs-gcm")),
+        test("the experiment multicore", GATEWAYS, || rehearse("multicore")),
     ]
 }
 

@@ -14,9 +14,12 @@ use std::time::{Duration, Instant};
 
 mod confinement;
 mod figures;
+mod handshakes;
 mod in_core;
 pub mod machine;
+mod multicore;
 mod null_vs_gcm;
+mod offload;
 pub mod plot;
 pub mod report;
 pub mod site;
@@ -45,14 +48,29 @@ const EXPERIMENTS: &[Experiment] = &[
         run: in_core::run,
     },
     Experiment {
+        name: "offload",
+        document: "Tips and Tricks for IPsec on Intel 10 Gbe NICs",
+        run: offload::run,
+    },
+    Experiment {
         name: "workloads",
         document: "Linux on System z cryptographic support",
         run: workloads::run,
     },
     Experiment {
+        name: "handshakes",
+        document: "Linux on System z cryptographic support",
+        run: handshakes::run,
+    },
+    Experiment {
         name: "null-vs-gcm",
         document: "Galois Counter Mode & IPsec with 10G",
         run: null_vs_gcm::run,
+    },
+    Experiment {
+        name: "multicore",
+        document: "Towards High-performance IPsec on Cavium OCTEON Platform",
+        run: multicore::run,
     },
 ];
 
@@ -78,6 +96,9 @@ pub struct Options {
     /// Directory for the reports; unless it is named docs/measurements where there is one, and measurements elsewhere
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
+    /// Prints what the experiment offload measures on this kernel, and writes no report: what it does in a guest
+    #[arg(long, hide = true)]
+    raw: bool,
 }
 
 /// How much is done.
@@ -168,13 +189,17 @@ fn measure(options: &Options) -> Result<(), String> {
         (_, true) => Effort::Quick,
         _ => Effort::Full,
     };
+    let lab = || Lab { effort, machine: Machine::look(), vpnd: vpnd.clone(), bar: bar() };
+    if options.raw {
+        return offload::print(&lab());
+    }
     let chosen = EXPERIMENTS.iter().filter(|e| [e.name, ALL].contains(&options.name.as_str()));
     let mut failures = Vec::new();
     for experiment in chosen {
         let Experiment { name, document, run } = experiment;
         let begun = Instant::now();
         eprintln!("{name}, after \"{document}\"");
-        let lab = Lab { effort, machine: Machine::look(), vpnd: vpnd.clone(), bar: bar() };
+        let lab = lab();
         let outcome = run(&lab);
         lab.bar.finish_and_clear();
         let how = format!("vpnctl experiment {name}{}", effort.option());

@@ -35,9 +35,9 @@ const DOCUMENTS: [Document; 5] = [
             (
                 "one stream of TCP: IPsec in the kernel's software, with offload, with offload and TSO",
                 "200 to 330 Mbit/s; about 7 Gbit/s; near line rate",
-                &[("offload/README.md", "offload")],
+                &[("offload/stream.svg", "one stream")],
             ),
-            ("how many SAs the card holds", "1,024 each way", &[("offload/README.md", "offload")]),
+            ("how many SAs the card holds", "1,024 each way", &[("offload/README.md", "table")]),
         ],
     },
     Document {
@@ -46,19 +46,15 @@ const DOCUMENTS: [Document; 5] = [
             (
                 "handshakes per second, 1 to 32 in parallel, software and accelerator",
                 "up to 4 times as many",
-                &[("handshakes/README.md", "handshakes")],
+                &[("handshakes/rate.svg", "rate")],
             ),
-            (
-                "CPU of these handshakes",
-                "about 50 % saved at 32",
-                &[("handshakes/README.md", "handshakes")],
-            ),
+            ("CPU of these handshakes", "about 50 % saved at 32", &[("handshakes/cpu.svg", "CPU")]),
             (
                 "throughput by data size, 40 octets to 1 MB",
                 "both features double it; software costs up to 6 times the CPU",
                 &[
-                    ("handshakes/README.md", "handshakes (40 octets)"),
-                    ("workloads/README.md", "workloads (1 to 32 KB)"),
+                    ("handshakes/rate.svg", "handshakes (the 40 octets)"),
+                    ("workloads/rate.svg", "workloads (1 to 32 KB)"),
                 ],
             ),
             (
@@ -110,17 +106,17 @@ const DOCUMENTS: [Document; 5] = [
             (
                 "figures 5 to 7: throughput by number of cores, 1 to 16",
                 "nearly linear",
-                &[("multicore/README.md", "multicore")],
+                &[("multicore/workers.svg", "workers"), ("multicore/model.svg", "prediction")],
             ),
             (
                 "figures 5 to 7: throughput by packet length, 64 to 1,280 octets, AES-128, AES-192, AES-256, DES and 3DES with SHA-1",
                 "AES-128 is best, differences are small; 20 Gbit/s at 512 octets with 16 cores",
-                &[("multicore/README.md", "multicore")],
+                &[("multicore/lengths.svg", "lengths and ciphers")],
             ),
             (
                 "figures 5 to 7: pipeline and run to completion by packet length",
                 "the pipeline is faster at every size",
-                &[("multicore/README.md", "multicore")],
+                &[("multicore/schedules.svg", "schedules"), ("multicore/stages.svg", "stages")],
             ),
         ],
     },

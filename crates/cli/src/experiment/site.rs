@@ -16,11 +16,15 @@ use crate::demo::network;
 use crate::demo::node::{Node, Setup};
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// Addresses on the wire.
 pub const WIRE: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 10), Ipv4Addr::new(192, 0, 2, 20)];
+
+/// Name of the wire at either end.
+pub use crate::demo::network::WIRE as DEVICE;
 
 /// Two hosts that are connected.
 pub struct Site {
@@ -166,6 +170,29 @@ impl Site {
         match self.ask(end, Ask::Workers)? {
             Reply::Workers(workers) => Ok(workers),
             reply => Err(format!("an unexpected reply: {reply:?}")),
+        }
+    }
+
+    /// Runs a program on the left (0) or right (1) host; what it prints.
+    ///
+    /// # Errors
+    /// Where it fails; the text is what it says of that.
+    pub fn command(&self, end: usize, program: &str, words: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(program);
+        command.args(words);
+        let output = self.spaces[end].run(move || command.output());
+        let output = output.map_err(|error| format!("{program}: {error}"))?;
+        let text = |octets: &[u8]| {
+            let text = String::from_utf8_lossy(octets);
+            text.trim().trim_end_matches('.').replace('\n', "; ")
+        };
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => {
+                // Its last words may be keys.
+                let words = words[..words.len().min(3)].join(" ");
+                Err(format!("{program} {words}: {}", text(&output.stderr)))
+            }
         }
     }
 

@@ -373,7 +373,7 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: String) 
     if lab.machine.cores < 4 {
         report.say(format!(
             "Two daemons that poll, clients and servers want four cores; on {} the pollers take from the traffic what they \
-             save it in wake-ups. On a machine with cores to spare polling shows its better side.",
+             save it in wake-ups. Whether polling pays where cores are free, such a machine cannot show.",
             lab.machine.cores
         ));
     }

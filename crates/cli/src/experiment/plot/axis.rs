@@ -166,8 +166,13 @@ fn step(high: f64) -> f64 {
     steps.into_iter().map(|s| s * decade).find(|s| *s >= rough * 0.999).unwrap_or(10.0 * decade)
 }
 
-/// A number as short as it stays exact enough for a tick or a bar.
-pub(super) fn number(value: f64) -> String {
+/// A number above a bar, where there is little room.
+pub(super) fn brief(value: f64) -> String {
+    if (1e3..1e4).contains(&value) { format!("{:.1} k", value / 1e3) } else { number(value) }
+}
+
+/// A number as short as it stays exact enough for a tick.
+fn number(value: f64) -> String {
     let short = |value: f64, digits: usize| {
         let text = format!("{value:.digits$}");
         match text.contains('.') {
@@ -212,6 +217,7 @@ mod tests {
     fn numbers_are_short() {
         let shown =
             [0.0, 0.05, 0.126, 7.0, 12.34, 512.0, 1280.0, 56_780.0, 1_260_000.0].map(number);
+        assert_eq!([999.0, 5_523.0, 28_000.0].map(brief), ["999", "5.5 k", "28 k"]);
         assert_eq!(shown, ["0", "0.05", "0.13", "7", "12.3", "512", "1280", "56.8 k", "1.3 M"]);
     }
 }

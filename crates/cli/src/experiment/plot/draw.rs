@@ -1,6 +1,6 @@
 //! The drawing itself.
 
-use super::axis::{Fitted, number};
+use super::axis::{Fitted, brief};
 use super::{COLOURS, Panel, Plot, Series, Style};
 use plotters::coord::Shift;
 use plotters::prelude::*;
@@ -117,7 +117,7 @@ fn rows_of_legend(plot: &Plot, room: i32) -> Vec<Vec<(&str, Style)>> {
 fn draw_panel<'a>(area: &Area<'a>, panel: &Panel) -> Drawn<'a> {
     let values = panel.series.iter().flat_map(|series| &series.points);
     let values = values.flat_map(|(_, spread)| [spread.low, spread.high]);
-    let values = values.chain(panel.mark.iter().map(|(value, _)| *value));
+    let values = values.chain(panel.mark.iter().map(|(value, _)| value * 1.15));
     let (low, high) = values.fold((f64::MAX, 0.0_f64), |(l, h), v| (l.min(v), h.max(v)));
     let (x, mut y) = (panel.x.fit(0.0, 1.0), panel.y.fit(low.min(high), high));
     if x.has_bars() {
@@ -207,9 +207,9 @@ fn bars<'a>(chart: &mut Chart<'a, '_>, series: &[Series], y: &Fitted) -> Drawn<'
                 let ends = [(middle, y.place(spread.low)), (middle, y.place(spread.high))];
                 chart.draw_series([PathElement::new(ends, INK.stroke_width(1))])?;
             }
-            let label = number(spread.median);
-            let shift = (-width(&label, 12.0) / 2, -17);
-            let label = Text::new(label, shift, (FONT, 12).into_font().color(&INK));
+            let label = brief(spread.median);
+            let shift = (-width(&label, 11.0) / 2, -16);
+            let label = Text::new(label, shift, (FONT, 11).into_font().color(&INK));
             chart.draw_series([EmptyElement::at((middle, y.place(spread.high))) + label])?;
         }
     }

@@ -26,7 +26,7 @@ const PAUSE: Duration = Duration::from_micros(30);
 /// What has not arrived for so long after anything has is lost.
 const LOST: Duration = Duration::from_millis(20);
 /// After this long without a datagram, a receiver looks whether there will be more.
-const SILENCE: Duration = Duration::from_millis(50);
+const SILENCE: Duration = Duration::from_millis(25);
 
 /// How many are sent.
 #[derive(Clone, Copy, Debug)]
@@ -100,6 +100,11 @@ impl Flow {
     pub fn count(&self) -> Count {
         let Shared { sent, received, .. } = &*self.shared;
         Count { sent: sent.load(Relaxed), received: received.load(Relaxed) }
+    }
+
+    /// Stops sending; does not wait.
+    pub fn stop(&self) {
+        self.shared.stop.store(true, Relaxed);
     }
 
     /// Stops sending, waits for what is under way, and counts.
