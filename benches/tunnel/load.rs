@@ -1,4 +1,4 @@
-//! Traffic between the hosts' inner addresses: streams of TCP, datagrams at a rate, and echoes.
+//! Traffic between the hosts' inner addresses beside streams of TCP: datagrams at a rate, and echoes.
 
 use crate::wire::Host;
 use nix::sys::prctl::set_timerslack;
@@ -8,17 +8,14 @@ use nix::sys::socket::{
 };
 use nix::sys::time::TimeSpec;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::net::{Ipv4Addr, Shutdown, SocketAddrV4, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::thread::JoinHandle;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// Octets that a stream hands over at once.
-const PIECE: usize = 128 << 10;
 /// Datagrams of one system call.
 const BATCH: usize = 32;
 /// What has not come so long after the last one was sent waits in queues that a longer run would have filled.
@@ -34,75 +31,6 @@ const BETWEEN: Duration = Duration::from_micros(100);
 
 fn text(error: io::Error) -> String {
     format!("traffic: {error}")
-}
-
-/// Streams of TCP that run until they are dropped.
-pub struct Streams {
-    received: Arc<AtomicU64>,
-    sockets: Vec<TcpStream>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-impl Streams {
-    /// So many from one host to the other.
-    pub fn start(from: &Host, to: &Host, number: usize) -> Result<Self, String> {
-        let mut streams = Self { received: Arc::default(), sockets: vec![], threads: vec![] };
-        let address = to.inner;
-        let listener = to.space.run(move || TcpListener::bind((address, 0))).map_err(text)?;
-        let target = listener.local_addr().map_err(text)?;
-        let source = from.inner;
-        for _ in 0..number {
-            let sender = from.space.run(move || connect(source, target)).map_err(text)?;
-            let (receiver, _) = listener.accept().map_err(text)?;
-            for socket in [&sender, &receiver] {
-                streams.sockets.push(socket.try_clone().map_err(text)?);
-            }
-            let received = Arc::clone(&streams.received);
-            // Threads that are started inside a namespace inherit where they may run.
-            streams
-                .threads
-                .push(to.space.run(move || std::thread::spawn(move || take(receiver, &received))));
-            streams.threads.push(from.space.run(move || std::thread::spawn(move || give(sender))));
-        }
-        Ok(streams)
-    }
-
-    /// Octets received so far.
-    pub fn received(&self) -> u64 {
-        self.received.load(Relaxed)
-    }
-}
-
-impl Drop for Streams {
-    fn drop(&mut self) {
-        for socket in &self.sockets {
-            // The other end may have been faster.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
-        for thread in self.threads.drain(..) {
-            // A panic in it has been reported by itself.
-            let _ = thread.join();
-        }
-    }
-}
-
-fn connect(source: Ipv4Addr, target: std::net::SocketAddr) -> io::Result<TcpStream> {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?;
-    socket.bind(&SockAddr::from(SocketAddrV4::new(source, 0)))?;
-    socket.connect_timeout(&target.into(), Duration::from_secs(5))?;
-    Ok(socket.into())
-}
-
-fn give(mut socket: TcpStream) {
-    let piece = vec![0x5a; PIECE];
-    while socket.write_all(&piece).is_ok() {}
-}
-
-fn take(mut socket: TcpStream, received: &AtomicU64) {
-    let mut piece = vec![0; PIECE];
-    while let Ok(octets @ 1..) = socket.read(&mut piece) {
-        received.fetch_add(octets as u64, Relaxed);
-    }
 }
 
 /// What became of datagrams.

@@ -11,8 +11,6 @@ mod goals;
 #[allow(dead_code, reason = "settings of tests")]
 mod launch;
 mod load;
-#[path = "../handshake/machine.rs"]
-mod machine;
 mod measure;
 #[path = "../../tests/interop/needs.rs"]
 #[allow(dead_code, reason = "outcomes of tests")]
@@ -28,6 +26,7 @@ mod vpn;
 mod wire;
 
 use clap::Parser;
+use cli::experiment::machine::Machine;
 use indicatif::{ProgressBar, ProgressStyle};
 use measure::{Measure, Subject};
 use plan::Part;
@@ -152,7 +151,8 @@ fn measure_all(arguments: &Arguments) -> Result<Record, String> {
     bar.set_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}, {eta} left").expect("a template"),
     );
-    let (machine, begun, clock) = (machine::description(), Instant::now(), Clock::now()?);
+    let (machine, begun, clock) =
+        (Machine::look().to_string() + "\n", Instant::now(), Clock::now()?);
     let mut rows: Vec<measure::Row> = Vec::new();
     for round in 0..rounds {
         for step in &steps {

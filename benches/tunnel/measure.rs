@@ -1,8 +1,9 @@
 //! What is measured of a VPN that is up.
 
-use crate::load::{Streams, datagrams, echoes};
+use crate::load::{datagrams, echoes};
 use crate::vpn::Running;
 use crate::wire::{Host, Placement, Wire};
+use cli::experiment::traffic::streams::Streams;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -78,18 +79,21 @@ impl Subject<'_> {
         let [left, right] = self.hosts;
         match what {
             Measure::Tcp1 => {
-                let streams = [Streams::start(left, right, 1)?];
+                let streams = [Streams::start(left.end(), right.end(), 1)?];
                 let [speed, cpu] = self.speed(&streams)?;
                 let memory = self.running.memory_kb() as f64;
                 Ok(vec![("tcp1", speed), ("cpu", cpu), ("memory", memory)])
             }
             Measure::Tcp4 => {
-                let streams = [Streams::start(left, right, 4)?];
+                let streams = [Streams::start(left.end(), right.end(), 4)?];
                 let [speed, cpu] = self.speed(&streams)?;
                 Ok(vec![("tcp4", speed), ("cpu4", cpu)])
             }
             Measure::Both => {
-                let streams = [Streams::start(left, right, 1)?, Streams::start(right, left, 1)?];
+                let streams = [
+                    Streams::start(left.end(), right.end(), 1)?,
+                    Streams::start(right.end(), left.end(), 1)?,
+                ];
                 let [speed, cpu] = self.speed(&streams)?;
                 Ok(vec![("both", speed), ("cpu-both", cpu)])
             }
@@ -102,7 +106,7 @@ impl Subject<'_> {
                 Ok(vec![("ping-p50", p50), ("ping-p99", p99)])
             }
             Measure::PingLoaded => {
-                let _streams = Streams::start(left, right, 1)?;
+                let _streams = Streams::start(left.end(), right.end(), 1)?;
                 std::thread::sleep(SETTLE);
                 let [p50, p99] = self.round_trips()?;
                 Ok(vec![("loaded-p50", p50), ("loaded-p99", p99)])

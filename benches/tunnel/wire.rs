@@ -2,6 +2,7 @@
 
 use crate::batch;
 use cli::demo::isolation::Namespace;
+use cli::experiment::traffic::End;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use serde::{Deserialize, Serialize};
@@ -94,6 +95,11 @@ fn pin(core: usize) -> Result<(), String> {
 }
 
 impl Host {
+    /// Behind the tunnel.
+    pub fn end(&self) -> End<'_> {
+        End { space: &self.space, address: self.inner }
+    }
+
     /// Has `ip` carry out these lines.
     pub fn ip(&self, lines: String) -> Result<(), String> {
         batch::ip(&self.space, lines)
