@@ -45,7 +45,7 @@ struct Arguments {
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Seconds of each stream of TCP and each row of echoes
-    #[arg(long, default_value_t = 1.5)]
+    #[arg(long, default_value_t = 1.2)]
     seconds: f64,
     /// Only VPNs of these names, or whose names contain one of these
     #[arg(long, value_delimiter = ',')]

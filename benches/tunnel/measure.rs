@@ -58,13 +58,13 @@ pub struct Subject<'a> {
 }
 
 /// Streams take this long to find their speed.
-const SETTLE: Duration = Duration::from_millis(500);
+const SETTLE: Duration = Duration::from_millis(400);
 /// Between two echoes.
 const INTERVAL: Duration = Duration::from_millis(2);
 /// Steps of the search for a rate.
 const STEPS: usize = 8;
 /// How long each takes.
-const STEP: Duration = Duration::from_millis(500);
+const STEP: Duration = Duration::from_millis(400);
 /// The search ends when the rate is known so well.
 const CLOSE: f64 = 1.04;
 /// The most that may be lost.
