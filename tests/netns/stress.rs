@@ -2,7 +2,7 @@
 //! Short unless told otherwise: `STRESS_SECONDS=600 cargo test --release -p vpn-cli --test netns stress -- --nocapture`.
 
 use crate::harness::gateway::Gateway;
-use crate::harness::{Need, test};
+use crate::harness::{Need, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use cli::demo::traffic::{Pings, Stream};
 use libtest_mimic::Trial;
@@ -23,6 +23,9 @@ const REKEY: Duration = Duration::from_secs(10);
 
 /// A replaced SA is gone soon, so that all are counted at the end.
 const IKE: &str = "linger = \"500ms\"\n";
+
+/// Most packets of what a worker reads at once: 32 super-packets.
+const IN_HAND: u64 = 32 * 46;
 
 /// What only the network and the host's buffers can have a hand in.
 const BUFFERS: [&str; 3] = ["esp.unreceived", "esp.unsent", "esp.unread"];
@@ -83,17 +86,20 @@ fn stress() {
     let count = |gateway: &Gateway, field: &str| {
         gateway.child_sa("site_lan")[field].as_u64().expect("a number")
     };
-    // What a replaced SA received while it lingered is in no tunnel's count: exactly, the plane's own stress counts.
-    for (from, to) in [(left, right), (right, left)] {
-        let (out, taken) = (count(from, "packets_out"), count(to, "packets_in"));
-        let again = from.space.counter("Tcp RetransSegs");
-        println!(
-            "{}: {out} protected, {taken} accepted; TCP sent {again} segments again",
-            from.name
-        );
-        assert!(taken <= out, "no packet is accepted twice");
-        assert!(buffers > 0 || taken > out - out / 50, "and hardly one is missed");
-    }
+    // Each loss of a socket's buffer may be several packets that the kernel had put together, and what a worker has in hand
+    // when its SA goes is in no count. What a replaced SA received in the end is counted when it goes.
+    let counts = || {
+        [(left, right), (right, left)]
+            .map(|(from, to)| (count(from, "packets_out"), count(to, "packets_in")))
+    };
+    let in_hand = IN_HAND * rekeys as u64;
+    let settled = || {
+        let even =
+            |(out, taken): (u64, u64)| out.abs_diff(taken) <= in_hand || buffers > 0 && taken < out;
+        counts().into_iter().all(even).then_some(())
+    };
+    until("every packet to be accounted for", settled, || format!("{:?}, {dropped:?}", counts()));
+    println!("protected and accepted: {:?}", counts());
     assert!(echoes.lost == 0 || buffers > 0, "{} lost and not counted", echoes.lost);
     assert_eq!(echoes.duplicates, 0);
     gateways.iter_mut().for_each(Gateway::stop);

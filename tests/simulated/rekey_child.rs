@@ -46,6 +46,14 @@ fn either_side_rekeys_without_losing_a_packet() {
                 assert_eq!(rekeys(&mut world, right), n as u64 + 1);
             }
             assert_nothing_lost(&mut world, flows);
+            // What was on its way when the old SA was deleted is counted, too.
+            world.run_for(SETTLED);
+            let mut counts = |host| {
+                let status = world.status(host);
+                status[0].children[0].sa.as_ref().map(|sa| (sa.packets_out, sa.packets_in))
+            };
+            let [l, r] = [left, right].map(|host| counts(host).expect("it is up"));
+            assert_eq!((l.0, r.0), (r.1, l.1), "protected here and accepted there");
             assert_agreement(&mut world, left, right, &site);
             assert_clean_stop(&mut world, left, right);
         }

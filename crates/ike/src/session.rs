@@ -34,7 +34,7 @@ use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
-use esp::plane::{PacketSummary, SaId, Spi};
+use esp::plane::{PacketSummary, SaId, Spi, Usage};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -50,8 +50,16 @@ pub(crate) struct SessionId(pub u64);
 /// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
 const TEMPORARY_FAILURES: u32 = 20;
 
-/// An inbound SA that is replaced or gone for its peer: until when it still receives, and its SPI.
-pub(crate) type Lingering = (Instant, SaId, Spi);
+/// An inbound SA that is replaced or gone for its peer, and still receives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lingering {
+    /// Until when.
+    pub until: Instant,
+    pub sa: SaId,
+    pub spi: Spi,
+    /// Which Child SA, by its inbound SPI, has inherited the count of its packets, and what was counted then.
+    pub heir: Option<(Spi, Usage)>,
+}
 
 /// Who or what ended a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

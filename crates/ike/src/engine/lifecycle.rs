@@ -532,9 +532,9 @@ impl<P: DataPlane> Engine<P> {
             }),
             None => {
                 retired.into_iter().for_each(|sa| self.plane.remove(sa));
-                for (_, sa, spi) in orphans {
-                    self.plane.remove(sa);
-                    self.spis.release(spi);
+                for orphan in orphans {
+                    self.plane.remove(orphan.sa);
+                    self.spis.release(orphan.spi);
                 }
             }
         }

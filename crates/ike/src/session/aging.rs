@@ -91,10 +91,8 @@ impl Session {
     }
 
     fn release_lingering(&mut self, cx: &mut Cx<'_>) {
-        for (_, sa, spi) in self.lingering.extract_if(.., |(at, ..)| *at <= cx.now) {
-            cx.plane.remove(sa);
-            cx.spis.release(spi);
-        }
+        let due: Vec<_> = self.lingering.extract_if(.., |l| l.until <= cx.now).collect();
+        due.into_iter().for_each(|lingering| self.let_go(cx, lingering));
     }
 
     fn age_children(&mut self, cx: &mut Cx<'_>) {
@@ -202,7 +200,7 @@ impl Session {
             rekey.into_iter().chain([at(c.expire_at, "Child SA lifetime")])
         });
         let delayed = self.delayed.iter().map(|(t, _)| at(*t, "retry"));
-        let lingering = self.lingering.iter().map(|(t, ..)| at(*t, "replaced SA"));
+        let lingering = self.lingering.iter().map(|l| at(l.until, "replaced SA"));
         let liveness = self.liveness_at(config).map(|t| at(t, "liveness"));
         let nat = (self.is_established() && self.path.nat_local)
             .then_some(at(self.keepalive_at, "NAT keepalive"));

@@ -146,7 +146,12 @@ impl Session {
         for child in std::mem::take(&mut self.children) {
             cx.out.retired.push(child.outbound);
             cx.out.forget_child(&child);
-            cx.out.orphans.push((cx.now + cx.config.linger, child.inbound, child.spi_in));
+            cx.out.orphans.push(Lingering {
+                until: cx.now + cx.config.linger,
+                sa: child.inbound,
+                spi: child.spi_in,
+                heir: None,
+            });
         }
         let mut told = std::collections::BTreeSet::new();
         for name in names.into_iter().filter(|n| told.insert(n.clone())) {
@@ -163,13 +168,24 @@ impl Session {
         let position = self.children.iter().position(|c| c.spi_in == spi_in)?;
         let child = self.children.remove(position);
         cx.out.forget_child(&child);
+        let mut heir = None;
         if let ChildState::Replaced(successor) = child.state {
             let last = child.history_so_far(cx);
             self.hand_over(successor, &last);
+            heir = Some(successor);
+            let later = self.lingering.iter_mut().filter_map(|lingering| lingering.heir.as_mut());
+            later.filter(|(of, _)| *of == spi_in).for_each(|(of, _)| *of = successor);
         }
         cx.plane.remove(child.outbound);
         if linger {
-            self.linger(cx, (cx.now + cx.config.linger, child.inbound, child.spi_in));
+            let counted = cx.plane.usage(child.inbound).unwrap_or_default();
+            let lingering = Lingering {
+                until: cx.now + cx.config.linger,
+                sa: child.inbound,
+                spi: child.spi_in,
+                heir: heir.map(|heir| (heir, counted)),
+            };
+            self.linger(cx, lingering);
         } else {
             cx.plane.remove(child.inbound);
             cx.spis.release(child.spi_in);
@@ -180,10 +196,15 @@ impl Session {
     /// Counts for the tunnel what an SA has done since its successor was made.
     fn hand_over(&mut self, successor: Spi, last: &History) {
         let Some(counted) = self.child_by_inbound(successor).map(|c| c.history) else { return };
-        let mut next = Some(successor);
+        self.count_for(successor, &counted, last);
+    }
+
+    /// Adds what passed between two states to a Child SA, and to those that have replaced it.
+    fn count_for(&mut self, heir: Spi, from: &History, to: &History) {
+        let mut next = Some(heir);
         for _ in 0..self.children.len() {
             let Some(child) = next.and_then(|spi| self.child_mut(spi)) else { return };
-            child.history.add_what_passed(&counted, last);
+            child.history.add_what_passed(from, to);
             next = match child.state {
                 ChildState::Replaced(successor) => Some(successor),
                 ChildState::Established | ChildState::Unwanted => None,
@@ -197,9 +218,20 @@ impl Session {
         let most = create_child::most_children(&self.tunnel);
         self.lingering.push(lingering);
         if self.lingering.len() > most || cx.config.linger.is_zero() {
-            let (_, sa, spi) = self.lingering.remove(0);
-            cx.plane.remove(sa);
-            cx.spis.release(spi);
+            let oldest = self.lingering.remove(0);
+            self.let_go(cx, oldest);
         }
+    }
+
+    /// Ends what lingered, and counts for the tunnel what it has received meanwhile.
+    pub fn let_go(&mut self, cx: &mut Cx<'_>, lingering: Lingering) {
+        if let Some((heir, counted)) = lingering.heir
+            && let Some(usage) = cx.plane.usage(lingering.sa)
+        {
+            let history = |inbound| History { inbound, ..History::new(cx.now) };
+            self.count_for(heir, &history(counted), &history(usage));
+        }
+        cx.plane.remove(lingering.sa);
+        cx.spis.release(lingering.spi);
     }
 }
