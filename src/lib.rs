@@ -29,13 +29,14 @@ use esp::path_mtu::Outer;
 use esp::plane::PlaneError;
 use esp::planes::{KernelPlane, Planes};
 use esp::userspace::workers::Workers;
-use esp::userspace::{Hooks, IkeReceiver};
+use esp::userspace::{Hooks, IkeReceiver, Offering};
 use ike::disclosure::Sink;
 use ike::driver::{self, Handle, SocketError};
 use ike::proof::trust::Trust;
 use manual::{ManualSaError, ManualSas};
 use policy::Policy;
 use revocation::Lists;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::io::Interest;
@@ -65,6 +66,8 @@ pub struct GatewayConfig {
     /// Whether tunnels' packets are protected in this process, which is the default, or in the kernel. Whoever keeps a
     /// clone of its report sees what came of it.
     pub planes: esp::planes::Config,
+    /// What the kernel offers for many packets at once and is to be left alone; default: nothing.
+    pub without: BTreeSet<Offering>,
     /// What happens to traffic that is no tunnel's; default: nothing.
     pub filter: Arc<Filter>,
     /// SAs without IKE. Whoever keeps a clone can see what they do.
@@ -106,6 +109,7 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
     let mut plane_config = esp::userspace::Config {
         crypto: config.crypto,
         workers: config.workers,
+        without: config.without,
         filter: config.filter,
         outer: config.outer,
         ..esp::userspace::Config::default()

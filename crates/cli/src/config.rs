@@ -4,11 +4,11 @@ use crate::control::protocol::DEFAULT_SOCKET;
 use esp::cipher::Facility;
 use esp::path_mtu::{DontFragment, Outer};
 use esp::planes::Choice;
-use esp::userspace::Wait;
 use esp::userspace::workers::{Affinity, Count, Schedule, Settings, Workers};
+use esp::userspace::{Offering, Wait};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::fs;
 use std::io;
@@ -178,6 +178,9 @@ pub struct Esp {
     /// Which CPUs they run on.
     #[serde(deserialize_with = "workers::affinity")]
     pub affinity: Affinity,
+    /// What of the kernel's is left alone.
+    #[serde(deserialize_with = "workers::without")]
+    pub without: BTreeSet<Offering>,
 }
 
 /// The bit Don't Fragment of outer IPv4 headers in tunnel mode.
@@ -303,6 +306,7 @@ impl Default for Esp {
             schedule: Schedule::default(),
             wait: Wait::default(),
             affinity: Affinity::default(),
+            without: BTreeSet::new(),
         }
     }
 }
@@ -463,6 +467,7 @@ impl Config {
             ike,
             outer,
             workers: Workers::new(workers),
+            without: self.esp.without.clone(),
             device: Some(self.esp.device.clone()),
             state_dir: Some(self.esp.state_dir.clone()),
             crypto: Arc::new(Facility::new(self.crypto.choice())),

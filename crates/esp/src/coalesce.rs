@@ -6,7 +6,6 @@ use crate::header::{Fragment, Header};
 use crate::ip::{IPV4_LEN, Sum, TCP, UDP, adjust, put_word, word_at};
 use crate::offload::{Offload, PartialChecksum, Segmentation};
 use crate::queue::Coalesce;
-use std::net::IpAddr;
 
 /// IPv6 without extension headers, and TCP with all its options.
 pub(crate) const MAX_HEADERS: usize = 100;
@@ -29,8 +28,6 @@ pub(crate) struct Flow {
     transport: usize,
     ipv6: bool,
     tcp: bool,
-    source: IpAddr,
-    destination: IpAddr,
     /// Octets of payload of the first packet.
     segment_len: usize,
     /// Packets so far.
@@ -42,10 +39,22 @@ pub(crate) struct Flow {
     pushed: bool,
 }
 
-impl Flow {
+/// A packet that may be the first of a super-packet, or continue one.
+pub(crate) struct Candidate<'p> {
+    /// Of IP and of the transport.
+    headers: &'p [u8],
+    transport: usize,
+    ipv6: bool,
+    tcp: bool,
+    pushed: bool,
+    /// Octets of payload.
+    payload: usize,
+}
+
+impl<'p> Candidate<'p> {
     /// `None` if the packet has to stay alone: no payload, headers that splitting would not restore, or a checksum that
     /// is wrong and must not be made right.
-    pub(crate) fn of(packet: &[u8], header: &Header, allowed: Coalesce) -> Option<Self> {
+    pub(crate) fn of(packet: &'p [u8], header: &Header, allowed: Coalesce) -> Option<Self> {
         if header.fragment != Fragment::Whole || !header.is_plain() {
             return None;
         }
@@ -69,31 +78,47 @@ impl Flow {
         } else if usize::from(word_at(upper, 4)) != upper.len() || word_at(upper, 6) == 0 {
             return None;
         }
-        let sum =
-            Sum::default().pseudo(header.source, header.destination, header.protocol, upper.len());
+        let sum = Sum::default().pseudo_of(packet, header.ipv6, header.protocol, upper.len());
         if sum.octets(upper).finish() != 0
             || !header.ipv6 && Sum::default().octets(&packet[..IPV4_LEN]).finish() != 0
         {
             return None;
         }
         let headers_len = header.transport + upper_header;
-        let mut headers = [0; MAX_HEADERS];
-        headers[..headers_len].copy_from_slice(&packet[..headers_len]);
-        let pushed = tcp && upper[TCP_FLAGS] & PSH != 0;
         Some(Self {
-            headers,
-            headers_len,
+            headers: &packet[..headers_len],
             transport: header.transport,
             ipv6: header.ipv6,
             tcp,
-            source: header.source,
-            destination: header.destination,
-            segment_len: packet.len() - headers_len,
-            count: 1,
+            pushed: tcp && upper[TCP_FLAGS] & PSH != 0,
             payload: packet.len() - headers_len,
-            closed: pushed,
-            pushed,
         })
+    }
+
+    /// Octets of headers.
+    pub(crate) fn headers_len(&self) -> usize {
+        self.headers.len()
+    }
+}
+
+impl Flow {
+    /// Begins a super-packet.
+    pub(crate) fn begin(first: &Candidate<'_>) -> Self {
+        let headers_len = first.headers.len();
+        let mut headers = [0; MAX_HEADERS];
+        headers[..headers_len].copy_from_slice(first.headers);
+        Self {
+            headers,
+            headers_len,
+            transport: first.transport,
+            ipv6: first.ipv6,
+            tcp: first.tcp,
+            segment_len: first.payload,
+            count: 1,
+            payload: first.payload,
+            closed: first.pushed,
+            pushed: first.pushed,
+        }
     }
 
     /// Octets of headers that a packet of the same flow begins with.
@@ -101,36 +126,35 @@ impl Flow {
         self.headers_len
     }
 
-    /// Takes in the packet that `next` begins with. `false` if it does not continue this one.
-    pub(crate) fn append(&mut self, next: &Self) -> bool {
+    /// Takes in the next packet. `false` if it does not continue this one.
+    pub(crate) fn append(&mut self, next: &Candidate<'_>) -> bool {
         if self.closed || !self.is_continued_by(next) {
             return false;
         }
         self.count += 1;
         self.payload += next.payload;
         self.pushed = next.pushed;
-        self.closed = next.closed
+        self.closed = next.pushed
             || next.payload < self.segment_len
             || !self.tcp && self.count == MAX_DATAGRAMS;
         true
     }
 
-    fn is_continued_by(&self, next: &Self) -> bool {
+    fn is_continued_by(&self, next: &Candidate<'_>) -> bool {
         self.tcp == next.tcp
             && self.ipv6 == next.ipv6
-            && self.headers_len == next.headers_len
+            && self.headers_len == next.headers.len()
             && next.payload <= self.segment_len
             && self.headers_len + self.payload + next.payload <= MAX_PACKET
-            && self.same_ip(next)
-            && if self.tcp {
-                self.next_in_stream(next)
-            } else {
-                self.upper()[..4] == next.upper()[..4]
+            && self.same_ip(next.headers)
+            && {
+                let upper = &next.headers[self.transport..];
+                if self.tcp { self.next_in_stream(upper) } else { self.upper()[..4] == upper[..4] }
             }
     }
 
-    fn same_ip(&self, next: &Self) -> bool {
-        let (a, b) = (&self.headers, &next.headers);
+    fn same_ip(&self, b: &[u8]) -> bool {
+        let a = &self.headers;
         if self.ipv6 {
             return a[..4] == b[..4] && a[6..40] == b[6..40];
         }
@@ -142,8 +166,8 @@ impl Flow {
             && (a[6] & DONT_FRAGMENT != 0 || counts_up)
     }
 
-    fn next_in_stream(&self, next: &Self) -> bool {
-        let (a, b) = (self.upper(), next.upper());
+    fn next_in_stream(&self, b: &[u8]) -> bool {
+        let a = self.upper();
         let sequence = |tcp: &[u8]| u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
         a[..4] == b[..4]
             && sequence(b) == sequence(a).wrapping_add(self.payload as u32)
@@ -173,8 +197,7 @@ impl Flow {
         let upper = &mut packet[self.transport..];
         let upper_len = upper.len();
         let protocol = if self.tcp { TCP } else { UDP };
-        let pseudo =
-            Sum::default().pseudo(self.source, self.destination, protocol, upper_len).fold();
+        let pseudo = Sum::default().pseudo_of(&self.headers, self.ipv6, protocol, upper_len).fold();
         let offset = if self.tcp {
             if self.pushed {
                 upper[TCP_FLAGS] |= PSH;

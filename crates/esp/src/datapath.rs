@@ -15,7 +15,7 @@ use crate::plane::{
     RuleId, SaId, Spi, Usage,
 };
 use crate::queue::{ReceiveQueue, SendQueue};
-use crate::sad::Sad;
+use crate::sad::{Found, Sad};
 use crate::spd::{Entry, Service, Spd, Verdict};
 use crate::trace::Trace;
 use paths::{Rescue, Surroundings};
@@ -27,7 +27,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod paths;
+mod sender;
 pub(crate) mod stages;
+
+pub use crate::spd::Lookups;
+pub use sender::Sender;
 
 /// How a [`Datapath`] works.
 #[derive(Clone)]
@@ -171,24 +175,7 @@ impl Datapath {
         queue: &mut SendQueue,
     ) -> Result<(), Discard> {
         let shared = &*self.0;
-        let since_epoch = shared.since_epoch(now);
-        let outcome = match shared.classify(packet, offload) {
-            Ok((header, Verdict::Protect(sa))) => {
-                sa.protect(since_epoch, packet, &header, offload, queue, &|n| shared.notify(n))
-            }
-            Ok((header, Verdict::NoSa(entry))) => {
-                shared.miss(since_epoch, &entry, packet, &header, offload)
-            }
-            Ok((_, Verdict::Drop(discard))) => Err(discard),
-            Err(discard) => Err(discard),
-        };
-        let Err(refused) = outcome else { return Ok(()) };
-        match shared.rescue(since_epoch, refused, packet, offload) {
-            Rescue::Refused(discard) => Err(shared.counters.count(discard)),
-            Rescue::Again => self.encapsulate(now, packet, offload, queue),
-            Rescue::Whole(mut whole) => self.encapsulate(now, &mut whole, Offload::NONE, queue),
-            Rescue::Kept => Ok(()),
-        }
+        shared.encapsulate(now, packet, offload, queue, &mut |header| shared.spd.lookup(header))
     }
 
     /// Opens an ESP packet (from the SPI on) and appends the inner packet to `queue`.
@@ -291,6 +278,16 @@ impl Datapath {
         }
     }
 
+    /// Whether an SA serves such a packet.
+    pub(crate) fn is_protected(&self, header: &Header) -> bool {
+        matches!(self.0.spd.lookup(header), Verdict::Protect(_))
+    }
+
+    /// Whether an SA of ESP receives with that SPI.
+    pub(crate) fn receives(&self, spi: Spi) -> bool {
+        self.0.sad.find(spi).is_some()
+    }
+
     /// The notices since the last call, oldest first; always empty with [`Settings::on_notice`].
     pub fn take_notices(&self) -> Vec<Notice> {
         lock(&self.0.notices).drain(..).collect()
@@ -303,12 +300,32 @@ impl Datapath {
 }
 
 impl Shared {
-    fn classify(&self, packet: &[u8], offload: Offload) -> Result<(Header, Verdict), Discard> {
-        let mut header = Header::parse(packet).ok_or(Discard::OutboundMalformed)?;
-        if offload.segmentation != Segmentation::None {
-            header.len = packet.len();
+    /// Protects a packet by what `look_up` says of it.
+    fn encapsulate<L: FnMut(&Header) -> Verdict>(
+        &self,
+        now: Instant,
+        packet: &mut [u8],
+        offload: Offload,
+        queue: &mut SendQueue,
+        look_up: &mut L,
+    ) -> Result<(), Discard> {
+        let since_epoch = self.since_epoch(now);
+        let outcome = describe(packet, offload).and_then(|header| match look_up(&header) {
+            Verdict::Protect(sa) => {
+                sa.protect(since_epoch, packet, &header, offload, queue, &|n| self.notify(n))
+            }
+            Verdict::NoSa(entry) => self.miss(since_epoch, &entry, packet, &header, offload),
+            Verdict::Drop(discard) => Err(discard),
+        });
+        let Err(refused) = outcome else { return Ok(()) };
+        match self.rescue(since_epoch, refused, packet, offload) {
+            Rescue::Refused(discard) => Err(self.counters.count(discard)),
+            Rescue::Again => self.encapsulate(now, packet, offload, queue, look_up),
+            Rescue::Whole(mut whole) => {
+                self.encapsulate(now, &mut whole, Offload::NONE, queue, look_up)
+            }
+            Rescue::Kept => Ok(()),
         }
-        Ok((header, self.spd.lookup(&header)))
     }
 
     /// A rule without an SA: drop, or ask for one and keep the packet.
@@ -345,7 +362,7 @@ impl Shared {
         if suite.is_ah() { &self.ah_sad } else { &self.sad }
     }
 
-    fn find(&self, datagram: &[u8]) -> Result<Arc<Inbound>, Discard> {
+    fn find(&self, datagram: &[u8]) -> Result<Found, Discard> {
         let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
         self.sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
     }
@@ -370,6 +387,7 @@ impl Shared {
     /// Lets an SA serve its rule.
     fn serve(&self, service: &Arc<Service>, sa: &Arc<Outbound>) {
         service.put_first(Arc::clone(sa));
+        self.spd.changed();
         if service.holds_packets() {
             self.release(service);
         }
@@ -525,6 +543,7 @@ impl DataPlane for Datapath {
             }
             Installed::Outbound { sa, service } => {
                 service.withdraw(sa.id);
+                shared.spd.changed();
                 shared.leave_path(&sa.path(), sa.id, Some(sa.spi));
                 if sa.mode == Mode::Transport {
                     shared.count_transports(|count| _ = count.fetch_sub(1, Relaxed));
@@ -567,6 +586,14 @@ impl DataPlane for Datapath {
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
         Some(self.0.trace(packet))
     }
+}
+
+fn describe(packet: &[u8], offload: Offload) -> Result<Header, Discard> {
+    let mut header = Header::parse(packet).ok_or(Discard::OutboundMalformed)?;
+    if offload.segmentation != Segmentation::None {
+        header.len = packet.len();
+    }
+    Ok(header)
 }
 
 fn name_is_free(installed: &BTreeMap<SaId, Installed>, sa: SaId) -> Result<(), PlaneError> {

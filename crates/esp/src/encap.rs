@@ -275,8 +275,12 @@ mod tests {
             clamp_mss(&mut packet, &header, 1400);
             let at = packet.windows(2).skip(40).position(|w| w == [2, 4]).expect("the option") + 42;
             assert_eq!(word_at(&packet, at), 1360);
-            let sum =
-                Sum::default().pseudo(header.source, header.destination, TCP, packet.len() - 20);
+            let sum = Sum::default().pseudo(
+                header.source(),
+                header.destination(),
+                TCP,
+                packet.len() - 20,
+            );
             assert_eq!(sum.octets(&packet[20..]).finish(), 0);
         }
     }

@@ -40,14 +40,16 @@ pub(crate) struct Header {
     /// The upper protocol.
     pub(crate) protocol: u8,
     pub(crate) fragment: Fragment,
-    pub(crate) source: IpAddr,
-    pub(crate) destination: IpAddr,
+    /// The addresses as numbers: an [`IpAddr`] lies askew in memory, and moving it stalls the CPU.
+    pub(crate) source: u128,
+    pub(crate) destination: u128,
     /// Source and destination; for ICMP and Mobility both are the type and code (RFC 4301 §4.4.1.1).
     pub(crate) ports: Option<(u16, u16)>,
 }
 
 impl Header {
     /// Reads an IPv4 or IPv6 packet. `None` if it is not one, or shorter than it says.
+    #[inline(always)]
     pub(crate) fn parse(packet: &[u8]) -> Option<Self> {
         match packet.first()? >> 4 {
             4 => Self::parse_v4(packet),
@@ -56,6 +58,7 @@ impl Header {
         }
     }
 
+    #[inline(always)]
     fn parse_v4(packet: &[u8]) -> Option<Self> {
         let fixed: &[u8; IPV4_LEN] = packet.first_chunk()?;
         let transport = usize::from(fixed[0] & 0x0f) * 4;
@@ -73,8 +76,8 @@ impl Header {
             transport,
             protocol,
             fragment,
-            source: Ipv4Addr::from([fixed[12], fixed[13], fixed[14], fixed[15]]).into(),
-            destination: Ipv4Addr::from([fixed[16], fixed[17], fixed[18], fixed[19]]).into(),
+            source: u32::from_be_bytes([fixed[12], fixed[13], fixed[14], fixed[15]]).into(),
+            destination: u32::from_be_bytes([fixed[16], fixed[17], fixed[18], fixed[19]]).into(),
             ports: ports(protocol, fragment, &packet[transport..len]),
         })
     }
@@ -112,7 +115,7 @@ impl Header {
         }
         let address = |at: usize| {
             let octets: [u8; 16] = fixed[at..at + 16].try_into().expect("a slice of 16 octets");
-            IpAddr::from(Ipv6Addr::from(octets))
+            u128::from_be_bytes(octets)
         };
         Some(Self {
             ipv6: true,
@@ -139,9 +142,28 @@ impl Header {
             transport,
             protocol,
             fragment: Fragment::Whole,
-            source: source.0,
-            destination: destination.0,
+            source: bits(source.0),
+            destination: bits(destination.0),
             ports: source.1.zip(destination.1),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn source(&self) -> IpAddr {
+        self.address(self.source)
+    }
+
+    #[inline]
+    pub(crate) fn destination(&self) -> IpAddr {
+        self.address(self.destination)
+    }
+
+    #[inline]
+    fn address(&self, bits: u128) -> IpAddr {
+        if self.ipv6 {
+            Ipv6Addr::from_bits(bits).into()
+        } else {
+            Ipv4Addr::from_bits(bits as u32).into()
         }
     }
 
@@ -168,7 +190,14 @@ impl Header {
     }
 
     fn ends(&self) -> ((IpAddr, Option<u16>), (IpAddr, Option<u16>)) {
-        ((self.source, self.ports.map(|p| p.0)), (self.destination, self.ports.map(|p| p.1)))
+        ((self.source(), self.ports.map(|p| p.0)), (self.destination(), self.ports.map(|p| p.1)))
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_bits().into(),
+        IpAddr::V6(address) => address.to_bits(),
     }
 }
 

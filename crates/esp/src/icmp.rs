@@ -88,7 +88,7 @@ pub(crate) fn too_big(packet: &[u8], header: &Header, mtu: usize) -> Option<Vec<
     if header.fragment == Fragment::Later || !may_be_told(packet, header) {
         return None;
     }
-    let (from, to) = (header.destination, header.source);
+    let (from, to) = (header.destination(), header.source());
     let (protocol, longest, tos) =
         if header.ipv6 { (ICMPV6, LONGEST_V6, 0) } else { (ICMP, LONGEST_V4, TOS) };
     let at = header_len(from);
@@ -126,7 +126,7 @@ fn may_be_told(packet: &[u8], header: &Header) -> bool {
         ICMPV6 => kind.is_none_or(|kind| *kind < 128 || *kind == 137),
         _ => false,
     };
-    one(header.source) && one(header.destination) && !error
+    one(header.source()) && one(header.destination()) && !error
 }
 
 #[cfg(test)]
@@ -215,7 +215,8 @@ mod tests {
         assert_eq!(told[40..42], [2, 0]);
         assert_eq!(told[44..48], [0, 0, 0x05, 0x01]);
         assert_eq!(told[48..], packet[..1232]);
-        let pseudo = sample::with_pseudo(parsed.source, parsed.destination, ICMPV6, &told[40..]);
+        let pseudo =
+            sample::with_pseudo(parsed.source(), parsed.destination(), ICMPV6, &told[40..]);
         assert_eq!(sample::checksum(&pseudo), 0);
     }
 

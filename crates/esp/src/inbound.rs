@@ -29,6 +29,7 @@ use crate::plane::{
 };
 use crate::queue::ReceiveQueue;
 use crate::replay::Window;
+use crate::spd::Flow;
 use crate::trace::SaFacts;
 use policy::Mode;
 use std::net::SocketAddr;
@@ -38,6 +39,17 @@ use std::time::{Duration, Instant};
 
 pub(crate) const ESP_HEADER: usize = 8;
 const TRAILER: usize = 2;
+
+/// The longest padding (RFC 4303 §2.4).
+const PADDING: [u8; 255] = {
+    let mut padding = [0; 255];
+    let mut at = 0;
+    while at < padding.len() {
+        padding[at] = at as u8 + 1;
+        at += 1;
+    }
+    padding
+};
 
 /// How often one SA may tell that its peer has moved: a peer can send from another port with every packet.
 const MOVES_EVERY: Duration = Duration::from_millis(100);
@@ -55,6 +67,8 @@ pub(crate) struct Inbound {
     selectors: Arc<TrafficSelectors>,
     limits: Limits,
     cipher: Keyed,
+    /// Octets of the shortest packet.
+    shortest: usize,
     /// 0: not to be enforced.
     inner_mtu: AtomicUsize,
     state: Mutex<State>,
@@ -89,6 +103,7 @@ impl Inbound {
             selectors: sa.selectors,
             limits: sa.limits,
             cipher: Keyed::new(sa.suite, sa.key, provider)?,
+            shortest: ESP_HEADER + sa.suite.iv_len() + sa.suite.icv_len() + TRAILER,
             inner_mtu: AtomicUsize::new(Placement::new(sa.path, sa.suite, sa.mode, room).inner_mtu),
             state: Mutex::new(State {
                 path: sa.path,
@@ -150,7 +165,7 @@ impl Inbound {
 
     /// Takes packets in their order from now on; nobody else can until [`Receiving::finish`].
     pub(crate) fn receive(&self) -> Receiving<'_> {
-        Receiving { sa: self, state: self.state(), news: News::default() }
+        Receiving { sa: self, state: self.state(), vetted: None, news: News::default() }
     }
 
     /// Opens packets that came together, before it is their turn, and appends what is in them to `queue`. Nothing is
@@ -174,11 +189,12 @@ impl Inbound {
                 (ahead, *arrival)
             }));
         }
+        let mut vetted = None;
         for (datagram, (ahead, _)) in datagrams.zip(&mut opened[first..]) {
             let Ahead::Authentic { sequence, outcome } = ahead else { continue };
             let (space, header_len) = self.begin(datagram, arrival, queue);
             match self.unseal(*sequence, datagram, &mut space[header_len..]) {
-                Ok(len) => match self.unwrap(space, header_len, len, arrival) {
+                Ok(len) => match self.unwrap(space, header_len, len, arrival, &mut vetted) {
                     Ok(header) => {
                         *outcome = Ok(header.len);
                         queue.accept(&header);
@@ -238,11 +254,10 @@ impl Inbound {
 
     /// The whole sequence number of a packet that may be new.
     fn expect(&self, state: &State, datagram: &[u8]) -> Result<u64, Discard> {
-        let overhead = ESP_HEADER + self.suite.iv_len() + self.suite.icv_len() + TRAILER;
         let [_, _, _, _, s0, s1, s2, s3, ..] = *datagram else {
             return Err(Discard::InboundTruncated);
         };
-        if datagram.len() < overhead {
+        if datagram.len() < self.shortest {
             return Err(Discard::InboundTruncated);
         }
         self.number(state, u32::from_be_bytes([s0, s1, s2, s3]))
@@ -283,12 +298,15 @@ impl Inbound {
     }
 
     /// Takes the packet out of `len` octets of plaintext.
+    // Inlined with all it calls: a header that is moved in memory stalls the CPU, written in parts and read as a whole.
+    #[inline(always)]
     fn unwrap(
         &self,
         space: &mut [u8],
         header_len: usize,
         len: usize,
         arrival: &Arrival,
+        vetted: &mut Option<Flow>,
     ) -> Result<Header, Discard> {
         let (payload_len, next_header) = trailer(&space[header_len..header_len + len])?;
         let packet = &mut space[..header_len + payload_len];
@@ -296,14 +314,23 @@ impl Inbound {
             Mode::Tunnel => leave_tunnel(packet, next_header, arrival)?,
             Mode::Transport => rebuild(packet, header_len, next_header, arrival)?,
         };
-        self.vet(packet, &header)?;
+        self.vet(packet, &header, vetted)?;
         Ok(header)
     }
 
-    /// Lets only the SA's traffic pass, and TCP know how much fits.
-    fn vet(&self, packet: &mut [u8], header: &Header) -> Result<(), Discard> {
-        if !header.arrives_by(&self.selectors) {
-            return Err(Discard::Selectors);
+    /// Lets only the SA's traffic pass, and TCP know how much fits. `vetted` is the last flow that has passed.
+    fn vet(
+        &self,
+        packet: &mut [u8],
+        header: &Header,
+        vetted: &mut Option<Flow>,
+    ) -> Result<(), Discard> {
+        let flow = Flow::of(header);
+        if *vetted != Some(flow) {
+            if !header.arrives_by(&self.selectors) {
+                return Err(Discard::Selectors);
+            }
+            *vetted = Some(flow);
         }
         clamp_mss(packet, header, self.inner_mtu.load(Relaxed));
         Ok(())
@@ -357,6 +384,8 @@ pub(crate) enum Ahead {
 pub(crate) struct Receiving<'a> {
     sa: &'a Inbound,
     state: MutexGuard<'a, State>,
+    /// The flow of the packet before, which the selectors cover.
+    vetted: Option<Flow>,
     news: News,
 }
 
@@ -383,6 +412,7 @@ impl Receiving<'_> {
     }
 
     /// Takes what was opened into the queue, or counts that it was refused.
+    #[inline(always)]
     fn put(
         &self,
         outcome: Result<Header, Discard>,
@@ -401,6 +431,7 @@ impl Receiving<'_> {
         }
     }
 
+    #[inline(always)]
     fn open_into(
         &mut self,
         space: &mut [u8],
@@ -412,7 +443,7 @@ impl Receiving<'_> {
         let sequence = self.sa.expect(&self.state, datagram)?;
         let len = self.sa.unseal(sequence, datagram, &mut space[header_len..])?;
         self.take_note(now, sequence, arrival)?;
-        let header = self.sa.unwrap(space, header_len, len, arrival)?;
+        let header = self.sa.unwrap(space, header_len, len, arrival, &mut self.vetted)?;
         self.account(now, header.len as u64)?;
         Ok(header)
     }
@@ -429,7 +460,7 @@ impl Receiving<'_> {
         let remote = arrival.path.remote;
         // Packets overtaken by others say where the peer was, not where it is.
         if newest && arrival.path.encapsulation == Encapsulation::Udp {
-            let path = state.path;
+            let path = &state.path;
             if path.encapsulation == Encapsulation::Udp && path.remote != remote {
                 if state.moved != Some(remote) && now >= state.next_move {
                     state.moved = Some(remote);
@@ -460,7 +491,7 @@ impl Receiving<'_> {
 
     /// Lets the SA go, and then tells what has happened to it: whoever is told may ask the SA.
     pub(crate) fn finish(self, notify: &dyn Fn(Notice)) {
-        let Self { sa, state, news } = self;
+        let Self { sa, state, news, .. } = self;
         drop(state);
         if let Some(remote) = news.moved {
             notify(Notice::PeerMoved { sa: sa.id, remote });
@@ -493,7 +524,7 @@ fn trailer(plaintext: &[u8]) -> Result<(usize, u8), Discard> {
     let [body @ .., pad_len, next_header] = plaintext else { return Err(Discard::Padding) };
     let pad_len = usize::from(*pad_len);
     let payload = body.len().checked_sub(pad_len).ok_or(Discard::Padding)?;
-    if body[payload..].iter().zip(1..=u8::MAX).any(|(octet, expected)| *octet != expected) {
+    if body[payload..] != PADDING[..pad_len] {
         return Err(Discard::Padding);
     }
     if *next_header == NO_NEXT_HEADER {
@@ -503,6 +534,7 @@ fn trailer(plaintext: &[u8]) -> Result<(usize, u8), Discard> {
 }
 
 /// Reads the inner packet; what follows it is padding for traffic flow confidentiality (RFC 4303 §2.7).
+#[inline(always)]
 fn leave_tunnel(packet: &mut [u8], next_header: u8, arrival: &Arrival) -> Result<Header, Discard> {
     if next_header != IPIP && next_header != IPV6 {
         return Err(Discard::NextHeader);

@@ -1,6 +1,8 @@
 //! IP arithmetic: Internet checksums (RFC 1071, 1624), ECN through tunnels (RFC 6040), fresh headers.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
+
+mod words;
 
 use std::net::IpAddr;
 
@@ -23,14 +25,9 @@ pub(crate) struct Sum(u64);
 
 impl Sum {
     /// Adds octets that begin at an even offset of what is summed.
+    #[inline]
     pub(crate) fn octets(self, octets: &[u8]) -> Self {
-        let (words, rest) = octets.as_chunks::<4>();
-        let mut sum = self.0 + words.iter().map(|w| u64::from(u32::from_ne_bytes(*w))).sum::<u64>();
-        if !rest.is_empty() {
-            let mut last = [0; 4];
-            last[..rest.len()].copy_from_slice(rest);
-            sum += u64::from(u32::from_ne_bytes(last));
-        }
+        let sum = self.0 + words::sum(octets);
         // Folded once, so that no number of additions can overflow.
         Self((sum & 0xffff_ffff) + (sum >> 32))
     }
@@ -52,8 +49,19 @@ impl Sum {
             (IpAddr::V6(s), IpAddr::V6(d)) => self.octets(&s.octets()).octets(&d.octets()),
             _ => self,
         };
+        addresses.ends_with(protocol, len)
+    }
+
+    /// The same with the addresses of a packet.
+    #[inline]
+    pub(crate) fn pseudo_of(self, packet: &[u8], ipv6: bool, protocol: u8, len: usize) -> Self {
+        let addresses = if ipv6 { &packet[8..IPV6_LEN] } else { &packet[12..IPV4_LEN] };
+        self.octets(addresses).ends_with(protocol, len)
+    }
+
+    fn ends_with(self, protocol: u8, len: usize) -> Self {
         // An IPv6 upper layer may be counted in 32 bits; the high half is then part of the sum.
-        addresses.word(u16::from(protocol)).word((len >> 16) as u16).word(len as u16)
+        self.word(u16::from(protocol)).word((len >> 16) as u16).word(len as u16)
     }
 
     /// The folded sum, not complemented: what a partial checksum holds.

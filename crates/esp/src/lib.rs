@@ -14,6 +14,8 @@ pub mod path_mtu;
 pub mod plane;
 pub mod planes;
 pub mod queue;
+#[doc(hidden)]
+pub mod steps;
 pub mod trace;
 pub mod userspace;
 pub mod xfrm;

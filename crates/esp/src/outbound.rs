@@ -40,8 +40,8 @@ use std::time::{Duration, Instant};
 const ESP_HEADER: usize = 8;
 const MAX_IV: usize = 16;
 
-/// The padding of RFC 4303 §2.4, for the widest alignment.
-const PADDING: [u8; 15] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15];
+/// The padding of RFC 4303 §2.4, for the widest alignment, and room for what follows it.
+const PADDING: [u8; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0];
 
 /// How many sequence numbers are left when a rekey should start: several minutes at millions of packets per second.
 const SEQUENCE_MARGIN: u64 = 1 << 29;
@@ -55,6 +55,7 @@ pub(crate) struct Outbound {
     pub(crate) id: SaId,
     pub(crate) spi: Spi,
     pub(crate) suite: Suite,
+    shape: Shape,
     esn: bool,
     pub(crate) mode: Mode,
     selectors: Arc<TrafficSelectors>,
@@ -77,6 +78,7 @@ impl Outbound {
             id: sa.id,
             spi: sa.spi,
             suite: sa.suite,
+            shape: Shape::of(sa.suite),
             esn: sa.esn,
             mode: sa.mode,
             selectors: sa.selectors,
@@ -263,8 +265,8 @@ impl Outbound {
             Mode::Tunnel => (0, if header.ipv6 { IPV6 } else { IPIP }),
             Mode::Transport => (header.transport, header.protocol),
         };
-        let cover =
-            Cover { path: &placement.path, tos: header.tos, may_fragment, skip, next_header };
+        let (path, tos) = (&placement.path, header.tos);
+        let mut cover = Cover { path, tos, may_fragment, skip, next_header, alike: false };
         let octets = match form {
             Form::Whole(packet, offload) => {
                 complete_checksum(packet, header, offload);
@@ -280,6 +282,7 @@ impl Outbound {
                 let octets = segments.octets() as u64;
                 while let Some(segment) = segments.next() {
                     self.seal_pieces(&mut sequence, segment, header, squeeze, &cover, queue);
+                    cover.alike = true;
                 }
                 octets
             }
@@ -342,8 +345,7 @@ impl Outbound {
         }
         let plaintext = &packet[cover.skip..];
         let pad = self.pad_len(plaintext.len());
-        let mut trailer = [0; PADDING.len() + 2];
-        trailer[..pad].copy_from_slice(&PADDING[..pad]);
+        let mut trailer = PADDING;
         trailer[pad] = pad as u8;
         trailer[pad + 1] = cover.next_header;
 
@@ -352,15 +354,19 @@ impl Outbound {
         out[..4].copy_from_slice(&self.spi.0.to_be_bytes());
         out[4..8].copy_from_slice(&(sequence as u32).to_be_bytes());
         let mut iv = [0; MAX_IV];
-        let iv = &mut iv[..self.suite.iv_len()];
+        let iv = &mut iv[..self.shape.iv];
         fill_iv(self.suite, sequence, iv);
         let aad = Aad::Esp { spi: self.spi.0, sequence, esn: self.esn };
         self.cipher.seal(iv, aad, plaintext, &trailer[..pad + 2], &mut out[ESP_HEADER..]);
-        queue.push(len, cover.path, cover.tos, cover.may_fragment);
+        match cover.alike {
+            true => queue.push_alike(len, cover.path, cover.tos, cover.may_fragment),
+            false => queue.push(len, cover.path, cover.tos, cover.may_fragment),
+        }
     }
 
     fn pad_len(&self, plaintext: usize) -> usize {
-        (plaintext + 2).next_multiple_of(alignment(self.suite)) - (plaintext + 2)
+        // Alignments are powers of two.
+        (plaintext + 2).wrapping_neg() & (self.shape.alignment - 1)
     }
 
     /// Octets of the ESP packet, from the SPI on; of an AH packet the room that making it takes.
@@ -369,7 +375,7 @@ impl Outbound {
             return self.ah_room(plaintext);
         }
         let sealed = plaintext + 2 + self.pad_len(plaintext);
-        ESP_HEADER + self.suite.iv_len() + sealed + self.suite.icv_len()
+        ESP_HEADER + self.shape.iv + sealed + self.shape.icv
     }
 
     /// Whether transport mode can carry a packet: between the SA's own addresses and not a fragment (RFC 4301 §4.1, §7);
@@ -384,8 +390,8 @@ impl Outbound {
             return Err(Discard::TransportFragment);
         }
         let local = path.local.ip();
-        let between_the_ends = header.destination == path.remote.ip()
-            && (header.source == local || local.is_unspecified());
+        let between_the_ends = header.destination() == path.remote.ip()
+            && (header.source() == local || local.is_unspecified());
         let keeps = if self.suite.is_ah() { ah::can_follow(octets) } else { header.is_plain() };
         if between_the_ends && keeps { Ok(()) } else { Err(Discard::TransportHeader) }
     }
@@ -398,6 +404,20 @@ impl Outbound {
     /// Goes on after that sequence number; no packet may have been protected yet.
     pub(crate) fn resume(&self, used: u64) {
         self.sequence.reset(used);
+    }
+}
+
+/// What the suite says of lengths, read for every packet.
+#[derive(Clone, Copy)]
+struct Shape {
+    iv: usize,
+    icv: usize,
+    alignment: usize,
+}
+
+impl Shape {
+    fn of(suite: Suite) -> Self {
+        Self { iv: suite.iv_len(), icv: suite.icv_len(), alignment: alignment(suite) }
     }
 }
 
@@ -469,6 +489,8 @@ struct Cover<'a> {
     /// Octets in front that are not sent: the IP header in transport mode.
     skip: usize,
     next_header: u8,
+    /// Whether the packet before was of the same super-packet.
+    alike: bool,
 }
 
 /// An AEAD's and GMAC's IV must be unique, and the sequence number is (RFC 4106 §3.1, RFC 4543 §3.1, RFC 7634 §2);

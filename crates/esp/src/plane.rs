@@ -71,6 +71,7 @@ pub struct TrafficSelectors {
 
 impl TrafficSelectors {
     /// Whether a packet that leaves this side is covered; ports are `None` where the packet shows none.
+    #[inline]
     pub fn covers(
         &self,
         protocol: u8,

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::coalesce::{self, Flow};
+use crate::coalesce::{self, Candidate, Flow};
 use crate::header::Header;
 use crate::offload::Offload;
 use crate::plane::Path;
@@ -25,6 +25,8 @@ pub struct Run {
     pub may_fragment: bool,
     /// Octets of each packet but the last.
     pub segment_len: usize,
+    /// How many packets it is.
+    pub packets: usize,
     /// Where they lie in the queue; [`SendQueue::octets`] gives them.
     pub range: Range<usize>,
 }
@@ -64,7 +66,7 @@ impl SendQueue {
 
     /// How many packets there are.
     pub fn packets(&self) -> usize {
-        self.runs.iter().map(|run| run.range.len().div_ceil(run.segment_len.max(1))).sum()
+        self.runs.iter().map(|run| run.packets).sum()
     }
 
     /// Whether there is nothing to send.
@@ -92,24 +94,42 @@ impl SendQueue {
 
     /// Takes the packet that was written to [`space`](Self::space) into the last run, or begins another.
     pub(crate) fn push(&mut self, len: usize, path: &Path, tos: u8, may_fragment: bool) {
-        let range = self.used..self.used + len;
-        self.used += len;
-        if let Some(run) = self.runs.last_mut() {
-            let octets = run.range.len();
-            // A last packet that was shorter ends its run.
-            if octets.is_multiple_of(run.segment_len)
-                && len <= run.segment_len
-                && octets / run.segment_len < RUN_PACKETS
-                && octets + len <= RUN_OCTETS
-                && run.tos == tos
-                && run.may_fragment == may_fragment
-                && run.path == *path
-            {
-                run.range.end = range.end;
-                return;
-            }
+        let alike = self.runs.last().is_some_and(|run| {
+            run.tos == tos && run.may_fragment == may_fragment && run.path == *path
+        });
+        if !(alike && self.extend(len)) {
+            self.begin_run(len, path, tos, may_fragment);
         }
-        self.runs.push(Run { path: *path, tos, may_fragment, segment_len: len, range });
+    }
+
+    /// The same for a packet that goes where the one before goes.
+    pub(crate) fn push_alike(&mut self, len: usize, path: &Path, tos: u8, may_fragment: bool) {
+        if !self.extend(len) {
+            self.begin_run(len, path, tos, may_fragment);
+        }
+    }
+
+    fn begin_run(&mut self, len: usize, path: &Path, tos: u8, may_fragment: bool) {
+        let range = self.used..self.used + len;
+        self.used = range.end;
+        let path = *path;
+        self.runs.push(Run { path, tos, may_fragment, segment_len: len, packets: 1, range });
+    }
+
+    fn extend(&mut self, len: usize) -> bool {
+        let Some(run) = self.runs.last_mut() else { return false };
+        let octets = run.range.len();
+        // A last packet that was shorter ends its run.
+        let fits = octets == run.packets * run.segment_len
+            && len <= run.segment_len
+            && run.packets < RUN_PACKETS
+            && octets + len <= RUN_OCTETS;
+        if fits {
+            run.packets += 1;
+            run.range.end += len;
+            self.used += len;
+        }
+        fits
     }
 }
 
@@ -223,13 +243,13 @@ impl ReceiveQueue {
         self.accepted += 1;
         let at = self.used - self.overlap;
         let packet = at..at + header.len;
-        let next = if self.coalesce == Coalesce::default() {
+        let candidate = if self.coalesce == Coalesce::default() {
             None
         } else {
-            Flow::of(&self.buffer[packet.clone()], header, self.coalesce)
+            Candidate::of(&self.buffer[packet.clone()], header, self.coalesce)
         };
 
-        if let (Some(flow), Some(next)) = (&mut self.flow, &next)
+        if let (Some(flow), Some(next)) = (&mut self.flow, &candidate)
             && flow.append(next)
         {
             let payload = at + next.headers_len()..packet.end;
@@ -244,6 +264,7 @@ impl ReceiveQueue {
             return;
         }
 
+        let next = candidate.as_ref().map(Flow::begin);
         if self.overlap > 0 {
             self.buffer.copy_within(packet, self.used);
             self.abandon();

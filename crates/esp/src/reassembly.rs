@@ -167,8 +167,8 @@ impl<'p> Part<'p> {
     fn of(packet: &'p [u8], header: &Header) -> Option<Self> {
         let packet = packet.get(..header.len)?;
         let name = |protocol, identification| Name {
-            source: header.source,
-            destination: header.destination,
+            source: header.source(),
+            destination: header.destination(),
             protocol,
             identification,
         };

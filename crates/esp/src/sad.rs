@@ -4,7 +4,8 @@
 
 use crate::inbound::Inbound;
 use crate::plane::Spi;
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
+use std::ops::Deref;
 use std::sync::Arc;
 
 const SHARDS: usize = 1024;
@@ -16,15 +17,29 @@ pub(crate) struct Sad(Box<[ArcSwap<Shard>]>);
 /// Ordered by SPI.
 type Shard = Vec<(Spi, Arc<Inbound>)>;
 
+/// An SA that was found, which stays for as long as this does.
+pub(crate) struct Found {
+    shard: Guard<Arc<Shard>>,
+    at: usize,
+}
+
+impl Deref for Found {
+    type Target = Arc<Inbound>;
+
+    fn deref(&self) -> &Arc<Inbound> {
+        &self.shard[self.at].1
+    }
+}
+
 impl Sad {
     pub(crate) fn new() -> Self {
         Self((0..SHARDS).map(|_| ArcSwap::default()).collect())
     }
 
-    pub(crate) fn find(&self, spi: Spi) -> Option<Arc<Inbound>> {
+    pub(crate) fn find(&self, spi: Spi) -> Option<Found> {
         let shard = self.shard(spi).load();
         let at = shard.binary_search_by_key(&spi, |(spi, _)| *spi).ok()?;
-        Some(Arc::clone(&shard[at].1))
+        Some(Found { shard, at })
     }
 
     pub(crate) fn insert(&self, sa: Arc<Inbound>) {

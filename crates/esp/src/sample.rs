@@ -80,7 +80,8 @@ pub(crate) fn checksums_hold(packet: &[u8]) -> bool {
     let header = crate::header::Header::parse(packet).expect("a whole packet");
     let upper = &packet[header.transport..header.len];
     (header.ipv6 || checksum(&packet[..header.transport]) == 0)
-        && checksum(&with_pseudo(header.source, header.destination, header.protocol, upper)) == 0
+        && checksum(&with_pseudo(header.source(), header.destination(), header.protocol, upper))
+            == 0
 }
 
 /// The message behind its pseudo-header, octet by octet as the RFCs draw it.

@@ -67,7 +67,7 @@ impl<'p> Segments<'p> {
             Sum::default().octets(&ip[..2]).octets(&ip[6..10]).octets(&ip[12..])
         };
         let upper = &headers[transport..headers_len];
-        let pseudo = Sum::default().pseudo(header.source, header.destination, protocol, 0);
+        let pseudo = Sum::default().pseudo(header.source(), header.destination(), protocol, 0);
         let transport_sum = if tcp {
             // Without sequence number, flags and checksum.
             pseudo
@@ -246,7 +246,8 @@ mod tests {
         let header = Header::parse(&packet).expect("a whole packet");
         let protocol = if tcp { TCP } else { UDP };
         let upper_len = packet.len() - header.transport;
-        let pseudo = Sum::default().pseudo(header.source, header.destination, protocol, upper_len);
+        let pseudo =
+            Sum::default().pseudo(header.source(), header.destination(), protocol, upper_len);
         let offset = if tcp { 16 } else { 6 };
         put_word(&mut packet, header.transport + offset, pseudo.fold());
         let offload = Offload {
@@ -406,7 +407,7 @@ mod tests {
                         put_word(next, 10, sum);
                     }
                     let upper = &mut next[header.transport..];
-                    rebuild_checksum(header.source, header.destination, header.protocol, upper);
+                    rebuild_checksum(header.source(), header.destination(), header.protocol, upper);
                     assert_eq!(coalesce(&other).len(), 2, "{ipv6} {tcp} octet {at}");
                 }
             }

@@ -3,6 +3,10 @@
 #![forbid(unsafe_code)]
 
 mod finder;
+mod flows;
+
+pub use flows::Lookups;
+pub(crate) use flows::{Flow, Flows};
 
 use crate::discard::Discard;
 use crate::filter::{Direction, Filter, FilterAction};
@@ -13,7 +17,9 @@ use crate::plane::{Rule, RuleId, SaId};
 use arc_swap::ArcSwap;
 use finder::Finder;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +55,8 @@ pub(crate) struct Spd {
     /// Whether the filter has rules: what every packet asks.
     filters: AtomicBool,
     filter: ArcSwap<Filter>,
+    /// How often anything has changed that a packet may meet.
+    generation: AtomicU64,
     finder: Finder,
     by_id: Mutex<BTreeMap<RuleId, Arc<Entry>>>,
 }
@@ -93,12 +101,23 @@ impl Spd {
         Self {
             filters: AtomicBool::new(false),
             filter: ArcSwap::default(),
+            generation: AtomicU64::new(0),
             finder: Finder::new(),
             by_id: Mutex::default(),
         }
     }
 
-    /// The one place where an outbound packet meets policy; a cache of flows belongs in front of it.
+    /// A number that differs from what it was if anything has changed since that [`Self::lookup`] depends on.
+    fn generation(&self) -> u64 {
+        self.generation.load(Acquire)
+    }
+
+    /// To be called after every change of that kind, which is in force from then on.
+    pub(crate) fn changed(&self) {
+        self.generation.fetch_add(1, Release);
+    }
+
+    /// The one place where an outbound packet meets policy; [`Flows`] stand in front of it.
     pub(crate) fn lookup(&self, header: &Header) -> Verdict {
         let entry = match self.find(header) {
             Cover::Filter(_, FilterAction::Discard) => {
@@ -129,6 +148,7 @@ impl Spd {
         let filters = !filter.rules.is_empty();
         self.filter.store(filter);
         self.filters.store(filters, Relaxed);
+        self.changed();
     }
 
     /// The filter in force.
@@ -153,6 +173,7 @@ impl Spd {
             self.finder.remove_superseded(&before, &entry);
         }
         by_id.insert(entry.rule.id, entry);
+        self.changed();
     }
 
     /// Puts a rule elsewhere among the rules, with its SAs.
@@ -164,11 +185,13 @@ impl Spd {
         self.finder.insert(&entry);
         self.finder.remove(&before);
         by_id.insert(to, entry);
+        self.changed();
     }
 
     pub(crate) fn remove(&self, rule: RuleId) -> Option<Arc<Entry>> {
         let entry = self.by_id().remove(&rule)?;
         self.finder.remove(&entry);
+        self.changed();
         Some(entry)
     }
 

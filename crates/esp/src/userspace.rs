@@ -30,6 +30,7 @@ mod manners;
 mod namespace;
 mod netlink;
 mod nft;
+mod offering;
 mod order;
 mod outer;
 mod pipeline;
@@ -45,6 +46,7 @@ pub mod workers;
 
 pub use host::Host;
 pub use ike::{IkeDatagram, IkeReceiver, IkeSender};
+pub use offering::Offering;
 pub(crate) use routing::prefixes;
 pub use stage::{Flow, Stage};
 pub use waiting::Wait;
@@ -112,6 +114,8 @@ pub struct Config {
     /// Whether the kernel protects packets, too: it takes ESP in UDP whose SPIs are none of this plane's, and what it has
     /// opened is let in.
     pub beside_kernel: bool,
+    /// What of the kernel's is to be left alone.
+    pub without: BTreeSet<Offering>,
     /// Where ciphers come from.
     pub crypto: Arc<Facility>,
     /// Who carries the packets; a clone of it shows them and changes how they work.
@@ -133,6 +137,7 @@ impl Default for Config {
             filter: Arc::default(),
             mss_clamp: true,
             beside_kernel: false,
+            without: BTreeSet::new(),
             crypto: Arc::default(),
             workers: Workers::default(),
         }
@@ -191,8 +196,9 @@ impl Userspace {
         let mut journal = Journal::open(&config.state_dir, &config.device, config.table)?;
         // Before anything else: what is to be closed is closed from the first moment on.
         let enforcement = Enforcement::start(&config, &mut journal)?;
-        let port = Arc::new(Port::open(config.natt_port, config.mark, config.beside_kernel)?);
-        let tun = Tun::create(&config.device)?;
+        let port = Port::open(config.natt_port, config.mark, config.beside_kernel, &config.without);
+        let port = Arc::new(port?);
+        let tun = Tun::create(&config.device, !config.without.contains(&Offering::DeviceOffload))?;
 
         let outer_mtu = config.outer.mtu();
         // The commonest suite, in the largest common wrapping; SAs that need more lower it.

@@ -114,6 +114,7 @@ fn no_allocation_with(suite: Suite) {
 
     let (original, offload) = super_packet();
     let mut packet = original.clone();
+    let mut sender = sender.sender();
     let mut sent = SendQueue::new(1 << 18);
     let mut received = ReceiveQueue::new(1 << 18, Coalesce { tcp: true, udp: true });
     let arrival = Arrival { path: back, tos: Some(0), ttl: None };

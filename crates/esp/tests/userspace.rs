@@ -5,6 +5,8 @@
 
 #[path = "userspace/network.rs"]
 mod network;
+#[path = "userspace/offerings.rs"]
+mod offerings;
 #[path = "userspace/schedules.rs"]
 mod schedules;
 #[path = "userspace/stress.rs"]

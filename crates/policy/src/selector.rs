@@ -27,8 +27,18 @@ impl AddressRange {
     }
 
     /// Whether the address lies in the range.
+    #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
-        self.start.is_ipv4() == address.is_ipv4() && self.start <= address && address <= self.end
+        // As numbers, because every packet asks.
+        match (self.start, address, self.end) {
+            (IpAddr::V4(start), IpAddr::V4(address), IpAddr::V4(end)) => {
+                (start.to_bits()..=end.to_bits()).contains(&address.to_bits())
+            }
+            (IpAddr::V6(start), IpAddr::V6(address), IpAddr::V6(end)) => {
+                (start.to_bits()..=end.to_bits()).contains(&address.to_bits())
+            }
+            _ => false,
+        }
     }
 
     /// The addresses both ranges hold.
@@ -188,6 +198,7 @@ impl Selector {
 
     /// Whether a packet's end lies in the selector; `port` is `None` where the packet shows none (a fragment, or a
     /// protocol without ports), which only a selector for all ports covers.
+    #[inline]
     pub fn contains(&self, protocol: u8, address: IpAddr, port: Option<u16>) -> bool {
         (self.protocol == 0 || self.protocol == protocol)
             && self.addresses.contains(address)

@@ -111,6 +111,10 @@ fn mistakes_are_named_with_their_place_and_cure() {
         ("[esp]\nworkers = \"all\"", &["line 2", "use auto, or 1 to 64"]),
         ("[esp]\nschedule = \"fast\"", &["line 2", "run-to-completion or pipeline"]),
         ("[esp]\nwait = \"sleep\"", &["line 2", "event, poll or adaptive"]),
+        (
+            "[esp]\nwithout = [\"gro\"]",
+            &["line 2", "use device-offload, udp-segmentation, udp-gro"],
+        ),
         ("[esp]\ndevice = \"a name of a device\"", &["esp.device", "1 to 15"]),
         ("[esp]\ndevice = \"../x\"", &["esp.device"]),
         ("[log]\nlevel = \"loud\"", &["line 2", "\"loud\" is no log level", "debug"]),

@@ -1,8 +1,10 @@
 //! The values of `[esp]` that say how packets are carried.
 
+use esp::userspace::Offering;
 use esp::userspace::workers::{Affinity, Count};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, de::Unexpected};
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
@@ -35,6 +37,15 @@ pub(super) fn count<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Count,
         }
     }
     deserializer.deserialize_any(Number)
+}
+
+/// Reads a list of what the kernel offers.
+pub(super) fn without<'de, D>(deserializer: D) -> Result<BTreeSet<Offering>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let names: Vec<String> = Vec::deserialize(deserializer)?;
+    names.iter().map(|name| name.parse().map_err(de::Error::custom)).collect()
 }
 
 /// Reads a list of CPUs.

@@ -1,7 +1,7 @@
 //! The threads that carry packets, for people.
 
 use super::{Colour, Table, bytes, count, duration, plain};
-use crate::control::protocol::workers::{Queue, Stage, Thread, Workers};
+use crate::control::protocol::workers::{Lookups, Queue, Stage, Thread, Workers};
 use std::time::Duration;
 
 /// How workers are set, the threads, and the stages.
@@ -25,6 +25,15 @@ pub fn workers(workers: &Workers, colour: Colour) -> String {
     }
     text.push('\n');
     text.push_str(&stages(&workers.stages, colour));
+    let Lookups { known, searched } = workers.lookups;
+    if known + searched > 0 {
+        let share = known as f64 * 100.0 / (known + searched) as f64;
+        text.push_str(&format!(
+            "\nSA known from the flow for {share:.1} % of {} packets read; rules searched for {}\n",
+            count(known + searched),
+            count(searched)
+        ));
+    }
     text
 }
 
@@ -132,6 +141,7 @@ mod tests {
                     drops: BTreeMap::new(),
                 },
             ],
+            lookups: Lookups { known: 11, searched: 1 },
         };
         let expected = "\
 schedule pipeline, 2 workers (auto), wait poll, affinity 0,1
@@ -143,6 +153,8 @@ STAGE    BATCHES  PACKETS  OCTETS   PER BATCH  TIME    WAITING             DROPP
 read     10       12       585 KiB  1.2        -       -                   1 234 no_sa
 seal     10       440      1.0 MiB  44.0       1.50 s  3 of 32 batches     -
 receive  0        0        0 B      -          0.00 s  2.0 KiB of 1.0 MiB  -
+
+SA known from the flow for 91.7 % of 12 packets read; rules searched for 1
 ";
         assert_eq!(workers(&shown, Colour(false)), expected);
         shown.threads.clear();

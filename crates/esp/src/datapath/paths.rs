@@ -206,7 +206,7 @@ impl Shared {
         };
         let shows_ports = header.fragment != Fragment::Later;
         if refused == Discard::NoPolicy
-            && (shows_ports || !self.is_transport_peer(header.destination))
+            && (shows_ports || !self.is_transport_peer(header.destination()))
         {
             return Rescue::Refused(refused);
         }

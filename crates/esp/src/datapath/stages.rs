@@ -1,11 +1,12 @@
 //! The two directions in steps, so that different threads can take them: what has to happen in the order of the packets
 //! is apart from what need not, which is what costs time.
 //!
-//! Out: [`Datapath::admit`] in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
+//! Out: [`Sender::admit`](super::Sender::admit) in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
 use super::paths::Rescue;
-use super::{Arrival, Datapath};
+use super::{Arrival, Datapath, Shared, describe};
+use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
 use crate::offload::Offload;
 use crate::outbound::{Claim, Outbound};
@@ -52,44 +53,8 @@ impl Opened {
 }
 
 impl Datapath {
-    /// The first half of [`Datapath::encapsulate`]: finds the SA and claims sequence numbers. `None` if nothing is to be
-    /// sent, for which the reason has been counted.
-    pub(crate) fn admit(
-        &self,
-        now: Instant,
-        packet: &mut [u8],
-        offload: Offload,
-    ) -> Option<Admitted> {
-        let shared = &*self.0;
-        let admitted = match shared.classify(packet, offload) {
-            Ok((header, Verdict::Protect(sa))) => sa
-                .admit(packet, header, offload, &|notice| shared.notify(notice))
-                .map(|claim| Some(Admitted { sa, claim, whole: None })),
-            Ok((header, Verdict::NoSa(entry))) => shared
-                .miss(shared.since_epoch(now), &entry, packet, &header, offload)
-                .map(|()| None),
-            Ok((_, Verdict::Drop(discard))) => Err(discard),
-            Err(discard) => Err(discard),
-        };
-        let refused = match admitted {
-            Ok(admitted) => return admitted,
-            Err(discard) => discard,
-        };
-        match shared.rescue(shared.since_epoch(now), refused, packet, offload) {
-            Rescue::Refused(discard) => {
-                shared.counters.count(discard);
-                None
-            }
-            Rescue::Again => self.admit(now, packet, offload),
-            Rescue::Whole(mut whole) => {
-                let admitted = self.admit(now, &mut whole, Offload::NONE)?;
-                Some(Admitted { whole: Some(whole), ..admitted })
-            }
-            Rescue::Kept => None,
-        }
-    }
-
-    /// The second half: protects the very packet that was admitted, and appends what comes of it to `queue`.
+    /// The second half of [`Datapath::encapsulate`]: protects the very packet that was admitted, and appends what comes of
+    /// it to `queue`.
     pub(crate) fn seal(
         &self,
         now: Instant,
@@ -178,6 +143,45 @@ impl Datapath {
         }
         // An SA that was deleted meanwhile goes with the last of its packets.
         opened.clear();
+    }
+}
+
+impl Shared {
+    /// The first half of [`Datapath::encapsulate`]: finds the SA by `look_up` and claims sequence numbers. `None` if
+    /// nothing is to be sent, for which the reason has been counted.
+    pub(super) fn admit<L: FnMut(&Header) -> Verdict>(
+        &self,
+        now: Instant,
+        packet: &mut [u8],
+        offload: Offload,
+        look_up: &mut L,
+    ) -> Option<Admitted> {
+        let since_epoch = self.since_epoch(now);
+        let admitted = describe(packet, offload).and_then(|header| match look_up(&header) {
+            Verdict::Protect(sa) => sa
+                .admit(packet, header, offload, &|notice| self.notify(notice))
+                .map(|claim| Some(Admitted { sa, claim, whole: None })),
+            Verdict::NoSa(entry) => {
+                self.miss(since_epoch, &entry, packet, &header, offload).map(|()| None)
+            }
+            Verdict::Drop(discard) => Err(discard),
+        });
+        let refused = match admitted {
+            Ok(admitted) => return admitted,
+            Err(discard) => discard,
+        };
+        match self.rescue(since_epoch, refused, packet, offload) {
+            Rescue::Refused(discard) => {
+                self.counters.count(discard);
+                None
+            }
+            Rescue::Again => self.admit(now, packet, offload, look_up),
+            Rescue::Whole(mut whole) => {
+                let admitted = self.admit(now, &mut whole, Offload::NONE, look_up)?;
+                Some(Admitted { whole: Some(whole), ..admitted })
+            }
+            Rescue::Kept => None,
+        }
     }
 }
 

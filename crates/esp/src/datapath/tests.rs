@@ -15,6 +15,7 @@ mod authentication;
 mod cost;
 mod course;
 mod crypto;
+mod flows;
 mod foreign;
 mod fragments;
 mod hostile;
@@ -154,6 +155,8 @@ struct Pair {
     now: Instant,
     sender: Datapath,
     receiver: Datapath,
+    /// Kept from packet to packet: what it remembers must never show.
+    way_out: Mutex<Sender>,
 }
 
 impl Pair {
@@ -168,7 +171,13 @@ impl Pair {
         sender.add_rule(rule(false)).expect("a new rule");
         sender.add_outbound(outbound).expect("a new SA");
         receiver.add_inbound(inbound).expect("a new SA");
-        Self { kind, now, sender, receiver }
+        Self { kind, now, way_out: Mutex::new(sender.sender()), sender, receiver }
+    }
+
+    /// Has another datapath send.
+    fn send_by(&mut self, sender: Datapath) {
+        self.way_out = Mutex::new(sender.sender());
+        self.sender = sender;
     }
 
     fn protect(&self, packet: &[u8]) -> Result<Vec<u8>, Discard> {
@@ -179,7 +188,8 @@ impl Pair {
 
     fn protect_all(&self, packet: &[u8], offload: Offload) -> Result<Vec<Vec<u8>>, Discard> {
         let mut queue = SendQueue::new(0);
-        self.sender.encapsulate(self.now, &mut packet.to_vec(), offload, &mut queue)?;
+        let mut way_out = lock(&self.way_out);
+        way_out.encapsulate(self.now, &mut packet.to_vec(), offload, &mut queue)?;
         Ok(datagrams(&queue))
     }
 
@@ -209,7 +219,7 @@ impl Pair {
     }
 
     fn inbound(&self) -> Arc<Inbound> {
-        self.receiver.0.sad(self.kind.suite).find(Spi(SPI)).expect("an inbound SA")
+        Arc::clone(&self.receiver.0.sad(self.kind.suite).find(Spi(SPI)).expect("an inbound SA"))
     }
 
     fn count(&self, discard: Discard) -> u64 {
@@ -227,7 +237,7 @@ fn datagrams(queue: &SendQueue) -> Vec<Vec<u8>> {
 fn upper_layer(packet: &[u8]) -> (IpAddr, IpAddr, u8, Vec<u8>) {
     let header = Header::parse(packet).expect("a whole packet");
     assert_eq!(header.len, packet.len());
-    (header.source, header.destination, header.protocol, packet[header.transport..].to_vec())
+    (header.source(), header.destination(), header.protocol, packet[header.transport..].to_vec())
 }
 
 #[test]

@@ -76,7 +76,7 @@ impl Receiving<'_> {
                 Header::parse(packet).ok_or(Discard::InboundMalformed)?
             }
         };
-        self.sa.vet(packet, &header)?;
+        self.sa.vet(packet, &header, &mut self.vetted)?;
         self.account(now, header.len as u64)?;
         Ok(header)
     }

@@ -95,7 +95,9 @@ impl Finder {
     /// The rule that covers a packet and has the lowest name of those that do.
     pub(super) fn find(&self, header: &Header) -> Option<Arc<Entry>> {
         let mut best: Option<Arc<Entry>> = None;
-        for (side, address) in [(Side::Remote, header.destination), (Side::Local, header.source)] {
+        for (side, address) in
+            [(Side::Remote, header.destination()), (Side::Local, header.source())]
+        {
             let table = usize::from(table(side, address.is_ipv6()));
             for (word, lengths) in self.lengths[table].iter().enumerate() {
                 let mut lengths = lengths.load(Relaxed);
@@ -180,7 +182,7 @@ impl Finder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plane::Rule;
+    use crate::plane::{PacketSummary, Rule};
     use policy::{AddressRange, PortRange};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
@@ -233,17 +235,9 @@ mod tests {
     }
 
     fn header(source: IpAddr, destination: IpAddr, port: u16) -> Header {
-        Header {
-            ipv6: source.is_ipv6(),
-            tos: 0,
-            len: 100,
-            transport: 20,
-            protocol: 17,
-            fragment: crate::header::Fragment::Whole,
-            source,
-            destination,
-            ports: Some((port, port)),
-        }
+        let port = Some(port);
+        let (source, destination) = ((source, port), (destination, port));
+        Header::described(&PacketSummary { protocol: 17, source, destination })
     }
 
     proptest! {

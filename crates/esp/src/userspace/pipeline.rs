@@ -20,7 +20,10 @@ use super::pool::Pool;
 use super::stage::{Gauge, Stage};
 use super::waiting::{Patience, Sources, Wait};
 use super::worker::{DEVICE_BATCH, LONGEST, Post, Shared};
-use crate::datapath::stages::{Admitted, Opened};
+use crate::datapath::{
+    self,
+    stages::{Admitted, Opened},
+};
 use crate::queue::{Coalesce, ReceiveQueue, SendQueue};
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use std::cell::RefCell;
@@ -177,13 +180,15 @@ pub(super) struct Feed(Sender<Job>);
 /// Reads until it is told to stop, or the device is gone; the feed goes with it. `alone`: there is no other thread.
 pub(super) fn read(post: &Post, pipeline: &Pipeline, feed: Feed, alone: bool) -> io::Result<()> {
     GAUGE.replace(Arc::clone(&post.gauge));
-    let mut reader = Reader { post, pipeline, feed: &feed.0, alone, sealed: 0, opened: 0 };
+    let sender = post.shared.datapath.sender();
+    let mut reader = Reader { post, pipeline, sender, feed: &feed.0, alone, sealed: 0, opened: 0 };
     reader.run()
 }
 
 struct Reader<'a> {
     post: &'a Post,
     pipeline: &'a Pipeline,
+    sender: datapath::Sender,
     feed: &'a Sender<Job>,
     alone: bool,
     /// Numbers given out, by direction.
@@ -274,7 +279,7 @@ impl Reader<'_> {
             octets += length;
             let range = batch.used..batch.used + length;
             let packet = &mut batch.buffer[range.clone()];
-            if let Some(admitted) = self.post.shared.datapath.admit(begun, packet, offload) {
+            if let Some(admitted) = self.sender.admit(begun, packet, offload) {
                 batch.used = range.end;
                 batch.packets.push((range, admitted));
             }
@@ -284,6 +289,7 @@ impl Reader<'_> {
             return Ok(Read::Nothing);
         }
         count(Stage::Read, read, octets, begun);
+        self.post.gauge.looked_up(self.sender.take_lookups());
         let lone = read == 1 && octets < LONE;
         self.hand_over(lone, |reader| {
             reader.sealed += 1;

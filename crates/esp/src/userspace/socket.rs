@@ -4,6 +4,7 @@
 
 use super::datagrams::{Arena, BATCH, Outgoing, set_option};
 use super::netlink::Family;
+use super::offering::Offering;
 use super::outer::let_fragment;
 use super::refused;
 use super::routing::lacks_family;
@@ -44,6 +45,8 @@ pub(super) struct Port {
     steering: Mutex<Steering>,
     /// Whether the kernel segments UDP; given up at the first interface that cannot.
     segments: AtomicBool,
+    /// Whether it may hand over datagrams together.
+    receives_runs: bool,
     /// ESP packets that the kernel did not take.
     pub unsent: AtomicU64,
 }
@@ -57,7 +60,12 @@ struct Steering {
 
 impl Port {
     /// Takes the port, which must be free; `beside_kernel` where the kernel has SAs that share it.
-    pub(super) fn open(number: u16, mark: u32, beside_kernel: bool) -> Result<Self, PlaneError> {
+    pub(super) fn open(
+        number: u16,
+        mark: u32,
+        beside_kernel: bool,
+        without: &BTreeSet<Offering>,
+    ) -> Result<Self, PlaneError> {
         let name = format!("UDP port {number}");
         let first = for_families(&name, |family| {
             let socket = udp(family, number, mark, false)?;
@@ -89,16 +97,19 @@ impl Port {
             fragmenting: OnceLock::new(),
             kernel: kernel.transpose()?,
             steering: Mutex::new(Steering { lanes: 1, own: BTreeSet::new() }),
-            segments: AtomicBool::new(true),
+            segments: AtomicBool::new(!without.contains(&Offering::UdpSegmentation)),
+            receives_runs: !without.contains(&Offering::UdpGro),
             unsent: AtomicU64::new(0),
         };
         for socket in port.first.iter().flatten() {
             // A probe for the kernel's support only: 0 sets no segmentation.
-            if set_option(socket.as_fd(), SOL_UDP, libc::UDP_SEGMENT, 0).is_err() {
+            if port.segments.load(Ordering::Relaxed)
+                && set_option(socket.as_fd(), SOL_UDP, libc::UDP_SEGMENT, 0).is_err()
+            {
                 port.segments.store(false, Ordering::Relaxed);
                 tracing::info!("this kernel has no UDP segmentation; throughput will be lower");
             }
-            if let Err(error) = receive_runs(socket) {
+            if let Err(error) = port.receive_runs(socket) {
                 tracing::info!(%error, "this kernel has no UDP GRO; throughput will be lower");
             }
         }
@@ -189,6 +200,15 @@ impl Port {
         self.steering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets the kernel hand over datagrams of one flow together, if it may. It asks any of a port's sockets whether it
+    /// may.
+    fn receive_runs(&self, socket: &Socket) -> io::Result<()> {
+        if !self.receives_runs {
+            return Ok(());
+        }
+        set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1)
+    }
+
     /// Sends a datagram that is not ESP.
     pub(super) fn send_datagram(
         &self,
@@ -224,7 +244,7 @@ impl Sockets {
                 let_fragment(&socket, false)?;
             }
             // The port's first sockets have told already if the kernel lacks it.
-            let _ = receive_runs(&socket);
+            let _ = port.receive_runs(&socket);
             Ok(socket)
         })?;
         Ok(Self { udp, fragmenting: AtomicBool::new(false), port: Arc::clone(port) })
@@ -312,8 +332,12 @@ impl Sockets {
                     Ok(sent) => next += sent,
                     Err(error) if !run.may_fragment && self.may_need_cutting(&error) => {
                         let start = run.range.start + (done + next) * run.segment_len;
-                        let rest =
-                            Run { may_fragment: true, range: start..run.range.end, ..run.clone() };
+                        let rest = Run {
+                            may_fragment: true,
+                            packets: run.packets - (done + next),
+                            range: start..run.range.end,
+                            ..run.clone()
+                        };
                         return self.send_one_by_one(queue, &rest, arena);
                     }
                     Err(error) => {
@@ -384,7 +408,7 @@ fn same_socket(a: &Run, b: &Run) -> bool {
 }
 
 fn packets(run: &Run) -> u64 {
-    run.range.len().div_ceil(run.segment_len.max(1)) as u64
+    run.packets as u64
 }
 
 fn outgoing<'a>(run: &Run, octets: &'a [u8], segment_len: Option<u16>) -> Outgoing<'a> {
@@ -441,11 +465,6 @@ fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Result<Socket> 
     socket.set_reuse_port(joins)?;
     socket.bind(&SocketAddr::new(any, port).into())?;
     Ok(socket)
-}
-
-/// Lets the kernel hand over datagrams of one flow together. It asks any of a port's sockets whether it may.
-fn receive_runs(socket: &Socket) -> io::Result<()> {
-    set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1)
 }
 
 /// Sends whole packets, so that their headers are those that AH covers, and tells of the extension headers that the

@@ -1,5 +1,6 @@
 //! The stages that packets pass, and what each has done.
 
+use crate::datapath::Lookups;
 use crate::discard::Discard;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -75,7 +76,11 @@ impl std::ops::AddAssign for Flow {
 /// What one thread has done in each stage. Only that thread counts; anybody reads.
 #[derive(Default)]
 #[repr(align(128))]
-pub(super) struct Gauge([Counts; Stage::ALL.len()]);
+pub(super) struct Gauge {
+    stages: [Counts; Stage::ALL.len()],
+    known: AtomicU64,
+    searched: AtomicU64,
+}
 
 #[derive(Default)]
 struct Counts {
@@ -87,17 +92,24 @@ struct Counts {
 
 impl Gauge {
     pub(super) fn count(&self, stage: Stage, packets: usize, octets: usize, busy: Duration) {
-        let counts = &self.0[stage as usize];
-        // One thread writes, so that no locked instruction is needed.
-        let add = |counter: &AtomicU64, n: u64| counter.store(counter.load(Relaxed) + n, Relaxed);
+        let counts = &self.stages[stage as usize];
         add(&counts.batches, 1);
         add(&counts.packets, packets as u64);
         add(&counts.octets, octets as u64);
         add(&counts.busy, busy.as_nanos() as u64);
     }
 
+    pub(super) fn looked_up(&self, lookups: Lookups) {
+        add(&self.known, lookups.known);
+        add(&self.searched, lookups.searched);
+    }
+
+    pub(super) fn lookups(&self) -> Lookups {
+        Lookups { known: self.known.load(Relaxed), searched: self.searched.load(Relaxed) }
+    }
+
     pub(super) fn flow(&self, stage: Stage) -> Flow {
-        let counts = &self.0[stage as usize];
+        let counts = &self.stages[stage as usize];
         Flow {
             batches: counts.batches.load(Relaxed),
             packets: counts.packets.load(Relaxed),
@@ -105,6 +117,11 @@ impl Gauge {
             busy: Duration::from_nanos(counts.busy.load(Relaxed)),
         }
     }
+}
+
+/// One thread writes, so that no locked instruction is needed.
+fn add(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Relaxed) + n, Relaxed);
 }
 
 #[cfg(test)]

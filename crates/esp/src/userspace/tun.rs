@@ -20,8 +20,8 @@ pub(super) struct Tun {
 }
 
 impl Tun {
-    /// Creates the device, which is down and disappears with the returned value.
-    pub(super) fn create(name: &str) -> Result<Self, PlaneError> {
+    /// Creates the device, which is down and disappears with the returned value; if it may, one that takes super-packets.
+    pub(super) fn create(name: &str, offload: bool) -> Result<Self, PlaneError> {
         let creating = |e: io::Error| refused(format!("creating the TUN device {name}"), &e);
         // A device with several queues would let us in beside its owner.
         if Netlink::open().and_then(|mut n| n.link_index(name)).map_err(creating)?.is_some() {
@@ -32,10 +32,13 @@ impl Tun {
             let builder = DeviceBuilder::new().name(name).multi_queue(true);
             builder.offload(offload).enable(false).build_sync()
         };
-        let device = build(true).or_else(|error| {
-            tracing::info!(%error, "the tunnel device takes no offloads; throughput will be lower");
-            build(false)
-        });
+        let device = match offload {
+            true => build(true).or_else(|error| {
+                tracing::info!(%error, "the tunnel device takes no offloads; throughput will be lower");
+                build(false)
+            }),
+            false => build(false),
+        };
         let device = device.map_err(creating)?;
         Self::of(device).map_err(|e| refused(format!("setting up the TUN device {name}"), &e))
     }

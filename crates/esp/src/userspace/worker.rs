@@ -19,7 +19,7 @@ use super::stage::{Gauge, Stage};
 use super::tun::Tun;
 use super::waiting::{Patience, Sources, Wait};
 use super::{Hooks, ah};
-use crate::datapath::Datapath;
+use crate::datapath::{Datapath, Sender};
 use crate::offload::Offload;
 use crate::queue::{ReceiveQueue, SendQueue};
 use socket2::Socket;
@@ -139,6 +139,7 @@ struct Worker<'a> {
     post: &'a Post,
     /// The packet just read; its octets are scratch space for the datapath.
     packet: Vec<u8>,
+    sender: Sender,
     send: SendQueue,
     receive: ReceiveQueue,
     arena: Arena,
@@ -151,6 +152,7 @@ impl<'a> Worker<'a> {
         Self {
             post,
             packet: vec![0; LONGEST],
+            sender: post.shared.datapath.sender(),
             send: SendQueue::new(QUEUE),
             receive: ReceiveQueue::new(QUEUE, coalesce),
             arena: Arena::new(),
@@ -227,13 +229,13 @@ impl<'a> Worker<'a> {
             octets += length;
             // A discard is counted where it is found.
             let packet = &mut self.packet[..length];
-            let datapath = &self.post.shared.datapath;
-            let _ = datapath.encapsulate(begun, packet, offload, &mut self.send);
+            let _ = self.sender.encapsulate(begun, packet, offload, &mut self.send);
         }
         if read > 0 {
             // Reading and sealing alternate, and a look at the clock between costs as much as a small packet.
             let gauge = &self.post.gauge;
             gauge.count(Stage::Read, read, octets, Default::default());
+            gauge.looked_up(self.sender.take_lookups());
             let (packets, octets) = (self.send.packets(), self.send.len());
             gauge.count(Stage::Seal, packets, octets, begun.elapsed());
         }

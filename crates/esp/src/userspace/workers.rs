@@ -18,6 +18,7 @@ use super::refused;
 use super::stage::{Flow, Gauge, Stage};
 use super::steering::fill;
 use super::worker::{self, Post, Shared, Stop};
+use crate::datapath::Lookups;
 use crate::plane::PlaneError;
 use crate::queue::SendQueue;
 use rustix::thread::{CpuSet, sched_setaffinity};
@@ -39,6 +40,7 @@ struct State {
     team: Option<Team>,
     /// What teams have done that are gone.
     past: [Flow; Stage::ALL.len()],
+    past_lookups: Lookups,
 }
 
 /// What the threads are there for.
@@ -75,8 +77,13 @@ struct Thread {
 impl Workers {
     /// Workers that are to be as these say, once there is work.
     pub fn new(settings: Settings) -> Self {
-        let past = Default::default();
-        Self(Arc::new(Mutex::new(State { settings, plane: None, team: None, past })))
+        Self(Arc::new(Mutex::new(State {
+            settings,
+            plane: None,
+            team: None,
+            past: Default::default(),
+            past_lookups: Lookups::default(),
+        })))
     }
 
     /// How they are set.
@@ -247,6 +254,7 @@ impl State {
         for (past, stage) in self.past.iter_mut().zip(Stage::ALL) {
             *past += gauge.flow(stage);
         }
+        self.past_lookups += gauge.lookups();
     }
 
     fn assemble(&mut self) -> Result<(), PlaneError> {

@@ -169,6 +169,8 @@ impl Drop for Network {
 #[derive(Debug, Default)]
 pub struct Seen {
     pub protected: usize,
+    /// Octets of the longest frame.
+    pub longest: usize,
     pub in_the_clear: Vec<String>,
 }
 
@@ -198,6 +200,7 @@ impl Seen {
             self.in_the_clear.push("a packet shows its content".to_owned());
             return;
         }
+        self.longest = self.longest.max(frame.len());
         let Some(packet) = frame.get(14..) else { return };
         match frame[12..14] {
             [0x08, 0x06] => {}

@@ -21,6 +21,18 @@ pub struct Workers {
     pub threads: Vec<Thread>,
     /// The stages packets pass, out first; over all threads since the start.
     pub stages: Vec<Stage>,
+    /// How the SAs of outbound packets were found, over all threads since the start.
+    #[serde(default)]
+    pub lookups: Lookups,
+}
+
+/// How often the flow of an outbound packet was known, and how often the rules were searched for its SA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookups {
+    /// Known.
+    pub known: u64,
+    /// Searched.
+    pub searched: u64,
 }
 
 /// One thread.
@@ -145,6 +157,7 @@ impl From<&Report> for Workers {
             affinity: report.settings.affinity.to_string(),
             threads: report.threads.iter().map(Thread::from).collect(),
             stages: report.stages.iter().map(Stage::from).collect(),
+            lookups: Lookups { known: report.lookups.known, searched: report.lookups.searched },
         }
     }
 }

@@ -18,7 +18,7 @@ fn pair(kind: Kind) -> Pair {
     sender.add_rule(rule(false)).expect("a new rule");
     sender.add_outbound(kind.outbound()).expect("a new SA");
     receiver.add_inbound(kind.inbound()).expect("a new SA");
-    Pair { kind, now, sender, receiver }
+    Pair { kind, now, way_out: Mutex::new(sender.sender()), sender, receiver }
 }
 
 fn crypto(datapath: &Datapath) -> &Arc<Facility> {

@@ -109,7 +109,9 @@ fn transport_mode_makes_fragments_whole_before_esp() {
         let mut sealed = Vec::new();
         for fragment in &fragments {
             let mut fragment = fragment.clone();
-            if let Some(admitted) = pair.sender.admit(pair.now, &mut fragment, Offload::NONE) {
+            if let Some(admitted) =
+                pair.sender.sender().admit(pair.now, &mut fragment, Offload::NONE)
+            {
                 let mut queue = SendQueue::new(0);
                 pair.sender.seal(pair.now, admitted, &mut fragment, &mut queue);
                 sealed.extend(datagrams(&queue));
@@ -245,7 +247,7 @@ fn what_was_made_whole_is_fragmented_after_esp() {
         let kind = Kind { mode: Mode::Transport, ipv6, ..Kind::PLAIN };
         let mut pair = Pair::new(kind);
         let settings = Settings { path_mtu: 1500, ..Settings::default() };
-        pair.sender = Datapath::new(settings, pair.now);
+        pair.send_by(Datapath::new(settings, pair.now));
         pair.sender.set_device_mtu(1400);
         pair.sender.add_rule(rule(false)).expect("a new rule");
         pair.sender.add_outbound(kind.outbound()).expect("a new SA");

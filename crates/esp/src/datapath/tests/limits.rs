@@ -120,7 +120,8 @@ fn numbers_of_64_bits_roll_over_while_many_threads_seal_and_open() {
                         let (mut packet, offload) = super_packet(3);
                         let mut queue = SendQueue::new(0);
                         if steps {
-                            let admitted = pair.sender.admit(pair.now, &mut packet, offload);
+                            let admitted =
+                                pair.sender.sender().admit(pair.now, &mut packet, offload);
                             let admitted = admitted.expect("an SA serves it");
                             std::thread::yield_now();
                             pair.sender.seal(pair.now, admitted, &mut packet, &mut queue);
@@ -162,12 +163,15 @@ fn the_end_of_the_numbers_is_the_end_for_all_threads() {
         let threads: Vec<_> = (0..THREADS)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut numbers = Vec::new();
+                    let (mut numbers, mut sender) = (Vec::new(), pair.sender.sender());
                     for n in 0..50 {
-                        let (packet, offload) = super_packet(1 + n % 4);
-                        match pair.protect_all(&packet, offload) {
-                            Ok(sealed) => numbers.extend(
-                                sealed.iter().map(|d| u32::from_be_bytes([d[4], d[5], d[6], d[7]])),
+                        let (mut packet, offload) = super_packet(1 + n % 4);
+                        let mut queue = SendQueue::new(0);
+                        match sender.encapsulate(pair.now, &mut packet, offload, &mut queue) {
+                            Ok(()) => numbers.extend(
+                                datagrams(&queue)
+                                    .iter()
+                                    .map(|d| u32::from_be_bytes([d[4], d[5], d[6], d[7]])),
                             ),
                             Err(discard) => assert_eq!(discard, Discard::OutboundExhausted),
                         }

@@ -72,7 +72,7 @@ fn syns_are_held_to_the_inner_mtu_both_ways() {
         sender.add_rule(rule(false)).expect("a new rule");
         sender.add_outbound(kind.outbound()).expect("a new SA");
         receiver.add_inbound(kind.inbound()).expect("a new SA");
-        let pair = Pair { kind, now, sender, receiver };
+        let pair = Pair { kind, now, way_out: Mutex::new(sender.sender()), sender, receiver };
         let syn = sample::tcp(false, 1, 0x02, &[2, 4, 0x23, 0x28], &[]);
         let opened = pair.open(&pair.protect(&syn).expect("an SA")).expect("authentic");
         assert_eq!(usize::from(u16::from_be_bytes([opened[42], opened[43]])), inner - 40);
@@ -99,7 +99,7 @@ fn syns_are_held_to_the_device_whichever_comes_first() {
         receiver.add_inbound(kind.inbound()).expect("a new SA");
         set(&sender, false, 1280);
         set(&receiver, false, 1300);
-        let pair = Pair { kind, now, sender, receiver };
+        let pair = Pair { kind, now, way_out: Mutex::new(sender.sender()), sender, receiver };
         let syn = sample::tcp(false, 1, 0x02, &[2, 4, 0x23, 0x28], &[]);
         let opened = pair.open(&pair.protect(&syn).expect("an SA")).expect("authentic");
         assert_eq!(u16::from_be_bytes([opened[42], opened[43]]), 1240);

@@ -19,7 +19,7 @@ fn told(kind: Kind, dont_fragment: DontFragment, mtu: u16) -> Pair {
 fn untold(kind: Kind, dont_fragment: DontFragment) -> Pair {
     let settings = Settings { path_mtu: OUTER, dont_fragment, ..Settings::default() };
     let mut pair = Pair::new(kind);
-    pair.sender = Datapath::new(settings, pair.now);
+    pair.send_by(Datapath::new(settings, pair.now));
     pair.sender.add_rule(rule(false)).expect("a new rule");
     pair.sender.add_outbound(kind.outbound()).expect("a new SA");
     pair
@@ -91,7 +91,7 @@ fn senders_are_told_what_fits() {
             let [answer] = &answers[..] else { panic!("{answers:?}") };
             let header = Header::parse(answer).expect("whole");
             let (source, destination) = sample::hosts(ipv6);
-            assert_eq!((header.source, header.destination), (destination, source));
+            assert_eq!((header.source(), header.destination()), (destination, source));
             assert_eq!(header.protocol, if ipv6 { ICMPV6 } else { ICMP });
             let message = &answer[header.transport..];
             assert_eq!(usize::from(word_at(message, 6)), largest);
@@ -131,7 +131,7 @@ fn numbers_that_were_claimed_suffice_whatever_the_path_does_between() {
     let mut first = inner(false, false, 3000);
     let mut second = inner(false, true, 60);
     let admit = |packet: &mut Vec<u8>| {
-        pair.sender.admit(pair.now, packet, Offload::NONE).expect("an SA serves it")
+        pair.sender.sender().admit(pair.now, packet, Offload::NONE).expect("an SA serves it")
     };
     let admitted = [admit(&mut first), admit(&mut second)];
     learn(&pair, 600).expect("believed");
@@ -281,7 +281,7 @@ fn what_is_not_authentic_is_believed_within_bounds() {
     assert_eq!(pair.sender.clone().fit(OUT).expect("installed").path_mtu, 576);
     let settings = Settings { learned_for: None, ..Settings::default() };
     let mut deaf = untold(kind, DontFragment::Set);
-    deaf.sender = Datapath::new(settings, deaf.now);
+    deaf.send_by(Datapath::new(settings, deaf.now));
     deaf.sender.add_rule(rule(false)).expect("a new rule");
     deaf.sender.add_outbound(kind.outbound()).expect("a new SA");
     assert_eq!(learn(&deaf, 1000), Ok(()));

@@ -97,9 +97,9 @@ fn sequence_numbers_follow_the_order_of_admission() {
     let pair = Pair::new(Kind::PLAIN);
     let mut packets: Vec<_> =
         (0..3).map(|n| sample::udp(false, (4000, n), &sample::payload(20))).collect();
-    let mut admitted = Vec::new();
+    let (mut admitted, mut sender) = (Vec::new(), pair.sender.sender());
     for packet in &mut packets {
-        admitted.push(pair.sender.admit(pair.now, packet, Offload::NONE).expect("an SA serves it"));
+        admitted.push(sender.admit(pair.now, packet, Offload::NONE).expect("an SA serves it"));
     }
     let mut sealed = Vec::new();
     for (packet, admitted) in packets.iter_mut().zip(admitted).rev() {

@@ -4,6 +4,7 @@ use super::super::pipeline;
 use super::super::stage::{Flow, Stage};
 use super::super::steering::fill;
 use super::{Settings, State, Thread};
+use crate::datapath::Lookups;
 use crate::discard::Discard;
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,6 +22,8 @@ pub struct Report {
     pub threads: Vec<ThreadReport>,
     /// What has passed each stage since the start, over all threads there were.
     pub stages: Vec<StageReport>,
+    /// How the SAs of outbound packets were found since the start, over all threads there were.
+    pub lookups: Lookups,
 }
 
 /// One thread.
@@ -78,11 +81,16 @@ impl State {
     pub(super) fn report(&mut self) -> Report {
         let threads: Vec<ThreadReport> =
             self.team.iter().flat_map(|team| &team.threads).map(Thread::report).collect();
+        let mut lookups = self.past_lookups;
+        for thread in self.team.iter().flat_map(|team| &team.threads) {
+            lookups += thread.gauge.lookups();
+        }
         Report {
             settings: self.settings.clone(),
             number: self.settings.number(),
             stages: Stage::ALL.map(|stage| self.stage(stage, &threads)).into(),
             threads,
+            lookups,
         }
     }
 

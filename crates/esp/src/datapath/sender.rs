@@ -1,0 +1,63 @@
+//! The way out as one thread takes it.
+
+#![forbid(unsafe_code)]
+
+use super::stages::Admitted;
+use super::{Datapath, Discard};
+use crate::header::Header;
+use crate::offload::Offload;
+use crate::queue::SendQueue;
+use crate::spd::{Flows, Lookups, Verdict};
+use std::time::Instant;
+
+/// One thread's way out through a [`Datapath`]: it remembers which SA serves a flow.
+pub struct Sender {
+    datapath: Datapath,
+    flows: Flows,
+}
+
+impl Datapath {
+    /// Makes a way out for one thread.
+    pub fn sender(&self) -> Sender {
+        Sender { datapath: self.clone(), flows: Flows::new() }
+    }
+}
+
+impl Sender {
+    /// Does what [`Datapath::encapsulate`] does.
+    pub fn encapsulate(
+        &mut self,
+        now: Instant,
+        packet: &mut [u8],
+        offload: Offload,
+        queue: &mut SendQueue,
+    ) -> Result<(), Discard> {
+        let (shared, flows) = (&*self.datapath.0, &mut self.flows);
+        shared.encapsulate(now, packet, offload, queue, &mut |header| {
+            flows.look_up(&shared.spd, header)
+        })
+    }
+
+    /// The first half of it: finds the SA and claims sequence numbers. `None` if nothing is to be sent, for which the
+    /// reason has been counted. [`Datapath::seal`] is the second.
+    pub(crate) fn admit(
+        &mut self,
+        now: Instant,
+        packet: &mut [u8],
+        offload: Offload,
+    ) -> Option<Admitted> {
+        let (shared, flows) = (&*self.datapath.0, &mut self.flows);
+        shared.admit(now, packet, offload, &mut |header| flows.look_up(&shared.spd, header))
+    }
+
+    /// Whether an SA serves such a packet.
+    pub(crate) fn is_protected(&mut self, header: &Header) -> bool {
+        let verdict = self.flows.look_up(&self.datapath.0.spd, header);
+        matches!(verdict, Verdict::Protect(_))
+    }
+
+    /// How flows were looked up since the last call.
+    pub fn take_lookups(&mut self) -> Lookups {
+        self.flows.take_lookups()
+    }
+}

@@ -1,0 +1,64 @@
+//! What a kernel offers to make many packets cost little more than one. Each can be left alone: where a driver has it
+//! wrong, and to see what it brings.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// One of these offers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Offering {
+    /// The TUN device hands over and takes super-packets and unfinished checksums.
+    DeviceOffload,
+    /// The kernel cuts what is sent into datagrams.
+    UdpSegmentation,
+    /// The kernel hands over datagrams of one flow together.
+    UdpGro,
+}
+
+impl Offering {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::DeviceOffload, Self::UdpSegmentation, Self::UdpGro];
+
+    /// Its stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::DeviceOffload => "device-offload",
+            Self::UdpSegmentation => "udp-segmentation",
+            Self::UdpGro => "udp-gro",
+        }
+    }
+}
+
+impl fmt::Display for Offering {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Offering {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let known = Self::ALL.into_iter().find(|offering| offering.name() == text);
+        known.ok_or_else(|| {
+            format!(
+                "there is no {text:?} to do without; use {}",
+                Self::ALL.map(Self::name).join(", ")
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back() {
+        for offering in Offering::ALL {
+            assert_eq!(offering.to_string().parse(), Ok(offering));
+        }
+        let error = "gro".parse::<Offering>().expect_err("no such name");
+        assert!(error.contains("use device-offload, udp-segmentation, udp-gro"), "{error}");
+    }
+}
