@@ -379,6 +379,7 @@ fn cause(figures: &Figures<'_>, cipher: Cipher, length: usize) -> String {
     let [completion, pipeline] = [COMPLETION, PIPELINE].map(case);
     let rate = |case| figures.median(case, |row| row.packets_per_second);
     let share = ratio(rate(pipeline), rate(completion));
+    let cpu = |case| figures.median(case, |row| row.cpu_ns);
     let difference =
         |of: fn(&Row) -> f64| figures.median(pipeline, of) - figures.median(completion, of);
     let mut steps = STEPS.map(|(name, stages)| {
@@ -397,10 +398,17 @@ fn cause(figures: &Figures<'_>, cipher: Cipher, length: usize) -> String {
         figures.batch(completion),
         figures.median(pipeline, |row| row.wakeups),
         figures.median(completion, |row| row.wakeups),
-        match share {
-            s if s > 1.03 => "spreading one flow's cryptography over cores pays for the hand-over.",
-            s if s < 0.97 =>
-                "handing a batch to another thread, and waking it, costs more than it spreads.",
+        match (share, ratio(cpu(pipeline), cpu(completion))) {
+            (s, c) if s < 0.97 && c > 1.03 => {
+                "handing batches over makes a packet dearer than spreading its cryptography gains."
+            }
+            (s, _) if s < 0.97 => {
+                "a packet is not dearer, so that what is missing is time in which threads waited for each other."
+            }
+            (s, c) if s > 1.03 && c < 0.97 =>
+                "a packet is cheaper, since threads sleep and wake less often.",
+            (s, _) if s > 1.03 =>
+                "more cores were at work at once, which pays for handing batches over.",
             _ => "what handing over costs and what spreading gains cancel out.",
         },
     )
