@@ -23,7 +23,6 @@ pub enum Kernel {
     /// Linux 6.1 as Debian packs it is enough: no nftables of family inet, no device with offload.
     Any,
     /// Linux 6.12 as `build-kernel` makes it.
-    #[expect(dead_code)]
     Built,
 }
 

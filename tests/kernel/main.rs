@@ -21,6 +21,7 @@ mod manual;
 #[allow(dead_code)]
 mod needs;
 mod offers;
+mod offload;
 mod planes;
 mod strongswan;
 
@@ -30,7 +31,8 @@ use std::process::ExitCode;
 
 fn groups() -> Vec<Group> {
     // The longest first.
-    let manual = manual::groups().into_iter().chain([planes::group(), offers::group()]);
+    let others = [planes::group(), offers::group(), offload::group()];
+    let manual = manual::groups().into_iter().chain(others);
     strongswan::groups().into_iter().chain(manual).collect()
 }
 

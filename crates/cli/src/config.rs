@@ -3,6 +3,7 @@
 use crate::control::protocol::DEFAULT_SOCKET;
 use esp::cipher::Facility;
 use esp::path_mtu::{DontFragment, Outer};
+use esp::placement::{self, Placement, Wanted};
 use esp::planes::Choice;
 use esp::userspace::workers::{Affinity, Count, Schedule, Settings, Workers};
 use esp::userspace::{Offering, Wait};
@@ -160,6 +161,11 @@ pub struct Esp {
     pub df: Df,
     /// How long networks are believed that say they carry less; `off`: never.
     pub path_mtu_lifetime: Span,
+    /// What network cards are to do for SAs in the kernel.
+    #[serde(deserialize_with = "workers::by_name")]
+    pub offload: Wanted,
+    /// Which card; empty: the one by which packets to the peer leave.
+    pub offload_device: String,
     /// Name of the TUN device.
     pub device: String,
     /// Where a note is kept of what was changed in the system.
@@ -299,6 +305,8 @@ impl Default for Esp {
             outer_mtu: Outer::default().mtu(),
             df: Df::Set,
             path_mtu_lifetime: Span(Outer::default().learned_for),
+            offload: Wanted::default(),
+            offload_device: String::new(),
             device: "vpn0".to_owned(),
             state_dir: PathBuf::from("/run/vpnd"),
             sequences: PathBuf::from(vpn::manual::DEFAULT_LEDGER),
@@ -428,6 +436,24 @@ impl Config {
         ManualSas::new(sas, self.esp.sequences.clone())
     }
 
+    /// What network cards are to do.
+    pub fn placement(&self) -> Placement {
+        let device = (!self.esp.offload_device.is_empty()).then(|| self.esp.offload_device.clone());
+        let choice = placement::Choice { wanted: self.esp.offload, device };
+        let others = self.tunnel.iter().filter_map(|(name, tunnel)| {
+            let (wanted, device) = (tunnel.offload, tunnel.offload_device.as_ref());
+            let asked = wanted.is_some() || device.is_some();
+            let wanted = wanted.map_or(choice.wanted, |Named(wanted)| wanted);
+            let device = match device {
+                Some(name) => (!name.is_empty()).then(|| name.clone()),
+                None => choice.device.clone(),
+            };
+            asked.then(|| (name.clone(), placement::Choice { wanted, device }))
+        });
+        let others = others.collect();
+        Placement::new(choice, others)
+    }
+
     /// What the gateway is started with.
     pub fn gateway(&self) -> vpn::GatewayConfig {
         let defaults = ike::Config::default();
@@ -473,7 +499,10 @@ impl Config {
             crypto: Arc::new(Facility::new(self.crypto.choice())),
             filter: self.filter.filter().into(),
             manual: self.manual().unwrap_or_default(),
-            planes: tunnel::planes(self.esp.dataplane.0, &self.tunnel),
+            planes: esp::planes::Config {
+                placement: self.placement(),
+                ..tunnel::planes(self.esp.dataplane.0, &self.tunnel)
+            },
             ..vpn::GatewayConfig::default()
         }
     }

@@ -23,6 +23,7 @@ pub mod gateway;
 mod logging;
 mod manual;
 mod numbers;
+mod offload;
 mod overview;
 mod privilege;
 mod service;
@@ -179,6 +180,7 @@ fn run_gateway(
             warn!("{remark}");
         }
         let (workers, by_hand) = (gateway.workers.clone(), gateway.manual.clone());
+        let placement = gateway.planes.placement.clone();
         for warning in manual::warnings(&by_hand) {
             warn!("{warning}");
         }
@@ -191,7 +193,8 @@ fn run_gateway(
             .exporting_keys_to(options.export_keys.clone())
             .with_workers(workers)
             .with_manual(by_hand)
-            .with_planes(planes);
+            .with_planes(planes)
+            .with_placement(placement);
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",

@@ -11,6 +11,7 @@ pub mod filter;
 pub mod manual;
 pub mod offload;
 pub mod path_mtu;
+pub mod placement;
 pub mod plane;
 pub mod planes;
 pub mod queue;

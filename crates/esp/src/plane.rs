@@ -180,6 +180,8 @@ pub enum Notice {
         /// The packet.
         packet: PacketSummary,
     },
+    /// Others have removed something of this plane from the system: [`DataPlane::resync`] puts it back.
+    Disturbed,
     /// An SA reached a limit of volume or of sequence numbers.
     Expiring {
         /// The SA.
@@ -209,6 +211,17 @@ pub struct Usage {
     pub refused: u64,
 }
 
+/// What has been put right of a plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resynced {
+    /// SAs that were missing.
+    pub sas: usize,
+    /// Policies that were missing.
+    pub policies: usize,
+    /// SAs that have gone into a network card or out of one.
+    pub moved: usize,
+}
+
 /// A plane cannot do what it is asked.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -225,6 +238,14 @@ pub enum PlaneError {
     /// No such SA.
     #[error("no SA {0:?}")]
     NoSuchSa(SaId),
+    /// There is no room for it.
+    #[error("{what}: {why}")]
+    Full {
+        /// What was asked for.
+        what: String,
+        /// Where there is none.
+        why: String,
+    },
     /// The system refused.
     #[error("{what}: {why}")]
     System {
@@ -288,6 +309,15 @@ pub trait DataPlane {
         let _ = sa;
         None
     }
+    /// Puts right what others have changed of this plane in the system, and moves SAs to where they are wanted.
+    ///
+    /// # Errors
+    /// Where the system refuses something; the rest is put right all the same.
+    fn resync(&mut self) -> Result<Resynced, PlaneError> {
+        Ok(Resynced::default())
+    }
+    /// Looks whether devices have gone that it relies on: the host's links, addresses or routes have changed.
+    fn network_changed(&mut self) {}
     /// Replaces what happens to traffic that is no tunnel's.
     ///
     /// # Errors

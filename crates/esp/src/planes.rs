@@ -17,8 +17,8 @@ use crate::cipher::Function;
 use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::plane::{
-    DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId,
-    Usage,
+    DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule,
+    RuleId, SaId, Usage,
 };
 use crate::trace::Trace;
 use crate::userspace::{self, Userspace};
@@ -26,6 +26,7 @@ use crate::xfrm::{self, Disturbance, Xfrm};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Where a tunnel's packets are protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,9 +113,22 @@ fn start_kernel(config: &Config, hooks: &userspace::Hooks) -> Result<Option<Xfrm
             let notice = Arc::clone(&hooks.notice);
             Arc::new(move |n: Notice| notice(n))
         },
-        disturbance: Arc::new(disturbed),
+        disturbance: {
+            let notice = Arc::clone(&hooks.notice);
+            let pending = Arc::clone(&config.disturbed);
+            // One word is enough, however many SAs have been removed one by one.
+            Arc::new(move |what| {
+                if !pending.swap(true, Ordering::SeqCst) {
+                    disturbed(what);
+                    notice(Notice::Disturbed);
+                }
+            })
+        },
     };
-    let kernel = Xfrm::start(xfrm::Config { bindings: config.bindings() }, hooks)?;
+    let kernel = Xfrm::start(
+        xfrm::Config { bindings: config.bindings(), placement: config.placement.clone() },
+        hooks,
+    )?;
     tracing::info!(lacks = ?missing, "packets are protected by the kernel");
     config.report.kernel(KernelUse::Used { missing });
     Ok(Some(kernel))
@@ -326,6 +340,21 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
         let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
         self.plane(place).resume(sa, used)
+    }
+
+    fn resync(&mut self) -> Result<Resynced, PlaneError> {
+        // Before it looks: what is disturbed meanwhile is told anew.
+        self.config.disturbed.store(false, Ordering::SeqCst);
+        match &mut self.kernel {
+            Some(kernel) => kernel.resync(),
+            None => Ok(Resynced::default()),
+        }
+    }
+
+    fn network_changed(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.network_changed();
+        }
     }
 
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {

@@ -25,11 +25,13 @@
 
 mod algorithm;
 mod bypass;
+mod command;
 mod flow;
 mod larval;
 mod leftovers;
 mod monitor;
 mod netlink;
+mod place;
 mod probe;
 mod spd;
 mod state;
@@ -37,12 +39,14 @@ mod state;
 mod tests;
 
 pub use bypass::{decapsulate, let_pass};
+pub use command::commands;
 pub use monitor::Disturbance;
 pub use netlink::{Kernel, Netlink, Refused};
 pub use probe::{Ability, probe};
 
+use crate::placement::{Place as Seat, Placement};
 use crate::plane::{
-    DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage,
+    DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Resynced, Rule, RuleId, SaId, Usage,
 };
 use crate::planes::KernelPlane;
 use flow::Flow;
@@ -54,7 +58,7 @@ use policy::{Mode, PortRange, Secret, Selector};
 use spd::{Action, Change, Key, Place, Spd, Template, Way};
 use state::{Form, Name};
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -77,6 +81,8 @@ const RULES: u32 = ALWAYS + 16;
 pub struct Config {
     /// What else besides their selectors decides which packets are the tunnels', by [`Rule::tunnel`].
     pub bindings: BTreeMap<String, Binding>,
+    /// What network cards are to do. Whoever keeps a clone can see what they do.
+    pub placement: Placement,
 }
 
 /// Marks and interfaces that a tunnel's packets must have, for tunnels that routes choose.
@@ -120,6 +126,8 @@ pub struct Xfrm {
     /// Policies that an earlier run has left: until this one has its own, they keep traffic from leaking.
     stale: Vec<DelGetMessage>,
     known: Known,
+    /// Which offload was not to be had, why and of which device, as far as the log has it.
+    told: BTreeSet<(Seat, &'static str, Option<String>)>,
     _monitor: Option<Monitor>,
 }
 
@@ -159,6 +167,7 @@ impl Xfrm {
         })?;
         let known = Known::default();
         let monitor = Monitor::start(hooks, &known)?;
+        config.placement.ask_kernel();
         let mut kernel: Box<dyn Kernel> = Box::new(kernel);
         let stale = leftovers::take(&mut *kernel)?;
         let mut plane = Self::on(kernel, config, known, Some(monitor));
@@ -167,10 +176,12 @@ impl Xfrm {
     }
 
     fn on(kernel: Box<dyn Kernel>, config: Config, known: Known, monitor: Option<Monitor>) -> Self {
-        let (spd, rules, sas) = Default::default();
+        let (spd, rules, sas, told) = Default::default();
         let reqid = REQIDS.start() - 1;
         let stale = Vec::new();
-        Self { kernel, config, spd, rules, sas, serial: 0, reqid, stale, known, _monitor: monitor }
+        let _monitor = monitor;
+        let serial = 0;
+        Self { kernel, config, spd, rules, sas, serial, reqid, stale, known, told, _monitor }
     }
 
     /// As [`DataPlane::add_inbound`], with a choice of offload.
@@ -233,8 +244,25 @@ impl Xfrm {
         self.install(sa.id, sa.rule, form, sa.key, flows)?;
         match sa.standby {
             true => Ok(()),
-            false => self.promote(sa.id).inspect_err(|_| self.remove(sa.id)),
+            false => self.use_from_now(sa.id).inspect_err(|_| self.remove(sa.id)),
         }
+    }
+
+    /// Points the traffic of an SA that sends at it.
+    fn use_from_now(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        let before = self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?.serial;
+        self.serial += 1;
+        if let Some(sa) = self.sas.get_mut(&sa) {
+            sa.serial = Some(self.serial);
+        }
+        self.serve(sa)?;
+        // In its former turn it has nothing left to do.
+        if let (Some(serial), Some(sa)) = (before, self.sas.get(&sa)) {
+            let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
+            let keys = keys(sa.flows.iter().copied(), sa.form.binding, Way::Out);
+            keys.into_iter().for_each(|key| self.unwant(key, place));
+        }
+        Ok(())
     }
 
     /// An SA as the kernel has it now, without its keys; `None` where it has none.
@@ -327,6 +355,9 @@ impl Xfrm {
         };
         let place = Place { priority: priority(rule)? + 1, serial: Reverse(0) };
         for key in keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, Way::In) {
+            if template.is_some_and(|template| template.offload.is_some()) {
+                self.net(key, place.priority)?;
+            }
             self.want(key, place, action)?;
             self.want(Key { way: Way::Forward, ..key }, place, forward(action))?;
         }
@@ -372,7 +403,31 @@ impl Xfrm {
         };
         let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
         for key in keys(sa.flows.iter().copied(), form.binding, Way::Out) {
+            if template.offload.is_some() {
+                self.net(key, place.priority + 1)?;
+            }
             self.want(key, place, Action::Protect(template))?;
+        }
+        Ok(())
+    }
+
+    /// Where a device keeps a policy, the kernel forgets it together with the device, and packets would pass in the clear
+    /// until that is noticed. So a second pair of policies drops them, told apart from the first by one bit of the mark.
+    fn net(&mut self, key: Key, priority: u32) -> Result<(), PlaneError> {
+        let place = Place { priority, serial: Reverse(0) };
+        for half in halves(key) {
+            self.want(half, place, Action::Block)?;
+        }
+        Ok(())
+    }
+
+    /// Has an SA that sends not used for a moment.
+    fn pause(&mut self, id: SaId) -> Result<(), PlaneError> {
+        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
+        let Some(serial) = sa.serial else { return Ok(()) };
+        let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
+        for key in keys(sa.flows.iter().copied(), sa.form.binding, Way::Out) {
+            self.want(key, place, Action::Block)?;
         }
         Ok(())
     }
@@ -434,9 +489,11 @@ impl Xfrm {
         let place = Place { priority: priority + 1, serial: Reverse(0) };
         for key in keys(flows.iter().copied(), binding, Way::Out) {
             self.unwant(key, place);
+            halves(key).into_iter().for_each(|half| self.unwant(half, place));
         }
         for key in keys(flows.iter().map(|f| f.reversed()), binding, Way::In) {
             self.unwant(key, place);
+            halves(key).into_iter().for_each(|half| self.unwant(half, place));
             self.unwant(Key { way: Way::Forward, ..key }, place);
         }
     }
@@ -487,27 +544,16 @@ impl DataPlane for Xfrm {
     }
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
-        self.install_inbound(sa, None)
+        self.place_inbound(sa)
     }
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        self.install_outbound(sa, None)
+        self.place_outbound(sa)
     }
 
     fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        let before = self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?.serial;
-        self.serial += 1;
-        if let Some(sa) = self.sas.get_mut(&sa) {
-            sa.serial = Some(self.serial);
-        }
-        self.serve(sa)?;
-        // In its former turn it has nothing left to do.
-        if let (Some(serial), Some(sa)) = (before, self.sas.get(&sa)) {
-            let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
-            let keys = keys(sa.flows.iter().copied(), sa.form.binding, Way::Out);
-            keys.into_iter().for_each(|key| self.unwant(key, place));
-        }
-        Ok(())
+        // The card may have taken the SA and not take its policy.
+        self.use_from_now(sa).or_else(|error| self.leave_card_for(sa, error))
     }
 
     fn relocate(&mut self, id: SaId, path: Path) -> Result<(), PlaneError> {
@@ -515,39 +561,34 @@ impl DataPlane for Xfrm {
         if sa.form.path == path {
             return Ok(());
         }
-        let (name, binding, serial) = (sa.form.name(), sa.form.binding, sa.serial);
-        let flows = sa.flows.clone();
-        // Nothing leaves by it while its sequence numbers are read and carried over.
-        if let (Some(serial), Ok(priority)) = (serial, priority(sa.rule)) {
-            let place = Place { priority, serial: Reverse(serial) };
-            for key in keys(flows.iter().copied(), binding, Way::Out) {
-                self.want(key, place, Action::Block)?;
-            }
+        self.remake(id, &mut |form| form.path = path)
+    }
+
+    fn last_sequence(&mut self, id: SaId) -> Option<u64> {
+        if self.sas.get(&id)?.form.inbound {
+            return None;
         }
-        let state = read(&mut *self.kernel, &name, &binding)
-            .map_err(|e| refusal(format!("reading SA {:08x}", name.spi), &e))?;
-        let replay = state.as_ref().and_then(state::replay_after);
-        let usage = self.usage(id).unwrap_or_default();
-        self.delete(&name, &binding);
-        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
-        let moved = usage.bytes - sa.before.bytes.min(usage.bytes);
-        sa.before = usage;
-        sa.form.path = path;
-        // What it may still carry.
-        for limit in [&mut sa.form.limits.soft_bytes, &mut sa.form.limits.hard_bytes] {
-            *limit = limit.map(|limit| limit.saturating_sub(moved).max(1));
+        state::last_sequence(&self.read_back(id)?)
+    }
+
+    fn resync(&mut self) -> Result<Resynced, PlaneError> {
+        self.resync_all()
+    }
+
+    fn network_changed(&mut self) {
+        if !self.cards_have_lost() {
+            return;
         }
-        let message = sa.form.message(&sa.key, replay)?;
-        self.known.insert(sa.form.name(), id);
-        self.kernel
-            .order(XfrmMessage::AddSa(message))
-            .map_err(|e| refusal(format!("moving SA {:08x}", name.spi), &e))?;
-        self.serve(id)
+        match self.resync_all() {
+            Ok(done) => tracing::warn!(moved = done.moved, "a network card has lost its SAs"),
+            Err(error) => tracing::error!(%error, "a network card has lost its SAs"),
+        }
     }
 
     fn remove(&mut self, sa: SaId) {
         self.rest(sa);
         let Some(removed) = self.sas.remove(&sa) else { return };
+        self.config.placement.forget(sa);
         if let Some(ruled) = self.rules.get_mut(&removed.rule) {
             ruled.receiving.retain(|(id, _)| *id != sa);
             if let Err(error) = self.guard(removed.rule) {
@@ -589,10 +630,6 @@ impl DataPlane for Xfrm {
         self.known.insert(name, id);
         let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
         self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
-    }
-
-    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
-        state::last_sequence(&self.read_back(sa)?)
     }
 }
 
@@ -725,6 +762,20 @@ fn keys(flows: impl Iterator<Item = Flow>, binding: Binding, way: Way) -> Vec<Ke
     flows.map(|flow| Key { way, flow, binding }).collect()
 }
 
+/// The same with either value of a bit of the mark that nothing else looks at; together they cover all of it.
+fn halves(key: Key) -> Vec<Key> {
+    const BIT: u32 = 1 << 31;
+    let (value, mask) = key.binding.mark.unwrap_or_default();
+    if mask & BIT != 0 {
+        return Vec::new();
+    }
+    let half = |bit| {
+        let binding = Binding { mark: Some((value | bit, mask | BIT)), ..key.binding };
+        Key { binding, ..key }
+    };
+    vec![half(0), half(BIT)]
+}
+
 fn single(flows: &[Flow]) -> Option<Flow> {
     match flows[..] {
         [flow] => Some(flow),
@@ -777,5 +828,9 @@ fn refusal(what: String, error: &Refused) -> PlaneError {
         }
         _ => "",
     };
-    PlaneError::System { what, why: format!("the kernel says: {error}{advice}") }
+    let why = format!("the kernel says: {error}{advice}");
+    match error.errno {
+        libc::ENOSPC => PlaneError::Full { what, why },
+        _ => PlaneError::System { what, why },
+    }
 }

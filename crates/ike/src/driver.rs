@@ -247,6 +247,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     }
 
     fn look_at_addresses(&mut self) {
+        self.engine.plane().network_changed();
         let Some(WatchedHost { host, .. }) = &mut self.host else { return };
         match host.addresses() {
             Ok(addresses) => {

@@ -39,7 +39,7 @@ use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
 use comeback::Retry;
-use esp::plane::{DataPlane, Notice, SaId, Spi};
+use esp::plane::{DataPlane, Notice, Resynced, SaId, Spi};
 use policy::{IkeTunnel, Policy};
 use rules::Rules;
 use sessions::Sessions;
@@ -499,6 +499,13 @@ impl<P: DataPlane> Engine<P> {
                     self.acquire(now, &name, packet);
                 }
             }
+            Notice::Disturbed => match self.plane.resync() {
+                Ok(done) if done == Resynced::default() => {}
+                Ok(Resynced { sas, policies, moved }) => {
+                    tracing::warn!(sas, policies, moved, "put back what others have removed");
+                }
+                Err(error) => tracing::error!(%error, "putting back what others have removed"),
+            },
             Notice::Expiring { sa, hard } => {
                 let Some((id, spi_in)) = self.child_of(sa) else {
                     return;

@@ -179,6 +179,26 @@ docs/from-aix.md tells what each does here.")]
         /// Directory, made where there is none
         directory: PathBuf,
     },
+    /// Shows what network cards do for SAs in the kernel: what each offers, has and has refused
+    #[command(after_help = "\
+Examples:
+  vpnctl offload
+  vpnctl offload --sas             and where each SA is
+  vpnctl offload --json | jq '.devices[] | {name, inbound, outbound}'")]
+    Offload(Offload),
+    /// Prints the daemon's SAs and policies in the kernel as commands of ip xfrm that would put them there
+    #[command(after_help = "\
+Example:
+  vpnctl xfrm | grep ' state '
+
+Each line is a command, keys left out. What ip xfrm cannot say (masks of ports, packet offload in old versions) it refuses.")]
+    Xfrm(Xfrm),
+    /// Puts back what other programs have removed from the kernel, and SAs into network cards that have come back
+    Resync {
+        /// Prints a JSON object; docs/control.md describes its fields
+        #[arg(long)]
+        json: bool,
+    },
     /// Deletes all tunnels and ends the daemon
     Stop,
     #[command(flatten)]
@@ -291,6 +311,23 @@ enum WorkersCommand {
 /// Refuses what the daemon would, before it is asked.
 fn worker_setting(text: &str) -> Result<String, String> {
     WorkersChange::default().set(text).map(|()| text.to_owned())
+}
+
+#[derive(Debug, Args)]
+struct Offload {
+    /// Also a line for each SA
+    #[arg(long)]
+    sas: bool,
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Args)]
+struct Xfrm {
+    /// With keys, which a daemon tells that was started with --insecure-export-keys
+    #[arg(long)]
+    keys: bool,
 }
 
 #[derive(Debug, Args)]
@@ -547,6 +584,26 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
                 reply => return Err(client.unexpected(&reply).into()),
             }
         }
+        Command::Offload(offload) => match client.ask(Ask::Offload)? {
+            Reply::Offload(info) if offload.json => print_json(&mut out, &info)?,
+            Reply::Offload(info) => write!(out, "{}", report::offload(&info, offload.sas, colour))?,
+            reply => return Err(client.unexpected(&reply).into()),
+        },
+        Command::Xfrm(xfrm) => match client.ask(Ask::Xfrm { keys: xfrm.keys })? {
+            Reply::Xfrm(commands) => write!(out, "{}", &*commands)?,
+            reply => return Err(client.unexpected(&reply).into()),
+        },
+        Command::Resync { json } => match client.ask(Ask::Resync)? {
+            Reply::Resync(done) if *json => print_json(&mut out, &done)?,
+            Reply::Resync(done) => writeln!(
+                out,
+                "put back: {} SAs, {} policies; moved into a network card or out of one: {} SAs",
+                report::count(done.sas as u64),
+                report::count(done.policies as u64),
+                report::count(done.moved as u64)
+            )?,
+            reply => return Err(client.unexpected(&reply).into()),
+        },
         Command::Certs(certs) => match client.ask(Ask::Certs)? {
             Reply::Certificates(all) if certs.json => print_json(&mut out, &all)?,
             Reply::Certificates(all) => write!(out, "{}", report::certificates(&all, colour))?,
@@ -680,6 +737,9 @@ mod tests {
             "vpnctl man pages",
             "vpnctl top --once --interval 5 --sort in --filter site --all",
             "vpnctl trace tcp 10.1.0.5:40000 > 10.2.0.7:443 --json",
+            "vpnctl offload --sas --json",
+            "vpnctl xfrm --keys",
+            "vpnctl resync --json",
             "vpnctl filter",
             "vpnctl filter --ipv4 deny --ipv6 permit --json",
             "vpnctl aix-links /usr/local/bin",

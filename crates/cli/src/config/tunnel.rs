@@ -1,6 +1,7 @@
 //! `[tunnel."NAME"]`: what one phase 2 tunnel is to have that others have not.
 
 use super::Named;
+use esp::placement::Wanted;
 use esp::planes::{self, Choice};
 use esp::xfrm::Binding;
 use serde::Deserialize;
@@ -13,6 +14,10 @@ use std::str::FromStr;
 pub struct Tunnel {
     /// Where its packets are protected; `None`: where all are.
     pub dataplane: Option<Named<Choice>>,
+    /// What network cards are to do for it; `None`: what they do for all.
+    pub offload: Option<Named<Wanted>>,
+    /// Which card; empty: the one by which packets to the peer leave.
+    pub offload_device: Option<String>,
     /// The mark that its packets must have in the kernel.
     pub mark: Option<Named<Mark>>,
     /// The identifier of the XFRM interface that they pass.

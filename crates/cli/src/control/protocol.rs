@@ -8,6 +8,7 @@ mod explanation;
 mod filter;
 mod happening;
 mod manual;
+mod offload;
 mod overview;
 mod stored;
 pub mod workers;
@@ -19,6 +20,7 @@ pub use explanation::{Defined, Explanation, Row, Story, Waits};
 pub use filter::{Count, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::Happening;
 pub use manual::ManualSaInfo;
+pub use offload::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo, ResyncInfo};
 pub use overview::{Fallback, Fleet, Overview, PlaneInfo};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
 pub use workers::WorkersChange;
@@ -31,6 +33,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+use zeroize::Zeroizing;
 
 /// Version of the protocol; a request with another one is refused.
 pub const VERSION: u32 = 1;
@@ -139,6 +142,16 @@ pub enum Command {
     Overview,
     /// Asks for SAs that are keyed by hand.
     ManualSas,
+    /// Asks what network cards do for SAs in the kernel.
+    Offload,
+    /// Asks for what the daemon has in the kernel, as commands of `ip xfrm`.
+    Xfrm {
+        /// With keys; refused unless the daemon was started to export them.
+        #[serde(default)]
+        keys: bool,
+    },
+    /// Puts back what others have removed from the kernel, and SAs to where they are wanted.
+    Resync,
     /// Asks what happens to traffic that is no tunnel's.
     Filter,
     /// Changes what happens to what no rule and no tunnel covers, until the daemon stops or reads its configuration
@@ -230,6 +243,12 @@ pub enum Reply {
     Overview(Box<Overview>),
     /// SAs that are keyed by hand.
     ManualSas(Vec<ManualSaInfo>),
+    /// What network cards do.
+    Offload(OffloadInfo),
+    /// Commands, one a line.
+    Xfrm(Zeroizing<String>),
+    /// What was put right.
+    Resync(ResyncInfo),
     /// What happens to traffic that is no tunnel's.
     Filter(FilterInfo),
     /// What would become of a packet.

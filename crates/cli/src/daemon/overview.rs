@@ -44,6 +44,9 @@ impl<G: Gateway> Daemon<G> {
                 .into_iter()
                 .map(|(tunnel, reason)| Fallback { tunnel, reason })
                 .collect(),
+            offload: Some(self.offload())
+                .filter(|info| !info.sas.is_empty())
+                .map(|info| crate::report::offload_summary(&info)),
             manual_sas: self.manual_sas().await?,
             filter: filter.as_ref().map(FilterInfo::from),
             ike_discarded: discarded("ike."),

@@ -12,6 +12,7 @@ use crate::control::server::Service;
 use crate::crypto::{self, tunables::Tunables};
 use crate::policy_file::PolicyFile;
 use crate::why::explain;
+use esp::placement::Placement;
 use esp::userspace::workers::Workers;
 use ike::driver::HandleError;
 use ike::engine::CommandError;
@@ -43,6 +44,7 @@ pub struct Daemon<G> {
     workers: Workers,
     pub(super) manual: ManualSas,
     pub(super) planes: esp::planes::Report,
+    pub(super) placement: Placement,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
 }
@@ -71,6 +73,7 @@ impl<G: Gateway> Daemon<G> {
             workers: Workers::default(),
             manual: ManualSas::default(),
             planes: esp::planes::Report::default(),
+            placement: Placement::default(),
             reloading,
             stop: Notify::new(),
         }
@@ -117,6 +120,12 @@ impl<G: Gateway> Daemon<G> {
     #[must_use]
     pub fn with_planes(self, planes: esp::planes::Report) -> Self {
         Self { planes, ..self }
+    }
+
+    /// Lets it know what network cards are to do.
+    #[must_use]
+    pub fn with_placement(self, placement: Placement) -> Self {
+        Self { placement, ..self }
     }
 
     /// The gateway.
@@ -343,6 +352,9 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Overview => {
                 self.overview().await.map(|overview| Reply::Overview(Box::new(overview)))
             }
+            Command::Offload => Ok(Reply::Offload(self.offload())),
+            Command::Xfrm { keys } => self.xfrm(keys).await.map(Reply::Xfrm),
+            Command::Resync => self.resync().await.map(Reply::Resync),
             Command::ManualSas => self.manual_sas().await.map(Reply::ManualSas),
             Command::Filter => {
                 self.filter().await.map(|status| Reply::Filter(FilterInfo::from(&status)))

@@ -37,6 +37,9 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
     for Fallback { tunnel, reason } in &daemon.fallbacks {
         fields.add("", format!("{} is in userspace: {}", plain(tunnel), plain(reason)));
     }
+    if let Some(offload) = &daemon.offload {
+        fields.add("offload", plain(offload).into_owned());
+    }
     let discarded = format!(
         "{} packets, {} IKE messages (vpnctl counters says why)",
         count(daemon.esp_discarded),

@@ -2,10 +2,12 @@
 
 #![forbid(unsafe_code)]
 
+use crate::placement::Placement;
 use crate::xfrm::Binding;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Where packets are to be protected.
@@ -54,6 +56,10 @@ pub struct Config {
     pub tunnels: BTreeMap<String, Tunnel>,
     /// Told what came of it; a clone shows it.
     pub report: Report,
+    /// What network cards are to do for tunnels in the kernel; a clone shows what they do.
+    pub placement: Placement,
+    /// Whether others have disturbed the kernel's plane since it was put right last.
+    pub disturbed: Arc<AtomicBool>,
 }
 
 /// What one tunnel is to have.

@@ -81,7 +81,7 @@ impl KernelPlane for Noted {
 fn planes(choice: Choice, refuses: Option<&'static str>) -> Planes<Noted, Noted> {
     let other = Tunnel { choice: Some(Choice::Userspace), ..Tunnel::default() };
     let tunnels = [("other".to_owned(), other)].into();
-    let config = Config { choice, tunnels, report: Report::default() };
+    let config = Config { choice, tunnels, ..Config::default() };
     Planes::of(Noted::default(), Some(Noted { refuses, ..Noted::default() }), config)
 }
 

@@ -53,7 +53,7 @@ pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneE
     Ok(stale)
 }
 
-fn is_ours(policy: &PolicyMessage) -> bool {
+pub(super) fn is_ours(policy: &PolicyMessage) -> bool {
     // Those of sockets have other directions.
     PRIORITIES.contains(&policy.user_policy_info.priority)
         && policy.user_policy_info.direction < netlink_packet_xfrm::XFRM_POLICY_MAX

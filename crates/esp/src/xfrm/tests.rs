@@ -1,5 +1,6 @@
 //! Messages beside those that iproute2 sends for the same SA or policy.
 
+mod place;
 mod twin;
 
 use super::flow::{End, Flow, Port};

@@ -22,6 +22,9 @@ pub struct Overview {
     pub children: Fleet,
     /// Where packets are protected.
     pub planes: Vec<PlaneInfo>,
+    /// Where the kernel plane's SAs are, in words; `null`: it has none.
+    #[serde(default)]
+    pub offload: Option<String>,
     /// SAs that are keyed by hand.
     #[serde(default)]
     pub manual_sas: Vec<ManualSaInfo>,

@@ -9,19 +9,82 @@ use std::sync::Mutex;
 
 /// SAs by SPI and policies by direction and selector, as the kernel keeps them.
 #[derive(Default)]
-struct Tables {
-    states: BTreeMap<u32, ModifyMessage>,
-    policies: Vec<(UserPolicyInfo, Option<UserTemplate>)>,
+pub(super) struct Tables {
+    pub(super) states: BTreeMap<u32, ModifyMessage>,
+    pub(super) policies: Vec<Kept>,
+    pub(super) card: Option<SimulatedCard>,
     /// How many orders are carried out before one is refused, and then all others again.
     refuse_after: Option<usize>,
 }
 
+/// A policy, its template and mark, and whether the card has it.
+pub(super) type Kept = (UserPolicyInfo, Option<UserTemplate>, Option<Mark>, bool);
+
+/// A network card with offload.
+#[derive(Clone, Copy)]
+pub(super) struct SimulatedCard {
+    /// For how many SAs of each direction.
+    pub room: usize,
+    /// Whether it does packet offload.
+    pub packet: bool,
+    /// Whether it takes policies.
+    pub policies: bool,
+    /// Whether its driver declines crypto offload, of which the kernel says nothing.
+    pub declines: bool,
+}
+
+/// Its index.
+pub(super) const CARD: u32 = 4;
+
+/// What is asked of the card: whether packet offload, and whether for what arrives.
+fn asked(nlas: &[XfrmAttrs]) -> Option<(bool, bool)> {
+    nlas.iter().find_map(|a| match a {
+        XfrmAttrs::OffloadDevice(o) => Some((o.flags & 4 != 0, o.flags & 2 != 0)),
+        _ => None,
+    })
+}
+
+fn mark(nlas: &[XfrmAttrs]) -> Option<Mark> {
+    nlas.iter().find_map(|a| match a {
+        XfrmAttrs::Mark(mark) => Some(*mark),
+        _ => None,
+    })
+}
+
 #[derive(Clone, Default)]
-struct Twin(Arc<Mutex<Tables>>);
+pub(super) struct Twin(Arc<Mutex<Tables>>);
 
 impl Twin {
-    fn tables(&self) -> std::sync::MutexGuard<'_, Tables> {
+    pub(super) fn tables(&self) -> std::sync::MutexGuard<'_, Tables> {
         self.0.lock().expect("no test panics with it")
+    }
+
+    /// Takes the card out, with all that it has.
+    pub(super) fn pull_card(&self) {
+        let mut tables = self.tables();
+        tables.card = None;
+        tables.states.retain(|_, state| asked(&state.nlas).is_none());
+        tables.policies.retain(|(.., in_card)| !in_card);
+    }
+
+    /// How many SAs the card has in packet and in crypto offload.
+    pub(super) fn in_card(&self) -> [usize; 2] {
+        let tables = self.tables();
+        let of = |wanted| {
+            let asked = tables.states.values().filter_map(|state| asked(&state.nlas));
+            asked.filter(|(packet, _)| *packet == wanted).count()
+        };
+        [of(true), of(false)]
+    }
+
+    /// Whether every packet that leaves is dropped or protected, whatever its mark.
+    pub(super) fn is_tight(&self) -> bool {
+        let tables = self.tables();
+        let out = || tables.policies.iter().filter(|(i, ..)| i.direction == Way::Out.number());
+        let any = out().any(|(_, _, mark, _)| mark.is_none());
+        let halves: BTreeSet<u32> =
+            out().filter_map(|(_, _, mark, _)| Some(mark.as_ref()?.value)).collect();
+        any || halves == BTreeSet::from([0, 1 << 31])
     }
 
     fn spis(&self) -> Vec<u32> {
@@ -29,11 +92,14 @@ impl Twin {
     }
 
     /// What becomes of packets in a direction: the SPI that a template names, or 0 for any; `None` where they are dropped.
-    fn policy(&self, way: Way) -> Vec<Option<u32>> {
+    pub(super) fn policy(&self, way: Way) -> Vec<Option<u32>> {
         let tables = self.tables();
-        let of_way = tables.policies.iter().filter(|(info, _)| info.direction == way.number());
+        let of_way = tables
+            .policies
+            .iter()
+            .filter(|(info, _, mark, _)| info.direction == way.number() && mark.is_none());
         of_way
-            .map(|(info, template)| match info.action {
+            .map(|(info, template, ..)| match info.action {
                 XFRM_POLICY_BLOCK => None,
                 _ => Some(template.as_ref().expect("nothing passes in the clear").id.spi),
             })
@@ -57,8 +123,23 @@ impl Kernel for Twin {
             None => {}
         }
         match message {
-            XfrmMessage::AddSa(state) => {
+            XfrmMessage::AddSa(mut state) => {
                 let spi = state.user_sa_info.id.spi;
+                if let Some((packet, inbound)) = asked(&state.nlas) {
+                    let card = tables.card.ok_or(refused(libc::EINVAL))?;
+                    let same = |s: &&ModifyMessage| {
+                        asked(&s.nlas).is_some_and(|(_, other)| other == inbound)
+                    };
+                    if packet && !card.packet {
+                        return Err(refused(libc::EINVAL));
+                    }
+                    if tables.states.values().filter(same).count() >= card.room {
+                        return Err(refused(libc::ENOSPC));
+                    }
+                    if card.declines && !packet {
+                        state.nlas.retain(|a| !matches!(a, XfrmAttrs::OffloadDevice(_)));
+                    }
+                }
                 if tables.states.contains_key(&spi) {
                     return Err(refused(libc::EEXIST));
                 }
@@ -73,18 +154,21 @@ impl Kernel for Twin {
                     XfrmAttrs::Template(templates) => templates.first().cloned(),
                     _ => None,
                 });
-                let same = |(i, _): &(UserPolicyInfo, _)| {
-                    (i.selector, i.direction) == (info.selector, info.direction)
-                };
-                tables.policies.retain(|p| !same(p));
-                tables.policies.push((info, template));
+                let (own, in_card) = (mark(&policy.nlas), asked(&policy.nlas).is_some());
+                if in_card && !tables.card.is_some_and(|card| card.policies) {
+                    return Err(refused(libc::EOPNOTSUPP));
+                }
+                tables.policies.retain(|(i, _, mark, _)| {
+                    (i.selector, i.direction, *mark) != (info.selector, info.direction, own)
+                });
+                tables.policies.push((info, template, own, in_card));
             }
             XfrmMessage::DeletePolicy(policy) => {
                 let id = policy.user_policy_id;
-                let before = tables.policies.len();
-                tables
-                    .policies
-                    .retain(|(i, _)| (i.selector, i.direction) != (id.selector, id.direction));
+                let (before, own) = (tables.policies.len(), mark(&policy.nlas));
+                tables.policies.retain(|(i, _, mark, _)| {
+                    (i.selector, i.direction, *mark) != (id.selector, id.direction, own)
+                });
                 if tables.policies.len() == before {
                     return Err(refused(libc::ENOENT));
                 }
@@ -103,8 +187,9 @@ impl Kernel for Twin {
             }
             XfrmMessage::GetPolicy(policy) => {
                 let id = policy.user_policy_id;
-                let same = |(i, _): &&(UserPolicyInfo, _)| {
-                    (i.selector, i.direction) == (id.selector, id.direction)
+                let own = mark(&policy.nlas);
+                let same = |(i, _, mark, _): &&Kept| {
+                    (i.selector, i.direction, *mark) == (id.selector, id.direction, own)
                 };
                 let found = tables.policies.iter().find(same).ok_or(refused(libc::ENOENT))?;
                 let (user_policy_info, nlas) = (found.0, Vec::new());
@@ -133,7 +218,7 @@ fn traffic() -> TrafficSelectors {
     TrafficSelectors { local: vec![net(1)], remote: vec![net(2)] }
 }
 
-fn rule() -> Rule {
+pub(super) fn rule() -> Rule {
     Rule { id: RULE, tunnel: "branch".to_owned(), selectors: traffic(), trap: false }
 }
 
@@ -145,7 +230,7 @@ fn path() -> Path {
     }
 }
 
-fn inbound(id: u64, spi: u32) -> InboundSa {
+pub(super) fn inbound(id: u64, spi: u32) -> InboundSa {
     InboundSa {
         id: SaId(id),
         rule: RULE,
@@ -161,7 +246,7 @@ fn inbound(id: u64, spi: u32) -> InboundSa {
     }
 }
 
-fn outbound(id: u64, spi: u32, standby: bool) -> OutboundSa {
+pub(super) fn outbound(id: u64, spi: u32, standby: bool) -> OutboundSa {
     OutboundSa {
         id: SaId(id),
         rule: RULE,
@@ -227,7 +312,7 @@ fn a_rule_of_another_name_keeps_its_sas() {
     plane.rename_rule(RULE, RuleId(8));
     assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
     let priorities: BTreeSet<u32> =
-        twin.tables().policies.iter().map(|(i, _)| i.priority).collect();
+        twin.tables().policies.iter().map(|(i, ..)| i.priority).collect();
     assert_eq!(priorities, [RULES + 16, RULES + 17].into());
     drop(plane);
     assert!(twin.tables().policies.is_empty() && twin.spis().is_empty());

@@ -1,0 +1,47 @@
+//! What the daemon tells of the kernel plane, and how it is put right.
+
+use super::service::refusal;
+use super::{Daemon, Gateway};
+use crate::control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo};
+use esp::userspace::Devices;
+use tracing::info;
+use zeroize::Zeroizing;
+
+impl<G: Gateway> Daemon<G> {
+    pub(super) fn offload(&self) -> OffloadInfo {
+        OffloadInfo::from(&self.placement.report())
+    }
+
+    pub(super) async fn xfrm(&self, keys: bool) -> Result<Zeroizing<String>, Refusal> {
+        if keys && self.keys_exported_to.is_none() {
+            let message = "this daemon keeps its keys; start it with --insecure-export-keys to have them shown";
+            return Err(Refusal::new(RefusalCode::NotPossible, message));
+        }
+        let commands = tokio::task::spawn_blocking(move || {
+            let mut devices = Devices::default();
+            let names = std::cell::RefCell::new(&mut devices);
+            esp::xfrm::commands(keys, &|index| names.borrow_mut().name(index))
+        });
+        let commands = commands.await.map_err(std::io::Error::other).and_then(|listed| listed);
+        let commands = commands.map_err(|error| {
+            let message = format!("what the kernel has cannot be listed: {error}");
+            Refusal::new(RefusalCode::DataPlane, message)
+        })?;
+        // In one piece from the beginning: what grows leaves copies of keys behind.
+        let length = commands.iter().map(|command| command.len() + 1).sum();
+        let mut text = Zeroizing::new(String::with_capacity(length));
+        for command in commands {
+            text.push_str(&command);
+            text.push('\n');
+        }
+        Ok(text)
+    }
+
+    pub(super) async fn resync(&self) -> Result<ResyncInfo, Refusal> {
+        let done = self.gateway().with_plane(|plane| plane.resync()).await.map_err(refusal)?;
+        let done = done.map_err(|error| Refusal::new(RefusalCode::DataPlane, error.to_string()))?;
+        let esp::plane::Resynced { sas, policies, moved } = done;
+        info!(sas, policies, moved, "resynchronised with the kernel");
+        Ok(ResyncInfo { sas, policies, moved })
+    }
+}

@@ -1,0 +1,94 @@
+//! Network cards and the SAs in them, for people.
+
+use super::{Colour, Table, count, plain};
+use crate::control::protocol::{CardInfo, OffloadInfo};
+use std::fmt::Write;
+
+/// A line for each card, what was not to be had, and with `sas` a line for each SA.
+pub fn offload(info: &OffloadInfo, sas: bool, colour: Colour) -> String {
+    let mut text = String::new();
+    if info.devices.is_empty() {
+        text.push_str("no network card is wanted or was tried ([offload] in vpnd.toml)\n");
+    } else {
+        let mut table = Table::new(["DEVICE", "ESP-HW-OFFLOAD", "TX CHECKSUMS", "IN", "OUT"]);
+        for card in &info.devices {
+            let esp = match (card.present, card.esp_hw_offload.as_str()) {
+                (false, _) => colour.bad("gone"),
+                (true, "on") => colour.good("on"),
+                (true, other) => plain(other).into_owned(),
+            };
+            let checksums = if card.esp_tx_csum_hw_offload { "on" } else { "-" };
+            table.row([
+                plain(&card.name).into_owned(),
+                esp,
+                checksums.to_owned(),
+                inside(card.inbound, card.inbound_capacity),
+                inside(card.outbound, card.outbound_capacity),
+            ]);
+        }
+        text.push_str(&table.render(colour));
+    }
+    let _ = writeln!(text, "\n{}", summary(info));
+    fallbacks(&mut text, info, colour);
+    if sas && !info.sas.is_empty() {
+        let mut table = Table::new(["TUNNEL", "WAY", "SPI", "PLACE", "DEVICE", "REASON"]);
+        for sa in &info.sas {
+            table.row([
+                plain(&sa.tunnel).into_owned(),
+                sa.direction.clone(),
+                sa.spi.clone(),
+                sa.place.clone(),
+                sa.device.as_deref().map_or("-".into(), plain).into_owned(),
+                sa.reason.as_deref().map_or("".into(), plain).into_owned(),
+            ]);
+        }
+        let _ = write!(text, "\n{}", table.render(colour));
+    }
+    text
+}
+
+/// Where the kernel plane's SAs are, on one line.
+pub fn summary(info: &OffloadInfo) -> String {
+    let number = |place: &str, way: &str| {
+        info.sas.iter().filter(|sa| sa.place == place && sa.direction == way).count() as u64
+    };
+    let places = ["packet", "crypto", "software"];
+    let parts = places.map(|place| {
+        let (inbound, outbound) = (number(place, "in"), number(place, "out"));
+        (inbound + outbound > 0)
+            .then(|| format!("{place} {} in, {} out", count(inbound), count(outbound)))
+    });
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match parts.is_empty() {
+        true => "the kernel has no SA".to_owned(),
+        false => format!("SAs in the kernel: {}", parts.join("; ")),
+    }
+}
+
+fn inside(sas: usize, capacity: Option<usize>) -> String {
+    match capacity {
+        Some(capacity) => format!("{} of {}", count(sas as u64), count(capacity as u64)),
+        None => count(sas as u64),
+    }
+}
+
+fn fallbacks(text: &mut String, info: &OffloadInfo, colour: Colour) {
+    let of_card = |card: &CardInfo| {
+        card.fallbacks.iter().map(|f| (card.name.clone(), f.clone())).collect::<Vec<_>>()
+    };
+    let cardless = info.fallbacks.iter().map(|f| ("-".to_owned(), f.clone()));
+    let all: Vec<_> = info.devices.iter().flat_map(of_card).chain(cardless).collect();
+    if all.is_empty() {
+        return;
+    }
+    let mut table = Table::new(["NOT TO BE HAD", "DEVICE", "TIMES", "REASON"]);
+    for (device, fallback) in all {
+        table.row([
+            fallback.wanted.clone(),
+            plain(&device).into_owned(),
+            count(fallback.count),
+            plain(&fallback.message).into_owned(),
+        ]);
+    }
+    let _ = write!(text, "\n{}", table.render(colour));
+}

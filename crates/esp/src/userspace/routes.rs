@@ -1,0 +1,42 @@
+//! Questions about devices and routes, for others than the userspace plane.
+
+#![forbid(unsafe_code)]
+
+use super::netlink::Netlink;
+use std::io;
+use std::net::IpAddr;
+
+/// Asks the kernel; belongs to the network namespace of the thread that opened it.
+pub(crate) struct Routes(Netlink);
+
+impl Routes {
+    pub(crate) fn open() -> io::Result<Self> {
+        Netlink::open().map(Self)
+    }
+
+    /// Index of the device of that name.
+    pub(crate) fn index(&mut self, name: &str) -> io::Result<Option<u32>> {
+        self.0.link_index(name)
+    }
+
+    /// Index and name of the device by which unmarked packets to `remote` leave.
+    pub(crate) fn egress(&mut self, remote: IpAddr) -> io::Result<Option<(u32, String)>> {
+        let Some(index) = self.0.egress(remote, 0)? else { return Ok(None) };
+        Ok(Some((index, self.0.link(index)?.0)))
+    }
+}
+
+/// Names devices; belongs to the network namespace of the thread that asks first.
+#[derive(Default)]
+pub struct Devices(Option<Routes>);
+
+impl Devices {
+    /// The name of the device of that index; where there is none, the index.
+    pub fn name(&mut self, index: u32) -> String {
+        if self.0.is_none() {
+            self.0 = Routes::open().ok();
+        }
+        let name = self.0.as_mut().and_then(|routes| routes.0.link(index).ok());
+        name.map(|(name, _)| name).filter(|name| !name.is_empty()).unwrap_or(index.to_string())
+    }
+}

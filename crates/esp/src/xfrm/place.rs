@@ -1,0 +1,319 @@
+//! Puts SAs where the operator wants them: into a network card, or where that is not to be had, into the kernel alone.
+
+#![forbid(unsafe_code)]
+
+use super::spd::Template;
+use super::{Offload, RuleId, SaId, Xfrm, read, refusal, state};
+use crate::placement::{Need, Place, Placed, Reason, Step};
+use crate::plane::{InboundSa, OutboundSa, PlaneError, Resynced};
+use netlink_packet_xfrm::state::ModifyMessage;
+use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Installs an SA with a choice of offload.
+type Install<'a> = &'a mut dyn FnMut(&mut Xfrm, Option<Offload>) -> Result<(), PlaneError>;
+
+/// What is asked for an SA.
+struct About {
+    id: SaId,
+    rule: RuleId,
+    inbound: bool,
+    spi: crate::plane::Spi,
+    remote: IpAddr,
+    need: Need,
+}
+
+impl Xfrm {
+    pub(super) fn place_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        let about = About {
+            id: sa.id,
+            rule: sa.rule,
+            inbound: true,
+            spi: sa.spi,
+            remote: sa.path.remote.ip(),
+            need: Need { suite: sa.suite, encapsulation: sa.path.encapsulation },
+        };
+        self.place(&about, &mut |plane, offload| {
+            let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
+            plane.install_inbound(InboundSa { key, selectors, ..sa }, offload)
+        })
+    }
+
+    pub(super) fn place_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        let about = About {
+            id: sa.id,
+            rule: sa.rule,
+            inbound: false,
+            spi: sa.spi,
+            remote: sa.path.remote.ip(),
+            need: Need { suite: sa.suite, encapsulation: sa.path.encapsulation },
+        };
+        self.place(&about, &mut |plane, offload| {
+            let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
+            plane.install_outbound(OutboundSa { key, selectors, ..sa }, offload)
+        })
+    }
+
+    /// Tries one place after the other, and reads back what came of it.
+    fn place(&mut self, about: &About, install: Install<'_>) -> Result<(), PlaneError> {
+        let tunnel = self.rules.get(&about.rule).ok_or(PlaneError::NoSuchRule(about.rule))?;
+        let tunnel = tunnel.rule.tunnel.clone();
+        let steps = self.config.placement.steps(&tunnel, about.remote, &about.need);
+        let mut declined = Vec::new();
+        let mut card = None;
+        if let Some((passed, reason)) = steps.passed {
+            card = passed.map(|card| card.name);
+            declined.push((Place::Crypto, reason));
+        }
+        let mut place = None;
+        for step in steps.tries {
+            card = Some(step.card.name.clone());
+            match install(self, Some(Offload::of(&step))) {
+                Ok(()) if self.in_force(about.id) == Some(Offload::of(&step)) => {
+                    place = Some(step.place);
+                    break;
+                }
+                Ok(()) => {
+                    declined.push((step.place, Reason::Ignored));
+                    if let Some(sa) = self.sas.get_mut(&about.id) {
+                        sa.form.offload = None;
+                    }
+                    place = Some(Place::Software);
+                    break;
+                }
+                Err(error) => declined.push((step.place, reason(error)?)),
+            }
+        }
+        let place = match place {
+            Some(place) => place,
+            None => {
+                install(self, None)?;
+                Place::Software
+            }
+        };
+        self.tell_placed(about, tunnel, place, card, declined);
+        Ok(())
+    }
+
+    fn tell_placed(
+        &mut self,
+        about: &About,
+        tunnel: String,
+        place: Place,
+        card: Option<String>,
+        declined: Vec<(Place, Reason)>,
+    ) {
+        for (wanted, reason) in &declined {
+            // Of thousands that find no room, one line says it; the rest is counted.
+            if self.told.insert((*wanted, reason.name(), card.clone())) {
+                let device = card.as_deref().unwrap_or("-");
+                let (wanted, place) = (wanted.name(), place.name());
+                let text = format!("no {wanted} offload: {reason}; {place} instead");
+                // Where nothing was promised nothing is amiss.
+                match reason {
+                    Reason::NoFeature | Reason::NoRoute => tracing::info!(tunnel, device, "{text}"),
+                    _ => tracing::warn!(tunnel, device, "{text} (vpnctl offload counts them)"),
+                }
+            }
+        }
+        let (inbound, spi) = (about.inbound, about.spi);
+        let placed = Placed { tunnel, inbound, spi, place, card, declined };
+        self.config.placement.note(about.id, placed);
+    }
+
+    /// What the kernel says of an SA's offload.
+    fn in_force(&mut self, sa: SaId) -> Option<Offload> {
+        offload_of(&self.read_back(sa)?)
+    }
+
+    /// Makes an SA anew in the kernel, with its sequence numbers; `change` is what is different then.
+    pub(super) fn remake(
+        &mut self,
+        id: SaId,
+        change: &mut dyn FnMut(&mut super::Form),
+    ) -> Result<(), PlaneError> {
+        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let (name, binding, rule) = (sa.form.name(), sa.form.binding, sa.rule);
+        // Nothing leaves by it while its sequence numbers are read and carried over.
+        self.pause(id)?;
+        let read = read(&mut *self.kernel, &name, &binding)
+            .map_err(|e| refusal(format!("reading SA {:08x}", name.spi), &e))?;
+        let usage = crate::plane::DataPlane::usage(self, id).unwrap_or_default();
+        if read.is_some() {
+            self.delete(&name, &binding);
+        }
+        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let replay = match &read {
+            Some(state) => state::replay_after(state),
+            None => Some(state::replay_resumed(&sa.form, &sa.last)),
+        };
+        let carried = usage.bytes - sa.before.bytes.min(usage.bytes);
+        sa.before = usage;
+        change(&mut sa.form);
+        // What it may still carry.
+        for limit in [&mut sa.form.limits.soft_bytes, &mut sa.form.limits.hard_bytes] {
+            *limit = limit.map(|limit| limit.saturating_sub(carried).max(1));
+        }
+        let (message, inbound) = (sa.form.message(&sa.key, replay)?, sa.form.inbound);
+        let offload = sa.form.offload.filter(|offload| offload.packet);
+        self.known.insert(sa.form.name(), id);
+        self.kernel
+            .order(XfrmMessage::AddSa(message))
+            .map_err(|e| refusal(format!("making SA {:08x} anew", name.spi), &e))?;
+        if inbound {
+            if let Some(ruled) = self.rules.get_mut(&rule) {
+                let own = ruled.receiving.iter_mut().find(|(sa, _)| *sa == id);
+                if let Some((_, template)) = own {
+                    *template = Template { offload, ..*template };
+                }
+            }
+            self.guard(rule)
+        } else {
+            self.serve(id)
+        }
+    }
+
+    /// Puts back what is missing in the kernel, takes SAs out of cards that have gone, and puts those into cards again that
+    /// are wanted there and were not to be had.
+    pub(super) fn resync_all(&mut self) -> Result<Resynced, PlaneError> {
+        let mut done = Resynced::default();
+        let offloaded: Vec<(SaId, Offload)> =
+            self.sas.iter().filter_map(|(id, sa)| Some((*id, sa.form.offload?))).collect();
+        let mut outcome = Ok(());
+        for (id, offload) in offloaded {
+            if self.in_force(id) != Some(offload) {
+                done.moved += 1;
+                outcome = outcome.and(self.leave_card(id));
+            }
+        }
+        let restored = self.restore();
+        if let Ok((states, policies)) = restored {
+            (done.sas, done.policies) = (states, policies);
+        }
+        let software: Vec<SaId> = (self.sas.iter())
+            .filter(|(_, sa)| sa.form.offload.is_none())
+            .map(|(id, _)| *id)
+            .collect();
+        let mut full = BTreeSet::new();
+        for id in software {
+            done.moved += usize::from(self.enter_card(id, &mut full)?);
+        }
+        outcome.and(restored).map(|_| done)
+    }
+
+    /// Whether a card has lost what it had: one of its SAs stands for all.
+    pub(super) fn cards_have_lost(&mut self) -> bool {
+        let mut seen = BTreeSet::new();
+        let one_of_each: Vec<(SaId, Offload)> = (self.sas.iter())
+            .filter_map(|(id, sa)| Some((*id, sa.form.offload?)))
+            .filter(|(_, offload)| seen.insert(offload.device))
+            .collect();
+        one_of_each.into_iter().any(|(id, offload)| self.in_force(id) != Some(offload))
+    }
+
+    /// Takes an SA out of a card that has refused its policy; another SA's error is the caller's.
+    pub(super) fn leave_card_for(&mut self, id: SaId, error: PlaneError) -> Result<(), PlaneError> {
+        let offloaded = self.sas.get(&id).is_some_and(|sa| sa.form.offload.is_some());
+        if !offloaded {
+            return Err(error);
+        }
+        let Some((about, tunnel)) = self.about(id) else { return Err(error) };
+        let card = self.config.placement.placed(id).and_then(|was| was.card);
+        let declined = vec![(Place::Packet, reason(error)?)];
+        let steps = self.config.placement.steps(&tunnel, about.remote, &about.need);
+        let crypto = steps.tries.iter().find(|step| step.place == Place::Crypto).map(Offload::of);
+        let made = self.remake(id, &mut |form| form.offload = crypto);
+        let place = if crypto.is_some() && made.is_ok() && self.in_force(id) == crypto {
+            Place::Crypto
+        } else {
+            self.remake(id, &mut |form| form.offload = None)?;
+            Place::Software
+        };
+        self.tell_placed(&about, tunnel, place, card, declined);
+        Ok(())
+    }
+
+    fn leave_card(&mut self, id: SaId) -> Result<(), PlaneError> {
+        let outcome = self.remake(id, &mut |form| form.offload = None);
+        let Some((about, tunnel)) = self.about(id) else { return outcome };
+        let was = self.config.placement.placed(id);
+        let (place, card) = was.map_or((Place::Crypto, None), |was| (was.place, was.card));
+        let declined = vec![(place, Reason::Gone)];
+        self.tell_placed(&about, tunnel, Place::Software, card, declined);
+        outcome
+    }
+
+    /// Whether a card took an SA that the kernel has had in software. An SA is not disturbed for a card that has just had
+    /// no room for another of its direction.
+    fn enter_card(
+        &mut self,
+        id: SaId,
+        full: &mut BTreeSet<(u32, bool)>,
+    ) -> Result<bool, PlaneError> {
+        let Some((about, tunnel)) = self.about(id) else { return Ok(false) };
+        let steps = self.config.placement.steps(&tunnel, about.remote, &about.need);
+        for step in steps.tries {
+            let room = (step.card.index, about.inbound);
+            if full.contains(&room) {
+                return Ok(false);
+            }
+            let (offload, card) = (Offload::of(&step), Some(step.card.name.clone()));
+            let made = self.remake(id, &mut |form| form.offload = Some(offload));
+            if made.is_ok() && self.in_force(id) == Some(offload) {
+                self.tell_placed(&about, tunnel, step.place, card, Vec::new());
+                return Ok(true);
+            }
+            let why = match made {
+                Ok(()) => Reason::Ignored,
+                Err(error) => reason(error)?,
+            };
+            // As it was.
+            self.remake(id, &mut |form| form.offload = None)?;
+            if why == Reason::Full {
+                full.insert(room);
+            }
+        }
+        Ok(false)
+    }
+
+    fn about(&self, id: SaId) -> Option<(About, String)> {
+        let sa = self.sas.get(&id)?;
+        let tunnel = self.rules.get(&sa.rule)?.rule.tunnel.clone();
+        let form = &sa.form;
+        let about = About {
+            id,
+            rule: sa.rule,
+            inbound: form.inbound,
+            spi: form.spi,
+            remote: form.path.remote.ip(),
+            need: Need { suite: form.suite, encapsulation: form.path.encapsulation },
+        };
+        Some((about, tunnel))
+    }
+}
+
+impl Offload {
+    fn of(step: &Step) -> Self {
+        Self { device: step.card.index, packet: step.place == Place::Packet }
+    }
+}
+
+/// Why a card did not take an SA; other errors are no card's.
+fn reason(error: PlaneError) -> Result<Reason, PlaneError> {
+    match error {
+        PlaneError::Full { .. } => Ok(Reason::Full),
+        PlaneError::System { why, .. } => Ok(Reason::Refused(why)),
+        other => Err(other),
+    }
+}
+
+fn offload_of(state: &ModifyMessage) -> Option<Offload> {
+    state.nlas.iter().find_map(|attribute| match attribute {
+        XfrmAttrs::OffloadDevice(offload) => {
+            Some(Offload { device: offload.ifindex.unsigned_abs(), packet: offload.flags & 4 != 0 })
+        }
+        _ => None,
+    })
+}

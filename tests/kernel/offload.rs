@@ -1,0 +1,161 @@
+//! The kernel plane with a network card that offloads: `xfrmsim`, whose far end is in another namespace.
+
+use crate::guest::{Group, Kernel, scenario};
+use crate::harness::Need;
+use crate::harness::space::Space;
+use esp::cipher::Suite;
+use esp::placement::{Choice, Place, Placement, Report, Wanted};
+use esp::plane::{
+    DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, Rule, RuleId, SaId, Spi,
+    TrafficSelectors,
+};
+use esp::xfrm::{Config, Hooks, Xfrm, commands};
+use policy::{AddressRange, KeyBits, Mode, PortRange, Secret, Selector};
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::sync::Arc;
+
+pub fn group() -> Group {
+    Group {
+        name: "offload",
+        kernel: Kernel::Built,
+        scenarios: vec![scenario("printed commands make the same state elsewhere", NEEDS, printed)],
+    }
+}
+
+const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("busybox")];
+const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kernel/xfrmsim.ko");
+const CONTROL: &str = "/sys/kernel/debug/xfrmsim";
+const CARDS: [&str; 2] = ["xs0", "xs1"];
+
+/// Two namespaces with a card each.
+fn cards() -> [Space; 2] {
+    if !std::path::Path::new(CONTROL).exists() {
+        let loaded = Command::new("busybox").args(["insmod", MODULE]).status();
+        assert!(loaded.expect("busybox runs").success(), "{MODULE}");
+    } else {
+        fs::write(CONTROL, "0").expect("xfrmsim");
+        fs::write(CONTROL, "1").expect("xfrmsim");
+    }
+    let spaces = ["left", "right"].map(Space::new);
+    for (space, card) in spaces.iter().zip(CARDS) {
+        let there = space
+            .run(|| format!("/proc/{}/task/{}/ns/net", std::process::id(), nix::unistd::gettid()));
+        let moved = Command::new("ip").args(["link", "set", card, "netns", &there]).status();
+        assert!(moved.expect("ip runs").success(), "{card}");
+        space.ip(&format!("link set {card} up"));
+    }
+    spaces
+}
+
+/// A plane in a namespace, which wants this of its card.
+fn plane(space: &Space, wanted: Wanted, device: &str) -> (Xfrm, Placement) {
+    let choice = Choice { wanted, device: Some(device.to_owned()) };
+    let placement = Placement::new(choice, BTreeMap::new());
+    let config = Config { placement: placement.clone(), ..Config::default() };
+    let hooks = Hooks { notice: Arc::new(|_| {}), disturbance: Arc::new(|_| {}) };
+    let plane = space.run(move || Xfrm::start(config, hooks)).expect("this kernel has XFRM");
+    (plane, placement)
+}
+
+fn places(report: &Report) -> [usize; 3] {
+    [Place::Packet, Place::Crypto, Place::Software]
+        .map(|place| report.sas.iter().filter(|sa| sa.place == place).count())
+}
+
+const KEY: &str = "44434241343332312423222114131211f4f3f2f1";
+
+/// The example of Linux' documentation of offload: two SAs, TCP, `rfc4106(gcm(aes))`, a window of 32, a card.
+fn printed() {
+    let spaces = cards();
+    for (space, card) in spaces.iter().zip(CARDS) {
+        space.ip(&format!("link set {card} down"));
+        space.ip(&format!("link set {card} name eth4"));
+        space.ip("link set eth4 up");
+        // One after the other is the host of the example.
+        space.ip("address add 14.0.0.52/24 dev eth4");
+    }
+    let (mut plane, placement) = plane(&spaces[0], Wanted::Crypto, "eth4");
+    let network = AddressRange::new([14, 0, 0, 0].into(), [14, 0, 0, 255].into());
+    let addresses = network.expect("in order");
+    let tcp = Selector { protocol: 6, addresses, ports: PortRange::ANY };
+    let traffic = TrafficSelectors { local: vec![tcp], remote: vec![tcp] };
+    let (rule, spi, suite) = (RuleId(0), Spi(7), Suite::AesGcm16(KeyBits::B128));
+    let whole =
+        Rule { id: rule, tunnel: "eth4".to_owned(), selectors: traffic.clone(), trap: false };
+    plane.add_rule(whole).expect("the kernel takes it");
+    let octet = |at| u8::from_str_radix(&KEY[at..at + 2], 16).expect("hexadecimal");
+    let key = || Secret::new((0..KEY.len()).step_by(2).map(octet).collect());
+    let path = Path {
+        local: ([14, 0, 0, 52], 4500).into(),
+        remote: ([14, 0, 0, 70], 4500).into(),
+        encapsulation: Encapsulation::Native,
+    };
+    let (selectors, limits, mode) = (Arc::new(traffic), Limits::default(), Mode::Transport);
+    plane
+        .add_inbound(InboundSa {
+            id: SaId(1),
+            rule,
+            spi,
+            suite,
+            key: key(),
+            esn: false,
+            replay_window: 32,
+            mode,
+            path,
+            selectors: Arc::clone(&selectors),
+            limits,
+        })
+        .expect("the kernel takes it");
+    plane
+        .add_outbound(OutboundSa {
+            id: SaId(2),
+            rule,
+            spi,
+            suite,
+            key: key(),
+            esn: false,
+            mode,
+            path,
+            selectors,
+            limits,
+            standby: false,
+        })
+        .expect("the kernel takes it");
+    assert_eq!(places(&placement.report()), [0, 2, 0], "{:?}", placement.report());
+
+    let print = |keys| {
+        let printed = spaces[0].run(move || commands(keys, &|_| "eth4".to_owned()));
+        printed.expect("the kernel tells").iter().map(|c| c.to_string()).collect::<Vec<_>>()
+    };
+    let hidden = print(false).join("\n");
+    assert!(hidden.contains("'0x<20 octets>' 128") && !hidden.contains(KEY), "{hidden}");
+    let typed = print(true);
+    assert_eq!(typed.iter().filter(|line| line.contains(KEY)).count(), 2);
+    for line in &typed {
+        // As a shell would, which takes the quotes away.
+        spaces[1].sh(&line.replace('\'', ""));
+    }
+    for what in ["state", "policy"] {
+        let [here, there] =
+            [&spaces[0], &spaces[1]].map(|s| paragraphs(&s.ip(&format!("xfrm {what}"))));
+        assert_eq!(here, there, "{what}");
+        assert!(!here.is_empty());
+    }
+    let state = spaces[1].ip("xfrm state");
+    assert_eq!(state.matches("offload parameters: dev eth4 dir").count(), 2, "{state}");
+}
+
+/// What `ip` prints of each object, in an order of its own.
+fn paragraphs(text: &str) -> Vec<String> {
+    let mut found: Vec<String> = Vec::new();
+    for line in text.lines() {
+        match (line.starts_with(char::is_whitespace), found.last_mut()) {
+            (true, Some(last)) => last.push_str(&format!("\n{line}")),
+            _ => found.push(line.to_owned()),
+        }
+    }
+    found.sort();
+    found
+}
