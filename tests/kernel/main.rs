@@ -12,6 +12,7 @@
 #[path = "../harness/harness.rs"]
 mod harness;
 
+mod card;
 mod flow;
 mod guest;
 #[path = "../interop/launch.rs"]
@@ -20,6 +21,7 @@ mod manual;
 #[path = "../interop/needs.rs"]
 #[allow(dead_code)]
 mod needs;
+mod neighbours;
 mod offers;
 mod offload;
 mod planes;

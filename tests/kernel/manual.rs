@@ -15,7 +15,7 @@ use policy::{Integrity, KeyBits, Mode};
 /// Sizes around every boundary of padding, and the largest that goes in one packet everywhere.
 const SIZES: [usize; 6] = [0, 1, 2, 15, 16, 1200];
 
-pub fn groups() -> [Group; 3] {
+pub fn groups() -> [Group; 4] {
     let group = |name, scenarios| Group { name, kernel: Kernel::Any, scenarios };
     let both = |by| {
         every_way(by, Mode::Tunnel, "tunnel").chain(every_way(by, Mode::Transport, "transport"))
@@ -24,6 +24,11 @@ pub fn groups() -> [Group; 3] {
         group("manual keys", both(By::Hand).collect()),
         group("manual keys, kernel plane", both(By::Plane).collect()),
         group("manual keys, traffic", more()),
+        Group {
+            name: "manual keys, card",
+            kernel: Kernel::Built,
+            scenarios: vec![scenario("a card does the cryptography", &[], card)],
+        },
     ]
 }
 
@@ -50,6 +55,30 @@ fn more() -> Vec<Scenario> {
         scenario("the kernel's sequence numbers pass 2^32", &[], wraps),
         scenario("Linux has no AH with AES-GMAC", &[], lacks_ah_gmac),
     ]
+}
+
+/// The driver has the SAs that the kernel plane was told of, and counts their packets.
+fn card() {
+    let mut pair = Pair::new(By::Card);
+    for bits in [KeyBits::B128, KeyBits::B192, KeyBits::B256] {
+        for esn in [false, true] {
+            let suite = Suite::AesGcm16(bits);
+            let setup = Setup { suite, mode: Mode::Transport, esn, ..Setup::plain() };
+            pair.install(setup);
+            pair.exchange(&setup, &SIZES);
+            let counters = crate::card::counters();
+            for direction in ["in", "out"] {
+                let begins = format!("sa dev=wire dir={direction} type=crypto ");
+                let found = counters.lines().find(|line| line.starts_with(&begins));
+                let found = found.unwrap_or_else(|| panic!("{setup:?}: {counters}"));
+                assert!(found.contains(&format!(" pkts={} ", SIZES.len())), "{setup:?}: {found}");
+            }
+            let packets = pair.usage().map(|usage| usage.packets);
+            assert_eq!(packets, [SIZES.len() as u64; 2], "{setup:?}");
+        }
+    }
+    assert_eq!(pair.kernel_errors(), [].into());
+    assert_eq!(pair.discards(), [].into());
 }
 
 /// Each suite, with extended sequence numbers in either mode, and both families inside a tunnel.

@@ -9,6 +9,7 @@ use crate::guest::{Group, Kernel, Scenario, scenario};
 use crate::harness::gateway::Gateway;
 use crate::harness::space::Space;
 use crate::harness::{Need, policies, until};
+use crate::neighbours::introduce;
 use charon::{Charon, NAME};
 use cli::demo::traffic::Stream;
 use setup::{Protection, Setup};
@@ -134,16 +135,7 @@ impl World {
         let bits = if outer[0].contains(':') { 64 } else { 24 };
         let [here, there] = outer.map(|address| format!("{address}/{bits}"));
         Space::connect((&vpnd.space, "wire", &[&here]), (&space, "wire", &[&there]));
-        // What neighbours ask each other matches the policy of transport mode, and would wait for itself.
-        let addresses = [&vpnd.space, &space].map(|s| {
-            let link = s.ip("-br link show dev wire");
-            link.split_whitespace().nth(2).expect("a hardware address").to_owned()
-        });
-        for (space, peer, hardware) in
-            [(&vpnd.space, outer[1], &addresses[1]), (&space, outer[0], &addresses[0])]
-        {
-            space.ip(&format!("neigh replace {peer} lladdr {hardware} nud permanent dev wire"));
-        }
+        introduce(&vpnd.space, &space, &[outer]);
         if inner[0].to_string() != outer[0] {
             vpnd.space.ip(&format!("address add {}/32 dev lo", inner[0]));
             space.ip(&format!("address add {}/32 dev lo", inner[1]));

@@ -2,14 +2,17 @@
 //! told by `ip xfrm` or by the kernel plane.
 
 use super::words;
+use crate::card;
 use crate::harness::space::Space;
+use crate::neighbours::introduce;
 use esp::cipher::Suite;
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
     Spi, TrafficSelectors, Usage,
 };
 use esp::userspace::{self, Userspace};
-use esp::xfrm::{self, Xfrm};
+use esp::xfrm::{self, Offload, Xfrm};
+use nix::net::if_::if_nametoindex;
 use policy::{AddressRange, Mode, Secret, Selector};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -78,6 +81,8 @@ pub enum By {
     Hand,
     /// [`Xfrm`].
     Plane,
+    /// [`Xfrm`], with a card that does the cryptography.
+    Card,
 }
 
 /// A plane that lives in a namespace.
@@ -106,6 +111,7 @@ pub struct Pair {
     plane: Held<Userspace>,
     /// Where no administrator tells the kernel.
     kernel: Option<Held<Xfrm>>,
+    by: By,
     installed: u32,
     /// Ports of ESP in UDP at the kernel's side.
     _sockets: Vec<UdpSocket>,
@@ -122,20 +128,19 @@ impl Pair {
     /// Both on one wire, with addresses of both families; nothing is protected yet.
     pub fn new(by: By) -> Self {
         let [ours, theirs] = [Space::new("ours"), Space::new("theirs")];
-        Space::connect(
-            (&ours, "wire", &["192.0.2.1/24", "2001:db8::1/64"]),
-            (&theirs, "wire", &["192.0.2.2/24", "2001:db8::2/64"]),
-        );
+        let wire = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
+        match by {
+            By::Card => card::connect((&ours, &wire[0]), (&theirs, &wire[1])),
+            By::Hand | By::Plane => {
+                Space::connect((&ours, "wire", &wire[0]), (&theirs, "wire", &wire[1]));
+            }
+        }
+        introduce(&ours, &theirs, &[["192.0.2.1", "192.0.2.2"], ["2001:db8::1", "2001:db8::2"]]);
         for (space, number, networks) in
             [(&ours, 1, ["10.2.0.0/24", "fd02::/64"]), (&theirs, 2, ["10.1.0.0/24", "fd01::/64"])]
         {
-            let peer = 3 - number;
-            // What neighbours ask each other matches a policy between their addresses, and would wait for itself.
             let script = format!(
-                "link set wire address 02:00:00:00:00:0{number}
-                 neigh replace 192.0.2.{peer} lladdr 02:00:00:00:00:0{peer} nud permanent dev wire
-                 neigh replace 2001:db8::{peer} lladdr 02:00:00:00:00:0{peer} nud permanent dev wire
-                 address add 10.{number}.0.1/32 dev lo
+                "address add 10.{number}.0.1/32 dev lo
                  address add fd0{number}::1/128 dev lo nodad"
             );
             batch(space, &script);
@@ -160,7 +165,7 @@ impl Pair {
         };
         let hooks = userspace::Hooks { notice: Arc::new(|_| ()), ike: Arc::new(|_| ()) };
         let plane = ours.run(move || Userspace::start(config, hooks)).expect("a plane");
-        let kernel = (by == By::Plane).then(|| {
+        let kernel = (by != By::Hand).then(|| {
             let hooks = xfrm::Hooks { notice: Arc::new(|_| ()), disturbance: Arc::new(|_| ()) };
             let plane = theirs.run(move || Xfrm::start(xfrm::Config::default(), hooks));
             hold(plane.expect("the kernel has XFRM"))
@@ -170,6 +175,7 @@ impl Pair {
             theirs,
             plane: hold(plane),
             kernel,
+            by,
             installed: 0,
             _sockets: sockets.into(),
             _state: state,
@@ -196,10 +202,20 @@ impl Pair {
             None => self.install_by_hand(&setup, KEYS),
             Some(kernel) => {
                 let given = self.sas(&setup, 1);
-                within(&self.theirs, kernel, move |plane| give(plane, given))
+                let offload = self.offload();
+                within(&self.theirs, kernel, move |plane| give_kernel(plane, given, offload))
                     .unwrap_or_else(|error| panic!("{setup:?}: {error}"));
             }
         }
+    }
+
+    /// What is asked of the card, where there is one.
+    fn offload(&self) -> Option<Offload> {
+        if self.by != By::Card {
+            return None;
+        }
+        let device = self.theirs.run(|| if_nametoindex("wire")).expect("the card's device");
+        Some(Offload { device, packet: false })
     }
 
     /// The same, but the sides have different keys.
@@ -420,6 +436,16 @@ fn give(
     plane.add_rule(rule)?;
     plane.add_inbound(inbound)?;
     plane.add_outbound(outbound)
+}
+
+fn give_kernel(
+    plane: &mut Xfrm,
+    (rule, inbound, outbound): (Rule, InboundSa, OutboundSa),
+    offload: Option<Offload>,
+) -> Result<(), PlaneError> {
+    plane.add_rule(rule)?;
+    plane.install_inbound(inbound, offload)?;
+    plane.install_outbound(outbound, offload)
 }
 
 fn forget<P: DataPlane>(installed: u32) -> impl FnOnce(&mut P) {

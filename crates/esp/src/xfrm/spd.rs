@@ -137,7 +137,8 @@ impl Change {
                 let mut nlas = key.binding.attributes();
                 if let Action::Protect(template) = action {
                     nlas.push(XfrmAttrs::Template(vec![template.wire(&key.flow)]));
-                    nlas.extend(template.offload.map(|o| o.attribute(key.way == Way::In)));
+                    // The policy itself says its direction; the kernel refuses to be told twice.
+                    nlas.extend(template.offload.map(|o| o.attribute(false)));
                 }
                 XfrmMessage::UpdatePolicy(ModifyMessage { user_policy_info: info, nlas })
             }
