@@ -205,10 +205,10 @@ fn goals() -> Vec<Goal> {
         aim: Some(2.5),
         ..tcp()
     };
-    let many = |label, number, required| Goal {
+    let many = |label, name, number, required| Goal {
         row: "9",
         label,
-        name: "datagrams to very many addresses, SAs by one SA",
+        name,
         figure: "spread",
         ours: with_tunnels(number),
         beside: Beside::Vpn(with_tunnels(1)),
@@ -258,8 +258,8 @@ fn goals() -> Vec<Goal> {
             aim: Some(0.9),
             ..tcp()
         },
-        many("1k", 1_000, 0.9),
-        many("20k", 20_000, 0.8),
+        many("1k", "datagrams through 1,000 SAs by one SA", 1_000, 0.9),
+        many("20k", "datagrams through 20,000 SAs by one SA", 20_000, 0.8),
         Goal {
             row: "10",
             name: "TCP, one stream, AES-256-GCM, in-core on by off",
