@@ -37,7 +37,6 @@ fn connect(source: Ipv4Addr, target: SocketAddr) -> io::Result<TcpStream> {
     socket.bind(&SockAddr::from(SocketAddrV4::new(source, 0)))?;
     socket.connect_timeout(&target.into(), PATIENCE)?;
     let stream: TcpStream = socket.into();
-    stream.set_nodelay(true)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)

@@ -1,6 +1,6 @@
 //! Requests and their responses over TCP: on standing connections, or each on a connection of its own.
 
-use super::{End, PATIENCE, connect, failed, join};
+use super::{End, PATIENCE, failed, join};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -170,6 +170,13 @@ fn end_of_file(error: io::Error) -> io::Result<()> {
 
 fn surplus() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "a response is longer than it should be")
+}
+
+/// A connection on which nothing waits for more to send along.
+fn connect(source: Ipv4Addr, target: SocketAddr) -> io::Result<TcpStream> {
+    let stream = super::connect(source, target)?;
+    stream.set_nodelay(true)?;
+    Ok(stream)
 }
 
 /// Answers until a connection ends without a request.
