@@ -1,7 +1,7 @@
 //! Where the kernel protects the packets of an SA: in a network card as a whole, with the card doing the cryptography, or
 //! in software.
 //!
-//! [`Placement`] keeps what the operator wants and what came of it; [`steps`] says, without asking anybody, what to try and
+//! [`Placement`] keeps what the operator wants and what came of it; [`steps()`] says, without asking anybody, what to try and
 //! why the rest is not tried. Whoever installs SAs goes through the steps, reads back what is in force (the kernel takes
 //! crypto offload for a card without it and uses software), and notes the outcome.
 

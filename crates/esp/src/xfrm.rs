@@ -1,7 +1,7 @@
 //! The kernel plane: SAs and policies in Linux's XFRM, told over netlink.
 //!
 //! [`Xfrm`] is a [`DataPlane`]: rules become policies, SAs become states, the kernel protects packets, and what it
-//! reports ([`monitor`]) becomes [`Notice`]s. No packet passes this process, no device and no route is needed.
+//! reports (`monitor`) becomes [`Notice`]s. No packet passes this process, no device and no route is needed.
 //!
 //! What an operator sees of it, all of it gone after a clean stop:
 //!
