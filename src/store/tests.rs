@@ -172,7 +172,11 @@ fn what_would_not_be_read_is_not_written() {
     let directory = empty();
     let mut store = open(directory.path());
     store.commit(site()).expect("it can be written");
-    let put = store.database().put("keys.xml", &keys(2, 523_000), &PutOptions::default());
+    let put = store.database().put(
+        "keys.xml",
+        &keys(2, MAX_FILE_LEN / 2 - 1_288),
+        &PutOptions::default(),
+    );
     let database = put.expect("as much as is read").database;
     assert!(matches!(store.commit(database), Err(StoreError::Full(_))));
     assert_eq!(*store.database(), site());
