@@ -124,11 +124,28 @@ fn tunnel(encap: &str) {
     let encapsulated = states.matches("encap type espinudp").count();
     assert_eq!(encapsulated, if encap == "always" { 2 } else { 0 }, "{states}");
     assert_eq!(packets(left, "site_lan"), [10, 10]);
+    assert_eq!(by_kernel(left), [10, 10]);
     // Without the tunnel its traffic is dropped.
     left.ctl_ok(&["deactivate", "site"]);
     left.space.try_sh("ping -q -c 2 -i 0.01 -W 1 10.2.0.1");
+    assert_eq!(by_kernel(left), [10, 10], "what SAs have done outlives them");
+    let dropped = left.json(&["counters", "--json"])["xfrm.XfrmOutPolBlock"].as_u64();
+    assert!(dropped > Some(0), "{dropped:?}");
+    let counters = left.ctl_ok(&["counters"]);
+    assert!(counters.contains("DROPPED BY THE KERNEL"), "{counters}");
     nothing_in_the_clear(watch);
     stop(&mut gateways);
+}
+
+/// Packets that the kernel has encrypted and decrypted, as the daemon has it.
+fn by_kernel(gateway: &Gateway) -> [u64; 2] {
+    let stats = gateway.json(&["crypto", "stats", "--json"]);
+    let rows = stats["rows"].as_array().unwrap_or_else(|| panic!("{stats}"));
+    ["encrypt", "decrypt"].map(|operation| {
+        let row = rows.iter().find(|row| row["user"] == "esp" && row["operation"] == operation);
+        let done = row.and_then(|row| row["kernel"]["operations"].as_u64());
+        done.unwrap_or_else(|| panic!("{stats}"))
+    })
 }
 
 fn mixed() {

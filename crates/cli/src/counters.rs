@@ -13,6 +13,7 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
             .find(|d| d.name() == name)
             .map(|d| d.explanation())
             .or_else(|| esp::userspace::explanation(name)),
+        "xfrm" => esp::xfrm::Statistic::ALL.iter().find(|s| s.name == name).map(|s| s.explanation),
         _ => None,
     }
 }

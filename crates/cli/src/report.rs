@@ -296,17 +296,32 @@ pub fn counters(
     all: bool,
     colour: Colour,
 ) -> String {
-    let mut sorted: Vec<_> = counters.iter().filter(|(_, n)| all || **n > 0).collect();
-    if sorted.is_empty() {
+    let shown = counters.iter().filter(|(_, n)| all || **n > 0);
+    let (mut kernel, mut own): (Vec<_>, Vec<_>) =
+        shown.partition(|(reason, _)| reason.starts_with("xfrm."));
+    if own.is_empty() && kernel.is_empty() {
         return "nothing was discarded\n".to_owned();
     }
-    sorted.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
-    let mut table = Table::new(["DISCARDED", "REASON", "MEANING"]);
-    for (reason, n) in sorted {
-        let meaning = crate::counters::explanation(reason).unwrap_or("-").to_owned();
-        table.row([count(*n), plain(reason).into_owned(), meaning]);
-    }
-    table.render(colour)
+    let mut text = String::new();
+    let mut section = |title: &'static str, rows: &mut Vec<(&String, &u64)>| {
+        if rows.is_empty() {
+            return;
+        }
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        rows.sort_by_key(|(_, n)| std::cmp::Reverse(**n));
+        let mut table = Table::new([title, "REASON", "MEANING"]);
+        for (reason, n) in rows {
+            let meaning = crate::counters::explanation(reason).unwrap_or("-").to_owned();
+            table.row([count(**n), plain(reason).into_owned(), meaning]);
+        }
+        text.push_str(&table.render(colour));
+    };
+    section("DISCARDED", &mut own);
+    // Of the whole network namespace, whoever's the SAs are.
+    section("DROPPED BY THE KERNEL", &mut kernel);
+    text
 }
 
 /// Lines of a name and a value, the values in one column.

@@ -304,6 +304,8 @@ pub trait DataPlane {
     fn remove(&mut self, sa: SaId);
     /// What an SA has done so far; `None` if there is no such SA.
     fn usage(&mut self, sa: SaId) -> Option<Usage>;
+    /// Has the crypto facility know what was done so far for SAs that others serve: it asks the rest by itself.
+    fn tell_work(&mut self) {}
     /// How long the packets of an SA that sends may be; `None` if there is no such SA, or the plane cannot tell.
     fn fit(&mut self, sa: SaId) -> Option<Fit> {
         let _ = sa;

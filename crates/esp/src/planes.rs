@@ -13,7 +13,7 @@ mod tests;
 
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 
-use crate::cipher::Function;
+use crate::cipher::{Facility, Function};
 use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::plane::{
@@ -51,6 +51,8 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     config: Config,
     rules: BTreeMap<RuleId, (Rule, Place)>,
     sas: BTreeMap<SaId, Place>,
+    /// The SA that receives which the kernel has taken last: should it refuse the one that sends, the pair goes together.
+    mate: Option<InboundSa>,
 }
 
 impl Planes {
@@ -64,7 +66,7 @@ impl Planes {
         hooks: userspace::Hooks,
     ) -> Result<Self, PlaneError> {
         let kernel = match config.wants_kernel() {
-            true => start_kernel(&config, &hooks)?,
+            true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks)?,
             false => None,
         };
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
@@ -83,7 +85,11 @@ impl Planes {
 }
 
 /// The kernel's plane, or `None` where it is not to be had and need not be.
-fn start_kernel(config: &Config, hooks: &userspace::Hooks) -> Result<Option<Xfrm>, PlaneError> {
+fn start_kernel(
+    config: &Config,
+    crypto: Arc<Facility>,
+    hooks: &userspace::Hooks,
+) -> Result<Option<Xfrm>, PlaneError> {
     let suites: Vec<_> = Function::all().map(Function::suite).collect();
     let outcome = xfrm::probe(&suites).map_err(|error| error.to_string()).and_then(|ability| {
         match ability.suites.is_empty() {
@@ -126,7 +132,7 @@ fn start_kernel(config: &Config, hooks: &userspace::Hooks) -> Result<Option<Xfrm
         },
     };
     let kernel = Xfrm::start(
-        xfrm::Config { bindings: config.bindings(), placement: config.placement.clone() },
+        xfrm::Config { bindings: config.bindings(), placement: config.placement.clone(), crypto },
         hooks,
     )?;
     tracing::info!(lacks = ?missing, "packets are protected by the kernel");
@@ -143,7 +149,7 @@ fn disturbed(what: Disturbance) {
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
-        Self { userspace, kernel, config, rules: BTreeMap::new(), sas: BTreeMap::new() }
+        Self { userspace, kernel, config, rules: BTreeMap::new(), sas: BTreeMap::new(), mate: None }
     }
 
     /// The plane of a place; a rule is placed in the kernel only where there is one.
@@ -205,6 +211,26 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         Ok(())
     }
 
+    /// Has userspace serve an SA that sends, which the kernel does not take, and the one that receives with it.
+    fn move_pair(
+        &mut self,
+        mate: InboundSa,
+        sa: OutboundSa,
+        error: &PlaneError,
+    ) -> Result<(), PlaneError> {
+        let (id, rule) = (mate.id, mate.rule);
+        self.fall_back(rule, error)?;
+        // What has come meanwhile could be replayed to an SA made anew; the tunnel's next ones are in userspace from the
+        // beginning.
+        if self.usage(id).is_some_and(|usage| usage.packets > 0) {
+            return Err(error.clone());
+        }
+        self.remove(id);
+        self.userspace.add_inbound(mate)?;
+        self.sas.insert(id, Place::Userspace);
+        self.userspace.add_outbound(sa)
+    }
+
     fn fell_back(&mut self, tunnel: &str, error: &PlaneError) {
         let why = error.to_string();
         if self.config.report.fell_back(tunnel, &why) {
@@ -214,9 +240,12 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
 
     /// Whether an SA that the kernel has refused is to go to userspace.
     fn may_fall_back(&self, rule: RuleId, error: &PlaneError) -> bool {
+        self.is_auto(rule) && matches!(error, PlaneError::System { .. } | PlaneError::Suite(_))
+    }
+
+    fn is_auto(&self, rule: RuleId) -> bool {
         let tunnel = self.rules.get(&rule).map(|(rule, _)| rule.tunnel.as_str());
-        let auto = tunnel.is_some_and(|t| self.config.choice_of(t) == Choice::Auto);
-        auto && matches!(error, PlaneError::System { .. } | PlaneError::Suite(_))
+        tunnel.is_some_and(|tunnel| self.config.choice_of(tunnel) == Choice::Auto)
     }
 
     /// Whose rule is the first that covers a packet, either way.
@@ -295,6 +324,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
         let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
+        self.mate = None;
         let again = copy_of_inbound(&sa);
         match self.plane(place).add_inbound(sa) {
             Err(error) if place == Place::Kernel && self.may_fall_back(rule, &error) => {
@@ -302,6 +332,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
                 place = Place::Userspace;
                 self.userspace.add_inbound(again)?;
             }
+            Ok(()) if place == Place::Kernel && self.is_auto(rule) => self.mate = Some(again),
             outcome => outcome?,
         }
         self.sas.insert(id, place);
@@ -309,9 +340,16 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        let (id, place) = (sa.id, self.place(sa.rule)?);
-        // What the kernel takes one way it takes the other way: a refusal now is not for the tunnel's sake.
-        self.plane(place).add_outbound(sa)?;
+        let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
+        let mate = self.mate.take().filter(|mate| place == Place::Kernel && mate.rule == rule);
+        let again = mate.is_some().then(|| copy_of_outbound(&sa));
+        match (self.plane(place).add_outbound(sa), mate.zip(again)) {
+            (Err(error), Some((mate, again))) if self.may_fall_back(rule, &error) => {
+                self.move_pair(mate, again, &error)?;
+                place = Place::Userspace;
+            }
+            (outcome, _) => outcome?,
+        }
         self.sas.insert(id, place);
         Ok(())
     }
@@ -362,6 +400,12 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         self.plane(place).last_sequence(sa)
     }
 
+    fn tell_work(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.tell_work();
+        }
+    }
+
     fn fit(&mut self, sa: SaId) -> Option<Fit> {
         let place = *self.sas.get(&sa)?;
         self.plane(place).fit(sa)
@@ -389,4 +433,10 @@ fn copy_of_inbound(sa: &InboundSa) -> InboundSa {
     let InboundSa { id, rule, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
     let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
     InboundSa { id, rule, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
+}
+
+fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {
+    let OutboundSa { id, rule, spi, suite, esn, mode, path, limits, standby, .. } = *sa;
+    let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
+    OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby }
 }

@@ -35,15 +35,19 @@ mod place;
 mod probe;
 mod spd;
 mod state;
+mod statistics;
 #[cfg(test)]
 mod tests;
+mod work;
 
 pub use bypass::{decapsulate, let_pass};
 pub use command::commands;
 pub use monitor::Disturbance;
 pub use netlink::{Kernel, Netlink, Refused};
 pub use probe::{Ability, probe};
+pub use statistics::{Statistic, statistics};
 
+use crate::cipher::{Amount, Facility};
 use crate::placement::{Place as Seat, Placement};
 use crate::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Resynced, Rule, RuleId, SaId, Usage,
@@ -83,6 +87,8 @@ pub struct Config {
     pub bindings: BTreeMap<String, Binding>,
     /// What network cards are to do. Whoever keeps a clone can see what they do.
     pub placement: Placement,
+    /// Takes note of what kernel and network cards have done.
+    pub crypto: Arc<Facility>,
 }
 
 /// Marks and interfaces that a tunnel's packets must have, for tunnels that routes choose.
@@ -153,6 +159,8 @@ struct Installed {
     before: Usage,
     /// What it had done when that was last seen.
     last: Usage,
+    /// As much of this the crypto facility knows.
+    told: Amount,
 }
 
 impl Xfrm {
@@ -326,8 +334,8 @@ impl Xfrm {
                 _ => refusal(format!("giving SA {spi} with {} to the kernel", form.suite), &error),
             });
         }
-        let (before, last) = Default::default();
-        let installed = Installed { form, key, rule, flows, serial: None, before, last };
+        let (before, last, told) = Default::default();
+        let installed = Installed { form, key, rule, flows, serial: None, before, last, told };
         self.sas.insert(id, installed);
         Ok(())
     }
@@ -587,6 +595,8 @@ impl DataPlane for Xfrm {
 
     fn remove(&mut self, sa: SaId) {
         self.rest(sa);
+        // What it has done is not to be lost with it.
+        let _ = self.usage(sa);
         let Some(removed) = self.sas.remove(&sa) else { return };
         self.config.placement.forget(sa);
         if let Some(ruled) = self.rules.get_mut(&removed.rule) {
@@ -611,8 +621,16 @@ impl DataPlane for Xfrm {
                 last_used: now.last_used.or(before.last_used),
                 refused: before.refused + now.refused,
             };
+            installed.tell_work(&self.config.crypto);
         }
         Some(installed.last)
+    }
+
+    fn tell_work(&mut self) {
+        let sas: Vec<SaId> = self.sas.keys().copied().collect();
+        for sa in sas {
+            let _ = self.usage(sa);
+        }
     }
 
     /// Has the kernel make the SA anew, with that number behind it.

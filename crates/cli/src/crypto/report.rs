@@ -96,7 +96,7 @@ pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
     let _ = writeln!(
         text,
         "\n{}",
-        colour.faint("Not used by vpnd, whose data plane is in userspace; the kernel loads more algorithms when it is asked to:")
+        colour.faint("For tunnels whose packets the kernel protects (dataplane in vpnd.toml); it loads more algorithms when it is asked to:")
     );
     if machine.kernel.is_empty() {
         text.push_str("the kernel has no algorithm of IPsec loaded\n");

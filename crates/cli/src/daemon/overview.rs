@@ -9,6 +9,7 @@ use crate::control::protocol::{
 use crate::{course, filter};
 use esp::filter::{Filter, FilterStatus};
 use esp::planes::KernelUse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{info, warn};
 
@@ -53,6 +54,18 @@ impl<G: Gateway> Daemon<G> {
             esp_discarded: discarded("esp."),
             keys_exported_to: self.keys_exported_to.as_ref().map(|d| d.display().to_string()),
         })
+    }
+
+    /// What was discarded, and where the kernel protects packets, what it has dropped.
+    pub(super) async fn counters(&self) -> Result<BTreeMap<String, u64>, Refusal> {
+        let mut counters = self.gateway().counters().await.map_err(refusal)?;
+        if matches!(self.planes.found().kernel, KernelUse::Used { .. }) {
+            // In the thread that is surely in the plane's namespace.
+            let asked = self.gateway().with_plane(|_| esp::xfrm::statistics()).await;
+            let kernel = asked.map_err(refusal)?.into_iter();
+            counters.extend(kernel.map(|(name, n)| (format!("xfrm.{name}"), n)));
+        }
+        Ok(counters)
     }
 
     pub(super) async fn trace(&self, description: &str) -> Result<TraceInfo, Refusal> {

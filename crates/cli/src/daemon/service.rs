@@ -334,9 +334,7 @@ impl<G: Gateway> Service for Daemon<G> {
                 Ok(()) => Ok(Reply::Done),
                 Err(error) => Err(Refusal::new(RefusalCode::BadLevel, error.to_string())),
             },
-            Command::Counters => {
-                self.gateway.counters().await.map(Reply::Counters).map_err(refusal)
-            }
+            Command::Counters => self.counters().await.map(Reply::Counters),
             Command::Workers => Ok(Reply::Workers((&self.workers.report()).into())),
             Command::WorkersSet(change) => self.set_workers(&change).await.map(Reply::Workers),
             Command::Certs => Ok(Reply::Certificates(self.certificates.describe())),
@@ -348,7 +346,10 @@ impl<G: Gateway> Service for Daemon<G> {
                 }
                 Ok(Reply::Crypto(state))
             }
-            Command::CryptoStats => Ok(Reply::CryptoStats(crypto::service::stats(&self.crypto))),
+            Command::CryptoStats => {
+                self.gateway.with_plane(|plane| plane.tell_work()).await.map_err(refusal)?;
+                Ok(Reply::CryptoStats(crypto::service::stats(&self.crypto)))
+            }
             Command::Overview => {
                 self.overview().await.map(|overview| Reply::Overview(Box::new(overview)))
             }

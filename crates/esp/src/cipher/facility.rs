@@ -2,7 +2,8 @@
 //! was done with and without them.
 //!
 //! Nothing is counted for it while packets pass. Every SA counts its packets anyway; what it has counted is attributed
-//! when somebody asks, when it changes its provider and when it goes.
+//! when somebody asks, when it changes its provider and when it goes. The same holds for SAs of the kernel and of network
+//! cards, where the kernel counts.
 
 use super::keyed::Keyed;
 use super::{Choice, Cpu, Function, Provider, Suite};
@@ -182,13 +183,34 @@ impl Facility {
     /// Adds to the work what an SA has done since the last time.
     pub(crate) fn attribute(&self, sa: &dyn Operated) {
         let more = sa.keyed().attribute(sa.amount());
+        let (suite, provider) = (sa.keyed().suite(), sa.keyed().provider());
+        self.add(suite, sa.direction(), more, |function| self.place(provider, function));
+    }
+
+    /// Adds to the work what was done for an SA outside of this process.
+    pub(crate) fn add_elsewhere(
+        &self,
+        suite: Suite,
+        direction: Direction,
+        place: Place,
+        more: Amount,
+    ) {
+        self.add(suite, direction, more, |_| place);
+    }
+
+    fn add(
+        &self,
+        suite: Suite,
+        direction: Direction,
+        more: Amount,
+        place: impl Fn(Function) -> Place,
+    ) {
         if more == Amount::default() {
             return;
         }
         let mut ledger = self.ledger();
-        for function in sa.keyed().suite().functions() {
-            let place = self.place(sa.keyed().provider(), function);
-            let done = ledger.work.entry((function, sa.direction(), place)).or_default();
+        for function in suite.functions() {
+            let done = ledger.work.entry((function, direction, place(function))).or_default();
             done.operations += more.operations;
             done.octets += more.octets;
         }

@@ -114,6 +114,12 @@ fn inbound(id: u64) -> InboundSa {
     }
 }
 
+fn outbound(id: u64) -> OutboundSa {
+    let InboundSa { rule, suite, key, esn, mode, path, selectors, limits, .. } = inbound(id);
+    let (id, spi) = (SaId(id), Spi(0x200));
+    OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby: false }
+}
+
 #[test]
 fn a_tunnel_is_in_the_plane_that_is_chosen_and_the_other_keeps_its_place_free() {
     for choice in [Choice::Auto, Choice::Xfrm] {
@@ -176,6 +182,33 @@ fn a_tunnel_whose_sa_the_kernel_refuses_moves_and_nothing_is_let_go_before() {
     assert_eq!(refused, "inbound: cannot");
     assert!(kernel.userspace.take().is_empty());
     assert_eq!(kernel.usage(SaId(7)), None);
+}
+
+#[test]
+fn an_sa_that_the_kernel_refuses_takes_its_mate_along() {
+    let mut auto = planes(Choice::Auto, Some("outbound"));
+    auto.add_rule(rule(1, "branch")).expect("added");
+    auto.add_inbound(inbound(7)).expect("added");
+    auto.add_outbound(outbound(8)).expect("added");
+    assert_eq!(auto.userspace.take(), ["rule 1", "inbound 7", "outbound 8"]);
+    let kernel = auto.kernel.as_mut().expect("there").take();
+    let expected = ["rule 1", "inbound 7", "outbound 8", "leave alone 1", "usage 7", "remove 7"];
+    assert_eq!(kernel, expected);
+    for sa in [7, 8] {
+        auto.remove(SaId(sa));
+    }
+    assert_eq!(auto.userspace.take(), ["remove 7", "remove 8"]);
+    assert!(auto.config.report.found().fallbacks.contains_key("branch"));
+
+    // Without its mate it would be half a tunnel.
+    let mut alone = planes(Choice::Auto, Some("outbound"));
+    alone.add_rule(rule(1, "branch")).expect("added");
+    alone.add_outbound(outbound(8)).expect_err("refused");
+    let mut kernel = planes(Choice::Xfrm, Some("outbound"));
+    kernel.add_rule(rule(1, "branch")).expect("added");
+    kernel.add_inbound(inbound(7)).expect("added");
+    kernel.add_outbound(outbound(8)).expect_err("refused");
+    assert!(alone.userspace.take().is_empty() && kernel.userspace.take().is_empty());
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod place;
 mod twin;
+mod work;
 
 use super::flow::{End, Flow, Port};
 use super::netlink::octets;

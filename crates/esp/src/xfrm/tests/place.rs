@@ -5,7 +5,7 @@ use super::*;
 use crate::placement::{Card, CardReport, Cards, Choice, Place as Seat, Placement, Wanted};
 use crate::plane::{DataPlane, Resynced};
 
-const BOTH: SimulatedCard =
+pub(super) const BOTH: SimulatedCard =
     SimulatedCard { room: 2, packet: true, policies: true, declines: false };
 
 /// The host's cards, as the twin has one or none.
@@ -23,7 +23,7 @@ impl Cards for Host {
     }
 }
 
-fn plane(wanted: Wanted, card: Option<SimulatedCard>) -> (Xfrm, Twin, Placement) {
+pub(super) fn plane(wanted: Wanted, card: Option<SimulatedCard>) -> (Xfrm, Twin, Placement) {
     let twin = Twin::default();
     twin.tables().card = card;
     let placement = Placement::new(Choice { wanted, device: None }, BTreeMap::new());
