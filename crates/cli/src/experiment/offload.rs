@@ -13,7 +13,9 @@ use super::site::{Cipher, Net, Site, WIRE};
 use super::traffic::streams::Streams;
 use super::{Effort, Lab};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
+use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -24,11 +26,14 @@ const NET: Net = Net {
 };
 
 /// What protects the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Protection {
     None,
+    /// The kernel, with keys by hand.
     Kernel,
+    /// The kernel, with keys that `vpnd` negotiates.
+    VpndKernel,
     /// ESP in UDP, as between two of this product.
     Vpnd,
     /// ESP as a protocol of its own.
@@ -36,14 +41,41 @@ enum Protection {
 }
 
 impl Protection {
-    const ALL: [Self; 4] = [Self::None, Self::Kernel, Self::Vpnd, Self::VpndNative];
+    const ALL: [Self; 5] =
+        [Self::None, Self::Kernel, Self::VpndKernel, Self::Vpnd, Self::VpndNative];
 
     fn name(self) -> &'static str {
         match self {
             Self::None => "no IPsec",
             Self::Kernel => "the kernel",
+            Self::VpndKernel => "vpnd, in the kernel",
             Self::Vpnd => "vpnd, ESP in UDP",
             Self::VpndNative => "vpnd, native ESP",
+        }
+    }
+
+    /// Whether `vpnd` itself protects the packets.
+    fn in_userspace(self) -> bool {
+        matches!(self, Self::Vpnd | Self::VpndNative)
+    }
+
+    /// Two hosts with it, and the addresses that the stream has there.
+    fn site(self, vpnd: &Path) -> Result<(Site, [Ipv4Addr; 2]), String> {
+        let with_vpnd = |config| Ok((Site::with_nets(vpnd, &[NET], config)?, behind()));
+        match self {
+            Self::None => Ok((Site::bare()?, WIRE)),
+            Self::Kernel => {
+                let site = Site::bare()?;
+                kernel::protect(&site)?;
+                Ok((site, WIRE))
+            }
+            Self::VpndKernel => {
+                let (site, addresses) = with_vpnd("dataplane = \"xfrm\"")?;
+                kernel::route(&site, addresses)?;
+                Ok((site, addresses))
+            }
+            Self::Vpnd => with_vpnd(""),
+            Self::VpndNative => with_vpnd("encap = \"never\""),
         }
     }
 }
@@ -66,10 +98,8 @@ struct Found {
     /// The kernel's release.
     kernel: String,
     rows: Vec<Row>,
-    /// Why its IPsec could not be used; none: it was.
-    without_kernel: Option<String>,
-    /// Why `vpnd` did not run; none: it did.
-    without_vpnd: Option<String>,
+    /// Why something could not be measured.
+    without: BTreeMap<Protection, String>,
     /// Why packets could not be kept single on the wire; none: they were.
     without_single: Option<String>,
     /// What a card that offloads took.
@@ -90,8 +120,8 @@ struct Capacity {
 
 /// Measures here and in a guest, and writes what came out.
 pub(super) fn run(lab: &Lab) -> Result<Report, String> {
-    let here = look(lab)?;
-    if let Some(why) = here.without_vpnd {
+    let mut here = look(lab)?;
+    if let Some(why) = here.without.remove(&Protection::Vpnd) {
         return Err(why);
     }
     let guest = match lab.effort {
@@ -128,50 +158,29 @@ fn plan(lab: &Lab) -> (Duration, usize, Duration) {
 /// Measures on this kernel.
 fn look(lab: &Lab) -> Result<Found, String> {
     let (settle, rounds, lasting) = plan(lab);
-    let site = |config: &str| Site::with_nets(&lab.vpnd, &[NET], config);
-    let bare = Site::bare()?;
     let mut found = Found { kernel: lab.machine.kernel.clone(), ..Found::default() };
-    found.without_kernel = kernel::protect(&bare).err();
-    kernel::expose(&bare);
-    found.without_single = set_segmentation(&bare, true).err();
-    let vpnd = site("").and_then(|in_udp| Ok([in_udp, site("encap = \"never\"")?]));
-    let sites = match vpnd {
-        Ok([in_udp, native]) => vec![bare, in_udp, native],
-        Err(why) => {
-            found.without_vpnd = Some(why);
-            vec![bare]
+    let mut sites = Vec::new();
+    for protection in Protection::ALL {
+        match protection.site(&lab.vpnd) {
+            Ok((site, addresses)) => sites.push((protection, site, addresses)),
+            Err(why) => drop(found.without.insert(protection, why)),
         }
-    };
-    let protections = Protection::ALL;
-    let protections: Vec<Protection> = protections
-        .into_iter()
-        .filter(|protection| match protection {
-            Protection::None => true,
-            Protection::Kernel => found.without_kernel.is_none(),
-            Protection::Vpnd | Protection::VpndNative => found.without_vpnd.is_none(),
-        })
-        .collect();
+    }
+    let single = sites.iter().try_for_each(|(_, site, _)| set_segmentation(site, true));
+    found.without_single = single.err();
     let wires: &[bool] = if found.without_single.is_some() { &[true] } else { &[false, true] };
-    lab.expect(rounds * wires.len() * protections.len() + 1);
+    lab.expect(rounds * wires.len() * sites.len() + 1);
     for round in 0..rounds {
         for &segmentation in wires {
-            for &protection in &protections {
+            for (protection, site, addresses) in &sites {
+                let protection = *protection;
                 let single = if segmentation { "" } else { ", single packets" };
                 lab.step(format!("{}{single}", protection.name()));
-                let (site, addresses) = match protection {
-                    Protection::None | Protection::Kernel => (&sites[0], WIRE),
-                    Protection::Vpnd => (&sites[1], behind()),
-                    Protection::VpndNative => (&sites[2], behind()),
-                };
                 if found.without_single.is_none() {
                     set_segmentation(site, segmentation)?;
                 }
-                if protection == Protection::Kernel {
-                    kernel::protect(site)?;
-                }
-                let measured = measure(site, addresses, [settle, lasting]);
-                kernel::expose(&sites[0]);
-                let (mbits, cpu_per_gigabyte) = measured?;
+                let (mbits, cpu_per_gigabyte) = measure(site, *addresses, [settle, lasting])
+                    .map_err(|error| format!("{}{single}: {error}", protection.name()))?;
                 found.rows.push(Row { round, protection, segmentation, mbits, cpu_per_gigabyte });
             }
         }

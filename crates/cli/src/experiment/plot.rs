@@ -40,6 +40,13 @@ impl Style {
     }
 }
 
+/// What stands for something in the legend.
+#[derive(Clone, Copy, Debug)]
+enum Sign {
+    Series(Style),
+    Mark,
+}
+
 /// A picture.
 #[derive(Clone, Debug)]
 pub struct Plot {
@@ -64,7 +71,7 @@ pub struct Panel {
     pub y: Axis,
     /// What is drawn.
     pub series: Vec<Series>,
-    /// A line straight across with its label: a limit, a target.
+    /// A line straight across, and what the legend calls it: a limit, a target.
     pub mark: Option<(f64, String)>,
 }
 
@@ -92,12 +99,16 @@ impl Plot {
         svg.replacen('>', &format!(" role=\"img\">\n<title>{escaped}</title>"), 1)
     }
 
-    /// Names and styles of all panels' series, each once.
-    fn legend(&self) -> Vec<(&str, Style)> {
-        let mut legend: Vec<(&str, Style)> = Vec::new();
-        for series in self.panels.iter().flat_map(|panel| &panel.series) {
-            if !legend.iter().any(|(name, _)| *name == series.name) {
-                legend.push((&series.name, series.style));
+    /// Names and signs of all panels' series and then marks, each once.
+    fn legend(&self) -> Vec<(&str, Sign)> {
+        let series = self.panels.iter().flat_map(|panel| &panel.series);
+        let series = series.map(|series| (series.name.as_str(), Sign::Series(series.style)));
+        let marks = self.panels.iter().flat_map(|panel| &panel.mark);
+        let marks = marks.map(|(_, label)| (label.as_str(), Sign::Mark));
+        let mut legend: Vec<(&str, Sign)> = Vec::new();
+        for (name, sign) in series.chain(marks) {
+            if !legend.iter().any(|(known, _)| *known == name) {
+                legend.push((name, sign));
             }
         }
         legend

@@ -47,8 +47,7 @@ fn table(found: &Found) -> Table {
                 continue;
             };
             let cpu = spread(found, protection, segmentation, |row| row.cpu_per_gigabyte);
-            let cpu =
-                cpu.filter(|_| matches!(protection, Protection::Vpnd | Protection::VpndNative));
+            let cpu = cpu.filter(|_| protection.in_userspace());
             table.row([
                 protection.name().to_owned(),
                 wire.to_owned(),
@@ -71,7 +70,8 @@ pub(super) fn write(
         "The document put one stream of TCP through IPsec in the kernel's software, through a card that encrypts, and through \
          one that segments as well. Here the wire is a veth pair, which passes super-packets like a card with segmentation \
          offload, or single packets when told so. The kernel's IPsec has the document's own two policies and two states \
-         (transport mode, AES-128-GCM, SPI and reqid 7); `vpnd` negotiates a tunnel. {rounds}",
+         (transport mode, AES-128-GCM, SPI and reqid 7); `vpnd` negotiates a tunnel, and protects its packets itself or has the \
+         kernel do it (`dataplane = \"xfrm\"`). {rounds}",
     ));
     report.section("One stream of TCP");
     let mut panels = vec![panel(here, format!("this machine, Linux {}", here.kernel))];
@@ -90,7 +90,7 @@ pub(super) fn write(
         panels,
     });
     report.table(&table(here));
-    if let Some(why) = &here.without_kernel {
+    if let Some(why) = here.without.get(&Protection::Kernel) {
         report.say(format!("**This machine's kernel has no IPsec to compare with:** {why}."));
     }
     if let Some(why) = &here.without_single {
@@ -114,13 +114,21 @@ pub(super) fn write(
                  what stands in one column compares.",
             );
             report.table(&table(guest));
-            if let Some(why) = &guest.without_vpnd {
+            if let Some(why) = guest.without.get(&Protection::Vpnd) {
                 let last = why.lines().last().unwrap_or_default().trim();
                 report.say(format!(
                     "vpnd does not run in this guest: {last}. `tests/kernel/guest/build-kernel` makes a kernel in which it does.",
                 ));
             }
-            match (&guest.without_kernel, gain(guest, Protection::Kernel)) {
+            if let (Some(_), Some(why)) = (
+                spread(guest, Protection::Kernel, true, |row| row.mbits),
+                guest.without.get(&Protection::VpndKernel),
+            ) {
+                let last = why.lines().last().unwrap_or_default().trim();
+                report
+                    .say(format!("vpnd cannot leave its tunnels to this guest's kernel: {last}."));
+            }
+            match (guest.without.get(&Protection::Kernel), gain(guest, Protection::Kernel)) {
                 (Some(why), _) => report.say(format!("The guest's kernel has no IPsec either: {why}.")),
                 (None, Some(gain)) => report.say(format!(
                     "Super-packets change what the kernel's IPsec carries by a factor of {gain:.2}; the cipher costs the same \

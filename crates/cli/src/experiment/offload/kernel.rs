@@ -3,6 +3,7 @@
 use super::Capacity;
 use crate::experiment::site::{Site, WIRE};
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::Command;
 
@@ -40,12 +41,17 @@ pub(super) fn protect(site: &Site) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes all of it away.
-pub(super) fn expose(site: &Site) {
-    for (end, what) in [0, 1].into_iter().flat_map(|end| [(end, "state"), (end, "policy")]) {
-        // A kernel without IPsec has nothing to take away.
-        let _ = site.command(end, "ip", &["xfrm", what, "flush"]);
+/// Leads the traffic of a tunnel in the kernel to the other host, which `vpnd` leaves to whoever runs it.
+///
+/// # Errors
+/// Where a kernel refuses; the text is what `ip` says of it.
+pub(super) fn route(site: &Site, addresses: [Ipv4Addr; 2]) -> Result<(), String> {
+    for end in [0, 1] {
+        let (here, there, router) = (addresses[end], addresses[1 - end], WIRE[1 - end]);
+        let line = format!("route replace {there} via {router} src {here}");
+        site.command(end, "ip", &line.split(' ').collect::<Vec<_>>())?;
     }
+    Ok(())
 }
 
 /// How many SAs the simulated card of the kernel takes (netdevsim); none where there is no such driver.

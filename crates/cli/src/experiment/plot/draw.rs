@@ -1,7 +1,7 @@
 //! The drawing itself.
 
 use super::axis::{Fitted, brief};
-use super::{COLOURS, Panel, Plot, Series, Style};
+use super::{COLOURS, Panel, Plot, Series, Sign, Style};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -54,10 +54,8 @@ pub(super) fn plot<'a>(svg: &'a mut String, plot: &Plot) -> Drawn<'a> {
     }
     for row in legend {
         let mut x = MARGIN;
-        for (name, style) in row {
-            let (ink, middle) = (colour(style), y + 7);
-            sample(&top, (x, middle), style)?;
-            top.draw(&Circle::new((x + 13, middle), 3, ShapeStyle::from(ink).filled()))?;
+        for (name, sign) in row {
+            sample(&top, (x, y + 7), sign)?;
             top.draw(&Text::new(name.to_owned(), (x + 34, y), text(TEXT, &INK)))?;
             x += entry(name);
         }
@@ -69,11 +67,18 @@ pub(super) fn plot<'a>(svg: &'a mut String, plot: &Plot) -> Drawn<'a> {
     root.present()
 }
 
-/// The line of a series in the legend.
-fn sample<'a>(area: &Area<'a>, (x, y): (i32, i32), style: Style) -> Drawn<'a> {
-    let pieces: &[(i32, i32)] = if style.dashed { &[(0, 8), (18, 26)] } else { &[(0, 26)] };
+/// The line of a series or a mark in the legend.
+fn sample<'a>(area: &Area<'a>, (x, y): (i32, i32), sign: Sign) -> Drawn<'a> {
+    let (pieces, line): (&[(i32, i32)], _) = match sign {
+        Sign::Series(style) if style.dashed => (&[(0, 8), (18, 26)], colour(style).stroke_width(3)),
+        Sign::Series(style) => (&[(0, 26)], colour(style).stroke_width(3)),
+        Sign::Mark => (&[(0, 4), (7, 11), (15, 19), (22, 26)], INK.stroke_width(2)),
+    };
     for (from, to) in pieces {
-        area.draw(&PathElement::new([(x + from, y), (x + to, y)], colour(style).stroke_width(3)))?;
+        area.draw(&PathElement::new([(x + from, y), (x + to, y)], line))?;
+    }
+    if let Sign::Series(style) = sign {
+        area.draw(&Circle::new((x + 13, y), 3, colour(style).filled()))?;
     }
     Ok(())
 }
@@ -98,14 +103,14 @@ fn wrapped(text: &str, room: i32) -> Vec<String> {
     lines
 }
 
-fn rows_of_legend(plot: &Plot, room: i32) -> Vec<Vec<(&str, Style)>> {
-    let mut rows: Vec<Vec<(&str, Style)>> = Vec::new();
+fn rows_of_legend(plot: &Plot, room: i32) -> Vec<Vec<(&str, Sign)>> {
+    let mut rows: Vec<Vec<(&str, Sign)>> = Vec::new();
     let mut free = 0;
-    for (name, style) in plot.legend() {
+    for (name, sign) in plot.legend() {
         match rows.last_mut() {
-            Some(row) if entry(name) <= free => row.push((name, style)),
+            Some(row) if entry(name) <= free => row.push((name, sign)),
             _ => {
-                rows.push(vec![(name, style)]);
+                rows.push(vec![(name, sign)]);
                 free = room;
             }
         }
@@ -145,17 +150,18 @@ fn draw_panel<'a>(area: &Area<'a>, panel: &Panel) -> Drawn<'a> {
         .x_label_formatter(&|position| x.label(*position))
         .y_label_formatter(&|position| y.label(*position))
         .draw()?;
-    if let Some((value, label)) = &panel.mark {
+    if x.has_bars() {
+        bars(&mut chart, &panel.series, &y)?;
+    } else {
+        panel.series.iter().try_for_each(|series| line(&mut chart, series, (&x, &y)))?;
+    }
+    // Last, since bars would hide it.
+    if let Some((value, _)) = &panel.mark {
         let at = y.place(*value);
         let ends = [(x.range.start, at), (x.range.end, at)];
-        chart.draw_series(DashedLineSeries::new(ends, 3, 4, FAINT.stroke_width(1)))?;
-        let text = Text::new(label.clone(), (6, -16), (FONT, 12).into_font().color(&FAINT));
-        chart.draw_series([EmptyElement::at(ends[0]) + text])?;
+        chart.draw_series(DashedLineSeries::new(ends, 4, 4, INK.stroke_width(2)))?;
     }
-    if x.has_bars() {
-        return bars(&mut chart, &panel.series, &y);
-    }
-    panel.series.iter().try_for_each(|series| line(&mut chart, series, (&x, &y)))
+    Ok(())
 }
 
 fn line<'a>(chart: &mut Chart<'a, '_>, series: &Series, (x, y): (&Fitted, &Fitted)) -> Drawn<'a> {
