@@ -13,6 +13,10 @@ const GRID: RGBColor = RGBColor(228, 230, 234);
 const PANEL: (u32, u32) = (460, 350);
 const ALONE: (u32, u32) = (860, 430);
 const MARGIN: i32 = 24;
+/// What a panel needs beside its bars: the axis and its margins.
+const ASIDE: f64 = 104.0;
+/// Size of the text at ticks.
+const TICKS: f64 = 13.0;
 /// Height of a line of the heading.
 const LINE: i32 = 24;
 /// Size of its text.
@@ -143,7 +147,8 @@ fn draw_panel<'a>(area: &Area<'a>, panel: &Panel) -> Drawn<'a> {
     mesh.bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
         .axis_style(FAINT)
-        .label_style((FONT, 13).into_font().color(&FAINT))
+        .label_style((FONT, TICKS).into_font().color(&FAINT))
+        .x_label_style((FONT, size_of_ticks(&x, area)).into_font().color(&FAINT))
         .axis_desc_style((FONT, 14).into_font().color(&INK))
         .x_desc(panel.x.label.as_str())
         .y_desc(panel.y.label.as_str())
@@ -159,9 +164,17 @@ fn draw_panel<'a>(area: &Area<'a>, panel: &Panel) -> Drawn<'a> {
     if let Some((value, _)) = &panel.mark {
         let at = y.place(*value);
         let ends = [(x.range.start, at), (x.range.end, at)];
-        chart.draw_series(DashedLineSeries::new(ends, 4, 4, INK.stroke_width(2)))?;
+        chart.draw_series(DashedLineSeries::new(ends, 4, 4, INK.stroke_width(1)))?;
     }
     Ok(())
+}
+
+/// The size of text with which the names of groups stand beside each other.
+fn size_of_ticks(x: &Fitted, area: &Area<'_>) -> f64 {
+    let room = (area.dim_in_pixel().0 as f64 - ASIDE) / x.ticks.len().max(1) as f64;
+    let widest = x.ticks.iter().map(|tick| width(&x.label(*tick), 1000.0)).max().unwrap_or(0);
+    let fitting = room / (f64::from(widest) / 1000.0).max(1.0);
+    if x.has_bars() { fitting.clamp(8.0, TICKS) } else { TICKS }
 }
 
 fn line<'a>(chart: &mut Chart<'a, '_>, series: &Series, (x, y): (&Fitted, &Fitted)) -> Drawn<'a> {

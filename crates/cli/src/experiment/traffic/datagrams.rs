@@ -1,4 +1,5 @@
-//! Datagrams of one size: at a rate, or as many as arrive.
+//! Datagrams of one size: at a rate, or as many as arrive. Each begins with its number, so that the sender knows which are
+//! still under way: those to one target overtake each other nowhere, and what a later one has passed is lost.
 
 use super::{End, failed, join};
 use nix::sys::prctl::set_timerslack;
@@ -19,11 +20,13 @@ use std::time::{Duration, Instant};
 const BATCH: usize = 32;
 /// Octets of the largest.
 const LARGEST: usize = 2048;
+/// Octets of a datagram's number.
+const NUMBER: usize = size_of::<u64>();
 /// A sender that was not scheduled does not catch up by a burst longer than this.
 const BURST: Duration = Duration::from_millis(1);
 /// Between two looks at the clock, or at what has arrived.
 const PAUSE: Duration = Duration::from_micros(30);
-/// What has not arrived for so long after anything has is lost.
+/// What is under way for so long after anything has arrived is lost.
 const LOST: Duration = Duration::from_millis(20);
 /// After this long without a datagram, a receiver looks whether there will be more.
 const SILENCE: Duration = Duration::from_millis(25);
@@ -47,6 +50,21 @@ pub struct Count {
     pub received: u64,
 }
 
+impl Shared {
+    /// A datagram has arrived; the number counts those to all targets, which take turns.
+    fn arrived(&self, number: u64) {
+        let targets = self.past.len() as u64;
+        if let Some(past) = self.past.get((number % targets.max(1)) as usize) {
+            past.fetch_max(number / targets + 1, Relaxed);
+        }
+    }
+
+    /// Datagrams to all targets that are not under way any more.
+    fn past(&self) -> u64 {
+        self.past.iter().map(|past| past.load(Relaxed)).sum()
+    }
+}
+
 /// A flow of datagrams in one direction, until it is dropped.
 pub struct Flow {
     shared: Arc<Shared>,
@@ -58,12 +76,14 @@ pub struct Flow {
 struct Shared {
     sent: AtomicU64,
     received: AtomicU64,
+    /// Of each target's datagrams, how many are not under way any more: the last that has arrived and all before it.
+    past: Vec<AtomicU64>,
     stop: AtomicBool,
     all_sent: AtomicBool,
 }
 
 impl Flow {
-    /// Sends datagrams with so many octets of payload from an end to these addresses of the other, in turn.
+    /// Sends datagrams with so many octets of payload, eight at least, from an end to these addresses of the other, in turn.
     ///
     /// # Errors
     /// Where the system gives no sockets.
@@ -84,7 +104,8 @@ impl Flow {
         let port = sink.local_addr().map_err(failed)?.port();
         let targets: Vec<SockaddrIn> =
             targets.iter().map(|target| SocketAddrV4::new(*target, port).into()).collect();
-        let shared = Arc::<Shared>::default();
+        let past = targets.iter().map(|_| AtomicU64::new(0)).collect();
+        let shared = Arc::new(Shared { past, ..Shared::default() });
         let receiver = {
             let shared = Arc::clone(&shared);
             to.spawn(move || absorb(&sink, &shared))
@@ -147,23 +168,26 @@ fn pour(
     shared: &Shared,
 ) -> io::Result<()> {
     set_timerslack(1_000)?;
-    let payload = vec![0xa5; octets];
-    let slices = [[IoSlice::new(&payload)]; BATCH];
+    let mut payloads = vec![vec![0xa5; octets.max(NUMBER)]; BATCH];
     let mut headers = MultiHeaders::<SockaddrIn>::preallocate(BATCH, None);
-    let mut turn = targets.iter().copied().cycle();
     let mut sent = 0_u64;
     let mut due = Due::new(pace);
     while !shared.stop.load(Relaxed) {
-        let mut now = due.now(sent, shared.received.load(Relaxed));
+        let mut now = due.now(sent, shared.past());
         if now == 0 {
             std::thread::sleep(PAUSE);
         }
         while now > 0 {
             let batch = usize::try_from(now).unwrap_or(BATCH).min(BATCH);
-            let to: Vec<Option<SockaddrIn>> = turn.by_ref().take(batch).map(Some).collect();
-            let slices = &slices[..batch];
+            for (number, payload) in (sent..).zip(&mut payloads[..batch]) {
+                payload[..NUMBER].copy_from_slice(&number.to_be_bytes());
+            }
+            let turn =
+                targets.iter().copied().cycle().skip((sent % targets.len().max(1) as u64) as usize);
+            let to: Vec<Option<SockaddrIn>> = turn.take(batch).map(Some).collect();
+            let slices: Vec<_> = payloads[..batch].iter().map(|p| [IoSlice::new(p)]).collect();
             let flags = MsgFlags::empty();
-            match sendmmsg(socket.as_raw_fd(), &mut headers, slices, &to, [], flags) {
+            match sendmmsg(socket.as_raw_fd(), &mut headers, &slices, &to, [], flags) {
                 Ok(results) => {
                     let count = results.count() as u64;
                     sent += count;
@@ -184,19 +208,20 @@ struct Due {
     pace: Pace,
     begun: Instant,
     slipped: Duration,
-    /// Those given up for lost, what had arrived when something last did, and when that was.
-    lost: u64,
-    arrived: u64,
+    /// How many had been sent when those under way were given up for lost.
+    given_up: u64,
+    /// How many were not under way any more when that last changed, and when that was.
+    past: u64,
     at: Instant,
 }
 
 impl Due {
     fn new(pace: Pace) -> Self {
         let now = Instant::now();
-        Self { pace, begun: now, slipped: Duration::ZERO, lost: 0, arrived: 0, at: now }
+        Self { pace, begun: now, slipped: Duration::ZERO, given_up: 0, past: 0, at: now }
     }
 
-    fn now(&mut self, sent: u64, received: u64) -> u64 {
+    fn now(&mut self, sent: u64, past: u64) -> u64 {
         match self.pace {
             Pace::Rate(rate) => {
                 let due = self.begun.elapsed().saturating_sub(self.slipped).as_secs_f64() * rate;
@@ -208,12 +233,11 @@ impl Due {
                 due.min(burst)
             }
             Pace::UnderWay(most) => {
-                let under_way = sent.saturating_sub(received + self.lost);
-                if received != self.arrived {
-                    (self.arrived, self.at) = (received, Instant::now());
+                let under_way = sent.saturating_sub(past.max(self.given_up));
+                if past != self.past {
+                    (self.past, self.at) = (past, Instant::now());
                 } else if under_way >= most && self.at.elapsed() > LOST {
-                    self.lost += under_way;
-                    self.at = Instant::now();
+                    (self.given_up, self.at) = (sent, Instant::now());
                     return most;
                 }
                 most.saturating_sub(under_way)
@@ -230,14 +254,39 @@ fn absorb(socket: &UdpSocket, shared: &Shared) -> io::Result<()> {
         let mut slices: Vec<_> = buffers.iter_mut().map(|b| [IoSliceMut::new(b)]).collect();
         let flags = MsgFlags::MSG_WAITFORONE;
         let fd = socket.as_raw_fd();
-        match recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None::<TimeSpec>) {
-            Ok(messages) => {
-                let count = messages.count() as u64;
-                shared.received.fetch_add(count, Relaxed);
+        let arrived = recvmmsg(fd, &mut headers, slices.iter_mut(), flags, None::<TimeSpec>)
+            .map(Iterator::count);
+        match arrived {
+            Ok(count) => {
+                shared.received.fetch_add(count as u64, Relaxed);
+                for number in buffers[..count].iter().filter_map(|b| b.first_chunk()) {
+                    shared.arrived(u64::from_be_bytes(*number));
+                }
             }
             Err(nix::Error::EAGAIN) if shared.all_sent.load(Relaxed) => return Ok(()),
             Err(nix::Error::EAGAIN | nix::Error::EINTR | nix::Error::ECONNREFUSED) => {}
             Err(errno) => return Err(errno.into()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_passed_is_not_under_way() {
+        let past = vec![AtomicU64::new(0), AtomicU64::new(0)];
+        let shared = Shared { past, ..Shared::default() };
+        let mut due = Due::new(Pace::UnderWay(8));
+        assert_eq!(due.now(0, shared.past()), 8);
+        // Targets take turns: 0, 2, 4 and 6 are the first's, and 4 has passed 0 and 2.
+        shared.arrived(4);
+        assert_eq!(due.now(8, shared.past()), 3);
+        // What comes late has been settled, and the other target's are under way as before.
+        shared.arrived(0);
+        assert_eq!(due.now(8, shared.past()), 3);
+        shared.arrived(7);
+        assert_eq!(due.now(8, shared.past()), 7);
     }
 }
