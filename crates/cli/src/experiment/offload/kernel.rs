@@ -86,5 +86,6 @@ fn ip(line: &str) -> Result<(), String> {
     let output =
         Command::new("ip").args(line.split(' ')).output().map_err(|e| format!("ip: {e}"))?;
     let errors = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(errors.trim().replace('\n', "; ")) }
+    let errors = errors.trim().trim_end_matches('.').replace('\n', "; ");
+    if output.status.success() { Ok(()) } else { Err(errors) }
 }
