@@ -212,7 +212,10 @@ mod tests {
         assert!(matches!(read(&pipe), Err(PolicyFileError::Irregular(_))));
         assert!(matches!(read(&path.join("none")), Err(PolicyFileError::Read { .. })));
         assert!(matches!(error(b"<AIX_VPN>\xff"), PolicyFileError::NotUtf8 { at: 9, .. }));
-        assert!(matches!(error(&vec![b' '; 1 << 21]), PolicyFileError::TooLarge(_)));
+        assert!(matches!(
+            error(&vec![b' '; policy::xml::MAX_FILE_LEN + 1]),
+            PolicyFileError::TooLarge(_)
+        ));
         let text = error(b"<AIX_VPN Version=\"2.1\"><IKETunel/></AIX_VPN>").to_string();
         assert!(text.contains("policy.xml:1:") && text.contains("IKETunnel"), "{text}");
     }
