@@ -29,7 +29,7 @@ pub struct Overview {
     #[serde(default)]
     pub manual_sas: Vec<ManualSaInfo>,
     /// Phase 2 tunnels that the kernel was to have and does not take.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     pub fallbacks: Vec<Fallback>,
     /// What happens to traffic that is no tunnel's; `null`: the plane leaves it alone.
     pub filter: Option<FilterInfo>,
