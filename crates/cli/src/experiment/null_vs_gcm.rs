@@ -14,10 +14,12 @@ use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Octets of UDP payload.
+/// Octets of the IP packet inside the tunnel: the longest is one that no device has to cut.
 const SIZES: [usize; 7] = [64, 128, 256, 512, 1024, 1280, 1400];
 /// Of them, where tunnels are counted.
 const LARGE: usize = 1400;
+/// Octets of the IP and UDP headers.
+const HEADERS: usize = 28;
 /// The document's largest number of tunnels, and some on the way.
 const TUNNELS: [u8; 5] = [1, 2, 4, 8, 12];
 /// Datagrams under way, all tunnels together: fewer than the shortest queue holds.
@@ -87,7 +89,7 @@ const STATES: [State; 5] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Traffic {
-    /// Datagrams with so many octets of payload.
+    /// Datagrams, by the octets of their IP packets.
     Datagrams(usize),
     /// One stream of TCP.
     Stream,
@@ -190,7 +192,7 @@ fn measure(
             let share = Pace::UnderWay(UNDER_WAY / u64::from(tunnels));
             let start = |pair| {
                 let (from, to) = ends(pair);
-                Flow::start(from, to, &[to.address], size, share)
+                Flow::start(from, to, &[to.address], size - HEADERS, share)
             };
             let flows = (0..usize::from(tunnels)).map(start).collect::<Result<Vec<_>, _>>()?;
             let arrived = || {
@@ -312,7 +314,7 @@ fn write(report: &mut Report, figures: &Figures<'_>, rounds: String) {
     let rate = |state: &State, size| figures.rate(state.name, alone(size)).map(|s| s.times(1e-3));
     let panel =
         |x: Axis, y: Axis, series| Panel { caption: String::new(), x, y, series, mark: None };
-    let sizes = || Axis::steps("UDP payload (octets)", figures.sizes);
+    let sizes = || Axis::steps("packet length (octets)", figures.sizes);
     report.plot(
         "sizes",
         &Plot {
@@ -320,7 +322,7 @@ fn write(report: &mut Report, figures: &Figures<'_>, rounds: String) {
             quote: QUOTE.to_owned(),
             panels: vec![panel(
                 sizes(),
-                Axis::linear("throughput (Gbit/s of payload)"),
+                Axis::linear("throughput (Gbit/s of packets)"),
                 figures.lines(figures.states, figures.sizes, rate),
             )],
             columns: 1,
@@ -358,7 +360,7 @@ fn write(report: &mut Report, figures: &Figures<'_>, rounds: String) {
             quote: "The document: with up to twelve tunnels on six processors about 9.6 Gbit/s of the card's 10.".to_owned(),
             panels: vec![panel(
                 Axis::steps("tunnels", &numbers),
-                Axis::linear("throughput (Gbit/s of payload)"),
+                Axis::linear("throughput (Gbit/s of packets)"),
                 figures.lines(figures.states, &numbers, of),
             )],
             columns: 1,
@@ -371,7 +373,7 @@ fn write(report: &mut Report, figures: &Figures<'_>, rounds: String) {
     }
     report.table(&tunnels);
     report.say(format!(
-        "Datagrams of {LARGE} octets; Gbit/s of payload. Both ends, generator and sink have {} cores together, so that further \
+        "Datagrams of {LARGE} octets; Gbit/s of packets. Both ends, generator and sink have {} cores together, so that further \
          workers take from the traffic what they add to the tunnels; the document had six for one end.",
         figures.cores,
     ));
