@@ -125,8 +125,18 @@ fn tunnel(encap: &str) {
     assert_eq!(encapsulated, if encap == "always" { 2 } else { 0 }, "{states}");
     assert_eq!(packets(left, "site_lan"), [10, 10]);
     assert_eq!(by_kernel(left), [10, 10]);
+    let course = || left.json(&["trace", "--json", "tcp 10.1.0.1:1 10.2.0.1:2"]);
+    let trace = course();
+    assert_eq!(trace["leaving"]["verdict"], "protected", "{trace}");
+    let back = left.json(&["trace", "--json", "tcp 10.2.0.1:2 10.1.0.1:1"]);
+    assert_eq!(back["arriving"]["verdict"], "protected", "{back}");
+    let message = trace["leaving"]["message"].as_str().unwrap_or_default();
+    let number = message.split("priority ").nth(1).and_then(|rest| rest.split(')').next());
+    let priority = format!("priority {}", number.unwrap_or("?"));
+    assert!(left.space.ip("xfrm policy").contains(&priority), "{message}");
     // Without the tunnel its traffic is dropped.
     left.ctl_ok(&["deactivate", "site"]);
+    assert_eq!(course()["leaving"]["verdict"], "dropped");
     left.space.try_sh("ping -q -c 2 -i 0.01 -W 1 10.2.0.1");
     assert_eq!(by_kernel(left), [10, 10], "what SAs have done outlives them");
     let dropped = left.json(&["counters", "--json"])["xfrm.XfrmOutPolBlock"].as_u64();

@@ -3,7 +3,7 @@
 use crate::control::protocol::{CourseInfo, TraceInfo, TracedSa, encapsulation_name, mode_name};
 use esp::filter::{DefaultAction, FilterAction};
 use esp::plane::PacketSummary;
-use esp::trace::{Course, DecidedBy, SaFacts, Trace, protocol_name};
+use esp::trace::{Course, DecidedBy, KernelPolicy, SaFacts, Trace, protocol_name};
 use std::net::{IpAddr, SocketAddr};
 
 /// The answer to who asks about a packet.
@@ -65,13 +65,20 @@ fn course(
 }
 
 fn leaving_by_tunnel(course: &Course) -> (&'static str, String) {
-    let DecidedBy::Tunnel { tunnel, trap, .. } = &course.decided_by else {
+    let DecidedBy::Tunnel { tunnel, trap, kernel, .. } = &course.decided_by else {
         return Default::default();
     };
+    let policy = in_kernel(*kernel);
     if course.sas.iter().any(|sa| sa.carries) {
-        return ("protected", format!("protected by tunnel {tunnel}"));
+        return ("protected", format!("protected by tunnel {tunnel}{policy}"));
     }
     match (course.sas.is_empty(), trap) {
+        (true, true) if kernel.is_some() => (
+            "dropped",
+            format!(
+                "starts tunnel {tunnel}{policy}, which is down and on demand; the kernel drops it, unless net.core.xfrm_larval_drop is 0"
+            ),
+        ),
         (true, true) => (
             "kept",
             format!(
@@ -80,21 +87,28 @@ fn leaving_by_tunnel(course: &Course) -> (&'static str, String) {
         ),
         (true, false) => (
             "dropped",
-            format!("dropped: tunnel {tunnel} is down; to bring it up: vpnctl activate {tunnel}"),
+            format!(
+                "dropped: tunnel {tunnel}{policy} is down; to bring it up: vpnctl activate {tunnel}"
+            ),
         ),
         (false, trap) => {
             let more = if *trap { "; it asks for another SA" } else { "" };
             let text = "is up, but the peer has agreed to less than its traffic";
             (
                 "dropped",
-                format!("dropped: tunnel {tunnel} {text}, and none of its SAs carries this{more}"),
+                format!(
+                    "dropped: tunnel {tunnel}{policy} {text}, and none of its SAs carries this{more}"
+                ),
             )
         }
     }
 }
 
 fn arriving_by_tunnel(course: &Course, guarded: bool) -> (&'static str, String) {
-    let DecidedBy::Tunnel { tunnel, .. } = &course.decided_by else { return Default::default() };
+    let DecidedBy::Tunnel { tunnel, kernel, .. } = &course.decided_by else {
+        return Default::default();
+    };
+    let policy = in_kernel(*kernel);
     let clear = if guarded {
         "in the clear it is dropped"
     } else {
@@ -104,10 +118,20 @@ fn arriving_by_tunnel(course: &Course, guarded: bool) -> (&'static str, String) 
         let verdict = if guarded { "dropped" } else { "clear" };
         return (
             verdict,
-            format!("it is traffic of tunnel {tunnel}, which has no SA for it; {clear}"),
+            format!("it is traffic of tunnel {tunnel}{policy}, which has no SA for it; {clear}"),
         );
     }
-    ("protected", format!("accepted from tunnel {tunnel}; {clear}"))
+    ("protected", format!("accepted from tunnel {tunnel}{policy}; {clear}"))
+}
+
+/// The kernel's policy, as it stands behind the name of a tunnel.
+fn in_kernel(policy: Option<KernelPolicy>) -> String {
+    let Some(KernelPolicy { priority, binding }) = policy else { return String::new() };
+    let mark =
+        binding.mark.map(|(value, mask)| format!(", for packets with mark {value:#x}/{mask:#x}"));
+    let interface = binding.if_id.map(|id| format!(", for the XFRM interface with if_id {id}"));
+    let [mark, interface] = [mark, interface].map(Option::unwrap_or_default);
+    format!(" in the kernel (policy of priority {priority}{mark}{interface})")
 }
 
 fn traced(sa: &SaFacts) -> TracedSa {

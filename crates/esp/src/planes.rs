@@ -20,7 +20,7 @@ use crate::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule,
     RuleId, SaId, Usage,
 };
-use crate::trace::Trace;
+use crate::trace::{Course, DecidedBy, Trace};
 use crate::userspace::{self, Userspace};
 use crate::xfrm::{self, Disturbance, Xfrm};
 use std::collections::BTreeMap;
@@ -39,6 +39,8 @@ enum Place {
 pub trait KernelPlane: DataPlane {
     /// Lets a rule's traffic pass, which is protected elsewhere, in the rule's place among the others.
     fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError>;
+    /// What becomes of a packet that a rule of this plane covers and decides about; `None` without such a rule.
+    fn course(&self, rule: RuleId, packet: &PacketSummary, leaves: bool) -> Option<Course>;
     /// Removes what an earlier run has left and nothing of this one has replaced.
     fn settle(&mut self);
 }
@@ -248,14 +250,16 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         tunnel.is_some_and(|tunnel| self.config.choice_of(tunnel) == Choice::Auto)
     }
 
-    /// Whose rule is the first that covers a packet, either way.
-    fn decides(&self, packet: &PacketSummary) -> Option<Place> {
+    /// What becomes of a packet: the first rule that covers it decides, in whichever plane it is.
+    fn course(&self, packet: &PacketSummary, leaves: bool, elsewhere: Course) -> Course {
         let PacketSummary { protocol, source, destination } = *packet;
-        let covers = |rule: &Rule| {
-            rule.selectors.covers(protocol, source, destination)
-                || rule.selectors.covers(protocol, destination, source)
-        };
-        self.rules.values().find(|(rule, _)| covers(rule)).map(|(_, place)| *place)
+        let (local, remote) = if leaves { (source, destination) } else { (destination, source) };
+        let mut covering =
+            self.rules.values().filter(|(rule, _)| rule.selectors.covers(protocol, local, remote));
+        let Some((first, Place::Kernel)) = covering.next() else { return elsewhere };
+        let course = self.kernel.as_ref().and_then(|k| k.course(first.id, packet, leaves));
+        let behind = covering.map(|(rule, _)| format!("tunnel {}", rule.tunnel)).collect();
+        course.map_or(elsewhere, |course| Course { behind, ..course })
     }
 }
 
@@ -419,12 +423,13 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         self.userspace.filter()
     }
 
-    /// Of traffic of the kernel's tunnels, only the kernel could tell.
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
-        match self.decides(packet) {
-            Some(Place::Kernel) => None,
-            _ => self.userspace.trace(packet),
-        }
+        let Trace { leaving, arriving, inbound_guard } = self.userspace.trace(packet)?;
+        let leaving = self.course(packet, true, leaving);
+        let arriving = self.course(packet, false, arriving);
+        // The kernel's policies are a guard of their own.
+        let in_kernel = matches!(arriving.decided_by, DecidedBy::Tunnel { kernel: Some(_), .. });
+        Some(Trace { leaving, arriving, inbound_guard: inbound_guard || in_kernel })
     }
 }
 

@@ -5,6 +5,7 @@
 use crate::cipher::Suite;
 use crate::filter::{Always, DefaultAction, FilterRule};
 use crate::plane::{Path, RuleId, SaId, Spi};
+use crate::xfrm::Binding;
 use policy::Mode;
 
 mod description;
@@ -54,9 +55,20 @@ pub enum DecidedBy {
         tunnel: String,
         /// Whether a packet without an SA asks for one.
         trap: bool,
+        /// The kernel's policy that the packet meets, for a tunnel that is there.
+        kernel: Option<KernelPolicy>,
     },
     /// Nothing covers it.
     Default(DefaultAction),
+}
+
+/// A policy in the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KernelPolicy {
+    /// As `ip xfrm policy` shows it.
+    pub priority: u32,
+    /// What else than addresses and ports the packet must have.
+    pub binding: Binding,
 }
 
 /// An SA that a packet may take.

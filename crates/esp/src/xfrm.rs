@@ -26,6 +26,7 @@
 mod algorithm;
 mod bypass;
 mod command;
+mod course;
 mod flow;
 mod larval;
 mod leftovers;
@@ -49,10 +50,13 @@ pub use statistics::{Statistic, statistics};
 
 use crate::cipher::{Amount, Facility};
 use crate::placement::{Place as Seat, Placement};
+use crate::plane::PacketSummary;
 use crate::plane::{
-    DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Resynced, Rule, RuleId, SaId, Usage,
+    DataPlane, InboundSa, Notice, OutboundSa, Path, PlaneError, Resynced, Rule, RuleId, SaId,
+    TrafficSelectors, Usage,
 };
 use crate::planes::KernelPlane;
+use crate::trace::Course;
 use flow::Flow;
 use monitor::{Known, Monitor};
 use netlink_packet_xfrm::policy::DelGetMessage;
@@ -152,6 +156,7 @@ struct Installed {
     form: Form,
     key: Secret,
     rule: RuleId,
+    selectors: Arc<TrafficSelectors>,
     /// Of one that sends, and its turn; `None` in standby.
     flows: Vec<Flow>,
     serial: Option<u64>,
@@ -223,7 +228,7 @@ impl Xfrm {
             ends: None,
             offload: offload.filter(|offload| offload.packet),
         };
-        self.install(sa.id, sa.rule, form, sa.key, Vec::new())?;
+        self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, Vec::new())?;
         self.receive_by(sa.rule, sa.id, template).inspect_err(|_| self.remove(sa.id))
     }
 
@@ -249,7 +254,7 @@ impl Xfrm {
             binding: ruled.binding,
             offload,
         };
-        self.install(sa.id, sa.rule, form, sa.key, flows)?;
+        self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, flows)?;
         match sa.standby {
             true => Ok(()),
             false => self.use_from_now(sa.id).inspect_err(|_| self.remove(sa.id)),
@@ -319,7 +324,7 @@ impl Xfrm {
     fn install(
         &mut self,
         id: SaId,
-        rule: RuleId,
+        (rule, selectors): (RuleId, Arc<TrafficSelectors>),
         form: Form,
         key: Secret,
         flows: Vec<Flow>,
@@ -335,7 +340,8 @@ impl Xfrm {
             });
         }
         let (before, last, told) = Default::default();
-        let installed = Installed { form, key, rule, flows, serial: None, before, last, told };
+        let serial = None;
+        let installed = Installed { form, key, rule, selectors, flows, serial, before, last, told };
         self.sas.insert(id, installed);
         Ok(())
     }
@@ -656,6 +662,10 @@ impl KernelPlane for Xfrm {
         self.put_rule(rule, true)
     }
 
+    fn course(&self, rule: RuleId, packet: &PacketSummary, leaves: bool) -> Option<Course> {
+        self.course_by(rule, packet, leaves)
+    }
+
     fn settle(&mut self) {
         let in_force: Vec<XfrmMessage> =
             self.spd.in_force().map(|change| change.deletion()).collect();
@@ -810,7 +820,7 @@ fn neighbour_discovery() -> Vec<Flow> {
     let types =
         PortRange::new(133 << 8, (137 << 8) + 0xff).expect("the first comes before the last");
     let any = Selector { protocol: flow::ICMPV6, addresses, ports: types };
-    let traffic = crate::plane::TrafficSelectors { local: vec![any], remote: vec![any] };
+    let traffic = TrafficSelectors { local: vec![any], remote: vec![any] };
     Flow::leaving(&traffic).expect("few blocks")
 }
 

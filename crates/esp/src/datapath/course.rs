@@ -65,7 +65,7 @@ fn by_filter(filter: &Filter, place: usize) -> DecidedBy {
 }
 
 fn by_tunnel(rule: &Rule) -> DecidedBy {
-    DecidedBy::Tunnel { rule: rule.id, tunnel: rule.tunnel.clone(), trap: rule.trap }
+    DecidedBy::Tunnel { rule: rule.id, tunnel: rule.tunnel.clone(), trap: rule.trap, kernel: None }
 }
 
 /// Who covers a packet, too, and is not asked.

@@ -75,6 +75,10 @@ impl KernelPlane for Noted {
         self.note("leave alone", rule.id.0.into())
     }
 
+    fn course(&self, _: RuleId, _: &PacketSummary, _: bool) -> Option<Course> {
+        None
+    }
+
     fn settle(&mut self) {}
 }
 
