@@ -13,6 +13,7 @@
 mod harness;
 
 mod card;
+mod crowd;
 mod flow;
 mod guest;
 #[path = "../interop/launch.rs"]
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 
 fn groups() -> Vec<Group> {
     // The longest first.
-    let others = [planes::group(), offers::group(), offload::group()];
+    let others = [planes::group(), offers::group(), offload::group(), crowd::group()];
     let manual = manual::groups().into_iter().chain(others);
     strongswan::groups().into_iter().chain(manual).collect()
 }

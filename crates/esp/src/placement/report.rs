@@ -69,6 +69,8 @@ pub(super) struct Ledger {
 
 #[derive(Default)]
 struct Kept {
+    /// SAs in it, those that receive and those that send.
+    inside: [usize; 2],
     room: [Option<usize>; 2],
     fallbacks: Fallbacks,
 }
@@ -77,24 +79,22 @@ type Fallbacks = BTreeMap<(Place, &'static str), (u64, Reason)>;
 
 impl Ledger {
     pub(super) fn note(&mut self, sa: SaId, placed: Placed) {
+        self.forget(sa);
+        let way = usize::from(!placed.inbound);
         let kept = placed.card.as_ref().map(|card| self.cards.entry(card.clone()).or_default());
-        let (fallbacks, mut room) = match kept {
-            Some(kept) => (&mut kept.fallbacks, Some(&mut kept.room)),
+        let (fallbacks, mut card) = match kept {
+            Some(kept) => (&mut kept.fallbacks, Some((&mut kept.inside[way], &mut kept.room[way]))),
             None => (&mut self.cardless, None),
         };
-        let inside = self.sas.iter().filter(|(id, other)| {
-            **id != sa
-                && other.inbound == placed.inbound
-                && other.place != Place::Software
-                && other.card == placed.card
-        });
-        let inside = inside.count();
         for (place, reason) in &placed.declined {
             let entry = fallbacks.entry((*place, reason.name())).or_insert((0, reason.clone()));
             *entry = (entry.0 + 1, reason.clone());
-            if let (Reason::Full, Some(room)) = (reason, &mut room) {
-                room[usize::from(!placed.inbound)] = Some(inside);
+            if let (Reason::Full, Some((inside, room))) = (reason, &mut card) {
+                **room = Some(**inside);
             }
+        }
+        if let (true, Some((inside, _))) = (placed.place != Place::Software, card) {
+            *inside += 1;
         }
         self.sas.insert(sa, placed);
     }
@@ -104,7 +104,12 @@ impl Ledger {
     }
 
     pub(super) fn forget(&mut self, sa: SaId) {
-        self.sas.remove(&sa);
+        let Some(placed) = self.sas.remove(&sa) else { return };
+        if placed.place != Place::Software
+            && let Some(kept) = placed.card.and_then(|card| self.cards.get_mut(&card))
+        {
+            kept.inside[usize::from(!placed.inbound)] -= 1;
+        }
     }
 
     pub(super) fn cards(&self) -> impl Iterator<Item = &str> {
@@ -121,18 +126,10 @@ impl Ledger {
             each.collect::<Vec<_>>()
         };
         let card = |(name, card): (String, Option<Card>)| {
-            let in_it = |inbound: bool| {
-                let sas = self.sas.values().filter(|sa| {
-                    sa.place != Place::Software
-                        && sa.inbound == inbound
-                        && sa.card.as_ref() == Some(&name)
-                });
-                sas.count()
-            };
             let kept = self.cards.get(&name);
             CardReport {
                 card,
-                inside: [in_it(true), in_it(false)],
+                inside: kept.map_or([0; 2], |kept| kept.inside),
                 room: kept.map_or([None; 2], |kept| kept.room),
                 fallbacks: kept.map(|kept| listed(&kept.fallbacks)).unwrap_or_default(),
                 name,

@@ -153,14 +153,15 @@ impl Listener {
             self.larvae.remove(Some(Instant::now()), &mut self.kernel);
             match self.socket.recv(&mut &mut octets[..], 0) {
                 Ok(length) => {
-                    for message in messages(&octets[..length.min(octets.len())]) {
+                    let length = length.min(octets.len());
+                    for message in messages(&octets[..length]) {
                         if let Some(mut message) = parse(message.message_type(), message.payload())
                         {
                             self.hear(&message);
                             wipe(&mut message);
                         }
                     }
-                    octets[..].zeroize();
+                    octets[..length].zeroize();
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
                     (self.hooks.disturbance)(Disturbance::Unknown);

@@ -60,6 +60,8 @@ pub struct Netlink {
     socket: Socket,
     sequence: u32,
     answers: Zeroizing<Vec<u8>>,
+    /// How many of their octets have been written since they were wiped.
+    written: usize,
 }
 
 impl Netlink {
@@ -74,7 +76,8 @@ impl Netlink {
         // Words rather than numbers, and no copy of the request, which has keys.
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
-        Ok(Self { socket, sequence: 0, answers: Zeroizing::new(vec![0; ANSWERS]) })
+        let answers = Zeroizing::new(vec![0; ANSWERS]);
+        Ok(Self { socket, sequence: 0, answers, written: 0 })
     }
 
     fn exchange(&mut self, message: XfrmMessage, flags: u16) -> Result<Vec<XfrmMessage>, Refused> {
@@ -82,8 +85,9 @@ impl Netlink {
         send(&self.socket, message, flags, self.sequence)?;
         let mut found = Vec::new();
         let outcome = self.collect(&mut found, flags);
-        self.answers.zeroize();
-        self.answers.resize(ANSWERS, 0);
+        // An answer has some hundred octets; to wipe all there is room for takes longer than the kernel does.
+        let written = std::mem::take(&mut self.written);
+        self.answers[..written].zeroize();
         outcome.map(|()| found)
     }
 
@@ -91,8 +95,9 @@ impl Netlink {
     fn collect(&mut self, found: &mut Vec<XfrmMessage>, flags: u16) -> Result<(), Refused> {
         let many = flags & (NLM_F_ACK | NLM_F_DUMP) != 0;
         loop {
-            let length = self.socket.recv(&mut &mut self.answers[..], 0)?;
-            for answer in messages(&self.answers[..length.min(ANSWERS)]) {
+            let length = self.socket.recv(&mut &mut self.answers[..], 0)?.min(ANSWERS);
+            self.written = self.written.max(length);
+            for answer in messages(&self.answers[..length]) {
                 if answer.sequence_number() != self.sequence {
                     continue;
                 }
