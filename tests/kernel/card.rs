@@ -42,3 +42,8 @@ pub fn connect(left: (&Space, &[&str]), right: (&Space, &[&str])) {
 pub fn counters() -> String {
     fs::read_to_string(CONTROL).expect("the card's driver is loaded")
 }
+
+/// Takes both devices of the card out.
+pub fn pull() {
+    fs::write(CONTROL, "0").expect("we are root");
+}

@@ -30,7 +30,7 @@ const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("insmod")];
 const TUNNELS: u32 = 2000;
 const ROOM: usize = 1024;
 
-/// The left gateway has a card; the right one has everything in software.
+/// The left gateway has a card and a spare way past it; the right one has everything in software.
 fn more_than_room(tunnels: u32, room: usize) {
     let spaces = ["left", "right"].map(Space::new);
     let [left, right] = &spaces;
@@ -41,9 +41,10 @@ fn more_than_room(tunnels: u32, room: usize) {
         // Every address of the network is this host's.
         space.ip(&format!("route add local 10.{}.0.0/16 dev lo", end + 1));
         let to = format!("10.{router}.0.0/16");
-        space.ip(&format!("route add {to} via 192.0.2.{router}"));
+        space.ip(&format!("route add {to} via 192.0.2.{router} dev wire metric 10"));
+        space.ip(&format!("route add {to} via 198.51.100.{router} dev spare metric 20"));
     }
-    let watch = left.watch_leaving("wire");
+    let watch = left.watch_leaving("spare");
 
     let began = Instant::now();
     let step = |what: &str| println!("{:.1} s: {what}", began.elapsed().as_secs_f64());
@@ -67,6 +68,15 @@ fn more_than_room(tunnels: u32, room: usize) {
     every_one_passes(&spaces, tunnels);
     step("traffic of each");
 
+    card::pull();
+    // Until it is noticed, and while it is made good, packets of all tunnels are on their way.
+    let refused = try_all(left, tunnels);
+    plane.network_changed();
+    step("the card has gone");
+    assert_eq!(places(&placement), [0, 0, 2 * tunnels as usize]);
+    every_one_passes(&spaces, tunnels);
+    step("traffic of each");
+    println!("{refused} packets were refused before that was noticed");
     watch.nothing_in_the_clear();
     drop((plane, other));
     step("all removed");
@@ -178,4 +188,15 @@ fn every_one_passes(spaces: &[Space; 2], tunnels: u32) {
             }
         });
     }
+}
+
+/// Sends one packet of each tunnel wherever it may go. Returns how many this host itself refused.
+fn try_all(left: &Space, tunnels: u32) -> usize {
+    left.run(move || {
+        let send = |tunnel: &u32| {
+            let sender = UdpSocket::bind((address(0, *tunnel), 0)).expect("its address");
+            sender.send_to(&tunnel.to_be_bytes(), (address(1, *tunnel), PORT)).is_err()
+        };
+        (0..tunnels).filter(send).count()
+    })
 }

@@ -833,6 +833,11 @@ fn read(
     match kernel.ask(XfrmMessage::GetSa(name.message(binding))) {
         Ok(XfrmMessage::AddSa(mut state) | XfrmMessage::UpdateSa(mut state)) => {
             algorithm::wipe(&mut state.nlas);
+            if state::is_larval(&state) {
+                // Nor may it stand in the way of the SA.
+                kernel.order(XfrmMessage::DeleteSa(name.message(binding)))?;
+                return Ok(None);
+            }
             Ok(Some(state))
         }
         Ok(_) => Ok(None),

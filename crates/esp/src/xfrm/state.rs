@@ -205,6 +205,20 @@ fn replay_of(window: u32) -> XfrmAttrs {
     })
 }
 
+/// Whether this is no SA but the kernel's note that a packet has asked for one. It has the SPI that the policy names, and
+/// says nothing about sequence numbers.
+pub(super) fn is_larval(state: &ModifyMessage) -> bool {
+    !state.nlas.iter().any(|attribute| {
+        matches!(
+            attribute,
+            XfrmAttrs::EncryptionAlgAead(_)
+                | XfrmAttrs::EncryptionAlg(_)
+                | XfrmAttrs::AuthenticationAlg(_)
+                | XfrmAttrs::AuthenticationAlgTrunc(_)
+        )
+    })
+}
+
 /// The sequence numbers of an SA as the kernel has them, for the SA that takes its place: what it sends goes on behind
 /// them.
 pub(super) fn replay_after(state: &ModifyMessage) -> Option<XfrmAttrs> {

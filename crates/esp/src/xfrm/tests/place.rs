@@ -130,6 +130,23 @@ fn a_card_that_goes_leaves_no_gap_and_its_sas_to_the_kernel() {
     assert_eq!(plane.resync(), Ok(Resynced::default()), "nothing is left to do");
 }
 
+/// A packet that leaves between the loss of its SA and the discovery of that makes the kernel ask for one of this SPI.
+#[test]
+fn a_request_for_an_sa_is_not_taken_for_the_sa() {
+    let (mut plane, twin, _) = plane(Wanted::Crypto, Some(BOTH));
+    plane.add_outbound(outbound(1, 0x201, false)).expect("the card takes it");
+    let states = twin.tables().states.clone();
+    twin.pull_card();
+    for (name, mut larva) in states {
+        larva.nlas.clear();
+        twin.tables().states.insert(name, larva);
+    }
+    plane.network_changed();
+    assert!(plane.last_sequence(SaId(1)) > Some(0), "its numbers do not begin anew");
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert!(twin.is_tight());
+}
+
 #[test]
 fn sequence_numbers_of_sas_keyed_by_hand_go_on() {
     let (mut plane, _, _) = plane(Wanted::Off, None);
