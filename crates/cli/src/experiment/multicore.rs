@@ -120,7 +120,7 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
                 let work = Work { schedule, workers: &number.to_string(), ..Work::default() };
                 site.set_work(work)?;
                 for net in &nets {
-                    lab.step(format!("{}, {schedule}, {number} worker(s)", net.cipher.name));
+                    lab.step(format!("{}, {schedule}, {number} per gateway", net.cipher.name));
                     for &length in lengths {
                         let row = measure(&mut site, net, length, [settle, lasting])?;
                         rows.push(Row { round, schedule, workers: number, ..row });

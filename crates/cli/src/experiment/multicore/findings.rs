@@ -283,7 +283,7 @@ fn schedules(report: &mut Report, figures: &Figures<'_>) {
     let mut table = Table::new(heads);
     for cipher in figures.ciphers {
         for &workers in figures.workers {
-            let mut row = vec![format!("{}, {workers} worker(s)", cipher.name)];
+            let mut row = vec![format!("{}, workers: {workers}", cipher.name)];
             for &length in figures.lengths {
                 let at = |schedule| {
                     let case = Case { cipher: cipher.name, schedule, workers, length };
@@ -325,7 +325,7 @@ fn stages(report: &mut Report, figures: &Figures<'_>) {
     };
     let panels = [GCM, CBC].into_iter().flat_map(|c| lengths.iter().map(move |l| (c, *l)));
     report.plot("stages", &Plot {
-        title: format!("Time of each stage, {most} worker(s) for each gateway"),
+        title: format!("Time of each stage, workers for each gateway: {most}"),
         quote: "The document's stages: defragmentation, decryption, lookup, processing, encryption, output. Here reading \
                 includes lookup and sequence number, and writing the anti-replay window."
             .to_owned(),
