@@ -14,6 +14,7 @@ use crate::control::protocol::{Command as Ask, Reply, WorkersChange};
 use crate::demo::isolation::Namespace;
 use crate::demo::network;
 use crate::demo::node::{Node, Setup};
+use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,6 +31,8 @@ pub use crate::demo::network::WIRE as DEVICE;
 pub struct Site {
     /// Dropped before their namespaces.
     nodes: Option<[Node; 2]>,
+    /// Dropped behind the daemons.
+    files: Option<Files>,
     spaces: [Namespace; 2],
 }
 
@@ -60,7 +63,7 @@ impl Site {
         let space = |name| Namespace::new(name).map_err(|error| error.to_string());
         let spaces = [space("left")?, space("right")?];
         network::connect((&spaces[0], WIRE[0]), (&spaces[1], WIRE[1]))?;
-        Ok(Self { nodes: None, spaces })
+        Ok(Self { nodes: None, files: None, spaces })
     }
 
     /// Starts a daemon on either host, with these policies and these lines in section `[esp]` of the configuration.
@@ -73,12 +76,13 @@ impl Site {
         policies: &[String; 2],
         config: &str,
     ) -> Result<(), String> {
-        let run = new_directory();
+        let files = Files::new();
         let start = |end: usize, name| {
             let setup = Setup { program, policy: &policies[end], config };
-            Node::start(name, &self.spaces[end], &run.join(name), setup, &|| false)
+            Node::start(name, &self.spaces[end], &files.0.join(name), setup, &|| false)
         };
         self.nodes = Some([start(0, "left")?, start(1, "right")?]);
+        self.files = Some(files);
         Ok(())
     }
 
@@ -208,11 +212,22 @@ impl Site {
     }
 }
 
-/// A directory for the daemons of one site; `/run` is this process's own.
-fn new_directory() -> PathBuf {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    Path::new("/run/vpnctl-experiment").join(number.to_string())
+/// The directory of a site's daemons, in the `/run` that this process has to itself. It goes with them: there is little room,
+/// and their logs are long.
+struct Files(PathBuf);
+
+impl Files {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(Path::new("/run/vpnctl-experiment").join(number.to_string()))
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
 }
 
 /// Processor time.
