@@ -32,6 +32,20 @@ pub enum Need {
 /// What two gateways in namespaces need.
 pub const GATEWAYS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip")];
 
+/// The same, which are pinged.
+pub const PINGED: &[Need] =
+    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
+
+/// The same, with a packet filter between or around them.
+pub const FILTERED: &[Need] = &[
+    Need::Root,
+    Need::Namespaces,
+    Need::Tun,
+    Need::Program("ip"),
+    Need::Program("ping"),
+    Need::Program("nft"),
+];
+
 impl Need {
     /// Why it cannot be met on this machine; `None`: it can.
     fn missing(self) -> Option<String> {

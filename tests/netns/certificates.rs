@@ -3,7 +3,7 @@
 use crate::harness::gateway::Gateway;
 use crate::harness::policies::exchange;
 use crate::harness::space::Space;
-use crate::harness::{GATEWAYS, Need, output, test, until};
+use crate::harness::{GATEWAYS, Need, PINGED, output, test, until};
 use libtest_mimic::Trial;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
@@ -16,15 +16,12 @@ use std::path::Path;
 use std::process::Command;
 
 const POLICY: &str = include_str!("../../crates/policy/fixtures/04_ikev2_certificates_dn_ipv6.xml");
-const NEEDS: &[Need] =
-    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
-
 const WITH_OPENSSL: &[Need] =
     &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("openssl")];
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("the sample policy with certificates", NEEDS, the_sample_policy),
+        test("the sample policy with certificates", PINGED, the_sample_policy),
         test(
             "answers of an OCSP responder in place of lists",
             WITH_OPENSSL,

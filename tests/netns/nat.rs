@@ -2,25 +2,16 @@
 
 use crate::harness::gateway::Gateway;
 use crate::harness::space::Space;
-use crate::harness::{Need, policies, test};
+use crate::harness::{FILTERED, policies, test};
 use libtest_mimic::Trial;
 use std::collections::BTreeSet;
 
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("several clients behind one translator", NEEDS, several),
-        test("translators at both ends", NEEDS, both_ends),
+        test("several clients behind one translator", FILTERED, several),
+        test("translators at both ends", FILTERED, both_ends),
     ]
 }
-
-const NEEDS: &[Need] = &[
-    Need::Root,
-    Need::Namespaces,
-    Need::Tun,
-    Need::Program("ip"),
-    Need::Program("nft"),
-    Need::Program("ping"),
-];
 
 const IKE: &str = "retransmit_after = \"300ms\"\nretransmissions = 6\n";
 /// A host behind the gateway.

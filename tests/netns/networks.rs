@@ -2,19 +2,16 @@
 
 use crate::harness::gateway::{Gateway, QUICK};
 use crate::harness::space::Space;
-use crate::harness::{Need, policies, test, until};
+use crate::harness::{PINGED, policies, test, until};
 use cli::demo::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 
-const NEEDS: &[Need] =
-    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
-
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("two networks, ESP in UDP over IPv4", NEEDS, || over([4, 4], "auto")),
-        test("two networks, ESP natively over IPv4", NEEDS, || over([4, 4], "never")),
-        test("two networks, ESP natively over IPv6", NEEDS, || over([6, 6], "never")),
+        test("two networks, ESP in UDP over IPv4", PINGED, || over([4, 4], "auto")),
+        test("two networks, ESP natively over IPv4", PINGED, || over([4, 4], "never")),
+        test("two networks, ESP natively over IPv6", PINGED, || over([6, 6], "never")),
     ]
 }
 

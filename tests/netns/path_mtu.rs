@@ -3,28 +3,19 @@
 
 use crate::harness::gateway::{Gateway, QUICK};
 use crate::harness::space::Space;
-use crate::harness::{Need, test, until};
+use crate::harness::{FILTERED, test, until};
 use crate::networks;
 use cli::demo::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::IpAddr;
 
-const NEEDS: &[Need] = &[
-    Need::Root,
-    Need::Namespaces,
-    Need::Tun,
-    Need::Program("ip"),
-    Need::Program("ping"),
-    Need::Program("nft"),
-];
-
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("path MTU: a router says so, UDP over IPv4", NEEDS, || learned(4, "auto")),
-        test("path MTU: a router says so, natively over IPv4", NEEDS, || learned(4, "never")),
-        test("path MTU: a router says so, natively over IPv6", NEEDS, || learned(6, "never")),
-        test("path MTU: a black hole, and outer_mtu", NEEDS, black_hole),
-        test("path MTU: routers fragment with df = clear", NEEDS, fragmented_on_the_way),
+        test("path MTU: a router says so, UDP over IPv4", FILTERED, || learned(4, "auto")),
+        test("path MTU: a router says so, natively over IPv4", FILTERED, || learned(4, "never")),
+        test("path MTU: a router says so, natively over IPv6", FILTERED, || learned(6, "never")),
+        test("path MTU: a black hole, and outer_mtu", FILTERED, black_hole),
+        test("path MTU: routers fragment with df = clear", FILTERED, fragmented_on_the_way),
     ]
 }
 

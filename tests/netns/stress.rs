@@ -2,7 +2,7 @@
 //! Short unless told otherwise: `STRESS_SECONDS=600 cargo test --release -p vpn-cli --test netns stress -- --nocapture`.
 
 use crate::harness::gateway::Gateway;
-use crate::harness::{Need, test, until};
+use crate::harness::{GATEWAYS, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
 use cli::demo::traffic::{Pings, Stream};
 use libtest_mimic::Trial;
@@ -10,10 +10,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-const NEEDS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip")];
-
 pub fn trials() -> Vec<Trial> {
-    vec![test("stress: traffic, rekeys, workers and schedules", NEEDS, stress)]
+    vec![test("stress: traffic, rekeys, workers and schedules", GATEWAYS, stress)]
 }
 
 /// Between two changes of the workers.

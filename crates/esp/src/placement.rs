@@ -8,10 +8,12 @@
 #![forbid(unsafe_code)]
 
 mod cards;
+mod features;
 mod report;
 mod steps;
 
 pub use cards::{Card, Cards, KernelCards};
+pub use features::{EspFeatures, Features};
 pub use report::{CardReport, Fallback, Placed, Report};
 pub use steps::{Need, Step, Steps, steps};
 

@@ -3,16 +3,15 @@
 #![forbid(unsafe_code)]
 
 use super::flow::address;
+use super::leftovers;
 use super::netlink::{Kernel, Netlink, Refused, wipe};
-use super::{PRIORITIES, REQIDS, leftovers};
+use super::state::name_of;
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
-use netlink_packet_xfrm::state::{
-    DelGetMessage as StateName, GetDumpMessage, ModifyMessage as StateMessage,
-};
+use netlink_packet_xfrm::state::{GetDumpMessage, ModifyMessage as StateMessage};
 use netlink_packet_xfrm::{
-    IPPROTO_AH, IPPROTO_ESP, LifetimeConfig, Selector, UserSaId, UserTemplate, XFRM_INF,
-    XFRM_MODE_TRANSPORT, XFRM_POLICY_BLOCK, XFRM_POLICY_IN, XFRM_POLICY_OUT, XFRM_STATE_AF_UNSPEC,
-    XFRM_STATE_ESN, XfrmAttrs, XfrmMessage,
+    IPPROTO_AH, IPPROTO_ESP, LifetimeConfig, Selector, UserTemplate, XFRM_INF, XFRM_MODE_TRANSPORT,
+    XFRM_POLICY_BLOCK, XFRM_POLICY_IN, XFRM_POLICY_OUT, XFRM_STATE_AF_UNSPEC, XFRM_STATE_ESN,
+    XfrmAttrs, XfrmMessage,
 };
 use std::fmt::Write;
 use std::io;
@@ -37,8 +36,7 @@ fn commands_on(
     for message in kernel.list(XfrmMessage::GetDumpSa(GetDumpMessage::default()))? {
         let XfrmMessage::AddSa(listed) = message else { continue };
         let info = &listed.user_sa_info;
-        // Without an SPI it only waits for an SA.
-        if !REQIDS.contains(&info.reqid) || info.id.spi == 0 {
+        if !leftovers::is_our_state(info) {
             continue;
         }
         if !keys {
@@ -46,15 +44,7 @@ fn commands_on(
             continue;
         }
         // The list comes without keys.
-        let user_sa_id = UserSaId {
-            daddr: info.id.daddr,
-            spi: info.id.spi,
-            family: info.family,
-            proto: info.id.proto,
-        };
-        let mark = listed.nlas.iter().filter(|a| matches!(a, XfrmAttrs::Mark(_))).cloned();
-        let name = StateName { user_sa_id, nlas: mark.collect() };
-        match kernel.ask(XfrmMessage::GetSa(name)) {
+        match kernel.ask(XfrmMessage::GetSa(name_of(info, &listed.nlas))) {
             Ok(mut answer) => {
                 if let XfrmMessage::AddSa(found) | XfrmMessage::UpdateSa(found) = &answer {
                     commands.push(state(found, device));
@@ -68,7 +58,7 @@ fn commands_on(
     }
     for message in kernel.list(XfrmMessage::GetPolicy(DelGetMessage::default()))? {
         let XfrmMessage::AddPolicy(found) = message else { continue };
-        if leftovers::is_ours(&found) && PRIORITIES.contains(&found.user_policy_info.priority) {
+        if leftovers::is_our_policy(&found) {
             commands.push(policy(&found, device).into());
         }
     }

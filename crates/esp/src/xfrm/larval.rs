@@ -5,9 +5,10 @@
 
 use super::netlink::{Kernel, Refused, wipe};
 use super::spd::Way;
+use super::state::name_of;
 use netlink_packet_xfrm::monitor::AcquireMessage;
-use netlink_packet_xfrm::state::{AllocSpiMessage, DelGetMessage};
-use netlink_packet_xfrm::{UserSaId, UserSaInfo, UserSpiInfo, XfrmAttrs, XfrmMessage};
+use netlink_packet_xfrm::state::AllocSpiMessage;
+use netlink_packet_xfrm::{UserSaInfo, UserSpiInfo, XfrmAttrs, XfrmMessage};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -64,16 +65,9 @@ impl Larvae {
 }
 
 fn remove(larva: AllocSpiMessage, kernel: &mut dyn Kernel) -> Result<(), Refused> {
-    let nlas = larva.nlas.iter().filter(|a| matches!(a, XfrmAttrs::Mark(_))).cloned().collect();
+    let bound = larva.nlas.clone();
     let mut named = kernel.ask(XfrmMessage::AllocSpi(larva))?;
     wipe(&mut named);
     let XfrmMessage::AddSa(state) = named else { return Ok(()) };
-    let info = state.user_sa_info;
-    let user_sa_id = UserSaId {
-        daddr: info.id.daddr,
-        spi: info.id.spi,
-        family: info.family,
-        proto: info.id.proto,
-    };
-    kernel.order(XfrmMessage::DeleteSa(DelGetMessage { user_sa_id, nlas }))
+    kernel.order(XfrmMessage::DeleteSa(name_of(&state.user_sa_info, &bound)))
 }

@@ -3,11 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::netlink::Kernel;
+use super::state::name_of;
 use super::{PRIORITIES, REQIDS, refusal};
 use crate::plane::PlaneError;
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
-use netlink_packet_xfrm::state::{DelGetMessage as StateName, GetDumpMessage};
-use netlink_packet_xfrm::{UserPolicyId, UserSaId, XfrmAttrs, XfrmMessage};
+use netlink_packet_xfrm::state::GetDumpMessage;
+use netlink_packet_xfrm::{UserPolicyId, UserSaInfo, XfrmAttrs, XfrmMessage};
 
 /// Removes SAs, whose keys nobody has any more; returns the policies, which are removed later.
 pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneError> {
@@ -17,21 +18,14 @@ pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneE
     for message in kernel.list(states).map_err(|e| refusal(what(), &e))? {
         let XfrmMessage::AddSa(state) = message else { continue };
         let info = &state.user_sa_info;
-        if REQIDS.contains(&info.reqid) && info.id.spi != 0 {
-            let user_sa_id = UserSaId {
-                daddr: info.id.daddr,
-                spi: info.id.spi,
-                family: info.family,
-                proto: info.id.proto,
-            };
-            let nlas = state.nlas.iter().filter(|a| matches!(a, XfrmAttrs::Mark(_))).cloned();
-            orders.push(XfrmMessage::DeleteSa(StateName { user_sa_id, nlas: nlas.collect() }));
+        if is_our_state(info) {
+            orders.push(XfrmMessage::DeleteSa(name_of(info, &state.nlas)));
         }
     }
     let policies = XfrmMessage::GetPolicy(DelGetMessage::default());
     for message in kernel.list(policies).map_err(|e| refusal(what(), &e))? {
         let XfrmMessage::AddPolicy(policy) = message else { continue };
-        if is_ours(&policy) {
+        if is_our_policy(&policy) {
             let info = &policy.user_policy_info;
             let user_policy_id =
                 UserPolicyId { selector: info.selector, index: 0, direction: info.direction };
@@ -53,7 +47,12 @@ pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneE
     Ok(stale)
 }
 
-pub(super) fn is_ours(policy: &PolicyMessage) -> bool {
+pub(super) fn is_our_state(info: &UserSaInfo) -> bool {
+    // Without an SPI it only waits for an SA.
+    REQIDS.contains(&info.reqid) && info.id.spi != 0
+}
+
+pub(super) fn is_our_policy(policy: &PolicyMessage) -> bool {
     // Those of sockets have other directions.
     PRIORITIES.contains(&policy.user_policy_info.priority)
         && policy.user_policy_info.direction < netlink_packet_xfrm::XFRM_POLICY_MAX

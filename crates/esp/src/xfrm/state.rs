@@ -64,6 +64,18 @@ impl Name {
     }
 }
 
+/// Names an SA that the kernel has shown.
+pub(super) fn name_of(info: &UserSaInfo, attributes: &[XfrmAttrs]) -> DelGetMessage {
+    let user_sa_id = UserSaId {
+        daddr: info.id.daddr,
+        spi: info.id.spi,
+        family: info.family,
+        proto: info.id.proto,
+    };
+    let mark = attributes.iter().filter(|a| matches!(a, XfrmAttrs::Mark(_))).cloned();
+    DelGetMessage { user_sa_id, nlas: mark.collect() }
+}
+
 /// Everything but the keys, of either direction.
 #[derive(Clone, Debug)]
 pub(super) struct Form {
