@@ -3,21 +3,22 @@
 //! What docs/from-aix.md shows after `$` is run here, and must be printed as it stands there;
 //! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test aix` writes it anew, for review.
 
+#[path = "running/running.rs"]
+mod running;
+
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
 use cli::control::client::Client;
 use cli::control::protocol::Command;
-use cli::control::server::ControlSocket;
 use cli::daemon::gateway::memory::MemoryGateway;
-use cli::daemon::{self, Daemon, Signals, Source};
+use cli::daemon::{self, Daemon, Source};
 use ike::failure::{Failure, FailureKind};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use tokio::net::UnixListener;
 
 const SITE: &str = include_str!("../../../config/left.xml");
 
@@ -56,20 +57,7 @@ impl Bench {
         let log = daemon::start_log(&Log::default());
         let daemon = Daemon::new(gateway.clone(), source, Arc::new(Keeper::new(certificates)), log)
             .with_policy(policy, read.places);
-        let socket = path("control.sock");
-        let (listening, ready) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-            runtime.block_on(async move {
-                let (control, listener) = ControlSocket::bind(&socket).expect("a free path");
-                let listener = UnixListener::from_std(listener).expect("a runtime");
-                let signals = Signals::new().expect("signals");
-                listening.send(()).expect("the test waits");
-                daemon::run(Arc::new(daemon), listener, signals, "ready").await;
-                drop(control);
-            });
-        });
-        ready.recv().expect("the daemon listens");
+        let thread = running::start(daemon, path("control.sock"));
         Self { directory, gateway, daemon: Some(thread) }
     }
 

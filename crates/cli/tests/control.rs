@@ -1,14 +1,17 @@
 //! The control protocol from end to end: a real daemon around an in-memory gateway, and the client of `vpnctl`.
 
+#[path = "running/running.rs"]
+mod running;
+
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
 use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{
     Command, MAX_REQUEST, Outcome, RefusalCode, Reply, Response, WorkersChange,
 };
-use cli::control::server::{ControlSocket, Limits, parse, serve};
+use cli::control::server::{Limits, parse, serve};
 use cli::daemon::gateway::memory::MemoryGateway;
-use cli::daemon::{self, Daemon, Gateway, Signals};
+use cli::daemon::{self, Daemon, Gateway};
 use ike::failure::{Failure, FailureKind};
 use proptest::prelude::*;
 use std::fs;
@@ -16,7 +19,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::net::UnixListener;
@@ -46,20 +49,7 @@ impl Fixture {
         let keeper = Arc::new(Keeper::new(certificates(directory.path())));
         let daemon =
             Daemon::new(gateway.clone(), policy, keeper, daemon::start_log(&Log::default()));
-        let socket = directory.path().join("control.sock");
-        let (listening, ready) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-            runtime.block_on(async move {
-                let (control, listener) = ControlSocket::bind(&socket).expect("a free path");
-                let listener = UnixListener::from_std(listener).expect("a runtime");
-                listening.send(()).expect("the test waits");
-                let signals = Signals::new().expect("signals");
-                daemon::run(Arc::new(daemon), listener, signals, "ready").await;
-                drop(control);
-            });
-        });
-        ready.recv().expect("the daemon listens");
+        let thread = running::start(daemon, directory.path().join("control.sock"));
         Self { directory, gateway, thread: Some(thread) }
     }
 

@@ -1,20 +1,21 @@
 //! `vpnctl policy …`, against a daemon around an in-memory gateway and without one.
 
+#[path = "running/running.rs"]
+mod running;
+
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
 use cli::control::client::{Client, ClientError};
 use cli::control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, RefusalCode, Reply};
-use cli::control::server::ControlSocket;
 use cli::daemon::gateway::memory::MemoryGateway;
-use cli::daemon::{self, Daemon, Signals, Source};
+use cli::daemon::{self, Daemon, Source};
 use policy::Database;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
-use std::sync::{Arc, mpsc};
-use std::thread::{self, JoinHandle};
-use tokio::net::UnixListener;
+use std::sync::Arc;
+use std::thread::JoinHandle;
 
 const SITE: &str = include_str!("../../../config/left.xml");
 
@@ -63,20 +64,7 @@ impl Bench {
         let daemon =
             Daemon::new(gateway.clone(), source, keeper, daemon::start_log(&Log::default()))
                 .with_policy(policy, read.places);
-        let socket = self.path("control.sock");
-        let (listening, ready) = mpsc::channel();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-            runtime.block_on(async move {
-                let (control, listener) = ControlSocket::bind(&socket).expect("a free path");
-                let listener = UnixListener::from_std(listener).expect("a runtime");
-                let signals = Signals::new().expect("signals");
-                listening.send(()).expect("the test waits");
-                daemon::run(Arc::new(daemon), listener, signals, "ready").await;
-                drop(control);
-            });
-        });
-        ready.recv().expect("the daemon listens");
+        let thread = running::start(daemon, self.path("control.sock"));
         self.daemon = Some((gateway, thread));
         self
     }
