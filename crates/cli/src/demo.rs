@@ -17,7 +17,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub mod capture;
-mod interrupt;
+pub(crate) mod interrupt;
 pub mod isolation;
 pub mod network;
 pub mod node;

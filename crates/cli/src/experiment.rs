@@ -4,6 +4,7 @@
 //! with pictures and the raw figures. What is compared takes turns, round after round, so that a machine that grows slower
 //! or faster meanwhile does not decide.
 
+use crate::demo::interrupt::Interrupt;
 use crate::demo::isolation;
 use clap::Args;
 use clap::builder::PossibleValuesParser;
@@ -21,6 +22,7 @@ mod multicore;
 mod null_vs_gcm;
 mod offload;
 pub mod plot;
+mod readiness;
 pub mod report;
 pub mod site;
 pub mod statistics;
@@ -136,6 +138,7 @@ pub struct Lab {
     /// The program `vpnd`.
     pub vpnd: PathBuf,
     bar: ProgressBar,
+    interrupt: Interrupt,
 }
 
 impl Lab {
@@ -146,11 +149,23 @@ impl Lab {
     }
 
     /// Says what is measured next, and that what was named before is done.
-    pub fn step(&self, what: impl Into<String>) {
+    ///
+    /// # Errors
+    /// Where a signal has come: what was made is to be taken down.
+    pub fn step(&self, what: impl Into<String>) -> Result<(), String> {
         if !self.bar.message().is_empty() {
             self.bar.inc(1);
         }
         self.bar.set_message(what.into());
+        match self.is_interrupted() {
+            true => Err("interrupted".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether a signal has come.
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupt.is_set()
     }
 
     /// Median and spread where there were several rounds, for the text of a report.
@@ -183,25 +198,51 @@ fn measure(options: &Options) -> Result<(), String> {
         let documents = PathBuf::from("docs/measurements");
         if documents.is_dir() { documents } else { PathBuf::from("measurements") }
     });
-    isolation::enter().map_err(|error| error.to_string())?;
     let effort = match (options.rehearsal, options.quick) {
         (true, _) => Effort::Rehearsal,
         (_, true) => Effort::Quick,
         _ => Effort::Full,
     };
-    let lab = || Lab { effort, machine: Machine::look(), vpnd: vpnd.clone(), bar: bar() };
+    if !options.raw {
+        readiness::place(&directory)?;
+    }
+    isolation::enter().map_err(|error| error.to_string())?;
+    let interrupt = Interrupt::listen().map_err(|e| format!("cannot listen for signals: {e}"))?;
+    let lab = || Lab {
+        effort,
+        machine: Machine::look(),
+        vpnd: vpnd.clone(),
+        bar: bar(),
+        interrupt: interrupt.clone(),
+    };
     if options.raw {
         return offload::print(&lab());
     }
     let chosen = EXPERIMENTS.iter().filter(|e| [e.name, ALL].contains(&options.name.as_str()));
+    let chosen: Vec<&Experiment> = chosen.collect();
+    let names: Vec<&str> = chosen.iter().map(|experiment| experiment.name).collect();
+    for note in readiness::notes(&lab(), &names) {
+        eprintln!("note: {note}");
+    }
     let mut failures = Vec::new();
-    for experiment in chosen {
+    for (number, experiment) in (1..).zip(&chosen) {
         let Experiment { name, document, run } = experiment;
         let begun = Instant::now();
-        eprintln!("{name}, after \"{document}\"");
+        let of =
+            if chosen.len() > 1 { format!("[{number}/{}] ", chosen.len()) } else { String::new() };
+        eprintln!("{of}{name}, after \"{document}\"");
         let lab = lab();
         let outcome = run(&lab);
         lab.bar.finish_and_clear();
+        if interrupt.is_set() {
+            return Err(format!(
+                "interrupted; everything is taken down. {}",
+                match number {
+                    1 => "Nothing was written".to_owned(),
+                    _ => format!("What was finished before {name} is in {}", directory.display()),
+                }
+            ));
+        }
         let how = format!("vpnctl experiment {name}{}", effort.option());
         let written = outcome.and_then(|r| r.write(&directory.join(name), &lab.machine, &how));
         match written {
@@ -212,8 +253,10 @@ fn measure(options: &Options) -> Result<(), String> {
                 failures.push(*name);
             }
         }
+        // After each, so that what there is can be found.
+        figures::write(&directory)?;
     }
-    println!("{}", figures::write(&directory)?.display());
+    println!("{}", directory.join(figures::FILE).display());
     match failures.as_slice() {
         [] => Ok(()),
         failures => Err(format!("failed: {}", failures.join(", "))),

@@ -2,7 +2,7 @@
 
 use super::table::Table;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// What a document shows, what it says, and the file with the plot here, with a word for it.
 type Figure = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
@@ -53,8 +53,8 @@ const DOCUMENTS: [Document; 5] = [
                 "throughput by data size, 40 octets to 1 MB",
                 "both features double it; software costs up to 6 times the CPU",
                 &[
-                    ("handshakes/rate.svg", "handshakes (the 40 octets)"),
-                    ("workloads/rate.svg", "workloads (1 to 32 KB)"),
+                    ("workloads/sizes.svg", "throughput and CPU by size"),
+                    ("handshakes/rate.svg", "handshakes alone"),
                 ],
             ),
             (
@@ -104,19 +104,25 @@ const DOCUMENTS: [Document; 5] = [
         title: "Towards High-performance IPsec on Cavium OCTEON Platform",
         figures: &[
             (
-                "figures 5 to 7: throughput by number of cores, 1 to 16",
-                "nearly linear",
-                &[("multicore/workers.svg", "workers"), ("multicore/model.svg", "prediction")],
-            ),
-            (
-                "figures 5 to 7: throughput by packet length, 64 to 1,280 octets, AES-128, AES-192, AES-256, DES and 3DES with SHA-1",
+                "figures 5 to 7, the one with packet lengths, 64 to 1,280 octets, and ciphers, AES-128, AES-192, AES-256, DES and 3DES with SHA-1",
                 "AES-128 is best, differences are small; 20 Gbit/s at 512 octets with 16 cores",
-                &[("multicore/lengths.svg", "lengths and ciphers")],
+                &[("multicore/lengths.svg", "Gbit/s and packets/s by length and cipher")],
             ),
             (
-                "figures 5 to 7: pipeline and run to completion by packet length",
-                "the pipeline is faster at every size",
-                &[("multicore/schedules.svg", "schedules"), ("multicore/stages.svg", "stages")],
+                "figures 5 to 7, the one with numbers of cores, 1 to 16",
+                "nearly linear",
+                &[
+                    ("multicore/workers.svg", "Gbit/s, packets/s and scaling efficiency"),
+                    ("multicore/model.svg", "prediction for 16 cores"),
+                ],
+            ),
+            (
+                "figures 5 to 7, the one with pipeline and run to completion by packet length",
+                "the pipeline is faster at every size, and the gap grows with the length",
+                &[
+                    ("multicore/schedules.svg", "Gbit/s, packets/s and ratio"),
+                    ("multicore/stages.svg", "stages, with the cause"),
+                ],
             ),
         ],
     },
@@ -134,16 +140,18 @@ const OTHERS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Writes the table to `README.md` of the directory that reports are in; what has not been measured there is said so.
+/// The file with the table, in the directory that reports are in.
+pub(super) const FILE: &str = "README.md";
+
+/// Writes the table; what has not been measured there is said so.
 ///
 /// # Errors
 /// Where the file cannot be written.
-pub(super) fn write(directory: &Path) -> Result<PathBuf, String> {
-    let path = directory.join("README.md");
+pub(super) fn write(directory: &Path) -> Result<(), String> {
+    let path = directory.join(FILE);
     fs::create_dir_all(directory)
         .and_then(|()| fs::write(&path, index(&|file| directory.join(file).exists())))
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
-    Ok(path)
+        .map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 fn index(is_there: &dyn Fn(&str) -> bool) -> String {

@@ -48,7 +48,7 @@ impl Row {
 
 /// Measures, and writes what came out.
 pub(super) fn run(lab: &Lab) -> Result<Report, String> {
-    let rounds = lab.effort.pick(1, 2, 3);
+    let rounds = lab.effort.pick(1, 2, 5);
     let settle = Duration::from_millis(lab.effort.pick(5, 100, 200));
     let lasting = Duration::from_millis(lab.effort.pick(50, 500, 1_000));
     let parallel = match lab.effort {
@@ -73,7 +73,7 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     for round in 0..rounds {
         for tunnels in &all {
             for &number in parallel {
-                lab.step(format!("{}, {number} in parallel", tunnels.authentication.name()));
+                lab.step(format!("{}, {number} in parallel", tunnels.authentication.name()))?;
                 let row = measure(&mut site, &mut clients, tunnels, number, [settle, lasting])?;
                 rows.push(Row { round, ..row });
             }

@@ -1,11 +1,14 @@
 //! What the OCTEON document measured: duplex traffic of packets of one length, by cipher, by number of cores, and in a
 //! pipeline against run to completion; and what each stage costs a packet.
 
+mod figures;
 mod findings;
 mod model;
+mod prediction;
+mod schedules;
 
 use super::report::Report;
-use super::site::{Cipher, Net, Site, WIRE, Work};
+use super::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use super::traffic::datagrams::{Count, Flow, Pace};
 use super::{Effort, Lab};
 use crate::control::protocol::workers::Workers;
@@ -65,7 +68,7 @@ struct Step {
 }
 
 /// One measurement.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 struct Row {
     round: usize,
     schedule: &'static str,
@@ -95,9 +98,9 @@ impl Row {
 
 /// Measures, and writes what came out.
 pub(super) fn run(lab: &Lab) -> Result<Report, String> {
-    let rounds = lab.effort.pick(1, 2, 3);
+    let rounds = lab.effort.pick(1, 2, 5);
     let settle = Duration::from_millis(lab.effort.pick(5, 50, 100));
-    let lasting = Duration::from_millis(lab.effort.pick(30, 150, 300));
+    let lasting = Duration::from_millis(lab.effort.pick(30, 150, 500));
     let lengths = match lab.effort {
         Effort::Rehearsal => &[64, MIDDLE],
         _ => &LENGTHS[..],
@@ -109,19 +112,30 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     let workers = numbers(lab.machine.cores);
     let nets: Vec<Net> = (1..)
         .zip(ciphers)
-        .map(|(number, cipher)| Net { number, cipher: *cipher, pairs: FLOWS })
+        .map(|(number, cipher)| Net {
+            number,
+            cipher: *cipher,
+            mode: Mode::Transport,
+            pairs: FLOWS,
+        })
         .collect();
     let mut site = Site::with_nets(&lab.vpnd, &nets, "")?;
-    lab.expect(rounds * 2 * workers.len() * nets.len());
+    lab.expect(rounds * workers.len() * nets.len() * lengths.len());
     let mut rows = Vec::new();
     for round in 0..rounds {
+        // Neither is always the first of the two.
+        let mut schedules = [COMPLETION, PIPELINE];
+        schedules.rotate_left(round % 2);
         for &number in &workers {
-            for schedule in [COMPLETION, PIPELINE] {
-                let work = Work { schedule, workers: &number.to_string(), ..Work::default() };
-                site.set_work(work)?;
-                for net in &nets {
-                    lab.step(format!("{}, {schedule}, {number} per gateway", net.cipher.name));
-                    for &length in lengths {
+            for net in &nets {
+                for &length in lengths {
+                    lab.step(format!(
+                        "{}, {length} octets, {number} per gateway",
+                        net.cipher.name
+                    ))?;
+                    for schedule in schedules {
+                        let workers = &number.to_string();
+                        site.set_work(Work { schedule, workers, ..Work::default() })?;
                         let row = measure(&mut site, net, length, [settle, lasting])?;
                         rows.push(Row { round, schedule, workers: number, ..row });
                     }
@@ -129,7 +143,7 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
             }
         }
     }
-    let figures = findings::Figures { rows: &rows, lengths, ciphers, workers: &workers };
+    let figures = figures::Figures { rows: &rows, lengths, ciphers, workers: &workers };
     let mut report = Report::new("Cores, packet lengths, ciphers and schedules");
     findings::write(&mut report, lab, &figures, &lab.rounds(rounds, lasting));
     report.data(&rows);
@@ -190,9 +204,6 @@ fn measure(
         (stage.name(), Step { ns: (after.seconds - before.seconds) * 1e9 / delivered, batch })
     };
     Ok(Row {
-        round: 0,
-        schedule: "",
-        workers: 0,
         cipher: net.cipher.name,
         length,
         packets_per_second: delivered / (after.at - before.at).as_secs_f64(),
@@ -203,6 +214,7 @@ fn measure(
         traffic_ns: each(spent.traffic),
         wakeups: after.wakeups.saturating_sub(before.wakeups) as f64 * 1e3 / delivered,
         stages: Stage::ALL.into_iter().map(stage).collect(),
+        ..Row::default()
     })
 }
 

@@ -8,8 +8,10 @@ mod findings;
 mod guest;
 mod kernel;
 
+pub(super) use guest::lacking;
+
 use super::report::Report;
-use super::site::{Cipher, Net, Site, WIRE};
+use super::site::{Cipher, Mode, Net, Site, WIRE};
 use super::traffic::streams::Streams;
 use super::{Effort, Lab};
 use serde::{Deserialize, Serialize};
@@ -22,6 +24,7 @@ use std::time::{Duration, Instant};
 const NET: Net = Net {
     number: 1,
     cipher: Cipher { name: "AES-128-GCM", encryption: "ESP_AES128_GCM_16", authentication: "NONE" },
+    mode: Mode::Tunnel,
     pairs: 1,
 };
 
@@ -127,7 +130,7 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     let guest = match lab.effort {
         Effort::Rehearsal => Err("a rehearsal boots no guest".to_owned()),
         _ => {
-            lab.step("the same in a guest kernel");
+            lab.step("the same in a guest kernel")?;
             guest::look(lab)
         }
     };
@@ -175,7 +178,7 @@ fn look(lab: &Lab) -> Result<Found, String> {
             for (protection, site, addresses) in &sites {
                 let protection = *protection;
                 let single = if segmentation { "" } else { ", single packets" };
-                lab.step(format!("{}{single}", protection.name()));
+                lab.step(format!("{}{single}", protection.name()))?;
                 if found.without_single.is_none() {
                     set_segmentation(site, segmentation)?;
                 }

@@ -43,7 +43,8 @@ impl Style {
 /// What stands for something in the legend.
 #[derive(Clone, Copy, Debug)]
 enum Sign {
-    Series(Style),
+    Line(Style),
+    Bar(Style),
     Mark,
 }
 
@@ -101,8 +102,10 @@ impl Plot {
 
     /// Names and signs of all panels' series and then marks, each once.
     fn legend(&self) -> Vec<(&str, Sign)> {
-        let series = self.panels.iter().flat_map(|panel| &panel.series);
-        let series = series.map(|series| (series.name.as_str(), Sign::Series(series.style)));
+        let series = self.panels.iter().flat_map(|panel| {
+            let sign = if panel.x.has_bars() { Sign::Bar } else { Sign::Line };
+            panel.series.iter().map(move |series| (series.name.as_str(), sign(series.style)))
+        });
         let marks = self.panels.iter().flat_map(|panel| &panel.mark);
         let marks = marks.map(|(_, label)| (label.as_str(), Sign::Mark));
         let mut legend: Vec<(&str, Sign)> = Vec::new();

@@ -6,7 +6,7 @@
 
 mod policy;
 
-pub use policy::{Authentication, Cipher, Net, Tunnels, policies};
+pub use policy::{Authentication, Cipher, Mode, Net, Tunnels, policies};
 
 use super::traffic::{End, processor};
 use crate::control::protocol::workers::Workers;
@@ -77,6 +77,8 @@ impl Site {
         config: &str,
     ) -> Result<(), String> {
         let files = Files::new();
+        // There is little room, and what goes well fills it.
+        let config = &format!("{config}\n[log]\nlevel = \"warn\"\n");
         let start = |end: usize, name| {
             let setup = Setup { program, policy: &policies[end], config };
             Node::start(name, &self.spaces[end], &files.0.join(name), setup, &|| false)
@@ -212,8 +214,7 @@ impl Site {
     }
 }
 
-/// The directory of a site's daemons, in the `/run` that this process has to itself. It goes with them: there is little room,
-/// and their logs are long.
+/// The directory of a site's daemons, in the `/run` that this process has to itself. It goes with them.
 struct Files(PathBuf);
 
 impl Files {

@@ -1,14 +1,17 @@
 //! Transactions as the System z document has them: how many, what they cost, and how long each takes, with and without
 //! IPsec, with and without the CPU's instructions, polling and waiting for events.
 
+mod sizes;
+
 use super::plot::{Axis, Panel, Plot, Series, Style};
 use super::report::Report;
-use super::site::{Cipher, Net, Site, WIRE, Work};
+use super::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use super::statistics::{Spread, percentile};
 use super::table::Table;
 use super::traffic::transactions::{Clients, Workload};
 use super::{Effort, Lab};
 use serde::Serialize;
+use sizes::SIZES;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
@@ -45,11 +48,13 @@ const CBC: Net = Net {
         encryption: "ESP_AES_CBC_128",
         authentication: "HMAC-SHA2-256",
     },
+    mode: Mode::Tunnel,
     pairs: 1,
 };
 const GCM: Net = Net {
     number: 2,
     cipher: Cipher { name: "AES-128-GCM", encryption: "ESP_AES128_GCM_16", authentication: "NONE" },
+    mode: Mode::Tunnel,
     pairs: 1,
 };
 
@@ -65,6 +70,8 @@ struct State {
 }
 
 const NONE: &str = "no IPsec";
+/// Of the states, those in which workers wait for events.
+const WAITING: usize = 5;
 const STATES: [State; 8] = [
     State { name: NONE, net: None, in_core: true, wait: "event", style: Style::solid(6) },
     State {
@@ -147,34 +154,47 @@ impl Row {
 
 /// Measures, and writes what came out.
 pub(super) fn run(lab: &Lab) -> Result<Report, String> {
-    let rounds = lab.effort.pick(1, 2, 3);
+    let rounds = lab.effort.pick(1, 2, 5);
     let settle = Duration::from_millis(lab.effort.pick(5, 40, 80));
     let lasting = Duration::from_millis(lab.effort.pick(20, 200, 400));
     let connections = match lab.effort {
         Effort::Rehearsal => &CONNECTIONS[1..2],
         _ => &CONNECTIONS[..],
     };
+    let sizes = match lab.effort {
+        Effort::Rehearsal => &SIZES[1..2],
+        _ => &SIZES[..],
+    };
     let mut site = Site::with_nets(&lab.vpnd, &[CBC, GCM], "")?;
-    lab.expect(rounds * STATES.len() * WORKLOADS.len());
+    lab.expect(rounds * (STATES.len() * WORKLOADS.len() + WAITING));
     let mut rows = Vec::new();
     for round in 0..rounds {
-        for state in STATES {
+        for (number, state) in STATES.into_iter().enumerate() {
             site.set_in_core(state.in_core)?;
             site.set_work(Work { wait: state.wait, ..Work::default() })?;
             let addresses = state.net.map_or(WIRE, |n| [0, 1].map(|end| n.addresses(end)[0]));
             for workload in WORKLOADS {
-                lab.step(format!("{}, {}", workload.name, state.name));
+                lab.step(format!("{}, {}", workload.name, state.name))?;
                 for &connections in connections {
                     let case = (addresses, workload, connections);
                     let row = measure(&site, case, [settle, lasting])?;
                     rows.push(Row { round, state: state.name, ..row });
                 }
             }
+            if number >= WAITING {
+                continue;
+            }
+            lab.step(format!("40 B to 1 MB, {}", state.name))?;
+            for &size in sizes {
+                let case = (addresses, size, sizes::CONNECTIONS);
+                let row = measure(&site, case, [settle, lasting * 2])?;
+                rows.push(Row { round, state: state.name, ..row });
+            }
         }
     }
     let figures = Figures { rows: &rows, connections };
     let mut report = Report::new("Transactions with and without IPsec");
-    write(&mut report, lab, &figures, lab.rounds(rounds, lasting));
+    write(&mut report, lab, &figures, sizes, lab.rounds(rounds, lasting));
     report.data(&rows);
     Ok(report)
 }
@@ -272,7 +292,13 @@ impl Figures<'_> {
     }
 }
 
-fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: String) {
+fn write(
+    report: &mut Report,
+    lab: &Lab,
+    figures: &Figures<'_>,
+    sizes: &[Workload],
+    rounds: String,
+) {
     report.say(format!(
         "The document measured three workloads between two systems in three states: no IPsec, IPsec in software, and IPsec \
          with the processor's instructions (CPACF). Here both hosts, their `vpnd` and the clients and servers share the {} \
@@ -291,7 +317,7 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: String) 
          requests and responses, crr: each with a connection). *Portable* is software alone (`in_core_enabled=0`), \
          *accelerated* is what `vpnd` does by default. Workers wait for events unless *polling* or *adaptive* is said.",
     );
-    let waiting_for_events = &STATES[..5];
+    let waiting_for_events = &STATES[..WAITING];
     report.section("Transaction rate");
     report.plot("rate", &Plot {
         title: "Transaction rate".to_owned(),
@@ -345,6 +371,7 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: String) 
             .collect(),
         columns: 3,
     });
+    sizes::write(report, figures, waiting_for_events, sizes);
     report.section("Polling and waiting for events");
     let gcm = [STATES[4], STATES[6], STATES[7]];
     report.plot("polling", &Plot {

@@ -29,7 +29,7 @@ fn panel(found: &Found, caption: String) -> Panel {
     Panel {
         caption,
         x: Axis::groups("protection (AES-128-GCM)", Protection::ALL.map(Protection::name)),
-        y: Axis::logarithmic("one stream of TCP (Mbit/s)"),
+        y: Axis::linear("one stream of TCP (Mbit/s)"),
         series: vec![
             series(false, "single packets on the wire", Style::dashed(1)),
             series(true, "segmentation offload (TSO, GSO, GRO)", Style::solid(0)),

@@ -51,6 +51,11 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Groups(names) }
     }
 
+    /// Whether bars stand on it.
+    pub(super) fn has_bars(&self) -> bool {
+        matches!(self.scale, Scale::Groups(_))
+    }
+
     /// Ticks and the range for values up to `high` and down to `low`.
     pub(super) fn fit(&self, low: f64, high: f64) -> Fitted {
         match &self.scale {
@@ -61,18 +66,19 @@ impl Axis {
                 Fitted { range: 0.0..count * step, ticks, scale: self.scale.clone() }
             }
             Scale::Logarithmic => {
-                let (low, high) = (low.max(1e-9), high.max(low.max(1e-9)));
-                let (first, mut last) = (low.log10().floor(), high.log10().ceil());
-                if last <= first {
-                    last = first + 1.0;
-                }
-                let decades = first as i32..=last as i32;
-                let wide = last - first > 2.0;
-                let steps: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let low = low.max(1e-9).log10();
+                let high = high.max(1e-9).log10().max(low);
+                // Over more than two decades, a tick for each is enough.
+                let steps: &[f64] = if high - low > 2.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+                let decades = low.floor() as i32..=high.ceil() as i32 + 1;
                 let ticks =
                     decades.flat_map(|d| steps.iter().map(move |s| f64::from(d) + s.log10()));
-                let ticks = ticks.filter(|tick| *tick <= last + 1e-9).collect();
-                Fitted { range: first..last, ticks, scale: self.scale.clone() }
+                let ticks: Vec<f64> = ticks.collect();
+                let first = ticks.iter().rposition(|tick| *tick <= low + 1e-9).unwrap_or(0);
+                let last = ticks.iter().position(|tick| *tick >= high - 1e-9).unwrap_or(0);
+                let last = last.clamp(first + 1, ticks.len() - 1);
+                let ticks = ticks[first..=last].to_vec();
+                Fitted { range: ticks[0]..ticks[ticks.len() - 1], ticks, scale: self.scale.clone() }
             }
             Scale::Steps(values) => {
                 let last = values.len().max(1) as f64 - 1.0;
@@ -126,11 +132,6 @@ impl Fitted {
                 names.get(position.round() as usize).cloned().unwrap_or_default()
             }
         }
-    }
-
-    /// Whether bars stand on it.
-    pub fn has_bars(&self) -> bool {
-        matches!(self.scale, Scale::Groups(_))
     }
 }
 
@@ -208,7 +209,10 @@ mod tests {
         assert_eq!(linear(123_456.0), ["0", "25 k", "50 k", "75 k", "100 k", "125 k"]);
         let logarithmic = |low, high| ticks(Axis::logarithmic(""), low, high);
         assert_eq!(logarithmic(0.02, 3_000.0).len(), 7);
-        assert_eq!(logarithmic(1.0, 30.0), ["1", "2", "5", "10", "20", "50", "100"]);
+        assert_eq!(logarithmic(1.0, 30.0), ["1", "2", "5", "10", "20", "50"]);
+        assert_eq!(logarithmic(0.9, 8.5), ["0.5", "1", "2", "5", "10"]);
+        assert_eq!(logarithmic(5.0, 5.0), ["5", "10"]);
+        assert_eq!(logarithmic(0.0, 0.0).len(), 2);
         assert_eq!(ticks(Axis::steps("", &[64, 1280]), 0.0, 0.0), ["64", "1280"]);
         assert_eq!(ticks(Axis::groups("", ["a", "b"]), 0.0, 0.0), ["a", "b"]);
     }

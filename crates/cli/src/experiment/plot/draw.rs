@@ -71,18 +71,27 @@ pub(super) fn plot<'a>(svg: &'a mut String, plot: &Plot) -> Drawn<'a> {
     root.present()
 }
 
-/// The line of a series or a mark in the legend.
+/// The line or bar of a series or a mark in the legend, as it looks in the panels.
 fn sample<'a>(area: &Area<'a>, (x, y): (i32, i32), sign: Sign) -> Drawn<'a> {
     let (pieces, line): (&[(i32, i32)], _) = match sign {
-        Sign::Series(style) if style.dashed => (&[(0, 8), (18, 26)], colour(style).stroke_width(3)),
-        Sign::Series(style) => (&[(0, 26)], colour(style).stroke_width(3)),
+        Sign::Line(style) if style.dashed => (&[(0, 8), (18, 26)], colour(style).stroke_width(3)),
+        Sign::Line(style) => (&[(0, 26)], colour(style).stroke_width(3)),
         Sign::Mark => (&[(0, 4), (7, 11), (15, 19), (22, 26)], INK.stroke_width(2)),
+        Sign::Bar(style) => {
+            let corners = [(x + 6, y - 7), (x + 22, y + 7)];
+            if !style.dashed {
+                area.draw(&Rectangle::new(corners, colour(style).mix(0.85).filled()))?;
+            }
+            return area.draw(&Rectangle::new(corners, colour(style).stroke_width(2)));
+        }
     };
     for (from, to) in pieces {
         area.draw(&PathElement::new([(x + from, y), (x + to, y)], line))?;
     }
-    if let Sign::Series(style) = sign {
-        area.draw(&Circle::new((x + 13, y), 3, colour(style).filled()))?;
+    if let Sign::Line(style) = sign {
+        let inside = if style.dashed { WHITE } else { colour(style) };
+        area.draw(&Circle::new((x + 13, y), 3, inside.filled()))?;
+        area.draw(&Circle::new((x + 13, y), 3, colour(style).stroke_width(2)))?;
     }
     Ok(())
 }
@@ -128,35 +137,41 @@ fn draw_panel<'a>(area: &Area<'a>, panel: &Panel) -> Drawn<'a> {
     let values = values.flat_map(|(_, spread)| [spread.low, spread.high]);
     let values = values.chain(panel.mark.iter().map(|(value, _)| value * 1.15));
     let (low, high) = values.fold((f64::MAX, 0.0_f64), |(l, h), v| (l.min(v), h.max(v)));
+    // The least bar is to be seen, too.
+    let low = if panel.x.has_bars() { low / 2.0 } else { low };
     let (x, mut y) = (panel.x.fit(0.0, 1.0), panel.y.fit(low.min(high), high));
-    if x.has_bars() {
+    if panel.x.has_bars() {
         // Room for the numbers above the bars.
         y.range.end += (y.range.end - y.range.start) * 0.06;
     }
-    let mut chart = ChartBuilder::on(area)
-        .caption(&panel.caption, (FONT, 16).into_font().color(&INK))
+    let mut builder = ChartBuilder::on(area);
+    if !panel.caption.is_empty() {
+        builder.caption(&panel.caption, (FONT, 16).into_font().color(&INK));
+    }
+    let mut chart = builder
         .margin(12)
         .margin_right(22)
         .x_label_area_size(48)
         .y_label_area_size(66)
         .build_cartesian_2d(x.clone(), y.clone())?;
     let mut mesh = chart.configure_mesh();
-    if x.has_bars() {
+    if panel.x.has_bars() {
         mesh.disable_x_mesh();
     }
     mesh.bold_line_style(GRID)
         .light_line_style(TRANSPARENT)
         .axis_style(FAINT)
         .label_style((FONT, TICKS).into_font().color(&FAINT))
-        .x_label_style((FONT, size_of_ticks(&x, area)).into_font().color(&FAINT))
+        .x_label_style((FONT, size_of_ticks(panel, &x, area)).into_font().color(&FAINT))
         .axis_desc_style((FONT, 14).into_font().color(&INK))
         .x_desc(panel.x.label.as_str())
         .y_desc(panel.y.label.as_str())
         .x_label_formatter(&|position| x.label(*position))
         .y_label_formatter(&|position| y.label(*position))
         .draw()?;
-    if x.has_bars() {
+    if panel.x.has_bars() {
         bars(&mut chart, &panel.series, &y)?;
+        gaps(&mut chart, panel, (&x, &y))?;
     } else {
         panel.series.iter().try_for_each(|series| line(&mut chart, series, (&x, &y)))?;
     }
@@ -170,11 +185,11 @@ fn draw_panel<'a>(area: &Area<'a>, panel: &Panel) -> Drawn<'a> {
 }
 
 /// The size of text with which the names of groups stand beside each other.
-fn size_of_ticks(x: &Fitted, area: &Area<'_>) -> f64 {
+fn size_of_ticks(panel: &Panel, x: &Fitted, area: &Area<'_>) -> f64 {
     let room = (area.dim_in_pixel().0 as f64 - ASIDE) / x.ticks.len().max(1) as f64;
     let widest = x.ticks.iter().map(|tick| width(&x.label(*tick), 1000.0)).max().unwrap_or(0);
     let fitting = room / (f64::from(widest) / 1000.0).max(1.0);
-    if x.has_bars() { fitting.clamp(8.0, TICKS) } else { TICKS }
+    if panel.x.has_bars() { fitting.clamp(8.0, TICKS) } else { TICKS }
 }
 
 fn line<'a>(chart: &mut Chart<'a, '_>, series: &Series, (x, y): (&Fitted, &Fitted)) -> Drawn<'a> {
@@ -232,5 +247,19 @@ fn bars<'a>(chart: &mut Chart<'a, '_>, series: &[Series], y: &Fitted) -> Drawn<'
             chart.draw_series([EmptyElement::at((middle, y.place(spread.high))) + label])?;
         }
     }
+    Ok(())
+}
+
+/// Says of groups without a bar that nothing was measured there.
+fn gaps<'a>(chart: &mut Chart<'a, '_>, panel: &Panel, (x, y): (&Fitted, &Fitted)) -> Drawn<'a> {
+    let points = || panel.series.iter().flat_map(|series| &series.points);
+    let is_empty = |tick: &&f64| points().all(|(group, _)| (group - **tick).abs() > 0.5);
+    let text = "not measured";
+    let label = |tick: &f64| {
+        let shift = (-width(text, TICKS) / 2, -22);
+        let label = Text::new(text, shift, (FONT, TICKS).into_font().color(&FAINT));
+        EmptyElement::at((*tick, y.range.start)) + label
+    };
+    chart.draw_series(x.ticks.iter().filter(is_empty).map(label))?;
     Ok(())
 }

@@ -137,3 +137,15 @@ fn a_series_without_points_and_one_of_zeroes_can_be_drawn() {
     empty.mark = None;
     texts(&plot(vec![empty], 1).svg());
 }
+
+#[test]
+fn a_group_without_a_bar_is_told() {
+    let mut panel = bars();
+    let said = |panel: &Panel| {
+        let svg = plot(vec![panel.clone()], 1).svg();
+        texts(&svg).iter().filter(|text| *text == "not measured").count()
+    };
+    assert_eq!(said(&panel), 0);
+    panel.series.iter_mut().for_each(|series| series.points.truncate(1));
+    assert_eq!(said(&panel), 1);
+}

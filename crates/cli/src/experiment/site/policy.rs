@@ -15,13 +15,33 @@ pub struct Cipher {
     pub authentication: &'static str,
 }
 
+/// How packets are protected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// As a whole, between addresses behind the hosts; one IKE SA for all.
+    Tunnel,
+    /// What they carry, between addresses of the hosts on the wire; an IKE SA for each pair.
+    Transport,
+}
+
+impl Mode {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Tunnel => "Tunnel",
+            Self::Transport => "Transport",
+        }
+    }
+}
+
 /// Tunnels with one suite, a pair of SAs for each of so many pairs of addresses.
 #[derive(Clone, Copy, Debug)]
 pub struct Net {
-    /// Its number: the third octet of its addresses.
+    /// Its number, from 1: a part of its addresses.
     pub number: u8,
     /// What protects its packets.
     pub cipher: Cipher,
+    /// And how.
+    pub mode: Mode,
     /// How many pairs.
     pub pairs: u8,
 }
@@ -29,8 +49,16 @@ pub struct Net {
 impl Net {
     /// Its addresses on the left (0) or right (1) host.
     pub fn addresses(&self, end: usize) -> Vec<Ipv4Addr> {
-        let second = [50, 60][end];
-        (1..=self.pairs).map(|pair| Ipv4Addr::new(10, second, self.number, pair)).collect()
+        let address = |pair| match self.mode {
+            Mode::Tunnel => Ipv4Addr::new(10, [50, 60][end], self.number, pair),
+            // Above the addresses of the wire itself, and in its network: the left host's, then the right one's.
+            Mode::Transport => {
+                let offset = (self.number - 1) * self.pairs + pair - 1;
+                let [a, b, c, _] = WIRE[end].octets();
+                Ipv4Addr::new(a, b, c, [32, 144][end] + offset)
+            }
+        };
+        (1..=self.pairs).map(address).collect()
     }
 }
 
@@ -102,29 +130,43 @@ const KEY: &str = "preshared-key-of-the-experiments";
 
 const HEAD: &str = "<?xml version=\"1.0\"?>\n<AIX_VPN Version=\"2.1\">\n";
 
-/// A policy for both ends with one tunnel of phase 1, and one of phase 2 for every pair of addresses of every net.
+/// A policy for both ends, with a tunnel of phase 2 for every pair of addresses of every net.
 pub fn policies(nets: &[Net]) -> [String; 2] {
     [0, 1].map(|end| {
-        let (here, there) = (WIRE[end], WIRE[1 - end]);
         let mut text = HEAD.to_owned() + &protection(Authentication::PresharedKey);
-        let _ = writeln!(
-            text,
-            "<IKETunnel IKE_TunnelName=\"site\" IKE_ProtectionRef=\"psk\">\
-             <IKELocalIdentity><IPV4_Address Value=\"{here}\"/></IKELocalIdentity>\
-             <IKERemoteIdentity><IPV4_Address Value=\"{there}\"/></IKERemoteIdentity></IKETunnel>\n\
-             <IKEPresharedKey Format=\"ASCII\" Value=\"{KEY}\"><IKEPresharedRemoteID>\
-             <PK_IPV4_Address Value=\"{there}\"/></IKEPresharedRemoteID></IKEPresharedKey>"
-        );
+        if nets.iter().any(|net| net.mode == Mode::Tunnel) {
+            text += &tunnel("site", [WIRE[end], WIRE[1 - end]]);
+        }
         for net in nets {
             let name = format!("n{}", net.number);
-            text += &proposal(&name, net.cipher);
+            text += &proposal(&name, net.cipher, net.mode);
             let pairs = net.addresses(end).into_iter().zip(net.addresses(1 - end));
             for (pair, (local, remote)) in pairs.enumerate() {
-                text += &child(&format!("{name}p{pair}"), "site", &name, [local, remote]);
+                let pair = format!("{name}p{pair}");
+                let of = match net.mode {
+                    Mode::Tunnel => "site".to_owned(),
+                    Mode::Transport => {
+                        let of = format!("{pair}ike");
+                        text += &tunnel(&of, [local, remote]);
+                        of
+                    }
+                };
+                text += &child(&pair, &of, &name, [local, remote]);
             }
         }
         text + "</AIX_VPN>\n"
     })
+}
+
+/// A tunnel of phase 1 between two addresses, and its key.
+fn tunnel(name: &str, [here, there]: [Ipv4Addr; 2]) -> String {
+    format!(
+        "<IKETunnel IKE_TunnelName=\"{name}\" IKE_ProtectionRef=\"psk\">\
+         <IKELocalIdentity><IPV4_Address Value=\"{here}\"/></IKELocalIdentity>\
+         <IKERemoteIdentity><IPV4_Address Value=\"{there}\"/></IKERemoteIdentity></IKETunnel>\n\
+         <IKEPresharedKey Format=\"ASCII\" Value=\"{KEY}\"><IKEPresharedRemoteID>\
+         <PK_IPV4_Address Value=\"{there}\"/></IKEPresharedRemoteID></IKEPresharedKey>\n"
+    )
 }
 
 impl Tunnels {
@@ -133,7 +175,7 @@ impl Tunnels {
         [0, 1].map(|end| {
             let (here, there) = (WIRE[end], WIRE[1 - end]);
             let gcm = Cipher { name: "", encryption: "ESP_AES128_GCM_16", authentication: "NONE" };
-            let mut text = HEAD.to_owned() + &proposal("esp", gcm);
+            let mut text = HEAD.to_owned() + &proposal("esp", gcm, Mode::Tunnel);
             for (kind, tunnels) in (0_u8..).zip(all) {
                 text += &protection(tunnels.authentication);
                 for n in 0..tunnels.number {
@@ -178,11 +220,12 @@ fn protection(authentication: Authentication) -> String {
 }
 
 /// A proposal and a protection of the same name.
-fn proposal(name: &str, cipher: Cipher) -> String {
+fn proposal(name: &str, cipher: Cipher, mode: Mode) -> String {
     let Cipher { encryption, authentication, .. } = cipher;
+    let mode = mode.word();
     format!(
         "<IPSecProposal IPSec_ProposalName=\"{name}\"><IPSecESPProtocol ESP_Encryption=\"{encryption}\" \
-         ESP_Authentication=\"{authentication}\" ESP_EncapsulationMode=\"Tunnel\" ESP_ExtendedSeqNum=\"0\" \
+         ESP_Authentication=\"{authentication}\" ESP_EncapsulationMode=\"{mode}\" ESP_ExtendedSeqNum=\"0\" \
          ESP_KeyRefreshMinutes=\"480\"/></IPSecProposal>\n\
          <IPSecProtection IPSec_ProtectionName=\"{name}\" IPSec_ProposalRefs=\"{name}\" IPSec_Role=\"Both\" \
          IPSec_InitiatorDHGroup=\"0\" IPSec_ResponderDHGroup=\"NO_PFS\"/>\n"
@@ -218,14 +261,27 @@ mod tests {
 
     #[test]
     fn a_pair_of_addresses_has_a_tunnel_of_its_own() {
-        let nets =
-            [Net { number: 1, cipher: GCM, pairs: 3 }, Net { number: 2, cipher: GCM, pairs: 1 }];
+        let net = |number, mode, pairs| Net { number, cipher: GCM, mode, pairs };
+        let nets = [net(1, Mode::Tunnel, 3), net(2, Mode::Tunnel, 1)];
         for policy in policies(&nets) {
             let policy = read(&policy);
             assert_eq!(policy.tunnels.len(), 1);
             assert_eq!(policy.tunnels[0].children.len(), 4);
         }
         assert_eq!(nets[0].addresses(1)[2], Ipv4Addr::new(10, 60, 1, 3));
+    }
+
+    #[test]
+    fn in_transport_mode_a_pair_has_an_ike_sa_of_its_own() {
+        let nets = [1, 8].map(|n| Net { number: n, cipher: GCM, mode: Mode::Transport, pairs: 4 });
+        for policy in policies(&nets) {
+            let policy = read(&policy);
+            assert_eq!(policy.tunnels.len(), 8);
+            assert!(policy.tunnels.iter().all(|tunnel| tunnel.children.len() == 1));
+        }
+        assert_eq!(nets[0].addresses(0)[0], Ipv4Addr::new(192, 0, 2, 32));
+        assert_eq!(nets[1].addresses(0)[3], Ipv4Addr::new(192, 0, 2, 63));
+        assert_eq!(nets[1].addresses(1)[3], Ipv4Addr::new(192, 0, 2, 175));
     }
 
     #[test]
