@@ -7,7 +7,7 @@
 use crate::demo::interrupt::Interrupt;
 use crate::demo::isolation;
 use clap::Args;
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -80,7 +80,9 @@ const EXPERIMENTS: &[Experiment] = &[
 const ALL: &str = "all";
 
 fn names() -> PossibleValuesParser {
-    EXPERIMENTS.iter().map(|experiment| experiment.name).chain([ALL]).collect::<Vec<_>>().into()
+    let one = |e: &Experiment| PossibleValue::new(e.name).help(format!("After \"{}\"", e.document));
+    let all = PossibleValue::new(ALL).help("All of them, one after the other");
+    PossibleValuesParser::new(EXPERIMENTS.iter().map(one).chain([all]))
 }
 
 /// What is to be measured, and how thoroughly.

@@ -165,8 +165,9 @@ Examples:
   sudo vpnctl experiment all --quick         all of them, in less than ten minutes
   sudo vpnctl experiment workloads --output /tmp/measurements
 
-It makes two hosts in network namespaces and starts a vpnd on either; a daemon that runs is left alone. An ordinary user can do
-without sudo where user namespaces are allowed.")]
+It makes two hosts in network namespaces and starts a vpnd on either; a daemon that runs is left
+alone. An ordinary user can do without sudo where user namespaces are allowed. Ctrl-C takes
+everything down again; reports of finished experiments stay. docs/experiments.md has the rest.")]
     Experiment(experiment::Options),
     /// Makes links by whose names this program is the commands of AIX: ike, ikedb, lssrc and others
     #[command(after_help = "\

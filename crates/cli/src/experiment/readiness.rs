@@ -20,6 +20,8 @@ pub(super) fn place(directory: &Path) -> Result<(), String> {
     fs::create_dir_all(directory).map_err(|e| named(format!("cannot make {shown}: {e}")))?;
     let whole = directory.canonicalize().map_err(|e| named(format!("{shown}: {e}")))?;
     if whole.starts_with(PRIVATE) {
+        // Unless something was there before.
+        let _ = fs::remove_dir(&whole);
         return Err(named(format!(
             "{shown} is in {PRIVATE}, which experiments have to themselves"
         )));

@@ -3,6 +3,7 @@ use super::streams::Streams;
 use super::transactions::{Clients, Workload};
 use super::*;
 use crate::demo::network;
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 const LEFT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 10);
@@ -88,4 +89,61 @@ fn what_is_lost_makes_room_in_the_end() {
     until(|| flow.count().received >= 100);
     let count = flow.count();
     assert!(count.sent > count.received, "{count:?}");
+}
+
+/// What iperf3 sends in a second and what of it arrives, with so many octets in a datagram and so many datagrams a second;
+/// 0: as many as it can.
+fn iperf3([left, right]: &[Namespace; 2], octets: usize, rate: u64) -> [f64; 2] {
+    let mut server = right.run(|| {
+        let mut server = Command::new("iperf3");
+        server.args(["-s", "-1", "--forceflush"]).stdout(Stdio::piped());
+        server.spawn().expect("iperf3 is installed")
+    });
+    let mut line = String::new();
+    let mut output = io::BufReader::new(server.stdout.as_mut().expect("piped"));
+    while !line.contains("listening") {
+        line.clear();
+        io::BufRead::read_line(&mut output, &mut line).expect("text");
+    }
+    let bits = (rate * octets as u64 * 8).to_string();
+    let client = left.run(move || {
+        let mut client = Command::new("iperf3");
+        client.args(["-c", &RIGHT.to_string(), "-u", "-t", "1", "-J", "-w", "4M"]);
+        client.args(["-l", &octets.to_string(), "-b", &bits]).output().expect("iperf3 is installed")
+    });
+    server.wait().expect("it ends");
+    let report: serde_json::Value = serde_json::from_slice(&client.stdout).expect("JSON");
+    let number = |name: &str| report["end"]["sum"][name].as_f64().expect("a number");
+    let sent = number("packets");
+    [sent, sent - number("lost_packets")].map(|packets| packets / number("seconds"))
+}
+
+fn own([left, right]: [End<'_>; 2], octets: usize, pace: Pace) -> [f64; 2] {
+    let flow = Flow::start(left, right, &[RIGHT], octets, pace).expect("sockets");
+    std::thread::sleep(Duration::from_millis(100));
+    let (begun, before) = (Instant::now(), flow.count());
+    std::thread::sleep(Duration::from_secs(1));
+    let (lasted, after) = (begun.elapsed().as_secs_f64(), flow.count());
+    [after.sent - before.sent, after.received - before.received].map(|n| n as f64 / lasted)
+}
+
+/// For people: what the generator of datagrams and iperf3 find of one wire, in turns.
+#[test]
+#[ignore = "a measurement, for a quiet machine and an optimised build: --ignored --nocapture"]
+fn datagrams_beside_iperf3() {
+    let Some(spaces) = spaces() else { return };
+    for octets in [64, 512, 1400] {
+        for round in 1..=3 {
+            let under_way = own(ends(&spaces), octets, Pace::UnderWay(256));
+            let all = iperf3(&spaces, octets, 0);
+            let paced =
+                [own(ends(&spaces), octets, Pace::Rate(50_000.0)), iperf3(&spaces, octets, 50_000)];
+            println!(
+                "{octets} octets, round {round}: as many as arrive {under_way:.0?}, iperf3 {all:.0?}; 50,000/s {paced:.0?}"
+            );
+            for [sent, received] in paced {
+                assert!(received > 0.9 * sent && (sent / 50_000.0 - 1.0).abs() < 0.1, "{paced:?}");
+            }
+        }
+    }
 }
