@@ -135,16 +135,16 @@ fn cores(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
             mark: None,
         }
     };
-    let rates: [(&str, fn(&Row) -> f64); 2] =
-        [("throughput (Gbit/s)", Row::gbits), ("packets/s", |row| row.packets_per_second)];
     let panels = CLOSELY.into_iter().flat_map(|cipher| {
-        let [gbits, packets] =
-            rates.map(|(label, of)| panel(cipher, label, &|case| figures.spread(case, of)));
-        let efficiency = Panel {
-            mark: Some((1.0, "linear".to_owned())),
-            ..panel(cipher, "scaling efficiency (1 = linear)", &|case| figures.efficiency(case))
-        };
-        [gbits, packets, efficiency]
+        let rate = |of: fn(&Row) -> f64| move |case| figures.spread(case, of);
+        [
+            panel(cipher, "throughput (Gbit/s)", &rate(Row::gbits)),
+            panel(cipher, "packets/s", &rate(|row| row.packets_per_second)),
+            Panel {
+                mark: Some((1.0, "linear".to_owned())),
+                ..panel(cipher, "scaling efficiency (1 = linear)", &|c| figures.efficiency(c))
+            },
+        ]
     });
     report.plot(
         "workers",
