@@ -27,7 +27,10 @@ pub fn groups() -> [Group; 4] {
         Group {
             name: "manual keys, card",
             kernel: Kernel::Built,
-            scenarios: vec![scenario("a card does the cryptography", &[], card)],
+            scenarios: vec![
+                scenario("a card does the cryptography", &[], || card(false)),
+                scenario("a card does everything", &[], || card(true)),
+            ],
         },
     ]
 }
@@ -58,8 +61,9 @@ fn more() -> Vec<Scenario> {
 }
 
 /// The driver has the SAs that the kernel plane was told of, and counts their packets.
-fn card() {
-    let mut pair = Pair::new(By::Card);
+fn card(packet: bool) {
+    let kind = if packet { "packet" } else { "crypto" };
+    let mut pair = Pair::new(By::Card { packet });
     for bits in [KeyBits::B128, KeyBits::B192, KeyBits::B256] {
         for esn in [false, true] {
             let suite = Suite::AesGcm16(bits);
@@ -68,7 +72,7 @@ fn card() {
             pair.exchange(&setup, &SIZES);
             let counters = crate::card::counters();
             for direction in ["in", "out"] {
-                let begins = format!("sa dev=wire dir={direction} type=crypto ");
+                let begins = format!("sa dev=wire dir={direction} type={kind} ");
                 let found = counters.lines().find(|line| line.starts_with(&begins));
                 let found = found.unwrap_or_else(|| panic!("{setup:?}: {counters}"));
                 assert!(found.contains(&format!(" pkts={} ", SIZES.len())), "{setup:?}: {found}");

@@ -81,8 +81,8 @@ pub enum By {
     Hand,
     /// [`Xfrm`].
     Plane,
-    /// [`Xfrm`], with a card that does the cryptography.
-    Card,
+    /// [`Xfrm`], with a card that does the cryptography, or everything (`packet`).
+    Card { packet: bool },
 }
 
 /// A plane that lives in a namespace.
@@ -130,7 +130,7 @@ impl Pair {
         let [ours, theirs] = [Space::new("ours"), Space::new("theirs")];
         let wire = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
         match by {
-            By::Card => card::connect((&ours, &wire[0]), (&theirs, &wire[1])),
+            By::Card { .. } => card::connect((&ours, &wire[0]), (&theirs, &wire[1])),
             By::Hand | By::Plane => {
                 Space::connect((&ours, "wire", &wire[0]), (&theirs, "wire", &wire[1]));
             }
@@ -211,11 +211,9 @@ impl Pair {
 
     /// What is asked of the card, where there is one.
     fn offload(&self) -> Option<Offload> {
-        if self.by != By::Card {
-            return None;
-        }
+        let By::Card { packet } = self.by else { return None };
         let device = self.theirs.run(|| if_nametoindex("wire")).expect("the card's device");
-        Some(Offload { device, packet: false })
+        Some(Offload { device, packet })
     }
 
     /// The same, but the sides have different keys.
