@@ -228,6 +228,20 @@ impl Placement {
         self.lock().ledger.placed(sa).cloned()
     }
 
+    /// Where every SA is.
+    pub fn sas(&self) -> Vec<Placed> {
+        self.lock().ledger.sas().cloned().collect()
+    }
+
+    /// Whether the card that an SA was put into is there, as the device of this number, and offloads.
+    pub(crate) fn is_there(&self, sa: SaId, device: u32) -> bool {
+        let mut state = self.lock();
+        let State { cards, ledger } = &mut *state;
+        let name = ledger.placed(sa).and_then(|placed| placed.card.as_deref());
+        let card = name.and_then(|name| cards.as_mut()?.named(name));
+        card.is_some_and(|card| card.index == device && card.esp == Some(true))
+    }
+
     /// An SA is gone.
     pub fn forget(&self, sa: SaId) {
         self.lock().ledger.forget(sa);

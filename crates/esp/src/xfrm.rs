@@ -81,7 +81,7 @@ pub const PRIORITIES: RangeInclusive<u32> = 0x7600_0000..=0x76ff_ffff;
 /// Of what always passes.
 const ALWAYS: u32 = *PRIORITIES.start();
 
-/// Of the first rule's SAs; of its traffic without one it is one more.
+/// Of the first rule's SAs and of what it lets in; of its traffic without an SA it is one more.
 const RULES: u32 = ALWAYS + 16;
 
 /// How the plane appears in the kernel.
@@ -179,7 +179,7 @@ impl Xfrm {
             why: format!("{error}; is the module xfrm_user loaded, and CAP_NET_ADMIN granted?"),
         })?;
         let known = Known::default();
-        let monitor = Monitor::start(hooks, &known)?;
+        let monitor = Monitor::start(hooks, &known, kernel.port())?;
         config.placement.ask_kernel();
         let mut kernel: Box<dyn Kernel> = Box::new(kernel);
         let stale = leftovers::take(&mut *kernel)?;
@@ -308,17 +308,21 @@ impl Xfrm {
             if self.read_back(id).is_some() {
                 continue;
             }
-            let Some(sa) = self.sas.get_mut(&id) else { continue };
-            sa.before = sa.last;
-            let replay = state::replay_resumed(&sa.form, &sa.last);
-            let added = sa.form.message(&sa.key, Some(replay)).and_then(|message| {
-                let refused = |e| refusal(format!("putting SA {} back", sa.form.spi), &e);
-                self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
-            });
+            let added = self.put_back(id);
             states += usize::from(added.is_ok());
             outcome = outcome.and(added);
         }
         outcome.map(|()| (states, missing))
+    }
+
+    /// Gives the kernel an SA again that others have removed.
+    fn put_back(&mut self, id: SaId) -> Result<(), PlaneError> {
+        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        sa.before = sa.last;
+        let replay = state::replay_resumed(&sa.form, &sa.last);
+        let message = sa.form.message(&sa.key, Some(replay))?;
+        let refused = |e| refusal(format!("putting SA {} back", sa.form.spi), &e);
+        self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
     }
 
     fn install(
@@ -367,10 +371,11 @@ impl Xfrm {
             Action::Protect(t) => Action::Protect(Template { offload: None, ..t }),
             other => other,
         };
-        let place = Place { priority: priority(rule)? + 1, serial: Reverse(0) };
+        let place = Place { priority: priority(rule)?, serial: Reverse(0) };
         for key in keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, Way::In) {
             if template.is_some_and(|template| template.offload.is_some()) {
-                self.net(key, place.priority)?;
+                // Behind it, also once the card has gone and this policy has been made anew.
+                self.net(key, place.priority + 1)?;
             }
             self.want(key, place, action)?;
             self.want(Key { way: Way::Forward, ..key }, place, forward(action))?;
@@ -500,15 +505,16 @@ impl Xfrm {
     /// Forgets the policies of a rule that stand for traffic without an SA.
     fn release(&mut self, rule: RuleId, flows: &[Flow], binding: Binding) {
         let Ok(priority) = priority(rule) else { return };
-        let place = Place { priority: priority + 1, serial: Reverse(0) };
+        let [first, behind] =
+            [priority, priority + 1].map(|priority| Place { priority, serial: Reverse(0) });
         for key in keys(flows.iter().copied(), binding, Way::Out) {
-            self.unwant(key, place);
-            halves(key).into_iter().for_each(|half| self.unwant(half, place));
+            self.unwant(key, behind);
+            halves(key).into_iter().for_each(|half| self.unwant(half, behind));
         }
         for key in keys(flows.iter().map(|f| f.reversed()), binding, Way::In) {
-            self.unwant(key, place);
-            halves(key).into_iter().for_each(|half| self.unwant(half, place));
-            self.unwant(Key { way: Way::Forward, ..key }, place);
+            self.unwant(key, first);
+            halves(key).into_iter().for_each(|half| self.unwant(half, behind));
+            self.unwant(Key { way: Way::Forward, ..key }, first);
         }
     }
 }

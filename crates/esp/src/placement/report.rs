@@ -93,14 +93,22 @@ impl Ledger {
                 **room = Some(**inside);
             }
         }
-        if let (true, Some((inside, _))) = (placed.place != Place::Software, card) {
+        if let (true, Some((inside, room))) = (placed.place != Place::Software, card) {
             *inside += 1;
+            // It has more than was known.
+            if room.is_some_and(|room| room < *inside) {
+                *room = None;
+            }
         }
         self.sas.insert(sa, placed);
     }
 
     pub(super) fn placed(&self, sa: SaId) -> Option<&Placed> {
         self.sas.get(&sa)
+    }
+
+    pub(super) fn sas(&self) -> impl Iterator<Item = &Placed> {
+        self.sas.values()
     }
 
     pub(super) fn forget(&mut self, sa: SaId) {
@@ -170,6 +178,11 @@ mod tests {
         let counts: Vec<_> =
             card.fallbacks.iter().map(|f| (f.place.name(), f.reason.name(), f.count)).collect();
         assert_eq!(counts, [("packet", "full", 2), ("crypto", "full", 2)]);
+
+        // A card may get more room, or had less for a while.
+        ledger.note(SaId(5), placed(Place::Crypto, vec![]));
+        assert_eq!((cards(&ledger).inside, cards(&ledger).room), ([0, 4], [None, None]));
+        ledger.forget(SaId(5));
 
         // An SA that is noted again has moved.
         ledger.note(SaId(0), placed(Place::Software, vec![(Place::Crypto, Reason::Gone)]));

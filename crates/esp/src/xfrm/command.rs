@@ -154,6 +154,13 @@ fn attributes(text: &mut String, attributes: &[XfrmAttrs]) {
             XfrmAttrs::Mark(mark) => {
                 let _ = write!(text, " mark 0x{:x} mask 0x{:x}", mark.value, mark.mask);
             }
+            XfrmAttrs::MarkVal(value) => {
+                let _ = write!(text, " output-mark 0x{value:x}");
+            }
+            // Comes behind its value.
+            XfrmAttrs::MarkMask(mask) => {
+                let _ = write!(text, " mask 0x{mask:x}");
+            }
             XfrmAttrs::IfId(if_id) => {
                 let _ = write!(text, " if_id 0x{if_id:x}");
             }

@@ -28,8 +28,8 @@ impl Xfrm {
             .collect();
         sas.sort_by_key(|(turn, _)| *turn);
         let sas: Vec<SaFacts> = sas.into_iter().map(|(_, sa)| sa).collect();
-        let by_sa = leaves && sas.iter().any(|sa| sa.carries);
-        let priority = priority(id).ok()? + u32::from(!by_sa);
+        let unserved = leaves && !sas.iter().any(|sa| sa.carries);
+        let priority = priority(id).ok()? + u32::from(unserved);
         let rule = &ruled.rule;
         let decided_by = DecidedBy::Tunnel {
             rule: rule.id,

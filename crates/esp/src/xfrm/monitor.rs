@@ -7,12 +7,13 @@ use super::flow::address;
 use super::larval::Larvae;
 use super::netlink::{Netlink, messages, parse, wipe};
 use super::state::Name;
-use super::{Hooks, REQIDS, rule_of};
+use super::{Hooks, PRIORITIES, REQIDS, rule_of};
 use crate::plane::{Notice, PacketSummary, PlaneError, SaId};
 use netlink_packet_xfrm::monitor::AcquireMessage;
+use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::{
-    AF_INET, Selector, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_MAPPING, XFRMNLGRP_POLICY,
-    XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
+    AF_INET, Selector, XFRM_POLICY_MAX, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_MAPPING,
+    XFRMNLGRP_POLICY, XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
 };
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr};
@@ -74,7 +75,8 @@ pub(super) struct Monitor {
 }
 
 impl Monitor {
-    pub(super) fn start(hooks: Hooks, known: &Known) -> Result<Self, PlaneError> {
+    /// Starts it beside a plane that asks the kernel from this port.
+    pub(super) fn start(hooks: Hooks, known: &Known, plane: u32) -> Result<Self, PlaneError> {
         let refused = |error: &io::Error| PlaneError::System {
             what: "listening to the kernel's XFRM".to_owned(),
             why: match error.raw_os_error() {
@@ -88,7 +90,7 @@ impl Monitor {
         let (stop, stopped) = UnixStream::pair().map_err(|e| refused(&e))?;
         let kernel = Netlink::open().map_err(|e| refused(&e))?;
         let larvae = Larvae::default();
-        let listener = Listener { socket, hooks, known: known.clone(), kernel, larvae };
+        let listener = Listener { socket, plane, hooks, known: known.clone(), kernel, larvae };
         let thread = std::thread::Builder::new()
             .name("xfrm-monitor".to_owned())
             .spawn(move || listener.run(&stopped))
@@ -122,6 +124,8 @@ fn listen() -> io::Result<Socket> {
 
 struct Listener {
     socket: Socket,
+    /// The port of the plane.
+    plane: u32,
     hooks: Hooks,
     known: Known,
     kernel: Netlink,
@@ -154,10 +158,10 @@ impl Listener {
             match self.socket.recv(&mut &mut octets[..], 0) {
                 Ok(length) => {
                     let length = length.min(octets.len());
-                    for message in messages(&octets[..length]) {
-                        if let Some(mut message) = parse(message.message_type(), message.payload())
-                        {
-                            self.hear(&message);
+                    for heard in messages(&octets[..length]) {
+                        if let Some(mut message) = parse(heard.message_type(), heard.payload()) {
+                            let own = heard.port_number() == self.plane;
+                            self.hear(&message, own);
                             wipe(&mut message);
                         }
                     }
@@ -171,7 +175,8 @@ impl Listener {
         }
     }
 
-    fn hear(&mut self, message: &XfrmMessage) {
+    /// Takes what the kernel reports; `own` where the plane has asked for it.
+    fn hear(&mut self, message: &XfrmMessage, own: bool) {
         let hooks = self.hooks.clone();
         let disturbed = |what| (hooks.disturbance)(what);
         match message {
@@ -202,9 +207,22 @@ impl Listener {
             }
             XfrmMessage::FlushSa(_) => disturbed(Disturbance::States),
             XfrmMessage::FlushPolicy(_) => disturbed(Disturbance::Policies),
+            XfrmMessage::DeletePolicy(message) if !own && is_ours(message) => {
+                disturbed(Disturbance::Policies);
+            }
             _ => {}
         }
     }
+}
+
+/// Whether a policy that is gone had this plane's priority.
+fn is_ours(message: &DelGetMessage) -> bool {
+    message.nlas.iter().any(|attribute| match attribute {
+        XfrmAttrs::PolicyInfo(info) => {
+            PRIORITIES.contains(&info.priority) && info.direction < XFRM_POLICY_MAX
+        }
+        _ => false,
+    })
 }
 
 /// The notice for a packet that met a policy of this plane and no SA.

@@ -58,6 +58,7 @@ pub trait Kernel: Send {
 /// The kernel.
 pub struct Netlink {
     socket: Socket,
+    port: u32,
     sequence: u32,
     answers: Zeroizing<Vec<u8>>,
     /// How many of their octets have been written since they were wiped.
@@ -71,13 +72,18 @@ impl Netlink {
     /// Where the kernel has no XFRM, or CAP_NET_ADMIN is missing.
     pub fn open() -> io::Result<Self> {
         let mut socket = Socket::new(NETLINK_XFRM)?;
-        socket.bind_auto()?;
+        let port = socket.bind_auto()?.port_number();
         socket.connect(&SocketAddr::new(0, 0))?;
         // Words rather than numbers, and no copy of the request, which has keys.
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
         let answers = Zeroizing::new(vec![0; ANSWERS]);
-        Ok(Self { socket, sequence: 0, answers, written: 0 })
+        Ok(Self { socket, port, sequence: 0, answers, written: 0 })
+    }
+
+    /// By which the kernel says who has asked for what it reports.
+    pub(super) fn port(&self) -> u32 {
+        self.port
     }
 
     fn exchange(&mut self, message: XfrmMessage, flags: u16) -> Result<Vec<XfrmMessage>, Refused> {

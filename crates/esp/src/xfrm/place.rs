@@ -183,14 +183,20 @@ impl Xfrm {
             self.sas.iter().filter_map(|(id, sa)| Some((*id, sa.form.offload?))).collect();
         let mut outcome = Ok(());
         for (id, offload) in offloaded {
-            if self.in_force(id) != Some(offload) {
+            if self.in_force(id) == Some(offload) {
+                continue;
+            }
+            if self.is_back_in_card(id, offload) {
+                done.sas += 1;
+            } else {
                 done.moved += 1;
                 outcome = outcome.and(self.leave_card(id));
             }
         }
         let restored = self.restore();
         if let Ok((states, policies)) = restored {
-            (done.sas, done.policies) = (states, policies);
+            done.sas += states;
+            done.policies = policies;
         }
         let software: Vec<SaId> = (self.sas.iter())
             .filter(|(_, sa)| sa.form.offload.is_none())
@@ -201,6 +207,14 @@ impl Xfrm {
             done.moved += usize::from(self.enter_card(id, &mut full)?);
         }
         outcome.and(restored).map(|_| done)
+    }
+
+    /// Puts an SA that others have removed back into its card. Whether it is there then.
+    fn is_back_in_card(&mut self, id: SaId, offload: Offload) -> bool {
+        self.read_back(id).is_none()
+            && self.config.placement.is_there(id, offload.device)
+            && self.put_back(id).is_ok()
+            && self.in_force(id) == Some(offload)
     }
 
     /// Whether a card has lost what it had: one of its SAs stands for all.

@@ -130,7 +130,9 @@ impl Form {
             mode: mode(self.mode),
             ..UserSaInfo::default()
         };
-        match self.flow {
+        // What a card has decrypted and GRO has not seen is held against the selector before it leaves the tunnel.
+        let by_card = self.offload.is_some_and(|offload| !offload.packet);
+        match self.flow.filter(|_| self.mode == Mode::Transport || !by_card) {
             Some(flow) => info.selector = flow.wire(),
             // Either family inside.
             None if self.mode == Mode::Tunnel => info.flags |= XFRM_STATE_AF_UNSPEC,
@@ -177,7 +179,14 @@ impl Form {
                 nlas.push(XfrmAttrs::MappingTimeThreshold(1));
             }
         }
-        nlas.extend(self.binding.attributes());
+        match (self.inbound, self.binding.mark) {
+            // What arrives has none yet: its SPI finds the SA, which marks what it has opened for the policy.
+            (true, Some((value, mask))) => {
+                nlas.extend([XfrmAttrs::MarkVal(value), XfrmAttrs::MarkMask(mask)]);
+                nlas.extend(self.binding.if_id.map(XfrmAttrs::IfId));
+            }
+            _ => nlas.extend(self.binding.attributes()),
+        }
         nlas.extend(self.offload.map(|offload| offload.attribute(self.inbound)));
         nlas.extend(algorithm::attributes(self.suite, key.expose())?);
         Ok(ModifyMessage { user_sa_info: info, nlas })

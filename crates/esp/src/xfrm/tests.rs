@@ -174,7 +174,10 @@ fn limits_marks_and_offload_are_written_as_iproute2_writes_them() {
 
     let reqid = 0x7600_0005;
     let binding = Binding { mark: Some((0x11, 0xff)), if_id: Some(7) };
-    let marked = Form { spi: Spi(0x1009), binding, reqid, ..form() };
+    let marking = Form { spi: Spi(0x1009), binding, reqid, ..form() };
+    assert_eq!(added(&marking, &key), recorded("output-mark"));
+    let path = sending.path;
+    let marked = Form { inbound: false, replay_window: 0, spi: Spi(0x100a), path, ..marking };
     assert_eq!(added(&marked, &key), recorded("mark"));
 
     let offload = Some(Offload { device: 1, packet: false });

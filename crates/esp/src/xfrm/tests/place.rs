@@ -117,7 +117,7 @@ fn a_card_that_goes_leaves_no_gap_and_its_sas_to_the_kernel() {
     assert_eq!(twin.tables().states.len(), 2);
     plane.network_changed();
     assert_eq!((twin.in_card(), twin.tables().states.len()), ([0, 0], 6));
-    assert!(twin.is_tight());
+    assert!(twin.is_tight() && twin.lets_in());
     let card = report(&placement);
     assert_eq!((&card.card, card.inside), (&None, [0, 0]));
     assert!(reasons(&card).contains(&("packet", "gone", 4)), "{card:?}");
@@ -128,6 +128,13 @@ fn a_card_that_goes_leaves_no_gap_and_its_sas_to_the_kernel() {
     assert_eq!(done, Resynced { sas: 0, policies: 0, moved: 4 });
     assert_eq!((twin.in_card(), twin.tables().states.len()), ([4, 0], 6));
     assert_eq!(plane.resync(), Ok(Resynced::default()), "nothing is left to do");
+
+    // What others remove goes back to where it was.
+    twin.tables().states.clear();
+    let done = plane.resync().expect("the kernel can");
+    assert_eq!(done, Resynced { sas: 6, policies: 0, moved: 0 });
+    assert_eq!(twin.in_card(), [4, 0]);
+    assert!(!reasons(&report(&placement)).contains(&("packet", "gone", 5)));
 }
 
 /// A packet that leaves between the loss of its SA and the discovery of that makes the kernel ask for one of this SPI.
