@@ -6,6 +6,7 @@ use super::steering;
 use super::tun::Tun;
 use crate::plane::PlaneError;
 use socket2::Socket;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
 /// A queue of the device and the sockets whose packets belong with it: what a worker writes to a queue makes the kernel
@@ -41,8 +42,13 @@ impl Lane {
 
     /// Takes nothing from the network while nobody reads.
     pub(super) fn close(&self) {
-        for (_, socket) in self.readable() {
-            if let Err(error) = steering::close(socket) {
+        for (wire, socket) in self.readable() {
+            let closed = match wire {
+                Wire::Udp => steering::close(socket),
+                Wire::Native4 | Wire::Ah4 => steering::seclude(socket, Ipv4Addr::LOCALHOST.into()),
+                Wire::Native6 | Wire::Ah6 => steering::seclude(socket, Ipv6Addr::LOCALHOST.into()),
+            };
+            if let Err(error) = closed {
                 tracing::debug!(%error, "what comes while no SA is up waits in the socket");
             }
         }
@@ -50,7 +56,11 @@ impl Lane {
 
     /// Takes what comes again.
     pub(super) fn reopen(&self) -> std::io::Result<()> {
-        self.readable().try_for_each(|(_, socket)| steering::reopen(socket))
+        self.readable().try_for_each(|(wire, socket)| match wire {
+            Wire::Udp => steering::reopen(socket),
+            Wire::Native4 | Wire::Ah4 => steering::admit(socket, Ipv4Addr::UNSPECIFIED.into()),
+            Wire::Native6 | Wire::Ah6 => steering::admit(socket, Ipv6Addr::UNSPECIFIED.into()),
+        })
     }
 }
 

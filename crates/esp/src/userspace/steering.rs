@@ -8,6 +8,7 @@ use socket2::{SockFilter, Socket};
 use std::collections::BTreeSet;
 use std::io;
 use std::mem;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::ptr;
 
@@ -74,6 +75,20 @@ pub(super) fn reopen(socket: &Socket) -> io::Result<()> {
     }
 }
 
+/// Has a raw socket take nothing but what is for this address, of the loopback device. With a filter the kernel would
+/// still copy each packet of its own SAs for it, hold the copy against its policies, which what a card has opened does not
+/// fit, and count it as lost.
+pub(super) fn seclude(socket: &Socket, loopback: IpAddr) -> io::Result<()> {
+    // To connect it would do, too, but one that is disconnected then takes nothing ever again.
+    socket.bind(&SocketAddr::new(loopback, 0).into()).or_else(|_| close(socket))
+}
+
+/// Has a raw socket take what is for every address again.
+pub(super) fn admit(socket: &Socket, any: IpAddr) -> io::Result<()> {
+    socket.bind(&SocketAddr::new(any, 0).into())?;
+    reopen(socket)
+}
+
 /// What a socket holds and has lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fill {
@@ -121,7 +136,7 @@ fn step(code: u32, k: u32) -> sock_filter {
 mod tests {
     use super::*;
     use socket2::{Domain, Type};
-    use std::net::{SocketAddr, UdpSocket};
+    use std::net::UdpSocket;
 
     /// What the program computes.
     fn lane_of(spi: u32, lanes: u32) -> u32 {
