@@ -23,7 +23,7 @@ pub use certificates::certificates;
 pub(crate) use list::Algorithms;
 pub use list::{list, verbose};
 pub use manual::manual;
-pub use offload::{offload, summary as offload_summary};
+pub use offload::{not_offloaded, offload, resynced, summary as offload_summary};
 pub use overview::{filter, overview, trace};
 pub use quantity::{bytes, compact, count, duration, rate};
 pub use stored::stored;
@@ -176,6 +176,9 @@ fn child_sa(fields: &mut Fields, sa: &ChildSa) {
     };
     fields.add("suite", format!("{}{sequence}, {travels}", plain(&sa.suite)));
     fields.add("SPIs", format!("in {}, out {}", sa.inbound_spi, sa.outbound_spi));
+    if let Some(place) = offload::place(&sa.placed) {
+        fields.add("place", place);
+    }
     fields.add("in", format!("{} packets, {}", count(sa.packets_in), bytes(sa.bytes_in)));
     fields.add("out", format!("{} packets, {}", count(sa.packets_out), bytes(sa.bytes_out)));
     fields.add("refused", format!("{} packets", count(sa.refused)));

@@ -596,13 +596,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode, Failure> {
         },
         Command::Resync { json } => match client.ask(Ask::Resync)? {
             Reply::Resync(done) if *json => print_json(&mut out, &done)?,
-            Reply::Resync(done) => writeln!(
-                out,
-                "put back: {} SAs, {} policies; moved into a network card or out of one: {} SAs",
-                report::count(done.sas as u64),
-                report::count(done.policies as u64),
-                report::count(done.moved as u64)
-            )?,
+            Reply::Resync(done) => writeln!(out, "{}", report::resynced(&done))?,
             reply => return Err(client.unexpected(&reply).into()),
         },
         Command::Certs(certs) => match client.ask(Ask::Certs)? {

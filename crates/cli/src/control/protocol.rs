@@ -556,6 +556,9 @@ pub struct ChildSa {
     pub overlap_percent: Option<u8>,
     /// How many times it was rekeyed.
     pub rekeys: u64,
+    /// Where the SA that receives and the one that sends are, of those that the kernel has; empty: this process has them.
+    #[serde(default)]
+    pub placed: Vec<PlacedInfo>,
 }
 
 impl Tunnel {
@@ -660,6 +663,7 @@ impl From<&ChildSaStatus> for ChildSa {
             lifesize_left_bytes: sa.bytes_left,
             overlap_percent: Some(sa.lifetime.overlap_percent),
             rekeys: sa.rekeys,
+            placed: Vec::new(),
         }
     }
 }

@@ -2,14 +2,36 @@
 
 use super::service::refusal;
 use super::{Daemon, Gateway};
-use crate::control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo};
+use crate::control::protocol::{OffloadInfo, PlacedInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
+use esp::placement::Placed;
 use esp::userspace::Devices;
+use std::collections::BTreeMap;
 use tracing::info;
 use zeroize::Zeroizing;
 
 impl<G: Gateway> Daemon<G> {
     pub(super) fn offload(&self) -> OffloadInfo {
         OffloadInfo::from(&self.placement.report())
+    }
+
+    /// Says of tunnels' SAs where the kernel has them.
+    pub(super) fn place(&self, tunnels: &mut [Tunnel]) {
+        let sas = self.placement.sas();
+        if sas.is_empty() {
+            return;
+        }
+        let named = |sa: &Placed| {
+            ((sa.tunnel.clone(), sa.inbound, sa.spi.to_string()), PlacedInfo::from(sa))
+        };
+        let sas: BTreeMap<_, _> = sas.iter().map(named).collect();
+        for child in tunnels.iter_mut().flat_map(|tunnel| &mut tunnel.children) {
+            let Some(sa) = &mut child.child_sa else { continue };
+            let both = [(true, &sa.inbound_spi), (false, &sa.outbound_spi)];
+            let find = |(inbound, spi): (bool, &String)| {
+                sas.get(&(child.name.clone(), inbound, spi.clone())).cloned()
+            };
+            sa.placed = both.into_iter().filter_map(find).collect();
+        }
     }
 
     pub(super) async fn xfrm(&self, keys: bool) -> Result<Zeroizing<String>, Refusal> {

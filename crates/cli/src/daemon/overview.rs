@@ -24,7 +24,7 @@ impl<G: Gateway> Daemon<G> {
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let filter = self.gateway().filter().await.map_err(refusal)?;
         let (file, config) = &self.config;
-        let found = self.planes.found();
+        let (found, offload) = (self.planes.found(), self.offload());
         Ok(Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -45,7 +45,8 @@ impl<G: Gateway> Daemon<G> {
                 .into_iter()
                 .map(|(tunnel, reason)| Fallback { tunnel, reason })
                 .collect(),
-            offload: Some(self.offload())
+            not_offloaded: crate::report::not_offloaded(&offload),
+            offload: Some(offload)
                 .filter(|info| !info.sas.is_empty())
                 .map(|info| crate::report::offload_summary(&info)),
             manual_sas: self.manual_sas().await?,

@@ -221,6 +221,7 @@ impl<G: Gateway> Daemon<G> {
             |status| Tunnel { keys_exported_to: directory.clone(), ..Tunnel::from(status) };
         let mut tunnels: Vec<Tunnel> = status.iter().map(tunnel).collect();
         self.numbers.apply(&mut tunnels);
+        self.place(&mut tunnels);
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
         describe(&mut tunnels, &in_force.0, &in_force.1);
         Ok(tunnels)

@@ -1,14 +1,17 @@
 //! Network cards and the SAs in them, for people.
 
 use super::{Colour, Table, count, plain};
-use crate::control::protocol::{CardInfo, OffloadInfo};
+use crate::control::protocol::{CardInfo, OffloadInfo, PlacedInfo, ResyncInfo};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 /// A line for each card, what was not to be had, and with `sas` a line for each SA.
 pub fn offload(info: &OffloadInfo, sas: bool, colour: Colour) -> String {
     let mut text = String::new();
     if info.devices.is_empty() {
-        text.push_str("no network card is wanted or was tried ([offload] in vpnd.toml)\n");
+        text.push_str(
+            "no network card is wanted or was tried (offload in vpnd.toml says what is wanted)\n",
+        );
     } else {
         let mut table = Table::new(["DEVICE", "ESP-HW-OFFLOAD", "TX CHECKSUMS", "IN", "OUT"]);
         for card in &info.devices {
@@ -62,6 +65,73 @@ pub fn summary(info: &OffloadInfo) -> String {
     match parts.is_empty() {
         true => "the kernel has no SA".to_owned(),
         false => format!("SAs in the kernel: {}", parts.join("; ")),
+    }
+}
+
+/// Why SAs are not in a card that are wanted there: a line for each card and reason.
+pub fn not_offloaded(info: &OffloadInfo) -> Vec<String> {
+    let mut reasons: BTreeMap<_, (u64, BTreeSet<&str>)> = BTreeMap::new();
+    for sa in &info.sas {
+        if let Some(reason) = &sa.reason {
+            let (sas, tunnels) = reasons.entry((&sa.device, reason)).or_default();
+            *sas += 1;
+            tunnels.insert(&sa.tunnel);
+        }
+    }
+    let mut lines = Vec::new();
+    for ((device, reason), (sas, tunnels)) in reasons {
+        let card = device.as_deref().unwrap_or("a card");
+        let first = tunnels.first().copied().unwrap_or_default();
+        let whose = match tunnels.len() {
+            0 | 1 => first.to_owned(),
+            2 => format!("{first} and one more tunnel"),
+            n => format!("{first} and {} more tunnels", count(n as u64 - 1)),
+        };
+        let sas = if sas == 1 { "1 SA".to_owned() } else { format!("{} SAs", count(sas)) };
+        lines.push(format!("{sas} not in {card}: {reason} ({whose})"));
+    }
+    lines
+}
+
+/// Where the two SAs of a tunnel are; `None` where the kernel has neither.
+pub(super) fn place(placed: &[PlacedInfo]) -> Option<String> {
+    let one = |sa: &PlacedInfo| {
+        let card = sa.device.as_deref().map(plain).unwrap_or_default();
+        match (sa.place.as_str(), &sa.reason) {
+            ("packet", _) => format!("card {card} does everything"),
+            ("crypto", _) => format!("kernel, cryptography by card {card}"),
+            (_, Some(reason)) if card.is_empty() => format!("kernel: {}", plain(reason)),
+            (_, Some(reason)) => format!("kernel, not card {card}: {}", plain(reason)),
+            _ => "kernel".to_owned(),
+        }
+    };
+    let places: Vec<String> = placed.iter().map(one).collect();
+    match &places[..] {
+        [] => None,
+        [first, rest @ ..] if rest.iter().all(|place| place == first) => Some(first.clone()),
+        _ => {
+            let ways =
+                placed.iter().zip(&places).map(|(sa, place)| format!("{}: {place}", sa.direction));
+            Some(ways.collect::<Vec<_>>().join("; "))
+        }
+    }
+}
+
+/// What a resynchronisation has put right.
+pub fn resynced(done: &ResyncInfo) -> String {
+    let ResyncInfo { sas, policies, moved } = *done;
+    let number = |n: usize, one: &str, many: &str| {
+        (n > 0).then(|| format!("{} {}", count(n as u64), if n == 1 { one } else { many }))
+    };
+    let back = [number(sas, "SA", "SAs"), number(policies, "policy", "policies")];
+    let back: Vec<String> = back.into_iter().flatten().collect();
+    let back = (!back.is_empty()).then(|| format!("put back into the kernel: {}", back.join(", ")));
+    let moved =
+        number(moved, "SA", "SAs").map(|n| format!("moved into a network card or out of one: {n}"));
+    let lines: Vec<String> = back.into_iter().chain(moved).collect();
+    match lines.is_empty() {
+        true => "nothing was missing in the kernel, and no SA has moved".to_owned(),
+        false => lines.join("\n"),
     }
 }
 

@@ -40,6 +40,9 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
     if let Some(offload) = &daemon.offload {
         fields.add("offload", plain(offload).into_owned());
     }
+    for why in &daemon.not_offloaded {
+        fields.add("", colour.notice(&plain(why)));
+    }
     let discarded = format!(
         "{} packets, {} IKE messages (vpnctl counters says why)",
         count(daemon.esp_discarded),

@@ -258,3 +258,49 @@ fn exported_keys_are_told_of_with_every_tunnel() {
     assert!(list(&[tunnel(), open.clone()], PLAIN).ends_with(remark));
     assert!(status(&open, PLAIN).contains(remark));
 }
+
+#[test]
+fn a_status_says_where_sas_are_and_why_not_in_a_card() {
+    use crate::control::protocol::{OffloadInfo, PlacedInfo};
+    let sa = |tunnel: &str, direction: &str, place: &str, reason: Option<&str>| PlacedInfo {
+        tunnel: tunnel.to_owned(),
+        direction: direction.to_owned(),
+        spi: "10000001".to_owned(),
+        place: place.to_owned(),
+        device: Some("eth4".to_owned()),
+        reason: reason.map(str::to_owned),
+    };
+    let full = Some("there is no room");
+    let [a, b] = [sa("a", "in", "crypto", None), sa("a", "out", "software", full)];
+    let [c, d] = [sa("b", "in", "software", full), sa("c", "in", "software", Some("it has gone"))];
+    let sas = vec![a.clone(), b.clone(), c, d];
+    let info = OffloadInfo { sas, ..OffloadInfo::default() };
+    assert_eq!(
+        not_offloaded(&info),
+        [
+            "1 SA not in eth4: it has gone (c)",
+            "2 SAs not in eth4: there is no room (a and one more tunnel)"
+        ]
+    );
+    let place = |placed| {
+        let mut tunnel = tunnel();
+        tunnel.children[0].child_sa.as_mut().expect("it is up").placed = placed;
+        let text = status(&tunnel, PLAIN);
+        text.lines().find_map(|l| l.trim().strip_prefix("place ").map(|l| l.trim().to_owned()))
+    };
+    assert_eq!(place(vec![]), None);
+    let both =
+        "in: kernel, cryptography by card eth4; out: kernel, not card eth4: there is no room";
+    assert_eq!(place(vec![a.clone(), b]).as_deref(), Some(both));
+    assert_eq!(place(vec![a.clone(), a]).as_deref(), Some("kernel, cryptography by card eth4"));
+}
+
+#[test]
+fn a_resynchronisation_says_what_was_amiss() {
+    use crate::control::protocol::ResyncInfo;
+    let said = |sas, policies, moved| resynced(&ResyncInfo { sas, policies, moved });
+    assert_eq!(said(0, 0, 0), "nothing was missing in the kernel, and no SA has moved");
+    assert_eq!(said(1, 2, 0), "put back into the kernel: 1 SA, 2 policies");
+    let both = "put back into the kernel: 1 policy\nmoved into a network card or out of one: 2 SAs";
+    assert_eq!(said(0, 1, 2), both);
+}

@@ -32,6 +32,7 @@ fn sa(step: u64, weight: u64) -> ChildSa {
         lifesize_left_bytes: None,
         overlap_percent: None,
         rekeys: 1,
+        placed: Vec::new(),
     }
 }
 

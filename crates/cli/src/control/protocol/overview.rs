@@ -25,6 +25,9 @@ pub struct Overview {
     /// Where the kernel plane's SAs are, in words; `null`: it has none.
     #[serde(default)]
     pub offload: Option<String>,
+    /// Why SAs are not in a card that are wanted there, in words.
+    #[serde(default)]
+    pub not_offloaded: Vec<String>,
     /// SAs that are keyed by hand.
     #[serde(default)]
     pub manual_sas: Vec<ManualSaInfo>,
