@@ -47,3 +47,11 @@ pub fn counters() -> String {
 pub fn pull() {
     fs::write(CONTROL, "0").expect("we are root");
 }
+
+/// For how many SAs of either direction the card has room, unless told otherwise.
+pub const ROOM: usize = 1024;
+
+/// Has the card take so many SAs of either direction, and no more.
+pub fn make_room_for(sas: usize) {
+    fs::write("/sys/module/xfrmsim/parameters/capacity", sas.to_string()).expect("we are root");
+}

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub fn group() -> Group {
-    let play = || more_than_room(TUNNELS, ROOM);
+    let play = || more_than_room(TUNNELS, card::ROOM);
     Group {
         name: "crowd",
         kernel: Kernel::Built,
@@ -28,7 +28,6 @@ pub fn group() -> Group {
 
 const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("insmod")];
 const TUNNELS: u32 = 2000;
-const ROOM: usize = 1024;
 
 /// The left gateway has a card and a spare way past it; the right one has everything in software.
 fn more_than_room(tunnels: u32, room: usize) {

@@ -12,6 +12,7 @@
 #[path = "../harness/harness.rs"]
 mod harness;
 
+mod bound;
 mod card;
 mod crowd;
 mod flow;
@@ -25,6 +26,7 @@ mod needs;
 mod neighbours;
 mod offers;
 mod offload;
+mod offloaded;
 mod planes;
 mod strongswan;
 
@@ -34,7 +36,14 @@ use std::process::ExitCode;
 
 fn groups() -> Vec<Group> {
     // The longest first.
-    let others = [planes::group(), offers::group(), offload::group(), crowd::group()];
+    let others = [
+        planes::group(),
+        offloaded::group(),
+        bound::group(),
+        offers::group(),
+        offload::group(),
+        crowd::group(),
+    ];
     let manual = manual::groups().into_iter().chain(others);
     strongswan::groups().into_iter().chain(manual).collect()
 }
