@@ -213,12 +213,16 @@ impl ManualSas {
     /// Notes exactly what was used, so that the next start goes on there.
     pub(crate) fn end(&self, plane: &mut dyn DataPlane) {
         let Some(Running { installed, mut ledger }) = self.running().take() else { return };
-        let used = installed
+        let used: Vec<_> = installed
             .iter()
-            .filter_map(|(id, sa)| Some((Fingerprint::of(sa), plane.last_sequence(id)?)))
-            .collect::<Vec<_>>();
-        // Nothing is to follow what is noted.
-        installed.iter().for_each(|(id, _)| plane.remove(id));
+            .filter_map(|(id, sa)| {
+                let before = plane.usage(id)?.packets;
+                let last = plane.last_sequence(id);
+                // Packets pass until it is removed, and nothing is to follow what is noted.
+                let since = plane.remove(id)?.packets.saturating_sub(before);
+                Some((Fingerprint::of(sa), last? + since))
+            })
+            .collect();
         if let Err(error) = ledger.write(used.into_iter()) {
             tracing::warn!(%error, "the next start skips sequence numbers of manual SAs");
         }

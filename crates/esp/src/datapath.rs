@@ -8,7 +8,7 @@ use crate::filter::{Filter, FilterCounts, FilterStatus};
 use crate::header::Header;
 use crate::inbound::Inbound;
 use crate::offload::{Offload, Segmentation};
-use crate::outbound::Outbound;
+use crate::outbound::{Outbound, Unsent};
 use crate::path_mtu::{DontFragment, Fit, Outer};
 use crate::plane::{
     DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
@@ -127,6 +127,13 @@ impl Installed {
         match self {
             Self::Inbound(sa) => &**sa,
             Self::Outbound { sa, .. } => &**sa,
+        }
+    }
+
+    fn usage(&self, epoch: Instant) -> Usage {
+        match self {
+            Self::Inbound(sa) => sa.usage(epoch),
+            Self::Outbound { sa, .. } => sa.usage(epoch),
         }
     }
 }
@@ -310,14 +317,23 @@ impl Shared {
         look_up: &mut L,
     ) -> Result<(), Discard> {
         let since_epoch = self.since_epoch(now);
-        let outcome = describe(packet, offload).and_then(|header| match look_up(&header) {
-            Verdict::Protect(sa) => {
-                sa.protect(since_epoch, packet, &header, offload, queue, &|n| self.notify(n))
+        let outcome = describe(packet, offload).map_err(Unsent::from).and_then(|header| {
+            match look_up(&header) {
+                Verdict::Protect(sa) => {
+                    sa.protect(since_epoch, packet, &header, offload, queue, &|n| self.notify(n))
+                }
+                Verdict::NoSa(entry) => {
+                    Ok(self.miss(since_epoch, &entry, packet, &header, offload)?)
+                }
+                Verdict::Drop(discard) => Err(discard.into()),
             }
-            Verdict::NoSa(entry) => self.miss(since_epoch, &entry, packet, &header, offload),
-            Verdict::Drop(discard) => Err(discard),
         });
-        let Err(refused) = outcome else { return Ok(()) };
+        let refused = match outcome {
+            Ok(()) => return Ok(()),
+            // It is not found again: it was taken from its rule before it was closed.
+            Err(Unsent::Gone) => return self.encapsulate(now, packet, offload, queue, look_up),
+            Err(Unsent::Refused(discard)) => discard,
+        };
         match self.rescue(since_epoch, refused, packet, offload) {
             Rescue::Refused(discard) => Err(self.counters.count(discard)),
             Rescue::Again => self.encapsulate(now, packet, offload, queue, look_up),
@@ -532,18 +548,20 @@ impl DataPlane for Datapath {
         Ok(())
     }
 
-    fn remove(&mut self, sa: SaId) {
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
         let shared = &*self.0;
         let mut installed = lock(&shared.installed);
-        let Some(removed) = installed.remove(&sa) else { return };
+        let removed = installed.remove(&sa)?;
         match &removed {
             Installed::Inbound(sa) => {
                 shared.sad(sa.suite).remove(sa.spi);
+                sa.close();
                 shared.leave_path(&sa.path(), sa.id, None);
             }
             Installed::Outbound { sa, service } => {
                 service.withdraw(sa.id);
                 shared.spd.changed();
+                sa.close();
                 shared.leave_path(&sa.path(), sa.id, Some(sa.spi));
                 if sa.mode == Mode::Transport {
                     shared.count_transports(|count| _ = count.fetch_sub(1, Relaxed));
@@ -551,13 +569,11 @@ impl DataPlane for Datapath {
             }
         }
         shared.settings.crypto.attribute(removed.operated());
+        Some(removed.usage(shared.epoch))
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
-        match lock(&self.0.installed).get(&sa)? {
-            Installed::Inbound(sa) => Some(sa.usage(self.0.epoch)),
-            Installed::Outbound { sa, .. } => Some(sa.usage(self.0.epoch)),
-        }
+        Some(lock(&self.0.installed).get(&sa)?.usage(self.0.epoch))
     }
 
     fn fit(&mut self, sa: SaId) -> Option<Fit> {

@@ -90,6 +90,8 @@ struct State {
     next_move: Duration,
     told_soft: bool,
     told_hard: bool,
+    /// It takes nothing any more.
+    closed: bool,
 }
 
 impl Inbound {
@@ -115,6 +117,7 @@ impl Inbound {
                 next_move: Duration::ZERO,
                 told_soft: false,
                 told_hard: false,
+                closed: false,
             }),
             refused: AtomicU64::new(0),
         })
@@ -161,6 +164,11 @@ impl Inbound {
             last_used: (state.packets > 0).then(|| epoch + state.last_used),
             refused: self.refused.load(Relaxed),
         }
+    }
+
+    /// Takes no more packets, also from those who have found it before: its [`usage`](Self::usage) is final.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
     }
 
     /// Takes packets in their order from now on; nobody else can until [`Receiving::finish`].
@@ -212,7 +220,8 @@ impl Inbound {
         }
     }
 
-    /// Commits what was opened ahead, if its turn changes nothing about it: all numbers are new, and no limit is met.
+    /// Commits what was opened ahead, if its turn changes nothing about it: all numbers are new, no limit is met, and the
+    /// SA is still there.
     /// Otherwise `false`, and nothing has changed: the packets are to be opened again in their order. `numbers` is
     /// scratch space.
     pub(crate) fn settle(
@@ -232,7 +241,11 @@ impl Inbound {
             octets += outcome.unwrap_or(0) as u64;
         }
         let exhausts = |hard| receiving.state.bytes + octets >= hard;
-        if !receiving.state.window.takes(numbers) || self.limits.hard_bytes.is_some_and(exhausts) {
+        let closed = receiving.state.closed;
+        if closed
+            || !receiving.state.window.takes(numbers)
+            || self.limits.hard_bytes.is_some_and(exhausts)
+        {
             return false;
         }
         for (ahead, arrival) in opened {
@@ -265,6 +278,9 @@ impl Inbound {
 
     /// The whole sequence number, which may be new, of a packet that carries its low half.
     fn number(&self, state: &State, low: u32) -> Result<u64, Discard> {
+        if state.closed {
+            return Err(Discard::UnknownSpi);
+        }
         let sequence = if self.esn { state.window.infer(low) } else { u64::from(low) };
         state.window.check(sequence)?;
         Ok(sequence)
@@ -336,9 +352,10 @@ impl Inbound {
         Ok(())
     }
 
-    /// Counts a packet that was refused. A dummy is not: the peer sent it to be thrown away.
+    /// Counts a packet that was refused. A dummy is not: the peer sent it to be thrown away; nor is what comes to an SA
+    /// that is gone.
     fn refuse(&self, discard: Discard) {
-        if discard != Discard::Dummy {
+        if !matches!(discard, Discard::Dummy | Discard::UnknownSpi) {
             self.refused.fetch_add(1, Relaxed);
         }
     }

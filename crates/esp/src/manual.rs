@@ -124,7 +124,7 @@ impl Installed {
             };
             rules.insert(&sa.name, rule);
             if let Err(why) = added.and_then(|()| sa.add(plane, id, rule, used)) {
-                installed.sas.iter().for_each(|(id, _)| plane.remove(*id));
+                installed.sas.iter().for_each(|(id, _)| _ = plane.remove(*id));
                 rules.values().for_each(|rule| plane.remove_rule(*rule));
                 return Err(ManualError { name: sa.name.clone(), way: sa.way, why });
             }
@@ -198,7 +198,7 @@ impl ManualSa {
                 })?;
                 let used = used(self);
                 let resumed = if used > 0 { plane.resume(id, used) } else { Ok(()) };
-                resumed.and_then(|()| plane.promote(id)).inspect_err(|_| plane.remove(id))
+                resumed.and_then(|()| plane.promote(id)).inspect_err(|_| _ = plane.remove(id))
             }
         }
     }
@@ -270,7 +270,7 @@ mod tests {
             let usage = here.usage(&mut left);
             assert_eq!((usage[0].0.packets, usage[0].1), (1, Some(u64::from(used) + 1)));
             assert_eq!(usage[1].1, None);
-            here.iter().for_each(|(id, _)| left.remove(id));
+            here.iter().for_each(|(id, _)| _ = left.remove(id));
         }
         assert_eq!(there.usage(&mut right)[1].0.packets, 2);
     }

@@ -27,7 +27,7 @@ use crate::offload::{Offload, Segmentation};
 use crate::plane::{Limits, Notice, OutboundSa, Path, SaId, Spi, TrafficSelectors, Usage};
 use crate::queue::SendQueue;
 use crate::segment::{Segments, complete_checksum, has_checksum};
-use crate::sequence::Sequence;
+use crate::sequence::{NoNumber, Sequence};
 use crate::trace::SaFacts;
 use arc_swap::ArcSwap;
 use policy::Mode;
@@ -46,10 +46,6 @@ const PADDING: [u8; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0,
 /// How many sequence numbers are left when a rekey should start: several minutes at millions of packets per second.
 const SEQUENCE_MARGIN: u64 = 1 << 29;
 
-/// The last sequence number of an SA with extended ones. Nobody lives to see it; it is there so that arithmetic on
-/// sequence numbers cannot overflow.
-const LAST_EXTENDED: u64 = u64::MAX - (1 << 32);
-
 /// An SA that sends, ready for use.
 pub(crate) struct Outbound {
     pub(crate) id: SaId,
@@ -62,11 +58,13 @@ pub(crate) struct Outbound {
     limits: Limits,
     cipher: Keyed,
     placement: ArcSwap<Placement>,
+    /// How many numbers it has given is how many packets were protected.
     sequence: Sequence,
-    packets: AtomicU64,
     bytes: AtomicU64,
+    /// Packets that had numbers and no place any more.
+    given_up: AtomicU64,
     refused: AtomicU64,
-    /// Nanoseconds since the datapath's epoch; meaningful once `packets` is above 0.
+    /// Nanoseconds since the datapath's epoch; meaningful once a packet was protected.
     last_used: AtomicU64,
     told_soft: AtomicBool,
     told_hard: AtomicBool,
@@ -86,8 +84,8 @@ impl Outbound {
             cipher: Keyed::new(sa.suite, sa.key, provider)?,
             placement: ArcSwap::from_pointee(Placement::new(sa.path, sa.suite, sa.mode, room)),
             sequence: Sequence::after(0),
-            packets: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             last_used: AtomicU64::new(0),
             told_soft: AtomicBool::new(false),
@@ -133,7 +131,7 @@ impl Outbound {
     }
 
     pub(crate) fn usage(&self, epoch: Instant) -> Usage {
-        let packets = self.packets.load(Relaxed);
+        let packets = self.packets();
         let last_used = Duration::from_nanos(self.last_used.load(Relaxed));
         Usage {
             packets,
@@ -141,6 +139,17 @@ impl Outbound {
             last_used: (packets > 0).then(|| epoch + last_used),
             refused: self.refused.load(Relaxed),
         }
+    }
+
+    /// Packets that were protected, or will be by those who have their numbers.
+    fn packets(&self) -> u64 {
+        self.sequence.given().saturating_sub(self.given_up.load(Relaxed))
+    }
+
+    /// Protects no more packets, but for those that have their numbers: these are in its [`usage`](Self::usage) already,
+    /// which does not change any more.
+    pub(crate) fn close(&self) {
+        self.sequence.close();
     }
 
     /// Protects a packet or super-packet, and appends what comes of it to `queue`. `now` is since the epoch.
@@ -152,14 +161,14 @@ impl Outbound {
         offload: Offload,
         queue: &mut SendQueue,
         notify: &dyn Fn(Notice),
-    ) -> Result<(), Discard> {
+    ) -> Result<(), Unsent> {
         self.protect_counted(now, packet, header, offload, queue, notify)
-            .inspect_err(|discard| self.refuse(*discard))
+            .inspect_err(|unsent| self.refuse(*unsent))
     }
 
     /// Counts a packet that was refused. What becomes of a fragment in transport mode is decided elsewhere.
-    fn refuse(&self, discard: Discard) {
-        if discard != Discard::TransportFragment {
+    fn refuse(&self, unsent: Unsent) {
+        if !matches!(unsent, Unsent::Gone | Unsent::Refused(Discard::TransportFragment)) {
             self.refused.fetch_add(1, Relaxed);
         }
     }
@@ -172,11 +181,11 @@ impl Outbound {
         offload: Offload,
         queue: &mut SendQueue,
         notify: &dyn Fn(Notice),
-    ) -> Result<(), Discard> {
+    ) -> Result<(), Unsent> {
         let placement = self.placement.load();
         let cut = self.cut(packet, header, offload, &placement, None)?;
-        let sequence = self.claim(cut.count(), notify)?;
-        self.seal_cut(now, sequence, cut, &placement, queue, notify);
+        let sequence = self.claim(cut.amount(), notify)?;
+        self.seal_cut(now, sequence, cut, &placement, queue);
         Ok(())
     }
 
@@ -187,11 +196,15 @@ impl Outbound {
         header: Header,
         offload: Offload,
         notify: &dyn Fn(Notice),
-    ) -> Result<Claim, Discard> {
+    ) -> Result<Claim, Unsent> {
         self.cut(packet, &header, offload, &self.placement.load(), None)
-            .and_then(|cut| Ok((self.claim(cut.count(), notify)?, cut.squeeze)))
-            .map(|(sequence, squeeze)| Claim { header, offload, sequence, squeeze })
-            .inspect_err(|discard| self.refuse(*discard))
+            .map_err(Unsent::from)
+            .and_then(|cut| {
+                let (amount, squeeze) = (cut.amount(), cut.squeeze);
+                Ok((self.claim(amount, notify)?, amount, squeeze))
+            })
+            .map(|(sequence, amount, squeeze)| Claim { header, offload, sequence, amount, squeeze })
+            .inspect_err(|unsent| self.refuse(*unsent))
     }
 
     /// Protects the packet that was admitted. It is refused only if the path has changed since in a way that leaves no
@@ -202,13 +215,16 @@ impl Outbound {
         claim: &Claim,
         packet: &mut [u8],
         queue: &mut SendQueue,
-        notify: &dyn Fn(Notice),
     ) -> Result<(), Discard> {
         let placement = self.placement.load();
         let cut = self
             .cut(packet, &claim.header, claim.offload, &placement, Some(claim.squeeze))
-            .inspect_err(|discard| self.refuse(*discard))?;
-        self.seal_cut(now, claim.sequence, cut, &placement, queue, notify);
+            .inspect_err(|discard| {
+            self.given_up.fetch_add(claim.amount.operations, Relaxed);
+            self.bytes.fetch_sub(claim.amount.octets, Relaxed);
+            self.refuse(Unsent::Refused(*discard));
+        })?;
+        self.seal_cut(now, claim.sequence, cut, &placement, queue);
         Ok(())
     }
 
@@ -257,7 +273,6 @@ impl Outbound {
         cut: Cut<'_>,
         placement: &Placement,
         queue: &mut SendQueue,
-        notify: &dyn Fn(Notice),
     ) {
         let count = cut.count();
         let Cut { header, form, squeeze, may_fragment } = cut;
@@ -267,44 +282,42 @@ impl Outbound {
         };
         let (path, tos) = (&placement.path, header.tos);
         let mut cover = Cover { path, tos, may_fragment, skip, next_header, alike: false };
-        let octets = match form {
+        match form {
             Form::Whole(packet, offload) => {
                 complete_checksum(packet, header, offload);
                 clamp_mss(packet, header, placement.inner_mtu);
                 queue.reserve(self.sealed_len(squeeze.longest(packet.len())) * count as usize);
-                let octets = packet.len() as u64;
                 self.seal_pieces(&mut sequence, packet, header, squeeze, &cover, queue);
-                octets
             }
             Form::Segments(mut segments) => {
                 queue
                     .reserve(self.sealed_len(squeeze.longest(segments.longest())) * count as usize);
-                let octets = segments.octets() as u64;
                 while let Some(segment) = segments.next() {
                     self.seal_pieces(&mut sequence, segment, header, squeeze, &cover, queue);
                     cover.alike = true;
                 }
-                octets
             }
-        };
-
-        self.packets.fetch_add(count, Relaxed);
-        self.last_used.store(now.as_nanos() as u64, Relaxed);
-        let bytes = self.bytes.fetch_add(octets, Relaxed) + octets;
-        if self.limits.soft_bytes.is_some_and(|soft| bytes >= soft) {
-            self.tell(false, notify);
         }
+        self.last_used.store(now.as_nanos() as u64, Relaxed);
     }
 
-    /// The first of `count` sequence numbers that nobody else has.
-    fn claim(&self, count: u64, notify: &dyn Fn(Notice)) -> Result<u64, Discard> {
-        let last = if self.esn { LAST_EXTENDED } else { u64::from(u32::MAX) };
+    /// The first of the sequence numbers for so many packets, which nobody else has. They are counted by it: an SA that is
+    /// closed has counted all that will ever be sealed.
+    fn claim(&self, amount: Amount, notify: &dyn Fn(Notice)) -> Result<u64, Unsent> {
+        let Amount { operations: count, octets } = amount;
+        let last = if self.esn { Sequence::HIGHEST } else { u64::from(u32::MAX) };
         let volume_left = self.limits.hard_bytes.is_none_or(|hard| self.bytes.load(Relaxed) < hard);
-        let Some(first) = self.sequence.claim(count, if volume_left { last } else { 0 }) else {
-            self.tell(true, notify);
-            return Err(Discard::OutboundExhausted);
+        let first = match self.sequence.claim(count, if volume_left { last } else { 0 }) {
+            Ok(first) => first,
+            Err(NoNumber::Closed) => return Err(Unsent::Gone),
+            Err(NoNumber::Exhausted) => {
+                self.tell(true, notify);
+                return Err(Discard::OutboundExhausted.into());
+            }
         };
-        if first + count > last - SEQUENCE_MARGIN {
+        let bytes = self.bytes.fetch_add(octets, Relaxed) + octets;
+        let soft = self.limits.soft_bytes.is_some_and(|soft| bytes >= soft);
+        if soft || first + count > last - SEQUENCE_MARGIN {
             self.tell(false, notify);
         }
         Ok(first)
@@ -421,11 +434,26 @@ impl Shape {
     }
 }
 
+/// Why an SA does not protect a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// It was removed after it had been found: what serves now is to be asked.
+    Gone,
+    Refused(Discard),
+}
+
+impl From<Discard> for Unsent {
+    fn from(discard: Discard) -> Self {
+        Self::Refused(discard)
+    }
+}
+
 /// A packet with its sequence numbers, from `sequence` on.
 pub(crate) struct Claim {
     header: Header,
     offload: Offload,
     sequence: u64,
+    amount: Amount,
     squeeze: Squeeze,
 }
 
@@ -455,6 +483,15 @@ impl Cut<'_> {
             }
         }
     }
+
+    /// What it counts as.
+    fn amount(&self) -> Amount {
+        let octets = match &self.form {
+            Form::Whole(packet, _) => packet.len(),
+            Form::Segments(segments) => segments.octets(),
+        };
+        Amount { operations: self.count(), octets: octets as u64 }
+    }
 }
 
 impl Form<'_> {
@@ -477,7 +514,7 @@ impl Operated for Outbound {
     }
 
     fn amount(&self) -> Amount {
-        Amount { operations: self.packets.load(Relaxed), octets: self.bytes.load(Relaxed) }
+        Amount { operations: self.packets(), octets: self.bytes.load(Relaxed) }
     }
 }
 

@@ -300,8 +300,9 @@ pub trait DataPlane {
     }
     /// Moves an SA of either direction to another path.
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError>;
-    /// Forgets an SA of either direction and wipes its keys. Unknown names are ignored.
-    fn remove(&mut self, sa: SaId);
+    /// Forgets an SA of either direction and wipes its keys. Returns what it has done in all, to the last packet; `None` if
+    /// there is no such SA.
+    fn remove(&mut self, sa: SaId) -> Option<Usage>;
     /// What an SA has done so far; `None` if there is no such SA.
     fn usage(&mut self, sa: SaId) -> Option<Usage>;
     /// Has the crypto facility know what was done so far for SAs that others serve: it asks the rest by itself.

@@ -368,10 +368,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         self.plane(place).relocate(sa, path)
     }
 
-    fn remove(&mut self, sa: SaId) {
-        if let Some(place) = self.sas.remove(&sa) {
-            self.plane(place).remove(sa);
-        }
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
+        let place = self.sas.remove(&sa)?;
+        self.plane(place).remove(sa)
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {

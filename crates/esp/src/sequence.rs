@@ -2,31 +2,79 @@
 
 #![forbid(unsafe_code)]
 
-use crate::sync::{AtomicU64, Ordering::Relaxed};
+use crate::sync::{
+    AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 
-/// Gives every number once, however many threads ask.
-pub(crate) struct Sequence(AtomicU64);
+/// Gives every number once, however many threads ask, and how many it has given is known exactly once it is closed.
+pub(crate) struct Sequence {
+    /// The last number that somebody has; [`CLOSED`] once there are no more.
+    used: AtomicU64,
+    /// What `used` was before the first was given, and when it was closed.
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// No number, because the highest that can be the last is below.
+const CLOSED: u64 = u64::MAX;
+
+/// Why there is no number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoNumber {
+    /// It would be above the last.
+    Exhausted,
+    /// There never will be one again.
+    Closed,
+}
 
 impl Sequence {
+    /// The highest that can be the last number. Nobody lives to see it; it is there so that arithmetic on sequence numbers
+    /// cannot overflow.
+    pub(crate) const HIGHEST: u64 = CLOSED - (1 << 32);
+
     /// So that the next number is the one after `used`.
     pub(crate) fn after(used: u64) -> Self {
-        Self(AtomicU64::new(used))
+        Self {
+            used: AtomicU64::new(used),
+            begun: AtomicU64::new(used),
+            ended: AtomicU64::new(used),
+        }
     }
 
-    /// The first of `count` consecutive numbers that nobody else has, none of them above `last`.
-    pub(crate) fn claim(&self, count: u64, last: u64) -> Option<u64> {
+    /// The first of `count` consecutive numbers that nobody else has, none of them above `last`, which is
+    /// [`HIGHEST`](Self::HIGHEST) at most.
+    pub(crate) fn claim(&self, count: u64, last: u64) -> Result<u64, NoNumber> {
         // Never past the end, so that no failed attempt, however often repeated, makes the counter begin anew.
-        let claim = |used: u64| (used + count <= last).then_some(used + count);
-        self.0.fetch_update(Relaxed, Relaxed, claim).ok().map(|used| used + 1)
+        let claim = |used: u64| used.checked_add(count).filter(|used| *used <= last);
+        match self.used.fetch_update(Relaxed, Acquire, claim) {
+            Ok(used) => Ok(used + 1),
+            Err(CLOSED) => Err(NoNumber::Closed),
+            Err(_) => Err(NoNumber::Exhausted),
+        }
+    }
+
+    /// Gives no more numbers. Who finds it closed sees what was done before. To be called once, and not while others ask
+    /// what was given.
+    pub(crate) fn close(&self) {
+        self.ended.store(self.used.swap(CLOSED, AcqRel), Release);
     }
 
     /// The last number that somebody has.
     pub(crate) fn used(&self) -> u64 {
-        self.0.load(Relaxed)
+        match self.used.load(Acquire) {
+            CLOSED => self.ended.load(Acquire),
+            used => used,
+        }
+    }
+
+    /// How many numbers were given.
+    pub(crate) fn given(&self) -> u64 {
+        self.used() - self.begun.load(Relaxed)
     }
 
     /// Goes on after `used`; nobody may have asked for a number yet.
     pub(crate) fn reset(&self, used: u64) {
-        self.0.store(used, Relaxed);
+        self.begun.store(used, Relaxed);
+        self.used.store(used, Relaxed);
     }
 }

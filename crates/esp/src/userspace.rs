@@ -531,13 +531,14 @@ impl DataPlane for Userspace {
         self.datapath.relocate(sa, path)
     }
 
-    fn remove(&mut self, sa: SaId) {
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
         self.outbound.remove(&sa);
         if let Some(spi) = self.receiving.remove(&sa) {
             self.lane.sockets.port().disclaim(spi.0);
         }
-        self.datapath.remove(sa);
+        let usage = self.datapath.remove(sa);
         self.forget(sa);
+        usage
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {

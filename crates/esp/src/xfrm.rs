@@ -229,7 +229,7 @@ impl Xfrm {
             offload: offload.filter(|offload| offload.packet),
         };
         self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, Vec::new())?;
-        self.receive_by(sa.rule, sa.id, template).inspect_err(|_| self.remove(sa.id))
+        self.receive_by(sa.rule, sa.id, template).inspect_err(|_| _ = self.remove(sa.id))
     }
 
     /// As [`DataPlane::add_outbound`], with a choice of offload.
@@ -257,7 +257,7 @@ impl Xfrm {
         self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, flows)?;
         match sa.standby {
             true => Ok(()),
-            false => self.use_from_now(sa.id).inspect_err(|_| self.remove(sa.id)),
+            false => self.use_from_now(sa.id).inspect_err(|_| _ = self.remove(sa.id)),
         }
     }
 
@@ -605,11 +605,11 @@ impl DataPlane for Xfrm {
         }
     }
 
-    fn remove(&mut self, sa: SaId) {
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
         self.rest(sa);
         // What it has done is not to be lost with it.
-        let _ = self.usage(sa);
-        let Some(removed) = self.sas.remove(&sa) else { return };
+        let usage = self.usage(sa);
+        let removed = self.sas.remove(&sa)?;
         self.config.placement.forget(sa);
         if let Some(ruled) = self.rules.get_mut(&removed.rule) {
             ruled.receiving.retain(|(id, _)| *id != sa);
@@ -618,6 +618,7 @@ impl DataPlane for Xfrm {
             }
         }
         self.delete(&removed.form.name(), &removed.form.binding);
+        usage
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
@@ -754,7 +755,7 @@ impl Drop for Xfrm {
         let rules: Vec<RuleId> = self.rules.keys().copied().collect();
         rules.into_iter().for_each(|rule| self.remove_rule(rule));
         let sas: Vec<SaId> = self.sas.keys().copied().collect();
-        sas.into_iter().for_each(|sa| self.remove(sa));
+        sas.into_iter().for_each(|sa| _ = self.remove(sa));
         self.settle();
         let rest: Vec<Change> = self.spd.in_force().collect();
         for change in rest {

@@ -85,7 +85,7 @@ use loom::thread;
 use order::InOrder;
 use pool::Pool;
 use replay::Window;
-use sequence::Sequence;
+use sequence::{NoNumber, Sequence};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -103,6 +103,10 @@ fn main() -> ExitCode {
         model("an item that finds the sink taken is not forgotten", not_forgotten),
         model("who finds no batch is told of the next", told),
         model("every sequence number is given once, and none past the last", claimed_once),
+        model(
+            "a sequence that is closed has counted every number it has given",
+            closed_and_counted,
+        ),
         model("of two packets with one number one passes", replayed_once),
         model("batches settle as a whole or not at all", settled_once),
     ];
@@ -171,12 +175,32 @@ fn claimed_once() {
         .into_iter()
         .flat_map(|other| other.join().expect("no panic"))
         .zip([2, 1, 2, 1])
-        .filter_map(|(first, count)| Some(first?..first? + count))
+        .filter_map(|(first, count)| first.ok().map(|first| first..first + count))
         .flatten()
         .collect();
     numbers.sort_unstable();
     assert!(numbers.windows(2).all(|pair| pair[0] != pair[1]), "{numbers:?}");
     assert!(numbers.iter().all(|number| (1..=LAST).contains(number)), "{numbers:?}");
+}
+
+fn closed_and_counted() {
+    let sequence = Arc::new(Sequence::after(7));
+    let others = [1, 2].map(|count| {
+        let sequence = Arc::clone(&sequence);
+        thread::spawn(move || match sequence.claim(count, 100) {
+            Ok(_) => count,
+            Err(why) => {
+                assert_eq!(why, NoNumber::Closed);
+                0
+            }
+        })
+    });
+    sequence.close();
+    let (given, used) = (sequence.given(), sequence.used());
+    let claimed: u64 = others.into_iter().map(|other| other.join().expect("no panic")).sum();
+    assert_eq!((given, used), (claimed, 7 + claimed));
+    assert_eq!(sequence.given(), given, "none follows");
+    assert_eq!(sequence.claim(1, 100), Err(NoNumber::Closed));
 }
 
 fn replayed_once() {

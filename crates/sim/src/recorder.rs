@@ -505,11 +505,12 @@ impl DataPlane for Recorder {
         Ok(())
     }
 
-    fn remove(&mut self, sa: SaId) {
-        self.datapath.iter_mut().for_each(|d| d.remove(sa));
-        if self.inbound.remove(&sa).is_some() || self.outbound.remove(&sa).is_some() {
-            self.journal.push(Change::Removed(sa));
-        }
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
+        let passed = self.datapath.as_mut().and_then(|d| d.remove(sa));
+        let received = self.inbound.remove(&sa).map(|r| r.usage);
+        let set = received.or_else(|| self.outbound.remove(&sa).map(|o| o.usage))?;
+        self.journal.push(Change::Removed(sa));
+        Some(passed.unwrap_or(set))
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {

@@ -9,8 +9,7 @@ use super::{Arrival, Datapath, Shared, describe};
 use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
 use crate::offload::Offload;
-use crate::outbound::{Claim, Outbound};
-use crate::plane::Notice;
+use crate::outbound::{Claim, Outbound, Unsent};
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::spd::Verdict;
 use std::ops::Range;
@@ -65,9 +64,7 @@ impl Datapath {
         let Admitted { sa, claim, mut whole } = admitted;
         let packet = whole.as_deref_mut().unwrap_or(packet);
         let shared = &*self.0;
-        let notify = |notice: Notice| shared.notify(notice);
-        let now = shared.since_epoch(now);
-        if let Err(discard) = sa.seal(now, &claim, packet, queue, &notify) {
+        if let Err(discard) = sa.seal(shared.since_epoch(now), &claim, packet, queue) {
             shared.counters.count(discard);
         }
     }
@@ -157,18 +154,22 @@ impl Shared {
         look_up: &mut L,
     ) -> Option<Admitted> {
         let since_epoch = self.since_epoch(now);
-        let admitted = describe(packet, offload).and_then(|header| match look_up(&header) {
-            Verdict::Protect(sa) => sa
-                .admit(packet, header, offload, &|notice| self.notify(notice))
-                .map(|claim| Some(Admitted { sa, claim, whole: None })),
-            Verdict::NoSa(entry) => {
-                self.miss(since_epoch, &entry, packet, &header, offload).map(|()| None)
+        let admitted = describe(packet, offload).map_err(Unsent::from).and_then(|header| {
+            match look_up(&header) {
+                Verdict::Protect(sa) => sa
+                    .admit(packet, header, offload, &|notice| self.notify(notice))
+                    .map(|claim| Some(Admitted { sa, claim, whole: None })),
+                Verdict::NoSa(entry) => {
+                    self.miss(since_epoch, &entry, packet, &header, offload)?;
+                    Ok(None)
+                }
+                Verdict::Drop(discard) => Err(discard.into()),
             }
-            Verdict::Drop(discard) => Err(discard),
         });
         let refused = match admitted {
             Ok(admitted) => return admitted,
-            Err(discard) => discard,
+            Err(Unsent::Gone) => return self.admit(now, packet, offload, look_up),
+            Err(Unsent::Refused(discard)) => discard,
         };
         match self.rescue(since_epoch, refused, packet, offload) {
             Rescue::Refused(discard) => {

@@ -22,6 +22,7 @@ mod hostile;
 mod limits;
 mod path;
 mod published;
+mod removal;
 mod rules;
 mod scapy;
 mod squeeze;

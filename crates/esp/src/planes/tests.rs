@@ -61,8 +61,8 @@ impl DataPlane for Noted {
         self.note("relocate", sa.0)
     }
 
-    fn remove(&mut self, sa: SaId) {
-        let _ = self.note("remove", sa.0);
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
+        self.note("remove", sa.0).ok().map(|()| Usage::default())
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {

@@ -188,9 +188,9 @@ fn no_thread_runs_while_there_is_nothing_to_protect() {
     }
     assert_eq!(gateway.with(|plane| plane.usage(SaId(2))).expect("the SA exists").packets, 0);
 
-    gateway.with(|plane| plane.remove(SaId(1)));
+    gateway.with(|plane| _ = plane.remove(SaId(1)));
     assert_eq!(threads("idle0-").len(), number);
-    gateway.with(|plane| plane.remove(SaId(2)));
+    gateway.with(|plane| _ = plane.remove(SaId(2)));
     assert_eq!(threads("idle0-").len(), 0);
     gateway.with(|plane| plane.set_trap(RULE));
     appeared("idle0-", number);

@@ -171,10 +171,7 @@ impl Sas<'_> {
         for (gateway, done) in self.gateways.iter().zip(&mut self.done) {
             let (sent, received) = gateway.with(move |plane| {
                 let packets = |usage: Option<esp::plane::Usage>| usage.expect("it exists").packets;
-                let done = (packets(plane.usage(outbound)), packets(plane.usage(inbound)));
-                plane.remove(outbound);
-                plane.remove(inbound);
-                done
+                (packets(plane.remove(outbound)), packets(plane.remove(inbound)))
             });
             done.sent += sent;
             done.received += received;

@@ -527,11 +527,11 @@ impl<P: DataPlane> Engine<P> {
         match heir {
             Some(heir) => self.with_session(now, heir, |session, cx| {
                 session.relieve(cx);
-                retired.into_iter().for_each(|sa| cx.plane.remove(sa));
+                retired.into_iter().for_each(|sa| _ = cx.plane.remove(sa));
                 orphans.into_iter().for_each(|orphan| session.linger(cx, orphan));
             }),
             None => {
-                retired.into_iter().for_each(|sa| self.plane.remove(sa));
+                retired.into_iter().for_each(|sa| _ = self.plane.remove(sa));
                 for orphan in orphans {
                     self.plane.remove(orphan.sa);
                     self.spis.release(orphan.spi);

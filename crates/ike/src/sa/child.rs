@@ -200,9 +200,14 @@ impl ChildSa {
 
     /// The history its successor starts from.
     pub fn history_so_far(&self, cx: &mut Cx<'_>) -> History {
+        self.history_with(cx.plane.usage(self.inbound), cx.plane.usage(self.outbound))
+    }
+
+    /// The same once its SAs have done that, either way.
+    pub fn history_with(&self, inbound: Option<Usage>, outbound: Option<Usage>) -> History {
         let mut history = self.history;
-        add(&mut history.inbound, cx.plane.usage(self.inbound));
-        add(&mut history.outbound, cx.plane.usage(self.outbound));
+        add(&mut history.inbound, inbound);
+        add(&mut history.outbound, outbound);
         history
     }
 

@@ -168,17 +168,21 @@ impl Session {
         let position = self.children.iter().position(|c| c.spi_in == spi_in)?;
         let child = self.children.remove(position);
         cx.out.forget_child(&child);
+        let sent = cx.plane.remove(child.outbound);
+        let received = match linger {
+            true => cx.plane.usage(child.inbound),
+            false => cx.plane.remove(child.inbound),
+        };
         let mut heir = None;
         if let ChildState::Replaced(successor) = child.state {
-            let last = child.history_so_far(cx);
+            let last = child.history_with(received, sent);
             self.hand_over(successor, &last);
             heir = Some(successor);
             let later = self.lingering.iter_mut().filter_map(|lingering| lingering.heir.as_mut());
             later.filter(|(of, _)| *of == spi_in).for_each(|(of, _)| *of = successor);
         }
-        cx.plane.remove(child.outbound);
         if linger {
-            let counted = cx.plane.usage(child.inbound).unwrap_or_default();
+            let counted = received.unwrap_or_default();
             let lingering = Lingering {
                 until: cx.now + cx.config.linger,
                 sa: child.inbound,
@@ -187,7 +191,6 @@ impl Session {
             };
             self.linger(cx, lingering);
         } else {
-            cx.plane.remove(child.inbound);
             cx.spis.release(child.spi_in);
         }
         Some(child)
@@ -225,13 +228,11 @@ impl Session {
 
     /// Ends what lingered, and counts for the tunnel what it has received meanwhile.
     pub fn let_go(&mut self, cx: &mut Cx<'_>, lingering: Lingering) {
-        if let Some((heir, counted)) = lingering.heir
-            && let Some(usage) = cx.plane.usage(lingering.sa)
-        {
+        let usage = cx.plane.remove(lingering.sa);
+        if let Some(((heir, counted), usage)) = lingering.heir.zip(usage) {
             let history = |inbound| History { inbound, ..History::new(cx.now) };
             self.count_for(heir, &history(counted), &history(usage));
         }
-        cx.plane.remove(lingering.sa);
         cx.spis.release(lingering.spi);
     }
 }

@@ -78,7 +78,7 @@ proptest! {
                     });
                 }
                 Step::Promote(id) => _ = datapath.promote(SaId(id)),
-                Step::RemoveSa(id) => datapath.remove(SaId(id)),
+                Step::RemoveSa(id) => _ = datapath.remove(SaId(id)),
                 Step::Filter(action) => {
                     let rules = action.map(|action| FilterRule {
                         name: None,
