@@ -3,23 +3,49 @@
 
 use crate::harness::gateway::{Gateway, QUICK};
 use crate::harness::space::Space;
-use crate::harness::{FILTERED, test, until};
+use crate::harness::{FILTERED, Need, test, until};
 use crate::networks;
 use cli::demo::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::IpAddr;
 
+/// Where a router writes a message of its own.
+const FORGING: &[Need] = &[
+    Need::Root,
+    Need::Namespaces,
+    Need::Tun,
+    Need::Program("ip"),
+    Need::Program("ping"),
+    Need::Program("python3"),
+];
+
 pub fn trials() -> Vec<Trial> {
     vec![
-        test("path MTU: a router says so, UDP over IPv4", FILTERED, || learned(4, "auto")),
-        test("path MTU: a router says so, natively over IPv4", FILTERED, || learned(4, "never")),
-        test("path MTU: a router says so, natively over IPv6", FILTERED, || learned(6, "never")),
+        test("path MTU: a router says so, UDP over IPv4", FILTERED, || learned(4, "auto", ESP)),
+        test("path MTU: a router says so, natively over IPv4", FILTERED, || learned(4, "never", ESP)),
+        test("path MTU: a router says so, natively over IPv6", FILTERED, || learned(6, "never", ESP)),
+        test("path MTU: a router says so, AH over IPv4", FILTERED, || learned(4, "auto", AH)),
+        test("path MTU: what was forged for the kernel is not believed", FORGING, forged),
         test("path MTU: a black hole, and outer_mtu", FILTERED, black_hole),
         test("path MTU: routers fragment with df = clear", FILTERED, fragmented_on_the_way),
     ]
 }
 
 const NARROW: u64 = 1400;
+
+/// What turns the policy's ESP into something else.
+type Protocol = fn(String) -> String;
+
+const ESP: Protocol = |policy| policy;
+
+const AH: Protocol = |policy| {
+    let from = policy.find("<IPSecESPProtocol").expect("the policy has ESP");
+    let to = from + policy[from..].find("/>").expect("it ends") + 2;
+    let ah =
+        "<IPSecAHProtocol AH_Authentication=\"AH_AES_256_GMAC\" AH_EncapsulationMode=\"Tunnel\"
+        AH_ExtendedSeqNum=\"1\" AH_KeyRefreshKB=\"0\" AH_KeyRefreshMinutes=\"60\"/>";
+    [&policy[..from], ah, &policy[to..]].concat()
+};
 
 const HOSTS: [[&str; 2]; 2] = [["10.1.0.7", "10.2.0.7"], ["fd01::7", "fd02::7"]];
 
@@ -31,9 +57,10 @@ struct Row {
 }
 
 impl Row {
-    fn new(outer: u8, esp: &str) -> Self {
+    fn new(outer: u8, esp: &str, protocol: Protocol) -> Self {
         let gateway = |name, end| {
-            Gateway::new(name, &networks::policy(end, outer == 6), &format!("{QUICK}\n"), esp)
+            let policy = protocol(networks::policy(end, outer == 6));
+            Gateway::new(name, &policy, &format!("{QUICK}\n"), esp)
         };
         let gateways = [gateway("left", 0), gateway("right", 1)];
         let hosts = networks::hosts([&gateways[0].space, &gateways[1].space]);
@@ -91,8 +118,8 @@ fn child_of(to: &str) -> &'static str {
     if to.contains(':') { "site_lan6" } else { "site_lan" }
 }
 
-fn learned(outer: u8, encap: &str) {
-    let mut row = Row::new(outer, &format!("encap = {encap:?}"));
+fn learned(outer: u8, encap: &str, protocol: Protocol) {
+    let mut row = Row::new(outer, &format!("encap = {encap:?}"), protocol);
     row.start();
     let left = &row.gateways[0];
     let number = |child: &str, field: &str| left.child_sa(child)[field].as_u64().expect("a number");
@@ -144,8 +171,36 @@ fn learned(outer: u8, encap: &str) {
     row.stop();
 }
 
+/// An ICMP message that quotes a datagram of IKE, whose ports everybody knows, makes the kernel take the path for narrow.
+fn forged() {
+    let mut row = Row::new(4, "", ESP);
+    let [own, peer] = networks::OUTER[0];
+    let script = row.gateways[0].path("forged.py");
+    let text = format!(
+        "import socket, struct\n\
+         def sum(b):\n    s = 0\n    for n in struct.unpack('!%dH' % (len(b) // 2), b): s += n\n    while s >> 16: s = (s & 0xffff) + (s >> 16)\n    return ~s & 0xffff\n\
+         ip = struct.pack('!BBHHHBBH4s4s', 0x45, 0, 1500, 1, 0x4000, 64, 17, 0, socket.inet_aton('{own}'), socket.inet_aton('{peer}'))\n\
+         quoted = ip[:10] + struct.pack('!H', sum(ip)) + ip[12:] + struct.pack('!HHHH', 4500, 4500, 1480, 0)\n\
+         icmp = struct.pack('!BBHHH', 3, 4, 0, 0, 600) + quoted\n\
+         icmp = icmp[:2] + struct.pack('!H', sum(icmp)) + icmp[4:]\n\
+         socket.socket(socket.AF_INET, socket.SOCK_RAW, 1).sendto(icmp, ('{own}', 0))\n"
+    );
+    std::fs::write(&script, text).expect("writable");
+    row.gateways.iter_mut().for_each(Gateway::start);
+    let (sent, said) = row.router.try_sh(&format!("python3 {}", script.display()));
+    assert!(sent, "{said}");
+    let left = &row.gateways[0];
+    let believed =
+        || left.space.sh(&format!("ip route get {peer}")).contains("mtu 600").then_some(());
+    until("the kernel to believe it", believed, String::new);
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    let sa = left.child_sa("site_lan");
+    assert_eq!((&sa["path_mtu"], &sa["path_mtu_learned"]), (&1500.into(), &false.into()), "{sa}");
+    row.stop();
+}
+
 fn black_hole() {
-    let mut row = Row::new(4, &format!("outer_mtu = {NARROW}"));
+    let mut row = Row::new(4, &format!("outer_mtu = {NARROW}"), ESP);
     row.router.sh("nft add table inet silent");
     row.router.sh("nft add chain inet silent out { type filter hook output priority 0 ; }");
     row.router.sh("nft add rule inet silent out meta l4proto { icmp, icmpv6 } drop");
@@ -164,7 +219,7 @@ fn black_hole() {
 
 fn fragmented_on_the_way() {
     for df in ["clear", "copy"] {
-        let mut row = Row::new(4, &format!("df = {df:?}\nencap = \"never\""));
+        let mut row = Row::new(4, &format!("df = {df:?}\nencap = \"never\""), ESP);
         row.start();
         let inner = row.gateways[0].child_sa("site_lan")["inner_mtu"].as_u64().expect("a number");
         let (answered, text) = row.ping("-M dont", inner, HOSTS[0][1]);

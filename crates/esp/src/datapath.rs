@@ -47,7 +47,7 @@ pub struct Settings {
     pub dont_fragment: DontFragment,
     /// How long networks are believed that say what they carry; `None`: never.
     pub learned_for: Option<Duration>,
-    /// What the system knows of the way to a peer: the MTU of the first hop, or what it has learned itself.
+    /// What the system knows by itself of the way to a peer: the MTU of the first hop and of the route.
     pub system_mtu: Option<Arc<dyn Fn(IpAddr) -> Option<usize> + Send + Sync>>,
     /// The port of ESP in UDP, by which messages about such packets are known.
     pub natt_port: u16,

@@ -8,7 +8,8 @@ use arc_swap::{ArcSwap, Guard};
 use std::ops::Deref;
 use std::sync::Arc;
 
-const SHARDS: usize = 1024;
+/// So many that with 20,000 SAs a shard is about as long as a line of a cache.
+const SHARDS: usize = 4096;
 
 /// Finds an SA without a lock. Readers see snapshots of small shards, so that a change copies a few entries and not
 /// the table. Changes are made one at a time, which the caller sees to.
@@ -33,7 +34,8 @@ impl Deref for Found {
 
 impl Sad {
     pub(crate) fn new() -> Self {
-        Self((0..SHARDS).map(|_| ArcSwap::default()).collect())
+        let empty = Arc::new(Shard::new());
+        Self((0..SHARDS).map(|_| ArcSwap::new(Arc::clone(&empty))).collect())
     }
 
     pub(crate) fn find(&self, spi: Spi) -> Option<Found> {

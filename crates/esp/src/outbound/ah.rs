@@ -66,7 +66,8 @@ impl Outbound {
         match self.mode {
             Mode::Tunnel => {
                 ip::write_header(headers, source, destination, ah::AH, len - at, cover.tos, None);
-                if source.is_ipv4() {
+                if source.is_ipv4() && cover.may_fragment {
+                    // The ICV does not cover it (RFC 4302 §3.3.3.1.1).
                     headers[6] &= !DONT_FRAGMENT;
                 }
             }

@@ -7,8 +7,12 @@ use crate::header::Header;
 use crate::outbound::Outbound;
 use std::sync::{Arc, Weak};
 
-/// Most flows that are remembered; of two that fall on one place the later counts. A power of two.
-const PLACES: usize = 8192;
+/// Where flows are looked for, by their hash; a power of two.
+const SETS: usize = 16_384;
+
+/// How many flows a set has room for; the newest takes the place of the oldest. So that flows that are as many as half of all
+/// places find one each, but for a few in a hundred.
+const WAYS: usize = 4;
 
 /// How often the SA of an outbound packet was known from its flow, and how often the rules were searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -32,17 +36,28 @@ impl std::ops::AddAssign for Lookups {
 pub(crate) struct Flows {
     /// Of the [`Spd`] when the first of `entries` was found.
     generation: u64,
-    /// Which of `entries`, counted from 1, a flow falls on; 0: none.
-    places: Box<[u16]>,
-    entries: Vec<(Flow, Weak<Outbound>)>,
+    /// Which of `entries` a flow may be, the newest first.
+    sets: Box<[[Place; WAYS]]>,
+    entries: Vec<Entry>,
     lookups: Lookups,
+}
+
+/// The number of an entry, counted from 1, below some of its flow's hash, so that others are not looked at; 0: none.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Place(u32);
+
+/// One line of a cache.
+#[repr(align(64))]
+struct Entry {
+    flow: Flow,
+    sa: Weak<Outbound>,
 }
 
 impl Flows {
     pub(crate) fn new() -> Self {
         Self {
             generation: 0,
-            places: vec![0; PLACES].into(),
+            sets: vec![[Place::NONE; WAYS]; SETS].into(),
             entries: Vec::new(),
             lookups: Lookups::default(),
         }
@@ -53,24 +68,28 @@ impl Flows {
         // Before the search: what changes during it belongs to the next generation.
         let generation = spd.generation();
         if self.generation != generation {
-            self.places.fill(0);
-            self.entries.clear();
+            if !self.entries.is_empty() {
+                self.sets.fill([Place::NONE; WAYS]);
+                self.entries.clear();
+            }
             self.generation = generation;
         }
         let flow = Flow::of(header);
-        let place = flow.place();
-        let at = usize::from(self.places[place]).wrapping_sub(1);
-        if let Some((known, sa)) = self.entries.get(at)
-            && *known == flow
-            && let Some(sa) = sa.upgrade()
-        {
-            self.lookups.known += 1;
-            return Verdict::Protect(sa);
+        let (set, tag) = flow.place();
+        for place in self.sets[set].iter().take_while(|place| **place != Place::NONE) {
+            if place.tag() == tag
+                && let Some(entry) = self.entries.get(place.entry())
+                && entry.flow == flow
+                && let Some(sa) = entry.sa.upgrade()
+            {
+                self.lookups.known += 1;
+                return Verdict::Protect(sa);
+            }
         }
         self.lookups.searched += 1;
         let verdict = spd.lookup(header);
         if let Verdict::Protect(sa) = &verdict {
-            self.remember(place, (flow, Arc::downgrade(sa)));
+            self.remember(set, tag, Entry { flow, sa: Arc::downgrade(sa) });
         }
         verdict
     }
@@ -80,14 +99,42 @@ impl Flows {
         std::mem::take(&mut self.lookups)
     }
 
-    fn remember(&mut self, place: usize, entry: (Flow, Weak<Outbound>)) {
-        match usize::from(self.places[place]).checked_sub(1) {
-            Some(at) => self.entries[at] = entry,
-            None => {
+    fn remember(&mut self, set: usize, tag: u32, entry: Entry) {
+        let set = &mut self.sets[set];
+        let oldest = set[WAYS - 1];
+        let number = match oldest {
+            Place::NONE if self.entries.len() < Place::MOST => {
                 self.entries.push(entry);
-                self.places[place] = self.entries.len() as u16;
+                self.entries.len()
             }
-        }
+            Place::NONE => return,
+            oldest => {
+                self.entries[oldest.entry()] = entry;
+                oldest.entry() + 1
+            }
+        };
+        set.rotate_right(1);
+        set[0] = Place::new(tag, number);
+    }
+}
+
+impl Place {
+    const NONE: Self = Self(0);
+    /// Entries that there are numbers for.
+    const MOST: usize = (1 << Self::BITS) - 1;
+    const BITS: u32 = 16;
+
+    /// Of the entry of that number, counted from 1.
+    fn new(tag: u32, number: usize) -> Self {
+        Self(tag | number as u32)
+    }
+
+    fn tag(self) -> u32 {
+        self.0 >> Self::BITS << Self::BITS
+    }
+
+    fn entry(self) -> usize {
+        ((self.0 & Self::MOST as u32) as usize).wrapping_sub(1)
     }
 }
 
@@ -109,12 +156,14 @@ impl Flow {
         Self { addresses: [header.source, header.destination], rest: ports | kind }
     }
 
-    /// One of [`PLACES`]. Who chooses flows so that they fall on one place has them searched for, no more.
-    fn place(&self) -> usize {
+    /// One of [`SETS`], and what to tell it by from most others there. Who chooses flows so that they fall on one set has them
+    /// searched for, no more.
+    fn place(&self) -> (usize, u32) {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let words = self.addresses.iter().flat_map(|bits| [(bits >> 64) as u64, *bits as u64]);
         let mixed =
             words.fold(self.rest, |mixed, word| (mixed ^ mixed >> 32).wrapping_mul(ODD) ^ word);
-        (mixed.wrapping_mul(ODD) >> 40) as usize % PLACES
+        let mixed = mixed.wrapping_mul(ODD);
+        ((mixed >> 40) as usize % SETS, (mixed >> 8) as u32 >> Place::BITS << Place::BITS)
     }
 }

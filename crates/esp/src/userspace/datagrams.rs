@@ -409,17 +409,6 @@ pub(super) fn set_option(
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Asks for a socket option whose value is an integer.
-pub(super) fn option(socket: &Socket, level: c_int, name: c_int) -> io::Result<c_int> {
-    let mut value: c_int = 0;
-    let mut length = mem::size_of::<c_int>() as libc::socklen_t;
-    // SAFETY: the pointers describe `value` and its length, which the kernel does not exceed.
-    let outcome = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, name, (&raw mut value).cast(), &raw mut length)
-    };
-    if outcome == 0 { Ok(value) } else { Err(io::Error::last_os_error()) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

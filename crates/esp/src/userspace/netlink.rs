@@ -13,7 +13,8 @@ use netlink_packet_core::{
 use netlink_packet_route::address::{AddressAttribute, AddressHeaderFlags, AddressMessage};
 use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
 use netlink_packet_route::route::{
-    RouteAddress, RouteAttribute, RouteHeader, RouteMessage, RouteProtocol, RouteScope, RouteType,
+    RouteAddress, RouteAttribute, RouteFlags, RouteHeader, RouteMessage, RouteMetric,
+    RouteProtocol, RouteScope, RouteType,
 };
 use netlink_packet_route::rule::{RuleAction, RuleAttribute, RuleFlags, RuleMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage as Message};
@@ -207,6 +208,27 @@ impl Netlink {
         })
     }
 
+    /// The MTU of the route that marked packets to `remote` take, or of its interface if that is less; without what was
+    /// learned of networks beyond. `None` if there is no single interface.
+    pub(super) fn way_mtu(&mut self, remote: IpAddr, mark: u32) -> io::Result<Option<u32>> {
+        let Some(route) = self.route(remote, mark, RouteFlags::FibMatch)? else { return Ok(None) };
+        let interface = route.attributes.iter().find_map(|a| match a {
+            RouteAttribute::Oif(index) => Some(*index),
+            _ => None,
+        });
+        let Some(interface) = interface else { return Ok(None) };
+        let metrics = route.attributes.iter().find_map(|a| match a {
+            RouteAttribute::Metrics(metrics) => Some(&metrics[..]),
+            _ => None,
+        });
+        let own = metrics.unwrap_or_default().iter().find_map(|metric| match metric {
+            RouteMetric::Mtu(mtu) if *mtu > 0 => Some(*mtu),
+            _ => None,
+        });
+        let (_, mtu) = self.link(interface)?;
+        Ok(Some(own.map_or(mtu, |own| own.min(mtu))))
+    }
+
     /// What the kernel says of the route that marked packets to `remote` take.
     fn look_up<T>(
         &mut self,
@@ -214,14 +236,26 @@ impl Netlink {
         mark: u32,
         wanted: impl Fn(&RouteAttribute) -> Option<T>,
     ) -> io::Result<Option<T>> {
+        let route = self.route(remote, mark, RouteFlags::empty())?;
+        Ok(route.and_then(|route| route.attributes.iter().find_map(&wanted)))
+    }
+
+    /// The route that marked packets to `remote` take.
+    fn route(
+        &mut self,
+        remote: IpAddr,
+        mark: u32,
+        flags: RouteFlags,
+    ) -> io::Result<Option<RouteMessage>> {
         let mut route = RouteMessage::default();
         route.header.address_family = Family::of(remote).number();
         route.header.destination_prefix_length = if remote.is_ipv4() { 32 } else { 128 };
         route.attributes.push(RouteAttribute::Destination(remote.into()));
         route.attributes.push(RouteAttribute::Mark(mark));
+        route.header.flags = flags;
         let answers = self.exchange(Message::GetRoute(route), 0)?;
-        Ok(answers.iter().find_map(|m| match m {
-            Message::NewRoute(r) => r.attributes.iter().find_map(&wanted),
+        Ok(answers.into_iter().find_map(|m| match m {
+            Message::NewRoute(route) => Some(route),
             _ => None,
         }))
     }

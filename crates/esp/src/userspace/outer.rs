@@ -1,8 +1,8 @@
 //! What is heard of the networks between the peers: routers' words on packets that were too long for them, and what this
 //! host knows itself.
 
-use super::datagrams::{option, set_option};
-use super::netlink::Family;
+use super::datagrams::set_option;
+use super::netlink::{Family, Netlink};
 use super::routing::lacks_family;
 use super::worker::Shared;
 use crate::path_mtu::floor;
@@ -11,7 +11,7 @@ use libc::{
 };
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::io::{self, Read};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -91,38 +91,24 @@ impl Routers {
     }
 }
 
-/// Asks this host what it knows of the way to a peer: the MTU of the first hop, of the route, or what it has learned.
-pub(super) struct Wayfinder(Mutex<[Option<Socket>; 2]>);
+/// Asks this host what it knows by itself of the way to a peer: the MTU of the first hop, and of the route. Not what the
+/// kernel has learned of networks: it believes whoever knows the ports of a socket, which are no secret.
+pub(super) struct Wayfinder {
+    netlink: Mutex<Netlink>,
+    mark: u32,
+}
 
 impl Wayfinder {
+    /// For packets with that mark, in the network namespace of this thread.
     pub(super) fn new(mark: u32) -> io::Result<Self> {
-        let open = |domain| {
-            let socket = Socket::new(domain, Type::DGRAM, Some(Protocol::UDP))?;
-            // As the packets of the plane go.
-            socket.set_mark(mark)?;
-            super::steering::close(&socket)?;
-            Ok(socket)
-        };
-        let v6 = match open(Domain::IPV6) {
-            Err(error) if lacks_family(&error) => None,
-            outcome => Some(outcome?),
-        };
-        Ok(Self(Mutex::new([Some(open(Domain::IPV4)?), v6])))
+        Ok(Self { netlink: Mutex::new(Netlink::open()?), mark })
     }
 
     /// Octets of the longest packet; `None` where there is no way.
     pub(super) fn mtu(&self, peer: IpAddr) -> Option<usize> {
-        /// Where nobody is called: nothing is sent.
-        const DISCARD: u16 = 9;
-        let sockets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let socket = sockets[usize::from(peer.is_ipv6())].as_ref()?;
-        socket.connect(&SocketAddr::new(peer, DISCARD).into()).ok()?;
-        let mtu = match peer {
-            IpAddr::V4(_) => option(socket, libc::IPPROTO_IP, libc::IP_MTU),
-            IpAddr::V6(_) => option(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU),
-        };
-        // What the kernel has learned it has not looked at as closely.
-        mtu.ok().and_then(|mtu| usize::try_from(mtu).ok()).map(|mtu| mtu.max(floor(peer)))
+        let mut netlink = self.netlink.lock().unwrap_or_else(PoisonError::into_inner);
+        let mtu = netlink.way_mtu(peer, self.mark).ok()??;
+        usize::try_from(mtu).ok().map(|mtu| mtu.max(floor(peer)))
     }
 }
 

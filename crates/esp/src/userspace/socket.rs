@@ -473,7 +473,10 @@ fn ah(family: Family, mark: u32) -> io::Result<Socket> {
     let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_AH), mark)?;
     let fd = socket.as_fd();
     match family {
-        Family::V4 => set_option(fd, IPPROTO_IP, libc::IP_HDRINCL, 1)?,
+        Family::V4 => {
+            set_option(fd, IPPROTO_IP, libc::IP_HDRINCL, 1)?;
+            let_fragment(&socket, false)?;
+        }
         Family::V6 => {
             set_option(fd, IPPROTO_IPV6, libc::IPV6_HDRINCL, 1)?;
             for told in [libc::IPV6_RECVHOPOPTS, libc::IPV6_RECVDSTOPTS, libc::IPV6_RECVRTHDR] {

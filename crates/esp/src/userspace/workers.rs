@@ -175,6 +175,7 @@ impl Workers {
         begun.inspect_err(|_| {
             if let Some(plane) = &mut state.plane {
                 plane.close();
+                plane.narrow();
             }
         })
     }
@@ -186,8 +187,15 @@ impl Workers {
             return;
         }
         state.disband();
+        let Some(plane) = &mut state.plane else { return };
+        plane.close();
+        // What waits in lanes that go is not to go without being counted.
+        let going = plane.lanes.iter().skip(1).cloned().collect();
+        if let Err(error) = state.drain(going) {
+            tracing::debug!(%error, "what waited in the lanes is lost");
+        }
         if let Some(plane) = &mut state.plane {
-            plane.close();
+            plane.narrow();
         }
     }
 
@@ -234,11 +242,20 @@ impl State {
         }
         plane.widen(wanted)?;
         // The kernel now sends some flows another way. What it sent the old way comes first.
+        self.drain(before)
+    }
+
+    /// Brings to its end what waits in lanes that nobody serves.
+    fn drain(&mut self, lanes: Vec<Arc<Lane>>) -> Result<(), PlaneError> {
+        let Some(plane) = &self.plane else { return Ok(()) };
+        if lanes.is_empty() {
+            return Ok(());
+        }
         let gauge = Arc::new(Gauge::default());
         let failed = |e: io::Error| refused("emptying the lanes".to_owned(), &e);
         let post = Post {
             shared: Arc::clone(&plane.shared),
-            lanes: before,
+            lanes,
             releases: false,
             wait: self.settings.wait,
             stop: Arc::new(Stop::new().map_err(failed)?),
@@ -303,14 +320,19 @@ impl Plane {
         first.reopen().map_err(|e| refused("opening the sockets of ESP".into(), &e))
     }
 
-    /// Takes no more, and gives up all lanes but the first.
+    /// Takes no more.
     fn close(&mut self) {
         self.account(true);
         let Some(first) = self.lanes.first() else { return };
-        first.close();
+        self.lanes.iter().for_each(|lane| lane.close());
         if let Err(error) = first.sockets.port().steer(1) {
             tracing::debug!(%error, "steering ESP to the first lane");
         }
+    }
+
+    /// Gives up all lanes but the first.
+    fn narrow(&mut self) {
+        self.account(false);
         self.lanes.truncate(1);
         self.accounted = self.dropped();
     }

@@ -67,7 +67,13 @@ fn another_implementation_makes_the_same_packets() {
         let spi = Spi(u32::try_from(number("spi")).expect("32 bits"));
         let key = Secret::new(scapy::octets(&case["key_material"]));
         let outbound = OutboundSa { spi, key: key.clone(), ..kind.outbound() };
-        let pair = Pair::with(kind, outbound, InboundSa { spi, key, ..kind.inbound() });
+        let inbound = InboundSa { spi, key, ..kind.inbound() };
+        let mut pair = Pair::with(kind, kind.outbound(), inbound);
+        // Which is scapy's choice, too.
+        let settings = Settings { dont_fragment: DontFragment::Clear, ..Settings::default() };
+        pair.send_by(Datapath::new(settings, pair.now));
+        pair.sender.add_rule(rule(false)).expect("a new rule");
+        pair.sender.add_outbound(outbound).expect("a new SA");
         pair.outbound().resume(number("sequence") - 1);
         pair.receiver.0.ah_sad.find(spi).expect("just added").set_top(number("sequence") - 1);
         let inner = scapy::octets(&case["inner"]);

@@ -128,16 +128,21 @@ fn a_flow_is_searched_for_once_and_again_after_a_change() {
 fn more_flows_than_there_are_places_for() {
     let pair = Pair::new(Kind::PLAIN);
     let mut sender = pair.sender.sender();
-    for _ in 0..2 {
-        for port in 0..20_000 {
-            let packet = sample::udp(false, (1, port), &[]);
+    let mut look_up = |flows: std::ops::Range<u32>| {
+        for flow in flows {
+            let packet = sample::udp(false, ((flow >> 16) as u16, flow as u16), &[]);
             assert!(sender.is_protected(&Header::parse(&packet).expect("whole")));
         }
-    }
-    let Lookups { known, searched } = sender.take_lookups();
-    assert_eq!(known + searched, 40_000);
-    // Of two that fall on one place the later counts: hardly any flow finds its own again.
-    assert!((1..8192).contains(&known), "{known}");
+        sender.take_lookups()
+    };
+    assert_eq!(look_up(0..20_000), Lookups { known: 0, searched: 20_000 });
+    // As many as there are SAs find their places again.
+    assert!((19_000..=20_000).contains(&look_up(0..20_000).known));
+    assert_eq!(look_up(20_000..80_000).known, 0);
+    // The newest take the places of the oldest, where there is none for all.
+    let Lookups { known, searched } = look_up(0..80_000);
+    assert_eq!(known + searched, 80_000);
+    assert!((1..65_536).contains(&known), "{known}");
 }
 
 #[test]

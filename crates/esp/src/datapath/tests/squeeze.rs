@@ -6,6 +6,7 @@ use crate::fragment::Fragments;
 use crate::header::ICMP;
 use crate::ip::{ICMPV6, put_word, word_at};
 use crate::path_mtu::{DontFragment, Fit};
+use policy::AhIntegrity;
 
 const OUTER: usize = 1500;
 
@@ -241,6 +242,33 @@ fn transport_mode_answers_for_its_own_host() {
     let mut packet = inner(false, false, 1400);
     pair.sender.encapsulate(pair.now, &mut packet, Offload::NONE, &mut queue).expect("whole");
     assert!(queue.runs()[0].may_fragment);
+}
+
+#[test]
+fn ah_asks_routers_as_esp_does_and_learns_of_them() {
+    let kind = Kind {
+        suite: Suite::Ah(AhIntegrity::AesGmac(KeyBits::B128)),
+        encapsulation: Encapsulation::Ah,
+        ..Kind::PLAIN
+    };
+    for (wanted, inner_says, says) in [
+        (DontFragment::Set, false, true),
+        (DontFragment::Clear, true, false),
+        (DontFragment::Copy, true, true),
+        (DontFragment::Copy, false, false),
+    ] {
+        let pair = untold(kind, wanted);
+        let packet = inner(false, inner_says, 600);
+        let sealed = pair.protect(&packet).expect("it fits");
+        assert_eq!(sealed[6] & 0x40 != 0, says, "{wanted:?}");
+        assert_eq!(pair.open(&sealed), Ok(packet));
+    }
+    let pair = told(kind, DontFragment::Set, 1400);
+    let largest = fits(kind, 1400);
+    assert_eq!(pair.protect(&inner(false, true, largest)).map(|sealed| sealed.len()), Ok(1400));
+    assert_eq!(pair.protect(&inner(false, true, largest + 1)), Err(Discard::TooBig));
+    let pieces = pair.protect_all(&inner(false, false, 3000), Offload::NONE).expect("in fragments");
+    assert!(pieces.len() == 3 && pieces.iter().all(|piece| piece.len() <= 1400));
 }
 
 #[test]
