@@ -94,7 +94,7 @@ const COLUMNS: [(&str, &str, usize, f64); 13] = [
     ("tcp4", "TCP 4 Gbit/s", 2, 1e3),
     ("both", "both ways Gbit/s", 2, 1e3),
     ("cpu", "CPU s/GB", 2, 1.0),
-    ("spread", "UDP 1400 to all addresses kpps", 0, 1e3),
+    ("spread", "UDP 1300 to all addresses kpps", 0, 1e3),
     ("udp64", "UDP 64 kpps", 0, 1e3),
     ("udp512", "UDP 512 kpps", 0, 1e3),
     ("udp1400", "UDP 1400 kpps", 0, 1e3),

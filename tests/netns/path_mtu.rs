@@ -22,8 +22,12 @@ const FORGING: &[Need] = &[
 pub fn trials() -> Vec<Trial> {
     vec![
         test("path MTU: a router says so, UDP over IPv4", FILTERED, || learned(4, "auto", ESP)),
-        test("path MTU: a router says so, natively over IPv4", FILTERED, || learned(4, "never", ESP)),
-        test("path MTU: a router says so, natively over IPv6", FILTERED, || learned(6, "never", ESP)),
+        test("path MTU: a router says so, natively over IPv4", FILTERED, || {
+            learned(4, "never", ESP)
+        }),
+        test("path MTU: a router says so, natively over IPv6", FILTERED, || {
+            learned(6, "never", ESP)
+        }),
         test("path MTU: a router says so, AH over IPv4", FILTERED, || learned(4, "auto", AH)),
         test("path MTU: what was forged for the kernel is not believed", FORGING, forged),
         test("path MTU: a black hole, and outer_mtu", FILTERED, black_hole),

@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use libc::{c_int, c_void};
-use socket2::{SockAddr, SockAddrStorage, Socket};
+use socket2::{SockAddr, SockAddrStorage};
 use std::io;
 use std::marker::PhantomData;
 use std::mem;
