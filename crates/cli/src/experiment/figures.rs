@@ -129,7 +129,7 @@ const DOCUMENTS: [Document; 5] = [
 ];
 
 /// What else is measured in this directory.
-const OTHERS: [(&str, &str); 2] = [
+const OTHERS: [(&str, &str); 4] = [
     (
         "tunnel.md",
         "[tunnel.md](tunnel.md): whole tunnels beside other VPNs (`cargo bench --bench tunnel`)",
@@ -137,6 +137,14 @@ const OTHERS: [(&str, &str); 2] = [
     (
         "handshakes.md",
         "[handshakes.md](handshakes.md): what very many tunnels cost (`cargo bench --bench handshake`)",
+    ),
+    (
+        "packets.md",
+        "[packets.md](packets.md): what a packet costs without device and socket (`cargo bench -p vpn-esp --bench esp`)",
+    ),
+    (
+        "datapath.md",
+        "[datapath.md](datapath.md): what was tried on the way of packets, and what it brought",
     ),
 ];
 

@@ -68,17 +68,20 @@ impl Axis {
             Scale::Logarithmic => {
                 let low = low.max(1e-9).log10();
                 let high = high.max(1e-9).log10().max(low);
-                // Over more than two decades, a tick for each is enough.
-                let steps: &[f64] = if high - low > 2.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
                 let decades = low.floor() as i32..=high.ceil() as i32 + 1;
-                let ticks =
-                    decades.flat_map(|d| steps.iter().map(move |s| f64::from(d) + s.log10()));
+                let steps = [1.0_f64, 2.0, 5.0].map(f64::log10);
+                let ticks = decades.flat_map(|d| steps.map(|step| f64::from(d) + step));
                 let ticks: Vec<f64> = ticks.collect();
                 let first = ticks.iter().rposition(|tick| *tick <= low + 1e-9).unwrap_or(0);
                 let last = ticks.iter().position(|tick| *tick >= high - 1e-9).unwrap_or(0);
                 let last = last.clamp(first + 1, ticks.len() - 1);
-                let ticks = ticks[first..=last].to_vec();
-                Fitted { range: ticks[0]..ticks[ticks.len() - 1], ticks, scale: self.scale.clone() }
+                let range = ticks[first]..ticks[last];
+                let mut ticks = ticks[first..=last].to_vec();
+                if range.end - range.start > 2.0 {
+                    // One for each decade is enough.
+                    ticks.retain(|tick| (tick - tick.round()).abs() < 1e-9);
+                }
+                Fitted { range, ticks, scale: self.scale.clone() }
             }
             Scale::Steps(values) => {
                 let last = values.len().max(1) as f64 - 1.0;
@@ -189,7 +192,8 @@ fn number(value: f64) -> String {
         v if v >= 100.0 => short(value, 0),
         v if v >= 10.0 => short(value, 1),
         v if v >= 0.1 => short(value, 2),
-        _ => short(value, 4),
+        v if v >= 1e-3 => short(value, 4),
+        _ => short(value, 7),
     }
 }
 
@@ -208,7 +212,8 @@ mod tests {
         assert_eq!(linear(0.0), ["0", "0"]);
         assert_eq!(linear(123_456.0), ["0", "25 k", "50 k", "75 k", "100 k", "125 k"]);
         let logarithmic = |low, high| ticks(Axis::logarithmic(""), low, high);
-        assert_eq!(logarithmic(0.02, 3_000.0).len(), 7);
+        assert_eq!(logarithmic(0.02, 3_000.0), ["0.1", "1", "10", "100", "1000"]);
+        assert_eq!(logarithmic(0.000_01, 0.02).first().map(String::as_str), Some("0.00001"));
         assert_eq!(logarithmic(1.0, 30.0), ["1", "2", "5", "10", "20", "50"]);
         assert_eq!(logarithmic(0.9, 8.5), ["0.5", "1", "2", "5", "10"]);
         assert_eq!(logarithmic(5.0, 5.0), ["5", "10"]);

@@ -23,8 +23,8 @@ pub(super) const SIZES: [Workload; 5] = [
     of("1 MB", 1_000_000),
 ];
 
-fn gbits(row: &Row, size: &Workload) -> f64 {
-    row.rate() * size.response as f64 * 8.0 / 1e9
+fn mbits(row: &Row, size: &Workload) -> f64 {
+    row.rate() * size.response as f64 * 8.0 / 1e6
 }
 
 pub(super) fn write(
@@ -35,7 +35,7 @@ pub(super) fn write(
 ) {
     report.section("By size of the data");
     let throughput = |state: &str, size: &Workload| {
-        figures.spread(state, size.name, CONNECTIONS, |row| gbits(row, size))
+        figures.spread(state, size.name, CONNECTIONS, |row| mbits(row, size))
     };
     let cost =
         |state: &str, size: &Workload| figures.normalised(state, size.name, CONNECTIONS, Row::cost);
@@ -65,7 +65,7 @@ pub(super) fn write(
                 software alone costs up to 6 times the CPU."
             .to_owned(),
         panels: vec![
-            panel(Axis::logarithmic("throughput (Gbit/s)"), &throughput),
+            panel(Axis::logarithmic("throughput (Mbit/s)"), &throughput),
             panel(Axis::logarithmic("CPU per answer (1 = no IPsec)"), &cost),
         ],
         columns: 2,
@@ -74,7 +74,7 @@ pub(super) fn write(
         "size",
         "state",
         "answers/s",
-        "Gbit/s",
+        "Mbit/s",
         "÷ no IPsec",
         "CPU µs",
         "CPU ÷ no IPsec",
@@ -93,7 +93,7 @@ pub(super) fn write(
                 size.name.to_owned(),
                 (*name).to_owned(),
                 of(&rate, 0),
-                of(&|row| gbits(row, size), if size.response < 1_000 { 4 } else { 2 }),
+                of(&|row| mbits(row, size), if size.response < 1_000 { 1 } else { 0 }),
                 by(figures.normalised(name, size.name, CONNECTIONS, rate)),
                 of(&Row::cost, 0),
                 by(cost(name, size)),
