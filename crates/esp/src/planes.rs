@@ -8,6 +8,7 @@
 //! place of its rule.
 
 mod choice;
+mod guard;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ use crate::plane::{
 use crate::trace::{Course, DecidedBy, Trace};
 use crate::userspace::{self, Userspace};
 use crate::xfrm::{self, Disturbance, Xfrm};
+use guard::Guard;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -50,6 +52,7 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     // The kernel's goes last: until then it blocks what it knows.
     userspace: U,
     kernel: Option<K>,
+    guard: Option<Guard>,
     config: Config,
     rules: BTreeMap<RuleId, (Rule, Place)>,
     sas: BTreeMap<SaId, Place>,
@@ -71,8 +74,12 @@ impl Planes {
             true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks)?,
             false => None,
         };
+        guard::clear(&userspace.device);
+        let guard = kernel
+            .as_ref()
+            .map(|_| Guard::new(&userspace.device, userspace.natt_port, &userspace.filter));
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
-        Ok(Self::of(Userspace::start(userspace, hooks)?, kernel, config))
+        Ok(Self { guard, ..Self::of(Userspace::start(userspace, hooks)?, kernel, config) })
     }
 
     /// The plane of this process.
@@ -151,7 +158,8 @@ fn disturbed(what: Disturbance) {
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
-        Self { userspace, kernel, config, rules: BTreeMap::new(), sas: BTreeMap::new(), mate: None }
+        let (rules, sas) = Default::default();
+        Self { userspace, kernel, guard: None, config, rules, sas, mate: None }
     }
 
     /// The plane of a place; a rule is placed in the kernel only where there is one.
@@ -185,6 +193,16 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Guards those of these rules that the kernel has, where addresses alone say what is theirs.
+    fn guard(&mut self, rules: &[RuleId]) {
+        let Some(guard) = &mut self.guard else { return };
+        let in_kernel = rules.iter().filter_map(|id| match self.rules.get(id)? {
+            (rule, Place::Kernel) => Some(rule),
+            (_, Place::Userspace) => None,
+        });
+        guard.cover(in_kernel.filter(|rule| !self.config.is_bound(&rule.tunnel)));
     }
 
     /// Has the kernel let pass what a rule of this process covers, in that rule's place.
@@ -265,7 +283,11 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
 
 impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        let Some(rule) = self.add_to_kernel(rule)? else { return Ok(()) };
+        let id = rule.id;
+        let Some(rule) = self.add_to_kernel(rule)? else {
+            self.guard(&[id]);
+            return Ok(());
+        };
         self.userspace.add_rule(rule.clone())?;
         self.leave_alone(&rule);
         self.rules.insert(rule.id, (rule, Place::Userspace));
@@ -274,6 +296,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
 
     fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)> {
         let (mut left, mut failed) = (Vec::new(), Vec::new());
+        let ids: Vec<RuleId> = rules.iter().map(|rule| rule.id).collect();
         for rule in rules {
             let id = rule.id;
             match self.add_to_kernel(rule) {
@@ -281,6 +304,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
                 Err(error) => failed.push((id, error)),
             }
         }
+        self.guard(&ids);
         let refused = self.userspace.add_rules(left.clone());
         for rule in left {
             if refused.iter().all(|(id, _)| *id != rule.id) {
@@ -301,6 +325,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         if let Some(kernel) = &mut self.kernel {
             kernel.rename_rule(rule, to);
         }
+        if let Some(guard) = &mut self.guard {
+            guard.rename(rule, to);
+        }
         self.rules.insert(to, (Rule { id: to, ..renamed }, place));
     }
 
@@ -319,6 +346,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         }
         if let Some(kernel) = &mut self.kernel {
             kernel.remove_rule(rule);
+        }
+        if let Some(guard) = &mut self.guard {
+            guard.uncover(rule);
         }
     }
 
@@ -415,6 +445,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
+        if let Some(guard) = &mut self.guard {
+            guard.set_filter(&filter);
+        }
         self.userspace.set_filter(filter)
     }
 

@@ -29,7 +29,7 @@ mod lane;
 mod manners;
 mod namespace;
 mod netlink;
-mod nft;
+pub(crate) mod nft;
 mod offering;
 mod order;
 mod outer;

@@ -76,6 +76,11 @@ impl Config {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
     }
 
+    /// Whether more than addresses says what is a tunnel's.
+    pub(super) fn is_bound(&self, tunnel: &str) -> bool {
+        self.tunnels.get(tunnel).is_some_and(|t| t.binding != Binding::default())
+    }
+
     fn choices(&self) -> impl Iterator<Item = Choice> {
         [self.choice].into_iter().chain(self.tunnels.values().filter_map(|t| t.choice))
     }

@@ -10,23 +10,23 @@ use std::process::{Command, Stdio};
 const NFT: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
 
 /// Name of a table for a device.
-pub(super) fn table(purpose: &str, device: &str) -> String {
+pub(crate) fn table(purpose: &str, device: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("vpn_{purpose}_{}", device.chars().map(plain).collect::<String>())
 }
 
 /// Whether this host has the program.
-pub(super) fn available() -> bool {
+pub(crate) fn available() -> bool {
     program().is_some()
 }
 
 /// Carries out a script, all of it or nothing.
-pub(super) fn run(script: &str) -> io::Result<()> {
+pub(crate) fn run(script: &str) -> io::Result<()> {
     start(&["-f", "-"], script).map(drop)
 }
 
 /// Removes a table, if it is there.
-pub(super) fn remove(name: &str) -> io::Result<()> {
+pub(crate) fn remove(name: &str) -> io::Result<()> {
     // Naming the table before deleting it makes the deletion succeed where there is none.
     if available() {
         run(&format!("table inet {name}\ndelete table inet {name}\n"))
@@ -41,7 +41,7 @@ pub(super) fn counters(table: &str) -> io::Result<String> {
 }
 
 /// Expressions for what goes from any of `from` to any of `to`, one for each pair that can meet.
-pub(super) fn flows(from: &[Selector], to: &[Selector]) -> Vec<String> {
+pub(crate) fn flows(from: &[Selector], to: &[Selector]) -> Vec<String> {
     let family = |s: &Selector| s.addresses.start().is_ipv4();
     let protocols =
         |a: &Selector, b: &Selector| a.protocol == 0 || b.protocol == 0 || a.protocol == b.protocol;
