@@ -7,9 +7,10 @@ pub use ledger::LedgerError;
 
 use esp::manual::{Installed, ManualError};
 use esp::plane::{DataPlane, Notice, SaId, Usage};
+use esp::xfrm::REQIDS;
 use ike::driver::{HandleError, WeakHandle};
 use ledger::{Fingerprint, Ledger};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -77,6 +78,35 @@ pub enum ManualSaError {
         first: String,
         /// Name and direction.
         second: String,
+    },
+    /// A reqid that no operator may give.
+    #[error(
+        "manual SA {name:?} has reqid {reqid}: 0 is none, and {} to {} are those that vpnd gives itself; take one that no \
+         other program uses, as 7",
+        REQIDS.start(),
+        REQIDS.end()
+    )]
+    Reqid {
+        /// Its name.
+        name: String,
+        /// What it has.
+        reqid: u32,
+    },
+    /// One name, and two reqids.
+    #[error("the two manual SAs {0:?} have two reqids; give both the same, or neither one")]
+    Reqids(String),
+    /// Two names, and one reqid.
+    #[error(
+        "manual SAs {first:?} and {second:?} both have reqid {reqid}, by which the kernel would take the SAs of one for those \
+         of the other; give each name its own"
+    )]
+    SharedReqid {
+        /// A name.
+        first: String,
+        /// The other.
+        second: String,
+        /// Theirs.
+        reqid: u32,
     },
     /// No sequence number is left.
     #[error(
@@ -245,18 +275,42 @@ fn ahead(sa: &ManualSa, used: u64) -> u64 {
 
 fn check(sas: &[ManualSa]) -> Result<(), ManualSaError> {
     let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.way.name());
-    for (i, sa) in sas.iter().enumerate() {
-        for other in &sas[..i] {
-            if other.name == sa.name && other.way == sa.way {
-                return Err(ManualSaError::Twice { name: sa.name.clone(), way: sa.way });
+    let mut names: BTreeMap<&str, &ManualSa> = BTreeMap::new();
+    let mut ways: BTreeSet<(&str, Way)> = BTreeSet::new();
+    let mut reqids: BTreeMap<u32, &str> = BTreeMap::new();
+    // Of those with one key, one that does not consent to that where there is one.
+    let mut keys: BTreeMap<&[u8], &ManualSa> = BTreeMap::new();
+    for sa in sas {
+        let name = || sa.name.clone();
+        if !ways.insert((&sa.name, sa.way)) {
+            return Err(ManualSaError::Twice { name: name(), way: sa.way });
+        }
+        let other = *names.entry(&sa.name).or_insert(sa);
+        if other.selectors != sa.selectors {
+            return Err(ManualSaError::Traffic(name()));
+        }
+        if other.reqid != sa.reqid {
+            return Err(ManualSaError::Reqids(name()));
+        }
+        if let Some(reqid) = sa.reqid {
+            if reqid == 0 || REQIDS.contains(&reqid) {
+                return Err(ManualSaError::Reqid { name: name(), reqid });
             }
-            if other.name == sa.name && other.selectors != sa.selectors {
-                return Err(ManualSaError::Traffic(sa.name.clone()));
+            let first = *reqids.entry(reqid).or_insert(&sa.name);
+            if first != sa.name {
+                let (first, second) = (first.to_owned(), name());
+                return Err(ManualSaError::SharedReqid { first, second, reqid });
             }
+        }
+        if let Some(other) = keys.get(sa.key.expose()) {
             let consent = sa.shared_key && other.shared_key;
-            if sa.counts_nonces() && other.key == sa.key && !consent {
+            if sa.counts_nonces() && !consent {
                 return Err(ManualSaError::SharedKey { first: called(other), second: called(sa) });
             }
+        }
+        let first = keys.entry(sa.key.expose()).or_insert(sa);
+        if first.shared_key {
+            *first = sa;
         }
     }
     Ok(())

@@ -32,6 +32,7 @@ fn sa(way: Way, key: u8) -> ManualSa {
         selectors: TrafficSelectors { local: side(HERE), remote: side(THERE) },
         replay_window: 32,
         esn: false,
+        reqid: None,
     }
 }
 
@@ -182,4 +183,46 @@ fn sas_that_do_not_go_together_are_refused() {
     let mut other = sa(Way::Out, 2);
     other.selectors.local.clone_from(&other.selectors.remote);
     assert!(refused(vec![sa(Way::In, 1), other]).contains("not of the same traffic"));
+    // Of three, two have not consented.
+    let third = ManualSa { name: "third".to_owned(), ..consent(Way::In) };
+    let alone = ManualSa { name: "alone".to_owned(), ..sa(Way::Out, 1) };
+    assert!(refused(vec![consent(Way::Out), alone, third]).contains("the same key"));
+}
+
+#[test]
+fn a_reqid_is_of_one_name_and_not_of_vpnd() {
+    let with = |name: &str, way, reqid| {
+        let key = if way == Way::In { 1 } else { 2 };
+        ManualSa { name: name.to_owned(), reqid, ..sa(way, key) }
+    };
+    let new = |sas: Vec<ManualSa>| ManualSas::new(sas, PathBuf::new()).map(drop);
+    let refused = |sas| new(sas).expect_err("they do not go together").to_string();
+    let (first, last) = (0x7600_0001, 0x76ff_ffff);
+    for reqid in [0, first, last] {
+        let text = refused(vec![with("a", Way::In, Some(reqid))]);
+        assert!(text.contains(&format!("{first} to {last}")), "{text}");
+    }
+    let text = refused(vec![with("a", Way::In, Some(7)), with("a", Way::Out, None)]);
+    assert!(text.contains("two reqids"), "{text}");
+    let text = refused(vec![with("a", Way::In, Some(7)), with("b", Way::Out, Some(7))]);
+    assert!(text.contains("\"a\" and \"b\" both have reqid 7"), "{text}");
+    let pair = vec![with("a", Way::In, Some(7)), with("a", Way::Out, Some(7))];
+    new(pair).expect("a pair has one");
+}
+
+/// In a time that grows with their number alone: each compared with all others would take minutes here.
+#[test]
+fn a_hundred_thousand_go_together() {
+    let one = |number: u32| {
+        let key = Secret::new(number.to_be_bytes().repeat(5));
+        ManualSa { name: format!("{}", number / 2), key, ..sa(Way::In, 0) }
+    };
+    let mut sas: Vec<ManualSa> = (0..100_000).map(one).collect();
+    for sa in sas.iter_mut().step_by(2) {
+        sa.way = Way::Out;
+    }
+    ManualSas::new(sas.clone(), PathBuf::new()).expect("each has its own key");
+    sas[99_999].key = sas[0].key.clone();
+    let refused = ManualSas::new(sas, PathBuf::new()).expect_err("the last has that of the first");
+    assert!(matches!(refused, ManualSaError::SharedKey { .. }), "{refused}");
 }

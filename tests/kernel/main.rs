@@ -15,6 +15,7 @@ mod harness;
 mod bound;
 mod card;
 mod crowd;
+mod example;
 mod flow;
 mod guest;
 #[path = "../interop/launch.rs"]
@@ -43,6 +44,7 @@ fn groups() -> Vec<Group> {
         offers::group(),
         offload::group(),
         crowd::group(),
+        example::group(),
     ];
     let manual = manual::groups().into_iter().chain(others);
     strongswan::groups().into_iter().chain(manual).collect()

@@ -441,17 +441,14 @@ impl Config {
         let device = (!self.esp.offload_device.is_empty()).then(|| self.esp.offload_device.clone());
         let choice = placement::Choice { wanted: self.esp.offload, device };
         let others = self.tunnel.iter().filter_map(|(name, tunnel)| {
-            let (wanted, device) = (tunnel.offload, tunnel.offload_device.as_ref());
-            let asked = wanted.is_some() || device.is_some();
-            let wanted = wanted.map_or(choice.wanted, |Named(wanted)| wanted);
-            let device = match device {
-                Some(name) => (!name.is_empty()).then(|| name.clone()),
-                None => choice.device.clone(),
-            };
-            asked.then(|| (name.clone(), placement::Choice { wanted, device }))
+            let wanted = tunnel.offload.map(|Named(wanted)| wanted);
+            Some((name.clone(), choice.changed(wanted, tunnel.offload_device.as_deref())?))
         });
-        let others = others.collect();
-        Placement::new(choice, others)
+        let others: BTreeMap<String, placement::Choice> = others.collect();
+        let by_hand =
+            self.sa.iter().filter_map(|sa| sa.offload(others.get(sa.name()).unwrap_or(&choice)));
+        let by_hand = by_hand.collect();
+        Placement::with_manual(choice, others, by_hand)
     }
 
     /// What the gateway is started with.

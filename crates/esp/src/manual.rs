@@ -43,6 +43,8 @@ pub struct ManualSa {
     pub replay_window: u32,
     /// Extended sequence numbers.
     pub esn: bool,
+    /// What the kernel is to know both SAs of the name by; `None`: a number of the kernel plane's own.
+    pub reqid: Option<u32>,
 }
 
 /// Which way the packets of an SA go, seen from this side.
@@ -120,7 +122,9 @@ impl Installed {
             let rule = known.unwrap_or(next);
             let added = match known {
                 Some(_) => Ok(()),
-                None => plane.add_rule(sa.rule(rule)),
+                None => plane
+                    .add_rule(sa.rule(rule))
+                    .and_then(|()| sa.reqid.map_or(Ok(()), |reqid| plane.set_reqid(rule, reqid))),
             };
             rules.insert(&sa.name, rule);
             if let Err(why) = added.and_then(|()| sa.add(plane, id, rule, used)) {
@@ -237,6 +241,7 @@ mod tests {
             selectors: TrafficSelectors { local: vec![side(here)], remote: vec![side(there)] },
             replay_window: 32,
             esn: false,
+            reqid: None,
         })
     }
 

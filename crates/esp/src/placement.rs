@@ -17,6 +17,7 @@ pub use features::{EspFeatures, Features};
 pub use report::{CardReport, Fallback, Placed, Report};
 pub use steps::{Need, Step, Steps, steps};
 
+use crate::manual::Way;
 use crate::plane::SaId;
 use report::Ledger;
 use std::collections::BTreeMap;
@@ -105,6 +106,19 @@ impl Wanted {
     }
 }
 
+impl Choice {
+    /// The same with other words on it, where there are any; without a name the device is found by the route.
+    pub fn changed(&self, wanted: Option<Wanted>, device: Option<&str>) -> Option<Self> {
+        let asked = wanted.is_some() || device.is_some();
+        let wanted = wanted.unwrap_or(self.wanted);
+        let device = match device {
+            Some(name) => (!name.is_empty()).then(|| name.to_owned()),
+            None => self.device.clone(),
+        };
+        asked.then_some(Self { wanted, device })
+    }
+}
+
 impl FromStr for Wanted {
     type Err = String;
 
@@ -159,6 +173,8 @@ struct Shared {
     choice: Choice,
     /// Of single tunnels, by name.
     others: BTreeMap<String, Choice>,
+    /// Of SAs that are keyed by hand, by name and direction.
+    by_hand: BTreeMap<(String, Way), Choice>,
     state: Mutex<State>,
 }
 
@@ -177,7 +193,16 @@ impl fmt::Debug for Placement {
 impl Placement {
     /// What is wanted for every tunnel but these, which are named.
     pub fn new(choice: Choice, others: BTreeMap<String, Choice>) -> Self {
-        Self(Arc::new(Shared { choice, others, state: Mutex::default() }))
+        Self::with_manual(choice, others, BTreeMap::new())
+    }
+
+    /// The same, and what is wanted for single SAs that are keyed by hand, by name and direction.
+    pub fn with_manual(
+        choice: Choice,
+        others: BTreeMap<String, Choice>,
+        by_hand: BTreeMap<(String, Way), Choice>,
+    ) -> Self {
+        Self(Arc::new(Shared { choice, others, by_hand, state: Mutex::default() }))
     }
 
     /// Has it ask others about cards than the kernel.
@@ -201,9 +226,18 @@ impl Placement {
         self.0.others.get(tunnel).unwrap_or(&self.0.choice)
     }
 
-    /// What to try for an SA of a tunnel, with the peer at this address.
-    pub fn steps(&self, tunnel: &str, remote: IpAddr, need: &Need) -> Steps {
-        let choice = self.choice(tunnel);
+    /// What is wanted for an SA that is keyed by hand.
+    pub fn choice_by_hand(&self, name: &str, way: Way) -> &Choice {
+        let own = self.0.by_hand.get(&(name.to_owned(), way));
+        own.unwrap_or_else(|| self.choice(name))
+    }
+
+    /// What to try for an SA of a tunnel, with the peer at this address; `by_hand` where it is keyed by hand.
+    pub fn steps(&self, tunnel: &str, by_hand: Option<Way>, remote: IpAddr, need: &Need) -> Steps {
+        let choice = match by_hand {
+            Some(way) => self.choice_by_hand(tunnel, way),
+            None => self.choice(tunnel),
+        };
         if choice.wanted == Wanted::Off {
             return Steps::default();
         }
@@ -251,7 +285,8 @@ impl Placement {
     pub fn report(&self) -> Report {
         let mut state = self.lock();
         let mut names: Vec<String> = state.ledger.cards().map(str::to_owned).collect();
-        let choices = self.0.others.values().chain([&self.0.choice]);
+        let choices = self.0.others.values().chain(self.0.by_hand.values());
+        let choices = choices.chain([&self.0.choice]);
         names.extend(choices.filter_map(|choice| choice.device.clone()));
         names.sort();
         names.dedup();

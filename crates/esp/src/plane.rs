@@ -270,6 +270,15 @@ pub trait DataPlane {
     fn rename_rule(&mut self, rule: RuleId, to: RuleId);
     /// Has packets of a rule ask for an SA from now on where they meet none ([`Rule::trap`]). Unknown names are ignored.
     fn set_trap(&mut self, rule: RuleId);
+    /// Has the system know a rule's SAs by a number of the operator's choice, where it has one for them (reqid): to be called
+    /// before the rule has SAs.
+    ///
+    /// # Errors
+    /// Where the number cannot be had, or there is no such rule.
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
+        let _ = (rule, reqid);
+        Ok(())
+    }
     /// Forgets a rule; its traffic is no longer this plane's concern.
     fn remove_rule(&mut self, rule: RuleId);
     /// Tells of a peer's address, which may lie in the remote side of a rule: its IKE messages must get in before any SA

@@ -338,6 +338,11 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         self.plane(place).set_trap(rule);
     }
 
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
+        let place = self.place(rule)?;
+        self.plane(place).set_reqid(rule, reqid)
+    }
+
     fn remove_rule(&mut self, rule: RuleId) {
         let Some((removed, place)) = self.rules.remove(&rule) else { return };
         self.config.report.forget(&removed.tunnel);

@@ -5,7 +5,8 @@
 //!
 //! What an operator sees of it, all of it gone after a clean stop:
 //!
-//! - states whose reqid lies in [`REQIDS`]; a rule has one reqid for as long as it lives, which all its SAs share;
+//! - states whose reqid lies in [`REQIDS`]; a rule has one reqid for as long as it lives, which all its SAs share. The
+//!   operator may have given SAs without IKE another one: their policies name them;
 //! - policies whose priority lies in [`PRIORITIES`]: the rules' order is theirs, and an administrator's own policies come
 //!   before them. A rule's traffic always has one in each direction: `block`, or a template that only its SAs fit. So
 //!   nothing leaves or enters in the clear, whether an SA is up or not, and also after this process has crashed;
@@ -32,6 +33,7 @@ mod larval;
 mod leftovers;
 mod monitor;
 mod netlink;
+mod ownership;
 mod place;
 mod probe;
 mod spd;
@@ -220,12 +222,14 @@ impl Xfrm {
             binding: ruled.binding,
             offload,
         };
+        // Another program may use this reqid, too, so that the policy has to say which SA is this plane's.
+        let by_hand = !REQIDS.contains(&ruled.reqid);
         let template = Template {
             protocol: form.protocol(),
             mode: sa.mode,
             reqid: ruled.reqid,
-            spi: None,
-            ends: None,
+            spi: by_hand.then_some(sa.spi),
+            ends: by_hand.then(|| form.ends()),
             offload: offload.filter(|offload| offload.packet),
         };
         self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, Vec::new())?;
@@ -553,6 +557,20 @@ impl DataPlane for Xfrm {
         if let Err(error) = self.hold(rule) {
             tracing::error!(%error, "packets that wait for a tunnel are not seen");
         }
+    }
+
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
+        let what = || format!("giving reqid {reqid} to SAs");
+        let refused = |why: String| Err(PlaneError::System { what: what(), why });
+        if reqid == 0 || REQIDS.contains(&reqid) {
+            let (first, last) = (REQIDS.start(), REQIDS.end());
+            return refused(format!("0 and {first} to {last} are not to be given by hand"));
+        }
+        if let Some(other) = self.rules.values().find(|r| r.reqid == reqid && r.rule.id != rule) {
+            return refused(format!("those of {} have it", other.rule.tunnel));
+        }
+        self.rules.get_mut(&rule).ok_or(PlaneError::NoSuchRule(rule))?.reqid = reqid;
+        self.hold(rule)
     }
 
     fn remove_rule(&mut self, rule: RuleId) {

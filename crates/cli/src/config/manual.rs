@@ -1,7 +1,9 @@
 //! `[[sa]]`: SAs that are keyed by hand, with the fields of `ip xfrm state`.
 
+use super::Named;
 use super::filter::{Addresses, Ports, Protocol, whole};
 use esp::cipher::Suite;
+use esp::placement::{Choice, Wanted};
 use esp::plane::{Encapsulation, Path, Spi, TrafficSelectors};
 use policy::{AddressRange, AhIntegrity, Integrity, KeyBits, Mode, Secret, Selector};
 use serde::Deserialize;
@@ -26,6 +28,10 @@ pub struct Sa {
     replay_window: Option<u32>,
     /// Whether the file itself has a key of it.
     pub(super) has_key: bool,
+    /// What a network card is to do for it; `None`: what it does for its name, or for all.
+    offload: Option<Wanted>,
+    /// Which card; empty: the one by which packets to the peer leave.
+    offload_device: Option<String>,
 }
 
 impl Sa {
@@ -33,6 +39,17 @@ impl Sa {
     pub fn manual(&self, replay_window: u32) -> ManualSa {
         let replay_window = self.replay_window.unwrap_or(replay_window);
         ManualSa { replay_window, ..self.sa.clone() }
+    }
+
+    /// What it shares with one of the other direction.
+    pub(super) fn name(&self) -> &str {
+        &self.sa.name
+    }
+
+    /// What a network card is to do for it, where it says that itself; `of_name` is what is wanted for others of its name.
+    pub(super) fn offload(&self, of_name: &Choice) -> Option<((String, Way), Choice)> {
+        let choice = of_name.changed(self.offload, self.offload_device.as_deref())?;
+        Some(((self.sa.name.clone(), self.sa.way), choice))
     }
 }
 
@@ -61,6 +78,9 @@ struct Written {
     #[serde(default)]
     esn: bool,
     replay_window: Option<u32>,
+    reqid: Option<u32>,
+    offload: Option<Named<Wanted>>,
+    offload_device: Option<String>,
     selector: Option<WrittenSelector>,
     #[serde(default)]
     insecure_shared_key: bool,
@@ -156,8 +176,11 @@ impl TryFrom<Written> for Sa {
             selectors: TrafficSelectors { local: vec![local], remote: vec![remote] },
             replay_window: 0,
             esn: written.esn,
+            reqid: written.reqid,
         };
-        Ok(Self { sa, replay_window: written.replay_window, has_key })
+        let Written { replay_window, offload, offload_device, .. } = written;
+        let offload = offload.map(|Named(wanted)| wanted);
+        Ok(Self { sa, replay_window, has_key, offload, offload_device })
     }
 }
 

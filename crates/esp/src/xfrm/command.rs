@@ -3,11 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::flow::address;
-use super::leftovers;
 use super::netlink::{Kernel, Netlink, Refused, wipe};
+use super::ownership::Own;
 use super::state::name_of;
-use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
-use netlink_packet_xfrm::state::{GetDumpMessage, ModifyMessage as StateMessage};
+use netlink_packet_xfrm::policy::ModifyMessage as PolicyMessage;
+use netlink_packet_xfrm::state::ModifyMessage as StateMessage;
 use netlink_packet_xfrm::{
     IPPROTO_AH, IPPROTO_ESP, LifetimeConfig, Selector, UserTemplate, XFRM_INF, XFRM_MODE_TRANSPORT,
     XFRM_POLICY_BLOCK, XFRM_POLICY_IN, XFRM_POLICY_OUT, XFRM_STATE_AF_UNSPEC, XFRM_STATE_ESN,
@@ -17,8 +17,9 @@ use std::fmt::Write;
 use std::io;
 use zeroize::Zeroizing;
 
-/// Lists the states and policies of this plane in the calling thread's network namespace, states first, as commands. With
-/// `keys` they hold the keys; `device` names a device by its index.
+/// Lists the states and policies of this plane in the calling thread's network namespace as commands, states first, in the
+/// order in which they came: typed in this order, they are listed as they are here. With `keys` they hold the keys;
+/// `device` names a device by its index.
 ///
 /// # Errors
 /// Where the kernel does not tell.
@@ -33,12 +34,9 @@ fn commands_on(
     device: &dyn Fn(u32) -> String,
 ) -> Result<Vec<Zeroizing<String>>, Refused> {
     let mut commands = Vec::new();
-    for message in kernel.list(XfrmMessage::GetDumpSa(GetDumpMessage::default()))? {
-        let XfrmMessage::AddSa(listed) = message else { continue };
+    let Own { states, policies } = Own::list(kernel)?;
+    for listed in states {
         let info = &listed.user_sa_info;
-        if !leftovers::is_our_state(info) {
-            continue;
-        }
         if !keys {
             commands.push(state(&listed, device));
             continue;
@@ -56,12 +54,7 @@ fn commands_on(
             Err(error) => return Err(error),
         }
     }
-    for message in kernel.list(XfrmMessage::GetPolicy(DelGetMessage::default()))? {
-        let XfrmMessage::AddPolicy(found) = message else { continue };
-        if leftovers::is_our_policy(&found) {
-            commands.push(policy(&found, device).into());
-        }
-    }
+    commands.extend(policies.iter().map(|found| Zeroizing::new(policy(found, device))));
     Ok(commands)
 }
 

@@ -4,7 +4,8 @@
 
 use super::spd::Template;
 use super::{Offload, RuleId, SaId, Xfrm, read, refusal, state};
-use crate::placement::{Need, Place, Placed, Reason, Step};
+use crate::manual::Way;
+use crate::placement::{Need, Place, Placed, Reason, Step, Steps};
 use crate::plane::{InboundSa, OutboundSa, PlaneError, Resynced};
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
@@ -60,7 +61,7 @@ impl Xfrm {
     fn place(&mut self, about: &About, install: Install<'_>) -> Result<(), PlaneError> {
         let tunnel = self.rules.get(&about.rule).ok_or(PlaneError::NoSuchRule(about.rule))?;
         let tunnel = tunnel.rule.tunnel.clone();
-        let steps = self.config.placement.steps(&tunnel, about.remote, &about.need);
+        let steps = self.steps(&tunnel, about);
         let mut declined = Vec::new();
         let mut card = None;
         if let Some((passed, reason)) = steps.passed {
@@ -95,6 +96,12 @@ impl Xfrm {
         };
         self.tell_placed(about, tunnel, place, card, declined);
         Ok(())
+    }
+
+    fn steps(&self, tunnel: &str, about: &About) -> Steps {
+        let way = if about.inbound { Way::In } else { Way::Out };
+        let by_hand = about.id.is_manual().then_some(way);
+        self.config.placement.steps(tunnel, by_hand, about.remote, &about.need)
     }
 
     fn tell_placed(
@@ -157,6 +164,7 @@ impl Xfrm {
             *limit = limit.map(|limit| limit.saturating_sub(carried).max(1));
         }
         let (message, inbound) = (sa.form.message(&sa.key, replay)?, sa.form.inbound);
+        let ends = sa.form.ends();
         let offload = sa.form.offload.filter(|offload| offload.packet);
         self.known.insert(sa.form.name(), id);
         self.kernel
@@ -166,7 +174,8 @@ impl Xfrm {
             if let Some(ruled) = self.rules.get_mut(&rule) {
                 let own = ruled.receiving.iter_mut().find(|(sa, _)| *sa == id);
                 if let Some((_, template)) = own {
-                    *template = Template { offload, ..*template };
+                    let ends = template.ends.map(|_| ends);
+                    *template = Template { offload, ends, ..*template };
                 }
             }
             self.guard(rule)
@@ -236,7 +245,7 @@ impl Xfrm {
         let Some((about, tunnel)) = self.about(id) else { return Err(error) };
         let card = self.config.placement.placed(id).and_then(|was| was.card);
         let declined = vec![(Place::Packet, reason(error)?)];
-        let steps = self.config.placement.steps(&tunnel, about.remote, &about.need);
+        let steps = self.steps(&tunnel, &about);
         let crypto = steps.tries.iter().find(|step| step.place == Place::Crypto).map(Offload::of);
         let made = self.remake(id, &mut |form| form.offload = crypto);
         let place = if crypto.is_some() && made.is_ok() && self.in_force(id) == crypto {
@@ -267,7 +276,7 @@ impl Xfrm {
         full: &mut BTreeSet<(u32, bool)>,
     ) -> Result<bool, PlaneError> {
         let Some((about, tunnel)) = self.about(id) else { return Ok(false) };
-        let steps = self.config.placement.steps(&tunnel, about.remote, &about.need);
+        let steps = self.steps(&tunnel, &about);
         for step in steps.tries {
             let room = (step.card.index, about.inbound);
             if full.contains(&room) {

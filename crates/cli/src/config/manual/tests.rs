@@ -1,8 +1,9 @@
 use crate::config::Config;
+use esp::placement::{Choice, Wanted};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use vpn::manual::ManualSa;
+use vpn::manual::{ManualSa, Way};
 
 const KEY: &str = "0x44434241343332312423222114131211f4f3f2f1";
 
@@ -30,6 +31,30 @@ fn the_fields_of_ip_xfrm_are_read() {
     assert_eq!(ends, ["14.0.0.52", "14.0.0.70"]);
     let [local, remote] = [&selectors.local, &selectors.remote].map(|side| side[0].to_string());
     assert_eq!((local.as_str(), remote.as_str()), ("14.0.0.0/24[tcp]", "14.0.0.0/24[tcp]"));
+}
+
+#[test]
+fn a_card_is_asked_for_each_sa_by_its_own_words_and_those_of_its_name() {
+    let out = example("reqid = 7\noffload = \"packet\"\n");
+    let inbound = example("reqid = 7\noffload_device = \"\"\n")
+        .replace("direction = \"out\"", "direction = \"in\"")
+        .replace("44434241", "44434242");
+    let text = format!(
+        "{out}{inbound}[esp]\noffload = \"auto\"\n[tunnel.\"eth4\"]\noffload = \"crypto\"\noffload_device = \"eth2\"\n"
+    );
+    let config = Config::parse(Path::new("vpnd.toml"), &text).expect("valid");
+    assert_eq!(config.sa[0].manual(0).reqid, Some(7));
+    let placement = config.placement();
+    let choice =
+        |wanted, device: Option<&str>| Choice { wanted, device: device.map(str::to_owned) };
+    let by_hand = |way| placement.choice_by_hand("eth4", way).clone();
+    assert_eq!(by_hand(Way::Out), choice(Wanted::Packet, Some("eth2")));
+    assert_eq!(by_hand(Way::In), choice(Wanted::Crypto, None));
+    assert_eq!(*placement.choice("eth4"), choice(Wanted::Crypto, Some("eth2")));
+    let error = read(&example("reqid = 0x76000001\n")).expect_err("vpnd's own");
+    assert!(error.contains("vpnd.toml") && error.contains("reqid 1979711489"), "{error}");
+    let error = read(&example("offload = \"eth4\"\n")).expect_err("no such offload");
+    assert!(error.contains("use auto, packet, crypto or off"), "{error}");
 }
 
 #[test]

@@ -213,8 +213,23 @@ impl Kernel for Twin {
         }
     }
 
-    fn list(&mut self, _: XfrmMessage) -> Result<Vec<XfrmMessage>, Refused> {
-        Ok(Vec::new())
+    fn list(&mut self, message: XfrmMessage) -> Result<Vec<XfrmMessage>, Refused> {
+        let tables = self.tables();
+        let states = tables.states.values().rev().cloned().map(XfrmMessage::AddSa);
+        let policies = tables.policies.iter().rev().map(|(info, template, mark, _)| {
+            let template = template.iter().map(|t| XfrmAttrs::Template(vec![t.clone()]));
+            let nlas = template.chain(mark.map(XfrmAttrs::Mark)).collect();
+            let user_policy_info = *info;
+            XfrmMessage::AddPolicy(netlink_packet_xfrm::policy::ModifyMessage {
+                user_policy_info,
+                nlas,
+            })
+        });
+        Ok(match message {
+            XfrmMessage::GetDumpSa(_) => states.collect(),
+            XfrmMessage::GetPolicy(_) => policies.collect(),
+            other => panic!("{other:?}"),
+        })
     }
 }
 
@@ -273,7 +288,7 @@ pub(super) fn outbound(id: u64, spi: u32, standby: bool) -> OutboundSa {
     }
 }
 
-fn plane() -> (Xfrm, Twin) {
+pub(super) fn plane() -> (Xfrm, Twin) {
     let twin = Twin::default();
     let kernel = Box::new(twin.clone());
     (Xfrm::on(kernel, Config::default(), Known::default(), None), twin)

@@ -1,0 +1,88 @@
+//! Which states and policies in the kernel are this plane's: its ranges of reqids and priorities say so, and where the
+//! operator has given a reqid, a policy of this plane that names the SA.
+
+#![forbid(unsafe_code)]
+
+use super::flow::address;
+use super::netlink::{Kernel, Refused};
+use super::state::Name;
+use super::{PRIORITIES, REQIDS};
+use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
+use netlink_packet_xfrm::state::{GetDumpMessage, ModifyMessage as StateMessage};
+use netlink_packet_xfrm::{UserSaId, UserTemplate, XfrmAttrs, XfrmMessage};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// What is there, without keys, in the order in which it came.
+pub(super) struct Own {
+    pub states: Vec<StateMessage>,
+    pub policies: Vec<PolicyMessage>,
+}
+
+impl Own {
+    pub(super) fn list(kernel: &mut dyn Kernel) -> Result<Self, Refused> {
+        let policies = kernel.list(XfrmMessage::GetPolicy(DelGetMessage::default()))?;
+        // The kernel begins with the youngest.
+        let policies: Vec<PolicyMessage> = (policies.into_iter().rev())
+            .filter_map(|message| match message {
+                XfrmMessage::AddPolicy(policy) if is_ours(&policy) => Some(policy),
+                _ => None,
+            })
+            .collect();
+        let named: BTreeSet<Named> =
+            policies.iter().flat_map(|p| templates(&p.nlas)).filter_map(Named::by).collect();
+        let states = kernel.list(XfrmMessage::GetDumpSa(GetDumpMessage::default()))?;
+        let states = states.into_iter().rev().filter_map(|message| match message {
+            XfrmMessage::AddSa(state) => Some(state),
+            _ => None,
+        });
+        let ours = |state: &StateMessage| {
+            let info = &state.user_sa_info;
+            // Without an SPI it only waits for an SA.
+            info.id.spi != 0 && (REQIDS.contains(&info.reqid) || named.contains(&Named::of(state)))
+        };
+        Ok(Self { states: states.filter(ours).collect(), policies })
+    }
+}
+
+/// An SA that no other can be taken for.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Named {
+    name: Name,
+    source: IpAddr,
+    reqid: u32,
+}
+
+impl Named {
+    fn of(state: &StateMessage) -> Self {
+        let info = &state.user_sa_info;
+        let source = address(&info.saddr, info.family);
+        Self { name: Name::of_info(info), source, reqid: info.reqid }
+    }
+
+    /// The SA that a template is for; `None` where it is for several.
+    fn by(template: &UserTemplate) -> Option<Self> {
+        let UserTemplate { id, family, saddr, reqid, .. } = template;
+        let name =
+            Name::of(&UserSaId { daddr: id.daddr, spi: id.spi, family: *family, proto: id.proto });
+        let source = address(saddr, *family);
+        (id.spi != 0 && *reqid != 0).then_some(Self { name, source, reqid: *reqid })
+    }
+}
+
+fn is_ours(policy: &PolicyMessage) -> bool {
+    let info = &policy.user_policy_info;
+    let mut templates = templates(&policy.nlas);
+    // Those of sockets have other directions.
+    PRIORITIES.contains(&info.priority)
+        && info.direction < netlink_packet_xfrm::XFRM_POLICY_MAX
+        && templates.all(|t| REQIDS.contains(&t.reqid) || Named::by(t).is_some())
+}
+
+fn templates(attributes: &[XfrmAttrs]) -> impl Iterator<Item = &UserTemplate> {
+    let lists = attributes.iter().filter_map(|attribute| match attribute {
+        XfrmAttrs::Template(templates) => Some(templates),
+        _ => None,
+    });
+    lists.flatten()
+}

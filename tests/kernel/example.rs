@@ -1,0 +1,160 @@
+//! The example that Linux' documentation of offload has: two SAs keyed by hand, TCP, `rfc4106(gcm(aes))`, a window of 32, a
+//! card of either side that does the cryptography.
+
+use crate::card;
+use crate::guest::{Group, Kernel, scenario};
+use crate::harness::Need;
+use crate::harness::gateway::Gateway;
+use crate::harness::policies;
+use crate::harness::until;
+use cli::demo::traffic::Stream;
+use std::fs::{self, Permissions};
+use std::net::IpAddr;
+use std::os::unix::fs::PermissionsExt;
+
+pub fn group() -> Group {
+    Group {
+        name: "example",
+        kernel: Kernel::Built,
+        scenarios: vec![
+            scenario("printed commands make the same state elsewhere", NEEDS, printed),
+            scenario("what is left after a crash is known among others' SAs", NEEDS, crash),
+        ],
+    }
+}
+
+const NEEDS: &[Need] = &[Need::Program("ip")];
+const ENDS: [&str; 2] = ["14.0.0.52", "14.0.0.70"];
+const KEY: &str = "0x44434241343332312423222114131211f4f3f2f1";
+
+/// Both hosts of the example with their cards; no daemon runs yet.
+fn hosts() -> [Gateway; 2] {
+    let sites = policies::site();
+    let hosts = [("left", 0), ("right", 1)].map(|(name, end)| {
+        let host = Gateway::new(name, &sites[end], "", "dataplane = \"xfrm\"\n");
+        configure(&host, end);
+        host
+    });
+    card::connect((&hosts[0].space, &["14.0.0.52/24"]), (&hosts[1].space, &["14.0.0.70/24"]));
+    hosts
+}
+
+/// The SAs of the example, whose key is the same in both directions.
+fn configure(host: &Gateway, end: usize) {
+    let file = host.path("vpnd.toml");
+    let mut text = fs::read_to_string(&file).expect("ours");
+    text.push_str(&format!("sequences = {:?}\n", host.path("sequences")));
+    for (direction, from) in [("out", end), ("in", 1 - end)] {
+        text.push_str(&format!(
+            "[[sa]]\nname = \"eth4\"\ndirection = \"{direction}\"\nsource = \"{}\"\ndestination = \"{}\"\nspi = 0x07\n\
+             reqid = 7\nmode = \"transport\"\nreplay_window = 32\naead = \"rfc4106(gcm(aes))\"\nkey = \"{KEY}\"\n\
+             insecure_shared_key = true\noffload = \"crypto\"\noffload_device = \"wire\"\n\
+             selector = {{ source = \"14.0.0.0/24\", destination = \"14.0.0.0/24\", protocol = \"tcp\" }}\n",
+            ENDS[from],
+            ENDS[1 - from]
+        ));
+    }
+    fs::write(&file, text).expect("writable");
+    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("ours");
+}
+
+fn start_telling_keys(host: &mut Gateway) {
+    let mut command = host.command();
+    command.arg("--insecure-export-keys").arg(host.path("keys"));
+    host.start_as(command);
+}
+
+fn printed() {
+    let [mut left, mut right] = hosts();
+    start_telling_keys(&mut left);
+    let offload = left.ctl_ok(&["offload"]);
+    assert!(offload.contains("wire"), "{offload}");
+    let typed = left.ctl_ok(&["xfrm", "--keys"]);
+    for words in ["spi 0x00000007 reqid 7 mode transport replay-window 32", KEY] {
+        let in_states = typed.lines().filter(|line| line.contains(words)).count();
+        assert!(in_states >= 1, "{words}: {typed}");
+    }
+    for direction in ["in", "out"] {
+        let words = format!("offload dev wire dir {direction}");
+        assert_eq!(typed.matches(&words).count(), 1, "{typed}");
+    }
+    for line in typed.lines() {
+        // As a shell would, which takes the quotes away.
+        right.space.sh(&line.replace('\'', ""));
+    }
+    // Octet for octet, in the same order. Sockets have policies of their own.
+    for what in ["state", "policy list nosock"] {
+        let [here, there] = [&left, &right].map(|host| host.space.ip(&format!("xfrm {what}")));
+        assert_eq!(here, there, "{what}");
+        assert!(here.contains("reqid 7 "), "{here}");
+    }
+    // The rest of what there is to know, but for when it was made and as which one.
+    for what in ["state", "policy list nosock"] {
+        let [here, there] =
+            [&left, &right].map(|host| timeless(&host.space.ip(&format!("-s -d xfrm {what}"))));
+        assert_eq!(here, there, "{what}");
+        assert!(here.contains("soft "), "{here}");
+    }
+
+    // And the SAs do what they are for.
+    right.space.ip("xfrm state flush");
+    right.space.ip("xfrm policy flush");
+    right.start();
+    let ends = ENDS.map(|end| end.parse::<IpAddr>().expect("an address"));
+    let stream = Stream::start((&left.space.0, ends[0]), (&right.space.0, ends[1]), 0);
+    let stream = stream.expect("a connection");
+    let enough = || (stream.received() > 300_000).then_some(());
+    until("the stream flows", enough, || left.space.ip("-s xfrm state"));
+    stream.finish().expect("every octet is right");
+    let counters = card::counters();
+    assert!(counters.contains("type=crypto") && !counters.contains(" pkts=0 "), "{counters}");
+    left.stop();
+    right.stop();
+    for host in [&left, &right] {
+        assert_eq!(host.space.ip("xfrm state"), "");
+        assert_eq!(host.space.ip("xfrm policy list nosock"), "");
+    }
+}
+
+/// Without the lines that tell when, and the numbers that the kernel counts policies by.
+fn timeless(text: &str) -> String {
+    let times = |line: &&str| !line.trim_start().starts_with("add ");
+    let words = |line: &str| match line.split_once(" index ") {
+        Some((before, after)) => {
+            format!("{before}{}\n", after.trim_start_matches(char::is_numeric))
+        }
+        None => format!("{line}\n"),
+    };
+    text.lines().filter(times).map(words).collect()
+}
+
+fn crash() {
+    let [mut left, right] = hosts();
+    left.start();
+    let ours = left.space.ip("xfrm state");
+    let [other_state, other_policy] = [
+        format!(
+            "src 14.0.0.52 dst 14.0.0.70 proto esp spi 0x08 reqid 7 mode transport aead rfc4106(gcm(aes)) {KEY} 128"
+        ),
+        "src 14.0.0.52 dst 14.0.0.70 proto udp dir out tmpl src 14.0.0.52 dst 14.0.0.70 proto esp reqid 7 mode transport"
+            .to_owned(),
+    ];
+    left.space.ip(&format!("xfrm state add {other_state}"));
+    left.space.ip(&format!("xfrm policy add {other_policy}"));
+    left.crash();
+    assert_eq!(left.space.ip("xfrm state").matches("reqid 7 ").count(), 3);
+    left.start();
+    let found = left.space.ip("xfrm state");
+    assert_eq!(found.matches("reqid 7 ").count(), 3, "{found}");
+    assert_eq!(found.matches("spi 0x00000008 ").count(), 1, "{found}");
+    // Its numbers go on, so that it is another.
+    assert!(found.contains("oseq 0x1000000") && !ours.contains("oseq 0x1000000"), "{found}");
+    assert!(!left.ctl_ok(&["xfrm"]).contains("0x00000008"));
+    left.stop();
+    let left_over = left.space.ip("xfrm state");
+    assert_eq!(left_over.matches("reqid ").count(), 1, "{left_over}");
+    assert!(left_over.contains("spi 0x00000008 "), "{left_over}");
+    let policies = left.space.ip("xfrm policy list nosock");
+    assert_eq!(policies.matches("dir ").count(), 1, "{policies}");
+    drop(right);
+}
