@@ -31,7 +31,7 @@ fn sas_with_a_reqid_of_the_operator_are_known_by_their_policies() {
     // Another program's SA of the same reqid, with a policy of its own.
     let mut other = twin.tables().states[&8].clone();
     other.user_sa_info.id.spi = 9;
-    let mut policy = twin.tables().policies.last().expect("there").clone();
+    let mut policy = *twin.tables().policies.last().expect("there");
     (policy.0.priority, policy.0.selector.proto) = (100, 6);
     policy.1.as_mut().expect("it protects").id.spi = 9;
     twin.tables().states.insert(9, other);
@@ -54,7 +54,7 @@ fn sas_with_a_reqid_of_the_operator_move_with_their_policies() {
     plane.relocate(id, moved).expect("the kernel can");
     let tables = twin.tables();
     let guard = tables.policies.iter().find(|(info, ..)| info.direction == Way::In.number());
-    let template = guard.and_then(|(_, template, ..)| template.clone()).expect("there");
+    let template = guard.and_then(|(_, template, ..)| *template).expect("there");
     assert_eq!(template.saddr.to_ipv4().to_string(), "192.0.2.9");
 }
 

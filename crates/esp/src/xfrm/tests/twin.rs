@@ -217,7 +217,7 @@ impl Kernel for Twin {
         let tables = self.tables();
         let states = tables.states.values().rev().cloned().map(XfrmMessage::AddSa);
         let policies = tables.policies.iter().rev().map(|(info, template, mark, _)| {
-            let template = template.iter().map(|t| XfrmAttrs::Template(vec![t.clone()]));
+            let template = template.iter().map(|t| XfrmAttrs::Template(vec![*t]));
             let nlas = template.chain(mark.map(XfrmAttrs::Mark)).collect();
             let user_policy_info = *info;
             XfrmMessage::AddPolicy(netlink_packet_xfrm::policy::ModifyMessage {
