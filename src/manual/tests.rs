@@ -210,19 +210,19 @@ fn a_reqid_is_of_one_name_and_not_of_vpnd() {
     new(pair).expect("a pair has one");
 }
 
-/// In a time that grows with their number alone: each compared with all others would take minutes here.
+/// In a time that grows with their number alone: each compared with all others would take long here.
 #[test]
-fn a_hundred_thousand_go_together() {
+fn many_go_together() {
     let one = |number: u32| {
         let key = Secret::new(number.to_be_bytes().repeat(5));
         ManualSa { name: format!("{}", number / 2), key, ..sa(Way::In, 0) }
     };
-    let mut sas: Vec<ManualSa> = (0..100_000).map(one).collect();
+    let mut sas: Vec<ManualSa> = (0..20_000).map(one).collect();
     for sa in sas.iter_mut().step_by(2) {
         sa.way = Way::Out;
     }
     ManualSas::new(sas.clone(), PathBuf::new()).expect("each has its own key");
-    sas[99_999].key = sas[0].key.clone();
+    sas[19_999].key = sas[0].key.clone();
     let refused = ManualSas::new(sas, PathBuf::new()).expect_err("the last has that of the first");
     assert!(matches!(refused, ManualSaError::SharedKey { .. }), "{refused}");
 }

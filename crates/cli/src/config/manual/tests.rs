@@ -109,7 +109,7 @@ fn errors_say_where_and_what_to_write_and_no_key() {
         ("suite = \"AES-GCM-16-128\"\n", "name its algorithms in one of these ways"),
         ("integrity_key = \"0x00\"\n", "go with encryption and integrity"),
         ("remote_port = 4500\n", "add encap = \"udp\""),
-        ("reqid = \"x\"\nspy = 1\n", "unknown field"),
+        ("if_id = 1\nspy = 1\n", "unknown field"),
     ] {
         let error = read(&example(lines)).expect_err(lines);
         assert!(error.contains(why) && error.contains("vpnd.toml: "), "{error}");
