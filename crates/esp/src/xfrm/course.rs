@@ -2,7 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Installed, Xfrm, priority};
+use super::policies::priority;
+use super::{Installed, Xfrm};
 use crate::plane::{PacketSummary, RuleId, SaId};
 use crate::trace::{Course, DecidedBy, KernelPolicy, SaFacts};
 use std::cmp::Reverse;

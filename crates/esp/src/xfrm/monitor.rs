@@ -6,8 +6,9 @@
 use super::flow::address;
 use super::larval::Larvae;
 use super::netlink::{Netlink, messages, parse, wipe};
+use super::policies::rule_of;
 use super::state::Name;
-use super::{Hooks, PRIORITIES, REQIDS, rule_of};
+use super::{Hooks, PRIORITIES, REQIDS};
 use crate::plane::{Notice, PacketSummary, PlaneError, SaId};
 use netlink_packet_xfrm::monitor::AcquireMessage;
 use netlink_packet_xfrm::policy::DelGetMessage;
@@ -48,22 +49,42 @@ pub enum Disturbance {
 
 /// The SAs in the kernel, shared with the thread that hears of them.
 #[derive(Clone, Default)]
-pub(super) struct Known(Arc<Mutex<BTreeMap<Name, SaId>>>);
+pub(super) struct Known(Arc<Mutex<BTreeMap<Name, Entry>>>);
+
+#[derive(Clone, Copy)]
+struct Entry {
+    sa: SaId,
+    /// It has reached its hard limit, and the kernel has removed it.
+    expired: bool,
+}
 
 impl Known {
     pub(super) fn insert(&self, name: Name, sa: SaId) {
-        self.lock().insert(name, sa);
+        self.lock().insert(name, Entry { sa, expired: false });
     }
 
     pub(super) fn remove(&self, name: &Name) {
         self.lock().remove(name);
     }
 
-    fn find(&self, name: &Name) -> Option<SaId> {
-        self.lock().get(name).copied()
+    /// Whether the kernel itself has ended an SA.
+    pub(super) fn has_expired(&self, name: &Name) -> bool {
+        self.lock().get(name).is_some_and(|entry| entry.expired)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, SaId>> {
+    /// Takes note that an SA has reached a limit, which ends it where that is the hard one.
+    pub(super) fn expire(&self, name: &Name, hard: bool) -> Option<SaId> {
+        let mut known = self.lock();
+        let entry = known.get_mut(name)?;
+        entry.expired |= hard;
+        Some(entry.sa)
+    }
+
+    fn find(&self, name: &Name) -> Option<SaId> {
+        self.lock().get(name).map(|entry| entry.sa)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Entry>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -188,7 +209,7 @@ impl Listener {
             }
             XfrmMessage::Expire(message) => {
                 let (info, hard) = (&message.expire.state, message.expire.hard != 0);
-                if let Some(sa) = self.known.find(&Name::of_info(info)) {
+                if let Some(sa) = self.known.expire(&Name::of_info(info), hard) {
                     (self.hooks.notice)(Notice::Expiring { sa, hard });
                 }
             }

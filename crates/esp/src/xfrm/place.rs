@@ -142,7 +142,10 @@ impl Xfrm {
         change: &mut dyn FnMut(&mut super::Form),
     ) -> Result<(), PlaneError> {
         let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
-        let (name, binding, rule) = (sa.form.name(), sa.form.binding, sa.rule);
+        let (name, binding) = (sa.form.name(), sa.form.binding);
+        if self.has_expired(id) {
+            return Ok(());
+        }
         // Nothing leaves by it while its sequence numbers are read and carried over.
         self.pause(id)?;
         let read = read(&mut *self.kernel, &name, &binding)
@@ -163,33 +166,38 @@ impl Xfrm {
         for limit in [&mut sa.form.limits.soft_bytes, &mut sa.form.limits.hard_bytes] {
             *limit = limit.map(|limit| limit.saturating_sub(carried).max(1));
         }
-        let (message, inbound) = (sa.form.message(&sa.key, replay)?, sa.form.inbound);
-        let ends = sa.form.ends();
-        let offload = sa.form.offload.filter(|offload| offload.packet);
+        let message = sa.form.message(&sa.key, replay)?;
         self.known.insert(sa.form.name(), id);
-        self.kernel
-            .order(XfrmMessage::AddSa(message))
-            .map_err(|e| refusal(format!("making SA {:08x} anew", name.spi), &e))?;
-        if inbound {
-            if let Some(ruled) = self.rules.get_mut(&rule) {
-                let own = ruled.receiving.iter_mut().find(|(sa, _)| *sa == id);
-                if let Some((_, template)) = own {
-                    let ends = template.ends.map(|_| ends);
-                    *template = Template { offload, ends, ..*template };
-                }
-            }
-            self.guard(rule)
-        } else {
-            self.serve(id)
+        if let Err(error) = self.kernel.order(XfrmMessage::AddSa(message)) {
+            // It is nowhere, and its traffic blocked, until it is put back.
+            self.config.placement.forget(id);
+            return Err(refusal(format!("making SA {:08x} anew", name.spi), &error));
         }
+        self.fit_policies(id)
+    }
+
+    /// Has policies fit an SA as it is now.
+    pub(super) fn fit_policies(&mut self, id: SaId) -> Result<(), PlaneError> {
+        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
+        let (form, rule) = (&sa.form, sa.rule);
+        if !form.inbound {
+            return self.serve(id);
+        }
+        let (offload, ends) = (form.offload.filter(|offload| offload.packet), form.ends());
+        if let Some(ruled) = self.rules.get_mut(&rule)
+            && let Some((_, template)) = ruled.receiving.iter_mut().find(|(sa, _)| *sa == id)
+        {
+            let ends = template.ends.map(|_| ends);
+            *template = Template { offload, ends, ..*template };
+        }
+        self.guard(rule)
     }
 
     /// Puts back what is missing in the kernel, takes SAs out of cards that have gone, and puts those into cards again that
     /// are wanted there and were not to be had.
     pub(super) fn resync_all(&mut self) -> Result<Resynced, PlaneError> {
         let mut done = Resynced::default();
-        let offloaded: Vec<(SaId, Offload)> =
-            self.sas.iter().filter_map(|(id, sa)| Some((*id, sa.form.offload?))).collect();
+        let offloaded: Vec<(SaId, Offload)> = self.offloaded().collect();
         let mut outcome = Ok(());
         for (id, offload) in offloaded {
             if self.in_force(id) == Some(offload) {
@@ -202,20 +210,22 @@ impl Xfrm {
                 outcome = outcome.and(self.leave_card(id));
             }
         }
-        let restored = self.restore();
-        if let Ok((states, policies)) = restored {
-            done.sas += states;
-            done.policies = policies;
-        }
+        // Before SAs, what keeps traffic from leaking.
+        let policies = self.restore_policies();
+        let states = self.restore_states();
+        done.sas += *states.as_ref().unwrap_or(&0);
+        done.policies = *policies.as_ref().unwrap_or(&0);
         let software: Vec<SaId> = (self.sas.iter())
-            .filter(|(_, sa)| sa.form.offload.is_none())
+            .filter(|(id, sa)| sa.form.offload.is_none() && !self.has_expired(**id))
             .map(|(id, _)| *id)
             .collect();
         let mut full = BTreeSet::new();
         for id in software {
             done.moved += usize::from(self.enter_card(id, &mut full)?);
         }
-        outcome.and(restored).map(|_| done)
+        let outcome = outcome.and(policies).and(states);
+        self.amiss = outcome.is_err();
+        outcome.map(|_| done)
     }
 
     /// Puts an SA that others have removed back into its card. Whether it is there then.
@@ -229,11 +239,15 @@ impl Xfrm {
     /// Whether a card has lost what it had: one of its SAs stands for all.
     pub(super) fn cards_have_lost(&mut self) -> bool {
         let mut seen = BTreeSet::new();
-        let one_of_each: Vec<(SaId, Offload)> = (self.sas.iter())
-            .filter_map(|(id, sa)| Some((*id, sa.form.offload?)))
-            .filter(|(_, offload)| seen.insert(offload.device))
-            .collect();
+        let one_of_each: Vec<(SaId, Offload)> =
+            self.offloaded().filter(|(_, offload)| seen.insert(offload.device)).collect();
         one_of_each.into_iter().any(|(id, offload)| self.in_force(id) != Some(offload))
+    }
+
+    /// The SAs that a card should have.
+    fn offloaded(&self) -> impl Iterator<Item = (SaId, Offload)> {
+        let all = self.sas.iter().filter_map(|(id, sa)| Some((*id, sa.form.offload?)));
+        all.filter(|(id, _)| !self.has_expired(*id))
     }
 
     /// Takes an SA out of a card that has refused its policy; another SA's error is the caller's.
@@ -259,13 +273,31 @@ impl Xfrm {
     }
 
     fn leave_card(&mut self, id: SaId) -> Result<(), PlaneError> {
-        let outcome = self.remake(id, &mut |form| form.offload = None);
-        let Some((about, tunnel)) = self.about(id) else { return outcome };
+        if let Err(error) = self.remake(id, &mut |form| form.offload = None) {
+            // Whatever the card had is lost, and nothing else is there.
+            self.config.placement.forget(id);
+            return Err(error);
+        }
+        let Some((about, tunnel)) = self.about(id) else { return Ok(()) };
         let was = self.config.placement.placed(id);
         let (place, card) = was.map_or((Place::Crypto, None), |was| (was.place, was.card));
         let declined = vec![(place, Reason::Gone)];
         self.tell_placed(&about, tunnel, Place::Software, card, declined);
-        outcome
+        Ok(())
+    }
+
+    /// Notes where an SA is that was nowhere.
+    pub(super) fn tell_found(&mut self, id: SaId) {
+        if self.config.placement.placed(id).is_some() {
+            return;
+        }
+        let Some((about, tunnel)) = self.about(id) else { return };
+        let place = match self.sas.get(&id).and_then(|sa| sa.form.offload) {
+            Some(offload) if offload.packet => Place::Packet,
+            Some(_) => Place::Crypto,
+            None => Place::Software,
+        };
+        self.tell_placed(&about, tunnel, place, None, Vec::new());
     }
 
     /// Whether a card took an SA that the kernel has had in software. An SA is not disturbed for a card that has just had
@@ -294,6 +326,7 @@ impl Xfrm {
             };
             // As it was.
             self.remake(id, &mut |form| form.offload = None)?;
+            self.tell_found(id);
             if why == Reason::Full {
                 full.insert(room);
             }

@@ -54,6 +54,8 @@ pub(super) enum Action {
     Block,
     /// It must have come, or must leave, by an SA.
     Protect(Template),
+    /// It may have come by an SA, or as it is.
+    Tolerate(Template),
 }
 
 /// Which SAs.
@@ -130,13 +132,17 @@ impl Change {
                     direction: key.way.number(),
                     action: match action {
                         Action::Block => XFRM_POLICY_BLOCK,
-                        Action::Bypass | Action::Protect(_) => XFRM_POLICY_ALLOW,
+                        Action::Bypass | Action::Protect(_) | Action::Tolerate(_) => {
+                            XFRM_POLICY_ALLOW
+                        }
                     },
                     ..UserPolicyInfo::default()
                 };
                 let mut nlas = key.binding.attributes();
-                if let Action::Protect(template) = action {
-                    nlas.push(XfrmAttrs::Template(vec![template.wire(&key.flow)]));
+                if let Action::Protect(template) | Action::Tolerate(template) = action {
+                    let optional = u8::from(matches!(action, Action::Tolerate(_)));
+                    let wire = UserTemplate { optional, ..template.wire(&key.flow) };
+                    nlas.push(XfrmAttrs::Template(vec![wire]));
                     // The policy itself says its direction; the kernel refuses to be told twice.
                     nlas.extend(template.offload.map(|o| o.attribute(false)));
                 }

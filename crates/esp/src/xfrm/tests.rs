@@ -2,6 +2,7 @@
 
 mod ownership;
 mod place;
+mod restore;
 mod twin;
 mod work;
 
@@ -11,8 +12,8 @@ use super::spd::{Action, Change, Key, Template, Way};
 use super::state::Form;
 use super::*;
 use crate::cipher::Suite;
-use crate::plane::{Encapsulation, Limits, Spi};
-use policy::{AhIntegrity, Integrity, KeyBits};
+use crate::plane::{Encapsulation, Limits, Path, Spi};
+use policy::{AhIntegrity, Integrity, KeyBits, Mode};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 

@@ -4,6 +4,7 @@ use super::twin::{CARD, SimulatedCard, Twin, inbound, outbound, rule};
 use super::*;
 use crate::placement::{Card, CardReport, Cards, Choice, Place as Seat, Placement, Wanted};
 use crate::plane::{DataPlane, Resynced};
+use policy::AddressRange;
 
 pub(super) const BOTH: SimulatedCard =
     SimulatedCard { room: 2, packet: true, policies: true, declines: false };
@@ -20,6 +21,14 @@ impl Cards for Host {
 
     fn towards(&mut self, _: IpAddr) -> Option<Card> {
         self.named("eth4")
+    }
+
+    fn lead_to(&mut self, _: IpAddr, _: u32) -> bool {
+        true
+    }
+
+    fn own_within(&mut self, _: &AddressRange) -> Option<IpAddr> {
+        None
     }
 }
 

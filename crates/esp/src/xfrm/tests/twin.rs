@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::plane::{DataPlane, TrafficSelectors};
+use crate::xfrm::policies::RULES;
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{UserPolicyInfo, UserTemplate, XFRM_POLICY_BLOCK};
-use policy::AddressRange;
+use policy::{AddressRange, Selector};
 use std::sync::Mutex;
 
 /// SAs by SPI and policies by direction and selector, as the kernel keeps them.
@@ -14,7 +15,24 @@ pub(super) struct Tables {
     pub(super) policies: Vec<Kept>,
     pub(super) card: Option<SimulatedCard>,
     /// How many orders are carried out before one is refused, and then all others again.
-    refuse_after: Option<usize>,
+    pub(super) refuse_after: Option<usize>,
+    /// Packets leave all the time: where a policy names an SA that is not there, they leave a note in its place.
+    pub(super) busy: bool,
+}
+
+impl Tables {
+    fn packets_leave(&mut self) {
+        let wanted = self.policies.iter().filter(|(info, ..)| {
+            self.busy && info.direction == Way::Out.number() && info.action != XFRM_POLICY_BLOCK
+        });
+        let spis: Vec<u32> =
+            wanted.filter_map(|(_, template, ..)| Some(template.as_ref()?.id.spi)).collect();
+        for spi in spis.into_iter().filter(|spi| *spi != 0) {
+            let mut larva = ModifyMessage::default();
+            larva.user_sa_info.id.spi = spi;
+            self.states.entry(spi).or_insert(larva);
+        }
+    }
 }
 
 /// A policy, its template and mark, and whether the card has it.
@@ -98,7 +116,7 @@ impl Twin {
         first(false).is_some_and(|lets| first(true).is_none_or(|drops| lets < drops))
     }
 
-    fn spis(&self) -> Vec<u32> {
+    pub(super) fn spis(&self) -> Vec<u32> {
         self.tables().states.keys().copied().collect()
     }
 
@@ -125,6 +143,7 @@ fn refused(errno: i32) -> Refused {
 impl Kernel for Twin {
     fn order(&mut self, message: XfrmMessage) -> Result<(), Refused> {
         let mut tables = self.tables();
+        tables.packets_leave();
         match &mut tables.refuse_after {
             Some(0) => {
                 tables.refuse_after = None;
@@ -190,7 +209,8 @@ impl Kernel for Twin {
     }
 
     fn ask(&mut self, message: XfrmMessage) -> Result<XfrmMessage, Refused> {
-        let tables = self.tables();
+        let mut tables = self.tables();
+        tables.packets_leave();
         match message {
             XfrmMessage::GetSa(name) => {
                 let state = tables.states.get(&name.user_sa_id.spi).ok_or(refused(libc::ESRCH))?;

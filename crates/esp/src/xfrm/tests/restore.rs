@@ -1,0 +1,127 @@
+//! What is put back, what is not, and what becomes of traffic where that fails.
+
+use super::place::{BOTH, plane as with_card};
+use super::twin::{Twin, inbound, outbound, plane, rule};
+use super::*;
+use crate::placement::{Place as Seat, Wanted};
+use crate::plane::{DataPlane, Resynced};
+use crate::planes::KernelPlane;
+
+fn pair() -> (Xfrm, Twin) {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+    (plane, twin)
+}
+
+/// The kernel ends an SA at its hard limit, and says so.
+fn expire(plane: &Xfrm, twin: &Twin, id: SaId) {
+    let name = plane.sas[&id].form.name();
+    assert_eq!(plane.known.expire(&name, true), Some(id));
+    twin.tables().states.remove(&name.spi).expect("it is there");
+}
+
+#[test]
+fn what_has_expired_stays_away() {
+    let (mut plane, twin) = pair();
+    expire(&plane, &twin, SaId(2));
+    // Another program has removed the other one meanwhile.
+    twin.tables().states.clear();
+    assert_eq!(plane.resync(), Ok(Resynced { sas: 1, policies: 0, moved: 0 }));
+    assert_eq!(twin.spis(), [0x101]);
+    let moved = Path { remote: ([192, 0, 2, 9], 4500).into(), ..outbound(2, 0, false).path };
+    plane.relocate(SaId(2), moved).expect("there is nothing to do");
+    assert_eq!(twin.spis(), [0x101]);
+    // Of another SA it says nothing, by the same SPI or not.
+    plane.remove(SaId(2));
+    plane.add_outbound(outbound(3, 0x201, false)).expect("the kernel can");
+    twin.tables().states.clear();
+    assert_eq!(plane.restore(), Ok((2, 0)));
+}
+
+#[test]
+fn what_has_expired_in_a_card_is_not_taken_for_a_loss_of_the_card() {
+    let (mut plane, twin, _) = with_card(Wanted::Auto, Some(BOTH));
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+    expire(&plane, &twin, SaId(2));
+    plane.network_changed();
+    assert_eq!(plane.resync(), Ok(Resynced::default()));
+    assert_eq!(twin.spis(), [0; 0]);
+}
+
+#[test]
+fn a_soft_limit_ends_nothing() {
+    let (mut plane, twin) = pair();
+    let name = plane.sas[&SaId(2)].form.name();
+    assert_eq!(plane.known.expire(&name, false), Some(SaId(2)));
+    twin.tables().states.clear();
+    assert_eq!(plane.restore(), Ok((2, 0)));
+}
+
+#[test]
+fn packets_that_leave_meanwhile_do_not_stand_in_the_way() {
+    let (mut plane, twin) = pair();
+    twin.tables().busy = true;
+    twin.tables().states.clear();
+    assert_eq!(plane.restore(), Ok((2, 0)));
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+    assert!(
+        plane.last_sequence(SaId(2)) > Some(0),
+        "it is no note, and its numbers do not begin anew"
+    );
+}
+
+/// Wherever the kernel refuses something once: what is said to be somewhere is there, nothing leaks, and the next attempt
+/// puts everything right.
+#[test]
+fn what_cannot_leave_a_card_is_not_said_to_be_in_software() {
+    for refuse_after in 0.. {
+        let (mut plane, twin, placement) = with_card(Wanted::Auto, Some(BOTH));
+        plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
+        plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+        twin.pull_card();
+        twin.tables().refuse_after = Some(refuse_after);
+        plane.network_changed();
+        let refused = twin.tables().refuse_after.take().is_none();
+        for placed in placement.report().sas {
+            assert_eq!(placed.place, Seat::Software);
+            assert!(twin.spis().contains(&placed.spi.0), "after {refuse_after}: {placed:?}");
+        }
+        assert!(twin.is_tight(), "after {refuse_after}");
+        // Something about the host changes again.
+        plane.network_changed();
+        let report = placement.report();
+        let places: Vec<Seat> = report.sas.iter().map(|sa| sa.place).collect();
+        assert_eq!(places, [Seat::Software; 2], "after {refuse_after}");
+        assert_eq!(twin.spis(), [0x101, 0x201], "after {refuse_after}");
+        assert_eq!(twin.policy(Way::Out), [Some(0x201)], "after {refuse_after}");
+        assert_eq!(twin.policy(Way::In), [Some(0)], "after {refuse_after}");
+        if !refused {
+            assert!(refuse_after > 4, "{refuse_after}");
+            return;
+        }
+    }
+}
+
+/// What leads in: the template's reqid, and whether packets may come without it; `None` for those that pass as they are.
+fn way_in(twin: &Twin) -> Option<(u32, bool)> {
+    let tables = twin.tables();
+    let mut of_way = tables.policies.iter().filter(|(info, ..)| info.direction == Way::In.number());
+    let (_, template, ..) = of_way.next().expect("there is one");
+    template.as_ref().map(|template| (template.reqid, template.optional != 0))
+}
+
+#[test]
+fn sas_of_a_rule_that_has_gone_elsewhere_receive_to_their_end() {
+    let (mut plane, twin) = pair();
+    let reqid = *REQIDS.start();
+    assert_eq!(way_in(&twin), Some((reqid, false)));
+    plane.leave_alone(rule()).expect("the kernel can");
+    // Both what the kernel opens and what comes from the other plane.
+    assert_eq!(way_in(&twin), Some((reqid, true)));
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)], "it sends until it goes");
+    plane.remove(SaId(2));
+    plane.remove(SaId(1));
+    assert_eq!(way_in(&twin), None);
+}
