@@ -29,6 +29,7 @@ mod offers;
 mod offload;
 mod offloaded;
 mod planes;
+mod routes;
 mod strongswan;
 
 use guest::Group;
@@ -45,6 +46,7 @@ fn groups() -> Vec<Group> {
         offload::group(),
         crowd::group(),
         example::group(),
+        routes::group(),
     ];
     let manual = manual::groups().into_iter().chain(others);
     strongswan::groups().into_iter().chain(manual).collect()

@@ -451,6 +451,12 @@ impl Config {
         Placement::with_manual(choice, others, by_hand)
     }
 
+    /// Where packets are to be protected.
+    pub fn planes(&self) -> esp::planes::Config {
+        let placement = self.placement();
+        esp::planes::Config { placement, ..tunnel::planes(self.esp.dataplane.0, &self.tunnel) }
+    }
+
     /// What the gateway is started with.
     pub fn gateway(&self) -> vpn::GatewayConfig {
         let defaults = ike::Config::default();
@@ -496,10 +502,7 @@ impl Config {
             crypto: Arc::new(Facility::new(self.crypto.choice())),
             filter: self.filter.filter().into(),
             manual: self.manual().unwrap_or_default(),
-            planes: esp::planes::Config {
-                placement: self.placement(),
-                ..tunnel::planes(self.esp.dataplane.0, &self.tunnel)
-            },
+            planes: self.planes(),
             ..vpn::GatewayConfig::default()
         }
     }

@@ -5,6 +5,7 @@ use crate::config::{Config, ConfigError, LogFormat};
 use crate::control::server::{ControlSocket, Limits, SocketError, serve};
 use crate::crypto::{self, tunables::Tunables};
 use crate::filter;
+use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
 use nix::sys::stat::{Mode, umask};
@@ -176,7 +177,9 @@ fn run_gateway(
         let lists = Arc::clone(keeper.lists());
         let gateway = vpn::GatewayConfig { trust, lists, key_sink, ..config.gateway() };
         let (crypto, remarks) = Tunables::start(&config.crypto, Arc::clone(&gateway.crypto));
-        for remark in remarks.into_iter().chain(crypto::remarks::of(&policy, &gateway.crypto)) {
+        let of_crypto = crypto::remarks::of(&policy, &gateway.crypto);
+        let of_cards = offload_advice::of(&policy, &gateway.planes);
+        for remark in remarks.into_iter().chain(of_crypto).chain(of_cards) {
             warn!("{remark}");
         }
         let (workers, by_hand) = (gateway.workers.clone(), gateway.manual.clone());

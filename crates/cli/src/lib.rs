@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod demo;
 pub mod experiment;
 pub mod filter;
+mod offload_advice;
 pub mod policy_file;
 pub mod report;
 pub mod shell;

@@ -19,6 +19,7 @@ pub use steps::{Need, Step, Steps, steps};
 
 use crate::manual::Way;
 use crate::plane::SaId;
+use policy::AddressRange;
 use report::Ledger;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -157,7 +158,10 @@ impl fmt::Display for Reason {
             }
             Self::Unsupported(what) => f.write_str(what),
             Self::Full => f.write_str("the device has no room for another SA"),
-            Self::Ignored => f.write_str("the driver does not take it: the kernel does it itself"),
+            Self::Ignored => f.write_str(
+                "the driver does not know such an SA: the kernel does it itself; most cards do AES-GCM-16-128, which \
+                 is to stand first in the policy's proposals then",
+            ),
             Self::Refused(words) => f.write_str(words),
             Self::Gone => f.write_str("the device has gone"),
         }
@@ -250,6 +254,21 @@ impl Placement {
             None => cards.and_then(|c| c.towards(remote)).ok_or(Reason::NoRoute),
         };
         steps(choice.wanted, card, need)
+    }
+
+    /// Whether a route leads packets with that mark to an address; so it is where nobody can be asked.
+    pub(crate) fn routes_lead_to(&self, address: IpAddr, mark: u32) -> bool {
+        self.lock().cards.as_mut().is_none_or(|cards| cards.lead_to(address, mark))
+    }
+
+    /// The name of the device by which packets to a peer leave.
+    pub(crate) fn device_towards(&self, peer: IpAddr) -> Option<String> {
+        Some(self.lock().cards.as_mut()?.towards(peer)?.name)
+    }
+
+    /// The first address of this host in a range.
+    pub(crate) fn own_within(&self, range: &AddressRange) -> Option<IpAddr> {
+        self.lock().cards.as_mut()?.own_within(range)
     }
 
     /// Notes where an SA is.

@@ -9,8 +9,11 @@
 
 mod choice;
 mod guard;
+mod routes;
 #[cfg(test)]
 mod tests;
+
+pub use routes::Unrouted;
 
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 
@@ -56,6 +59,8 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     config: Config,
     rules: BTreeMap<RuleId, (Rule, Place)>,
     sas: BTreeMap<SaId, Place>,
+    /// The last peer of each rule in the kernel.
+    peers: BTreeMap<RuleId, IpAddr>,
     /// The SA that receives which the kernel has taken last: should it refuse the one that sends, the pair goes together.
     mate: Option<InboundSa>,
 }
@@ -158,8 +163,8 @@ fn disturbed(what: Disturbance) {
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
-        let (rules, sas) = Default::default();
-        Self { userspace, kernel, guard: None, config, rules, sas, mate: None }
+        let (rules, sas, peers) = Default::default();
+        Self { userspace, kernel, guard: None, config, rules, sas, peers, mate: None }
     }
 
     /// The plane of a place; a rule is placed in the kernel only where there is one.
@@ -184,6 +189,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         match kernel.add_rule(rule.clone()) {
             Ok(()) => {
                 self.config.report.forget(&rule.tunnel);
+                self.look_at_route(&rule);
                 self.rules.insert(rule.id, (rule, Place::Kernel));
                 Ok(None)
             }
@@ -227,6 +233,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             return Err(error);
         }
         self.fell_back(&rule.tunnel, error);
+        // Userspace has routes of its own.
+        self.config.report.routed(rule.id, None);
         self.rules.insert(rule.id, (rule, Place::Userspace));
         Ok(())
     }
@@ -329,6 +337,10 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
             guard.rename(rule, to);
         }
         self.rules.insert(to, (Rule { id: to, ..renamed }, place));
+        if let Some(peer) = self.peers.remove(&rule) {
+            self.peers.insert(to, peer);
+        }
+        self.config.report.rename(rule, to);
     }
 
     fn set_trap(&mut self, rule: RuleId) {
@@ -346,6 +358,8 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     fn remove_rule(&mut self, rule: RuleId) {
         let Some((removed, place)) = self.rules.remove(&rule) else { return };
         self.config.report.forget(&removed.tunnel);
+        self.config.report.routed(rule, None);
+        self.peers.remove(&rule);
         if place == Place::Userspace {
             self.userspace.remove_rule(rule);
         }
@@ -382,6 +396,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
         let mate = self.mate.take().filter(|mate| place == Place::Kernel && mate.rule == rule);
         let again = mate.is_some().then(|| copy_of_outbound(&sa));
+        let peer = sa.path.remote.ip();
         match (self.plane(place).add_outbound(sa), mate.zip(again)) {
             (Err(error), Some((mate, again))) if self.may_fall_back(rule, &error) => {
                 self.move_pair(mate, again, &error)?;
@@ -390,6 +405,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
             (outcome, _) => outcome?,
         }
         self.sas.insert(id, place);
+        if place == Place::Kernel && self.peers.insert(rule, peer) != Some(peer) {
+            self.know_peer(rule);
+        }
         Ok(())
     }
 
@@ -431,6 +449,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         if let Some(kernel) = &mut self.kernel {
             kernel.network_changed();
         }
+        self.look_at_routes();
     }
 
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {

@@ -21,7 +21,7 @@ pub use filter::{Count, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::Happening;
 pub use manual::ManualSaInfo;
 pub use offload::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo, ResyncInfo};
-pub use overview::{Fallback, Fleet, Overview, PlaneInfo};
+pub use overview::{Fallback, Fleet, Overview, PlaneInfo, Unrouted};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
 pub use workers::WorkersChange;
 

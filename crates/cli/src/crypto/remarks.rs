@@ -67,7 +67,7 @@ fn hides(suite: Suite) -> bool {
 }
 
 /// The first tunnels of several.
-fn named(tunnels: &[&str]) -> String {
+pub(crate) fn named(tunnels: &[&str]) -> String {
     let shown = tunnels[..tunnels.len().min(NAMED)].join(", ");
     match tunnels.len().saturating_sub(NAMED) {
         0 => shown,

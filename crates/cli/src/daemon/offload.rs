@@ -3,6 +3,7 @@
 use super::service::refusal;
 use super::{Daemon, Gateway};
 use crate::control::protocol::{OffloadInfo, PlacedInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
+use crate::offload_advice;
 use esp::placement::Placed;
 use esp::userspace::Devices;
 use std::collections::BTreeMap;
@@ -10,6 +11,11 @@ use tracing::info;
 use zeroize::Zeroizing;
 
 impl<G: Gateway> Daemon<G> {
+    /// What to change in the policy that is in force for network cards to do what is wanted of them.
+    pub(super) fn offload_advice(&self) -> Vec<String> {
+        offload_advice::of(&self.current(), &self.config.1.planes())
+    }
+
     pub(super) fn offload(&self) -> OffloadInfo {
         OffloadInfo::from(&self.placement.report())
     }

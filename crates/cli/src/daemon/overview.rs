@@ -4,7 +4,8 @@ use super::service::refusal;
 use super::{Daemon, Gateway};
 use crate::config::{Config, DefaultAction};
 use crate::control::protocol::{
-    Fallback, FilterChange, FilterInfo, Fleet, Overview, PlaneInfo, Refusal, RefusalCode, TraceInfo,
+    Fallback, FilterChange, FilterInfo, Fleet, Overview, PlaneInfo, Refusal, RefusalCode,
+    TraceInfo, Unrouted,
 };
 use crate::{course, filter};
 use esp::filter::{Filter, FilterStatus};
@@ -45,6 +46,12 @@ impl<G: Gateway> Daemon<G> {
                 .into_iter()
                 .map(|(tunnel, reason)| Fallback { tunnel, reason })
                 .collect(),
+            unrouted: found
+                .unrouted
+                .into_values()
+                .map(|u| Unrouted { tunnel: u.tunnel, network: u.network, command: u.command })
+                .collect(),
+            offload_advice: self.offload_advice(),
             not_offloaded: crate::report::not_offloaded(&offload),
             offload: Some(offload)
                 .filter(|info| !info.sas.is_empty())

@@ -10,6 +10,7 @@ use crate::control::protocol::{
 };
 use crate::control::server::Service;
 use crate::crypto::{self, tunables::Tunables};
+use crate::offload_advice;
 use crate::policy_file::PolicyFile;
 use crate::why::explain;
 use esp::placement::Placement;
@@ -197,6 +198,7 @@ impl<G: Gateway> Daemon<G> {
         let mut warnings = file.warnings;
         warnings.extend(certificates.remarks(&file.policy));
         warnings.extend(crypto::remarks::of(&file.policy, self.crypto.facility()));
+        warnings.extend(offload_advice::of(&file.policy, &self.config.1.planes()));
         let policy = Arc::new(file.policy);
         let changes = self.current().changes(&policy).into_iter().map(Change::from).collect();
         let (tunnels, filter) = (policy.tunnels.len(), Vec::new());
@@ -275,7 +277,7 @@ impl<G: Gateway> Daemon<G> {
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = (policy, places);
     }
 
-    fn current(&self) -> Arc<Policy> {
+    pub(super) fn current(&self) -> Arc<Policy> {
         Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner).0)
     }
 

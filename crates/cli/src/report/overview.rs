@@ -2,7 +2,7 @@
 
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use crate::control::protocol::{
-    Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, Overview, TraceInfo,
+    Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, Overview, TraceInfo, Unrouted,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -37,11 +37,23 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
     for Fallback { tunnel, reason } in &daemon.fallbacks {
         fields.add("", format!("{} is in userspace: {}", plain(tunnel), plain(reason)));
     }
+    for Unrouted { tunnel, network, command } in &daemon.unrouted {
+        let text = format!(
+            "{}: no route leads to {}, so that its packets never come to the kernel's ESP; type: {}",
+            plain(tunnel),
+            plain(network),
+            plain(command)
+        );
+        fields.add("", colour.bad(&text));
+    }
     if let Some(offload) = &daemon.offload {
         fields.add("offload", plain(offload).into_owned());
     }
     for why in &daemon.not_offloaded {
         fields.add("", colour.notice(&plain(why)));
+    }
+    for advice in &daemon.offload_advice {
+        fields.add("", plain(advice).into_owned());
     }
     let discarded = format!(
         "{} packets, {} IKE messages (vpnctl counters says why)",

@@ -4,6 +4,7 @@
 
 use super::features::{EspFeatures, Features};
 use crate::userspace::Routes;
+use policy::AddressRange;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
@@ -28,6 +29,10 @@ pub trait Cards: Send {
     fn named(&mut self, name: &str) -> Option<Card>;
     /// The one by which packets to that address leave.
     fn towards(&mut self, remote: IpAddr) -> Option<Card>;
+    /// Whether a route leads packets with that mark to an address.
+    fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool;
+    /// The first address of this host in a range.
+    fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr>;
 }
 
 /// How long features are taken for what they were: thousands of SAs may come at once.
@@ -74,5 +79,13 @@ impl Cards for KernelCards {
     fn towards(&mut self, remote: IpAddr) -> Option<Card> {
         let (index, name) = self.routes.egress(remote).ok()??;
         Some(self.card(index, name))
+    }
+
+    fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool {
+        self.routes.lead_to(address, mark)
+    }
+
+    fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr> {
+        self.routes.own_within(range).ok()?
     }
 }

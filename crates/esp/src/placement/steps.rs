@@ -48,7 +48,7 @@ pub fn steps(wanted: Wanted, card: Result<Card, Reason>, need: &Need) -> Steps {
     let obstacle = match card.esp {
         None => Some(Reason::NoFeature),
         Some(false) => Some(Reason::FeatureOff),
-        Some(true) => unsupported(need).map(Reason::Unsupported),
+        Some(true) => need.obstacle().map(Reason::Unsupported),
     };
     if let Some(reason) = obstacle {
         return Steps { tries: Vec::new(), passed: Some((Some(card), reason)) };
@@ -57,13 +57,15 @@ pub fn steps(wanted: Wanted, card: Result<Card, Reason>, need: &Need) -> Steps {
     Steps { tries, passed: None }
 }
 
-/// What the kernel or all its drivers refuse (net/xfrm/xfrm_device.c, and the drivers' checks of an SA).
-fn unsupported(need: &Need) -> Option<&'static str> {
-    match (need.suite, need.encapsulation) {
-        (Suite::Ah(_), _) => Some("cards do not know AH"),
-        (_, Encapsulation::Udp) => Some("the kernel offloads no ESP in UDP"),
-        (Suite::AesGcm16(_) | Suite::AesGmac(_) | Suite::ChaCha20Poly1305, _) => None,
-        _ => Some("cards know no cipher with a MAC of its own; use AES-GCM"),
+impl Need {
+    /// What the kernel or all its drivers refuse (net/xfrm/xfrm_device.c, and the drivers' checks of an SA).
+    pub fn obstacle(&self) -> Option<&'static str> {
+        match (self.suite, self.encapsulation) {
+            (Suite::Ah(_), _) => Some("cards do not know AH"),
+            (_, Encapsulation::Udp) => Some("the kernel offloads no ESP in UDP"),
+            (Suite::AesGcm16(_) | Suite::AesGmac(_) | Suite::ChaCha20Poly1305, _) => None,
+            _ => Some("cards know no cipher with a MAC of its own; use AES-GCM"),
+        }
     }
 }
 

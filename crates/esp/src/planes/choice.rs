@@ -2,7 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use super::Unrouted;
 use crate::placement::Placement;
+use crate::plane::RuleId;
 use crate::xfrm::Binding;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -72,7 +74,8 @@ pub struct Tunnel {
 }
 
 impl Config {
-    pub(super) fn choice_of(&self, tunnel: &str) -> Choice {
+    /// Where a tunnel's packets are to be protected.
+    pub fn choice_of(&self, tunnel: &str) -> Choice {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
     }
 
@@ -110,6 +113,8 @@ pub struct Found {
     pub kernel: KernelUse,
     /// Tunnels that are in userspace because the kernel does not take them, and why.
     pub fallbacks: BTreeMap<String, String>,
+    /// Tunnels in the kernel to whose remote network no route leads.
+    pub unrouted: BTreeMap<RuleId, Unrouted>,
 }
 
 /// Whether the kernel protects packets.
@@ -141,6 +146,25 @@ impl Report {
     pub(super) fn fell_back(&self, tunnel: &str, why: &str) -> bool {
         let before = self.lock().fallbacks.insert(tunnel.to_owned(), why.to_owned());
         before.is_none_or(|before| before != why)
+    }
+
+    /// Which remote network of a rule has no route, if one has none; returns whether that is news.
+    pub(super) fn routed(&self, rule: RuleId, unrouted: Option<Unrouted>) -> bool {
+        let mut found = self.lock();
+        match unrouted {
+            None => found.unrouted.remove(&rule).is_some(),
+            Some(now) => found.unrouted.insert(rule, now.clone()) != Some(now),
+        }
+    }
+
+    pub(super) fn lacks_route(&self, rule: RuleId) -> bool {
+        self.lock().unrouted.contains_key(&rule)
+    }
+
+    pub(super) fn rename(&self, rule: RuleId, to: RuleId) {
+        let mut found = self.lock();
+        let renamed = found.unrouted.remove(&rule);
+        found.unrouted.extend(renamed.map(|unrouted| (to, unrouted)));
     }
 
     pub(super) fn forget(&self, tunnel: &str) {

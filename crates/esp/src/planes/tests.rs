@@ -2,8 +2,10 @@
 
 use super::*;
 use crate::cipher::Suite;
+use crate::placement::{Card, Cards};
 use crate::plane::{Encapsulation, Limits, Spi, TrafficSelectors};
 use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
+use std::sync::Mutex;
 
 /// What a plane was asked, and by what it refuses.
 #[derive(Default)]
@@ -213,6 +215,64 @@ fn an_sa_that_the_kernel_refuses_takes_its_mate_along() {
     kernel.add_inbound(inbound(7)).expect("added");
     kernel.add_outbound(outbound(8)).expect_err("refused");
     assert!(alone.userspace.take().is_empty() && kernel.userspace.take().is_empty());
+}
+
+/// A host with one device and an address of each side, and routes to some networks.
+#[derive(Clone, Default)]
+struct Host(Arc<Mutex<Vec<IpAddr>>>);
+
+impl Cards for Host {
+    fn named(&mut self, _: &str) -> Option<Card> {
+        None
+    }
+
+    fn towards(&mut self, _: IpAddr) -> Option<Card> {
+        Some(Card { index: 2, name: "eth0".to_owned(), esp: None, checksum: false })
+    }
+
+    fn lead_to(&mut self, address: IpAddr, _: u32) -> bool {
+        self.0.lock().expect("no test panics with it").contains(&address)
+    }
+
+    fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr> {
+        let own = IpAddr::from([10, 1, 0, 1]);
+        range.contains(own).then_some(own)
+    }
+}
+
+#[test]
+fn a_remote_network_without_a_route_is_told_until_it_has_one() {
+    let (mut planes, host) = (planes(Choice::Auto, None), Host::default());
+    planes.config.placement.ask(Box::new(host.clone()));
+    let side = |first: [u8; 4], last: [u8; 4]| {
+        vec![Selector::all_of(AddressRange::new(first.into(), last.into()).expect("in order"))]
+    };
+    let (local, remote) =
+        (side([10, 1, 0, 0], [10, 1, 0, 255]), side([10, 2, 0, 0], [10, 2, 0, 255]));
+    let selectors = TrafficSelectors { local, remote };
+    planes.add_rule(Rule { selectors: selectors.clone(), ..rule(1, "branch") }).expect("added");
+    planes.add_rule(Rule { selectors, ..rule(2, "other") }).expect("in userspace");
+    let told = |planes: &Planes<Noted, Noted>| {
+        let unrouted = planes.config.report.found().unrouted;
+        unrouted.into_iter().map(|(rule, told)| (rule.0, told.command)).collect::<Vec<_>>()
+    };
+    let command = |hop| format!("ip route add 10.2.0.0/24 {hop} src 10.1.0.1");
+    assert_eq!(told(&planes), [(1, command("via ROUTER"))]);
+    // Its peer is known now, and so is the way.
+    planes.add_inbound(inbound(7)).expect("added");
+    planes.add_outbound(outbound(8)).expect("added");
+    assert_eq!(told(&planes), [(1, command("dev eth0"))]);
+    planes.rename_rule(RuleId(1), RuleId(4));
+    assert_eq!(told(&planes), [(4, command("dev eth0"))]);
+
+    host.0.lock().expect("no test panics with it").push([10, 2, 0, 1].into());
+    planes.network_changed();
+    assert_eq!(told(&planes), []);
+    host.0.lock().expect("no test panics with it").clear();
+    planes.network_changed();
+    assert_eq!(told(&planes), [(4, command("dev eth0"))]);
+    planes.remove_rule(RuleId(4));
+    assert_eq!(told(&planes), []);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::netlink::Netlink;
+use policy::AddressRange;
 use std::io;
 use std::net::IpAddr;
 
@@ -23,6 +24,21 @@ impl Routes {
     pub(crate) fn egress(&mut self, remote: IpAddr) -> io::Result<Option<(u32, String)>> {
         let Some(index) = self.0.egress(remote, 0)? else { return Ok(None) };
         Ok(Some((index, self.0.link(index)?.0)))
+    }
+
+    /// Whether a route leads packets with that mark to an address.
+    pub(crate) fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool {
+        // What the kernel says to one that leads nowhere, and to those that drop (ip-route(8): blackhole, prohibit).
+        let nowhere = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EINVAL, libc::EACCES];
+        match self.0.egress(address, mark) {
+            Ok(_) => true,
+            Err(error) => !error.raw_os_error().is_some_and(|errno| nowhere.contains(&errno)),
+        }
+    }
+
+    /// The first address of this host in a range.
+    pub(crate) fn own_within(&mut self, range: &AddressRange) -> io::Result<Option<IpAddr>> {
+        Ok(self.0.addresses()?.into_iter().find(|address| range.contains(*address)))
     }
 }
 

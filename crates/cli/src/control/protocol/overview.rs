@@ -34,6 +34,12 @@ pub struct Overview {
     /// Phase 2 tunnels that the kernel was to have and does not take.
     #[serde(default)]
     pub fallbacks: Vec<Fallback>,
+    /// Phase 2 tunnels in the kernel to whose remote network no route leads.
+    #[serde(default)]
+    pub unrouted: Vec<Unrouted>,
+    /// What to change in the policy for network cards to do what is wanted of them.
+    #[serde(default)]
+    pub offload_advice: Vec<String>,
     /// What happens to traffic that is no tunnel's; `null`: the plane leaves it alone.
     pub filter: Option<FilterInfo>,
     /// IKE messages that were discarded.
@@ -63,6 +69,17 @@ pub struct PlaneInfo {
     /// What is to be known of it; `null`: nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
+}
+
+/// A tunnel whose packets never come to the kernel's ESP.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unrouted {
+    /// Phase 2 tunnel.
+    pub tunnel: String,
+    /// What has no route.
+    pub network: String,
+    /// A route to it.
+    pub command: String,
 }
 
 /// A tunnel whose packets are not protected where that is preferred.
