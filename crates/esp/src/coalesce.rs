@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 use crate::header::{Fragment, Header};
-use crate::ip::{IPV4_LEN, Sum, TCP, UDP, adjust, put_word, word_at};
+use crate::ip::{IPV4_LEN, IPV6_LEN, Sum, TCP, UDP, adjust, put_word, word_at};
 use crate::offload::{Offload, PartialChecksum, Segmentation};
 use crate::queue::Coalesce;
 
-/// IPv6 without extension headers, and TCP with all its options.
-pub(crate) const MAX_HEADERS: usize = 100;
+/// Room for IPv6 without extension headers and TCP with all its options, in steps that a CPU compares at once.
+pub(crate) const MAX_HEADERS: usize = 112;
 
 /// Most datagrams of one UDP super-packet, as the kernel holds it.
 const MAX_DATAGRAMS: usize = 64;
@@ -19,11 +19,16 @@ const FIN_PSH_SYN_RST_URG_CWR: u8 = 0xaf;
 const PSH: u8 = 0x08;
 const ACK: u8 = 0x10;
 const TCP_FLAGS: usize = 13;
+const TCP_LEN: usize = 20;
+const UDP_LEN: usize = 8;
 
 /// A packet that may be the first of a super-packet, and what was added to it.
 #[derive(Debug)]
 pub(crate) struct Flow {
+    /// Of the first packet, and some octets behind them.
     headers: [u8; MAX_HEADERS],
+    /// The bits that the headers of all packets share.
+    shared: &'static [u8; MAX_HEADERS],
     headers_len: usize,
     transport: usize,
     ipv6: bool,
@@ -39,86 +44,59 @@ pub(crate) struct Flow {
     pushed: bool,
 }
 
-/// A packet that may be the first of a super-packet, or continue one.
-pub(crate) struct Candidate<'p> {
-    /// Of IP and of the transport.
-    headers: &'p [u8],
-    transport: usize,
-    ipv6: bool,
-    tcp: bool,
-    pushed: bool,
+/// A packet that continues a super-packet.
+pub(crate) struct Next {
     /// Octets of payload.
     payload: usize,
+    pushed: bool,
 }
 
-impl<'p> Candidate<'p> {
-    /// `None` if the packet has to stay alone: no payload, headers that splitting would not restore, or a checksum that
-    /// is wrong and must not be made right.
-    pub(crate) fn of(packet: &'p [u8], header: &Header, allowed: Coalesce) -> Option<Self> {
+impl Flow {
+    /// Begins a super-packet with the packet that `octets` begin with, and `header` is of. `None` if it has to stay alone: no
+    /// payload, headers that splitting would not restore, or a checksum that is wrong and must not be made right.
+    pub(crate) fn begin(octets: &[u8], header: &Header, allowed: Coalesce) -> Option<Self> {
         if header.fragment != Fragment::Whole || !header.is_plain() {
             return None;
         }
+        let packet = &octets[..header.len];
         let upper = &packet[header.transport..];
         let (tcp, upper_header) = match header.protocol {
-            TCP if allowed.tcp && upper.len() >= 20 => (true, usize::from(upper[12] >> 4) * 4),
-            UDP if allowed.udp && upper.len() >= 8 => (false, 8),
+            TCP if allowed.tcp && upper.len() >= TCP_LEN => (true, usize::from(upper[12] >> 4) * 4),
+            UDP if allowed.udp && upper.len() >= UDP_LEN => (false, UDP_LEN),
             _ => return None,
         };
-        if upper_header < 8 || upper_header >= upper.len() {
+        if upper_header >= upper.len() {
             return None;
         }
         if tcp {
             let flags = upper[TCP_FLAGS];
-            if upper_header < 20
+            if upper_header < TCP_LEN
                 || flags & ACK == 0
                 || flags & (FIN_PSH_SYN_RST_URG_CWR & !PSH) != 0
             {
                 return None;
             }
-        } else if usize::from(word_at(upper, 4)) != upper.len() || word_at(upper, 6) == 0 {
+        }
+        if !is_whole(packet, header.transport, header.ipv6, tcp) {
             return None;
         }
-        let sum = Sum::default().pseudo_of(packet, header.ipv6, header.protocol, upper.len());
-        if sum.octets(upper).finish() != 0
-            || !header.ipv6 && Sum::default().octets(&packet[..IPV4_LEN]).finish() != 0
-        {
-            return None;
-        }
+        let options = if tcp { (upper_header - TCP_LEN) / 4 } else { UDP_KIND };
+        let pushed = tcp && upper[TCP_FLAGS] & PSH != 0;
         let headers_len = header.transport + upper_header;
+        let payload = packet.len() - headers_len;
         Some(Self {
-            headers: &packet[..headers_len],
+            headers: *octets.first_chunk()?,
+            shared: &SHARED[usize::from(header.ipv6)][options],
+            headers_len,
             transport: header.transport,
             ipv6: header.ipv6,
             tcp,
-            pushed: tcp && upper[TCP_FLAGS] & PSH != 0,
-            payload: packet.len() - headers_len,
-        })
-    }
-
-    /// Octets of headers.
-    pub(crate) fn headers_len(&self) -> usize {
-        self.headers.len()
-    }
-}
-
-impl Flow {
-    /// Begins a super-packet.
-    pub(crate) fn begin(first: &Candidate<'_>) -> Self {
-        let headers_len = first.headers.len();
-        let mut headers = [0; MAX_HEADERS];
-        headers[..headers_len].copy_from_slice(first.headers);
-        Self {
-            headers,
-            headers_len,
-            transport: first.transport,
-            ipv6: first.ipv6,
-            tcp: first.tcp,
-            segment_len: first.payload,
+            segment_len: payload,
             count: 1,
-            payload: first.payload,
-            closed: first.pushed,
-            pushed: first.pushed,
-        }
+            payload,
+            closed: pushed,
+            pushed,
+        })
     }
 
     /// Octets of headers that a packet of the same flow begins with.
@@ -126,59 +104,55 @@ impl Flow {
         self.headers_len
     }
 
-    /// Takes in the next packet. `false` if it does not continue this one.
-    pub(crate) fn append(&mut self, next: &Candidate<'_>) -> bool {
-        if self.closed || !self.is_continued_by(next) {
-            return false;
+    /// The packet of `len` octets that `octets` begins with, if it continues this one: then all that is asked of headers
+    /// has been asked of the first one's. What lies behind the packet does not matter.
+    #[inline]
+    pub(crate) fn next(&self, octets: &[u8], len: usize) -> Option<Next> {
+        let payload = len.checked_sub(self.headers_len)?;
+        if self.closed
+            || payload == 0
+            || payload > self.segment_len
+            || self.headers_len + self.payload + payload > MAX_PACKET
+        {
+            return None;
         }
+        let headers: &[u8; MAX_HEADERS] = octets.first_chunk()?;
+        let both = self.headers.iter().zip(headers).zip(self.shared);
+        if both.fold(0, |differ, ((a, b), shared)| differ | (a ^ b) & shared) != 0
+            || !self.counts_up(headers)
+        {
+            return None;
+        }
+        let pushed = self.tcp && headers[self.transport + TCP_FLAGS] & PSH != 0;
+        is_whole(&octets[..len], self.transport, self.ipv6, self.tcp)
+            .then_some(Next { payload, pushed })
+    }
+
+    /// Takes in the next packet.
+    pub(crate) fn append(&mut self, next: &Next) {
         self.count += 1;
         self.payload += next.payload;
         self.pushed = next.pushed;
         self.closed = next.pushed
             || next.payload < self.segment_len
             || !self.tcp && self.count == MAX_DATAGRAMS;
-        true
     }
 
-    fn is_continued_by(&self, next: &Candidate<'_>) -> bool {
-        self.tcp == next.tcp
-            && self.ipv6 == next.ipv6
-            && self.headers_len == next.headers.len()
-            && next.payload <= self.segment_len
-            && self.headers_len + self.payload + next.payload <= MAX_PACKET
-            && self.same_ip(next.headers)
-            && {
-                let upper = &next.headers[self.transport..];
-                if self.tcp { self.next_in_stream(upper) } else { self.upper()[..4] == upper[..4] }
-            }
-    }
-
-    fn same_ip(&self, b: &[u8]) -> bool {
-        let a = &self.headers;
-        if self.ipv6 {
-            return a[..4] == b[..4] && a[6..40] == b[6..40];
-        }
-        // An atomic packet's identification means nothing (RFC 6864 §4.1); others must count up, as splitting will.
-        let counts_up = word_at(b, 4) == word_at(a, 4).wrapping_add(self.count as u16);
-        a[..2] == b[..2]
-            && a[6..10] == b[6..10]
-            && a[12..20] == b[12..20]
-            && (a[6] & DONT_FRAGMENT != 0 || counts_up)
-    }
-
-    fn next_in_stream(&self, b: &[u8]) -> bool {
-        let a = self.upper();
-        let sequence = |tcp: &[u8]| u32::from_be_bytes([tcp[4], tcp[5], tcp[6], tcp[7]]);
-        a[..4] == b[..4]
-            && sequence(b) == sequence(a).wrapping_add(self.payload as u32)
-            && a[8..13] == b[8..13]
-            && (a[TCP_FLAGS] ^ b[TCP_FLAGS]) & !PSH == 0
-            && a[14..16] == b[14..16]
-            && a[18..] == b[18..]
-    }
-
-    fn upper(&self) -> &[u8] {
-        &self.headers[self.transport..self.headers_len]
+    /// Whether the numbers in the headers are those after the last packet's.
+    #[inline]
+    fn counts_up(&self, next: &[u8; MAX_HEADERS]) -> bool {
+        let identification = || {
+            // An atomic packet's means nothing (RFC 6864 §4.1); others must count up, as splitting will.
+            self.headers[6] & DONT_FRAGMENT != 0
+                || word_at(next, 4) == word_at(&self.headers, 4).wrapping_add(self.count as u16)
+        };
+        let sequence = |headers: &[u8; MAX_HEADERS]| {
+            let at = self.transport + 4;
+            u32::from_be_bytes([headers[at], headers[at + 1], headers[at + 2], headers[at + 3]])
+        };
+        (self.ipv6 || identification())
+            && (!self.tcp
+                || sequence(next) == sequence(&self.headers).wrapping_add(self.payload as u32))
     }
 
     /// Writes the headers of what was put together, and says what the device is to do with it.
@@ -216,4 +190,68 @@ impl Flow {
             checksum_verified: false,
         }
     }
+}
+
+/// Whether lengths and checksums of a packet are right, in which TCP or UDP begins at `transport`.
+#[inline]
+fn is_whole(packet: &[u8], transport: usize, ipv6: bool, tcp: bool) -> bool {
+    let upper = &packet[transport..];
+    if ipv6 {
+        if usize::from(word_at(packet, 4)) != upper.len() {
+            return false;
+        }
+    } else if usize::from(word_at(packet, 2)) != packet.len()
+        || Sum::default().octets(&packet[..IPV4_LEN]).finish() != 0
+    {
+        return false;
+    }
+    // A datagram without a checksum would have one when it is split again.
+    if !tcp && (usize::from(word_at(upper, 4)) != upper.len() || word_at(upper, 6) == 0) {
+        return false;
+    }
+    let protocol = if tcp { TCP } else { UDP };
+    let sum = Sum::default().pseudo_of(packet, ipv6, protocol, upper.len());
+    sum.octets(upper).finish() == 0
+}
+
+/// Which of [`SHARED`] is for UDP; those before are for TCP, by words of options.
+const UDP_KIND: usize = 11;
+
+/// The bits of headers that all packets of a super-packet share, for IPv4 and IPv6.
+static SHARED: [[[u8; MAX_HEADERS]; UDP_KIND + 1]; 2] = {
+    let mut shared = [[[0; MAX_HEADERS]; UDP_KIND + 1]; 2];
+    let mut kind = 0;
+    while kind <= UDP_KIND {
+        shared[0][kind] = mask(IPV4_LEN, kind);
+        shared[1][kind] = mask(IPV6_LEN, kind);
+        kind += 1;
+    }
+    shared
+};
+
+/// All but lengths and checksums, which follow from the rest, and numbers, which are looked at for themselves.
+const fn mask(transport: usize, kind: usize) -> [u8; MAX_HEADERS] {
+    let own: &[usize] = if transport == IPV4_LEN { &[2, 3, 4, 5, 10, 11] } else { &[4, 5] };
+    let own_upper: &[usize] = if kind == UDP_KIND { &[4, 5, 6, 7] } else { &[4, 5, 6, 7, 16, 17] };
+    let upper_len = if kind == UDP_KIND { UDP_LEN } else { TCP_LEN + 4 * kind };
+    let mut mask = [0; MAX_HEADERS];
+    let mut at = 0;
+    while at < transport + upper_len {
+        mask[at] = 0xff;
+        at += 1;
+    }
+    at = 0;
+    while at < own.len() {
+        mask[own[at]] = 0;
+        at += 1;
+    }
+    at = 0;
+    while at < own_upper.len() {
+        mask[transport + own_upper[at]] = 0;
+        at += 1;
+    }
+    if kind != UDP_KIND {
+        mask[transport + TCP_FLAGS] = !PSH;
+    }
+    mask
 }

@@ -173,7 +173,13 @@ impl Inbound {
 
     /// Takes packets in their order from now on; nobody else can until [`Receiving::finish`].
     pub(crate) fn receive(&self) -> Receiving<'_> {
-        Receiving { sa: self, state: self.state(), vetted: None, news: News::default() }
+        Receiving {
+            sa: self,
+            state: self.state(),
+            vetted: None,
+            before: None,
+            news: News::default(),
+        }
     }
 
     /// Opens packets that came together, before it is their turn, and appends what is in them to `queue`. Nothing is
@@ -325,7 +331,19 @@ impl Inbound {
         vetted: &mut Option<Flow>,
     ) -> Result<Header, Discard> {
         let (payload_len, next_header) = trailer(&space[header_len..header_len + len])?;
-        let packet = &mut space[..header_len + payload_len];
+        self.leave(&mut space[..header_len + payload_len], header_len, next_header, arrival, vetted)
+    }
+
+    /// Makes it a packet that may pass.
+    #[inline(always)]
+    fn leave(
+        &self,
+        packet: &mut [u8],
+        header_len: usize,
+        next_header: u8,
+        arrival: &Arrival,
+        vetted: &mut Option<Flow>,
+    ) -> Result<Header, Discard> {
         let header = match self.mode {
             Mode::Tunnel => leave_tunnel(packet, next_header, arrival)?,
             Mode::Transport => rebuild(packet, header_len, next_header, arrival)?,
@@ -403,6 +421,8 @@ pub(crate) struct Receiving<'a> {
     state: MutexGuard<'a, State>,
     /// The flow of the packet before, which the selectors cover.
     vetted: Option<Flow>,
+    /// The next header of the packet before, if the queue took that in as it was in the tunnel.
+    before: Option<u8>,
     news: News,
 }
 
@@ -424,8 +444,16 @@ impl Receiving<'_> {
         queue: &mut ReceiveQueue,
     ) -> Result<(), Discard> {
         let (space, header_len) = self.sa.begin(datagram, arrival, queue);
-        let outcome = self.open_into(space, header_len, now, datagram, arrival);
-        self.put(outcome, queue)
+        let plaintext = &mut space[header_len..];
+        let outcome = self
+            .authenticate(plaintext, now, datagram, arrival)
+            .and_then(|opened| self.deliver(opened, header_len, now, arrival, queue));
+        if let Err(discard) = outcome {
+            self.before = None;
+            queue.abandon();
+            self.sa.refuse(discard);
+        }
+        outcome
     }
 
     /// Takes what was opened into the queue, or counts that it was refused.
@@ -448,21 +476,47 @@ impl Receiving<'_> {
         }
     }
 
+    /// Opens a packet and takes note of it; gives its octets of payload, and the next header.
     #[inline(always)]
-    fn open_into(
+    fn authenticate(
         &mut self,
-        space: &mut [u8],
-        header_len: usize,
+        plaintext: &mut [u8],
         now: Duration,
         datagram: &[u8],
         arrival: &Arrival,
-    ) -> Result<Header, Discard> {
+    ) -> Result<(usize, u8), Discard> {
         let sequence = self.sa.expect(&self.state, datagram)?;
-        let len = self.sa.unseal(sequence, datagram, &mut space[header_len..])?;
+        let len = self.sa.unseal(sequence, datagram, plaintext)?;
         self.take_note(now, sequence, arrival)?;
-        let header = self.sa.unwrap(space, header_len, len, arrival, &mut self.vetted)?;
+        trailer(&plaintext[..len])
+    }
+
+    /// Takes the packet that was opened into the queue, if it may pass.
+    #[inline(always)]
+    fn deliver(
+        &mut self,
+        (len, next_header): (usize, u8),
+        header_len: usize,
+        now: Duration,
+        arrival: &Arrival,
+        queue: &mut ReceiveQueue,
+    ) -> Result<(), Discard> {
+        // What continues the flow of the packet before has the same addresses, ports and flags: all that is asked below
+        // was answered then.
+        if self.before == Some(next_header)
+            && arrival.tos.is_none_or(ip::keeps_ecn)
+            && let Some(next) = queue.continuation(len)
+        {
+            self.account(now, len as u64)?;
+            queue.append(len, &next);
+            return Ok(());
+        }
+        let packet = queue.opened(header_len + len);
+        let header = self.sa.leave(packet, header_len, next_header, arrival, &mut self.vetted)?;
         self.account(now, header.len as u64)?;
-        Ok(header)
+        queue.accept(&header);
+        self.before = (self.sa.mode == Mode::Tunnel).then_some(next_header);
+        Ok(())
     }
 
     /// Commits what an authentic packet proves: that its number is used, and where the peer is.

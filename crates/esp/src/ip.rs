@@ -108,6 +108,11 @@ pub(crate) fn leave_tunnel(inner: u8, outer: u8) -> Option<u8> {
     }
 }
 
+/// Whether a packet leaves the tunnel with the ECN field it had inside, whatever that is.
+pub(crate) fn keeps_ecn(outer: u8) -> bool {
+    matches!(outer & 3, NOT_ECT | ECT_0)
+}
+
 /// Writes the ECN field of a whole IPv4 or IPv6 header, and keeps the IPv4 checksum right.
 pub(crate) fn set_ecn(packet: &mut [u8], ecn: u8) {
     let old = word_at(packet, 0);
@@ -225,6 +230,7 @@ mod tests {
         for (row, inner) in order.iter().enumerate() {
             for (column, outer) in order.iter().enumerate() {
                 assert_eq!(leave_tunnel(*inner, *outer), table[row][column], "{inner} {outer}");
+                assert!(!keeps_ecn(*outer) || leave_tunnel(*inner, *outer) == Some(*inner));
             }
         }
     }

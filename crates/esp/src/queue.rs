@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::coalesce::{self, Candidate, Flow};
+use crate::coalesce::{Flow, MAX_HEADERS, Next};
 use crate::header::Header;
 use crate::offload::Offload;
 use crate::plane::Path;
@@ -148,6 +148,8 @@ pub struct Coalesce {
 /// that one, putting the covered octets back leaves its payload where it belongs, and nothing was copied.
 pub struct ReceiveQueue {
     coalesce: Coalesce,
+    /// Begins with [`MAX_HEADERS`] octets that no packet has, and ends with as many: of those before and behind any packet a
+    /// fixed number can be looked at.
     buffer: Vec<u8>,
     used: usize,
     packets: Vec<(Range<usize>, Offload)>,
@@ -155,8 +157,8 @@ pub struct ReceiveQueue {
     accepted: usize,
     /// What the last of `packets` may grow into.
     flow: Option<Flow>,
-    /// The last `overlap` octets before `used`, while a packet is being opened over them.
-    covered: [u8; coalesce::MAX_HEADERS],
+    /// The octets before `used`, while a packet is being opened over the last `overlap` of them.
+    covered: [u8; MAX_HEADERS],
     overlap: usize,
 }
 
@@ -165,12 +167,12 @@ impl ReceiveQueue {
     pub fn new(capacity: usize, coalesce: Coalesce) -> Self {
         Self {
             coalesce,
-            buffer: vec![0; capacity],
-            used: 0,
+            buffer: vec![0; capacity.max(2 * MAX_HEADERS)],
+            used: MAX_HEADERS,
             packets: Vec::new(),
             accepted: 0,
             flow: None,
-            covered: [0; coalesce::MAX_HEADERS],
+            covered: [0; MAX_HEADERS],
             overlap: 0,
         }
     }
@@ -199,7 +201,7 @@ impl ReceiveQueue {
 
     /// Whether it is time to write: the next datagrams might make the buffer grow.
     pub fn is_full(&self) -> bool {
-        self.used > 0 && self.buffer.len() - self.used < 2 * RUN_OCTETS
+        !self.packets.is_empty() && self.buffer.len() - self.used < 2 * RUN_OCTETS
     }
 
     /// Whether there is nothing to write.
@@ -209,7 +211,7 @@ impl ReceiveQueue {
 
     /// Forgets all packets and keeps the buffer.
     pub fn clear(&mut self) {
-        self.used = 0;
+        self.used = MAX_HEADERS;
         self.packets.clear();
         self.accepted = 0;
         self.flow = None;
@@ -219,61 +221,76 @@ impl ReceiveQueue {
     /// [`abandon`](Self::abandon). A caller that puts a header of its own in front cannot say where the packet's
     /// headers end, and forgoes `overlap`.
     pub(crate) fn begin(&mut self, len: usize, overlap: bool) -> &mut [u8] {
-        if self.buffer.len() < self.used + len {
-            self.buffer.resize((self.used + len).next_power_of_two(), 0);
+        let end = self.used + len + MAX_HEADERS;
+        if self.buffer.len() < end {
+            self.buffer.resize(end.next_power_of_two(), 0);
         }
         self.overlap = match &self.flow {
             Some(flow) if overlap => flow.headers_len(),
             _ => 0,
         };
+        if self.overlap > 0 {
+            self.covered.copy_from_slice(&self.buffer[self.used - MAX_HEADERS..self.used]);
+        }
+        self.opened(len)
+    }
+
+    /// The first of the octets that [`begin`](Self::begin) gave.
+    pub(crate) fn opened(&mut self, len: usize) -> &mut [u8] {
         let at = self.used - self.overlap;
-        self.covered[..self.overlap].copy_from_slice(&self.buffer[at..self.used]);
         &mut self.buffer[at..at + len]
     }
 
     /// Takes back what [`begin`](Self::begin) gave.
     pub(crate) fn abandon(&mut self) {
-        self.buffer[self.used - self.overlap..self.used]
-            .copy_from_slice(&self.covered[..self.overlap]);
-        self.overlap = 0;
+        if self.overlap > 0 {
+            self.buffer[self.used - MAX_HEADERS..self.used].copy_from_slice(&self.covered);
+            self.overlap = 0;
+        }
+    }
+
+    /// The packet of `len` octets that was opened into [`begin`](Self::begin)'s, if it continues the super-packet before it.
+    #[inline]
+    pub(crate) fn continuation(&self, len: usize) -> Option<Next> {
+        self.flow.as_ref()?.next(&self.buffer[self.used - self.overlap..], len)
+    }
+
+    /// Takes in such a packet.
+    #[inline]
+    pub(crate) fn append(&mut self, len: usize, next: &Next) {
+        let flow = self.flow.as_mut().expect("a packet continues a flow");
+        flow.append(next);
+        let at = self.used - self.overlap;
+        let payload = at + flow.headers_len()..at + len;
+        let octets = payload.len();
+        if payload.start != self.used {
+            self.buffer.copy_within(payload, self.used);
+        }
+        self.abandon();
+        self.accepted += 1;
+        self.used += octets;
+        let (range, _) = self.packets.last_mut().expect("a flow is that of the last packet");
+        range.end = self.used;
     }
 
     /// Takes in the packet that was opened into [`begin`](Self::begin)'s octets; `header` is its.
     pub(crate) fn accept(&mut self, header: &Header) {
+        if let Some(next) = self.continuation(header.len) {
+            return self.append(header.len, &next);
+        }
         self.accepted += 1;
         let at = self.used - self.overlap;
         let packet = at..at + header.len;
-        let candidate = if self.coalesce == Coalesce::default() {
-            None
-        } else {
-            Candidate::of(&self.buffer[packet.clone()], header, self.coalesce)
-        };
-
-        if let (Some(flow), Some(next)) = (&mut self.flow, &candidate)
-            && flow.append(next)
-        {
-            let payload = at + next.headers_len()..packet.end;
-            let octets = payload.len();
-            if payload.start != self.used {
-                self.buffer.copy_within(payload, self.used);
-            }
-            self.abandon();
-            self.used += octets;
-            let (range, _) = self.packets.last_mut().expect("a flow is that of the last packet");
-            range.end = self.used;
-            return;
-        }
-
-        let next = candidate.as_ref().map(Flow::begin);
+        let flow = Flow::begin(&self.buffer[at..], header, self.coalesce);
         if self.overlap > 0 {
             self.buffer.copy_within(packet, self.used);
             self.abandon();
         }
         self.finish_flow();
-        let offload = Offload { checksum_verified: next.is_some(), ..Offload::NONE };
+        let offload = Offload { checksum_verified: flow.is_some(), ..Offload::NONE };
         self.packets.push((self.used..self.used + header.len, offload));
         self.used += header.len;
-        self.flow = next;
+        self.flow = flow;
     }
 
     fn finish_flow(&mut self) {

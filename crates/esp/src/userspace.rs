@@ -204,9 +204,9 @@ impl Userspace {
         let tun = Tun::create(&config.device, !config.without.contains(&Offering::DeviceOffload))?;
 
         let outer_mtu = config.outer.mtu();
-        // The commonest suite, in the largest common wrapping; SAs that need more lower it.
+        // The commonest suite, in UDP over IPv4; SAs that need more lower it.
         let (suite, udp) = (Suite::AesGcm16(KeyBits::B256), Encapsulation::Udp);
-        let derived = inner_mtu(outer_mtu.into(), suite, Mode::Tunnel, udp, true);
+        let derived = inner_mtu(outer_mtu.into(), suite, Mode::Tunnel, udp, false);
         let mtu = config.mtu.unwrap_or_else(|| device_mtu(derived));
         let (netlink, index) = configure(&config.device, mtu)
             .map_err(|e| refused(format!("setting up {}", config.device), &e))?;
