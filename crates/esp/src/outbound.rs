@@ -230,6 +230,8 @@ impl Outbound {
 
     /// What becomes of a packet, if it can be protected at all. `admitted` is what was found when its sequence numbers
     /// were claimed: there must not be more packets than numbers, whatever the path has come to carry since.
+    // Inlined: what it gives is large, and would be moved in memory for every packet.
+    #[inline(always)]
     fn cut<'p>(
         &self,
         packet: &'p mut [u8],
@@ -266,6 +268,7 @@ impl Outbound {
         Ok(Cut { header, form, squeeze, may_fragment })
     }
 
+    #[inline(always)]
     fn seal_cut(
         &self,
         now: Duration,
