@@ -454,7 +454,7 @@ impl DataPlane for Userspace {
     fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
         let Some(renamed) = self.rules.remove(&rule) else { return };
         self.datapath.rename_rule(rule, to);
-        self.routing.rename(&renamed, to);
+        self.routing.rename(rule, to);
         self.rules.insert(to, Rule { id: to, ..renamed });
     }
 

@@ -27,9 +27,17 @@ pub(super) struct Routing {
     families: Vec<Family>,
     /// Every routed prefix, and the rules that want it.
     wanted: BTreeMap<Prefix, BTreeSet<RuleId>>,
-    /// What each rule protects on this side: where its preferred source addresses come from.
-    local: BTreeMap<RuleId, Vec<Selector>>,
+    rules: BTreeMap<RuleId, Routed>,
     loosened: BTreeSet<String>,
+}
+
+/// A rule, as far as routes are concerned.
+#[derive(Default)]
+struct Routed {
+    /// What it protects on this side: where its preferred source addresses come from.
+    local: Vec<Selector>,
+    /// Those of [`Routing::wanted`] that it wants.
+    prefixes: BTreeSet<Prefix>,
 }
 
 impl Routing {
@@ -59,16 +67,18 @@ impl Routing {
                 }
             }
         }
-        let (wanted, local, loosened) = Default::default();
-        Ok(Self { netlink, device, table, mark, families, wanted, local, loosened })
+        let (wanted, rules, loosened) = Default::default();
+        Ok(Self { netlink, device, table, mark, families, wanted, rules, loosened })
     }
 
     /// Routes the remote addresses of a rule to the device, and no longer those of a former rule of its name. On error
     /// nothing of the rule remains.
     pub(super) fn add(&mut self, rule: &Rule) -> Result<(), PlaneError> {
-        self.local.insert(rule.id, rule.selectors.local.clone());
         let prefixes = self.prefixes(&rule.selectors.remote);
-        let former = self.concerned(rule.id);
+        let routed = self.rules.entry(rule.id).or_default();
+        routed.local.clone_from(&rule.selectors.local);
+        let former = routed.prefixes.clone();
+        routed.prefixes.extend(&prefixes);
         for prefix in &prefixes {
             self.wanted.entry(*prefix).or_default().insert(rule.id);
         }
@@ -82,31 +92,32 @@ impl Routing {
                 ));
             }
         }
-        for prefix in former.into_iter().filter(|p| !prefixes.contains(p)) {
-            self.release(prefix, rule.id, &owned);
+        for prefix in former.difference(&prefixes) {
+            self.release(*prefix, rule.id, &owned);
+        }
+        if let Some(routed) = self.rules.get_mut(&rule.id) {
+            routed.prefixes = prefixes;
         }
         Ok(())
     }
 
     /// A rule goes on under another name.
-    pub(super) fn rename(&mut self, rule: &Rule, to: RuleId) {
-        if let Some(local) = self.local.remove(&rule.id) {
-            self.local.insert(to, local);
-        }
-        for prefix in self.prefixes(&rule.selectors.remote) {
-            if let Some(rules) = self.wanted.get_mut(&prefix)
-                && rules.remove(&rule.id)
-            {
+    pub(super) fn rename(&mut self, rule: RuleId, to: RuleId) {
+        let Some(routed) = self.rules.remove(&rule) else { return };
+        for prefix in &routed.prefixes {
+            if let Some(rules) = self.wanted.get_mut(prefix) {
+                rules.remove(&rule);
                 rules.insert(to);
             }
         }
+        self.rules.insert(to, routed);
     }
 
     /// Withdraws the routes no other rule wants.
     pub(super) fn remove(&mut self, rule: RuleId) {
-        self.local.remove(&rule);
+        let Some(routed) = self.rules.remove(&rule) else { return };
         let owned = self.owned();
-        for prefix in self.concerned(rule) {
+        for prefix in routed.prefixes {
             self.release(prefix, rule, &owned);
         }
     }
@@ -114,8 +125,10 @@ impl Routing {
     /// Puts a rule's routes again: its source addresses may have come or gone since it was added, and the kernel
     /// deletes the routes that prefer an address which goes.
     pub(super) fn refresh(&mut self, rule: RuleId) {
+        let Some(routed) = self.rules.get(&rule) else { return };
+        let prefixes = routed.prefixes.clone();
         let owned = self.owned();
-        for prefix in self.concerned(rule) {
+        for prefix in prefixes {
             if let Err(error) = self.put(prefix, &owned) {
                 tracing::warn!(%error, "renewing the route to {prefix}");
             }
@@ -137,7 +150,8 @@ impl Routing {
     pub(super) fn admit_peer(&mut self, peer: IpAddr, journal: &mut Journal) {
         // The kernel filters reverse paths of IPv4 only.
         let IpAddr::V4(_) = peer else { return };
-        if !self.wanted.keys().any(|p| covers(p, peer)) {
+        // However many rules there are: every SA asks.
+        if !(0..=32).any(|length| self.wanted.contains_key(&Prefix::holding(peer, length))) {
             return;
         }
         let interface = match self.netlink.egress(peer, self.mark) {
@@ -167,10 +181,6 @@ impl Routing {
         }
     }
 
-    fn concerned(&self, rule: RuleId) -> Vec<Prefix> {
-        self.wanted.iter().filter(|(_, rules)| rules.contains(&rule)).map(|(p, _)| *p).collect()
-    }
-
     /// Takes a prefix from a rule: the others keep the route, the last one takes it along.
     fn release(&mut self, prefix: Prefix, rule: RuleId, owned: &[IpAddr]) {
         let Some(rules) = self.wanted.get_mut(&prefix) else { return };
@@ -190,8 +200,8 @@ impl Routing {
         let source = self.wanted.get(&prefix).and_then(|rules| {
             rules
                 .iter()
-                .filter_map(|r| self.local.get(r))
-                .flatten()
+                .filter_map(|r| self.rules.get(r))
+                .flat_map(|routed| &routed.local)
                 .find_map(|s| preferred(s, Family::of(prefix.address), owned))
         });
         let (table, index) = (self.table, self.device);
@@ -270,13 +280,21 @@ pub(crate) fn prefixes(range: &AddressRange) -> Vec<Prefix> {
     }
 }
 
-fn covers(prefix: &Prefix, address: IpAddr) -> bool {
-    if Family::of(prefix.address) != Family::of(address) {
-        return false;
+impl Prefix {
+    /// The one of that length, which is not more than the address has bits, that holds an address.
+    fn holding(address: IpAddr, length: u8) -> Self {
+        let address = match address {
+            IpAddr::V4(a) => {
+                let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
+                Ipv4Addr::from_bits(a.to_bits() & mask).into()
+            }
+            IpAddr::V6(a) => {
+                let mask = u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0);
+                Ipv6Addr::from_bits(a.to_bits() & mask).into()
+            }
+        };
+        Self { address, length }
     }
-    let width = if address.is_ipv4() { 32 } else { 128 };
-    let differing = bits(prefix.address) ^ bits(address);
-    differing.checked_shr(width - u32::from(prefix.length)).unwrap_or(0) == 0
 }
 
 fn bits(address: IpAddr) -> u128 {
@@ -361,12 +379,18 @@ mod tests {
     }
 
     #[test]
-    fn families_do_not_mix() {
-        let [all4, all6] = ["0.0.0.0", "::"].map(|a| a.parse::<IpAddr>().expect("address"));
-        for (prefix, length) in [(all4, 0), (all4, 32), (all6, 0), (all6, 128)] {
-            let prefix = Prefix { address: prefix, length };
-            assert_eq!(covers(&prefix, all4), prefix.address == all4);
-            assert_eq!(covers(&prefix, all6), prefix.address == all6);
+    fn an_address_lies_in_one_prefix_of_each_length() {
+        for (address, length, prefix) in [
+            ("10.1.2.3", 0, "0.0.0.0/0"),
+            ("10.1.2.3", 9, "10.0.0.0/9"),
+            ("10.1.2.3", 31, "10.1.2.2/31"),
+            ("10.1.2.3", 32, "10.1.2.3/32"),
+            ("fd00::1:ffff", 0, "::/0"),
+            ("fd00::1:ffff", 113, "fd00::1:8000/113"),
+            ("fd00::1:ffff", 128, "fd00::1:ffff/128"),
+        ] {
+            let holding = Prefix::holding(address.parse().expect("an address"), length);
+            assert_eq!(holding.to_string(), prefix);
         }
     }
 
@@ -376,7 +400,8 @@ mod tests {
         let prefixes = prefixes(&range);
         for n in Ipv4Addr::new(10, 0, 0, 0).to_bits()..Ipv4Addr::new(10, 0, 4, 0).to_bits() {
             let address = IpAddr::from(Ipv4Addr::from_bits(n));
-            let holders = prefixes.iter().filter(|p| covers(p, address)).count();
+            let holders =
+                prefixes.iter().filter(|p| Prefix::holding(address, p.length) == **p).count();
             assert_eq!(holders, usize::from(range.contains(address)), "{address}");
         }
     }
