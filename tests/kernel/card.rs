@@ -19,6 +19,8 @@ pub fn connect(left: (&Space, &[&str]), right: (&Space, &[&str])) {
         fs::write(CONTROL, "0").expect("we are root");
         fs::write(CONTROL, "1").expect("we are root");
     }
+    // A scenario that failed may have left less.
+    make_room_for(ROOM);
     for ((space, addresses), device) in [(left, "xs0"), (right, "xs1")] {
         let namespace = space
             .run(|| format!("/proc/{}/task/{}/ns/net", std::process::id(), nix::unistd::gettid()));

@@ -3,7 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Unrouted;
-use crate::placement::Placement;
+use crate::placement::{Placement, Wanted};
 use crate::plane::RuleId;
 use crate::xfrm::Binding;
 use std::collections::BTreeMap;
@@ -79,9 +79,11 @@ impl Config {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
     }
 
-    /// Whether more than addresses says what is a tunnel's.
-    pub(super) fn is_bound(&self, tunnel: &str) -> bool {
-        self.tunnels.get(tunnel).is_some_and(|t| t.binding != Binding::default())
+    /// Whether addresses alone say what is a tunnel's, and no card does everything for it.
+    pub(super) fn can_be_guarded(&self, tunnel: &str) -> bool {
+        let bound = self.tunnels.get(tunnel).is_some_and(|t| t.binding != Binding::default());
+        let by_card = matches!(self.placement.choice(tunnel).wanted, Wanted::Auto | Wanted::Packet);
+        !bound && !by_card
     }
 
     fn choices(&self) -> impl Iterator<Item = Choice> {
