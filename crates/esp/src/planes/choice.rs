@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Unrouted;
+use crate::manual::Way;
 use crate::placement::{Placement, Wanted};
 use crate::plane::RuleId;
 use crate::xfrm::Binding;
@@ -82,7 +83,9 @@ impl Config {
     /// Whether addresses alone say what is a tunnel's, and no card does everything for it.
     pub(super) fn can_be_guarded(&self, tunnel: &str) -> bool {
         let bound = self.tunnels.get(tunnel).is_some_and(|t| t.binding != Binding::default());
-        let by_card = matches!(self.placement.choice(tunnel).wanted, Wanted::Auto | Wanted::Packet);
+        // Of a tunnel as well, where nothing is keyed by hand.
+        let leaving = self.placement.choice_by_hand(tunnel, Way::Out);
+        let by_card = matches!(leaving.wanted, Wanted::Auto | Wanted::Packet);
         !bound && !by_card
     }
 
