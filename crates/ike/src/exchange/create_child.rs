@@ -442,15 +442,16 @@ fn find_tunnel(
     tsi: &[TrafficSelector],
     tsr: &[TrafficSelector],
 ) -> Result<Match, Rejection> {
-    let old = rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|c| Arc::clone(&c.tunnel));
-    let tunnels: Vec<Arc<ChildTunnel>> = match old {
-        Some(tunnel) => vec![tunnel],
-        None => session.tunnel.children.iter().filter(|c| c.role.may_respond()).cloned().collect(),
+    let old = rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|child| &child.tunnel);
+    let tunnels = match old {
+        Some(tunnel) => std::slice::from_ref(tunnel),
+        None => &session.tunnel.children,
     };
+    let tunnels = tunnels.iter().filter(|tunnel| old.is_some() || tunnel.role.may_respond());
     let translated = transport && (session.path.nat_local || session.path.nat_remote);
     let mut found: Option<(u8, Match)> = None;
     let mut wrong_mode = None;
-    for tunnel in &tunnels {
+    for tunnel in tunnels {
         // RFC 7296 §2.23.1: in transport mode the addresses that count are those this side sees.
         let (seen_i, seen_r);
         let (tsi, tsr) = if translated && tunnel.mode == Mode::Transport {
@@ -476,6 +477,9 @@ fn find_tunnel(
             let seen = translated && tunnel.mode == Mode::Transport;
             let selectors = Arc::new(selectors);
             found = Some((rank, Match { tunnel: Arc::clone(tunnel), selectors, seen }));
+        }
+        if exact {
+            break;
         }
     }
     if let Some((_, found)) = found {

@@ -51,6 +51,10 @@ fn narrow(ours: &[Selector], theirs: &[TrafficSelector]) -> Vec<Selector> {
     narrowed
 }
 
+fn meet(ours: &[Selector], theirs: &[TrafficSelector]) -> bool {
+    ranges(theirs).any(|t| ours.iter().any(|o| o.intersection(t).is_some()))
+}
+
 /// Whether each selector lies in one of the whole.
 pub fn covered(part: &[Selector], whole: &[Selector]) -> bool {
     part.iter().all(|p| whole.iter().any(|w| w.intersection(p) == Some(*p)))
@@ -63,6 +67,10 @@ pub fn grant(
     local: &[TrafficSelector],
     remote: &[TrafficSelector],
 ) -> Option<TrafficSelectors> {
+    // Most of a peer's many tunnels are told apart without making anything.
+    if !meet(&tunnel.remote, remote) || !meet(&tunnel.local, local) {
+        return None;
+    }
     let granted = TrafficSelectors {
         local: narrow(&tunnel.local, local),
         remote: narrow(&tunnel.remote, remote),
