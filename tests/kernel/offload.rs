@@ -1,5 +1,6 @@
 //! The kernel plane with a network card that offloads: `xfrmsim`, whose far end is in another namespace.
 
+use crate::card;
 use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
 use crate::harness::space::Space;
@@ -12,8 +13,6 @@ use esp::plane::{
 use esp::xfrm::{Config, Hooks, Xfrm, commands};
 use policy::{AddressRange, KeyBits, Mode, PortRange, Secret, Selector};
 use std::collections::BTreeMap;
-use std::fs;
-use std::process::Command;
 use std::sync::Arc;
 
 pub fn group() -> Group {
@@ -24,31 +23,7 @@ pub fn group() -> Group {
     }
 }
 
-const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("busybox")];
-const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/kernel/xfrmsim.ko");
-const CONTROL: &str = "/sys/kernel/debug/xfrmsim";
-const CARDS: [&str; 2] = ["xs0", "xs1"];
-
-/// Two namespaces with a card each.
-fn cards() -> [Space; 2] {
-    if !std::path::Path::new(CONTROL).exists() {
-        let loaded = Command::new("busybox").args(["insmod", MODULE]).status();
-        assert!(loaded.expect("busybox runs").success(), "{MODULE}");
-    } else {
-        fs::write(CONTROL, "0").expect("xfrmsim");
-        fs::write(CONTROL, "1").expect("xfrmsim");
-    }
-    let spaces = ["left", "right"].map(Space::new);
-    for (space, card) in spaces.iter().zip(CARDS) {
-        let there = space
-            .run(|| format!("/proc/{}/task/{}/ns/net", std::process::id(), nix::unistd::gettid()));
-        let moved = Command::new("ip").args(["link", "set", card, "netns", &there]).status();
-        assert!(moved.expect("ip runs").success(), "{card}");
-        space.ip(&format!("link set {card} up"));
-    }
-    spaces
-}
-
+const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("insmod")];
 /// A plane in a namespace, which wants this of its card.
 fn plane(space: &Space, wanted: Wanted, device: &str) -> (Xfrm, Placement) {
     let choice = Choice { wanted, device: Some(device.to_owned()) };
@@ -68,13 +43,14 @@ const KEY: &str = "44434241343332312423222114131211f4f3f2f1";
 
 /// The example of Linux' documentation of offload: two SAs, TCP, `rfc4106(gcm(aes))`, a window of 32, a card.
 fn printed() {
-    let spaces = cards();
-    for (space, card) in spaces.iter().zip(CARDS) {
-        space.ip(&format!("link set {card} down"));
-        space.ip(&format!("link set {card} name eth4"));
+    let spaces = ["left", "right"].map(Space::new);
+    // One after the other is the host of the example.
+    let [here, there] = [&spaces[0], &spaces[1]].map(|space| (space, &["14.0.0.52/24"][..]));
+    card::connect(here, there);
+    for space in &spaces {
+        space.ip("link set wire down");
+        space.ip("link set wire name eth4");
         space.ip("link set eth4 up");
-        // One after the other is the host of the example.
-        space.ip("address add 14.0.0.52/24 dev eth4");
     }
     let (mut plane, placement) = plane(&spaces[0], Wanted::Crypto, "eth4");
     let network = AddressRange::new([14, 0, 0, 0].into(), [14, 0, 0, 255].into());

@@ -134,6 +134,12 @@ impl Filter {
         *self == Self::default()
     }
 
+    /// The rules that let pass what goes one way.
+    pub(crate) fn bypasses(&self, way: Direction) -> impl Iterator<Item = &FilterRule> {
+        let bypasses = |rule: &&FilterRule| rule.action == FilterAction::Bypass;
+        self.rules.iter().filter(bypasses).filter(move |rule| rule.direction.includes(way))
+    }
+
     /// The default of a family of addresses.
     pub fn default_of(&self, address: IpAddr) -> DefaultAction {
         if address.is_ipv4() { self.ipv4 } else { self.ipv6 }

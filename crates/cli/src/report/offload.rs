@@ -87,7 +87,7 @@ pub fn not_offloaded(info: &OffloadInfo) -> Vec<String> {
             2 => format!("{first} and one more tunnel"),
             n => format!("{first} and {} more tunnels", count(n as u64 - 1)),
         };
-        let sas = if sas == 1 { "1 SA".to_owned() } else { format!("{} SAs", count(sas)) };
+        let sas = number(sas, "SA", "SAs");
         lines.push(format!("{sas} not in {card}: {reason} ({whose})"));
     }
     lines
@@ -120,19 +120,21 @@ pub(super) fn place(placed: &[PlacedInfo]) -> Option<String> {
 /// What a resynchronisation has put right.
 pub fn resynced(done: &ResyncInfo) -> String {
     let ResyncInfo { sas, policies, moved } = *done;
-    let number = |n: usize, one: &str, many: &str| {
-        (n > 0).then(|| format!("{} {}", count(n as u64), if n == 1 { one } else { many }))
-    };
-    let back = [number(sas, "SA", "SAs"), number(policies, "policy", "policies")];
+    let some = |n: usize, one: &str, many: &str| (n > 0).then(|| number(n as u64, one, many));
+    let back = [some(sas, "SA", "SAs"), some(policies, "policy", "policies")];
     let back: Vec<String> = back.into_iter().flatten().collect();
     let back = (!back.is_empty()).then(|| format!("put back into the kernel: {}", back.join(", ")));
     let moved =
-        number(moved, "SA", "SAs").map(|n| format!("moved into a network card or out of one: {n}"));
+        some(moved, "SA", "SAs").map(|n| format!("moved into a network card or out of one: {n}"));
     let lines: Vec<String> = back.into_iter().chain(moved).collect();
     match lines.is_empty() {
         true => "nothing was missing in the kernel, and no SA has moved".to_owned(),
         false => lines.join("\n"),
     }
+}
+
+fn number(n: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 
 fn inside(sas: usize, capacity: Option<usize>) -> String {

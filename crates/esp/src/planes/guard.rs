@@ -5,7 +5,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::filter::{Direction, Filter, FilterAction};
+use crate::filter::{Direction, Filter};
 use crate::plane::{Rule, RuleId, TrafficSelectors};
 use crate::userspace::nft;
 use std::collections::BTreeMap;
@@ -77,9 +77,7 @@ impl Guard {
             return;
         }
         let mut script = base(&self.table, &self.device, self.port);
-        let bypassed = self.filter.rules.iter().filter(|rule| {
-            rule.action == FilterAction::Bypass && rule.direction.includes(Direction::Out)
-        });
+        let bypassed = self.filter.bypasses(Direction::Out);
         bypassed.for_each(|rule| script.push_str(&verdicts(&self.table, &rule.traffic, "accept")));
         for selectors in self.rules.values() {
             script.push_str(&verdicts(&self.table, selectors, "counter drop"));
@@ -145,6 +143,5 @@ table inet {name} {{
 }
 
 fn verdicts(name: &str, traffic: &TrafficSelectors, verdict: &str) -> String {
-    let flows = nft::flows(&traffic.local, &traffic.remote).into_iter();
-    flows.map(|flow| format!("add rule inet {name} {CHAIN} {flow} {verdict}\n")).collect()
+    nft::verdicts([name, CHAIN], (&traffic.local, &traffic.remote), verdict)
 }

@@ -4,7 +4,7 @@
 //! kernel would take it; nftables drops it first. The table is built anew, atomically, whenever the rules change.
 
 use super::nft;
-use crate::filter::{Direction, Filter, FilterAction};
+use crate::filter::{Direction, Filter};
 use crate::plane::{Rule, TrafficSelectors};
 use std::io;
 
@@ -65,10 +65,7 @@ table inet {name} {{
 
 /// What the operator lets come in the clear. Those of it that an earlier rule of the filter discards end there.
 fn exempt(name: &str, filter: &Filter) -> String {
-    let bypassed = filter
-        .rules
-        .iter()
-        .filter(|r| r.action == FilterAction::Bypass && r.direction.includes(Direction::In));
+    let bypassed = filter.bypasses(Direction::In);
     bypassed.map(|rule| verdicts(name, &rule.traffic, "accept")).collect()
 }
 
@@ -78,14 +75,13 @@ fn drops(name: &str, rule: &Rule) -> String {
 }
 
 fn verdicts(name: &str, traffic: &TrafficSelectors, verdict: &str) -> String {
-    let flows = nft::flows(&traffic.remote, &traffic.local).into_iter();
-    flows.map(|flow| format!("add rule inet {name} {CHAIN} {flow} {verdict}\n")).collect()
+    nft::verdicts([name, CHAIN], (&traffic.remote, &traffic.local), verdict)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filter::FilterRule;
+    use crate::filter::{FilterAction, FilterRule};
     use crate::plane::RuleId;
     use policy::{AddressRange, PortRange, Selector};
 

@@ -51,6 +51,16 @@ pub(crate) fn flows(from: &[Selector], to: &[Selector]) -> Vec<String> {
     pairs.map(|(from, to)| flow(from, to)).collect()
 }
 
+/// Commands that add rules to the chain of a table, by which what goes from any of `from` to any of `to` has this verdict.
+pub(crate) fn verdicts(
+    [table, chain]: [&str; 2],
+    (from, to): (&[Selector], &[Selector]),
+    verdict: &str,
+) -> String {
+    let flows = flows(from, to).into_iter();
+    flows.map(|flow| format!("add rule inet {table} {chain} {flow} {verdict}\n")).collect()
+}
+
 fn flow(from: &Selector, to: &Selector) -> String {
     let family = if from.addresses.start().is_ipv4() { "ip" } else { "ip6" };
     format!(

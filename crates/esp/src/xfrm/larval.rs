@@ -4,11 +4,12 @@
 #![forbid(unsafe_code)]
 
 use super::netlink::{Kernel, Refused, wipe};
+use super::ownership::templates;
 use super::spd::Way;
-use super::state::name_of;
+use super::state::{binding_in, name_of};
 use netlink_packet_xfrm::monitor::AcquireMessage;
 use netlink_packet_xfrm::state::AllocSpiMessage;
-use netlink_packet_xfrm::{UserSaInfo, UserSpiInfo, XfrmAttrs, XfrmMessage};
+use netlink_packet_xfrm::{UserSaInfo, UserSpiInfo, XfrmMessage};
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,7 @@ impl Larvae {
         if acquire.policy.direction != Way::Out.number() {
             return;
         }
-        let template = message.nlas.iter().find_map(|attribute| match attribute {
-            XfrmAttrs::Template(templates) => templates.first(),
-            _ => None,
-        });
-        let Some(template) = template else { return };
+        let Some(template) = templates(&message.nlas).next() else { return };
         let info = UserSaInfo {
             id: acquire.id,
             saddr: acquire.saddr,
@@ -38,8 +35,7 @@ impl Larvae {
             mode: template.mode,
             ..UserSaInfo::default()
         };
-        let bound = |a: &&XfrmAttrs| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_));
-        let nlas = message.nlas.iter().filter(bound).cloned().collect();
+        let nlas = binding_in(&message.nlas);
         // Any SPI that RFC 4303 §2.1 allows: only what has one can be deleted.
         let spi_info = UserSpiInfo { info, min: 256, max: u32::MAX };
         self.0.push_back((now + AFTER, AllocSpiMessage { spi_info, nlas }));

@@ -5,10 +5,10 @@
 use super::netlink::Kernel;
 use super::ownership::Own;
 use super::refusal;
-use super::state::name_of;
+use super::state::{binding_in, name_of};
 use crate::plane::PlaneError;
 use netlink_packet_xfrm::policy::DelGetMessage;
-use netlink_packet_xfrm::{UserPolicyId, XfrmAttrs, XfrmMessage};
+use netlink_packet_xfrm::{UserPolicyId, XfrmMessage};
 
 /// Removes SAs, whose keys nobody has any more; returns the policies, which are removed later.
 pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneError> {
@@ -22,9 +22,7 @@ pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneE
         let info = &policy.user_policy_info;
         let user_policy_id =
             UserPolicyId { selector: info.selector, index: 0, direction: info.direction };
-        let kept = |a: &&XfrmAttrs| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_));
-        let nlas = policy.nlas.iter().filter(kept).cloned().collect();
-        stale.push(DelGetMessage { user_policy_id, nlas });
+        stale.push(DelGetMessage { user_policy_id, nlas: binding_in(&policy.nlas) });
     }
     if !orders.is_empty() || !stale.is_empty() {
         let (sas, policies) = (orders.len(), stale.len());

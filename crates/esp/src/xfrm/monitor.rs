@@ -6,15 +6,16 @@
 use super::flow::address;
 use super::larval::Larvae;
 use super::netlink::{Netlink, messages, parse, wipe};
+use super::ownership::{has_our_rank, templates};
 use super::policies::rule_of;
 use super::state::Name;
-use super::{Hooks, PRIORITIES, REQIDS};
+use super::{Hooks, REQIDS};
 use crate::plane::{Notice, PacketSummary, PlaneError, SaId};
 use netlink_packet_xfrm::monitor::AcquireMessage;
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::{
-    AF_INET, Selector, XFRM_POLICY_MAX, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_MAPPING,
-    XFRMNLGRP_POLICY, XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
+    AF_INET, Selector, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_MAPPING, XFRMNLGRP_POLICY,
+    XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
 };
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr};
@@ -239,9 +240,7 @@ impl Listener {
 /// Whether a policy that is gone had this plane's priority.
 fn is_ours(message: &DelGetMessage) -> bool {
     message.nlas.iter().any(|attribute| match attribute {
-        XfrmAttrs::PolicyInfo(info) => {
-            PRIORITIES.contains(&info.priority) && info.direction < XFRM_POLICY_MAX
-        }
+        XfrmAttrs::PolicyInfo(info) => has_our_rank(info),
         _ => false,
     })
 }
@@ -249,10 +248,7 @@ fn is_ours(message: &DelGetMessage) -> bool {
 /// The notice for a packet that met a policy of this plane and no SA.
 fn acquired(message: &AcquireMessage) -> Option<Notice> {
     let (rule, _) = rule_of(message.acquire.policy.priority)?;
-    let ours = message.nlas.iter().any(|attribute| match attribute {
-        XfrmAttrs::Template(templates) => templates.iter().any(|t| REQIDS.contains(&t.reqid)),
-        _ => false,
-    });
+    let ours = templates(&message.nlas).any(|template| REQIDS.contains(&template.reqid));
     let packet = summary(&message.acquire.selector);
     ours.then_some(Notice::Acquire { rule, packet })
 }

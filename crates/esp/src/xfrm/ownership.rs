@@ -9,7 +9,9 @@ use super::state::Name;
 use super::{PRIORITIES, REQIDS};
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
 use netlink_packet_xfrm::state::{GetDumpMessage, ModifyMessage as StateMessage};
-use netlink_packet_xfrm::{UserSaId, UserTemplate, XfrmAttrs, XfrmMessage};
+use netlink_packet_xfrm::{
+    UserPolicyInfo, UserSaId, UserTemplate, XFRM_POLICY_MAX, XfrmAttrs, XfrmMessage,
+};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
@@ -72,14 +74,18 @@ impl Named {
 
 fn is_ours(policy: &PolicyMessage) -> bool {
     let info = &policy.user_policy_info;
-    let mut templates = templates(&policy.nlas);
-    // Those of sockets have other directions.
-    PRIORITIES.contains(&info.priority)
-        && info.direction < netlink_packet_xfrm::XFRM_POLICY_MAX
-        && templates.all(|t| REQIDS.contains(&t.reqid) || Named::by(t).is_some())
+    has_our_rank(info)
+        && templates(&policy.nlas).all(|t| REQIDS.contains(&t.reqid) || Named::by(t).is_some())
 }
 
-fn templates(attributes: &[XfrmAttrs]) -> impl Iterator<Item = &UserTemplate> {
+/// Whether a policy has a priority of this plane.
+pub(super) fn has_our_rank(info: &UserPolicyInfo) -> bool {
+    // Those of sockets have other directions.
+    PRIORITIES.contains(&info.priority) && info.direction < XFRM_POLICY_MAX
+}
+
+/// For which SAs a policy is, or a packet asks.
+pub(super) fn templates(attributes: &[XfrmAttrs]) -> impl Iterator<Item = &UserTemplate> {
     let lists = attributes.iter().filter_map(|attribute| match attribute {
         XfrmAttrs::Template(templates) => Some(templates),
         _ => None,

@@ -4,7 +4,7 @@
 
 use super::flow::Flow;
 use super::policies::priority;
-use super::{Installed, REQIDS, Ruled, Xfrm, read, refusal, state};
+use super::{REQIDS, Ruled, Xfrm, read, refusal, state};
 use crate::plane::{
     DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule, RuleId,
     SaId, Usage,
@@ -25,9 +25,7 @@ impl DataPlane for Xfrm {
         ruled.rule.id = to;
         self.rules.insert(to, ruled);
         let mut outcome = self.hold(to).and_then(|()| self.guard(to));
-        let of_rule = |sa: &(&SaId, &Installed)| sa.1.rule == rule;
-        let sas: Vec<SaId> = self.sas.iter().filter(of_rule).map(|(id, _)| *id).collect();
-        for id in sas {
+        for id in self.sas_of(rule) {
             let serial = self.sas.get(&id).and_then(|sa| sa.serial);
             // Its turn among those of the rule stays.
             self.rest(id);
@@ -66,9 +64,7 @@ impl DataPlane for Xfrm {
 
     fn remove_rule(&mut self, rule: RuleId) {
         let Some(ruled) = self.rules.remove(&rule) else { return };
-        let of_rule = |sa: &(&SaId, &Installed)| sa.1.rule == rule;
-        let sas: Vec<SaId> = self.sas.iter().filter(of_rule).map(|(id, _)| *id).collect();
-        sas.into_iter().for_each(|sa| self.rest(sa));
+        self.sas_of(rule).into_iter().for_each(|sa| self.rest(sa));
         self.release(rule, &ruled.flows, ruled.binding);
     }
 
@@ -209,6 +205,10 @@ impl KernelPlane for Xfrm {
 }
 
 impl Xfrm {
+    fn sas_of(&self, rule: RuleId) -> Vec<SaId> {
+        self.sas.iter().filter(|(_, sa)| sa.rule == rule).map(|(id, _)| *id).collect()
+    }
+
     /// Adds a rule, or changes the one of that name, which keeps its SAs.
     fn put_rule(&mut self, rule: Rule, elsewhere: bool) -> Result<(), PlaneError> {
         let (id, flows) = (rule.id, Flow::leaving(&rule.selectors)?);

@@ -64,6 +64,12 @@ impl Name {
     }
 }
 
+/// What binds a policy or an SA to a mark or an interface.
+pub(super) fn binding_in(attributes: &[XfrmAttrs]) -> Vec<XfrmAttrs> {
+    let bound = |a: &&XfrmAttrs| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_));
+    attributes.iter().filter(bound).cloned().collect()
+}
+
 /// Names an SA that the kernel has shown.
 pub(super) fn name_of(info: &UserSaInfo, attributes: &[XfrmAttrs]) -> DelGetMessage {
     let user_sa_id = UserSaId {
