@@ -17,6 +17,7 @@ mod card;
 mod crowd;
 mod example;
 mod flow;
+mod flush;
 mod guest;
 #[path = "../interop/launch.rs"]
 mod launch;
