@@ -1,201 +1,177 @@
-//! Two thousand tunnels, and a card that has room for half of them.
+//! Two thousand tunnels that daemons negotiate, and a card that has room for half of them.
 
 use crate::card;
+use crate::carded::{World, says};
 use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
+use crate::harness::policies::{self, changed};
 use crate::harness::space::Space;
-use esp::cipher::Suite;
-use esp::placement::{Choice, Place, Placement, Reason, Wanted};
-use esp::plane::{
-    DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, Rule, RuleId, SaId, Spi,
-    TrafficSelectors,
-};
-use esp::xfrm::{Config, Hooks, Xfrm};
-use policy::{AddressRange, KeyBits, Mode, PortRange, Secret, Selector};
-use std::collections::BTreeMap;
+use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 pub fn group() -> Group {
-    let play = || more_than_room(TUNNELS, card::ROOM);
-    Group {
-        name: "crowd",
-        kernel: Kernel::Built,
-        scenarios: vec![scenario("2,000 tunnels, room for 1,024", NEEDS, play)],
-    }
+    let play = |offload: &'static str| {
+        let name = format!("2,000 tunnels, room for 1,024, {offload}");
+        scenario(name, NEEDS, move || more_than_room(offload))
+    };
+    Group { name: "crowd", kernel: Kernel::Built, scenarios: vec![play("crypto"), play("auto")] }
 }
 
 const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("insmod")];
-const TUNNELS: u32 = 2000;
+const TUNNELS: usize = 2000;
 
-/// The left gateway has a card and a spare way past it; the right one has everything in software.
-fn more_than_room(tunnels: u32, room: usize) {
-    let spaces = ["left", "right"].map(Space::new);
-    let [left, right] = &spaces;
-    card::connect((left, &["192.0.2.1/24"]), (right, &["192.0.2.2/24"]));
-    Space::connect((left, "spare", &["198.51.100.1/24"]), (right, "spare", &["198.51.100.2/24"]));
-    for (end, space) in spaces.iter().enumerate() {
-        let router = 2 - end;
-        // Every address of the network is this host's.
-        space.ip(&format!("route add local 10.{}.0.0/16 dev lo", end + 1));
-        let to = format!("10.{router}.0.0/16");
-        space.ip(&format!("route add {to} via 192.0.2.{router} dev wire metric 10"));
-        space.ip(&format!("route add {to} via 198.51.100.{router} dev spare metric 20"));
-    }
-    let watch = left.watch_leaving("spare");
-
+/// Of each tunnel one SA receives and one sends, and the card has room for so many of either.
+fn more_than_room(offload: &str) {
     let began = Instant::now();
     let step = |what: &str| println!("{:.1} s: {what}", began.elapsed().as_secs_f64());
-    let (mut plane, placement) = start(left, Wanted::Crypto);
-    let (mut other, _) = start(right, Wanted::Off);
-    (0..tunnels).for_each(|tunnel| install(&mut plane, 0, tunnel));
-    step("SAs of the left");
-    (0..tunnels).for_each(|tunnel| install(&mut other, 1, tunnel));
-    step("SAs of the right");
+    let world = World::new(&policies::site().map(|policy| multiplied(&policy)), offload);
+    step("both daemons are ready");
+    let watch = world.watch();
+    world.up();
+    step("the tunnels are up");
 
-    let inside = places(&placement);
-    let beyond = 2 * (tunnels as usize - room);
-    assert_eq!(inside, [0, 2 * room, beyond]);
-    let report = placement.report();
-    let [wire] = &report.cards[..] else { panic!("one card: {:?}", report.cards) };
-    assert_eq!((wire.inside, wire.room), ([room; 2], [Some(room); 2]));
-    let [fallback] = &wire.fallbacks[..] else { panic!("one reason: {:?}", wire.fallbacks) };
-    assert_eq!((&fallback.reason, fallback.count), (&Reason::Full, beyond as u64));
-    let of_the_card = |line: &&str| line.starts_with("sa ");
-    assert_eq!(card::counters().lines().filter(of_the_card).count(), 2 * room);
-    every_one_passes(&spaces, tunnels);
-    step("traffic of each");
+    let best = if offload == "crypto" { "crypto" } else { "packet" };
+    let mut inside = [0, 0, 2 * (TUNNELS - card::ROOM)];
+    inside[usize::from(best == "crypto")] = 2 * card::ROOM;
+    assert_eq!(world.places(), inside);
+    let counters = card::counters();
+    let kind = format!(" type={best} ");
+    assert_eq!(counters.lines().filter(|l| l.contains(&kind)).count(), 2 * card::ROOM);
+    told(
+        &world.left.ctl_ok(&["status"]),
+        &[
+            "tunnels phase 1: 1 of 1 up; phase 2: 2000 of 2000 up",
+            &format!(
+                "offload SAs in the kernel: {best} 1 024 in, 1 024 out; software 976 in, 976 out"
+            ),
+            "1 952 SAs not in wire: the device has no room for another SA (net1024 and 975 more tunnels)",
+        ],
+    );
+    let full = format!("{best} wire 1 952 the device has no room for another SA");
+    told(&world.left.ctl_ok(&["offload"]), &["wire on - 1 024 of 1 024 1 024 of 1 024", &full]);
+    let commands = world.left.ctl_ok(&["xfrm"]);
+    let states = commands.lines().filter(|line| line.starts_with("ip xfrm state add "));
+    let (inside, beyond): (Vec<&str>, Vec<&str>) =
+        states.partition(|state| state.contains(" dev wire dir "));
+    assert_eq!((inside.len(), beyond.len()), (2 * card::ROOM, 2 * (TUNNELS - card::ROOM)));
+    step("told of them");
+    every_one_passes([&world.left.space, &world.right.space]);
+    step("a packet of each either way");
 
-    card::pull();
     // Until it is noticed, and while it is made good, packets of all tunnels are on their way.
-    let refused = try_all(left, tunnels);
-    plane.network_changed();
-    step("the card has gone");
-    assert_eq!(places(&placement), [0, 0, 2 * tunnels as usize]);
-    every_one_passes(&spaces, tunnels);
-    step("traffic of each");
-    println!("{refused} packets were refused before that was noticed");
-    watch.nothing_in_the_clear();
-    drop((plane, other));
-    step("all removed");
-    assert_eq!(left.ip("xfrm state"), "");
+    let traffic = Traffic::start(&world.left.space);
+    card::pull();
+    world.left.await_log(&["a network card has lost its SAs"]);
+    step("the card is out, and that is made good");
+    let [sent, refused] = traffic.finish();
+    println!("{sent} packets were sent meanwhile, of which this host has refused {refused}");
+    assert_eq!(world.places(), [0, 0, 2 * TUNNELS]);
+    told(
+        &world.left.ctl_ok(&["status"]),
+        &[
+            "offload SAs in the kernel: software 2 000 in, 2 000 out",
+            "2 048 SAs not in wire: the device has gone (net0000 and 1 023 more tunnels)",
+        ],
+    );
+    let gone = format!("{best} wire 2 048 the device has gone");
+    says(&world.left.ctl_ok(&["offload"]), &[&gone]);
+    every_one_passes([&world.left.space, &world.right.space]);
+    step("a packet of each either way");
+    watch.into_iter().for_each(|watch| _ = watch.nothing_in_the_clear());
+    world.stop();
+    step("nothing is left");
 }
 
-fn start(space: &Space, wanted: Wanted) -> (Xfrm, Placement) {
-    let placement = Placement::new(Choice { wanted, device: None }, BTreeMap::new());
-    let config = Config { placement: placement.clone(), ..Config::default() };
-    let hooks = Hooks { notice: Arc::new(|_| {}), disturbance: Arc::new(|_| {}) };
-    let plane = space.run(move || Xfrm::start(config, hooks)).expect("this kernel has XFRM");
-    (plane, placement)
+/// What a command has printed has these lines, and is for people: it does not name each of thousands.
+fn told(text: &str, lines: &[&str]) {
+    says(text, lines);
+    assert!(text.lines().count() < 20, "{text}");
 }
 
-/// How many SAs are in each place.
-fn places(placement: &Placement) -> [usize; 3] {
-    let report = placement.report();
-    [Place::Packet, Place::Crypto, Place::Software]
-        .map(|place| report.sas.iter().filter(|sa| sa.place == place).count())
+/// The address at the right end of a tunnel, behind which it has sixteen; at the left end all have the same.
+fn right_end(tunnel: usize) -> Ipv4Addr {
+    Ipv4Addr::from_bits(Ipv4Addr::new(10, 2, 0, 1).to_bits() + 16 * tunnel as u32)
 }
+const LEFT_END: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 
-/// An address of a tunnel, at either end.
-fn address(end: usize, tunnel: u32) -> Ipv4Addr {
-    let network = [[10, 1, 0, 0], [10, 2, 0, 0]][end];
-    Ipv4Addr::from_bits(Ipv4Addr::from(network).to_bits() + tunnel)
-}
-
-/// Both SAs of a tunnel between one address and another.
-fn install(plane: &mut Xfrm, end: usize, tunnel: u32) {
-    let only = |address: Ipv4Addr| {
-        let addresses = AddressRange::new(address.into(), address.into()).expect("in order");
-        vec![Selector { protocol: 0, addresses, ports: PortRange::ANY }]
+/// The sample's policy with very many tunnels like its only one, each for sixteen addresses of the right end.
+fn multiplied(policy: &str) -> String {
+    let from = policy.find("<IPSecTunnel").expect("the sample has one");
+    let to = policy.find("</AIX_VPN>").expect("it ends");
+    let one = |tunnel: usize| {
+        let first = Ipv4Addr::from_bits(right_end(tunnel).to_bits() - 1);
+        let last = Ipv4Addr::from_bits(first.to_bits() + 15);
+        let named = changed(&policy[from..to], "site_lan", &format!("net{tunnel:04}"));
+        let range = format!("From_IPAddr=\"{first}\" To_IPAddr=\"{last}\"");
+        changed(&named, "From_IPAddr=\"10.2.0.0\" To_IPAddr=\"10.2.0.255\"", &range)
     };
-    let selectors = TrafficSelectors {
-        local: only(address(end, tunnel)),
-        remote: only(address(1 - end, tunnel)),
-    };
-    let rule = RuleId(tunnel);
-    let name = format!("tunnel{tunnel}");
-    plane
-        .add_rule(Rule { id: rule, tunnel: name, selectors: selectors.clone(), trap: false })
-        .expect("the kernel takes it");
-    // Those that go right are even.
-    let spi = |to: usize| Spi(0x1000 + 2 * tunnel + if to == 1 { 0 } else { 1 });
-    let key = |to: usize| Secret::new(spi(to).0.to_be_bytes().repeat(5));
-    let path = Path {
-        local: (address(end, tunnel), 4500).into(),
-        remote: (address(1 - end, tunnel), 4500).into(),
-        encapsulation: Encapsulation::Native,
-    };
-    let (suite, mode, limits) =
-        (Suite::AesGcm16(KeyBits::B128), Mode::Transport, Limits::default());
-    let (id, selectors) = (u64::from(2 * tunnel), Arc::new(selectors));
-    let inbound = InboundSa {
-        id: SaId(id),
-        rule,
-        spi: spi(end),
-        suite,
-        key: key(end),
-        esn: true,
-        replay_window: 64,
-        mode,
-        path,
-        selectors: Arc::clone(&selectors),
-        limits,
-    };
-    plane.add_inbound(inbound).expect("the kernel takes it");
-    let outbound = OutboundSa {
-        id: SaId(id + 1),
-        rule,
-        spi: spi(1 - end),
-        suite,
-        key: key(1 - end),
-        esn: true,
-        mode,
-        path,
-        selectors,
-        limits,
-        standby: false,
-    };
-    plane.add_outbound(outbound).expect("the kernel takes it");
+    let all: String = (0..TUNNELS).map(one).collect();
+    let policy = format!("{}{all}</AIX_VPN>", &policy[..from]);
+    let without_group = changed(&policy, "DHGroup=\"19\" IPSec", "DHGroup=\"0\" IPSec");
+    changed(&without_group, "\"GROUP_19\"", "\"NO_PFS\"")
 }
 
 const PORT: u16 = 4000;
 
-fn listen(space: &Space) -> UdpSocket {
-    let socket = space.run(|| UdpSocket::bind(("0.0.0.0", PORT))).expect("a free port");
-    socket.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
-    socket
-}
-
 /// One packet of each tunnel either way, one after the other.
-fn every_one_passes(spaces: &[Space; 2], tunnels: u32) {
-    for end in [0, 1] {
-        let taker = listen(&spaces[1 - end]);
-        spaces[end].run(move || {
-            for tunnel in 0..tunnels {
-                let sender = UdpSocket::bind((address(end, tunnel), 0)).expect("its address");
-                let to = (address(1 - end, tunnel), PORT);
-                sender
-                    .send_to(&tunnel.to_be_bytes(), to)
-                    .unwrap_or_else(|e| panic!("tunnel {tunnel} from end {end}: {e}"));
-                let mut octets = [0; 8];
-                let (length, from) = taker
-                    .recv_from(&mut octets)
-                    .unwrap_or_else(|e| panic!("tunnel {tunnel} from end {end}: {e}"));
-                assert_eq!(octets[..length], tunnel.to_be_bytes());
-                assert_eq!(from.ip(), address(end, tunnel));
+fn every_one_passes(ends: [&Space; 2]) {
+    for (from, to) in [(0, 1), (1, 0)] {
+        let taker = ends[to].run(|| UdpSocket::bind(("0.0.0.0", PORT))).expect("a free port");
+        taker.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
+        ends[from].run(move || {
+            for tunnel in 0..TUNNELS {
+                let addresses = [LEFT_END, right_end(tunnel)];
+                let failed =
+                    |e: io::Error| format!("tunnel {tunnel} from {}: {e}", addresses[from]);
+                let sender = UdpSocket::bind((addresses[from], 0)).expect("its address");
+                let number = tunnel.to_be_bytes();
+                sender.send_to(&number, (addresses[to], PORT)).map_err(failed).expect("it leaves");
+                let mut octets = [0; 16];
+                let (length, source) =
+                    taker.recv_from(&mut octets).map_err(failed).expect("it comes");
+                assert_eq!(octets[..length], number);
+                assert_eq!(source.ip(), addresses[from]);
             }
         });
     }
 }
 
-/// Sends one packet of each tunnel wherever it may go. Returns how many this host itself refused.
-fn try_all(left: &Space, tunnels: u32) -> usize {
-    left.run(move || {
-        let send = |tunnel: &u32| {
-            let sender = UdpSocket::bind((address(0, *tunnel), 0)).expect("its address");
-            sender.send_to(&tunnel.to_be_bytes(), (address(1, *tunnel), PORT)).is_err()
-        };
-        (0..tunnels).filter(send).count()
-    })
+/// Packets that leave by all tunnels in turn.
+struct Traffic {
+    stop: Arc<AtomicBool>,
+    thread: thread::JoinHandle<[usize; 2]>,
+}
+
+impl Traffic {
+    fn start(left: &Space) -> Self {
+        let sender = left.run(|| UdpSocket::bind((LEFT_END, 0))).expect("its address");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let thread = thread::spawn(move || {
+            let (mut sent, mut refused) = (0, 0);
+            for tunnel in (0..TUNNELS).cycle() {
+                if stopping.load(Ordering::Relaxed) {
+                    break;
+                }
+                sent += 1;
+                refused += usize::from(sender.send_to(b"x", (right_end(tunnel), PORT)).is_err());
+                // The guest's only processor has more to do.
+                if tunnel % 16 == 0 {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
+            [sent, refused]
+        });
+        Self { stop, thread }
+    }
+
+    /// How many were sent, and how many this host itself refused.
+    fn finish(self) -> [usize; 2] {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().expect("no panic")
+    }
 }

@@ -14,10 +14,10 @@ mod harness;
 
 mod bound;
 mod card;
+mod carded;
 mod crowd;
 mod example;
 mod flow;
-mod flush;
 mod guest;
 #[path = "../interop/launch.rs"]
 mod launch;
