@@ -256,6 +256,11 @@ impl Placement {
         steps(choice.wanted, card, need)
     }
 
+    /// Has cards and the ways to peers be asked for anew: something about the host may have changed.
+    pub(crate) fn look_again(&self) {
+        self.lock().cards.iter_mut().for_each(|cards| cards.look_again());
+    }
+
     /// Whether a route leads packets with that mark to an address; so it is where nobody can be asked.
     pub(crate) fn routes_lead_to(&self, address: IpAddr, mark: u32) -> bool {
         self.lock().cards.as_mut().is_none_or(|cards| cards.lead_to(address, mark))

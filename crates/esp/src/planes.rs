@@ -201,14 +201,15 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         }
     }
 
-    /// Guards those of these rules that the kernel has.
+    /// Guards those of these rules that the kernel has, where addresses alone say what is theirs, and no card does
+    /// everything: what goes there looks to nftables as if it left in the clear.
     fn guard(&mut self, rules: &[RuleId]) {
         let Some(guard) = &mut self.guard else { return };
         let in_kernel = rules.iter().filter_map(|id| match self.rules.get(id)? {
-            (rule, Place::Kernel) => Some((rule, self.config.guarded(&rule.tunnel))),
+            (rule, Place::Kernel) => Some(rule),
             (_, Place::Userspace) => None,
         });
-        guard.cover(in_kernel);
+        guard.cover(in_kernel.filter(|rule| self.config.can_be_guarded(&rule.tunnel)));
     }
 
     /// Has the kernel let pass what a rule of this process covers, in that rule's place.

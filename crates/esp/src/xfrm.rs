@@ -38,6 +38,7 @@ mod place;
 mod plane;
 mod policies;
 mod probe;
+mod reports;
 mod restore;
 mod spd;
 mod state;
@@ -48,7 +49,6 @@ mod work;
 
 pub use bypass::{decapsulate, let_pass};
 pub use command::commands;
-pub(crate) use flow::Flow;
 pub use monitor::Disturbance;
 pub use netlink::{Kernel, Netlink, Refused};
 pub use probe::{Ability, probe};
@@ -61,6 +61,7 @@ use crate::plane::{
     Usage,
 };
 use crate::planes::KernelPlane;
+use flow::Flow;
 use monitor::{Known, Monitor};
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
@@ -164,6 +165,8 @@ struct Installed {
     last: Usage,
     /// As much of this the crypto facility knows.
     told: Amount,
+    /// How many sequence numbers it has passed over where it was made anew.
+    skipped: u64,
 }
 
 impl Xfrm {
@@ -179,9 +182,13 @@ impl Xfrm {
         let known = Known::default();
         let monitor = Monitor::start(hooks, &known, kernel.port())?;
         config.placement.ask_kernel();
-        let mut kernel: Box<dyn Kernel> = Box::new(kernel);
-        let stale = leftovers::take(&mut *kernel)?;
-        let mut plane = Self::on(kernel, config, known, Some(monitor));
+        let mut kernel = kernel;
+        let stale = leftovers::take(&mut kernel)?;
+        kernel.hear_of_removals().map_err(|error| PlaneError::System {
+            what: "listening to what becomes of SAs".to_owned(),
+            why: error.to_string(),
+        })?;
+        let mut plane = Self::on(Box::new(kernel), config, known, Some(monitor));
         plane.stale = stale;
         Ok(plane)
     }
@@ -301,20 +308,20 @@ impl Xfrm {
                 _ => refusal(format!("giving SA {spi} with {} to the kernel", form.suite), &error),
             });
         }
-        let (before, last, told) = Default::default();
+        let (before, last, told, skipped) = Default::default();
         let serial = None;
-        let installed = Installed { form, key, rule, selectors, flows, serial, before, last, told };
+        let installed =
+            Installed { form, key, rule, selectors, flows, serial, before, last, told, skipped };
         self.sas.insert(id, installed);
         Ok(())
     }
 
-    fn delete(&mut self, name: &Name, binding: &Binding) {
-        self.known.remove(name);
-        match self.kernel.order(XfrmMessage::DeleteSa(name.message(binding))) {
-            Err(error) if !error.is_absent() => {
-                tracing::warn!(%error, spi = %format!("{:08x}", name.spi), "an SA stays in the kernel");
-            }
-            _ => {}
+    /// Removes an SA from the kernel. Returns what it was in the end; `None` where there is none.
+    fn delete(&mut self, name: &Name, binding: &Binding) -> Result<Option<ModifyMessage>, Refused> {
+        match self.kernel.take(name.message(binding)) {
+            Ok(ended) => Ok(ended.filter(|state| !state::is_larval(state))),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
@@ -355,6 +362,31 @@ fn single(flows: &[Flow]) -> Option<Flow> {
     match flows[..] {
         [flow] => Some(flow),
         _ => None,
+    }
+}
+
+/// Gives the kernel an SA, in the place of a note that a packet has asked for it.
+fn give(
+    kernel: &mut dyn Kernel,
+    (form, key): (&Form, &Secret),
+    replay: &XfrmAttrs,
+    what: &str,
+) -> Result<(), PlaneError> {
+    let refused = |e| refusal(format!("{what} SA {}", form.spi), &e);
+    let message = || form.message(key, Some(replay.clone()));
+    match kernel.order(XfrmMessage::AddSa(message()?)) {
+        Err(error) if error.errno == libc::EEXIST => {
+            let name = form.name().message(&form.binding);
+            let mut there = kernel.ask(XfrmMessage::GetSa(name)).map_err(refused)?;
+            netlink::wipe(&mut there);
+            match there {
+                XfrmMessage::AddSa(state) if state::is_larval(&state) => {
+                    kernel.order(XfrmMessage::UpdateSa(message()?)).map_err(refused)
+                }
+                _ => Err(refused(error)),
+            }
+        }
+        outcome => outcome.map_err(refused),
     }
 }
 

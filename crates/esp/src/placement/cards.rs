@@ -29,14 +29,19 @@ pub trait Cards: Send {
     fn named(&mut self, name: &str) -> Option<Card>;
     /// The one by which packets to that address leave.
     fn towards(&mut self, remote: IpAddr) -> Option<Card>;
+    /// Takes nothing for known any more.
+    fn look_again(&mut self) {}
     /// Whether a route leads packets with that mark to an address.
     fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool;
     /// The first address of this host in a range.
     fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr>;
 }
 
-/// How long features are taken for what they were: thousands of SAs may come at once.
+/// How long features, and the way to a peer, are taken for what they were: thousands of SAs may come at once.
 const FRESH: Duration = Duration::from_secs(1);
+
+/// Index and name of the device towards each peer.
+type Ways = BTreeMap<IpAddr, Option<(u32, String)>>;
 
 /// Asks the kernel. It belongs to the network namespace of the thread that opened it, whoever uses it later.
 pub struct KernelCards {
@@ -44,6 +49,7 @@ pub struct KernelCards {
     kernel: EspFeatures,
     /// By name.
     features: Option<(Instant, BTreeMap<String, Features>)>,
+    ways: Option<(Instant, Ways)>,
 }
 
 impl KernelCards {
@@ -52,7 +58,8 @@ impl KernelCards {
     /// # Errors
     /// Where the kernel gives no netlink socket.
     pub fn open() -> io::Result<Self> {
-        Ok(Self { routes: Routes::open()?, kernel: EspFeatures::open()?, features: None })
+        let (routes, kernel) = (Routes::open()?, EspFeatures::open()?);
+        Ok(Self { routes, kernel, features: None, ways: None })
     }
 
     fn card(&mut self, index: u32, name: String) -> Card {
@@ -77,8 +84,18 @@ impl Cards for KernelCards {
     }
 
     fn towards(&mut self, remote: IpAddr) -> Option<Card> {
-        let (index, name) = self.routes.egress(remote).ok()??;
+        if self.ways.as_ref().is_none_or(|(at, _)| at.elapsed() >= FRESH) {
+            self.ways = Some((Instant::now(), BTreeMap::new()));
+        }
+        let (_, ways) = self.ways.as_mut()?;
+        let way = ways.entry(remote).or_insert_with(|| self.routes.egress(remote).ok().flatten());
+        let way = way.clone();
+        let (index, name) = way?;
         Some(self.card(index, name))
+    }
+
+    fn look_again(&mut self) {
+        (self.features, self.ways) = (None, None);
     }
 
     fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool {

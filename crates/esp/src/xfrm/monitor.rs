@@ -8,14 +8,16 @@ use super::larval::Larvae;
 use super::netlink::{Netlink, messages, parse, wipe};
 use super::ownership::{has_our_rank, templates};
 use super::policies::rule_of;
+use super::reports::{self, By};
 use super::state::Name;
 use super::{Hooks, REQIDS};
 use crate::plane::{Notice, PacketSummary, PlaneError, SaId};
 use netlink_packet_xfrm::monitor::AcquireMessage;
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::{
-    AF_INET, Selector, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_MAPPING, XFRMNLGRP_POLICY,
-    XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
+    AF_INET, Selector, XFRM_MSG_ACQUIRE, XFRM_MSG_DELPOLICY, XFRM_MSG_DELSA, XFRM_MSG_EXPIRE,
+    XFRM_MSG_FLUSHPOLICY, XFRM_MSG_FLUSHSA, XFRM_MSG_MAPPING, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE,
+    XFRMNLGRP_MAPPING, XFRMNLGRP_POLICY, XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
 };
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr};
@@ -108,11 +110,11 @@ impl Monitor {
                 _ => error.to_string(),
             },
         };
-        let socket = listen().map_err(|e| refused(&e))?;
+        let socket = listen(plane).map_err(|e| refused(&e))?;
         let (stop, stopped) = UnixStream::pair().map_err(|e| refused(&e))?;
         let kernel = Netlink::open().map_err(|e| refused(&e))?;
         let larvae = Larvae::default();
-        let listener = Listener { socket, plane, hooks, known: known.clone(), kernel, larvae };
+        let listener = Listener { socket, hooks, known: known.clone(), kernel, larvae };
         let thread = std::thread::Builder::new()
             .name("xfrm-monitor".to_owned())
             .spawn(move || listener.run(&stopped))
@@ -130,10 +132,23 @@ impl Drop for Monitor {
     }
 }
 
-fn listen() -> io::Result<Socket> {
+fn listen(plane: u32) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_XFRM)?;
     socket.bind(&SocketAddr::new(PORT, 0))?;
     socket.set_non_blocking(true)?;
+    // What the plane itself changes it knows, and with an SA that is added the kernel tells its keys.
+    reports::only(
+        &socket,
+        &[
+            (XFRM_MSG_ACQUIRE, By::Anyone),
+            (XFRM_MSG_EXPIRE, By::Anyone),
+            (XFRM_MSG_MAPPING, By::Anyone),
+            (XFRM_MSG_FLUSHSA, By::Anyone),
+            (XFRM_MSG_FLUSHPOLICY, By::Anyone),
+            (XFRM_MSG_DELSA, By::Others(plane)),
+            (XFRM_MSG_DELPOLICY, By::Others(plane)),
+        ],
+    )?;
     // The host's limit may be lower; what is lost then is made good.
     let _ = socket.set_rx_buf_sz(BUFFER as u32);
     for group in
@@ -146,8 +161,6 @@ fn listen() -> io::Result<Socket> {
 
 struct Listener {
     socket: Socket,
-    /// The port of the plane.
-    plane: u32,
     hooks: Hooks,
     known: Known,
     kernel: Netlink,
@@ -182,8 +195,7 @@ impl Listener {
                     let length = length.min(octets.len());
                     for heard in messages(&octets[..length]) {
                         if let Some(mut message) = parse(heard.message_type(), heard.payload()) {
-                            let own = heard.port_number() == self.plane;
-                            self.hear(&message, own);
+                            self.hear(&message);
                             wipe(&mut message);
                         }
                     }
@@ -197,8 +209,7 @@ impl Listener {
         }
     }
 
-    /// Takes what the kernel reports; `own` where the plane has asked for it.
-    fn hear(&mut self, message: &XfrmMessage, own: bool) {
+    fn hear(&mut self, message: &XfrmMessage) {
         let hooks = self.hooks.clone();
         let disturbed = |what| (hooks.disturbance)(what);
         match message {
@@ -221,7 +232,6 @@ impl Listener {
                     (self.hooks.notice)(Notice::PeerMoved { sa, remote });
                 }
             }
-            // What this plane removes it forgets first.
             XfrmMessage::DeleteSa(message) => {
                 if let Some(sa) = self.known.find(&Name::of(&message.user_sa_id)) {
                     disturbed(Disturbance::State(sa));
@@ -229,7 +239,7 @@ impl Listener {
             }
             XfrmMessage::FlushSa(_) => disturbed(Disturbance::States),
             XfrmMessage::FlushPolicy(_) => disturbed(Disturbance::Policies),
-            XfrmMessage::DeletePolicy(message) if !own && is_ours(message) => {
+            XfrmMessage::DeletePolicy(message) if is_ours(message) => {
                 disturbed(Disturbance::Policies);
             }
             _ => {}

@@ -5,14 +5,16 @@
 #![forbid(unsafe_code)]
 
 use super::algorithm;
+use super::reports::{self, By};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NetlinkBuffer, NetlinkHeader,
     NetlinkMessage, NetlinkPayload, ParseableParametrized,
 };
+use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{
     XFRM_MSG_ACQUIRE, XFRM_MSG_DELPOLICY, XFRM_MSG_DELSA, XFRM_MSG_EXPIRE, XFRM_MSG_FLUSHPOLICY,
     XFRM_MSG_FLUSHSA, XFRM_MSG_MAPPING, XFRM_MSG_NEWPOLICY, XFRM_MSG_NEWSA, XFRM_MSG_UPDPOLICY,
-    XFRM_MSG_UPDSA, XfrmMessage,
+    XFRM_MSG_UPDSA, XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
 };
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr};
@@ -51,6 +53,8 @@ pub trait Kernel: Send {
     fn order(&mut self, message: XfrmMessage) -> Result<(), Refused>;
     /// Asks for one thing. Whoever asks for an SA is to wipe the keys of the answer.
     fn ask(&mut self, message: XfrmMessage) -> Result<XfrmMessage, Refused>;
+    /// Removes an SA. Returns what it was in the end, without its keys; `None` where the kernel does not tell.
+    fn take(&mut self, sa: DelGetMessage) -> Result<Option<ModifyMessage>, Refused>;
     /// Asks for all of a kind; keys in the answers are wiped.
     fn list(&mut self, message: XfrmMessage) -> Result<Vec<XfrmMessage>, Refused>;
 }
@@ -59,6 +63,8 @@ pub trait Kernel: Send {
 pub struct Netlink {
     socket: Socket,
     port: u32,
+    /// Where the kernel reports what SAs were that this one has removed.
+    removals: Option<Socket>,
     sequence: u32,
     answers: Zeroizing<Vec<u8>>,
     /// How many of their octets have been written since they were wiped.
@@ -78,7 +84,45 @@ impl Netlink {
         socket.set_ext_ack(true)?;
         socket.set_cap_ack(true)?;
         let answers = Zeroizing::new(vec![0; ANSWERS]);
-        Ok(Self { socket, port, sequence: 0, answers, written: 0 })
+        Ok(Self { socket, port, removals: None, sequence: 0, answers, written: 0 })
+    }
+
+    /// Has the kernel tell from now on what SAs were when they are removed. Whoever has it told is to remove SAs by
+    /// [`Kernel::take`].
+    pub(super) fn hear_of_removals(&mut self) -> io::Result<()> {
+        let mut socket = Socket::new(NETLINK_XFRM)?;
+        reports::only(&socket, &[(XFRM_MSG_DELSA, By::Only(self.port))])?;
+        socket.bind_auto()?;
+        socket.set_non_blocking(true)?;
+        socket.add_membership(XFRMNLGRP_SA)?;
+        self.removals = Some(socket);
+        Ok(())
+    }
+
+    /// What the SA was that the last request has removed: the kernel reports it before it answers.
+    fn removed(&mut self) -> Option<ModifyMessage> {
+        let socket = self.removals.as_ref()?;
+        let mut last = None;
+        // One that was not waited for may be left over.
+        while last.is_none()
+            && let Ok(length) = socket.recv(&mut &mut self.answers[..], 0)
+        {
+            let length = length.min(ANSWERS);
+            for report in messages(&self.answers[..length]) {
+                if report.sequence_number() == self.sequence {
+                    last = parse(report.message_type(), report.payload());
+                }
+            }
+            self.answers[..length].zeroize();
+        }
+        let mut report = last?;
+        wipe(&mut report);
+        let XfrmMessage::DeleteSa(DelGetMessage { nlas, .. }) = report else { return None };
+        let info = |attribute: &XfrmAttrs| match attribute {
+            XfrmAttrs::SaInfo(info) => Some(*info),
+            _ => None,
+        };
+        Some(ModifyMessage { user_sa_info: nlas.iter().find_map(info)?, nlas })
     }
 
     /// By which the kernel says who has asked for what it reports.
@@ -130,6 +174,11 @@ impl Kernel for Netlink {
         let none =
             || Refused { errno: 0, text: "the kernel's answer is not understood".to_owned() };
         answers.into_iter().next().ok_or_else(none)
+    }
+
+    fn take(&mut self, sa: DelGetMessage) -> Result<Option<ModifyMessage>, Refused> {
+        self.order(XfrmMessage::DeleteSa(sa))?;
+        Ok(self.removed())
     }
 
     fn list(&mut self, message: XfrmMessage) -> Result<Vec<XfrmMessage>, Refused> {

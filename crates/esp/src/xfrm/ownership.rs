@@ -5,14 +5,17 @@
 
 use super::flow::address;
 use super::netlink::{Kernel, Refused};
-use super::state::Name;
-use super::{PRIORITIES, REQIDS};
+use super::place::offload_of;
+use super::state::{Name, binding_in, is_larval};
+use super::{Offload, PRIORITIES, REQIDS};
+use netlink_packet_core::{Emitable, Nla};
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
 use netlink_packet_xfrm::state::{GetDumpMessage, ModifyMessage as StateMessage};
 use netlink_packet_xfrm::{
-    UserPolicyInfo, UserSaId, UserTemplate, XFRM_POLICY_MAX, XfrmAttrs, XfrmMessage,
+    Selector, UserPolicyId, UserPolicyInfo, UserSaId, UserTemplate, XFRM_POLICY_MAX, XfrmAttrs,
+    XfrmMessage,
 };
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 /// What is there, without keys, in the order in which it came.
@@ -44,6 +47,48 @@ impl Own {
             info.id.spi != 0 && (REQIDS.contains(&info.reqid) || named.contains(&Named::of(state)))
         };
         Ok(Self { states: states.filter(ours).collect(), policies })
+    }
+}
+
+/// All SAs, and what is said of their offload; without notes that a packet has asked for one.
+pub(super) fn states(kernel: &mut dyn Kernel) -> Result<BTreeMap<Name, Option<Offload>>, Refused> {
+    let listed = kernel.list(XfrmMessage::GetDumpSa(GetDumpMessage::default()))?;
+    let states = listed.into_iter().filter_map(|message| match message {
+        XfrmMessage::AddSa(state) if !is_larval(&state) => {
+            Some((Name::of_info(&state.user_sa_info), offload_of(&state)))
+        }
+        _ => None,
+    });
+    Ok(states.collect())
+}
+
+/// All policies, by what the kernel tells them apart by.
+pub(super) fn policies(kernel: &mut dyn Kernel) -> Result<BTreeSet<PolicyName>, Refused> {
+    let listed = kernel.list(XfrmMessage::GetPolicy(DelGetMessage::default()))?;
+    let policies = listed.iter().filter_map(|message| match message {
+        XfrmMessage::AddPolicy(PolicyMessage { user_policy_info: info, nlas }) => {
+            Some(PolicyName::new(info.selector, info.direction, nlas))
+        }
+        _ => None,
+    });
+    Ok(policies.collect())
+}
+
+/// What the kernel tells a policy by: its selector, its direction, and what binds it to a mark or an interface.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct PolicyName(Vec<u8>);
+
+impl PolicyName {
+    pub(super) fn new(selector: Selector, direction: u8, attributes: &[XfrmAttrs]) -> Self {
+        let mut bound = binding_in(attributes);
+        bound.sort_by_key(Nla::kind);
+        let named = DelGetMessage {
+            user_policy_id: UserPolicyId { selector, index: 0, direction },
+            nlas: bound,
+        };
+        let mut octets = vec![0; named.buffer_len()];
+        named.emit(&mut octets);
+        Self(octets)
     }
 }
 

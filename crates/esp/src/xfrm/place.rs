@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 use super::spd::Template;
-use super::{Offload, RuleId, SaId, Xfrm, read, refusal, state};
+use super::{Offload, RuleId, SaId, Xfrm, give, refusal};
 use crate::manual::Way;
 use crate::placement::{Need, Place, Placed, Reason, Step, Steps};
 use crate::plane::{InboundSa, OutboundSa, PlaneError, Resynced};
+use netlink_packet_xfrm::XfrmAttrs;
 use netlink_packet_xfrm::state::ModifyMessage;
-use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -146,34 +146,27 @@ impl Xfrm {
         if self.has_expired(id) {
             return Ok(());
         }
-        // Nothing leaves by it while its sequence numbers are read and carried over.
-        self.pause(id)?;
-        let read = read(&mut *self.kernel, &name, &binding)
-            .map_err(|e| refusal(format!("reading SA {:08x}", name.spi), &e))?;
-        let usage = crate::plane::DataPlane::usage(self, id).unwrap_or_default();
-        if read.is_some() {
-            self.delete(&name, &binding);
-        }
+        self.count_in_card(id);
+        self.known.remove(&name);
+        // The kernel tells how far it has come: until there packets pass, and its successor goes on behind. What it would carry
+        // in between is dropped, so nothing comes in between.
+        let ended = self.delete(&name, &binding).map_err(|error| {
+            self.known.insert(name, id);
+            refusal(format!("making SA {:08x} anew", name.spi), &error)
+        })?;
         let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
-        let replay = match &read {
-            Some(state) => state::replay_after(state),
-            None => Some(state::replay_resumed(&sa.form, &sa.last)),
-        };
-        let carried = usage.bytes - sa.before.bytes.min(usage.bytes);
-        sa.before = usage;
+        if let Some(state) = &ended {
+            sa.count(state, &self.config.crypto);
+        }
+        let replay = sa.succeed(ended.as_ref());
         change(&mut sa.form);
-        // What it may still carry.
-        for limit in [&mut sa.form.limits.soft_bytes, &mut sa.form.limits.hard_bytes] {
-            *limit = limit.map(|limit| limit.saturating_sub(carried).max(1));
-        }
-        let message = sa.form.message(&sa.key, replay)?;
         self.known.insert(sa.form.name(), id);
-        if let Err(error) = self.kernel.order(XfrmMessage::AddSa(message)) {
-            // It is nowhere, and its traffic blocked, until it is put back.
+        let made = give(&mut *self.kernel, (&sa.form, &sa.key), &replay, "making anew");
+        if made.is_err() {
+            // It is nowhere, and its traffic dropped, until it is put back.
             self.config.placement.forget(id);
-            return Err(refusal(format!("making SA {:08x} anew", name.spi), &error));
         }
-        self.fit_policies(id)
+        made.and_then(|()| self.fit_policies(id))
     }
 
     /// Has policies fit an SA as it is now.
@@ -197,13 +190,17 @@ impl Xfrm {
     /// are wanted there and were not to be had.
     pub(super) fn resync_all(&mut self) -> Result<Resynced, PlaneError> {
         let mut done = Resynced::default();
+        self.config.placement.look_again();
         let offloaded: Vec<(SaId, Offload)> = self.offloaded().collect();
+        let there = self.states()?;
         let mut outcome = Ok(());
         for (id, offload) in offloaded {
-            if self.in_force(id) == Some(offload) {
+            let name = self.sas.get(&id).map(|sa| sa.form.name());
+            let found = name.and_then(|name| there.get(&name));
+            if found == Some(&Some(offload)) {
                 continue;
             }
-            if self.is_back_in_card(id, offload) {
+            if found.is_none() && self.is_back_in_card(id, offload) {
                 done.sas += 1;
             } else {
                 done.moved += 1;
@@ -230,8 +227,7 @@ impl Xfrm {
 
     /// Puts an SA that others have removed back into its card. Whether it is there then.
     fn is_back_in_card(&mut self, id: SaId, offload: Offload) -> bool {
-        self.read_back(id).is_none()
-            && self.config.placement.is_there(id, offload.device)
+        self.config.placement.is_there(id, offload.device)
             && self.put_back(id).is_ok()
             && self.in_force(id) == Some(offload)
     }
@@ -365,7 +361,8 @@ fn reason(error: PlaneError) -> Result<Reason, PlaneError> {
     }
 }
 
-fn offload_of(state: &ModifyMessage) -> Option<Offload> {
+/// What the kernel says of an SA's offload.
+pub(super) fn offload_of(state: &ModifyMessage) -> Option<Offload> {
     state.nlas.iter().find_map(|attribute| match attribute {
         XfrmAttrs::OffloadDevice(offload) => {
             Some(Offload { device: offload.ifindex.unsigned_abs(), packet: offload.flags & 4 != 0 })

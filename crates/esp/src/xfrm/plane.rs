@@ -3,8 +3,9 @@
 #![forbid(unsafe_code)]
 
 use super::flow::Flow;
+use super::ownership::PolicyName;
 use super::policies::priority;
-use super::{REQIDS, Ruled, Xfrm, read, refusal, state};
+use super::{Installed, REQIDS, Ruled, Xfrm, read, refusal, state};
 use crate::plane::{
     DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule, RuleId,
     SaId, Usage,
@@ -12,7 +13,7 @@ use crate::plane::{
 use crate::planes::KernelPlane;
 use crate::trace::Course;
 use netlink_packet_xfrm::XfrmMessage;
-use std::time::{Instant, SystemTime};
+use std::collections::BTreeSet;
 
 impl DataPlane for Xfrm {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
@@ -93,7 +94,11 @@ impl DataPlane for Xfrm {
         if self.sas.get(&id)?.form.inbound {
             return None;
         }
-        state::last_sequence(&self.read_back(id)?)
+        let known = state::last_sequence(&self.read_back(id)?);
+        // A card that does everything counts by itself.
+        self.count_in_card(id);
+        let counted = self.sas.get(&id).map(Installed::sequence);
+        known.max(counted)
     }
 
     fn resync(&mut self) -> Result<Resynced, PlaneError> {
@@ -101,6 +106,7 @@ impl DataPlane for Xfrm {
     }
 
     fn network_changed(&mut self) {
+        self.config.placement.look_again();
         let lost = self.cards_have_lost();
         if !lost && !self.amiss {
             return;
@@ -120,9 +126,8 @@ impl DataPlane for Xfrm {
 
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
         self.rest(sa);
-        // What it has done is not to be lost with it.
-        let usage = self.usage(sa);
-        let removed = self.sas.remove(&sa)?;
+        self.count_in_card(sa);
+        let mut removed = self.sas.remove(&sa)?;
         self.config.placement.forget(sa);
         if let Some(ruled) = self.rules.get_mut(&removed.rule) {
             ruled.receiving.retain(|(id, _)| *id != sa);
@@ -130,24 +135,26 @@ impl DataPlane for Xfrm {
                 tracing::warn!(%error, "the guard against cleartext stays as it was");
             }
         }
-        self.delete(&removed.form.name(), &removed.form.binding);
-        usage
+        let name = removed.form.name();
+        self.known.remove(&name);
+        match self.delete(&name, &removed.form.binding) {
+            // To the last packet.
+            Ok(Some(ended)) => removed.count(&ended, &self.config.crypto),
+            // One that has expired is gone from the kernel.
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, spi = %removed.form.spi, "an SA stays in the kernel");
+            }
+        }
+        Some(removed.last)
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
         let installed = self.sas.get_mut(&sa)?;
         let (name, binding) = (installed.form.name(), installed.form.binding);
-        // One that has expired is gone from the kernel.
+        // As above.
         if let Ok(Some(state)) = read(&mut *self.kernel, &name, &binding) {
-            let now = state::usage(&state, Instant::now(), SystemTime::now());
-            let before = installed.before;
-            installed.last = Usage {
-                packets: before.packets + now.packets,
-                bytes: before.bytes + now.bytes,
-                last_used: now.last_used.or(before.last_used),
-                refused: before.refused + now.refused,
-            };
-            installed.tell_work(&self.config.crypto);
+            installed.count(&state, &self.config.crypto);
         }
         Some(installed.last)
     }
@@ -161,7 +168,7 @@ impl DataPlane for Xfrm {
 
     /// Has the kernel make the SA anew, with that number behind it.
     fn resume(&mut self, id: SaId, used: u64) -> Result<(), PlaneError> {
-        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
         let (form, name, binding) = (&sa.form, sa.form.name(), sa.form.binding);
         if form.inbound || sa.serial.is_some() {
             return Err(PlaneError::System {
@@ -169,10 +176,10 @@ impl DataPlane for Xfrm {
                 why: "it is not one that waits to send".to_owned(),
             });
         }
+        sa.skipped = used;
         let message = form.message(&sa.key, Some(state::replay_from(form, used)))?;
-        self.delete(&name, &binding);
-        self.known.insert(name, id);
         let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
+        self.delete(&name, &binding).map_err(refused)?;
         self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
     }
 }
@@ -187,14 +194,14 @@ impl KernelPlane for Xfrm {
     }
 
     fn settle(&mut self) {
-        let in_force: Vec<XfrmMessage> =
-            self.spd.in_force().map(|change| change.deletion()).collect();
+        let in_force: BTreeSet<PolicyName> =
+            self.spd.in_force().map(|change| change.name()).collect();
         for stale in std::mem::take(&mut self.stale) {
-            let order = XfrmMessage::DeletePolicy(stale);
-            if in_force.contains(&order) {
+            let id = &stale.user_policy_id;
+            if in_force.contains(&PolicyName::new(id.selector, id.direction, &stale.nlas)) {
                 continue;
             }
-            match self.kernel.order(order) {
+            match self.kernel.order(XfrmMessage::DeletePolicy(stale)) {
                 Err(error) if !error.is_absent() => {
                     tracing::warn!(%error, "a policy of an earlier run stays in the kernel");
                 }

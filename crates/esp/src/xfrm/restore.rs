@@ -4,9 +4,10 @@
 
 use super::policies::tell;
 use super::spd::Change;
-use super::{Xfrm, refusal, state};
+use super::state::Name;
+use super::{Offload, Xfrm, give, ownership, refusal};
 use crate::plane::{PlaneError, SaId};
-use netlink_packet_xfrm::XfrmMessage;
+use std::collections::BTreeMap;
 
 impl Xfrm {
     /// Puts everything back that is missing in the kernel: SAs, with sequence numbers behind those last seen, and policies.
@@ -23,13 +24,11 @@ impl Xfrm {
 
     pub(super) fn restore_policies(&mut self) -> Result<usize, PlaneError> {
         let (mut missing, mut outcome) = (0, Ok(()));
+        let there = ownership::policies(&mut *self.kernel)
+            .map_err(|e| refusal("listing the kernel's policies".to_owned(), &e))?;
         let policies: Vec<Change> = self.spd.in_force().collect();
-        for change in &policies {
-            match self.kernel.ask(change.question()) {
-                Ok(_) => continue,
-                Err(error) if error.is_absent() => missing += 1,
-                Err(_) => {}
-            }
+        for change in policies.iter().filter(|change| !there.contains(&change.name())) {
+            missing += 1;
             outcome = outcome.and(tell(&mut *self.kernel, change));
         }
         outcome.map(|()| missing)
@@ -37,12 +36,14 @@ impl Xfrm {
 
     pub(super) fn restore_states(&mut self) -> Result<usize, PlaneError> {
         let (mut states, mut outcome) = (0, Ok(()));
-        let ids: Vec<SaId> = self.sas.keys().copied().collect();
-        for id in ids {
+        let there = self.states()?;
+        let ids: Vec<(SaId, Name)> =
+            self.sas.iter().map(|(id, sa)| (*id, sa.form.name())).collect();
+        for (id, name) in ids {
             if self.has_expired(id) {
                 continue;
             }
-            let is_there = self.read_back(id).is_some();
+            let is_there = there.contains_key(&name);
             let outcome_of_one = match is_there {
                 // Its policies may be what could not be had.
                 true => self.fit_policies(id),
@@ -57,18 +58,20 @@ impl Xfrm {
         outcome.map(|()| states)
     }
 
+    /// The SAs that the kernel has, whoever's they are, and what it says of their offload.
+    pub(super) fn states(&mut self) -> Result<BTreeMap<Name, Option<Offload>>, PlaneError> {
+        ownership::states(&mut *self.kernel)
+            .map_err(|e| refusal("listing the kernel's SAs".to_owned(), &e))
+    }
+
     /// Gives the kernel an SA again that others have removed.
     pub(super) fn put_back(&mut self, id: SaId) -> Result<(), PlaneError> {
         // A packet that asks for it meanwhile would leave a note of that in its place.
         self.pause(id)?;
         if self.read_back(id).is_none() {
             let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
-            sa.before = sa.last;
-            let replay = state::replay_resumed(&sa.form, &sa.last);
-            let (message, spi) = (sa.form.message(&sa.key, Some(replay))?, sa.form.spi);
-            self.kernel
-                .order(XfrmMessage::AddSa(message))
-                .map_err(|e| refusal(format!("putting SA {spi} back"), &e))?;
+            let replay = sa.succeed(None);
+            give(&mut *self.kernel, (&sa.form, &sa.key), &replay, "putting back")?;
         }
         self.fit_policies(id)
     }

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 use super::flow::{Flow, family};
+use super::ownership::PolicyName;
 use super::{Binding, Offload};
 use crate::plane::Spi;
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage};
@@ -159,18 +160,10 @@ impl Change {
 }
 
 impl Change {
-    /// Takes the policy away.
-    pub(super) fn deletion(&self) -> XfrmMessage {
+    /// What the kernel tells the policy by.
+    pub(super) fn name(&self) -> PolicyName {
         let (Self::Put(key, ..) | Self::Delete(key)) = self;
-        Self::Delete(*key).message()
-    }
-
-    /// Asks whether the kernel has the policy.
-    pub(super) fn question(&self) -> XfrmMessage {
-        let (Self::Put(key, ..) | Self::Delete(key)) = self;
-        let (selector, direction) = (key.flow.wire(), key.way.number());
-        let user_policy_id = UserPolicyId { selector, index: 0, direction };
-        XfrmMessage::GetPolicy(DelGetMessage { user_policy_id, nlas: key.binding.attributes() })
+        PolicyName::new(key.flow.wire(), key.way.number(), &key.binding.attributes())
     }
 }
 

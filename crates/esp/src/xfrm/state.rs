@@ -26,12 +26,6 @@ const SMALL_WINDOW: u32 = 32;
 /// Of 32 bits, how many sequence numbers are left when a rekey should start: as in the userspace plane.
 const SEQUENCE_MARGIN: u64 = 1 << 29;
 
-/// How many sequence numbers are passed over where an SA is made anew, for packets that left after they were read.
-const SEQUENCE_GAP: u32 = 256;
-
-/// The same where an SA is put back that others have removed, and that may have gone on for long after it was seen last.
-const RESUMED_GAP: u64 = 1 << 24;
-
 /// What the kernel knows an SA by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
@@ -246,35 +240,11 @@ pub(super) fn is_larval(state: &ModifyMessage) -> bool {
     })
 }
 
-/// The sequence numbers of an SA as the kernel has them, for the SA that takes its place: what it sends goes on behind
-/// them.
-pub(super) fn replay_after(state: &ModifyMessage) -> Option<XfrmAttrs> {
-    state.nlas.iter().find_map(|attribute| match attribute {
-        XfrmAttrs::ReplayStateEsn(replay) => {
-            let sent = (u64::from(replay.oseq_hi) << 32 | u64::from(replay.oseq))
-                .saturating_add(if replay.oseq == 0 { 0 } else { SEQUENCE_GAP.into() });
-            let (oseq_hi, oseq) = ((sent >> 32) as u32, (sent & 0xffff_ffff) as u32);
-            // Without extended numbers there is no high half, and the last number stays the last.
-            let extended = state.user_sa_info.flags & XFRM_STATE_ESN != 0;
-            let oseq = if extended || oseq_hi == 0 { oseq } else { u32::MAX };
-            let oseq_hi = if extended { oseq_hi } else { 0 };
-            Some(XfrmAttrs::ReplayStateEsn(ReplayEsn { oseq, oseq_hi, ..replay.clone() }))
-        }
-        XfrmAttrs::ReplayState(replay) => {
-            let mut replay = *replay;
-            if replay.oseq != 0 {
-                replay.oseq = replay.oseq.saturating_add(SEQUENCE_GAP);
-            }
-            Some(XfrmAttrs::ReplayState(replay))
-        }
-        _ => None,
-    })
-}
-
-/// Sequence numbers of an SA that others have removed from the kernel: what it sends goes on far behind those last seen,
-/// and what it receives must be no older than they were.
-pub(super) fn replay_resumed(form: &Form, last: &Usage) -> XfrmAttrs {
-    replay_from(form, if form.inbound { last.packets } else { last.packets + RESUMED_GAP })
+/// The sequence numbers of an SA as the kernel has them.
+pub(super) fn replay_of_state(state: &ModifyMessage) -> Option<XfrmAttrs> {
+    let numbers =
+        |a: &&XfrmAttrs| matches!(a, XfrmAttrs::ReplayStateEsn(_) | XfrmAttrs::ReplayState(_));
+    state.nlas.iter().find(numbers).cloned()
 }
 
 /// Sequence numbers of an SA that has sent, or received, those up to one.

@@ -125,3 +125,64 @@ fn sas_of_a_rule_that_has_gone_elsewhere_receive_to_their_end() {
     plane.remove(SaId(1));
     assert_eq!(way_in(&twin), None);
 }
+
+/// Packets leave by an SA and are counted. Returns the last sequence number it has used then.
+fn send(plane: &mut Xfrm, twin: &Twin, spi: u32, packets: u64, by_kernel: bool) -> u64 {
+    let mut last = 0;
+    let mut tables = twin.tables();
+    let state = tables.states.get_mut(&spi).expect("it is there");
+    for attribute in &mut state.nlas {
+        if let XfrmAttrs::ReplayStateEsn(replay) = attribute {
+            last = (u64::from(replay.oseq_hi) << 32 | u64::from(replay.oseq)) + packets;
+            if by_kernel {
+                (replay.oseq_hi, replay.oseq) = ((last >> 32) as u32, last as u32);
+            }
+        }
+    }
+    state.user_sa_info.lifetime_cur.packets += packets;
+    drop(tables);
+    plane.usage(SaId(2));
+    last
+}
+
+#[test]
+fn no_sequence_number_comes_twice_however_often_an_sa_is_put_back() {
+    let (mut plane, twin) = pair();
+    let mut last = 0;
+    for packets in [100, 1000, 10] {
+        let used = send(&mut plane, &twin, 0x201, packets, true);
+        // Nor those of packets that left after they were counted last.
+        assert!(last == 0 || used > last + packets + 1_000_000, "{used} after {last}");
+        last = used;
+        twin.tables().states.clear();
+        plane.restore().expect("the kernel can");
+    }
+}
+
+#[test]
+fn sequence_numbers_that_a_card_counts_go_on_as_well() {
+    let (mut plane, twin, _) = with_card(Wanted::Packet, Some(BOTH));
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the card takes it");
+    let mut used = send(&mut plane, &twin, 0x201, 100, false);
+    assert_eq!(plane.last_sequence(SaId(2)), Some(used));
+    for last in [9, 10] {
+        let moved = Path { remote: ([192, 0, 2, last], 4500).into(), ..outbound(2, 0, false).path };
+        plane.relocate(SaId(2), moved).expect("the kernel can");
+        assert!(plane.last_sequence(SaId(2)) > Some(used));
+        used = send(&mut plane, &twin, 0x201, 1000, false);
+    }
+}
+
+#[test]
+fn what_is_put_back_carries_no_more_than_it_might_before() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    let limits = Limits { soft_bytes: Some(800), hard_bytes: Some(1000) };
+    plane.add_outbound(OutboundSa { limits, ..outbound(2, 0x201, false) }).expect("it can");
+    twin.tables().states.get_mut(&0x201).expect("there").user_sa_info.lifetime_cur.bytes = 300;
+    plane.usage(SaId(2));
+    twin.tables().states.clear();
+    plane.restore().expect("the kernel can");
+    let left = twin.tables().states[&0x201].user_sa_info.lifetime_cfg;
+    assert_eq!((left.soft_byte_limit, left.hard_byte_limit), (500, 700));
+}
