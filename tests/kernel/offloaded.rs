@@ -3,9 +3,11 @@
 
 use crate::card;
 use crate::carded::{World, says};
+use crate::flow::Flow;
 use crate::guest::{Group, Kernel, Scenario, scenario};
 use crate::harness::policies::{self, changed};
 use crate::harness::{Need, until};
+use std::net::IpAddr;
 
 pub fn group() -> Group {
     let play = |name, play: fn()| -> Scenario { scenario(name, NEEDS, play) };
@@ -17,6 +19,7 @@ pub fn group() -> Group {
             play("the card does everything", || told("packet")),
             play("SAs and policies are flushed under traffic", flushed),
             play("a tunnel more than the card has room for", full),
+            play("a full card, and tunnels that are rekeyed under traffic", rekeyed),
             play("the card that does the cryptography is taken out under traffic", || {
                 pulled("crypto")
             }),
@@ -148,6 +151,47 @@ fn full() {
     assert!(!status.contains("not in wire"), "{status}");
     world.passes();
     world.nothing_refused();
+    watch.into_iter().for_each(|watch| _ = watch.nothing_in_the_clear());
+    world.stop();
+}
+
+/// New SAs find no room beside the old ones, and go into the card when those are gone.
+fn rekeyed() {
+    let world = world("crypto");
+    let watch = world.watch();
+    card::make_room_for(2);
+    world.up();
+    assert_eq!(world.places(), [0, 4, 0]);
+    let ends = [(&world.left.space.0, [10, 1, 0, 1]), (&world.right.space.0, [10, 2, 0, 1])];
+    let [from, to] = ends.map(|(space, address)| (space, IpAddr::from(address)));
+    let flow = Flow::start(from, to);
+    let some = || {
+        let enough = flow.echoed() + 20;
+        until("echoes", || (flow.echoed() >= enough).then_some(()), || world.status());
+    };
+    for name in ["site_lan", "site_dmz", "site_lan"] {
+        some();
+        let before = world.left.child_sa(name);
+        world.left.ctl_ok(&["rekey", name]);
+        some();
+        let back = || {
+            let placed = world.left.child_sa(name);
+            let new = placed["inbound_spi"] != before["inbound_spi"];
+            (new && world.places() == [0, 4, 0]).then_some(())
+        };
+        until("the new SAs in the card", back, || world.status());
+        let status = world.left.ctl_ok(&["status"]);
+        assert!(!status.contains("not in wire"), "{status}");
+    }
+    some();
+    let counts = flow.finish();
+    // Of the first tunnel four SAs have moved: what comes while the kernel has none is dropped, one datagram at most as a rule.
+    assert!(counts.lost <= 4 && counts.unexpected == 0, "{counts:?} {}", world.status());
+    world.left.await_log(&["into a network card that has room again"]);
+    says(
+        &world.left.ctl_ok(&["offload"]),
+        &["crypto wire 6 the device has no room for another SA"],
+    );
     watch.into_iter().for_each(|watch| _ = watch.nothing_in_the_clear());
     world.stop();
 }

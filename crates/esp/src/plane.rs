@@ -182,6 +182,8 @@ pub enum Notice {
     },
     /// Others have removed something of this plane from the system: [`DataPlane::resync`] puts it back.
     Disturbed,
+    /// A network card has room again that SAs wait for: [`DataPlane::use_room`] gives it to them.
+    Room,
     /// An SA reached a limit of volume or of sequence numbers.
     Expiring {
         /// The SA.
@@ -328,6 +330,8 @@ pub trait DataPlane {
     fn resync(&mut self) -> Result<Resynced, PlaneError> {
         Ok(Resynced::default())
     }
+    /// Puts SAs into network cards that have had no room for them before, and have it now.
+    fn use_room(&mut self) {}
     /// Looks whether devices have gone that it relies on: the host's links, addresses or routes have changed.
     fn network_changed(&mut self) {}
     /// Replaces what happens to traffic that is no tunnel's.

@@ -446,6 +446,12 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         }
     }
 
+    fn use_room(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.use_room();
+        }
+    }
+
     fn network_changed(&mut self) {
         if let Some(kernel) = &mut self.kernel {
             kernel.network_changed();

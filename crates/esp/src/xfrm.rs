@@ -45,6 +45,7 @@ mod state;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod waiting;
 mod work;
 
 pub use bypass::{decapsulate, let_pass};
@@ -74,6 +75,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 use std::sync::Arc;
+use waiting::Waiting;
 
 /// The reqids of this plane. strongSwan counts from 1, libreswan and the kernel itself from 0x4000.
 pub const REQIDS: RangeInclusive<u32> = 0x7600_0001..=0x76ff_ffff;
@@ -126,6 +128,7 @@ pub struct Xfrm {
     spd: Spd,
     rules: BTreeMap<RuleId, Ruled>,
     sas: BTreeMap<SaId, Installed>,
+    by_rule: BTreeSet<(RuleId, SaId)>,
     /// Of the last SA added or promoted.
     serial: u64,
     /// The last reqid given.
@@ -135,6 +138,11 @@ pub struct Xfrm {
     known: Known,
     /// The last attempt to put things right has failed.
     amiss: bool,
+    /// Who is in software until a card has room again.
+    waiting: Waiting,
+    /// Tells that there is.
+    notice: Arc<dyn Fn(Notice) + Send + Sync>,
+    room_is_told: bool,
     /// Which offload was not to be had, why and of which device, as far as the log has it.
     told: BTreeSet<(Seat, &'static str, Option<String>)>,
     _monitor: Option<Monitor>,
@@ -180,6 +188,7 @@ impl Xfrm {
             why: format!("{error}; is the module xfrm_user loaded, and CAP_NET_ADMIN granted?"),
         })?;
         let known = Known::default();
+        let notice = Arc::clone(&hooks.notice);
         let monitor = Monitor::start(hooks, &known, kernel.port())?;
         config.placement.ask_kernel();
         let mut kernel = kernel;
@@ -189,16 +198,29 @@ impl Xfrm {
             why: error.to_string(),
         })?;
         let mut plane = Self::on(Box::new(kernel), config, known, Some(monitor));
-        plane.stale = stale;
+        (plane.stale, plane.notice) = (stale, notice);
         Ok(plane)
     }
 
     fn on(kernel: Box<dyn Kernel>, config: Config, known: Known, monitor: Option<Monitor>) -> Self {
-        let (spd, rules, sas, told) = Default::default();
-        let reqid = REQIDS.start() - 1;
-        let stale = Vec::new();
-        let (serial, amiss, _monitor) = (0, false, monitor);
-        Self { kernel, config, spd, rules, sas, serial, reqid, stale, known, amiss, told, _monitor }
+        Self {
+            kernel,
+            config,
+            spd: Spd::default(),
+            rules: BTreeMap::new(),
+            sas: BTreeMap::new(),
+            by_rule: BTreeSet::new(),
+            serial: 0,
+            reqid: REQIDS.start() - 1,
+            stale: Vec::new(),
+            known,
+            amiss: false,
+            waiting: Waiting::default(),
+            notice: Arc::new(|_| {}),
+            room_is_told: false,
+            told: BTreeSet::new(),
+            _monitor: monitor,
+        }
     }
 
     /// As [`DataPlane::add_inbound`], with a choice of offload.
@@ -313,6 +335,7 @@ impl Xfrm {
         let installed =
             Installed { form, key, rule, selectors, flows, serial, before, last, told, skipped };
         self.sas.insert(id, installed);
+        self.by_rule.insert((rule, id));
         Ok(())
     }
 

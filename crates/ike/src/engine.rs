@@ -506,6 +506,7 @@ impl<P: DataPlane> Engine<P> {
                 }
                 Err(error) => tracing::error!(%error, "putting back what others have removed"),
             },
+            Notice::Room => self.plane.use_room(),
             Notice::Expiring { sa, hard } => {
                 let Some((id, spi_in)) = self.child_of(sa) else {
                     return;

@@ -132,7 +132,8 @@ impl Netlink {
 
     fn exchange(&mut self, message: XfrmMessage, flags: u16) -> Result<Vec<XfrmMessage>, Refused> {
         self.sequence = self.sequence.wrapping_add(1);
-        send(&self.socket, message, flags, self.sequence)?;
+        let request = octets(message, flags, (self.port, self.sequence));
+        self.socket.send(&request, 0)?;
         let mut found = Vec::new();
         let outcome = self.collect(&mut found, flags);
         // An answer has some hundred octets; to wipe all there is room for takes longer than the kernel does.
@@ -197,10 +198,15 @@ pub(super) fn wipe(message: &mut XfrmMessage) {
     }
 }
 
-/// Octets of a request.
-pub(super) fn octets(message: XfrmMessage, flags: u16, sequence: u32) -> Zeroizing<Vec<u8>> {
+/// Octets of a request. What it changes the kernel reports with this port and number, just as they stand here.
+pub(super) fn octets(
+    message: XfrmMessage,
+    flags: u16,
+    (port, sequence): (u32, u32),
+) -> Zeroizing<Vec<u8>> {
     let mut header = NetlinkHeader::default();
     header.flags = NLM_F_REQUEST | flags;
+    header.port_number = port;
     header.sequence_number = sequence;
     let mut request = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(message));
     request.finalize();
@@ -210,10 +216,6 @@ pub(super) fn octets(message: XfrmMessage, flags: u16, sequence: u32) -> Zeroizi
         wipe(message);
     }
     octets
-}
-
-fn send(socket: &Socket, message: XfrmMessage, flags: u16, sequence: u32) -> io::Result<()> {
-    socket.send(&octets(message, flags, sequence), 0).map(drop)
 }
 
 /// The messages in what one call has received.

@@ -68,7 +68,7 @@ impl Xfrm {
             card = passed.map(|card| card.name);
             declined.push((Place::Crypto, reason));
         }
-        let mut place = None;
+        let (mut place, mut full) = (None, None);
         for step in steps.tries {
             card = Some(step.card.name.clone());
             match install(self, Some(Offload::of(&step))) {
@@ -84,7 +84,13 @@ impl Xfrm {
                     place = Some(Place::Software);
                     break;
                 }
-                Err(error) => declined.push((step.place, reason(error)?)),
+                Err(error) => {
+                    let why = reason(error)?;
+                    if why == Reason::Full {
+                        full = Some(step.card.index);
+                    }
+                    declined.push((step.place, why));
+                }
             }
         }
         let place = match place {
@@ -94,6 +100,9 @@ impl Xfrm {
                 Place::Software
             }
         };
+        if let (Place::Software, Some(card)) = (place, full) {
+            self.waiting.add(about.id, about.rule, (card, about.inbound));
+        }
         self.tell_placed(about, tunnel, place, card, declined);
         Ok(())
     }
@@ -298,13 +307,22 @@ impl Xfrm {
 
     /// Whether a card took an SA that the kernel has had in software. An SA is not disturbed for a card that has just had
     /// no room for another of its direction.
-    fn enter_card(
+    pub(super) fn enter_card(
         &mut self,
         id: SaId,
         full: &mut BTreeSet<(u32, bool)>,
     ) -> Result<bool, PlaneError> {
         let Some((about, tunnel)) = self.about(id) else { return Ok(false) };
         let steps = self.steps(&tunnel, &about);
+        if steps.tries.is_empty() && self.waiting.has(id) {
+            // Room there will never be.
+            self.waiting.remove(id);
+            let was = self.config.placement.placed(id);
+            let card = was.and_then(|was| was.card);
+            let declined = vec![(Place::Crypto, Reason::Gone)];
+            self.tell_placed(&about, tunnel, Place::Software, card, declined);
+            return Ok(false);
+        }
         for step in steps.tries {
             let room = (step.card.index, about.inbound);
             if full.contains(&room) {
@@ -313,6 +331,7 @@ impl Xfrm {
             let (offload, card) = (Offload::of(&step), Some(step.card.name.clone()));
             let made = self.remake(id, &mut |form| form.offload = Some(offload));
             if made.is_ok() && self.in_force(id) == Some(offload) {
+                self.waiting.remove(id);
                 self.tell_placed(&about, tunnel, step.place, card, Vec::new());
                 return Ok(true);
             }
@@ -325,6 +344,9 @@ impl Xfrm {
             self.tell_found(id);
             if why == Reason::Full {
                 full.insert(room);
+                self.waiting.add(id, about.rule, room);
+            } else {
+                self.waiting.remove(id);
             }
         }
         Ok(false)

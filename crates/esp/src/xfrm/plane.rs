@@ -33,6 +33,9 @@ impl DataPlane for Xfrm {
             if let Some(sa) = self.sas.get_mut(&id) {
                 (sa.rule, sa.serial) = (to, serial);
             }
+            self.by_rule.remove(&(rule, id));
+            self.by_rule.insert((to, id));
+            self.waiting.rename(id, to);
             outcome = outcome.and(self.serve(id));
         }
         self.release(rule, &flows, binding);
@@ -105,6 +108,10 @@ impl DataPlane for Xfrm {
         self.resync_all()
     }
 
+    fn use_room(&mut self) {
+        self.fill_cards();
+    }
+
     fn network_changed(&mut self) {
         self.config.placement.look_again();
         let lost = self.cards_have_lost();
@@ -128,6 +135,7 @@ impl DataPlane for Xfrm {
         self.rest(sa);
         self.count_in_card(sa);
         let mut removed = self.sas.remove(&sa)?;
+        self.by_rule.remove(&(removed.rule, sa));
         self.config.placement.forget(sa);
         if let Some(ruled) = self.rules.get_mut(&removed.rule) {
             ruled.receiving.retain(|(id, _)| *id != sa);
@@ -146,6 +154,7 @@ impl DataPlane for Xfrm {
                 tracing::warn!(%error, spi = %removed.form.spi, "an SA stays in the kernel");
             }
         }
+        self.leave_room(sa, &removed);
         Some(removed.last)
     }
 
@@ -213,7 +222,8 @@ impl KernelPlane for Xfrm {
 
 impl Xfrm {
     fn sas_of(&self, rule: RuleId) -> Vec<SaId> {
-        self.sas.iter().filter(|(_, sa)| sa.rule == rule).map(|(id, _)| *id).collect()
+        let of_rule = (rule, SaId(0))..=(rule, SaId(u64::MAX));
+        self.by_rule.range(of_rule).map(|(_, id)| *id).collect()
     }
 
     /// Adds a rule, or changes the one of that name, which keeps its SAs.

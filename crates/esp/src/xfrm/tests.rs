@@ -3,6 +3,7 @@
 mod ownership;
 mod place;
 mod restore;
+mod room;
 mod twin;
 mod work;
 
@@ -54,7 +55,7 @@ fn recorded(case: &str) -> Parts {
 }
 
 fn made(message: XfrmMessage) -> Parts {
-    let octets = octets(message, 0, 1);
+    let octets = octets(message, 0, (0, 1));
     let kind = u16::from_le_bytes([octets[4], octets[5]]);
     parts(kind, &octets[16..])
 }
