@@ -167,11 +167,7 @@ impl Spd {
         let before = by_id.get(&rule.id).cloned();
         let service = before.as_ref().map(|e| Arc::clone(&e.service)).unwrap_or_default();
         let entry = Arc::new(Entry { rule, service });
-        // First the new, then the old: no packet is to find neither.
-        self.finder.insert(&entry);
-        if let Some(before) = before {
-            self.finder.remove_superseded(&before, &entry);
-        }
+        self.finder.insert(&entry, before.as_deref());
         by_id.insert(entry.rule.id, entry);
         self.changed();
     }
@@ -182,7 +178,7 @@ impl Spd {
         let Some(before) = by_id.remove(&rule) else { return };
         let renamed = Rule { id: to, ..before.rule.clone() };
         let entry = Arc::new(Entry { rule: renamed, service: Arc::clone(&before.service) });
-        self.finder.insert(&entry);
+        self.finder.insert(&entry, None);
         self.finder.remove(&before);
         by_id.insert(to, entry);
         self.changed();

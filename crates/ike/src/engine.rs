@@ -39,7 +39,7 @@ use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
 use comeback::Retry;
-use esp::plane::{DataPlane, Notice, Resynced, SaId, Spi};
+use esp::plane::{DataPlane, Notice, Resynced};
 use policy::{IkeTunnel, Policy};
 use rules::Rules;
 use sessions::Sessions;
@@ -508,9 +508,7 @@ impl<P: DataPlane> Engine<P> {
             },
             Notice::Room => self.plane.use_room(),
             Notice::Expiring { sa, hard } => {
-                let Some((id, spi_in)) = self.child_of(sa) else {
-                    return;
-                };
+                let Some((id, spi_in)) = self.sessions.of_sa(sa) else { return };
                 self.with_session(now, id, |session, cx| {
                     match hard {
                         true => session.replace_exhausted(spi_in),
@@ -520,7 +518,7 @@ impl<P: DataPlane> Engine<P> {
                 });
             }
             Notice::PeerMoved { sa, remote } => {
-                let Some((id, _)) = self.child_of(sa) else { return };
+                let Some((id, _)) = self.sessions.of_sa(sa) else { return };
                 self.with_session(now, id, |session, cx| {
                     if session.path.nat_remote && !session.path.nat_local {
                         session.move_to(cx, remote);
@@ -528,13 +526,6 @@ impl<P: DataPlane> Engine<P> {
                 });
             }
         }
-    }
-
-    /// The session that an SA in the plane belongs to, and the Child SA by its inbound SPI.
-    fn child_of(&self, sa: SaId) -> Option<(SessionId, Spi)> {
-        let (id, session) = self.sessions.of_sa(sa)?;
-        let child = session.children.iter().find(|c| c.inbound == sa || c.outbound == sa)?;
-        Some((id, child.spi_in))
     }
 
     /// Takes note that this host could not send a datagram, or that it could. It is sent again if it matters, and nothing
@@ -610,6 +601,7 @@ impl<P: DataPlane> Engine<P> {
             now,
             config: &self.config,
             addresses: &self.addresses,
+            policy: &self.policy,
             rules: &mut self.rules,
             trust: &self.trust,
             plane: &mut self.plane,

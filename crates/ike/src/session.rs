@@ -6,9 +6,11 @@
 //! last IKE SA.
 
 mod aging;
+mod children;
 mod ending;
 mod renewal;
 mod roaming;
+mod tasks;
 
 use crate::collision::LowestNonce;
 use crate::discard::Discard;
@@ -36,12 +38,14 @@ use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::{PacketSummary, SaId, Spi, Usage};
 use policy::{ChildTunnel, IkeTunnel};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+pub(crate) use children::{Changing, Children};
 pub(crate) use renewal::Renewal;
+pub(crate) use tasks::Tasks;
 
 /// Names a session for as long as the engine lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -84,8 +88,8 @@ pub(crate) struct Session {
     pub sas: Vec<IkeSa>,
     /// The IKE SA, by local SPI, that carries new exchanges of ours.
     pub current: IkeSpi,
-    pub children: Vec<ChildSa>,
-    pub tasks: VecDeque<Task>,
+    pub children: Children,
+    pub tasks: Tasks,
     pub delayed: Vec<(Instant, Task)>,
     /// Why this host could not send the last message, if it could not.
     pub unsent: Option<String>,
@@ -136,8 +140,8 @@ impl Session {
             reported: (path.local, path.remote),
             current: sa.local_spi,
             sas: vec![sa],
-            children: Vec::new(),
-            tasks: VecDeque::new(),
+            children: Children::default(),
+            tasks: Tasks::default(),
             delayed: Vec::new(),
             unsent: None,
             packets: BTreeMap::new(),
@@ -164,8 +168,8 @@ impl Session {
     /// Gives back room that is not needed while nothing happens.
     pub fn rest(&mut self) {
         self.sas.shrink_to_fit();
-        self.children.shrink_to_fit();
-        self.tasks.shrink_to_fit();
+        self.children.rest();
+        self.tasks.rest();
         self.delayed.shrink_to_fit();
         self.lingering.shrink_to_fit();
     }
@@ -195,7 +199,7 @@ impl Session {
     }
 
     pub fn child_by_inbound(&self, spi: Spi) -> Option<&ChildSa> {
-        self.children.iter().find(|c| c.spi_in == spi)
+        self.children.by_inbound(spi)
     }
 
     /// Whose Child SAs the tunnel's proposals may make.
@@ -207,18 +211,17 @@ impl Session {
         offered.into_iter().filter_map(|(offered, protocol)| offered.then_some(protocol)).collect()
     }
 
-    /// The peer's SPIs of ESP and of AH are different ones (RFC 4301 §4.1).
     pub fn child_by_outbound(&self, protocol: ProtocolId, spi: Spi) -> Option<&ChildSa> {
-        self.children.iter().find(|c| c.spi_out == spi && c.choice.protocol() == protocol)
+        self.children.by_outbound(protocol, spi)
     }
 
-    pub fn child_mut(&mut self, spi_in: Spi) -> Option<&mut ChildSa> {
-        self.children.iter_mut().find(|c| c.spi_in == spi_in)
+    pub fn child_mut(&mut self, spi_in: Spi) -> Option<Changing<'_>> {
+        self.children.get_mut(spi_in)
     }
 
     /// The Child SA that serves a phase 2 tunnel, if it is up.
     pub fn serving_child(&self, name: &str) -> Option<&ChildSa> {
-        let of_name = || self.children.iter().filter(|c| c.tunnel.name == name);
+        let of_name = || self.children.of_tunnel(name);
         (of_name().find(|c| c.state == ChildState::Established && !c.standby))
             .or_else(|| of_name().find(|c| c.state == ChildState::Established))
             .or_else(|| of_name().find(|c| self.is_succeeded(c)))
@@ -244,7 +247,7 @@ impl Session {
     pub fn has_or_wants_child(&self, name: &str) -> bool {
         let wants = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.serving_child(name).is_some()
-            || self.tasks.iter().any(wants)
+            || self.tasks.create(name)
             || self.delayed.iter().any(|(_, t)| wants(t))
             || self.sas.iter().any(|s| match &s.state {
                 State::InitSent(i) => i.child.name == name,
@@ -566,14 +569,28 @@ impl Session {
         self.children.push(child);
     }
 
+    /// Says where a Child SA stands from now on; `false` where it is gone.
+    pub fn set_state(&mut self, spi_in: Spi, state: ChildState) -> bool {
+        self.child_mut(spi_in).map(|mut child| child.state = state).is_some()
+    }
+
+    /// Has a Child SA send, if that has been waiting.
+    pub fn promote_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi) {
+        let Some(mut child) = self.children.get_mut(spi_in) else { return };
+        if let Err(error) = child.promote(cx) {
+            let warning = EventKind::Warning(error.to_string());
+            cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), warning);
+        }
+    }
+
     /// Has a Child SA replaced that carries nothing any more; the plane may say so of both halves.
     pub fn replace_exhausted(&mut self, spi_in: Spi) {
         let delete = Task::DeleteChild(spi_in);
-        let Some(child) = self.child_mut(spi_in) else { return };
+        let Some(child) = self.child_by_inbound(spi_in) else { return };
         match child.state {
             ChildState::Established => {
-                child.state = ChildState::Unwanted;
                 let create = Task::CreateChild(child.tunnel.name.clone());
+                self.set_state(spi_in, ChildState::Unwanted);
                 self.tasks.extend([create, delete]);
             }
             // Its successor is there; whoever was to delete it takes his time.
@@ -585,16 +602,14 @@ impl Session {
     /// Settles what crossing requests for the same phase 2 tunnel leave: of two Child SAs the one made with the lowest
     /// nonce goes, deleted by the side that asked for it, as after crossing rekeys.
     pub fn settle_duplicates(&mut self, name: &str) {
-        let is_rival = |c: &ChildSa| c.tunnel.name == name && c.state == ChildState::Established;
-        let mut rivals: Vec<usize> =
-            (0..self.children.len()).filter(|i| is_rival(&self.children[*i])).collect();
-        rivals.sort_by_key(|index| self.children[*index].lowest_nonce);
+        let rivals = self.children.of_tunnel(name).filter(|c| c.state == ChildState::Established);
+        let mut rivals: Vec<_> = rivals.map(|c| (c.lowest_nonce, c.spi_in)).collect();
+        rivals.sort_by_key(|(lowest_nonce, _)| *lowest_nonce);
         rivals.pop();
-        for index in rivals {
-            let child = &mut self.children[index];
-            child.state = ChildState::Unwanted;
-            if child.created_here {
-                self.tasks.push_back(Task::DeleteChild(child.spi_in));
+        for (_, spi) in rivals {
+            self.set_state(spi, ChildState::Unwanted);
+            if self.child_by_inbound(spi).is_some_and(|c| c.created_here) {
+                self.tasks.push_back(Task::DeleteChild(spi));
             }
         }
     }
@@ -630,32 +645,39 @@ impl Session {
         self.renew_numbers();
         let mut index = 0;
         while !self.over && index < self.tasks.len() {
+            // However many wait for the answer that is awaited.
+            if self.tasks.are_general() && !self.may_ask(self.current_index()) {
+                return;
+            }
             let carrier = match &self.tasks[index] {
                 Task::DeleteIke(spi) | Task::RekeyIke(spi) => self.position(*spi),
                 Task::UpdateAddresses | Task::VerifyAddress => Some(self.known_to_the_peer()),
                 _ => Some(self.current_index()),
             };
-            let ready = match carrier.map(|i| &self.sas[i]) {
-                // Its IKE SA is gone: so is the reason.
-                None => {
-                    self.tasks.remove(index);
-                    continue;
-                }
-                Some(sa) => sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free(),
+            // Its IKE SA is gone: so is the reason.
+            let Some(carrier) = carrier else {
+                self.tasks.remove(index);
+                continue;
             };
             // Made by the peer's rekey just now, and the peer may not know it yet: its deletion of the old one tells.
             let early = match &self.tasks[index] {
                 Task::RekeyChild(spi) => self.child_by_inbound(*spi).is_some_and(|c| c.standby),
                 _ => false,
             };
-            if !ready || early {
+            if early || !self.may_ask(carrier) {
                 index += 1;
                 continue;
             }
-            let (Some(task), Some(carrier)) = (self.tasks.remove(index), carrier) else { return };
+            let Some(task) = self.tasks.remove(index) else { return };
             self.start(cx, carrier, task);
             index = 0;
         }
+    }
+
+    /// Whether an exchange of ours can begin on an IKE SA.
+    fn may_ask(&self, index: usize) -> bool {
+        let sa = self.sas.get(index);
+        sa.is_some_and(|sa| sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free())
     }
 
     /// Has the IKE SA replaced before its message IDs run out (RFC 7296 §2.2).

@@ -25,3 +25,15 @@ pub(crate) enum Task {
     /// The peer is to know our other addresses.
     TellAddresses,
 }
+
+impl Task {
+    /// Whether it says which IKE SA it is for. Others are for the one that carries new exchanges.
+    pub fn is_particular(&self) -> bool {
+        match self {
+            Self::DeleteIke(_) | Self::RekeyIke(_) => true,
+            // For the one that the peer knows.
+            Self::UpdateAddresses | Self::VerifyAddress => true,
+            _ => false,
+        }
+    }
+}

@@ -2,7 +2,8 @@
 //!
 //! Each rule stands under the prefixes of one of its sides, the narrower one: a packet meets it under its own address,
 //! cut to each length of prefix that is in use. What stands there is compared in full, so that a prefix need only hold
-//! the selector, not be it. Rules under the very same prefix are tried one after the other.
+//! the selector, not be it. Rules under the very same prefix are tried one after the other; where there are many of
+//! them, as of one host that has tunnels to many, the next stands under its other side.
 
 use super::Entry;
 use crate::header::Header;
@@ -16,6 +17,9 @@ use std::sync::{Mutex, PoisonError};
 
 /// Small, so that a change copies a few entries and not the table.
 const SHARDS: usize = 1024;
+
+/// So many rules under one prefix are a crowd.
+const CROWD: usize = 8;
 
 /// Lengths of IPv6 prefixes from 0 to 128.
 const LENGTHS: usize = 129;
@@ -73,14 +77,14 @@ fn table(side: Side, ipv6: bool) -> u8 {
     side as u8 * 2 + u8::from(ipv6)
 }
 
-/// Where a rule stands: under the side of which the widest selector is narrower.
-fn places(selectors: &TrafficSelectors) -> BTreeSet<Place> {
+/// Where a rule may stand: under either side, first that of which the widest selector is narrower.
+fn places(selectors: &TrafficSelectors) -> [BTreeSet<Place>; 2] {
     let of = |side, selectors: &[Selector]| -> BTreeSet<Place> {
         selectors.iter().map(|s| Place::new(side, Prefix::holding(&s.addresses))).collect()
     };
     let widest = |places: &BTreeSet<Place>| places.iter().map(|p| p.len).min().unwrap_or(0);
     let (local, remote) = (of(Side::Local, &selectors.local), of(Side::Remote, &selectors.remote));
-    if widest(&local) > widest(&remote) { local } else { remote }
+    if widest(&local) > widest(&remote) { [local, remote] } else { [remote, local] }
 }
 
 impl Finder {
@@ -124,10 +128,15 @@ impl Finder {
         }
     }
 
-    /// Adds a rule, or puts it where one of its name stands.
-    pub(super) fn insert(&self, entry: &Arc<Entry>) {
-        for place in places(&entry.rule.selectors) {
-            let key = (place, entry.rule.id);
+    /// Adds a rule, and forgets the one of its name that it replaces.
+    pub(super) fn insert(&self, entry: &Arc<Entry>, replaced: Option<&Entry>) {
+        let [narrower, other] = places(&entry.rule.selectors);
+        let crowd = |places: &BTreeSet<Place>| places.iter().map(|p| self.count(*p)).max();
+        let crowded = crowd(&narrower).filter(|crowd| *crowd >= CROWD);
+        let chosen = if crowded > crowd(&other) { other } else { narrower };
+        // First the new, then the old: no packet is to find neither.
+        for place in &chosen {
+            let (place, key) = (*place, (*place, entry.rule.id));
             let shard = &self.shards[place.shard()];
             let before = shard.load();
             // There are thousands of shards, none with room to spare.
@@ -142,24 +151,28 @@ impl Finder {
             }
             shard.store(Arc::new(entries));
         }
+        let before = replaced.into_iter().flat_map(|old| places(&old.rule.selectors)).flatten();
+        let left = before.filter(|place| !chosen.contains(place));
+        left.for_each(|place| self.leave(place, entry.rule.id));
     }
 
     /// Forgets a rule.
     pub(super) fn remove(&self, entry: &Entry) {
-        places(&entry.rule.selectors).into_iter().for_each(|p| self.leave(p, entry.rule.id));
+        let places = places(&entry.rule.selectors).into_iter().flatten();
+        places.for_each(|place| self.leave(place, entry.rule.id));
     }
 
-    /// Forgets the places of a rule where the rule that replaces it does not stand.
-    pub(super) fn remove_superseded(&self, old: &Entry, new: &Entry) {
-        let kept = places(&new.rule.selectors);
-        let left = places(&old.rule.selectors).into_iter().filter(|p| !kept.contains(p));
-        left.for_each(|p| self.leave(p, old.rule.id));
+    /// How many rules stand there.
+    fn count(&self, place: Place) -> usize {
+        let shard = self.shards[place.shard()].load();
+        shard.partition_point(|(p, ..)| *p <= place) - shard.partition_point(|(p, ..)| *p < place)
     }
 
     fn leave(&self, place: Place, rule: RuleId) {
         let shard = &self.shards[place.shard()];
-        let mut entries = Shard::clone(&shard.load());
-        if let Ok(at) = entries.binary_search_by_key(&(place, rule), |(p, id, _)| (*p, *id)) {
+        let before = shard.load();
+        if let Ok(at) = before.binary_search_by_key(&(place, rule), |(p, id, _)| (*p, *id)) {
+            let mut entries = Shard::clone(&before);
             entries.remove(at);
             shard.store(Arc::new(entries));
             self.use_length(place, false);
@@ -191,6 +204,7 @@ mod tests {
     /// Addresses close to each other and to the ends of their families, so that ranges meet.
     fn address(ipv6: bool) -> impl Strategy<Value = IpAddr> {
         let number = prop_oneof![
+            Just(1_u32),
             0_u32..24,
             250_u32..262,
             u32::MAX - 9..=u32::MAX,
@@ -228,8 +242,8 @@ mod tests {
     fn step() -> impl Strategy<Value = Step> {
         let look = any::<bool>().prop_flat_map(|v6| (address(v6), address(v6), 78..92_u16));
         prop_oneof![
-            3 => (0..12_u32, selectors()).prop_map(|(id, s)| Step::Insert(id, s)),
-            1 => (0..12_u32).prop_map(Step::Remove),
+            3 => (0..40_u32, selectors()).prop_map(|(id, s)| Step::Insert(id, s)),
+            1 => (0..40_u32).prop_map(Step::Remove),
             6 => look.prop_map(|(a, b, port)| Step::Look(a, b, port)),
         ]
     }
@@ -240,10 +254,25 @@ mod tests {
         Header::described(&PacketSummary { protocol: 17, source, destination })
     }
 
+    #[test]
+    fn one_host_with_many_tunnels_makes_no_crowd() {
+        let spd = super::super::Spd::new();
+        let host = |last| Selector::all_of(AddressRange::from(IpAddr::from([10, 0, last, 1])));
+        for n in 0..200_u8 {
+            let selectors = TrafficSelectors { local: vec![host(n)], remote: vec![host(255)] };
+            let id = RuleId(n.into());
+            spd.insert(Rule { id, tunnel: "t".into(), selectors, trap: false });
+        }
+        let place = Place::new(Side::Remote, Prefix::holding(&host(255).addresses));
+        assert!(spd.finder.count(place) <= CROWD);
+        let header = header([10, 0, 199, 1].into(), [10, 0, 255, 1].into(), 80);
+        assert_eq!(spd.finder.find(&header).map(|e| e.rule.id), Some(RuleId(199)));
+    }
+
     proptest! {
         /// The first rule that a search in order finds, after any changes; and nothing is left when all rules are gone.
         #[test]
-        fn finds_what_a_search_finds(steps in prop::collection::vec(step(), 1..60)) {
+        fn finds_what_a_search_finds(steps in prop::collection::vec(step(), 1..80)) {
             let spd = super::super::Spd::new();
             let mut rules: BTreeMap<RuleId, TrafficSelectors> = BTreeMap::new();
             for step in steps {

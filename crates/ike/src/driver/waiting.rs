@@ -24,7 +24,7 @@ struct Item {
     name: String,
     tunnel: String,
     /// Its phase 2 tunnels that are still to come; empty where the phase 1 tunnel itself is waited for.
-    children: Vec<String>,
+    children: HashSet<String>,
     failure: Option<Failure>,
     done: bool,
 }
@@ -60,7 +60,7 @@ impl Waiting {
         let names = if names.is_empty() { engine.startable_tunnels() } else { names };
         let mut items = Vec::new();
         for name in names {
-            let children = engine.children_of(&name);
+            let children = engine.children_of(&name).into_iter().collect();
             match engine.check_startable(&name) {
                 Ok(tunnel) => {
                     items.push(Item { name, tunnel, children, failure: None, done: false })
@@ -229,7 +229,7 @@ impl Item {
 
     /// One of the phase 2 tunnels is up or has failed.
     fn settle(&mut self, event: &Event) {
-        self.children.retain(|c| Some(c) != event.child.as_ref());
+        event.child.iter().for_each(|child| _ = self.children.remove(child));
         self.done = self.children.is_empty();
     }
 
@@ -251,7 +251,7 @@ mod tests {
         let item = Item {
             name: "site".into(),
             tunnel: "site".into(),
-            children: vec!["net".into()],
+            children: HashSet::from(["net".into()]),
             failure: None,
             done: false,
         };

@@ -6,6 +6,7 @@ use crate::deadlines::Waiter;
 use crate::session::{Ending, Session};
 use esp::plane::{DataPlane, PacketSummary};
 use policy::{ChildTunnel, IkeTunnel};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,10 +71,12 @@ impl<P: DataPlane> Engine<P> {
         };
         self.come_back(now, tunnel, action, &session.lost);
         let starting = auto_start(tunnel);
-        for name in session.failed.iter().filter(|f| starting.iter().all(|c| c.name != **f)) {
+        let names = names(&starting);
+        for name in session.failed.iter().filter(|f| !names.contains(f.as_str())) {
             self.after_failure(now, name);
         }
-        let was_up = |child: &ChildTunnel| session.lost.iter().any(|l| l.name == child.name);
+        let lost: HashSet<&str> = session.lost.iter().map(|l| &*l.name).collect();
+        let was_up = |child: &ChildTunnel| lost.contains(&*child.name);
         let lasted = session.established_at.filter(|_| session.has_served);
         let lasted = lasted.map_or(Duration::ZERO, |at| now.saturating_duration_since(at));
         // The peer may have begun a session meanwhile that does not have all of them.
@@ -95,8 +98,9 @@ impl<P: DataPlane> Engine<P> {
         }
         self.come_back(now, tunnel, self.config.close_action, &lost);
         let starting = auto_start(tunnel);
+        let starting = names(&starting);
         for name in &unserved {
-            match starting.iter().any(|c| c.name == *name) {
+            match starting.contains(name.as_str()) {
                 true => self.schedule_retry(now, name, Duration::ZERO),
                 false => self.after_failure(now, name),
             }
@@ -104,15 +108,20 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn come_back(&mut self, now: Instant, tunnel: &IkeTunnel, action: Comeback, lost: &[Lost]) {
+        if lost.is_empty() {
+            return;
+        }
         let starting = auto_start(tunnel);
+        let starting = names(&starting);
+        let children: HashMap<&str, _> = tunnel.children.iter().map(|c| (&*c.name, c)).collect();
         let session = self.session_of(&tunnel.name).and_then(|id| self.sessions.get(id));
         let served: Vec<bool> =
             (lost.iter()).map(|l| session.is_some_and(|s| s.has_or_wants_child(&l.name))).collect();
         for (Lost { name, after }, _) in lost.iter().zip(served).filter(|(_, served)| !served) {
-            let Some(child) = tunnel.children.iter().find(|c| c.name == *name) else { continue };
+            let Some(child) = children.get(name.as_str()) else { continue };
             let startable = tunnel.role.may_initiate() && child.role.may_initiate();
             match action {
-                Comeback::Policy if starting.contains(child) => {
+                Comeback::Policy if starting.contains(name.as_str()) => {
                     self.schedule_retry(now, name, *after)
                 }
                 Comeback::Restart if startable => self.schedule_retry(now, name, *after),
@@ -193,6 +202,10 @@ impl<P: DataPlane> Engine<P> {
         self.retries.remove(child);
         self.deadlines.set(Waiter::Retry(child.into()), None);
     }
+}
+
+fn names(children: &[Arc<ChildTunnel>]) -> HashSet<&str> {
+    children.iter().map(|c| &*c.name).collect()
 }
 
 /// The phase 2 tunnels that start by themselves: those that say so, or the first where only phase 1 does.

@@ -3,7 +3,7 @@
 use super::failures::Failures;
 use super::rules::Rules;
 use super::sessions::peer_number;
-use super::{Candidates, Config, Datagram, Deadline, Lost, Transmit};
+use super::{Candidates, Config, Datagram, Deadline, Lost, Roster, Transmit};
 use crate::crypto::rng::Rng;
 use crate::discard::Discard;
 use crate::disclosure::{Disclosure, Sink};
@@ -40,6 +40,7 @@ pub(crate) struct Cx<'a> {
     pub config: &'a Config,
     /// The host's addresses at which a peer may reach it.
     pub addresses: &'a [IpAddr],
+    pub policy: &'a Roster,
     pub rules: &'a mut Rules,
     pub trust: &'a Arc<Trust>,
     pub plane: &'a mut dyn DataPlane,
@@ -116,7 +117,8 @@ pub(crate) struct Outputs {
     pub failures: Failures,
     pub known_spis: Vec<IkeSpi>,
     pub forgotten_spis: Vec<IkeSpi>,
-    pub known_sas: Vec<SaId>,
+    /// Each with the Child SA it belongs to, by inbound SPI.
+    pub known_sas: Vec<(SaId, Spi)>,
     pub forgotten_sas: Vec<SaId>,
     /// Inbound SAs of a session that is over or closing.
     pub orphans: Vec<Lingering>,

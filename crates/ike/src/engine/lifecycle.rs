@@ -15,7 +15,7 @@ use crate::session::{Ending, Session, SessionId};
 use crate::task::Task;
 use esp::plane::{DataPlane, PacketSummary, Rule, RuleId, TrafficSelectors};
 use policy::{ChildTunnel, Effect, IkeTunnel, Policy};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -254,8 +254,12 @@ impl<P: DataPlane> Engine<P> {
             .filter(|(_, s)| Arc::ptr_eq(&s.tunnel, before))
             .map(|(id, _)| id)
             .collect();
-        for child in before.children.iter().filter(|c| !after.children.contains(c)) {
-            let changed = after.children.iter().find(|a| a.name == child.name);
+        let of_name: HashMap<&str, _> = after.children.iter().map(|c| (&*c.name, c)).collect();
+        for child in &before.children {
+            let changed = of_name.get(&*child.name).copied();
+            if changed == Some(child) {
+                continue;
+            }
             if let Some(changed) = changed.filter(|a| self.child_survives(&ids, child, a)) {
                 let rekeyed = child.difference(changed).0 == Effect::Rekeyed;
                 for id in &ids {
@@ -569,8 +573,9 @@ impl Session {
 
     /// Gives the Child SAs of a phase 2 tunnel its new version; with `rekey` the one that serves is replaced.
     fn renew(&mut self, tunnel: &Arc<ChildTunnel>, rekey: bool) {
-        for child in self.children.iter_mut().filter(|c| c.tunnel.name == tunnel.name) {
-            child.tunnel = Arc::clone(tunnel);
+        let spis: Vec<_> = self.children.of_tunnel(&tunnel.name).map(|c| c.spi_in).collect();
+        for spi in spis {
+            self.child_mut(spi).into_iter().for_each(|mut c| c.tunnel = Arc::clone(tunnel));
         }
         let serving = self.serving_child(&tunnel.name).map(|c| c.spi_in);
         if let Some(spi) = serving.filter(|_| rekey) {
@@ -588,8 +593,7 @@ impl Session {
     /// Stops serving a phase 2 tunnel at once, whatever the peer says to its Delete.
     fn abandon_child(&mut self, cx: &mut super::Cx<'_>, name: &str) {
         self.drop_child(cx, name);
-        let spis: Vec<_> =
-            self.children.iter().filter(|c| c.tunnel.name == name).map(|c| c.spi_in).collect();
+        let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();
         for spi in &spis {
             self.remove_child(cx, *spi, false);
         }
@@ -637,9 +641,9 @@ impl Session {
             _ => None,
         });
         pending.for_each(|p| p.unwanted = true);
-        let mut spis = Vec::new();
-        for child in self.children.iter_mut().filter(|c| c.tunnel.name == name) {
-            spis.push(child.spi_in);
+        let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();
+        for spi in &spis {
+            let Some(mut child) = self.child_mut(*spi) else { continue };
             // Its deletion may have to wait; who asks for the tunnel meanwhile wants a new one.
             if child.state == ChildState::Established {
                 child.state = ChildState::Unwanted;

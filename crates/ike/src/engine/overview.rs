@@ -224,7 +224,7 @@ fn asked_for<'s>(tunnel: &IkeTunnel, session: Option<&'s Session>) -> Vec<&'s Ch
     if tunnel.generic.is_none() {
         return found;
     }
-    for child in session.into_iter().flat_map(|s| &s.children).map(|c| &*c.tunnel) {
+    for child in session.into_iter().flat_map(|s| s.children.iter()).map(|c| &*c.tunnel) {
         let known = tunnel.children.iter().map(|c| &**c).chain(found.iter().copied());
         if known.clone().all(|other| other.name != child.name) {
             found.push(child);

@@ -42,7 +42,7 @@ impl<P: DataPlane> Engine<P> {
         let tunnel = Arc::clone(&session.tunnel);
         let begun = self.sessions_of(&tunnel.name).any(|(_, s)| s.renewal.succeeds == Some(id));
         let names = session.to_be_taken_over();
-        let wanted = |c: &&Arc<policy::ChildTunnel>| names.contains(&c.name);
+        let wanted = |c: &&Arc<policy::ChildTunnel>| names.binary_search(&c.name).is_ok();
         let Some(first) = tunnel.children.iter().find(wanted).cloned() else { return };
         if begun || self.stopping {
             return;
@@ -68,11 +68,7 @@ impl<P: DataPlane> Engine<P> {
             return;
         };
         let Some(before) = session.renewal.succeeds else { return };
-        let waits = self
-            .sessions
-            .get(before)
-            .is_some_and(|old| old.to_be_taken_over().iter().any(|name| session.lacks(name)));
-        if waits {
+        if self.sessions.get(before).is_some_and(|old| session.lacks_any_of(old)) {
             return;
         }
         if let Some(session) = self.sessions.get_mut(id) {

@@ -108,6 +108,18 @@ impl Roster {
         children.into_iter().find(|(_, c)| c.name == name)
     }
 
+    /// The phase 2 tunnel of that name that this phase 1 tunnel carries, which need not be part of the policy any more.
+    pub fn child_of<'a>(
+        &'a self,
+        tunnel: &'a Arc<IkeTunnel>,
+        name: &str,
+    ) -> Option<&'a Arc<ChildTunnel>> {
+        if self.has(tunnel) {
+            return self.child(name).filter(|(t, _)| Arc::ptr_eq(t, tunnel)).map(|(_, c)| c);
+        }
+        tunnel.children.iter().find(|c| c.name == name)
+    }
+
     /// Whether this very tunnel is part of the policy.
     pub fn has(&self, tunnel: &Arc<IkeTunnel>) -> bool {
         self.tunnel(&tunnel.name).is_some_and(|t| Arc::ptr_eq(t, tunnel))

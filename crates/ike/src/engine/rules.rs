@@ -1,19 +1,21 @@
 //! The rules in the plane, by the phase 2 tunnel that each stands for and the other way round.
 
+mod traffic;
+
 use crate::negotiation::selectors::covered;
 use esp::plane::{RuleId, TrafficSelectors};
-use policy::{ChildTunnel, Identity, IkeTunnel, Prefix};
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use policy::{AddressRange, ChildTunnel, Identity, IkeTunnel, Selector};
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
+use traffic::Traffic;
 
 /// One rule for each phase 2 tunnel.
 #[derive(Default)]
 pub(crate) struct Rules {
     by_tunnel: HashMap<Arc<str>, RuleId>,
     by_id: BTreeMap<RuleId, Ruled>,
-    /// By each range of the peer's traffic.
-    by_prefix: BTreeSet<(Prefix, RuleId)>,
+    by_traffic: Traffic,
     /// Of phase 2 tunnels that a peer has asked for and the policy does not have, by phase 1 tunnel.
     asked_for: BTreeMap<String, Vec<Arc<str>>>,
     /// Whether one of those is new.
@@ -49,10 +51,8 @@ impl Rules {
         let id = self.by_tunnel.get_mut(tunnel)?;
         let from = std::mem::replace(id, to);
         if let Some(ruled) = self.by_id.remove(&from) {
-            for prefix in prefixes(&ruled.child) {
-                self.by_prefix.remove(&(prefix, from));
-                self.by_prefix.insert((prefix, to));
-            }
+            self.by_traffic.remove(from, &ruled.child);
+            self.by_traffic.insert(to, &ruled.child);
             self.by_id.insert(to, ruled);
         }
         Some(from)
@@ -63,7 +63,7 @@ impl Rules {
         let name: Arc<str> = Arc::from(child.name.as_str());
         self.by_tunnel.insert(Arc::clone(&name), id);
         let peer = tunnel.remote.identity.clone();
-        self.by_prefix.extend(prefixes(child).map(|prefix| (prefix, id)));
+        self.by_traffic.insert(id, child);
         self.by_id.insert(id, Ruled { name, child: Arc::clone(child), peer });
     }
 
@@ -123,9 +123,7 @@ impl Rules {
     pub fn remove(&mut self, tunnel: &str) -> Option<RuleId> {
         let id = self.by_tunnel.remove(tunnel)?;
         if let Some(ruled) = self.by_id.remove(&id) {
-            for prefix in prefixes(&ruled.child) {
-                self.by_prefix.remove(&(prefix, id));
-            }
+            self.by_traffic.remove(id, &ruled.child);
         }
         Some(id)
     }
@@ -151,18 +149,25 @@ impl Rules {
         // One that is still to be made stands behind all others.
         let own = self.of(tunnel).unwrap_or(RuleId(self.made));
         // Who covers all of it covers its first address.
-        let first = traffic.remote.first()?.addresses.start();
-        let around = |prefix| self.by_prefix.range((prefix, RuleId(0))..(prefix, own));
-        let earlier: BTreeSet<RuleId> =
-            Prefix::all_around(first).flat_map(around).map(|(_, id)| *id).collect();
-        earlier.iter().filter_map(|id| self.by_id.get(id)).find(|ruled| {
+        let first = |selectors: &[Selector]| {
+            let first = selectors.first().map(|s| AddressRange::from(s.addresses.start()));
+            first.into_iter()
+        };
+        let near = self.by_traffic.meeting(first(&traffic.local), first(&traffic.remote));
+        let earlier = near.iter().take_while(|id| **id < own);
+        earlier.filter_map(|id| self.by_id.get(id)).find(|ruled| {
             covered(&traffic.remote, &ruled.child.remote)
                 && covered(&traffic.local, &ruled.child.local)
                 && !ruled.peer.matches(peer)
         })
     }
-}
 
-fn prefixes(child: &ChildTunnel) -> impl Iterator<Item = Prefix> {
-    child.remote.iter().map(|selector| Prefix::holding(&selector.addresses))
+    /// The phase 2 tunnels, by name, that may have traffic between these addresses, in order.
+    pub fn meeting(
+        &self,
+        local: impl Iterator<Item = AddressRange>,
+        remote: impl Iterator<Item = AddressRange>,
+    ) -> impl Iterator<Item = &Arc<str>> {
+        self.by_traffic.meeting(local, remote).into_iter().filter_map(|id| self.tunnel(id))
+    }
 }

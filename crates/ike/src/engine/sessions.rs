@@ -3,7 +3,7 @@
 use super::Outputs;
 use crate::session::{Session, SessionId};
 use crate::wire::header::IkeSpi;
-use esp::plane::SaId;
+use esp::plane::{SaId, Spi};
 use policy::IkeTunnel;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -17,7 +17,8 @@ pub(crate) struct Sessions {
     /// By a number made of their tunnel's identities.
     by_peer: BTreeSet<(u64, SessionId)>,
     by_spi: HashMap<IkeSpi, SessionId>,
-    by_sa: HashMap<SaId, SessionId>,
+    /// With the Child SA, by its inbound SPI.
+    by_sa: HashMap<SaId, (SessionId, Spi)>,
 }
 
 impl Sessions {
@@ -47,7 +48,7 @@ impl Sessions {
     pub fn follow(&mut self, id: SessionId, out: &mut Outputs) {
         out.forgotten_spis.drain(..).for_each(|spi| _ = self.by_spi.remove(&spi));
         self.by_spi.extend(out.known_spis.drain(..).map(|spi| (spi, id)));
-        self.by_sa.extend(out.known_sas.drain(..).map(|sa| (sa, id)));
+        self.by_sa.extend(out.known_sas.drain(..).map(|(sa, child)| (sa, (id, child))));
         out.forgotten_sas.drain(..).for_each(|sa| _ = self.by_sa.remove(&sa));
     }
 
@@ -81,9 +82,9 @@ impl Sessions {
         self.by_spi.len()
     }
 
-    pub fn of_sa(&self, sa: SaId) -> Option<(SessionId, &Session)> {
-        let id = *self.by_sa.get(&sa)?;
-        Some((id, self.get(id)?))
+    /// The session that an SA in the plane belongs to, and the Child SA by its inbound SPI.
+    pub fn of_sa(&self, sa: SaId) -> Option<(SessionId, Spi)> {
+        self.by_sa.get(&sa).copied()
     }
 
     /// How many SAs in the plane belong to sessions.

@@ -36,6 +36,9 @@ const CHILDREN_PER_TUNNEL: usize = 8;
 /// Phase 2 tunnels that a peer may ask for beyond those of the policy, where that lets it.
 const ASKED_FOR: usize = 8;
 
+/// So many phase 2 tunnels of a peer are compared with a request one by one; of more those that are near to it.
+const FEW: usize = 16;
+
 /// Child SAs of one session.
 pub(crate) fn most_children(tunnel: &IkeTunnel) -> usize {
     let asked_for = if tunnel.generic.is_some() { ASKED_FOR } else { 0 };
@@ -70,9 +73,7 @@ pub(crate) struct Rival {
 
 /// Asks for a new Child SA.
 pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name: &str) {
-    let Some(tunnel) = session.tunnel.children.iter().find(|c| c.name == name).cloned() else {
-        return;
-    };
+    let Some(tunnel) = cx.policy.child_of(&session.tunnel, name).cloned() else { return };
     if session.serving_child(name).is_some_and(|c| c.state == ChildState::Established) {
         return;
     }
@@ -209,9 +210,7 @@ fn answer_child(
 /// The Child SA just granted replaces `old`, and may meet a rekey of ours that is in flight.
 fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: LowestNonce) {
     let Some(new) = session.children.last().map(|c| c.spi_in) else { return };
-    if let Some(child) = session.child_mut(old) {
-        child.state = ChildState::Replaced(new);
-    }
+    session.set_state(old, ChildState::Replaced(new));
     if let Some(established) = session.sas[index].established_mut()
         && let Some(Active::Child(pending)) = &mut established.active
         && pending.rekeys == Some(old)
@@ -443,20 +442,19 @@ fn find_tunnel(
     tsr: &[TrafficSelector],
 ) -> Result<Match, Rejection> {
     let old = rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|child| &child.tunnel);
-    let tunnels = match old {
-        Some(tunnel) => std::slice::from_ref(tunnel),
-        None => &session.tunnel.children,
-    };
-    let tunnels = tunnels.iter().filter(|tunnel| old.is_some() || tunnel.role.may_respond());
     let translated = transport && (session.path.nat_local || session.path.nat_remote);
+    let tunnels = match old {
+        Some(tunnel) => vec![tunnel],
+        None => may_fit(session, cx, translated, tsi, tsr),
+    };
+    let tunnels = tunnels.into_iter().filter(|tunnel| old.is_some() || tunnel.role.may_respond());
     let mut found: Option<(u8, Match)> = None;
     let mut wrong_mode = None;
     for tunnel in tunnels {
         // RFC 7296 §2.23.1: in transport mode the addresses that count are those this side sees.
         let (seen_i, seen_r);
         let (tsi, tsr) = if translated && tunnel.mode == Mode::Transport {
-            seen_i = as_seen(tsi, session.path.remote.ip(), session.path.nat_remote);
-            seen_r = as_seen(tsr, session.path.local.ip(), session.path.nat_local);
+            (seen_i, seen_r) = both_as_seen(session, tsi, tsr);
             (seen_i.as_slice(), seen_r.as_slice())
         } else {
             (tsi, tsr)
@@ -502,6 +500,27 @@ fn find_tunnel(
     Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs) }))
 }
 
+/// The phase 2 tunnels that a request may mean, in their order: where there are many, those with addresses of it on both
+/// sides. `translated`: or of it as it is seen from this side of a NAT.
+fn may_fit<'a>(
+    session: &'a Session,
+    cx: &'a Cx<'_>,
+    translated: bool,
+    tsi: &[TrafficSelector],
+    tsr: &[TrafficSelector],
+) -> Vec<&'a Arc<ChildTunnel>> {
+    let tunnels = &session.tunnel.children;
+    if tunnels.len() <= FEW || !cx.policy.has(&session.tunnel) {
+        return tunnels.iter().collect();
+    }
+    let seen = translated.then(|| both_as_seen(session, tsi, tsr));
+    let (seen_i, seen_r) = seen.as_ref().map_or((&[][..], &[][..]), |(i, r)| (i, r));
+    let local = [tsr, seen_r].into_iter().flat_map(selectors::addresses);
+    let remote = [tsi, seen_i].into_iter().flat_map(selectors::addresses);
+    let names = cx.rules.meeting(local, remote);
+    names.filter_map(|name| cx.policy.child_of(&session.tunnel, name)).collect()
+}
+
 /// The tunnel is in one mode, the peer wants the other.
 fn differing(tunnel: &ChildTunnel) -> Modes {
     let theirs = match tunnel.mode {
@@ -509,6 +528,17 @@ fn differing(tunnel: &ChildTunnel) -> Modes {
         Mode::Tunnel => Mode::Transport,
     };
     Modes { child: tunnel.name.clone(), ours: tunnel.mode, theirs }
+}
+
+/// TSi and TSr with the addresses that this side of a NAT sees.
+fn both_as_seen(
+    session: &Session,
+    tsi: &[TrafficSelector],
+    tsr: &[TrafficSelector],
+) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
+    let path = &session.path;
+    let seen_i = as_seen(tsi, path.remote.ip(), path.nat_remote);
+    (seen_i, as_seen(tsr, path.local.ip(), path.nat_local))
 }
 
 fn as_seen(
@@ -692,13 +722,12 @@ fn conclude_success(
     }
     let new = child.spi_in;
     session.add_child(cx, child, pending.rekeys.is_some());
-    if let Some(redundant) = rival.and_then(|r| session.child_mut(r)) {
-        redundant.state = ChildState::Unwanted;
+    if let Some(redundant) = rival {
+        session.set_state(redundant, ChildState::Unwanted);
     }
     match pending.rekeys {
         Some(old) => {
-            if let Some(child) = session.child_mut(old) {
-                child.state = ChildState::Replaced(new);
+            if session.set_state(old, ChildState::Replaced(new)) {
                 session.tasks.push_front(Task::DeleteChild(old));
             }
         }
@@ -722,12 +751,12 @@ pub(crate) fn start_over(session: &mut Session, cx: &mut Cx<'_>, pending: &Pendi
 /// too.
 fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) {
     cx.spis.release(pending.spi_in);
-    match pending.rekeys.filter(|old| stands(session, *old)).and_then(|old| session.child_mut(old))
-    {
+    let old = pending.rekeys.filter(|old| stands(session, *old));
+    match old.and_then(|old| session.child_by_inbound(old)) {
         Some(old) => {
-            old.state = ChildState::Unwanted;
             cx.out.lost.push(old.lost(cx.now));
             let spi = old.spi_in;
+            session.set_state(spi, ChildState::Unwanted);
             session.tasks.push_front(Task::DeleteChild(spi));
         }
         None => lose(session, cx, pending),
@@ -816,7 +845,7 @@ fn fail(
     failure: Failure,
 ) {
     cx.out.fail(cx.now, &session.tunnel.name, Some(&tunnel.name), failure);
-    if let Some(child) = rekeys.and_then(|old| session.child_mut(old)) {
+    if let Some(mut child) = rekeys.and_then(|old| session.child_mut(old)) {
         let left = child.expire_at.saturating_duration_since(cx.now);
         child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));
     } else if rekeys.is_none() {

@@ -16,16 +16,14 @@ const DELETED_UNKNOWN: usize = 16;
 
 /// Asks the peer to delete a Child SA.
 pub(crate) fn ask_child(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
-    let protocols = match session.child_mut(spi_in) {
-        Some(child) => {
-            if child.state == ChildState::Established {
-                child.state = ChildState::Unwanted;
-            }
-            vec![child.choice.protocol()]
+    let of_it = session.child_mut(spi_in).map(|mut child| {
+        if child.state == ChildState::Established {
+            child.state = ChildState::Unwanted;
         }
-        // The peer has made what was not installed here.
-        None => session.protocols(),
-    };
+        vec![child.choice.protocol()]
+    });
+    // The peer may have made what was not installed here.
+    let protocols = of_it.unwrap_or_else(|| session.protocols());
     let delete = |protocol| Payload::Delete(Delete::ChildSas { protocol, spis: vec![spi_in.0] });
     let payloads: Vec<Payload> = protocols.into_iter().map(delete).collect();
     ask(session, cx, index, &payloads, Active::DeleteChildren(vec![spi_in]));
@@ -63,15 +61,12 @@ pub(crate) fn conclude_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize)
 fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &str) -> bool {
     let Some(child) = session.child_by_inbound(spi_in) else { return false };
     let (name, state) = (child.tunnel.name.clone(), child.state);
-    if let ChildState::Replaced(successor) = state
-        && let Some(successor) = session.child_mut(successor)
-        && let Err(error) = successor.promote(cx)
-    {
-        cx.out.event(&session.tunnel.name, Some(&name), EventKind::Warning(error.to_string()));
+    if let ChildState::Replaced(successor) = state {
+        session.promote_child(cx, successor);
     }
     let removed = session.remove_child(cx, spi_in, true);
     if !matches!(state, ChildState::Replaced(_)) {
-        restore(session, spi_in);
+        restore(session, spi_in, &name);
         revive(session, cx, &name);
     }
     let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_renewing(&name);
@@ -89,11 +84,11 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
 }
 
 /// Lets a Child SA serve on whose successor is gone: the peer has undone the rekey.
-fn restore(session: &mut Session, successor: Spi) {
+fn restore(session: &mut Session, successor: Spi, name: &str) {
     let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(successor);
-    let spi = session.children.iter().find(replaced).map(|c| c.spi_in);
-    if let Some(child) = spi.filter(|s| !is_going(session, *s)).and_then(|s| session.child_mut(s)) {
-        child.state = ChildState::Established;
+    let spi = session.children.of_tunnel(name).find(replaced).map(|c| c.spi_in);
+    if let Some(spi) = spi.filter(|spi| !is_going(session, *spi)) {
+        session.set_state(spi, ChildState::Established);
     }
 }
 
@@ -102,19 +97,12 @@ fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
     if session.serving_child(name).is_some() {
         return;
     }
-    let spare = session.children.iter().find(|c| {
-        c.tunnel.name == name
-            && c.state == ChildState::Unwanted
-            && !c.created_here
-            && !is_going(session, c.spi_in)
+    let spare = session.children.of_tunnel(name).find(|c| {
+        c.state == ChildState::Unwanted && !c.created_here && !is_going(session, c.spi_in)
     });
-    let Some(spare) = spare.map(|c| c.spi_in).and_then(|spi| session.child_mut(spi)) else {
-        return;
-    };
-    spare.state = ChildState::Established;
-    if let Err(error) = spare.promote(cx) {
-        cx.out.event(&session.tunnel.name, Some(name), EventKind::Warning(error.to_string()));
-    }
+    let Some(spare) = spare.map(|c| c.spi_in) else { return };
+    session.set_state(spare, ChildState::Established);
+    session.promote_child(cx, spare);
 }
 
 /// Whether this side deletes the Child SA, or is about to.

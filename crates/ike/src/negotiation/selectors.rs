@@ -36,6 +36,11 @@ fn ranges(selectors: &[TrafficSelector]) -> impl Iterator<Item = &Selector> + Cl
     })
 }
 
+/// The addresses of a payload's selectors.
+pub fn addresses(selectors: &[TrafficSelector]) -> impl Iterator<Item = AddressRange> {
+    ranges(selectors).map(|selector| selector.addresses)
+}
+
 fn narrow(ours: &[Selector], theirs: &[TrafficSelector]) -> Vec<Selector> {
     let mut narrowed: Vec<Selector> = Vec::new();
     for selector in ranges(theirs).flat_map(|t| ours.iter().filter_map(|o| o.intersection(t))) {

@@ -2,7 +2,7 @@
 
 use crate::collision::LowestNonce;
 use crate::disclosure::{Disclosure, EspKeys};
-use crate::engine::{Cx, Lost};
+use crate::engine::{Cx, Deadline, Lost};
 use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;
 use crate::sa::path::Path;
@@ -170,7 +170,7 @@ impl Blueprint<'_> {
             cx.plane.remove(inbound);
             return Err(error);
         }
-        cx.out.known_sas.extend([inbound, outbound]);
+        cx.out.known_sas.extend([inbound, outbound].map(|sa| (sa, self.spi_in)));
         let rekey_at = cx.jittered(lifetime.soft(), lifetime.hard);
         Ok(ChildSa {
             tunnel: Arc::clone(self.tunnel),
@@ -193,6 +193,17 @@ impl Blueprint<'_> {
 }
 
 impl ChildSa {
+    /// When it has something to do, and what.
+    pub fn deadline(&self) -> Deadline {
+        let expiry = Deadline { at: self.expire_at, reason: "Child SA lifetime" };
+        match self.state {
+            ChildState::Established if self.rekey_at <= self.expire_at => {
+                Deadline { at: self.rekey_at, reason: "Child SA rekey" }
+            }
+            _ => expiry,
+        }
+    }
+
     /// What protects its packets.
     pub fn suite(&self) -> Suite {
         self.choice.suite().expect("what was chosen has cipher and integrity that go together")

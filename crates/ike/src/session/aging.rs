@@ -97,7 +97,8 @@ impl Session {
 
     fn age_children(&mut self, cx: &mut Cx<'_>) {
         let mut tasks = Vec::new();
-        for child in &mut self.children {
+        for spi in self.children.due(cx.now) {
+            let Some(mut child) = self.children.get_mut(spi) else { continue };
             if child.expire_at <= cx.now {
                 // Once: the exchange that deletes it takes its own time.
                 child.expire_at = cx.now + cx.config.patience();
@@ -194,11 +195,6 @@ impl Session {
             let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
             rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")])
         });
-        let children = self.children.iter().flat_map(|c| {
-            let rekey =
-                (c.state == ChildState::Established).then_some(at(c.rekey_at, "Child SA rekey"));
-            rekey.into_iter().chain([at(c.expire_at, "Child SA lifetime")])
-        });
         let delayed = self.delayed.iter().map(|(t, _)| at(*t, "retry"));
         let lingering = self.lingering.iter().map(|l| at(l.until, "replaced SA"));
         let liveness = self.liveness_at(config).map(|t| at(t, "liveness"));
@@ -207,7 +203,7 @@ impl Session {
         (windows
             .chain(refusals)
             .chain(ike)
-            .chain(children)
+            .chain(self.children.deadline())
             .chain(delayed)
             .chain(lingering)
             .chain(liveness)

@@ -108,7 +108,7 @@ impl Session {
                 State::Moving => {}
             }
         }
-        let tasks = self.tasks.drain(..).chain(self.delayed.drain(..).map(|(_, t)| t));
+        let tasks = self.tasks.take().chain(self.delayed.drain(..).map(|(_, t)| t));
         pending.extend(tasks.filter_map(|t| match t {
             Task::CreateChild(name) => Some(name),
             _ => None,
@@ -143,7 +143,7 @@ impl Session {
 
     fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) {
         let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
-        for child in std::mem::take(&mut self.children) {
+        for child in self.children.take() {
             cx.out.retired.push(child.outbound);
             cx.out.forget_child(&child);
             cx.out.orphans.push(Lingering {
@@ -165,8 +165,7 @@ impl Session {
 
     /// Forgets a Child SA; with `linger` packets that are still on their way are received for a while.
     pub fn remove_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi, linger: bool) -> Option<ChildSa> {
-        let position = self.children.iter().position(|c| c.spi_in == spi_in)?;
-        let child = self.children.remove(position);
+        let child = self.children.remove(spi_in)?;
         cx.out.forget_child(&child);
         let sent = cx.plane.remove(child.outbound);
         let received = match linger {
@@ -206,7 +205,7 @@ impl Session {
     fn count_for(&mut self, heir: Spi, from: &History, to: &History) {
         let mut next = Some(heir);
         for _ in 0..self.children.len() {
-            let Some(child) = next.and_then(|spi| self.child_mut(spi)) else { return };
+            let Some(mut child) = next.and_then(|spi| self.child_mut(spi)) else { return };
             child.history.add_what_passed(from, to);
             next = match child.state {
                 ChildState::Replaced(successor) => Some(successor),

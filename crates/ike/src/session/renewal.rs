@@ -2,11 +2,14 @@
 
 use super::{Session, SessionId};
 use crate::engine::Cx;
-use crate::event::EventKind;
 use crate::exchange::{Parts, status};
 use crate::sa::child::{ChildSa, ChildState};
+use crate::sa::{Active, State};
+use crate::task::Task;
 use crate::wire::payload::Payload;
 use crate::wire::registry::NotifyType;
+use esp::plane::Spi;
+use std::collections::HashSet;
 use std::time::{Duration, Instant};
 
 /// A peer that wants to be authenticated more often than this is not obeyed (RFC 4478 §5).
@@ -80,14 +83,16 @@ impl Session {
         if self.renewal.relieves_at.take().is_none() {
             return;
         }
-        let replacing = |spi| self.children.iter().any(|c| c.state == ChildState::Replaced(spi));
-        let waiting: Vec<_> =
-            self.children.iter().map(|c| c.spi_in).filter(|spi| !replacing(*spi)).collect();
-        for child in self.children.iter_mut().filter(|c| waiting.contains(&c.spi_in)) {
-            if let Err(error) = child.promote(cx) {
-                let warning = EventKind::Warning(error.to_string());
-                cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), warning);
-            }
+        let replacing: HashSet<Spi> = (self.children.iter())
+            .filter_map(|c| match c.state {
+                ChildState::Replaced(successor) => Some(successor),
+                ChildState::Established | ChildState::Unwanted => None,
+            })
+            .collect();
+        let spis = self.children.iter().map(|c| c.spi_in);
+        let waiting: Vec<Spi> = spis.filter(|spi| !replacing.contains(spi)).collect();
+        for spi in waiting {
+            self.promote_child(cx, spi);
         }
     }
 
@@ -106,8 +111,24 @@ impl Session {
         names
     }
 
-    /// Whether a phase 2 tunnel is still on its way.
-    pub fn lacks(&self, name: &str) -> bool {
-        self.has_or_wants_child(name) && self.serving_child(name).is_none()
+    /// Whether something of what a session before it serves is still on its way.
+    pub fn lacks_any_of(&self, before: &Self) -> bool {
+        let under_way = self.sas.iter().filter_map(|sa| match &sa.state {
+            State::InitSent(i) => Some(&i.child.name),
+            State::AuthSent(a) if !a.unwanted => Some(&a.child.name),
+            State::Established(e) => match &e.active {
+                Some(Active::Child(p)) if !p.unwanted => Some(&p.tunnel.name),
+                _ => None,
+            },
+            State::AuthSent(_) | State::Moving => None,
+        });
+        let delayed = self.delayed.iter().filter_map(|(_, task)| match task {
+            Task::CreateChild(name) => Some(name),
+            _ => None,
+        });
+        let serves = |c: &ChildSa| c.state == ChildState::Established;
+        (under_way.chain(delayed).chain(self.tasks.creating())).any(|name| {
+            self.serving_child(name).is_none() && before.children.of_tunnel(name).any(serves)
+        })
     }
 }

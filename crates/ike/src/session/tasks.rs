@@ -1,0 +1,146 @@
+//! What a session is to do, in order.
+
+use crate::task::Task;
+use std::collections::{HashMap, VecDeque};
+use std::ops::Deref;
+
+/// A queue of tasks that knows which phase 2 tunnels are to come up, however many.
+#[derive(Default)]
+pub(crate) struct Tasks {
+    queue: VecDeque<Task>,
+    /// How often each phase 2 tunnel is to come up.
+    creating: HashMap<String, u32>,
+    /// How many tasks say which IKE SA they are for.
+    particular: usize,
+}
+
+impl Deref for Tasks {
+    type Target = VecDeque<Task>;
+
+    fn deref(&self) -> &VecDeque<Task> {
+        &self.queue
+    }
+}
+
+impl Tasks {
+    pub fn push_back(&mut self, task: Task) {
+        self.note(&task);
+        self.queue.push_back(task);
+    }
+
+    pub fn push_front(&mut self, task: Task) {
+        self.note(&task);
+        self.queue.push_front(task);
+    }
+
+    pub fn extend(&mut self, tasks: impl IntoIterator<Item = Task>) {
+        tasks.into_iter().for_each(|task| self.push_back(task));
+    }
+
+    pub fn remove(&mut self, index: usize) -> Option<Task> {
+        let task = self.queue.remove(index)?;
+        self.forget(&task);
+        Some(task)
+    }
+
+    pub fn retain(&mut self, keep: impl Fn(&Task) -> bool) {
+        let before = std::mem::take(self);
+        self.extend(before.queue.into_iter().filter(keep));
+    }
+
+    /// Takes all of them.
+    pub fn take(&mut self) -> impl Iterator<Item = Task> + use<> {
+        std::mem::take(self).queue.into_iter()
+    }
+
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Whether a phase 2 tunnel is to come up.
+    pub fn create(&self, child: &str) -> bool {
+        self.creating.contains_key(child)
+    }
+
+    /// The phase 2 tunnels that are to come up.
+    pub fn creating(&self) -> impl Iterator<Item = &String> {
+        self.creating.keys()
+    }
+
+    /// Whether all of them are for whichever IKE SA carries new exchanges.
+    pub fn are_general(&self) -> bool {
+        self.particular == 0
+    }
+
+    /// Gives back room.
+    pub fn rest(&mut self) {
+        if self.queue.capacity() >= 2 * self.queue.len() {
+            self.queue.shrink_to_fit();
+            self.creating.shrink_to_fit();
+        }
+    }
+
+    fn note(&mut self, task: &Task) {
+        self.particular += usize::from(task.is_particular());
+        if let Task::CreateChild(name) = task {
+            match self.creating.get_mut(name) {
+                Some(count) => *count += 1,
+                None => _ = self.creating.insert(name.clone(), 1),
+            }
+        }
+    }
+
+    fn forget(&mut self, task: &Task) {
+        self.particular -= usize::from(task.is_particular());
+        if let Task::CreateChild(name) = task
+            && let Some(count) = self.creating.get_mut(name)
+        {
+            *count -= 1;
+            if *count == 0 {
+                self.creating.remove(name);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::header::IkeSpi;
+    use esp::plane::Spi;
+
+    fn create(name: &str) -> Task {
+        Task::CreateChild(name.into())
+    }
+
+    #[test]
+    fn what_is_to_come_up_is_known_until_it_is_begun() {
+        let mut tasks = Tasks::default();
+        tasks.extend([create("a"), Task::Liveness, create("b")]);
+        tasks.push_front(create("a"));
+        assert!(tasks.create("a") && tasks.create("b") && !tasks.create("c"));
+        assert_eq!(tasks.remove(0), Some(create("a")));
+        assert!(tasks.create("a"), "it is there twice");
+        assert_eq!(tasks.remove(0), Some(create("a")));
+        assert!(!tasks.create("a"));
+        tasks.retain(|task| *task != create("b"));
+        assert_eq!(tasks.creating().count(), 0);
+        assert_eq!(*tasks, [Task::Liveness]);
+    }
+
+    #[test]
+    fn tasks_that_name_their_ike_sa_are_counted() {
+        let mut tasks = Tasks::default();
+        tasks.extend([create("a"), Task::RekeyChild(Spi(7)), Task::TellAddresses]);
+        assert!(tasks.are_general());
+        tasks.push_front(Task::RekeyIke(IkeSpi(1)));
+        tasks.push_back(Task::VerifyAddress);
+        tasks.remove(0);
+        assert!(!tasks.are_general());
+        tasks.retain(|task| *task != Task::VerifyAddress);
+        assert!(tasks.are_general());
+        tasks.push_back(Task::DeleteIke(IkeSpi(1)));
+        assert_eq!(tasks.take().count(), 4);
+        assert!(tasks.are_general() && tasks.is_empty());
+    }
+}
