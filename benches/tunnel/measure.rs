@@ -65,6 +65,8 @@ const INTERVAL: Duration = Duration::from_millis(2);
 const STEPS: usize = 8;
 /// How long each takes.
 const STEP: Duration = Duration::from_millis(400);
+/// Searches of a round where two VPNs differ by less than one search from the next.
+const SEARCHES: usize = 3;
 /// The search ends when the rate is known so well.
 const CLOSE: f64 = 1.04;
 /// The most that may be lost.
@@ -101,7 +103,13 @@ impl Subject<'_> {
             Measure::Udp512 => self.search("udp512", 512),
             Measure::Udp1400 => self.search("udp1400", 1400),
             // Longer ones exceed the device's MTU with their headers, and leave in fragments.
-            Measure::Spread => self.search("spread", 1300),
+            Measure::Spread => {
+                let found = (0..SEARCHES).map(|_| self.search("spread", 1300));
+                let mut found: Vec<f64> = found.flatten().flatten().map(|(_, rate)| rate).collect();
+                found.sort_by(f64::total_cmp);
+                let median = found.get(found.len() / 2).copied();
+                Ok(vec![("spread", median.ok_or("too much is lost at any rate")?)])
+            }
             Measure::Ping => {
                 let [p50, p99] = self.round_trips()?;
                 Ok(vec![("ping-p50", p50), ("ping-p99", p99)])

@@ -28,7 +28,8 @@ tunnel, and beside one stream of TCP. Memory: both ends' resident anonymous memo
 ";
 
 const ADDRESSES: &str = "Datagrams to as many addresses in turn as there are SAs at most: all of them through one SA, or
-through as many as the name says, each for its share of the addresses. TCP: one stream through one SA beside the others.
+through as many as the name says, each for its share of the addresses; the median of three searches in
+each round. TCP: one stream through one SA beside the others.
 ";
 
 /// The document.
