@@ -3,12 +3,15 @@
 #![forbid(unsafe_code)]
 
 use crate::header::{Fragment, Header};
-use crate::ip::{IPV4_LEN, IPV6_LEN, Sum, TCP, UDP, adjust, put_word, word_at};
+use crate::ip::{IPV4_LEN, IPV6_LEN, Sum, TCP, UDP, adjust, long_at, put_word, word_at};
 use crate::offload::{Offload, PartialChecksum, Segmentation};
 use crate::queue::Coalesce;
 
 /// Room for IPv6 without extension headers and TCP with all its options, in steps that a CPU compares at once.
 pub(crate) const MAX_HEADERS: usize = 112;
+
+/// As many octets as most headers have at most.
+pub(crate) const FEW_HEADERS: usize = 64;
 
 /// Most datagrams of one UDP super-packet, as the kernel holds it.
 const MAX_DATAGRAMS: usize = 64;
@@ -33,6 +36,7 @@ pub(crate) struct Flow {
     transport: usize,
     ipv6: bool,
     tcp: bool,
+    sums: Sums,
     /// Octets of payload of the first packet.
     segment_len: usize,
     /// Packets so far.
@@ -77,7 +81,9 @@ impl Flow {
                 return None;
             }
         }
-        if !is_whole(packet, header.transport, header.ipv6, tcp) {
+        let ipv6 = header.ipv6;
+        let sums = Sums::of(packet, ipv6, header.protocol);
+        if !is_whole(packet, header.transport, ipv6, tcp, &sums) {
             return None;
         }
         let options = if tcp { (upper_header - TCP_LEN) / 4 } else { UDP_KIND };
@@ -86,11 +92,12 @@ impl Flow {
         let payload = packet.len() - headers_len;
         Some(Self {
             headers: *octets.first_chunk()?,
-            shared: &SHARED[usize::from(header.ipv6)][options],
+            shared: &SHARED[usize::from(ipv6)][options],
             headers_len,
             transport: header.transport,
-            ipv6: header.ipv6,
+            ipv6,
             tcp,
+            sums,
             segment_len: payload,
             count: 1,
             payload,
@@ -106,7 +113,7 @@ impl Flow {
 
     /// The packet of `len` octets that `octets` begins with, if it continues this one: then all that is asked of headers
     /// has been asked of the first one's. What lies behind the packet does not matter.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn next(&self, octets: &[u8], len: usize) -> Option<Next> {
         let payload = len.checked_sub(self.headers_len)?;
         if self.closed
@@ -117,14 +124,15 @@ impl Flow {
             return None;
         }
         let headers: &[u8; MAX_HEADERS] = octets.first_chunk()?;
-        let both = self.headers.iter().zip(headers).zip(self.shared);
-        if both.fold(0, |differ, ((a, b), shared)| differ | (a ^ b) & shared) != 0
-            || !self.counts_up(headers)
-        {
+        let (few, more) = (..FEW_HEADERS, FEW_HEADERS..);
+        let differ = differ(&self.headers[few], &headers[few], &self.shared[few])
+            || self.headers_len > FEW_HEADERS
+                && differ(&self.headers[more.clone()], &headers[more.clone()], &self.shared[more]);
+        if differ || !self.counts_up(headers) {
             return None;
         }
         let pushed = self.tcp && headers[self.transport + TCP_FLAGS] & PSH != 0;
-        is_whole(&octets[..len], self.transport, self.ipv6, self.tcp)
+        is_whole(&octets[..len], self.transport, self.ipv6, self.tcp, &self.sums)
             .then_some(Next { payload, pushed })
     }
 
@@ -139,20 +147,18 @@ impl Flow {
     }
 
     /// Whether the numbers in the headers are those after the last packet's.
-    #[inline]
+    #[inline(always)]
     fn counts_up(&self, next: &[u8; MAX_HEADERS]) -> bool {
-        let identification = || {
-            // An atomic packet's means nothing (RFC 6864 §4.1); others must count up, as splitting will.
-            self.headers[6] & DONT_FRAGMENT != 0
-                || word_at(next, 4) == word_at(&self.headers, 4).wrapping_add(self.count as u16)
-        };
-        let sequence = |headers: &[u8; MAX_HEADERS]| {
-            let at = self.transport + 4;
-            u32::from_be_bytes([headers[at], headers[at + 1], headers[at + 2], headers[at + 3]])
-        };
-        (self.ipv6 || identification())
-            && (!self.tcp
-                || sequence(next) == sequence(&self.headers).wrapping_add(self.payload as u32))
+        // An atomic packet's identification means nothing (RFC 6864 §4.1); others must count up, as splitting will.
+        if !self.ipv6
+            && self.headers[6] & DONT_FRAGMENT == 0
+            && word_at(next, 4) != word_at(&self.headers, 4).wrapping_add(self.count as u16)
+        {
+            return false;
+        }
+        let at = self.transport + 4;
+        !self.tcp
+            || long_at(next, at) == long_at(&self.headers, at).wrapping_add(self.payload as u32)
     }
 
     /// Writes the headers of what was put together, and says what the device is to do with it.
@@ -192,26 +198,50 @@ impl Flow {
     }
 }
 
+/// Over what all packets of a super-packet have alike.
+#[derive(Clone, Copy, Debug)]
+struct Sums {
+    /// The IPv4 header without length, identification and checksum; that of IPv6 has none.
+    header: Sum,
+    /// The pseudo-header without length.
+    pseudo: Sum,
+}
+
+impl Sums {
+    #[inline(always)]
+    fn of(packet: &[u8], ipv6: bool, protocol: u8) -> Self {
+        let header = Sum::default().octets(&packet[..2]).octets(&packet[6..10]);
+        let pseudo = Sum::default().pseudo_of(packet, ipv6, protocol, 0);
+        Self { header: header.octets(&packet[12..IPV4_LEN]), pseudo }
+    }
+}
+
+/// Whether octets differ in bits that a mask has.
+#[inline(always)]
+fn differ(a: &[u8], b: &[u8], mask: &[u8]) -> bool {
+    a.iter().zip(b).zip(mask).fold(0, |differ, ((a, b), mask)| differ | (a ^ b) & mask) != 0
+}
+
 /// Whether lengths and checksums of a packet are right, in which TCP or UDP begins at `transport`.
-#[inline]
-fn is_whole(packet: &[u8], transport: usize, ipv6: bool, tcp: bool) -> bool {
+#[inline(always)]
+fn is_whole(packet: &[u8], transport: usize, ipv6: bool, tcp: bool, sums: &Sums) -> bool {
     let upper = &packet[transport..];
     if ipv6 {
         if usize::from(word_at(packet, 4)) != upper.len() {
             return false;
         }
-    } else if usize::from(word_at(packet, 2)) != packet.len()
-        || Sum::default().octets(&packet[..IPV4_LEN]).finish() != 0
-    {
-        return false;
+    } else {
+        let (len, identification) = (word_at(packet, 2), word_at(packet, 4));
+        let header = sums.header.word(len).word(identification).word(word_at(packet, 10));
+        if usize::from(len) != packet.len() || !header.is_right() {
+            return false;
+        }
     }
     // A datagram without a checksum would have one when it is split again.
     if !tcp && (usize::from(word_at(upper, 4)) != upper.len() || word_at(upper, 6) == 0) {
         return false;
     }
-    let protocol = if tcp { TCP } else { UDP };
-    let sum = Sum::default().pseudo_of(packet, ipv6, protocol, upper.len());
-    sum.octets(upper).finish() == 0
+    sums.pseudo.word(upper.len() as u16).octets(upper).is_right()
 }
 
 /// Which of [`SHARED`] is for UDP; those before are for TCP, by words of options.

@@ -73,6 +73,13 @@ impl Sum {
         u16::from_be(sum as u16)
     }
 
+    /// Whether it is the sum over octets with a right checksum among them.
+    #[inline]
+    pub(crate) fn is_right(self) -> bool {
+        // That is all ones, of which any number is zero.
+        self.0 != 0 && self.0.is_multiple_of(0xffff)
+    }
+
     /// The checksum.
     pub(crate) fn finish(self) -> u16 {
         !self.fold()
@@ -86,6 +93,12 @@ pub(crate) fn adjust(checksum: u16, old: u16, new: u16) -> u16 {
 
 pub(crate) fn word_at(octets: &[u8], at: usize) -> u16 {
     u16::from_be_bytes([octets[at], octets[at + 1]])
+}
+
+#[inline(always)]
+pub(crate) fn long_at(octets: &[u8], at: usize) -> u32 {
+    let octets = &octets[at..at + 4];
+    u32::from_be_bytes([octets[0], octets[1], octets[2], octets[3]])
 }
 
 pub(crate) fn put_word(octets: &mut [u8], at: usize, word: u16) {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use crate::coalesce::{Flow, MAX_HEADERS, Next};
+use crate::coalesce::{FEW_HEADERS, Flow, MAX_HEADERS, Next};
 use crate::header::Header;
 use crate::offload::Offload;
 use crate::plane::Path;
@@ -220,19 +220,29 @@ impl ReceiveQueue {
     /// Gives `len` octets to open a packet into. Every call is followed by [`accept`](Self::accept) or
     /// [`abandon`](Self::abandon). A caller that puts a header of its own in front cannot say where the packet's
     /// headers end, and forgoes `overlap`.
+    #[inline(always)]
     pub(crate) fn begin(&mut self, len: usize, overlap: bool) -> &mut [u8] {
         let end = self.used + len + MAX_HEADERS;
         if self.buffer.len() < end {
-            self.buffer.resize(end.next_power_of_two(), 0);
+            self.grow(end);
         }
         self.overlap = match &self.flow {
             Some(flow) if overlap => flow.headers_len(),
             _ => 0,
         };
-        if self.overlap > 0 {
-            self.covered.copy_from_slice(&self.buffer[self.used - MAX_HEADERS..self.used]);
+        let before = &self.buffer[self.used - MAX_HEADERS..self.used];
+        // Of the two fixed numbers the one that suffices.
+        match self.overlap {
+            0 => {}
+            1..=FEW_HEADERS => copy_end::<FEW_HEADERS>(&mut self.covered, before),
+            _ => copy_end::<MAX_HEADERS>(&mut self.covered, before),
         }
         self.opened(len)
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.buffer.resize(len.next_power_of_two(), 0);
     }
 
     /// The first of the octets that [`begin`](Self::begin) gave.
@@ -242,21 +252,24 @@ impl ReceiveQueue {
     }
 
     /// Takes back what [`begin`](Self::begin) gave.
+    #[inline(always)]
     pub(crate) fn abandon(&mut self) {
-        if self.overlap > 0 {
-            self.buffer[self.used - MAX_HEADERS..self.used].copy_from_slice(&self.covered);
-            self.overlap = 0;
+        let before = &mut self.buffer[self.used - MAX_HEADERS..self.used];
+        match std::mem::take(&mut self.overlap) {
+            0 => {}
+            1..=FEW_HEADERS => copy_end::<FEW_HEADERS>(before, &self.covered),
+            _ => copy_end::<MAX_HEADERS>(before, &self.covered),
         }
     }
 
     /// The packet of `len` octets that was opened into [`begin`](Self::begin)'s, if it continues the super-packet before it.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn continuation(&self, len: usize) -> Option<Next> {
         self.flow.as_ref()?.next(&self.buffer[self.used - self.overlap..], len)
     }
 
     /// Takes in such a packet.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn append(&mut self, len: usize, next: &Next) {
         let flow = self.flow.as_mut().expect("a packet continues a flow");
         flow.append(next);
@@ -300,4 +313,12 @@ impl ReceiveQueue {
             *offload = flow.finish(&mut self.buffer[range.clone()]);
         }
     }
+}
+
+/// Copies the last octets of as many as there are headers at most.
+#[inline(always)]
+fn copy_end<const N: usize>(to: &mut [u8], from: &[u8]) {
+    let ends = (to.last_chunk_mut::<N>(), from.last_chunk());
+    let (Some(to), Some(from)) = ends else { unreachable!("there are as many") };
+    *to = *from;
 }

@@ -69,19 +69,28 @@ impl Window {
         numbers.iter().all(|number| self.check(*number).is_ok())
     }
 
-    /// Takes note of an authentic packet, checking once more: another thread may have been faster. Tells whether its
-    /// number is the highest so far.
+    /// Takes note of an authentic packet if its number is new, and tells whether it is the highest so far.
     pub(crate) fn commit(&mut self, sequence: u64) -> Result<bool, Discard> {
         self.check(sequence)?;
+        Ok(self.note(sequence))
+    }
+
+    /// Takes note of an authentic packet whose number is known to be new. Tells whether it is the highest so far.
+    #[inline(always)]
+    pub(crate) fn note(&mut self, sequence: u64) -> bool {
+        debug_assert_eq!(self.check(sequence), Ok(()));
         let newest = sequence > self.top;
-        if newest {
+        if newest && sequence - 1 == self.top && !sequence.is_multiple_of(BITS) {
+            // Nothing is taken over but its own bit, in a block that is there.
+            self.top = sequence;
+        } else if newest {
             self.advance(sequence);
         }
         if self.size > 0 {
             let (block, bit) = self.place(sequence);
             self.blocks[block] |= bit;
         }
-        Ok(newest)
+        newest
     }
 
     /// Clears what the numbers up to the new highest one, that included, take over from the oldest.

@@ -57,7 +57,7 @@ impl Receiving<'_> {
         let (icv, payload) = (&rest[ah::FIXED..needed], &rest[ah_len..]);
         let covered = self.sa.cover(space, headers, rest, sequence).ok_or(Discard::AhHeader)?;
         self.sa.cipher.open(Aad::Octets(covered), icv, &mut []).map_err(|_| Discard::Forged)?;
-        self.take_note(now, sequence, arrival)?;
+        self.take_note(now, sequence, arrival);
 
         let kept = match self.sa.mode {
             Mode::Tunnel => 0,

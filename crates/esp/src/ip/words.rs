@@ -5,10 +5,10 @@
 
 /// A number that is congruent, modulo 2^16 - 1, to the sum of the octets as 16-bit words in this machine's byte order; far
 /// below 2^48. A last odd octet counts as if a zero followed.
-#[inline]
+#[inline(always)]
 pub(super) fn sum(octets: &[u8]) -> u64 {
     #[cfg(target_arch = "x86_64")]
-    if octets.len() >= 2 * x86_64::BLOCK && std::arch::is_x86_feature_detected!("avx2") {
+    if x86_64::LENGTHS.contains(&octets.len()) && std::arch::is_x86_feature_detected!("avx2") {
         // SAFETY: the CPU has AVX2.
         return unsafe { x86_64::sum(octets) };
     }
@@ -28,52 +28,73 @@ fn plain(octets: &[u8]) -> u64 {
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
     use std::arch::x86_64::*;
+    use std::ops::RangeInclusive;
 
     /// Octets that are added at once.
-    pub(super) const BLOCK: usize = 32;
+    const BLOCK: usize = 32;
 
-    /// Blocks after which lanes of 32 bits might overflow: each adds at most 2^16 to a lane.
-    const FULL: usize = 16_384;
+    /// Octets that are worth it, and whose sum is below 2^32.
+    pub(super) const LENGTHS: RangeInclusive<usize> = 2 * BLOCK..=1 << 17;
 
-    /// Pairs of words are added by multiplying them by one, which takes them for signed: half of the range is subtracted
-    /// from each before, and added again in the end.
+    /// What is subtracted from the words of a block.
+    const HALVES: u32 = (BLOCK as u32 / 2) << 15;
+
+    /// A block of zeros before one of ones.
+    static MASKS: [u8; 2 * BLOCK] = {
+        let mut masks = [0; 2 * BLOCK];
+        let mut at = BLOCK;
+        while at < masks.len() {
+            masks[at] = 0xff;
+            at += 1;
+        }
+        masks
+    };
+
+    /// Of as many octets as [`LENGTHS`] has. Pairs of words are added by multiplying them by one, which takes them for
+    /// signed: half of the range is subtracted from each before, and added again in the end.
     #[target_feature(enable = "avx2")]
     pub(super) fn sum(octets: &[u8]) -> u64 {
         let (blocks, rest) = octets.as_chunks::<BLOCK>();
-        let mut sum = super::plain(rest);
-        for blocks in blocks.chunks(FULL) {
-            let (quads, single) = blocks.as_chunks::<4>();
-            let mut lanes = [_mm256_setzero_si256(); 4];
-            for quad in quads {
-                for (lanes, block) in lanes.iter_mut().zip(quad) {
-                    *lanes = _mm256_add_epi32(*lanes, pairs(block));
-                }
+        let (quads, single) = blocks.as_chunks::<4>();
+        let mut lanes = [_mm256_setzero_si256(); 4];
+        for quad in quads {
+            for (lanes, block) in lanes.iter_mut().zip(quad) {
+                *lanes = _mm256_add_epi32(*lanes, pairs(load(block)));
             }
-            for block in single {
-                lanes[0] = _mm256_add_epi32(lanes[0], pairs(block));
-            }
-            let [a, b, c, d] = lanes;
-            let eight = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
-            let (low, high) = (_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
-            let [low, high] = [low, high].map(|four| {
-                let (sign, four) = (_mm_srai_epi32(four, 31), four);
-                _mm_add_epi64(_mm_unpacklo_epi32(four, sign), _mm_unpackhi_epi32(four, sign))
-            });
-            let two = _mm_add_epi64(low, high);
-            let signed = _mm_cvtsi128_si64(two) + _mm_extract_epi64(two, 1);
-            let halves = (blocks.len() * BLOCK / 2) as i64 * 0x8000;
-            sum += (signed + halves) as u64;
         }
-        sum
+        for block in single {
+            lanes[0] = _mm256_add_epi32(lanes[0], pairs(load(block)));
+        }
+        // What is left is the end of another block, whose words may lie askew.
+        let mask = MASKS[rest.len()..].first_chunk();
+        let (ending, rest) = match (octets.last_chunk(), mask) {
+            (Some(last), Some(mask)) if rest.len().is_multiple_of(2) => {
+                (_mm256_and_si256(load(last), load(mask)), 0)
+            }
+            _ => (_mm256_setzero_si256(), super::plain(rest)),
+        };
+        lanes[1] = _mm256_add_epi32(lanes[1], pairs(ending));
+        let [a, b, c, d] = lanes;
+        let eight = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
+        let (low, high) = (_mm256_castsi256_si128(eight), _mm256_extracti128_si256(eight, 1));
+        let four = _mm_add_epi32(low, high);
+        let two = _mm_add_epi32(four, _mm_shuffle_epi32(four, 0b1110));
+        let one = _mm_add_epi32(two, _mm_shuffle_epi32(two, 0b01));
+        let halves = (blocks.len() as u32 + 1) * HALVES;
+        u64::from((_mm_cvtsi128_si32(one) as u32).wrapping_add(halves)) + rest
     }
 
     /// Each lane is the sum of two words, less 2^16.
     #[target_feature(enable = "avx2")]
-    fn pairs(block: &[u8; BLOCK]) -> __m256i {
-        // SAFETY: the pointer is that of a block, which may lie anywhere.
-        let words = unsafe { _mm256_loadu_si256(block.as_ptr().cast()) };
+    fn pairs(words: __m256i) -> __m256i {
         let signed = _mm256_xor_si256(words, _mm256_set1_epi16(i16::MIN));
         _mm256_madd_epi16(signed, _mm256_set1_epi16(1))
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn load(block: &[u8; BLOCK]) -> __m256i {
+        // SAFETY: the pointer is that of a block, which may lie anywhere.
+        unsafe { _mm256_loadu_si256(block.as_ptr().cast()) }
     }
 }
 
@@ -102,7 +123,11 @@ mod tests {
     fn nothing_overflows() {
         for octet in [0, 0x7f, 0x80, 0xff] {
             let octets = vec![octet; 2 << 20];
-            assert_eq!(folded(sum(&octets)), folded(plain(&octets)), "{octet:02x}");
+            for len in [1 << 16, 1 << 17, octets.len()] {
+                let octets = &octets[..len];
+                let one = u64::from(u16::from_ne_bytes([octet; 2]));
+                assert_eq!(folded(sum(octets)), folded(len as u64 / 2 * one), "{octet:02x}");
+            }
         }
     }
 }
