@@ -1,12 +1,14 @@
 //! Two daemons whose packets the kernel protects, where more than addresses decides: XFRM interfaces and marks, IPv6, and
 //! address translators on the way.
 
+use crate::flush;
 use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
 use crate::harness::gateway::Gateway;
 use crate::harness::policies::{self, changed};
 use crate::harness::space::{Space, Watch};
 use crate::harness::until;
+use cli::demo::traffic::Stream;
 use std::net::IpAddr;
 
 pub fn group() -> Group {
@@ -69,6 +71,22 @@ fn stop(gateways: &mut [Gateway; 2], watches: [Watch; 2]) {
     watches.into_iter().for_each(|watch| _ = watch.nothing_in_the_clear());
 }
 
+/// Flushes the left one's policies under traffic. Returns how many packets the guard has dropped while they were missing.
+fn flush_often([left, right]: &[Gateway; 2]) -> u64 {
+    let ends = [(&left.space.0, [10, 1, 0, 1]), (&right.space.0, [10, 2, 0, 1])];
+    let [from, to] = ends.map(|(space, address)| (space, IpAddr::from(address)));
+    let stream = Stream::start(from, to, 0).expect("a connection");
+    flush::often(left, || {
+        let enough = stream.received() + 100_000;
+        let more = || (stream.received() > enough).then_some(());
+        until("octets", more, || left.space.ip("-s xfrm state"));
+    });
+    stream.finish().expect("every octet is right");
+    let dropped = flush::unnoticed(left, &[(&left.space, "-I 10.1.0.1 10.2.0.1")]);
+    left.space.pings("-I 10.1.0.1", 5, "10.2.0.1").expect("echoes");
+    dropped
+}
+
 /// What is routed to the interface goes into the tunnel, and where that is down, nowhere.
 fn interface() {
     let lines = "[tunnel.\"site_lan\"]\nif_id = 7\n";
@@ -89,6 +107,15 @@ fn interface() {
         let count = passed[0]["stats64"][way]["packets"].as_u64();
         assert!(count >= Some(20), "{way}: {passed}");
     }
+    // Without a policy the interface itself drops: no guard is needed, and there is none.
+    let errors = || {
+        let link = left.space.ip("-s -j link show ipsec1");
+        let link: serde_json::Value = serde_json::from_str(&link).expect("JSON");
+        link[0]["stats64"]["tx"]["errors"].as_u64().unwrap_or_else(|| panic!("{link}"))
+    };
+    let errors_before = errors();
+    assert_eq!(flush_often(&gateways), 0);
+    assert!(errors() >= errors_before + 10, "{}", errors());
     left.ctl_ok(&["deactivate", "site"]);
     left.space.try_sh("ping -q -c 2 -i 0.01 -W 1 -I 10.1.0.1 10.2.0.1");
     stop(&mut gateways, watches);
@@ -100,7 +127,9 @@ fn marked() {
     let mut gateways = sites(&policies::site(), lines, OUTER, INNER);
     for (gateway, [own, there]) in gateways.iter().zip([[1, 2], [2, 1]]) {
         let space = &gateway.space;
-        space.ip(&format!("route add 10.{there}.0.0/24 via 192.0.2.{there} src 10.{own}.0.1"));
+        // A connection does not learn what its packets have room for once they are marked.
+        let route = format!("route add 10.{there}.0.0/24 via 192.0.2.{there} src 10.{own}.0.1");
+        space.ip(&format!("{route} mtu 1300"));
         space.sh("nft add table ip choice");
         space.sh("nft add chain ip choice out { type route hook output priority 0 ; }");
         space.sh(&format!(
@@ -115,6 +144,8 @@ fn marked() {
     {
         assert!(commands.lines().any(|l| l.contains(mark) && l.contains(of)), "{mark}: {commands}");
     }
+    let dropped = flush_often(&gateways);
+    assert!(dropped >= 10, "{dropped}");
     stop(&mut gateways, watches);
 }
 

@@ -70,6 +70,18 @@ impl World {
         assert_eq!(self.left.ctl_ok(&["activate"]), "site: up\n");
     }
 
+    /// A host behind the left gateway, in the network of the first tunnel.
+    pub fn host(&self) -> Space {
+        let host = Space::new("host");
+        Space::connect(
+            (&host, "wire", &["10.1.0.9/24"]),
+            (&self.left.space, "lan", &["10.1.0.254/24"]),
+        );
+        host.ip("route add default via 10.1.0.254");
+        self.left.space.set("ipv4/ip_forward", "1");
+        host
+    }
+
     /// What both tunnels carry.
     pub fn passes(&self) {
         for there in ["10.2.0.1", "10.2.1.1"] {

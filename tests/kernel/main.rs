@@ -18,6 +18,7 @@ mod carded;
 mod crowd;
 mod example;
 mod flow;
+mod flush;
 mod guest;
 #[path = "../interop/launch.rs"]
 mod launch;

@@ -201,15 +201,14 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         }
     }
 
-    /// Guards those of these rules that the kernel has, where addresses alone say what is theirs, and no card does
-    /// everything: what goes there looks to nftables as if it left in the clear.
+    /// Guards those of these rules that the kernel has.
     fn guard(&mut self, rules: &[RuleId]) {
         let Some(guard) = &mut self.guard else { return };
         let in_kernel = rules.iter().filter_map(|id| match self.rules.get(id)? {
-            (rule, Place::Kernel) => Some(rule),
+            (rule, Place::Kernel) => Some((rule, self.config.guarded(&rule.tunnel))),
             (_, Place::Userspace) => None,
         });
-        guard.cover(in_kernel.filter(|rule| self.config.can_be_guarded(&rule.tunnel)));
+        guard.cover(in_kernel);
     }
 
     /// Has the kernel let pass what a rule of this process covers, in that rule's place.

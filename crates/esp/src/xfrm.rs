@@ -50,6 +50,7 @@ mod work;
 
 pub use bypass::{decapsulate, let_pass};
 pub use command::commands;
+pub(crate) use flow::Flow;
 pub use monitor::Disturbance;
 pub use netlink::{Kernel, Netlink, Refused};
 pub use probe::{Ability, probe};
@@ -62,7 +63,6 @@ use crate::plane::{
     Usage,
 };
 use crate::planes::KernelPlane;
-use flow::Flow;
 use monitor::{Known, Monitor};
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::state::ModifyMessage;

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use super::Unrouted;
+use super::guard::Manner;
 use crate::manual::Way;
 use crate::placement::{Placement, Wanted};
 use crate::plane::RuleId;
@@ -80,13 +81,15 @@ impl Config {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
     }
 
-    /// Whether addresses alone say what is a tunnel's, and no card does everything for it.
-    pub(super) fn can_be_guarded(&self, tunnel: &str) -> bool {
-        let bound = self.tunnels.get(tunnel).is_some_and(|t| t.binding != Binding::default());
+    /// How a tunnel in the kernel can be guarded; `None` where it cannot, or need not.
+    pub(super) fn guarded(&self, tunnel: &str) -> Option<Manner> {
+        let binding = self.tunnels.get(tunnel).map(|tunnel| tunnel.binding).unwrap_or_default();
         // Of a tunnel as well, where nothing is keyed by hand.
         let leaving = self.placement.choice_by_hand(tunnel, Way::Out);
         let by_card = matches!(leaving.wanted, Wanted::Auto | Wanted::Packet);
-        !bound && !by_card
+        // An XFRM interface drops what has no policy.
+        let possible = binding.if_id.is_none() && !(by_card && binding.mark.is_some());
+        possible.then_some(Manner { mark: binding.mark, by_card })
     }
 
     fn choices(&self) -> impl Iterator<Item = Choice> {

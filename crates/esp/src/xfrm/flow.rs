@@ -20,7 +20,7 @@ const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
 
 /// An address and how many of its leading bits count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct End {
+pub(crate) struct End {
     pub address: IpAddr,
     pub length: u8,
     pub port: Port,
@@ -29,14 +29,14 @@ pub(super) struct End {
 /// The ports whose bits under the mask are those of the value. For ICMP, the source's are types and the destination's
 /// codes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Port {
+pub(crate) struct Port {
     pub value: u16,
     pub mask: u16,
 }
 
 /// Packets from one place to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Flow {
+pub(crate) struct Flow {
     pub source: End,
     pub destination: End,
     /// 0 is any.
@@ -45,7 +45,7 @@ pub(super) struct Flow {
 
 impl Flow {
     /// The flows of what leaves; those of what arrives are their [reverse](Self::reversed).
-    pub(super) fn leaving(traffic: &TrafficSelectors) -> Result<Vec<Self>, PlaneError> {
+    pub(crate) fn leaving(traffic: &TrafficSelectors) -> Result<Vec<Self>, PlaneError> {
         let mut flows = Vec::new();
         for local in &traffic.local {
             for remote in &traffic.remote {
@@ -73,6 +73,17 @@ impl Flow {
             std::mem::swap(&mut source.port, &mut destination.port);
         }
         Self { source: destination, destination: source, protocol }
+    }
+
+    /// Its ports; of ICMP, type and code where other protocols have their source port.
+    pub(crate) fn ports(&self) -> [Port; 2] {
+        let (source, destination) = (self.source.port, self.destination.port);
+        if !matches!(self.protocol, ICMP | ICMPV6) {
+            return [source, destination];
+        }
+        let joined = |kind: u16, code: u16| kind << 8 | code & 0xff;
+        let value = joined(source.value, destination.value);
+        [Port { value, mask: joined(source.mask, destination.mask) }, Port::default()]
     }
 
     /// As it is written in messages.
