@@ -41,7 +41,7 @@ use wire::{Placement, Wire};
 /// Measures tunnels
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How often each is measured
+    /// How often each is measured; idle round trips five times as often, for half as long
     #[arg(long, default_value_t = 3)]
     rounds: u32,
     /// Seconds of each stream of TCP and each row of echoes
@@ -95,6 +95,10 @@ fn placements(text: &str) -> Result<Placement, String> {
     }
 }
 
+/// An echo asks so little of the machine that whatever else it does shows: idle round trips are measured this many times
+/// as often as the rest, and for half as long, so that those that are compared are seconds apart.
+const SLICES: u32 = 5;
+
 /// Where reports are.
 const DIRECTORY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/measurements");
 
@@ -147,17 +151,20 @@ fn measure_all(arguments: &Arguments) -> Result<Record, String> {
         false => Vec::new(),
     };
     let steps = steps(arguments, &vpns);
-    let bar = ProgressBar::new(u64::from(rounds) * steps.len() as u64);
+    let [most, idle] = [(rounds, lasting, false), (rounds * SLICES, lasting / 2, true)]
+        .map(|(rounds, lasting, idle)| Turns { rounds, lasting, idle });
+    let number = most.number(&steps) + idle.number(&steps);
+    let bar = ProgressBar::new(number);
     bar.set_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}, {eta} left").expect("a template"),
     );
     let (machine, begun, clock) =
         (Machine::look().to_string() + "\n", Instant::now(), Clock::now()?);
     let mut rows: Vec<measure::Row> = Vec::new();
-    for round in 0..rounds {
-        for step in &steps {
+    for turns in [most, idle] {
+        for (round, step) in turns.of(&steps) {
             bar.set_message(format!("{}, {}, {}", step.vpn.name, step.wire, step.placement));
-            match step.take(round, lasting, &rows) {
+            match step.take(round, turns.lasting, &turns.measures(step), &rows) {
                 Ok(more) => rows.extend(more),
                 Err(error) => {
                     let what =
@@ -189,6 +196,33 @@ fn chosen(arguments: &Arguments) -> (Vec<Vpn>, Vec<String>) {
         is_wanted && lacking.is_none()
     });
     (vpns, absent)
+}
+
+/// What is measured in turn, so often and so long each time.
+struct Turns {
+    rounds: u32,
+    lasting: Duration,
+    /// The idle round trips, or all the rest.
+    idle: bool,
+}
+
+impl Turns {
+    /// Which of a step's measures belong here.
+    fn measures(&self, step: &Step<'_>) -> Vec<Measure> {
+        let all = step.measures.iter().copied();
+        all.filter(|what| (*what == Measure::Ping) == self.idle).collect()
+    }
+
+    /// The steps that have such measures, of all rounds.
+    fn of<'a, 'b>(&'a self, steps: &'a [Step<'b>]) -> impl Iterator<Item = (u32, &'a Step<'b>)> {
+        let here = |step: &&Step<'_>| !self.measures(step).is_empty();
+        (0..self.rounds)
+            .flat_map(move |round| steps.iter().filter(here).map(move |step| (round, step)))
+    }
+
+    fn number(&self, steps: &[Step<'_>]) -> u64 {
+        self.of(steps).count() as u64
+    }
 }
 
 /// One VPN over one wire, and what is measured of it.
@@ -227,6 +261,7 @@ impl Step<'_> {
         &self,
         round: u32,
         lasting: Duration,
+        measures: &[Measure],
         earlier: &[measure::Row],
     ) -> Result<Vec<measure::Row>, String> {
         let Self { vpn, wire, placement, .. } = *self;
@@ -243,7 +278,7 @@ impl Step<'_> {
             },
         };
         let mut rows = Vec::new();
-        for what in &self.measures {
+        for what in measures {
             for (figure, value) in subject.measure(*what)? {
                 let (vpn, figure) = (vpn.name.clone(), figure.to_owned());
                 rows.push(measure::Row { vpn, wire, placement, round, figure, value });

@@ -41,6 +41,9 @@ pub(super) fn extend(name: &str, rules: &[Rule]) -> io::Result<()> {
 fn base(name: &str, (device, port, beside_kernel): (&str, u16, bool)) -> String {
     // The kernel itself checks what it has opened against its own policies.
     let opened = if beside_kernel { "    meta ipsec exists accept\n" } else { "" };
+    // Every packet of every interface comes here: most are ESP in UDP or what was opened of it, and one comparison is less
+    // than a look into a set.
+    //
     // Naming the table before deleting it makes the deletion succeed where there is none yet.
     //
     // Fragments but the first show no ports. Alone they are harmless, and without their first they stay alone.
@@ -51,9 +54,11 @@ delete table inet {name}
 table inet {name} {{
   chain {CHAIN} {{
     type filter hook prerouting priority -350; policy accept;
-    iifname {{ \"lo\", \"{device}\" }} accept
+    udp dport {port} accept
+    iifname \"{device}\" accept
+    iifname \"lo\" accept
 {opened}    meta l4proto {{ 50, 51 }} accept
-    udp dport {{ 500, {port} }} accept
+    udp dport 500 accept
     ip frag-off & 0x1fff != 0 accept
     frag frag-off != 0 accept
     icmpv6 type {{ 133, 134, 135, 136, 137 }} accept

@@ -1,8 +1,8 @@
 //! Run to completion: a thread that moves packets, each to its end before the next is begun.
 //!
 //! 1. wait until the device, a socket or a command has something;
-//! 2. outbound: read super-packets from the device until it is empty or the send queue is full; the datapath cuts and
-//!    seals each into the queue; send the queue's runs together;
+//! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or after a rest a single
+//!    packet; the datapath cuts and seals each into the queue; send the queue's runs together;
 //! 3. inbound: receive a batch; the datapath opens each packet into the receive queue, which puts the segments of a
 //!    flow together again; write them to the device;
 //! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
@@ -15,6 +15,7 @@ use super::arriving::sort;
 use super::bell::Bell;
 use super::datagrams::{Arena, BATCH, Ring};
 use super::lane::{Lane, Wire};
+use super::manners::Manners;
 use super::stage::{Gauge, Stage};
 use super::tun::Tun;
 use super::waiting::{Patience, Sources, Wait};
@@ -27,13 +28,16 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Octets of a queue: several super-packets, and little enough to stay in a core's cache.
 const QUEUE: usize = 1 << 20;
 
 /// Most super-packets from the device before the sockets have their turn.
 pub(super) const DEVICE_BATCH: usize = 32;
+
+/// After so long without a packet from the device, the next one is on its own.
+const REST: Duration = Duration::from_micros(100);
 
 /// Most messages of one receiving call where each may hold many packets.
 const COALESCED_BATCH: usize = 16;
@@ -144,6 +148,8 @@ struct Worker<'a> {
     receive: ReceiveQueue,
     arena: Arena,
     ring: Ring,
+    /// When packets were last sent.
+    sent: Instant,
 }
 
 impl<'a> Worker<'a> {
@@ -157,6 +163,7 @@ impl<'a> Worker<'a> {
             receive: ReceiveQueue::new(QUEUE, coalesce),
             arena: Arena::new(),
             ring: Ring::new(BATCH),
+            sent: Instant::now(),
         }
     }
 
@@ -194,7 +201,7 @@ impl<'a> Worker<'a> {
                 work.push((lane, Some((wire, socket))));
             }
         }
-        let mut patience = Patience::new(self.post.wait);
+        let (mut patience, mut manners) = (Patience::new(self.post.wait), Manners::new());
         loop {
             sources.wait(&mut patience)?;
             if sources.ready(0) && stop.is_wanted() {
@@ -203,7 +210,7 @@ impl<'a> Worker<'a> {
             if self.post.releases && sources.ready(1) && shared.release.take() {
                 shared.datapath.flush_held(Instant::now(), &mut self.send);
                 if let Some((lane, _)) = work.first() {
-                    self.flush_send(lane);
+                    self.flush_send(lane, Instant::now());
                 }
             }
             let mut moved = 0;
@@ -216,14 +223,16 @@ impl<'a> Worker<'a> {
                 }
             }
             patience.moved(moved);
+            manners.woken(moved);
         }
     }
 
     /// Device to sockets; returns how many packets the device had.
     fn outbound(&mut self, lane: &Lane) -> io::Result<usize> {
         let begun = Instant::now();
+        let most = batch_after(begun - self.sent);
         let (mut read, mut octets) = (0, 0);
-        while read < DEVICE_BATCH && !self.send.is_full() {
+        while read < most && !self.send.is_full() {
             let Some((length, offload)) = lane.tun.read(&mut self.packet)? else { break };
             read += 1;
             octets += length;
@@ -231,24 +240,25 @@ impl<'a> Worker<'a> {
             let packet = &mut self.packet[..length];
             let _ = self.sender.encapsulate(begun, packet, offload, &mut self.send);
         }
+        let sealed = Instant::now();
         if read > 0 {
             // Reading and sealing alternate, and a look at the clock between costs as much as a small packet.
             let gauge = &self.post.gauge;
             gauge.count(Stage::Read, read, octets, Default::default());
             gauge.looked_up(self.sender.take_lookups());
             let (packets, octets) = (self.send.packets(), self.send.len());
-            gauge.count(Stage::Seal, packets, octets, begun.elapsed());
+            gauge.count(Stage::Seal, packets, octets, sealed - begun);
         }
-        self.flush_send(lane);
+        self.flush_send(lane, sealed);
         Ok(read)
     }
 
-    fn flush_send(&mut self, lane: &Lane) {
+    fn flush_send(&mut self, lane: &Lane, begun: Instant) {
         if !self.send.is_empty() {
-            let begun = Instant::now();
             lane.sockets.send(&self.send, &mut self.arena);
+            self.sent = Instant::now();
             let (packets, octets) = (self.send.packets(), self.send.len());
-            self.post.gauge.count(Stage::Send, packets, octets, begun.elapsed());
+            self.post.gauge.count(Stage::Send, packets, octets, self.sent - begun);
             self.send.clear();
         }
     }
@@ -297,6 +307,14 @@ impl<'a> Worker<'a> {
     }
 }
 
+/// How many packets of the device to take before they are sent, when none was for so long.
+///
+/// Looking whether there is a second one costs a system call, for which the first would wait. If there is, the next wait
+/// ends at once.
+fn batch_after(rest: Duration) -> usize {
+    if rest < REST { DEVICE_BATCH } else { 1 }
+}
+
 /// Writes everything to the device; it was opened since `begun`.
 fn write_out(post: &Post, lane: &Lane, begun: Instant, queue: &mut ReceiveQueue) {
     let opened = Instant::now();
@@ -311,4 +329,15 @@ fn write_out(post: &Post, lane: &Lane, begun: Instant, queue: &mut ReceiveQueue)
         post.gauge.count(Stage::Write, packets, octets, opened.elapsed());
     }
     queue.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_first_packet_after_a_rest_goes_alone() {
+        assert_eq!(batch_after(REST), 1);
+        assert_eq!(batch_after(Duration::ZERO), DEVICE_BATCH);
+    }
 }
