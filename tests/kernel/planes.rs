@@ -134,6 +134,8 @@ fn tunnel(encap: &str) {
     let number = message.split("priority ").nth(1).and_then(|rest| rest.split(')').next());
     let priority = format!("priority {}", number.unwrap_or("?"));
     assert!(left.space.ip("xfrm policy").contains(&priority), "{message}");
+    assert_eq!(of_userspace(left), [false; 3]);
+    assert!(!left.ctl_ok(&["status"]).contains("userspace"));
     // Without the tunnel its traffic is dropped.
     left.ctl_ok(&["deactivate", "site"]);
     assert_eq!(course()["leaving"]["verdict"], "dropped");
@@ -294,6 +296,12 @@ fn crash() {
 
 /// A range with so many prefixes, to one with as many, takes too many policies: one side has it in userspace, and the
 /// other, which insists on the kernel, says why it has not.
+/// Which of the userspace plane's things are on the host: its device, its routing rules, the guard of what arrives.
+fn of_userspace(gateway: &Gateway) -> [bool; 3] {
+    let has = |command: &str, what: &str| gateway.space.try_sh(command).1.contains(what);
+    [has("ip link", "vpn0"), has("ip rule", "4500"), has("nft list tables", "vpn_guard_vpn0")]
+}
+
 fn fallback() {
     let ragged = |policy: String| {
         let policy =
@@ -311,7 +319,29 @@ fn fallback() {
     let told = &status["fallbacks"][0];
     assert_eq!(told["tunnel"], "site_lan", "{status}");
     assert!(told["reason"].to_string().contains("use prefixes"), "{status}");
-    assert!(gateways[0].ctl_ok(&["status"]).contains("site_lan is in userspace: "));
+    let [left, right] = &gateways;
+    assert!(left.ctl_ok(&["status"]).contains("site_lan is in userspace: "));
+    let shown = of_userspace(left);
+    assert_eq!(shown[..2], [true; 2]);
+
+    // With the last tunnel of userspace goes what the host has of it, and comes back with the next.
+    let plain = policies::site();
+    let ragged = plain.clone().map(ragged);
+    for (policies, of_left) in [(&plain, [false; 3]), (&ragged, shown)] {
+        for (gateway, policy) in [left, right].into_iter().zip(policies) {
+            gateway.write_policy(policy);
+            gateway.ctl_ok(&["reload"]);
+        }
+        assert_eq!(of_userspace(left), of_left);
+        left.ctl(&["activate"]);
+        left.await_list(&["site_lan"]);
+        let watch = wire(&gateways);
+        left.space.pings("", 2, "10.2.0.1").expect("echoes");
+        nothing_in_the_clear(watch);
+        let workers = left.json(&["workers", "--json"]);
+        let threads = workers["threads"].as_array().unwrap_or_else(|| panic!("{workers}"));
+        assert_eq!(!threads.is_empty(), of_left[0], "{workers}");
+    }
     stop(&mut gateways);
 }
 

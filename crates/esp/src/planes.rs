@@ -1,7 +1,7 @@
 //! The kernel's plane and the one of this process as one: each tunnel is of one of them, as its [`Choice`] says.
 //!
 //! The userspace plane is always there: it has IKE's port, the filter, and what the kernel cannot take. Without a tunnel
-//! of its own it has no thread and no route.
+//! of its own it has no thread, and beside the kernel no device and no route.
 //!
 //! Nothing leaks while a tunnel changes its plane: the new plane takes the tunnel's traffic before the old one lets go.
 //! The rules keep their order across planes: what belongs to a tunnel of this process passes the kernel's policies in the
@@ -235,8 +235,13 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.fell_back(&rule.tunnel, error);
         // Userspace has routes of its own.
         self.config.report.routed(rule.id, None);
-        self.rules.insert(rule.id, (rule, Place::Userspace));
+        self.keep_in_userspace(rule);
         Ok(())
+    }
+
+    fn keep_in_userspace(&mut self, rule: Rule) {
+        self.rules.insert(rule.id, (rule, Place::Userspace));
+        self.config.report.userspace(true);
     }
 
     /// Has userspace serve an SA that sends, which the kernel does not take, and the one that receives with it.
@@ -298,7 +303,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         };
         self.userspace.add_rule(rule.clone())?;
         self.leave_alone(&rule);
-        self.rules.insert(rule.id, (rule, Place::Userspace));
+        self.keep_in_userspace(rule);
         Ok(())
     }
 
@@ -317,7 +322,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         for rule in left {
             if refused.iter().all(|(id, _)| *id != rule.id) {
                 self.leave_alone(&rule);
-                self.rules.insert(rule.id, (rule, Place::Userspace));
+                self.keep_in_userspace(rule);
             }
         }
         failed.extend(refused);
@@ -362,6 +367,8 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         self.peers.remove(&rule);
         if place == Place::Userspace {
             self.userspace.remove_rule(rule);
+            let used = self.rules.values().any(|(_, place)| *place == Place::Userspace);
+            self.config.report.userspace(used);
         }
         if let Some(kernel) = &mut self.kernel {
             kernel.remove_rule(rule);

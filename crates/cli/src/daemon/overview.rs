@@ -9,7 +9,7 @@ use crate::control::protocol::{
 };
 use crate::{course, filter};
 use esp::filter::{Filter, FilterStatus};
-use esp::planes::KernelUse;
+use esp::planes::{Found, KernelUse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{info, warn};
@@ -40,7 +40,7 @@ impl<G: Gateway> Daemon<G> {
                 defined: children().count(),
                 up: children().filter(|child| up(&child.state)).count(),
             },
-            planes: planes(&found.kernel, &config.esp.device),
+            planes: planes(&found, &config.esp.device),
             fallbacks: found
                 .fallbacks
                 .into_iter()
@@ -158,20 +158,19 @@ impl<G: Gateway> Daemon<G> {
     }
 }
 
-/// Where packets are protected: by the kernel first, where it is in use.
-fn planes(kernel: &KernelUse, device: &str) -> Vec<PlaneInfo> {
+/// Where packets are protected: by the kernel first, where it is in use, and then in userspace only where a tunnel is.
+fn planes(found: &Found, device: &str) -> Vec<PlaneInfo> {
     let (kind, device) = ("userspace".to_owned(), device.to_owned());
     let userspace = PlaneInfo { kind, device, remark: None };
-    let xfrm = |remark| PlaneInfo { kind: "xfrm".to_owned(), device: String::new(), remark };
-    match kernel {
-        KernelUse::NotWanted => vec![userspace],
-        KernelUse::Used { missing } if missing.is_empty() => vec![xfrm(None), userspace],
-        KernelUse::Used { missing } => {
-            vec![xfrm(Some(format!("this kernel lacks {}", missing.join(", ")))), userspace]
-        }
+    let missing = match &found.kernel {
+        KernelUse::NotWanted => return vec![userspace],
         KernelUse::Unusable(why) => {
             let remark = Some(format!("the kernel cannot: {why}"));
-            vec![PlaneInfo { remark, ..userspace }]
+            return vec![PlaneInfo { remark, ..userspace }];
         }
-    }
+        KernelUse::Used { missing } => missing,
+    };
+    let remark = (!missing.is_empty()).then(|| format!("this kernel lacks {}", missing.join(", ")));
+    let xfrm = PlaneInfo { kind: "xfrm".to_owned(), device: String::new(), remark };
+    [xfrm].into_iter().chain(found.userspace.then_some(userspace)).collect()
 }

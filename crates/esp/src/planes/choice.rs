@@ -119,6 +119,8 @@ pub struct Report(Arc<Mutex<Found>>);
 pub struct Found {
     /// About the kernel.
     pub kernel: KernelUse,
+    /// Whether a tunnel is in userspace.
+    pub userspace: bool,
     /// Tunnels that are in userspace because the kernel does not take them, and why.
     pub fallbacks: BTreeMap<String, String>,
     /// Tunnels in the kernel to whose remote network no route leads.
@@ -148,6 +150,10 @@ impl Report {
 
     pub(super) fn kernel(&self, kernel: KernelUse) {
         self.lock().kernel = kernel;
+    }
+
+    pub(super) fn userspace(&self, used: bool) {
+        self.lock().userspace = used;
     }
 
     /// Returns whether that is news.

@@ -104,15 +104,16 @@ pub(super) struct Journal {
     netlink: Netlink,
     file: File,
     path: PathBuf,
+    /// How the names of records in this namespace end.
+    suffix: String,
     changes: Vec<Change>,
     /// The filter that a crashed owner left: it is nothing to undo until [`Journal::filter_is_settled`].
     filter_left: Vec<Change>,
 }
 
 impl Journal {
-    /// Opens the record of a device, undoes what a crashed owner left, and makes sure that no other plane in this
-    /// namespace uses the routing table.
-    pub(super) fn open(state_dir: &Path, device: &str, table: u32) -> Result<Self, PlaneError> {
+    /// Opens the record of a device, and undoes what a crashed owner left.
+    pub(super) fn open(state_dir: &Path, device: &str) -> Result<Self, PlaneError> {
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
         fs::create_dir_all(state_dir)
             .map_err(|e| refused(format!("creating {}", state_dir.display()), &e))?;
@@ -132,7 +133,7 @@ impl Journal {
             ),
         })?;
         let (changes, filter_left) = Default::default();
-        let mut journal = Self { netlink, file, path: path.clone(), changes, filter_left };
+        let mut journal = Self { netlink, file, path: path.clone(), suffix, changes, filter_left };
         let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
         // What was closed stays closed until it is known what this start wants.
         let (filter, left_over) =
@@ -140,7 +141,6 @@ impl Journal {
         journal.filter_left = filter;
         undo(left_over, &mut journal.netlink, &path);
         journal.rewrite().map_err(|e| fault(&e))?;
-        journal.claim(state_dir, &suffix, table)?;
         Ok(journal)
     }
 
@@ -159,6 +159,18 @@ impl Journal {
         self.changes.retain(|c| c != change);
     }
 
+    /// Undoes everything but what the filter has changed.
+    pub(super) fn undo_presence(&mut self) {
+        let of_filter =
+            |change: &Change| matches!(change, Change::Filter(_) | Change::Exceptions(_));
+        let (kept, gone) = mem::take(&mut self.changes).into_iter().partition(of_filter);
+        self.changes = kept;
+        undo(gone, &mut self.netlink, &self.path);
+        if let Err(error) = self.rewrite() {
+            tracing::warn!(%error, file = %self.path.display(), "writing the state file");
+        }
+    }
+
     /// Takes note that the start has succeeded, and that the filter which a crashed owner left is replaced or gone.
     pub(super) fn filter_is_settled(&mut self) {
         self.filter_left.clear();
@@ -172,11 +184,11 @@ impl Journal {
     }
 
     /// Makes sure that no other plane of this namespace uses the table, and clears it of what a crashed one left.
-    fn claim(&mut self, state_dir: &Path, suffix: &str, table: u32) -> Result<(), PlaneError> {
+    pub(super) fn claim(&mut self, state_dir: &Path, table: u32) -> Result<(), PlaneError> {
         let entries = fs::read_dir(state_dir)
             .map_err(|e| refused(format!("reading {}", state_dir.display()), &e))?;
         for path in entries.flatten().map(|e| e.path()) {
-            if path == self.path || !path.to_string_lossy().ends_with(suffix) {
+            if path == self.path || !path.to_string_lossy().ends_with(&self.suffix) {
                 continue;
             }
             let uses_table = |changes: &[Change]| changes.contains(&Change::Table(table));

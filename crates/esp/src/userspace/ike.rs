@@ -2,16 +2,16 @@
 
 use super::arriving::{NON_ESP_MARKER, sort};
 use super::datagrams::Ring;
-use super::lane::{Lane, Wire};
+use super::lane::Wire;
 use super::outer::Routers;
 use super::socket::Port;
 use super::worker::Shared;
-use crate::queue::ReceiveQueue;
+use crate::queue::{Coalesce, ReceiveQueue};
 use socket2::Socket;
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// An IKE message that came to the port of ESP in UDP; the non-ESP marker is removed.
@@ -64,22 +64,19 @@ enum Source {
 struct Receiving {
     port: Arc<Port>,
     family: usize,
-    /// Where ESP goes that the kernel has put together with IKE; gone with the plane.
-    lane: Weak<Lane>,
     ring: Ring,
+    /// ESP that the kernel has put together with IKE.
     queue: ReceiveQueue,
 }
 
 impl IkeReceiver {
     /// One for each family that the host has, and as many for `routers`.
-    pub(super) fn all(shared: &Arc<Shared>, lane: &Arc<Lane>, routers: Vec<Routers>) -> Vec<Self> {
-        let port = lane.sockets.port();
+    pub(super) fn all(shared: &Arc<Shared>, port: &Arc<Port>, routers: Vec<Routers>) -> Vec<Self> {
         let receiving = |family| Receiving {
             port: Arc::clone(port),
             family,
-            lane: Arc::downgrade(lane),
             ring: Ring::new(MESSAGES),
-            queue: ReceiveQueue::new(0, lane.tun.coalesce()),
+            queue: ReceiveQueue::new(0, Coalesce::default()),
         };
         let families = (0..2).filter(|family| port.first()[*family].is_some());
         let ports = families.map(|family| Source::Port(Box::new(receiving(family))));
@@ -122,10 +119,8 @@ impl Receiving {
                 shared.datapath.decapsulate_run(now, octets, len, esp.arrival, queue);
             });
         }
-        if let Some(lane) = self.lane.upgrade() {
-            for (packet, offload) in self.queue.packets() {
-                shared.write(&lane.tun, packet, offload);
-            }
+        for (packet, offload) in self.queue.packets() {
+            shared.inside.write(packet, offload);
         }
         self.queue.clear();
         // Fewer than asked for may also mean that an error waits behind them.

@@ -113,6 +113,15 @@ impl Port {
                 tracing::info!(%error, "this kernel has no UDP GRO; throughput will be lower");
             }
         }
+        // Until somebody reads.
+        for (socket, loopback) in port.raw() {
+            if let Err(error) = steering::seclude(socket, loopback) {
+                tracing::debug!(%error, "what comes while no SA is up waits in the socket");
+            }
+        }
+        if beside_kernel {
+            port.steer(1)?;
+        }
         Ok(port)
     }
 
@@ -134,6 +143,13 @@ impl Port {
     /// The sockets of AH, by family.
     pub(super) fn ah(&self) -> &[Option<Socket>; 2] {
         &self.ah
+    }
+
+    /// The sockets of ESP and AH, and the loopback address of their family.
+    fn raw(&self) -> impl Iterator<Item = (&Socket, IpAddr)> {
+        let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let sockets = self.native.iter().zip(loopback).chain(self.ah.iter().zip(loopback));
+        sockets.filter_map(|(socket, loopback)| Some((socket.as_ref()?, loopback)))
     }
 
     /// The socket of native ESP of IPv4 that routers may fragment.

@@ -26,8 +26,8 @@ use crate::queue::{ReceiveQueue, SendQueue};
 use socket2::Socket;
 use std::io;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::{Duration, Instant};
 
 /// Octets of a queue: several super-packets, and little enough to stay in a core's cache.
@@ -53,13 +53,40 @@ pub(super) struct Shared {
     pub datapath: Datapath,
     pub hooks: Hooks,
     pub release: Arc<Release>,
-    /// Inner packets that the device did not take.
-    pub unwritten: AtomicU64,
+    pub inside: Arc<Inside>,
 }
 
 impl Shared {
     /// Hands a packet to the device.
     pub(super) fn write(&self, tun: &Tun, packet: &[u8], offload: Offload) {
+        self.inside.write_to(tun, packet, offload);
+    }
+}
+
+/// The way to the device, for those who have no lane.
+#[derive(Default)]
+pub(super) struct Inside {
+    /// The first one of the device, while there is one.
+    lane: RwLock<Weak<Lane>>,
+    /// Inner packets that the device did not take.
+    pub unwritten: AtomicU64,
+}
+
+impl Inside {
+    /// There is a device.
+    pub(super) fn is_at(&self, lane: &Arc<Lane>) {
+        *self.lane.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(lane);
+    }
+
+    /// Hands a packet to the device, if there is one.
+    pub(super) fn write(&self, packet: &[u8], offload: Offload) {
+        let lane = self.lane.read().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(lane) = lane {
+            self.write_to(&lane.tun, packet, offload);
+        }
+    }
+
+    fn write_to(&self, tun: &Tun, packet: &[u8], offload: Offload) {
         if let Err(error) = tun.write(packet, offload) {
             self.unwritten.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%error, octets = packet.len(), "writing to the tunnel device");

@@ -145,7 +145,7 @@ impl Workers {
         let namespace = Namespace::current()
             .inspect_err(|error| tracing::debug!(%error, "the network namespace has no name"))
             .ok();
-        state.plane = Some(Plane {
+        let mut plane = Plane {
             device: device.to_owned(),
             namespace,
             shared,
@@ -153,7 +153,10 @@ impl Workers {
             unreceived: 0,
             declined: 0,
             accounted: 0,
-        });
+        };
+        // Some sockets are older than this device.
+        plane.accounted = plane.dropped();
+        state.plane = Some(plane);
         Ok(())
     }
 

@@ -119,7 +119,9 @@ impl State {
                 Some(("unsent", port.map_or(0, |port| port.unsent.load(Ordering::Relaxed))))
             }
             Stage::Receive => Some(("unreceived", plane.unreceived)),
-            Stage::Write => Some(("unwritten", plane.shared.unwritten.load(Ordering::Relaxed))),
+            Stage::Write => {
+                Some(("unwritten", plane.shared.inside.unwritten.load(Ordering::Relaxed)))
+            }
             _ => None,
         };
         drops.extend(system.filter(|(_, count)| *count > 0));
