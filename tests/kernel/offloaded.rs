@@ -37,7 +37,7 @@ fn world(offload: &str) -> World {
 }
 
 /// The sample's policy with another tunnel like its only one.
-fn doubled(policy: &str) -> String {
+pub fn doubled(policy: &str) -> String {
     let from = policy.find("<IPSecTunnel").expect("the sample has one");
     let tunnel = &policy[from..policy.find("</AIX_VPN>").expect("it ends")];
     let second = changed(tunnel, "site_lan", "site_dmz").replace(".0.0\"", ".1.0\"");

@@ -5,6 +5,7 @@ use crate::harness::gateway::Gateway;
 use crate::harness::policies::{self, changed};
 use crate::harness::space::{Space, Watch};
 use crate::harness::{Need, until};
+use crate::offloaded;
 use cli::demo::traffic::Stream;
 use std::net::IpAddr;
 
@@ -20,6 +21,7 @@ pub fn group() -> Group {
             scenario("both by the kernel, tunnel mode in UDP", PING, || tunnel("always")),
             scenario("both by the kernel, tunnel mode", PING, || tunnel("never")),
             scenario("one by the kernel and one in userspace", PING, mixed),
+            scenario("side by side in one daemon", PING, side_by_side),
             scenario("rekeying under traffic loses nothing", PING, rekey),
             scenario("a packet asks for a tunnel", PING, acquire),
             scenario("volume expires an SA", &[], expiry),
@@ -296,6 +298,37 @@ fn crash() {
 
 /// A range with so many prefixes, to one with as many, takes too many policies: one side has it in userspace, and the
 /// other, which insists on the kernel, says why it has not.
+/// Of two tunnels between the same gateways one is the kernel's, without UDP: raw sockets get copies of its packets, which are
+/// none of the userspace plane's business.
+fn side_by_side() {
+    let policies = policies::site().map(|policy| offloaded::doubled(&policy));
+    let lines = "encap = \"never\"\n[tunnel.\"site_dmz\"]\ndataplane = \"userspace\"\n";
+    let mut gateways = sites(&policies, ["xfrm"; 2], lines);
+    for (gateway, own, there) in [(&gateways[0], 1, 2), (&gateways[1], 2, 1)] {
+        gateway.space.ip(&format!("address add 10.{own}.1.1/32 dev lo"));
+        gateway.space.ip(&format!("route add 10.{there}.1.0/24 via 192.0.2.{there}"));
+    }
+    gateways.iter_mut().for_each(Gateway::start);
+    let watch = wire(&gateways);
+    let [left, right] = &gateways;
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    for _ in 0..2 {
+        left.space.pings("-I 10.1.0.1", 10, "10.2.0.1").expect("echoes");
+        left.space.pings("-I 10.1.1.1", 10, "10.2.1.1").expect("echoes");
+        right.space.pings("-I 10.2.1.1", 10, "10.1.1.1").expect("echoes");
+        assert_eq!(left.ctl_ok(&["rekey", "site_dmz"]), "site_dmz: rekeyed\n");
+    }
+    assert_eq!(by_kernel(left), [20, 20]);
+    for gateway in [left, right] {
+        // The kernel looks for SAs of the other plane's packets, too, and counts that it has none.
+        let discards = gateway.discards().into_iter();
+        let others = discards.filter(|(why, _)| why != "xfrm.XfrmInNoStates");
+        assert_eq!(others.collect::<Vec<_>>(), [], "{}", gateway.name);
+    }
+    nothing_in_the_clear(watch);
+    stop(&mut gateways);
+}
+
 /// Which of the userspace plane's things are on the host: its device, its routing rules, the guard of what arrives.
 fn of_userspace(gateway: &Gateway) -> [bool; 3] {
     let has = |command: &str, what: &str| gateway.space.try_sh(command).1.contains(what);

@@ -8,7 +8,7 @@ use super::offering::Offering;
 use super::outer::let_fragment;
 use super::refused;
 use super::routing::lacks_family;
-use super::steering;
+use super::steering::{self, SpiAt};
 use crate::plane::{Encapsulation, Path, PlaneError};
 use crate::queue::{Run, SendQueue};
 use crate::xfrm::{decapsulate, let_pass};
@@ -209,7 +209,24 @@ impl Port {
             steering::steer(socket, steering.lanes as u32, own)
                 .map_err(|e| refused(format!("steering UDP port {} by SPI", self.number), &e))?;
         }
+        let Some(own) = own else { return Ok(()) };
+        // Behind the header of IPv4; in AH behind four octets of its own (RFC 4302 §2).
+        for (sockets, offset) in [(&self.native, 0), (&self.ah, 4)] {
+            for (socket, behind_header) in sockets.iter().zip([true, false]) {
+                let Some(socket) = socket else { continue };
+                steering::sift(socket, SpiAt { behind_header, offset }, own)
+                    .map_err(|e| refused("leaving the kernel's packets to it".to_owned(), &e))?;
+            }
+        }
         Ok(())
+    }
+
+    /// Leaves to the kernel again what is not this plane's, after raw sockets were opened for all.
+    pub(super) fn leave_to_kernel(&self) -> Result<(), PlaneError> {
+        match &self.kernel {
+            Some(_) => self.attach(&self.steering()),
+            None => Ok(()),
+        }
     }
 
     fn steering(&self) -> MutexGuard<'_, Steering> {

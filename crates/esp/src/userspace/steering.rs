@@ -62,6 +62,33 @@ pub(super) fn steer(socket: &Socket, lanes: u32, own: Option<&BTreeSet<u32>>) ->
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
+/// Where the SPI is in what a raw socket takes.
+#[derive(Clone, Copy)]
+pub(super) struct SpiAt {
+    /// Whether the packet's IP header comes first, as it does in IPv4.
+    pub behind_header: bool,
+    /// Octets from there, or from the beginning.
+    pub offset: u32,
+}
+
+/// Has a raw socket take packets with these SPIs and no others: the kernel gives it copies of those that it opens itself.
+pub(super) fn sift(socket: &Socket, at: SpiAt, own: &BTreeSet<u32>) -> io::Result<()> {
+    let filter = |code: u32, jf: u8, k: u32| SockFilter::new(code as u16, 0, jf, k);
+    let mut program = match at.behind_header {
+        true => vec![
+            filter(libc::BPF_LDX | libc::BPF_B | libc::BPF_MSH, 0, 0),
+            filter(libc::BPF_LD | libc::BPF_W | libc::BPF_IND, 0, at.offset),
+        ],
+        false => vec![filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, at.offset)],
+    };
+    for spi in own {
+        program.push(filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 1, *spi));
+        program.push(filter(libc::BPF_RET | libc::BPF_K, 0, u32::MAX));
+    }
+    program.push(filter(libc::BPF_RET | libc::BPF_K, 0, 0));
+    socket.attach_filter(&program)
+}
+
 /// Has a socket take nothing until it is [reopened](reopen).
 pub(super) fn close(socket: &Socket) -> io::Result<()> {
     socket.attach_filter(&[SockFilter::new((libc::BPF_RET | libc::BPF_K) as u16, 0, 0, 0)])

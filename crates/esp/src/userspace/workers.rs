@@ -320,7 +320,8 @@ impl Plane {
             let datapath = &self.shared.datapath;
             let _ = datapath.encapsulate(Instant::now(), packet, offload, &mut none);
         }
-        first.reopen().map_err(|e| refused("opening the sockets of ESP".into(), &e))
+        first.reopen().map_err(|e| refused("opening the sockets of ESP".into(), &e))?;
+        first.sockets.port().leave_to_kernel()
     }
 
     /// Takes no more.
