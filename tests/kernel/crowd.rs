@@ -74,10 +74,10 @@ fn more_than_room(offload: &str) {
         &world.left.ctl_ok(&["status"]),
         &[
             "offload SAs in the kernel: software 2 000 in, 2 000 out",
-            "2 048 SAs not in wire: the device has gone (net0000 and 1 023 more tunnels)",
+            "4 000 SAs not in wire: the device has gone (net0000 and 1 999 more tunnels)",
         ],
     );
-    let gone = format!("{best} wire 2 048 the device has gone");
+    let gone = format!("{best} wire 4 000 the device has gone");
     says(&world.left.ctl_ok(&["offload"]), &[&gone]);
     every_one_passes([&world.left.space, &world.right.space]);
     step("a packet of each either way");

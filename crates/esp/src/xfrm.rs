@@ -29,6 +29,7 @@ mod bypass;
 mod command;
 mod course;
 mod flow;
+mod known;
 mod larval;
 mod leftovers;
 mod monitor;
@@ -63,7 +64,8 @@ use crate::plane::{
     Usage,
 };
 use crate::planes::KernelPlane;
-use monitor::{Known, Monitor};
+use known::Known;
+use monitor::Monitor;
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::state::ModifyMessage;
 use netlink_packet_xfrm::{Mark, XfrmAttrs, XfrmMessage};

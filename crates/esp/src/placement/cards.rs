@@ -37,19 +37,27 @@ pub trait Cards: Send {
     fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr>;
 }
 
-/// How long features, and the way to a peer, are taken for what they were: thousands of SAs may come at once.
+/// How long answers are taken for what they were: thousands of SAs may come at once, and tunnels to one network.
 const FRESH: Duration = Duration::from_secs(1);
-
-/// Index and name of the device towards each peer.
-type Ways = BTreeMap<IpAddr, Option<(u32, String)>>;
 
 /// Asks the kernel. It belongs to the network namespace of the thread that opened it, whoever uses it later.
 pub struct KernelCards {
     routes: Routes,
     kernel: EspFeatures,
-    /// By name.
-    features: Option<(Instant, BTreeMap<String, Features>)>,
-    ways: Option<(Instant, Ways)>,
+    answers: Option<(Instant, Answers)>,
+}
+
+/// What the kernel has said.
+#[derive(Default)]
+struct Answers {
+    /// Of devices by name.
+    features: Option<BTreeMap<String, Features>>,
+    /// Index and name of the device towards a peer.
+    ways: BTreeMap<IpAddr, Option<(u32, String)>>,
+    /// Whether a route leads packets with a mark to an address.
+    leading: BTreeMap<(IpAddr, u32), bool>,
+    /// This host's addresses.
+    own: Option<Vec<IpAddr>>,
 }
 
 impl KernelCards {
@@ -59,18 +67,26 @@ impl KernelCards {
     /// Where the kernel gives no netlink socket.
     pub fn open() -> io::Result<Self> {
         let (routes, kernel) = (Routes::open()?, EspFeatures::open()?);
-        Ok(Self { routes, kernel, features: None, ways: None })
+        Ok(Self { routes, kernel, answers: None })
+    }
+
+    /// Whom to ask, and what is known without.
+    fn ask(&mut self) -> (&mut Routes, &EspFeatures, &mut Answers) {
+        let fresh = self.answers.take().filter(|(at, _)| at.elapsed() < FRESH);
+        let (_, answers) =
+            self.answers.insert(fresh.unwrap_or_else(|| (Instant::now(), Answers::default())));
+        (&mut self.routes, &self.kernel, answers)
     }
 
     fn card(&mut self, index: u32, name: String) -> Card {
-        let fresh = self.features.as_ref().is_some_and(|(at, _)| at.elapsed() < FRESH);
-        if !fresh {
-            let found = self.kernel.list().inspect_err(|error| {
+        let (_, kernel, answers) = self.ask();
+        let features = answers.features.get_or_insert_with(|| {
+            let found = kernel.list().inspect_err(|error| {
                 tracing::warn!(%error, "what network cards offer cannot be found out");
             });
-            self.features = Some((Instant::now(), found.unwrap_or_default()));
-        }
-        let known = self.features.as_ref().and_then(|(_, features)| features.get(&name));
+            found.unwrap_or_default()
+        });
+        let known = features.get(&name);
         let active = |feature| known.and_then(|features| features.get(feature)).copied();
         let esp = active("esp-hw-offload");
         Card { index, name, esp, checksum: active("esp-tx-csum-hw-offload") == Some(true) }
@@ -84,25 +100,25 @@ impl Cards for KernelCards {
     }
 
     fn towards(&mut self, remote: IpAddr) -> Option<Card> {
-        if self.ways.as_ref().is_none_or(|(at, _)| at.elapsed() >= FRESH) {
-            self.ways = Some((Instant::now(), BTreeMap::new()));
-        }
-        let (_, ways) = self.ways.as_mut()?;
-        let way = ways.entry(remote).or_insert_with(|| self.routes.egress(remote).ok().flatten());
-        let way = way.clone();
-        let (index, name) = way?;
+        let (routes, _, answers) = self.ask();
+        let way = answers.ways.entry(remote);
+        let (index, name) = way.or_insert_with(|| routes.egress(remote).ok().flatten()).clone()?;
         Some(self.card(index, name))
     }
 
     fn look_again(&mut self) {
-        (self.features, self.ways) = (None, None);
+        self.answers = None;
     }
 
     fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool {
-        self.routes.lead_to(address, mark)
+        let (routes, _, answers) = self.ask();
+        let leads = answers.leading.entry((address, mark));
+        *leads.or_insert_with(|| routes.lead_to(address, mark))
     }
 
     fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr> {
-        self.routes.own_within(range).ok()?
+        let (routes, _, answers) = self.ask();
+        let own = answers.own.get_or_insert_with(|| routes.own().unwrap_or_default());
+        own.iter().copied().find(|address| range.contains(*address))
     }
 }

@@ -3,7 +3,6 @@
 #![forbid(unsafe_code)]
 
 use super::netlink::Netlink;
-use policy::AddressRange;
 use std::io;
 use std::net::IpAddr;
 
@@ -36,9 +35,9 @@ impl Routes {
         }
     }
 
-    /// The first address of this host in a range.
-    pub(crate) fn own_within(&mut self, range: &AddressRange) -> io::Result<Option<IpAddr>> {
-        Ok(self.0.addresses()?.into_iter().find(|address| range.contains(*address)))
+    /// The addresses of this host.
+    pub(crate) fn own(&mut self) -> io::Result<Vec<IpAddr>> {
+        Ok(self.0.addresses()?.into_iter().collect())
     }
 }
 

@@ -4,8 +4,9 @@
 #![forbid(unsafe_code)]
 
 use super::flow::address;
+use super::known::Known;
 use super::larval::Larvae;
-use super::netlink::{Netlink, messages, parse, wipe};
+use super::netlink::{Kernel, Netlink, messages, parse, wipe};
 use super::ownership::{has_our_rank, templates};
 use super::policies::rule_of;
 use super::reports::{self, By};
@@ -14,6 +15,7 @@ use super::{Hooks, REQIDS};
 use crate::plane::{Notice, PacketSummary, PlaneError, SaId};
 use netlink_packet_xfrm::monitor::AcquireMessage;
 use netlink_packet_xfrm::policy::DelGetMessage;
+use netlink_packet_xfrm::state::GetDumpMessage;
 use netlink_packet_xfrm::{
     AF_INET, Selector, XFRM_MSG_ACQUIRE, XFRM_MSG_DELPOLICY, XFRM_MSG_DELSA, XFRM_MSG_EXPIRE,
     XFRM_MSG_FLUSHPOLICY, XFRM_MSG_FLUSHSA, XFRM_MSG_MAPPING, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE,
@@ -22,11 +24,9 @@ use netlink_packet_xfrm::{
 use netlink_sys::protocols::NETLINK_XFRM;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::collections::BTreeMap;
 use std::io;
 use std::net::IpAddr;
 use std::os::unix::net::UnixStream;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use zeroize::{Zeroize, Zeroizing};
@@ -48,48 +48,6 @@ pub enum Disturbance {
     Policies,
     /// There was more to report than was read: anything may have happened.
     Unknown,
-}
-
-/// The SAs in the kernel, shared with the thread that hears of them.
-#[derive(Clone, Default)]
-pub(super) struct Known(Arc<Mutex<BTreeMap<Name, Entry>>>);
-
-#[derive(Clone, Copy)]
-struct Entry {
-    sa: SaId,
-    /// It has reached its hard limit, and the kernel has removed it.
-    expired: bool,
-}
-
-impl Known {
-    pub(super) fn insert(&self, name: Name, sa: SaId) {
-        self.lock().insert(name, Entry { sa, expired: false });
-    }
-
-    pub(super) fn remove(&self, name: &Name) {
-        self.lock().remove(name);
-    }
-
-    /// Whether the kernel itself has ended an SA.
-    pub(super) fn has_expired(&self, name: &Name) -> bool {
-        self.lock().get(name).is_some_and(|entry| entry.expired)
-    }
-
-    /// Takes note that an SA has reached a limit, which ends it where that is the hard one.
-    pub(super) fn expire(&self, name: &Name, hard: bool) -> Option<SaId> {
-        let mut known = self.lock();
-        let entry = known.get_mut(name)?;
-        entry.expired |= hard;
-        Some(entry.sa)
-    }
-
-    fn find(&self, name: &Name) -> Option<SaId> {
-        self.lock().get(name).map(|entry| entry.sa)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<Name, Entry>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// The thread that listens. Dropping it ends the thread.
@@ -150,7 +108,9 @@ fn listen(plane: u32) -> io::Result<Socket> {
         ],
     )?;
     // The host's limit may be lower; what is lost then is made good.
-    let _ = socket.set_rx_buf_sz(BUFFER as u32);
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        let _ = socket.set_rx_buf_sz(BUFFER as u32);
+    }
     for group in
         [XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_SA, XFRMNLGRP_POLICY, XFRMNLGRP_MAPPING]
     {
@@ -202,10 +162,27 @@ impl Listener {
                     octets[..length].zeroize();
                 }
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.look_at_all();
                     (self.hooks.disturbance)(Disturbance::Unknown);
                 }
                 Err(_) => {}
             }
+        }
+    }
+
+    /// Finds out what was reported and not heard: which SAs have reached a limit.
+    fn look_at_all(&mut self) {
+        let known = self.known.names();
+        match self.kernel.list(XfrmMessage::GetDumpSa(GetDumpMessage::default())) {
+            Ok(listed) => {
+                let states = listed.iter().filter_map(|message| match message {
+                    XfrmMessage::AddSa(state) => Some(state),
+                    _ => None,
+                });
+                let missed = self.known.missed(&known, states);
+                missed.into_iter().for_each(|notice| (self.hooks.notice)(notice));
+            }
+            Err(error) => tracing::warn!(%error, "limits that SAs have reached are not known"),
         }
     }
 

@@ -318,8 +318,9 @@ impl Xfrm {
             // Room there will never be.
             self.waiting.remove(id);
             let was = self.config.placement.placed(id);
+            let wanted = was.as_ref().and_then(|was| was.declined.first());
+            let declined = vec![(wanted.map_or(Place::Crypto, |wanted| wanted.0), Reason::Gone)];
             let card = was.and_then(|was| was.card);
-            let declined = vec![(Place::Crypto, Reason::Gone)];
             self.tell_placed(&about, tunnel, Place::Software, card, declined);
             return Ok(false);
         }

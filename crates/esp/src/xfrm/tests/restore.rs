@@ -186,3 +186,34 @@ fn what_is_put_back_carries_no_more_than_it_might_before() {
     let left = twin.tables().states[&0x201].user_sa_info.lifetime_cfg;
     assert_eq!((left.soft_byte_limit, left.hard_byte_limit), (500, 700));
 }
+
+/// What is not heard is found out: who has reached a limit is neither forgotten nor revived.
+#[test]
+fn limits_whose_reports_were_lost_are_found_out() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    for number in 1..=4 {
+        let limits = Limits { soft_bytes: Some(800), hard_bytes: Some(1000) };
+        let sa = OutboundSa { limits, ..outbound(number, 0x200 + number as u32, false) };
+        plane.add_outbound(sa).expect("the kernel can");
+    }
+    let look = |plane: &Xfrm| {
+        let states: Vec<_> = twin.tables().states.values().cloned().collect();
+        plane.known.missed(&plane.known.names(), states.iter())
+    };
+    assert_eq!(look(&plane), []);
+    let carry = |spi: u32, bytes| {
+        let mut tables = twin.tables();
+        tables.states.get_mut(&spi).expect("there").user_sa_info.lifetime_cur.bytes = bytes;
+    };
+    carry(0x201, 799);
+    carry(0x202, 800);
+    assert_eq!(look(&plane), [Notice::Expiring { sa: SaId(2), hard: false }]);
+    assert_eq!(look(&plane), [], "it is told once");
+    // One that was near its end is gone, and another program has removed one that was not.
+    twin.tables().states.retain(|spi, _| ![0x202, 0x203].contains(spi));
+    assert_eq!(look(&plane), [Notice::Expiring { sa: SaId(2), hard: true }]);
+    assert_eq!(plane.restore(), Ok((1, 0)));
+    assert_eq!(twin.spis(), [0x201, 0x203, 0x204]);
+    assert_eq!(look(&plane), []);
+}
