@@ -68,9 +68,9 @@ impl Monitor {
                 _ => error.to_string(),
             },
         };
-        let socket = listen(plane).map_err(|e| refused(&e))?;
         let (stop, stopped) = UnixStream::pair().map_err(|e| refused(&e))?;
         let kernel = Netlink::open().map_err(|e| refused(&e))?;
+        let socket = listen([plane, kernel.port()]).map_err(|e| refused(&e))?;
         let larvae = Larvae::default();
         let listener = Listener { socket, hooks, known: known.clone(), kernel, larvae };
         let thread = std::thread::Builder::new()
@@ -90,11 +90,11 @@ impl Drop for Monitor {
     }
 }
 
-fn listen(plane: u32) -> io::Result<Socket> {
+fn listen(own: [u32; 2]) -> io::Result<Socket> {
     let mut socket = Socket::new(NETLINK_XFRM)?;
     socket.bind(&SocketAddr::new(PORT, 0))?;
     socket.set_non_blocking(true)?;
-    // What the plane itself changes it knows, and with an SA that is added the kernel tells its keys.
+    // What the plane itself changes, and this thread, they know, and with an SA that is added the kernel tells its keys.
     reports::only(
         &socket,
         &[
@@ -103,8 +103,8 @@ fn listen(plane: u32) -> io::Result<Socket> {
             (XFRM_MSG_MAPPING, By::Anyone),
             (XFRM_MSG_FLUSHSA, By::Anyone),
             (XFRM_MSG_FLUSHPOLICY, By::Anyone),
-            (XFRM_MSG_DELSA, By::Others(plane)),
-            (XFRM_MSG_DELPOLICY, By::Others(plane)),
+            (XFRM_MSG_DELSA, By::Others(own)),
+            (XFRM_MSG_DELPOLICY, By::Others(own)),
         ],
     )?;
     // The host's limit may be lower; what is lost then is made good.

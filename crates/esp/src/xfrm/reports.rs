@@ -11,8 +11,8 @@ use std::io;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
     Anyone,
-    /// Not this one.
-    Others(u32),
+    /// None of these two.
+    Others([u32; 2]),
     /// This one alone.
     Only(u32),
 }
@@ -41,9 +41,10 @@ fn program(kinds: &[(u16, By)]) -> Vec<SockFilter> {
         program.push(load(LD_H, KIND));
         match by {
             By::Anyone => program.extend([is_kind(*kind, 1), take()]),
-            By::Others(port) => {
-                let asked = [is_kind(*kind, 3), load(LD_W, PORT), is_port(*port, [1, 0]), take()];
-                program.extend(asked);
+            By::Others([one, two]) => {
+                let of_ours = [is_port(*one, [2, 0]), is_port(*two, [1, 0])];
+                program.extend([is_kind(*kind, 4), load(LD_W, PORT)]);
+                program.extend(of_ours.into_iter().chain([take()]));
             }
             By::Only(port) => {
                 let asked = [is_kind(*kind, 3), load(LD_W, PORT), is_port(*port, [0, 1]), take()];
@@ -53,4 +54,41 @@ fn program(kinds: &[(u16, By)]) -> Vec<SockFilter> {
     }
     program.push(SockFilter::new(RET, 0, 0, 0));
     program
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixDatagram;
+
+    #[test]
+    fn what_matters_passes_and_nothing_else() {
+        let kinds =
+            [(1, By::Anyone), (2, By::Others([70_000, 8])), (3, By::Only(9)), (4, By::Anyone)];
+        let (kernel, socket) = UnixDatagram::pair().expect("sockets");
+        SockRef::from(&socket).attach_filter(&program(&kinds)).expect("the kernel takes it");
+        socket.set_nonblocking(true).expect("a socket");
+        let passes = |kind: u16, port: u32| {
+            let mut message = [0; 16];
+            message[4..6].copy_from_slice(&kind.to_ne_bytes());
+            message[12..].copy_from_slice(&port.to_ne_bytes());
+            // What the filter does not take is refused to who sends.
+            let _ = kernel.send(&message);
+            socket.recv(&mut message).is_ok()
+        };
+        for (kind, port, expected) in [
+            (1, 0, true),
+            (2, 70_000, false),
+            (2, 8, false),
+            (2, 0, true),
+            (2, 9, true),
+            (3, 9, true),
+            (3, 8, false),
+            (4, 9, true),
+            (5, 9, false),
+            (0x100, 0, false),
+        ] {
+            assert_eq!(passes(kind, port), expected, "{kind} by {port}");
+        }
+    }
 }

@@ -129,7 +129,7 @@ fn a_card_that_goes_leaves_no_gap_and_its_sas_to_the_kernel() {
     assert!(twin.is_tight() && twin.lets_in());
     let card = report(&placement);
     assert_eq!((&card.card, card.inside), (&None, [0, 0]));
-    assert!(reasons(&card).contains(&("packet", "gone", 4)), "{card:?}");
+    assert!(reasons(&card).contains(&("packet", "gone", 6)), "{card:?}");
 
     // It comes back, and takes what it has room for.
     twin.tables().card = Some(BOTH);
@@ -143,7 +143,7 @@ fn a_card_that_goes_leaves_no_gap_and_its_sas_to_the_kernel() {
     let done = plane.resync().expect("the kernel can");
     assert_eq!(done, Resynced { sas: 6, policies: 0, moved: 0 });
     assert_eq!(twin.in_card(), [4, 0]);
-    assert!(!reasons(&report(&placement)).contains(&("packet", "gone", 5)));
+    assert!(!reasons(&report(&placement)).contains(&("packet", "gone", 7)));
 }
 
 /// A packet that leaves between the loss of its SA and the discovery of that makes the kernel ask for one of this SPI.
