@@ -39,8 +39,6 @@ impl World {
             space.ip(&format!("address add 192.0.2.{number}/32 dev lo"));
             space.ip(&format!("address add 10.{number}.0.1/32 dev lo"));
             space.ip(&format!("address add 10.{number}.1.1/32 dev lo"));
-            // All others of its network are its, too.
-            space.ip(&format!("route add local 10.{number}.0.0/16 dev lo"));
         }
         for (via, metric) in [("198.51.100.2", 10), ("198.51.100.6", 20)] {
             left.space.ip(&format!("route add 192.0.2.2 via {via} src 192.0.2.1 metric {metric}"));
@@ -57,6 +55,8 @@ impl World {
         router.ip("route add 192.0.2.2 via 198.51.100.10");
         right.space.ip("route add 192.0.2.1 via 198.51.100.9 src 192.0.2.2");
         right.space.ip("route add 10.1.0.0/16 via 198.51.100.9");
+        // Every address of the network is this host's.
+        right.space.ip("route add local 10.2.0.0/16 dev lo");
         for net in [0, 1] {
             right.space.ip(&format!("route add 10.1.{net}.0/24 via 198.51.100.9 src 10.2.{net}.1"));
         }
