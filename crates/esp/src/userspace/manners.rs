@@ -105,23 +105,29 @@ struct Opinion {
     rude_until: Option<Instant>,
     /// How long the next lapse will be.
     lapse: Duration,
+    /// The last wait was too long. One may have been a disturbance of another kind: two in a row are a reason.
+    doubts: bool,
 }
 
 impl Opinion {
     fn new() -> Self {
-        Self { rude_until: None, lapse: LAPSE }
+        Self { rude_until: None, lapse: LAPSE, doubts: false }
     }
 
     /// Takes note of how long a wake-up has waited on average. The policy to change to, if it is another.
     fn form(&mut self, now: Instant, waited: Duration) -> Option<libc::c_int> {
         match self.rude_until {
             None if waited > TOLERABLE => {
+                if !std::mem::replace(&mut self.doubts, true) {
+                    return None;
+                }
+                self.doubts = false;
                 self.rude_until = Some(now + self.lapse);
                 self.lapse = LONGEST_LAPSE.min(self.lapse * 2);
                 Some(libc::SCHED_OTHER)
             }
             None => {
-                self.lapse = LAPSE;
+                (self.lapse, self.doubts) = (LAPSE, false);
                 None
             }
             Some(until) if now >= until => {
@@ -154,13 +160,17 @@ mod tests {
     fn who_waits_long_is_polite_no_more_and_tries_again() {
         let (mut opinion, mut now) = (Opinion::new(), Instant::now());
         assert_eq!(opinion.form(now, TOLERABLE), None);
+        assert_eq!(opinion.form(now, TOLERABLE * 2), None, "once says nothing");
+        assert_eq!(opinion.form(now, TOLERABLE), None);
         for lapse in [1, 2, 4, 8, 16, 32, 64, 64].map(Duration::from_secs) {
+            assert_eq!(opinion.form(now, TOLERABLE * 2), None);
             assert_eq!(opinion.form(now, TOLERABLE * 2), Some(libc::SCHED_OTHER));
             now += lapse;
             assert_eq!(opinion.form(now - Duration::from_millis(1), Duration::ZERO), None);
             assert_eq!(opinion.form(now, Duration::ZERO), Some(libc::SCHED_BATCH));
         }
         assert_eq!(opinion.form(now, Duration::ZERO), None, "whoever had the cores is gone");
+        assert_eq!(opinion.form(now, TOLERABLE * 2), None);
         assert_eq!(opinion.form(now, TOLERABLE * 2), Some(libc::SCHED_OTHER));
         assert_eq!(opinion.rude_until, Some(now + LAPSE));
     }
