@@ -242,6 +242,7 @@ impl Datapath {
         let since_epoch = shared.since_epoch(now);
         let mut accepted = 0;
         let mut rest = datagrams.chunks(segment_len.max(1)).peekable();
+        shared.prefetch(rest.clone());
         while let Some(first) = rest.peek() {
             let sa = match shared.find(first) {
                 Ok(sa) => sa,
@@ -381,6 +382,14 @@ impl Shared {
     fn find(&self, datagram: &[u8]) -> Result<Found, Discard> {
         let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
         self.sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
+    }
+
+    /// Has the SAs of datagrams that came together be in the cache, where these are not of one alone.
+    fn prefetch<'a>(&self, datagrams: impl DoubleEndedIterator<Item = &'a [u8]> + Clone) {
+        let spis = datagrams.filter_map(|datagram| datagram.first_chunk().copied());
+        if spis.clone().next() != spis.clone().next_back() {
+            self.sad.prefetch(spis.map(|spi| Spi(u32::from_be_bytes(spi))));
+        }
     }
 
     fn notify(&self, notice: Notice) {

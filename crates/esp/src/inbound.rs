@@ -112,6 +112,12 @@ impl Inbound {
         })
     }
 
+    /// Has what it refers to be in the cache, as it is itself.
+    pub(crate) fn prefetch(&self) {
+        self.cipher.prefetch();
+        self.selectors.prefetch();
+    }
+
     /// What it is, for a packet that it may carry.
     pub(crate) fn facts(&self, header: &Header) -> SaFacts {
         SaFacts {

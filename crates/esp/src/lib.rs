@@ -14,6 +14,7 @@ pub mod path_mtu;
 pub mod placement;
 pub mod plane;
 pub mod planes;
+mod prefetch;
 pub mod queue;
 #[doc(hidden)]
 pub mod steps;

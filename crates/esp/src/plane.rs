@@ -3,6 +3,7 @@
 use crate::cipher::Suite;
 use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
+use crate::prefetch;
 use crate::trace::Trace;
 use policy::{Mode, Secret, Selector};
 use std::fmt;
@@ -70,6 +71,12 @@ pub struct TrafficSelectors {
 }
 
 impl TrafficSelectors {
+    /// Has them be in the cache.
+    pub(crate) fn prefetch(&self) {
+        prefetch::soon(self.local.as_slice());
+        prefetch::soon(self.remote.as_slice());
+    }
+
     /// Whether a packet that leaves this side is covered; ports are `None` where the packet shows none.
     #[inline]
     pub fn covers(

@@ -4,6 +4,7 @@
 
 use crate::inbound::Inbound;
 use crate::plane::Spi;
+use crate::prefetch;
 use arc_swap::{ArcSwap, Guard};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -42,6 +43,14 @@ impl Sad {
         let shard = self.shard(spi).load();
         let at = shard.binary_search_by_key(&spi, |(spi, _)| *spi).ok()?;
         Some(Found { shard, at })
+    }
+
+    /// Has all that finding these will read be in the cache, and the SAs themselves.
+    pub(crate) fn prefetch(&self, spis: impl Iterator<Item = Spi> + Clone) {
+        spis.clone().for_each(|spi| prefetch::soon(&**self.shard(spi).load()));
+        spis.clone().for_each(|spi| prefetch::soon(self.shard(spi).load().as_slice()));
+        spis.clone().filter_map(|spi| self.find(spi)).for_each(|sa| prefetch::soon(&**sa));
+        spis.filter_map(|spi| self.find(spi)).for_each(|sa| sa.prefetch());
     }
 
     pub(crate) fn insert(&self, sa: Arc<Inbound>) {

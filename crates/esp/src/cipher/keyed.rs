@@ -1,6 +1,7 @@
 //! The keys of one direction of one SA for as long as it lives, whichever provider serves it.
 
 use super::{Aad, Amount, Cipher, CipherError, Forged, Provider, Suite};
+use crate::prefetch;
 use policy::Secret;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -37,6 +38,11 @@ impl Keyed {
             others: OnceLock::new(),
             attributed: Default::default(),
         })
+    }
+
+    /// Has the cipher that it began with be in the cache.
+    pub(crate) fn prefetch(&self) {
+        prefetch::soon(&*self.first);
     }
 
     pub(crate) fn suite(&self) -> Suite {
