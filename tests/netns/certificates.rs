@@ -1,7 +1,7 @@
 //! The policy with certificates as it stands among the samples: X.500 names, RSA keys, revocation lists, IPv6.
 
 use crate::harness::gateway::Gateway;
-use crate::harness::policies::exchange;
+use crate::harness::policies::{changed, exchange};
 use crate::harness::space::Space;
 use crate::harness::{GATEWAYS, Need, PINGED, output, test, until};
 use libtest_mimic::Trial;
@@ -31,11 +31,12 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-/// The policy seen from both ends.
+/// The policy seen from both ends. Only the first begins by itself: what it takes down stays down.
 fn policies() -> [String; 2] {
     let names = exchange(POLICY, "left.example.net", "right.example.net");
     let networks = exchange(&names, "2001:db8:1:", "2001:db8:2:");
-    [POLICY.to_owned(), exchange(&networks, "::10\"", "::20\"")]
+    let other = exchange(&networks, "::10\"", "::20\"");
+    [POLICY.to_owned(), changed(&other, "_Flags_AutoStart=\"Yes\"", "_Flags_AutoStart=\"No\"")]
 }
 
 /// Both gateways of the policy, without certificates yet.
