@@ -25,6 +25,7 @@ use crate::header::{Fragment, Header};
 use crate::ip::{IPIP, IPV6};
 use crate::offload::{Offload, Segmentation};
 use crate::plane::{Limits, Notice, OutboundSa, Path, SaId, Spi, TrafficSelectors, Usage};
+use crate::prefetch;
 use crate::queue::SendQueue;
 use crate::segment::{Segments, complete_checksum, has_checksum};
 use crate::sequence::{NoNumber, Sequence};
@@ -91,6 +92,12 @@ impl Outbound {
             told_soft: AtomicBool::new(false),
             told_hard: AtomicBool::new(false),
         })
+    }
+
+    /// Has what it refers to be in the cache, as it is itself.
+    pub(crate) fn prefetch(&self) {
+        self.cipher.prefetch();
+        prefetch::soon(&**self.placement.load());
     }
 
     pub(crate) fn carries(&self, header: &Header) -> bool {

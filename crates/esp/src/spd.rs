@@ -6,7 +6,7 @@ mod finder;
 mod flows;
 
 pub use flows::Lookups;
-pub(crate) use flows::{Flow, Flows};
+pub(crate) use flows::{AHEAD, Flow, Flows};
 
 use crate::discard::Discard;
 use crate::filter::{Direction, Filter, FilterAction};

@@ -7,7 +7,7 @@ use super::{Datapath, Discard};
 use crate::header::Header;
 use crate::offload::Offload;
 use crate::queue::SendQueue;
-use crate::spd::{Flows, Lookups, Verdict};
+use crate::spd::{AHEAD, Flow, Flows, Lookups, Verdict};
 use std::time::Instant;
 
 /// One thread's way out through a [`Datapath`]: it remembers which SA serves a flow.
@@ -36,6 +36,17 @@ impl Sender {
         shared.encapsulate(now, packet, offload, queue, &mut |header| {
             flows.look_up(&shared.spd, header)
         })
+    }
+
+    /// How many packets to have before the first is given to [`encapsulate`](Self::encapsulate): more than one where that
+    /// finds its SA in no cache, so that [`prefetch`](Self::prefetch) can ask for all of them together.
+    pub fn ahead(&self) -> usize {
+        if self.flows.are_many() { AHEAD } else { 1 }
+    }
+
+    /// Has what it takes to protect these packets be in the cache. It has no other effect.
+    pub fn prefetch<'p>(&self, packets: impl Iterator<Item = &'p [u8]>) {
+        self.flows.prefetch(packets.filter_map(Header::parse).map(|header| Flow::of(&header)));
     }
 
     /// The first half of it: finds the SA and claims sequence numbers. `None` if nothing is to be sent, for which the

@@ -5,6 +5,7 @@
 use super::{Spd, Verdict};
 use crate::header::Header;
 use crate::outbound::Outbound;
+use crate::prefetch;
 use std::sync::{Arc, Weak};
 
 /// Where flows are looked for, by their hash; a power of two.
@@ -13,6 +14,12 @@ const SETS: usize = 16_384;
 /// How many flows a set has room for; the newest takes the place of the oldest. So that flows that are as many as half of all
 /// places find one each, but for a few in a hundred.
 const WAYS: usize = 4;
+
+/// More flows than this may have so many SAs that a core's cache does not hold them beside packets.
+const MANY: usize = 256;
+
+/// Most packets for which what they need is asked for together.
+pub(crate) const AHEAD: usize = 16;
 
 /// How often the SA of an outbound packet was known from its flow, and how often the rules were searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -53,6 +60,13 @@ struct Entry {
     sa: Weak<Outbound>,
 }
 
+impl Entry {
+    /// The SA, if it is that flow's and still there.
+    fn sa_of(&self, flow: &Flow) -> Option<Arc<Outbound>> {
+        if self.flow == *flow { self.sa.upgrade() } else { None }
+    }
+}
+
 impl Flows {
     pub(crate) fn new() -> Self {
         Self {
@@ -76,15 +90,10 @@ impl Flows {
         }
         let flow = Flow::of(header);
         let (set, tag) = flow.place();
-        for place in self.sets[set].iter().take_while(|place| **place != Place::NONE) {
-            if place.tag() == tag
-                && let Some(entry) = self.entries.get(place.entry())
-                && entry.flow == flow
-                && let Some(sa) = entry.sa.upgrade()
-            {
-                self.lookups.known += 1;
-                return Verdict::Protect(sa);
-            }
+        let known = self.candidates(set, tag).find_map(|entry| entry.sa_of(&flow));
+        if let Some(sa) = known {
+            self.lookups.known += 1;
+            return Verdict::Protect(sa);
         }
         self.lookups.searched += 1;
         let verdict = spd.lookup(header);
@@ -92,6 +101,33 @@ impl Flows {
             self.remember(set, tag, Entry { flow, sa: Arc::downgrade(sa) });
         }
         verdict
+    }
+
+    /// The entries that a flow with that place may be.
+    fn candidates(&self, set: usize, tag: u32) -> impl Iterator<Item = &Entry> {
+        let places = self.sets[set].iter().take_while(|place| **place != Place::NONE);
+        let places = places.filter(move |place| place.tag() == tag);
+        places.filter_map(|place| self.entries.get(place.entry()))
+    }
+
+    /// Whether there are so many that [`prefetch`](Self::prefetch) pays.
+    pub(crate) fn are_many(&self) -> bool {
+        self.entries.len() > MANY
+    }
+
+    /// Has what protecting packets of these flows will read be in the cache, for the first [`AHEAD`] of them.
+    pub(crate) fn prefetch(&self, flows: impl Iterator<Item = Flow>) {
+        let mut places = [(0, 0); AHEAD];
+        let mut count = 0;
+        for (place, flow) in places.iter_mut().zip(flows) {
+            *place = flow.place();
+            prefetch::soon(&self.sets[place.0]);
+            count += 1;
+        }
+        let first = || places[..count].iter().filter_map(|at| self.candidates(at.0, at.1).next());
+        first().for_each(prefetch::soon);
+        first().for_each(|entry| prefetch::soon_at(entry.sa.as_ptr()));
+        first().filter_map(|entry| entry.sa.upgrade()).for_each(|sa| sa.prefetch());
     }
 
     /// What was counted since the last call.

@@ -2,7 +2,8 @@
 //!
 //! 1. wait until the device, a socket or a command has something;
 //! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or after a rest a single
-//!    packet; the datapath cuts and seals each into the queue; send the queue's runs together;
+//!    packet; the datapath cuts and seals each into the queue; send the queue's runs together; with very many flows some are
+//!    read before the first is sealed, so that what they need comes from memory together;
 //! 3. inbound: receive a batch; the datapath opens each packet into the receive queue, which puts the segments of a
 //!    flow together again; write them to the device;
 //! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
@@ -25,6 +26,7 @@ use crate::offload::Offload;
 use crate::queue::{ReceiveQueue, SendQueue};
 use socket2::Socket;
 use std::io;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
@@ -35,6 +37,12 @@ const QUEUE: usize = 1 << 20;
 
 /// Most super-packets from the device before the sockets have their turn.
 pub(super) const DEVICE_BATCH: usize = 32;
+
+/// Most octets of packets that are read before the first of them is protected, but for the last.
+const AHEAD_OCTETS: usize = LONGEST / 2;
+
+/// Where packets begin: a line of a cache.
+const ALIGNED: usize = 64;
 
 /// After so long without a packet from the device, the next one is on its own.
 const REST: Duration = Duration::from_micros(100);
@@ -168,8 +176,10 @@ pub(super) fn drain(post: &Post) -> io::Result<()> {
 
 struct Worker<'a> {
     post: &'a Post,
-    /// The packet just read; its octets are scratch space for the datapath.
-    packet: Vec<u8>,
+    /// The packets just read; their octets are scratch space for the datapath.
+    packets: Vec<u8>,
+    /// Where they lie.
+    taken: Vec<(Range<usize>, Offload)>,
     sender: Sender,
     send: SendQueue,
     receive: ReceiveQueue,
@@ -184,7 +194,8 @@ impl<'a> Worker<'a> {
         let coalesce = post.lanes.first().map(|lane| lane.tun.coalesce()).unwrap_or_default();
         Self {
             post,
-            packet: vec![0; LONGEST],
+            packets: vec![0; AHEAD_OCTETS + LONGEST],
+            taken: Vec::new(),
             sender: post.shared.datapath.sender(),
             send: SendQueue::new(QUEUE),
             receive: ReceiveQueue::new(QUEUE, coalesce),
@@ -259,13 +270,20 @@ impl<'a> Worker<'a> {
         let begun = Instant::now();
         let most = batch_after(begun - self.sent);
         let (mut read, mut octets) = (0, 0);
-        while read < most && !self.send.is_full() {
-            let Some((length, offload)) = lane.tun.read(&mut self.packet)? else { break };
-            read += 1;
-            octets += length;
-            // A discard is counted where it is found.
-            let packet = &mut self.packet[..length];
-            let _ = self.sender.encapsulate(begun, packet, offload, &mut self.send);
+        let mut more = true;
+        while more && read < most && !self.send.is_full() {
+            more = self.take(lane, most - read)?;
+            if self.taken.len() > 1 {
+                let packets = self.taken.iter().map(|(place, _)| &self.packets[place.clone()]);
+                self.sender.prefetch(packets);
+            }
+            for (place, offload) in self.taken.drain(..) {
+                read += 1;
+                octets += place.len();
+                // A discard is counted where it is found.
+                let packet = &mut self.packets[place];
+                let _ = self.sender.encapsulate(begun, packet, offload, &mut self.send);
+            }
         }
         let sealed = Instant::now();
         if read > 0 {
@@ -278,6 +296,19 @@ impl<'a> Worker<'a> {
         }
         self.flush_send(lane, sealed);
         Ok(read)
+    }
+
+    /// Reads the packets that are protected next, and says whether the device may have more.
+    fn take(&mut self, lane: &Lane, most: usize) -> io::Result<bool> {
+        let most = most.min(self.sender.ahead());
+        let mut at = 0;
+        while self.taken.len() < most && at < AHEAD_OCTETS {
+            let space = &mut self.packets[at..at + LONGEST];
+            let Some((length, offload)) = lane.tun.read(space)? else { return Ok(false) };
+            self.taken.push((at..at + length, offload));
+            at += length.next_multiple_of(ALIGNED);
+        }
+        Ok(true)
     }
 
     fn flush_send(&mut self, lane: &Lane, begun: Instant) {
