@@ -496,6 +496,7 @@ impl DataPlane for Datapath {
         let (id, spi, path, standby) = (sa.id, sa.spi, sa.path, sa.standby);
         let transports = sa.mode == Mode::Transport;
         let provider = shared.settings.crypto.provider(sa.suite);
+        shared.spd.heed_ports(&sa.selectors);
         shared.enter_path(&path, id, Some(spi));
         let sa = Outbound::new(sa, provider, shared.room(&path)).map_err(|error| {
             shared.leave_path(&path, id, Some(spi));

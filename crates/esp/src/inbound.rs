@@ -355,7 +355,7 @@ impl Inbound {
         header: &Header,
         vetted: &mut Option<Flow>,
     ) -> Result<(), Discard> {
-        let flow = Flow::of(header);
+        let flow = Flow::of(header, true);
         if *vetted != Some(flow) {
             if !header.arrives_by(&self.selectors) {
                 return Err(Discard::Selectors);

@@ -5,7 +5,7 @@ use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::prefetch;
 use crate::trace::Trace;
-use policy::{Mode, Secret, Selector};
+use policy::{Mode, PortRange, Secret, Selector};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -75,6 +75,11 @@ impl TrafficSelectors {
     pub(crate) fn prefetch(&self) {
         prefetch::soon(self.local.as_slice());
         prefetch::soon(self.remote.as_slice());
+    }
+
+    /// Whether ports make a difference to them.
+    pub(crate) fn name_ports(&self) -> bool {
+        self.local.iter().chain(&self.remote).any(|selector| selector.ports != PortRange::ANY)
     }
 
     /// Whether a packet that leaves this side is covered; ports are `None` where the packet shows none.

@@ -13,7 +13,7 @@ use crate::filter::{Direction, Filter, FilterAction};
 use crate::header::Header;
 use crate::offload::Offload;
 use crate::outbound::Outbound;
-use crate::plane::{Rule, RuleId, SaId};
+use crate::plane::{Rule, RuleId, SaId, TrafficSelectors};
 use arc_swap::ArcSwap;
 use finder::Finder;
 use std::collections::{BTreeMap, VecDeque};
@@ -57,6 +57,9 @@ pub(crate) struct Spd {
     filter: ArcSwap<Filter>,
     /// How often anything has changed that a packet may meet.
     generation: AtomicU64,
+    /// Whether a rule, an SA or the filter names ports, or did once: only then the flows of a pair of hosts are told apart by
+    /// them.
+    by_port: AtomicBool,
     finder: Finder,
     by_id: Mutex<BTreeMap<RuleId, Arc<Entry>>>,
 }
@@ -102,6 +105,7 @@ impl Spd {
             filters: AtomicBool::new(false),
             filter: ArcSwap::default(),
             generation: AtomicU64::new(0),
+            by_port: AtomicBool::new(false),
             finder: Finder::new(),
             by_id: Mutex::default(),
         }
@@ -115,6 +119,18 @@ impl Spd {
     /// To be called after every change of that kind, which is in force from then on.
     pub(crate) fn changed(&self) {
         self.generation.fetch_add(1, Release);
+    }
+
+    /// To be called before such traffic makes a difference.
+    pub(crate) fn heed_ports(&self, traffic: &TrafficSelectors) {
+        if traffic.name_ports() && !self.by_port.swap(true, Relaxed) {
+            self.changed();
+        }
+    }
+
+    /// What the verdict on a packet depends on. Who asks has asked for the [`generation`](Self::generation) before.
+    fn flow(&self, header: &Header) -> Flow {
+        Flow::of(header, self.by_port.load(Relaxed))
     }
 
     /// The one place where an outbound packet meets policy; [`Flows`] stand in front of it.
@@ -145,6 +161,7 @@ impl Spd {
 
     /// Replaces the filter.
     pub(crate) fn set_filter(&self, filter: Arc<Filter>) {
+        filter.rules.iter().for_each(|rule| self.heed_ports(&rule.traffic));
         let filters = !filter.rules.is_empty();
         self.filter.store(filter);
         self.filters.store(filters, Relaxed);
@@ -163,6 +180,7 @@ impl Spd {
 
     /// Adds a rule, or changes the one of that name and lets it keep its SAs.
     pub(crate) fn insert(&self, rule: Rule) {
+        self.heed_ports(&rule.selectors);
         let mut by_id = self.by_id();
         let before = by_id.get(&rule.id).cloned();
         let service = before.as_ref().map(|e| Arc::clone(&e.service)).unwrap_or_default();

@@ -7,7 +7,7 @@ use super::{Datapath, Discard};
 use crate::header::Header;
 use crate::offload::Offload;
 use crate::queue::SendQueue;
-use crate::spd::{AHEAD, Flow, Flows, Lookups, Verdict};
+use crate::spd::{AHEAD, Flows, Lookups, Verdict};
 use std::time::Instant;
 
 /// One thread's way out through a [`Datapath`]: it remembers which SA serves a flow.
@@ -46,7 +46,7 @@ impl Sender {
 
     /// Has what it takes to protect these packets be in the cache. It has no other effect.
     pub fn prefetch<'p>(&self, packets: impl Iterator<Item = &'p [u8]>) {
-        self.flows.prefetch(packets.filter_map(Header::parse).map(|header| Flow::of(&header)));
+        self.flows.prefetch(&self.datapath.0.spd, packets.filter_map(Header::parse));
     }
 
     /// The first half of it: finds the SA and claims sequence numbers. `None` if nothing is to be sent, for which the

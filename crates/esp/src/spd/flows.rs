@@ -88,7 +88,7 @@ impl Flows {
             }
             self.generation = generation;
         }
-        let flow = Flow::of(header);
+        let flow = spd.flow(header);
         let (set, tag) = flow.place();
         let known = self.candidates(set, tag).find_map(|entry| entry.sa_of(&flow));
         if let Some(sa) = known {
@@ -116,11 +116,11 @@ impl Flows {
     }
 
     /// Has what protecting packets of these flows will read be in the cache, for the first [`AHEAD`] of them.
-    pub(crate) fn prefetch(&self, flows: impl Iterator<Item = Flow>) {
+    pub(crate) fn prefetch(&self, spd: &Spd, headers: impl Iterator<Item = Header>) {
         let mut places = [(0, 0); AHEAD];
         let mut count = 0;
-        for (place, flow) in places.iter_mut().zip(flows) {
-            *place = flow.place();
+        for (place, header) in places.iter_mut().zip(headers) {
+            *place = spd.flow(&header).place();
             prefetch::soon(&self.sets[place.0]);
             count += 1;
         }
@@ -174,7 +174,7 @@ impl Place {
     }
 }
 
-/// All that rules, SAs and the filter ask of a packet.
+/// All that rules, SAs and the filter ask of a packet: addresses and protocol, and the ports where any of them names some.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Flow {
     addresses: [u128; 2],
@@ -184,8 +184,8 @@ pub(crate) struct Flow {
 
 impl Flow {
     #[inline]
-    pub(crate) fn of(header: &Header) -> Self {
-        let ports = header.ports.map_or(0, |(source, destination)| {
+    pub(crate) fn of(header: &Header, by_port: bool) -> Self {
+        let ports = header.ports.filter(|_| by_port).map_or(0, |(source, destination)| {
             1 << 32 | u64::from(source) << 16 | u64::from(destination)
         });
         let kind = u64::from(header.protocol) << 40 | u64::from(header.ipv6) << 48;

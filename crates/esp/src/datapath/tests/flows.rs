@@ -13,10 +13,10 @@ enum Step {
     AddRule(u32, u16),
     RemoveRule(u32),
     RenameRule(u32, u32),
-    AddSa { id: u64, rule: u32, tcp_only: bool, standby: bool },
+    AddSa { id: u64, rule: u32, tcp_only: bool, port: u16, standby: bool },
     Promote(u64),
     RemoveSa(u64),
-    Filter(Option<FilterAction>),
+    Filter(Option<(FilterAction, u16)>),
     Send { tcp: bool, port: u16 },
 }
 
@@ -26,11 +26,12 @@ fn step() -> impl Strategy<Value = Step> {
         2 => (0..4_u32, 0..3_u16).prop_map(|(id, port)| Step::AddRule(id, port)),
         1 => (0..4_u32).prop_map(Step::RemoveRule),
         1 => (0..4_u32, 0..4_u32).prop_map(|(from, to)| Step::RenameRule(from, to)),
-        3 => (0..6_u64, 0..4_u32, any::<bool>(), any::<bool>())
-            .prop_map(|(id, rule, tcp_only, standby)| Step::AddSa { id, rule, tcp_only, standby }),
+        3 => (0..6_u64, 0..4_u32, any::<bool>(), 0..3_u16, any::<bool>()).prop_map(
+            |(id, rule, tcp_only, port, standby)| Step::AddSa { id, rule, tcp_only, port, standby }
+        ),
         1 => (0..6_u64).prop_map(Step::Promote),
         2 => (0..6_u64).prop_map(Step::RemoveSa),
-        1 => prop::option::of(action).prop_map(Step::Filter),
+        1 => prop::option::of((action, 0..3_u16)).prop_map(Step::Filter),
         10 => (any::<bool>(), 0..3_u16).prop_map(|(tcp, port)| Step::Send { tcp, port }),
     ]
 }
@@ -65,8 +66,8 @@ proptest! {
                         datapath.rename_rule(RuleId(from), RuleId(to));
                     }
                 }
-                Step::AddSa { id, rule, tcp_only, standby } => {
-                    let mut selectors = between_any();
+                Step::AddSa { id, rule, tcp_only, port, standby } => {
+                    let mut selectors = for_port(port);
                     selectors.local.iter_mut().filter(|_| tcp_only).for_each(|s| s.protocol = TCP);
                     _ = datapath.add_outbound(OutboundSa {
                         id: SaId(id),
@@ -80,11 +81,11 @@ proptest! {
                 Step::Promote(id) => _ = datapath.promote(SaId(id)),
                 Step::RemoveSa(id) => _ = datapath.remove(SaId(id)),
                 Step::Filter(action) => {
-                    let rules = action.map(|action| FilterRule {
+                    let rules = action.map(|(action, port)| FilterRule {
                         name: None,
                         action,
                         direction: Direction::Both,
-                        traffic: between_any(),
+                        traffic: for_port(port),
                     });
                     let filter = Filter { rules: rules.into_iter().collect(), ..Filter::default() };
                     datapath.set_filter(Arc::new(filter)).expect("it has one");
@@ -94,6 +95,7 @@ proptest! {
                         true => sample::tcp(false, 1, ACK, &[], &[]),
                         false => sample::udp(false, (9, port), &[]),
                     };
+                    sender.prefetch([&packet[..], &[]].into_iter());
                     let (mut one, mut other) = (SendQueue::new(0), SendQueue::new(0));
                     let searched = datapath.encapsulate(now, &mut packet.clone(), Offload::NONE, &mut one);
                     let looked_up = sender.encapsulate(now, &mut packet.clone(), Offload::NONE, &mut other);
@@ -112,21 +114,34 @@ fn a_flow_is_searched_for_once_and_again_after_a_change() {
     let pair = Pair::new(Kind::PLAIN);
     let lookups = || lock(&pair.way_out).take_lookups();
     let send = |port| pair.protect(&sample::udp(false, (1, port), &[])).map(drop);
-    for _ in 0..3 {
-        send(2).expect("an SA");
+    // Nothing depends on ports.
+    for port in [2, 2, 3] {
+        send(port).expect("an SA");
     }
-    send(3).expect("an SA");
-    assert_eq!(lookups(), Lookups { known: 2, searched: 2 });
+    assert_eq!(lookups(), Lookups { known: 2, searched: 1 });
     pair.sender.clone().add_rule(Rule { id: RuleId(9), ..rule(false) }).expect("a new rule");
-    send(2).expect("an SA");
-    send(3).expect("an SA");
-    send(2).expect("an SA");
+    for port in [2, 3, 2] {
+        send(port).expect("an SA");
+    }
+    assert_eq!(lookups(), Lookups { known: 2, searched: 1 });
+    name_a_port(&pair);
+    for port in [2, 3, 2] {
+        send(port).expect("an SA");
+    }
     assert_eq!(lookups(), Lookups { known: 1, searched: 2 });
+}
+
+/// Adds a rule for one port, behind those that there are.
+fn name_a_port(pair: &Pair) {
+    let selectors = for_port(1);
+    let rule = Rule { id: RuleId(10), selectors, ..rule(false) };
+    pair.sender.clone().add_rule(rule).expect("a new rule");
 }
 
 #[test]
 fn more_flows_than_there_are_places_for() {
     let pair = Pair::new(Kind::PLAIN);
+    name_a_port(&pair);
     let mut sender = pair.sender.sender();
     let mut look_up = |flows: std::ops::Range<u32>| {
         for flow in flows {
