@@ -4,8 +4,8 @@
 //! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or after a rest a single
 //!    packet; the datapath cuts and seals each into the queue; send the queue's runs together; with very many flows some are
 //!    read before the first is sealed, so that what they need comes from memory together;
-//! 3. inbound: receive a batch; the datapath opens each packet into the receive queue, which puts the segments of a
-//!    flow together again; write them to the device;
+//! 3. inbound: receive a batch, or after a rest a single message; the datapath opens each packet into the receive queue, which
+//!    puts the segments of a flow together again; write them to the device;
 //! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
 //!    wake-up costs more than the look.
 //!
@@ -44,7 +44,7 @@ const AHEAD_OCTETS: usize = LONGEST / 2;
 /// Where packets begin: a line of a cache.
 const ALIGNED: usize = 64;
 
-/// After so long without a packet from the device, the next one is on its own.
+/// After so long without a packet from the device, or from the sockets, the next one is on its own.
 const REST: Duration = Duration::from_micros(100);
 
 /// Most messages of one receiving call where each may hold many packets.
@@ -187,6 +187,8 @@ struct Worker<'a> {
     ring: Ring,
     /// When packets were last sent.
     sent: Instant,
+    /// When packets were last received.
+    received: Instant,
 }
 
 impl<'a> Worker<'a> {
@@ -202,6 +204,7 @@ impl<'a> Worker<'a> {
             arena: Arena::new(),
             ring: Ring::new(BATCH),
             sent: Instant::now(),
+            received: Instant::now(),
         }
     }
 
@@ -268,7 +271,7 @@ impl<'a> Worker<'a> {
     /// Device to sockets; returns how many packets the device had.
     fn outbound(&mut self, lane: &Lane) -> io::Result<usize> {
         let begun = Instant::now();
-        let most = batch_after(begun - self.sent);
+        let most = batch_after(begun - self.sent, DEVICE_BATCH);
         let (mut read, mut octets) = (0, 0);
         let mut more = true;
         while more && read < most && !self.send.is_full() {
@@ -324,7 +327,8 @@ impl<'a> Worker<'a> {
     /// One socket to the device; returns how many messages the socket had.
     fn inbound(&mut self, lane: &Lane, wire: Wire, socket: &Socket) -> usize {
         let begun = Instant::now();
-        let limit = if wire.coalesces() { COALESCED_BATCH } else { BATCH };
+        let most = if wire.coalesces() { COALESCED_BATCH } else { BATCH };
+        let limit = batch_after(begun - self.received, most);
         let received = match self.ring.receive(socket.as_fd(), limit) {
             Ok(received) => received,
             // Errors of single datagrams (an ICMP answer to an earlier one) are the sender's news, not ours.
@@ -337,6 +341,7 @@ impl<'a> Worker<'a> {
             return 0;
         }
         let now = Instant::now();
+        self.received = now;
         let mut since = now;
         let (mut packets, mut octets) = (0, 0);
         let shared = &*self.post.shared;
@@ -365,12 +370,12 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// How many packets of the device to take before they are sent, when none was for so long.
+/// How many packets to take before they are passed on, of `most`, when none was for so long.
 ///
-/// Looking whether there is a second one costs a system call, for which the first would wait. If there is, the next wait
-/// ends at once.
-fn batch_after(rest: Duration) -> usize {
-    if rest < REST { DEVICE_BATCH } else { 1 }
+/// Looking whether there is a second one takes its time, for which the first would wait. If there is, the next wait ends at
+/// once.
+fn batch_after(rest: Duration, most: usize) -> usize {
+    if rest < REST { most } else { 1 }
 }
 
 /// Writes everything to the device; it was opened since `begun`.
@@ -395,7 +400,7 @@ mod tests {
 
     #[test]
     fn only_the_first_packet_after_a_rest_goes_alone() {
-        assert_eq!(batch_after(REST), 1);
-        assert_eq!(batch_after(Duration::ZERO), DEVICE_BATCH);
+        assert_eq!(batch_after(REST, DEVICE_BATCH), 1);
+        assert_eq!(batch_after(Duration::ZERO, DEVICE_BATCH), DEVICE_BATCH);
     }
 }
