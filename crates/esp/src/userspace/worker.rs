@@ -1,10 +1,10 @@
 //! Run to completion: a thread that moves packets, each to its end before the next is begun.
 //!
 //! 1. wait until the device, a socket or a command has something;
-//! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or after a rest a single
-//!    packet; the datapath cuts and seals each into the queue; send the queue's runs together; with very many flows some are
+//! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or where they come
+//!    one by one a single packet; the datapath cuts and seals each into the queue; send the queue's runs together; with very many flows some are
 //!    read before the first is sealed, so that what they need comes from memory together;
-//! 3. inbound: receive a batch, or after a rest a single message; the datapath opens each packet into the receive queue, which
+//! 3. inbound: receive a batch, or where they come one by one a single message; the datapath opens each packet into the receive queue, which
 //!    puts the segments of a flow together again; write them to the device;
 //! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
 //!    wake-up costs more than the look.
@@ -44,7 +44,7 @@ const AHEAD_OCTETS: usize = LONGEST / 2;
 /// Where packets begin: a line of a cache.
 const ALIGNED: usize = 64;
 
-/// After so long without a packet from the device, or from the sockets, the next one is on its own.
+/// So long without a packet from the device, or from the sockets, is a rest.
 const REST: Duration = Duration::from_micros(100);
 
 /// Most messages of one receiving call where each may hold many packets.
@@ -185,10 +185,8 @@ struct Worker<'a> {
     receive: ReceiveQueue,
     arena: Arena,
     ring: Ring,
-    /// When packets were last sent.
-    sent: Instant,
-    /// When packets were last received.
-    received: Instant,
+    from_device: Pace,
+    from_sockets: Pace,
 }
 
 impl<'a> Worker<'a> {
@@ -203,8 +201,8 @@ impl<'a> Worker<'a> {
             receive: ReceiveQueue::new(QUEUE, coalesce),
             arena: Arena::new(),
             ring: Ring::new(BATCH),
-            sent: Instant::now(),
-            received: Instant::now(),
+            from_device: Pace::new(),
+            from_sockets: Pace::new(),
         }
     }
 
@@ -271,7 +269,7 @@ impl<'a> Worker<'a> {
     /// Device to sockets; returns how many packets the device had.
     fn outbound(&mut self, lane: &Lane) -> io::Result<usize> {
         let begun = Instant::now();
-        let most = batch_after(begun - self.sent, DEVICE_BATCH);
+        let most = self.from_device.batch(begun, DEVICE_BATCH);
         let (mut read, mut octets) = (0, 0);
         let mut more = true;
         while more && read < most && !self.send.is_full() {
@@ -297,7 +295,10 @@ impl<'a> Worker<'a> {
             let (packets, octets) = (self.send.packets(), self.send.len());
             gauge.count(Stage::Seal, packets, octets, sealed - begun);
         }
-        self.flush_send(lane, sealed);
+        let sent = self.flush_send(lane, sealed);
+        if read > 0 {
+            self.from_device.passed(sent, read);
+        }
         Ok(read)
     }
 
@@ -314,21 +315,24 @@ impl<'a> Worker<'a> {
         Ok(true)
     }
 
-    fn flush_send(&mut self, lane: &Lane, begun: Instant) {
-        if !self.send.is_empty() {
-            lane.sockets.send(&self.send, &mut self.arena);
-            self.sent = Instant::now();
-            let (packets, octets) = (self.send.packets(), self.send.len());
-            self.post.gauge.count(Stage::Send, packets, octets, self.sent - begun);
-            self.send.clear();
+    /// Sends what is in the queue, and says when that was done.
+    fn flush_send(&mut self, lane: &Lane, begun: Instant) -> Instant {
+        if self.send.is_empty() {
+            return begun;
         }
+        lane.sockets.send(&self.send, &mut self.arena);
+        let sent = Instant::now();
+        let (packets, octets) = (self.send.packets(), self.send.len());
+        self.post.gauge.count(Stage::Send, packets, octets, sent - begun);
+        self.send.clear();
+        sent
     }
 
     /// One socket to the device; returns how many messages the socket had.
     fn inbound(&mut self, lane: &Lane, wire: Wire, socket: &Socket) -> usize {
         let begun = Instant::now();
         let most = if wire.coalesces() { COALESCED_BATCH } else { BATCH };
-        let limit = batch_after(begun - self.received, most);
+        let limit = self.from_sockets.batch(begun, most);
         let received = match self.ring.receive(socket.as_fd(), limit) {
             Ok(received) => received,
             // Errors of single datagrams (an ICMP answer to an earlier one) are the sender's news, not ours.
@@ -341,7 +345,7 @@ impl<'a> Worker<'a> {
             return 0;
         }
         let now = Instant::now();
-        self.received = now;
+        self.from_sockets.passed(now, received);
         let mut since = now;
         let (mut packets, mut octets) = (0, 0);
         let shared = &*self.post.shared;
@@ -370,12 +374,31 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// How many packets to take before they are passed on, of `most`, when none was for so long.
+/// How packets come from one side.
 ///
-/// Looking whether there is a second one takes its time, for which the first would wait. If there is, the next wait ends at
-/// once.
-fn batch_after(rest: Duration, most: usize) -> usize {
-    if rest < REST { most } else { 1 }
+/// Looking whether there is a second one takes its time, for which the first would wait. Where they come one by one, the
+/// first after a rest is therefore passed on at once; if there is another, the next wait ends at once.
+struct Pace {
+    /// When packets were last passed on.
+    last: Instant,
+    /// It was one packet.
+    alone: bool,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { last: Instant::now(), alone: true }
+    }
+
+    /// How many packets to take before they are passed on, of `most`.
+    fn batch(&self, now: Instant, most: usize) -> usize {
+        if self.alone && now.saturating_duration_since(self.last) >= REST { 1 } else { most }
+    }
+
+    /// Takes note of a batch.
+    fn passed(&mut self, now: Instant, packets: usize) {
+        *self = Self { last: now, alone: packets == 1 };
+    }
 }
 
 /// Writes everything to the device; it was opened since `begun`.
@@ -399,8 +422,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_first_packet_after_a_rest_goes_alone() {
-        assert_eq!(batch_after(REST, DEVICE_BATCH), 1);
-        assert_eq!(batch_after(Duration::ZERO, DEVICE_BATCH), DEVICE_BATCH);
+    fn only_after_a_rest_and_a_packet_alone_the_next_goes_alone() {
+        let (mut pace, now) = (Pace::new(), Instant::now());
+        for (packets, rest, batch) in
+            [(1, REST, 1), (1, REST / 2, DEVICE_BATCH), (2, REST, DEVICE_BATCH)]
+        {
+            pace.passed(now, packets);
+            assert_eq!(pace.batch(now + rest, DEVICE_BATCH), batch, "{packets} {rest:?}");
+        }
     }
 }
