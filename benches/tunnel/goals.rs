@@ -1,7 +1,7 @@
 //! Where the product is to be beside others, and whether it is there.
 
 use crate::packet::Packet;
-use crate::report::Figures;
+use crate::report::{Figures, spread};
 use crate::table::Table;
 use crate::vpn::{
     STRONGSWAN, TAILSCALE, VPND, VPND_256, VPND_NULL, VPND_PORTABLE, Vpn, with_tunnels,
@@ -70,7 +70,7 @@ pub fn standings(figures: &Figures<'_>, vpns: &[Vpn], packets: &[Packet]) -> Vec
     let mut all: Vec<Standing> =
         goals().into_iter().filter_map(|goal| standing(goal, figures, vpns)).collect();
     let at = all.iter().position(|s| ["9", "10"].contains(&s.goal.row)).unwrap_or(all.len());
-    all.splice(at..at, packets.iter().map(packet));
+    all.splice(at..at, packets.iter().filter_map(packet));
     all
 }
 
@@ -146,16 +146,19 @@ impl Goal {
 const IN_MEMORY: &str = "8";
 
 /// Single packets in memory.
-fn packet(packet: &Packet) -> Standing {
+fn packet(packet: &Packet) -> Option<Standing> {
     let name = match packet.way.as_str() {
         "seal" => "sealing 1,400 octets in the packet path",
         _ => "opening 1,400 octets in the packet path",
     };
     let label = if packet.way == "seal" { "seal" } else { "open" };
-    let ratio = packet.path / packet.library;
+    let median = |times: &[f64]| spread(times.iter().copied()).map(|[_, middle, _]| middle);
+    let ratio = median(&packet.path)? / median(&packet.library)?;
+    let ratios = packet.path.iter().zip(&packet.library).map(|(path, library)| path / library);
+    let [low, _, high] = spread(ratios)?;
     let goal =
         Goal { row: IN_MEMORY, label, name, less: true, required: 1.2, aim: Some(1.1), ..stream() };
-    Standing { goal, beside: "the library alone".into(), ratio, spread: [ratio; 2] }
+    Some(Standing { goal, beside: "the library alone".into(), ratio, spread: [low, high] })
 }
 
 /// As many digits as the requirement has.

@@ -143,7 +143,7 @@ fn measure_all(arguments: &Arguments) -> Result<Record, String> {
     let packets = match arguments.only.is_empty() && arguments.measure.is_empty() {
         true => {
             eprintln!("measuring single packets in memory");
-            packet::measure().unwrap_or_else(|why| {
+            packet::measure(rounds).unwrap_or_else(|why| {
                 absent.push(format!("single packets in memory: {why}"));
                 Vec::new()
             })

@@ -15,17 +15,30 @@ const PAIRS: [(&str, [&str; 2]); 2] = [
 pub struct Packet {
     /// `seal` or `open`.
     pub way: String,
-    /// Nanoseconds in the packet path.
-    pub path: f64,
-    /// Nanoseconds in the library.
-    pub library: f64,
+    /// Nanoseconds in the packet path, by round.
+    pub path: Vec<f64>,
+    /// Nanoseconds in the library, by round.
+    pub library: Vec<f64>,
 }
 
-/// Measures both ways.
+/// Measures both ways, in so many rounds.
 ///
 /// # Errors
 /// Where the bench cannot be run or has not measured them.
-pub fn measure() -> Result<Vec<Packet>, String> {
+pub fn measure(rounds: u32) -> Result<Vec<Packet>, String> {
+    let mut packets =
+        PAIRS.map(|(way, _)| Packet { way: way.to_owned(), path: Vec::new(), library: Vec::new() });
+    for _ in 0..rounds {
+        for (packet, [path, library]) in packets.iter_mut().zip(round()?) {
+            packet.path.push(path);
+            packet.library.push(library);
+        }
+    }
+    Ok(packets.into())
+}
+
+/// Nanoseconds in the packet path and in the library, of each of [`PAIRS`].
+fn round() -> Result<Vec<[f64; 2]>, String> {
     let names: Vec<&str> = PAIRS.iter().flat_map(|(_, names)| *names).collect();
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let mut cargo = Command::new(env!("CARGO"));
@@ -42,10 +55,7 @@ pub fn measure() -> Result<Vec<Packet>, String> {
     let estimates = target.join("criterion");
     PAIRS
         .iter()
-        .map(|(way, [path, library])| {
-            let [path, library] = [median(&estimates, path)?, median(&estimates, library)?];
-            Ok(Packet { way: (*way).to_owned(), path, library })
-        })
+        .map(|(_, [path, library])| Ok([median(&estimates, path)?, median(&estimates, library)?]))
         .collect()
 }
 

@@ -107,6 +107,15 @@ const COLUMNS: [(&str, &str, usize, f64); 13] = [
     ("memory", "memory MB", 1, 1e3),
 ];
 
+/// The lowest, the median and the highest.
+pub fn spread(values: impl IntoIterator<Item = f64>) -> Option<[f64; 3]> {
+    let mut values: Vec<f64> = values.into_iter().collect();
+    values.sort_by(f64::total_cmp);
+    let (low, high) = (*values.first()?, *values.last()?);
+    let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+    Some([low, middle, high])
+}
+
 /// All figures of all rounds.
 pub struct Figures<'a>(pub &'a [Row]);
 
@@ -134,11 +143,7 @@ impl Figures<'_> {
         figure: &str,
     ) -> Option<[f64; 3]> {
         let rounds = self.rounds(vpn, wire, placement, figure);
-        let mut values: Vec<f64> = rounds.into_iter().map(|(_, value)| value).collect();
-        values.sort_by(f64::total_cmp);
-        let (low, high) = (*values.first()?, *values.last()?);
-        let middle = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
-        Some([low, middle, high])
+        spread(rounds.into_iter().map(|(_, value)| value))
     }
 
     /// The best of the competitors.
