@@ -1,11 +1,11 @@
 //! Run to completion: a thread that moves packets, each to its end before the next is begun.
 //!
 //! 1. wait until the device, a socket or a command has something;
-//! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or where they come
-//!    one by one a single packet; the datapath cuts and seals each into the queue; send the queue's runs together; with very many flows some are
-//!    read before the first is sealed, so that what they need comes from memory together;
-//! 3. inbound: receive a batch, or where they come one by one a single message; the datapath opens each packet into the receive queue, which
-//!    puts the segments of a flow together again; write them to the device;
+//! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or a single one where they
+//!    come one by one; the datapath cuts and seals each into the queue; send the queue's runs together; with very many flows
+//!    some are read before the first is sealed, so that what they need comes from memory together;
+//! 3. inbound: receive a batch, or a single message where they come one by one; the datapath opens each packet into the
+//!    receive queue, which puts the segments of a flow together again; write them to the device;
 //! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
 //!    wake-up costs more than the look.
 //!
