@@ -377,6 +377,8 @@ fn a_device_and_a_table_have_one_owner() {
     let Some(network) = Network::make() else { return };
     let state_dir = network.state_dir(0);
     let _gateway = gateway(&network, Side::A, silent());
+    let device = network.device(0);
+    assert!(device.contains("qlen 1000"), "{device}");
     let refused = |config: Config| {
         inside(network.namespace(0), move || match Userspace::start(config, silent()) {
             Ok(_) => panic!("a second plane starts"),

@@ -156,6 +156,14 @@ impl Netlink {
         self.order(Message::SetLink(link), 0)
     }
 
+    /// How many packets may wait in each queue of a device.
+    pub(super) fn set_queue(&mut self, index: u32, packets: u32) -> io::Result<()> {
+        let mut link = LinkMessage::default();
+        link.header.index = index;
+        link.attributes.push(LinkAttribute::TxQueueLen(packets));
+        self.order(Message::SetLink(link), 0)
+    }
+
     pub(super) fn set_up(&mut self, index: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;

@@ -16,6 +16,10 @@ use std::io;
 use std::ops::AddAssign;
 use std::sync::Arc;
 
+/// Packets that wait for a worker, in each queue of the device: as many as other network devices have by default, twice those
+/// of a TUN device. At 200,000 packets per second it takes as long as a worker may have to wait for a core.
+const WAITING: u32 = 1000;
+
 /// A device, and what leads traffic to it. [`Presence::end`] undoes it.
 pub(super) struct Presence {
     // Declared in the order in which they are to go: the host's settings, then the device.
@@ -152,6 +156,9 @@ fn configure(device: &str, mtu: u16) -> io::Result<(Netlink, u32)> {
         if let Err(error) = std::fs::write(&setting, value) {
             tracing::debug!(%error, setting, "not set");
         }
+    }
+    if let Err(error) = netlink.set_queue(index, WAITING) {
+        tracing::debug!(%error, "the queue of the device stays as it is");
     }
     netlink.set_mtu(index, mtu)?;
     netlink.set_up(index)?;

@@ -12,10 +12,6 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use tun_rs::{DeviceBuilder, SyncDevice};
 
-/// Packets that wait for a worker, in each queue of the device: as many as other network devices have by default, twice those
-/// of a TUN device. At 200,000 packets per second it takes as long as a worker may have to wait for a core.
-const WAITING: u32 = 1000;
-
 /// An open TUN device.
 pub(super) struct Tun {
     device: SyncDevice,
@@ -34,7 +30,7 @@ impl Tun {
         // With several queues, more can be opened while the device is in use.
         let build = |offload| {
             let builder = DeviceBuilder::new().name(name).multi_queue(true);
-            builder.offload(offload).tx_queue_len(WAITING).enable(false).build_sync()
+            builder.offload(offload).enable(false).build_sync()
         };
         let device = match offload {
             true => build(true).or_else(|error| {

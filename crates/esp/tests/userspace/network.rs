@@ -105,6 +105,11 @@ impl Network {
         })
     }
 
+    /// What `ip` says of the tunnel device.
+    pub fn device(&self, side: usize) -> String {
+        ip(&self.gateways[side], "link show vpn0")
+    }
+
     pub fn routes(&self, side: usize, table: u32) -> String {
         let show = |family| {
             let command = format!("{family} route show table {table}");
