@@ -11,7 +11,7 @@ pub use jobs::{Fetched, Fetcher, no_fetcher};
 
 use crate::discard::Discard;
 use crate::engine::{Datagram, Engine, Transmit};
-use crate::lanes::Lanes;
+use crate::priority_queue::PriorityQueue;
 use crate::proof::Done;
 use addresses::WatchedHost;
 use esp::plane::{DataPlane, Notice};
@@ -141,7 +141,7 @@ pub fn start<P: DataPlane + Send + 'static>(
         plane_counters,
         farewell,
         jobs,
-        lanes: Lanes::default(),
+        lanes: PriorityQueue::default(),
         overflow: inputs.overflow.clone(),
         waiting: Waiting::default(),
         events: events.clone(),
@@ -179,7 +179,7 @@ struct Driver<P: DataPlane> {
     plane_counters: PlaneCounters<P>,
     farewell: Farewell<P>,
     jobs: Jobs,
-    lanes: Lanes<Received>,
+    lanes: PriorityQueue<Received>,
     overflow: Overflow,
     waiting: Waiting,
     events: broadcast::Sender<crate::Event>,
