@@ -9,13 +9,13 @@ mod waiting;
 pub use handle::{Activation, Handle, HandleError, WeakHandle};
 pub use jobs::{Fetched, Fetcher, no_fetcher};
 
-use crate::discard::Discard;
-use crate::engine::{Datagram, Engine, Transmit};
-use crate::lanes::Lanes;
-use crate::proof::Done;
 use addresses::WatchedHost;
 use esp::plane::{DataPlane, Notice};
 use handle::Command;
+use ike::discard::Discard;
+use ike::engine::{Datagram, Engine, Transmit};
+use ike::lanes::Lanes;
+use ike::proof::Done;
 use jobs::Jobs;
 use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
@@ -182,7 +182,7 @@ struct Driver<P: DataPlane> {
     lanes: Lanes<Received>,
     overflow: Overflow,
     waiting: Waiting,
-    events: broadcast::Sender<crate::Event>,
+    events: broadcast::Sender<ike::Event>,
     stopped: Vec<oneshot::Sender<()>>,
 }
 
@@ -337,7 +337,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
 
     fn drain(&mut self) {
         while let Some(transmit) = self.engine.poll_transmit() {
-            let nat_t = transmit.local.port() != crate::engine::IKE_PORT;
+            let nat_t = transmit.local.port() != ike::engine::IKE_PORT;
             let sent =
                 if nat_t { (self.send_nat_t)(&transmit) } else { self.sockets.send(&transmit) };
             if let Err(error) = &sent {
