@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+pub mod driver;
 pub mod manual;
 pub mod revocation;
 pub mod store;
@@ -23,6 +24,7 @@ pub use esp;
 pub use ike;
 pub use policy;
 
+use driver::{Handle, SocketError};
 use esp::cipher::Facility;
 use esp::filter::Filter;
 use esp::path_mtu::Outer;
@@ -30,7 +32,6 @@ use esp::plane::PlaneError;
 use esp::planes::{KernelPlane, Planes};
 use esp::userspace::workers::Workers;
 use esp::userspace::{Hooks, IkeReceiver, Offering};
-use ike::driver::{self, Handle, SocketError};
 use ike::key_log::Sink;
 use ike::proof::trust::Trust;
 use manual::{ManualSaError, ManualSas};

@@ -1,4 +1,4 @@
-//! IKEv2 (RFC 7296): a sans-IO engine, and a tokio shell around it.
+//! IKEv2 (RFC 7296): an engine without I/O.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
@@ -10,9 +10,6 @@ mod collision;
 pub mod crypto;
 mod deadlines;
 pub mod discard;
-#[cfg(feature = "tokio")]
-#[allow(clippy::disallowed_methods, reason = "the shell is where the clock is read")]
-pub mod driver;
 pub mod engine;
 pub mod event;
 mod exchange;

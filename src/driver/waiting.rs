@@ -1,10 +1,10 @@
 //! Commands that end when something has happened: up, gone, rekeyed.
 
 use super::handle::{Activation, HandleError, Reply};
-use crate::engine::{CommandError, Engine};
-use crate::event::{Event, EventKind};
-use crate::failure::{Failure, FailureKind};
 use esp::plane::DataPlane;
+use ike::engine::{CommandError, Engine};
+use ike::event::{Event, EventKind};
+use ike::failure::{Failure, FailureKind};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
