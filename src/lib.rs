@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+pub mod driver;
 pub mod manual;
 pub mod revocation;
 pub mod store;
@@ -23,6 +24,7 @@ pub use esp;
 pub use ike;
 pub use policy;
 
+use driver::{Handle, SocketError};
 use esp::cipher::Facility;
 use esp::filter::Filter;
 use esp::path_mtu::Outer;
@@ -30,8 +32,7 @@ use esp::plane::PlaneError;
 use esp::planes::{KernelPlane, Planes};
 use esp::userspace::workers::Workers;
 use esp::userspace::{Hooks, IkeReceiver, Offering};
-use ike::disclosure::Sink;
-use ike::driver::{self, Handle, SocketError};
+use ike::key_log::Sink;
 use ike::proof::trust::Trust;
 use manual::{ManualSaError, ManualSas};
 use policy::Policy;
@@ -157,7 +158,7 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
         }
         engine.replace_trust(config.trust);
         if let Some(sink) = config.key_sink {
-            engine.disclose_keys(sink);
+            engine.log_keys(sink);
         }
         engine
     };

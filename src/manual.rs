@@ -5,10 +5,10 @@ mod ledger;
 pub use esp::manual::{ManualSa, Way};
 pub use ledger::LedgerError;
 
+use crate::driver::{HandleError, WeakHandle};
 use esp::manual::{Installed, ManualError};
 use esp::plane::{DataPlane, Notice, SaId, Usage};
 use esp::xfrm::REQIDS;
-use ike::driver::{HandleError, WeakHandle};
 use ledger::{Fingerprint, Ledger};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

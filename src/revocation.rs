@@ -7,9 +7,9 @@ mod fetch;
 mod store;
 
 use crate::certificates::pem;
+use crate::driver::Fetcher;
 use aws_lc_rs::digest::{SHA256, digest};
 use fetch::{Limits, is_elsewhere, is_http};
-use ike::driver::Fetcher;
 use ike::proof::Wanted;
 use ike::proof::crl::Crl;
 use policy::DistinguishedName;

@@ -3,7 +3,7 @@
 
 use crate::clock;
 use crate::table::Table;
-use ike::lanes::Lanes;
+use ike::priority_queue::PriorityQueue;
 use ike::{Config, Datagram, Engine, EventKind, Transmit};
 use policy::{Group, Policy};
 use sim::fleet::{End, Fleet, Plan};
@@ -20,21 +20,21 @@ const TUNNELS: u32 = 4_000;
 /// What waits for the gateway.
 enum Queue {
     One(VecDeque<Transmit>),
-    Lanes(Lanes<Transmit>),
+    Priority(PriorityQueue<Transmit>),
 }
 
 impl Queue {
     fn push(&mut self, sent: Transmit) {
         match self {
             Self::One(queue) => queue.push_back(sent),
-            Self::Lanes(lanes) => assert!(lanes.push(sent, |s| &s.octets), "there is room"),
+            Self::Priority(queue) => assert!(queue.push(sent, |s| &s.octets), "there is room"),
         }
     }
 
     fn pop(&mut self) -> Option<Transmit> {
         match self {
             Self::One(queue) => queue.pop_front(),
-            Self::Lanes(lanes) => lanes.pop(),
+            Self::Priority(queue) => queue.pop(),
         }
     }
 }
@@ -144,7 +144,7 @@ pub fn measure() -> Table {
         for under_way in [0, 16, 64] {
             let plan = Plan { group, ..Plan::of(TUNNELS) };
             let mut row = vec![group.to_string(), under_way.to_string()];
-            for queue in [Queue::One(VecDeque::new()), Queue::Lanes(Lanes::default())] {
+            for queue in [Queue::One(VecDeque::new()), Queue::Priority(PriorityQueue::default())] {
                 let mut scene = Scene::new(&plan, queue);
                 (0..under_way).for_each(|_| scene.knock());
                 let mut delays: Vec<_> = (0..SAMPLES).map(|_| scene.delay()).collect();

@@ -66,8 +66,11 @@ pub fn with_tunnels(tunnels: u16) -> String {
     }
 }
 
-/// All of them, in the order of the tables; at last the product with one SA and with each of these numbers of SAs.
-pub fn all(tunnels: &[u16]) -> Vec<Vpn> {
+/// Another build of the product.
+pub const VPND_BESIDE: &str = "vpnd (the other build)";
+
+/// All of them, in the order of the tables, with that other build of the product if there is one; at last the product with one SA and with each of these numbers of SAs.
+pub fn all(tunnels: &[u16], beside: Option<&Path>) -> Vec<Vpn> {
     let vpn = |name: &str, part, kind| Vpn { name: name.to_owned(), part, kind };
     let vpnd = |name: &str, part, setup| vpn(name, part, Kind::Vpnd(setup));
     let plain = vpnd::Setup::default;
@@ -97,6 +100,10 @@ pub fn all(tunnels: &[u16]) -> Vec<Vpn> {
         openvpn("OpenVPN", Part::Whole, &[]),
         openvpn("OpenVPN, large buffers", Part::Variant, openvpn::LARGE_BUFFERS),
     ];
+    if let Some(program) = beside {
+        let setup = vpnd::Setup { build: Build::Other(program.to_owned()), ..plain() };
+        all.insert(2, vpnd(VPND_BESIDE, Part::Whole, setup));
+    }
     let addresses = tunnels.iter().copied().max().unwrap_or(0);
     let numbers = [1].iter().take(tunnels.len()).chain(tunnels);
     all.extend(numbers.map(|&number| {

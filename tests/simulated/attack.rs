@@ -311,7 +311,7 @@ fn traffic_does_not_bring_back_what_the_operator_has_taken_down() {
     assert_agreement(&mut world, left, right, &site);
 }
 
-/// What is still being negotiated when the first of two phase 2 tunnels goes, at every moment of it.
+/// What is still being negotiated when the first of two child tunnels goes, at every moment of it.
 fn without_net0(auto_start: bool, drop: impl Fn(&mut World, HostId, &Site)) {
     let site = Site { auto_start, ..site(2) };
     for steps in 0..5 {

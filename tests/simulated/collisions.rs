@@ -110,7 +110,7 @@ struct Duel {
     made: [Option<u32>; 2],
 }
 
-/// Two phase 2 tunnels: what happens to one must not harm the other.
+/// Two child tunnels: what happens to one must not harm the other.
 fn site() -> Site {
     Site { children: 2, ..Site::default() }
 }

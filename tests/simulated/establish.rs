@@ -39,7 +39,7 @@ fn over_ipv6() {
 }
 
 #[test]
-fn the_phase_1_name_brings_all_and_a_phase_2_name_only_itself() {
+fn the_name_of_an_ike_tunnel_brings_all_and_that_of_a_child_only_itself() {
     let site = Site { children: 3, ..Site::default() };
     connects(&site, Side::Left);
 

@@ -240,5 +240,8 @@ fn a_strangers_refusal_does_not_hide_what_is_known() {
     let kinds = |past: &[PastFailure]| past.iter().map(|p| p.failure.kind).collect::<Vec<_>>();
     assert_eq!(kinds(&status.failures), [FailureKind::NoAnswer]);
     assert_eq!(kinds(&status.turned_away), [FailureKind::NoProposalChosen]);
-    assert!(status.turned_away[0].failure.hearsay && !status.failures[0].failure.hearsay);
+    assert!(
+        status.turned_away[0].failure.unauthenticated
+            && !status.failures[0].failure.unauthenticated
+    );
 }

@@ -21,12 +21,14 @@ pub struct Setup {
 }
 
 /// A build of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Build {
     /// As it is shipped.
     Product,
     /// With a cipher that only copies, to see what the rest costs.
     NullCipher,
+    /// Another program, such as one that was built before a change.
+    Other(PathBuf),
 }
 
 /// So many Child SAs, which share so many addresses of `10.201.0.0/16` among them.
@@ -62,11 +64,15 @@ impl Default for Setup {
 }
 
 /// The program of a build; made if it has to be.
-pub fn program(build: Build) -> Result<PathBuf, String> {
-    let product = PathBuf::from(env!("CARGO_BIN_EXE_vpnd"));
-    if build == Build::Product {
-        return Ok(product);
+pub fn program(build: &Build) -> Result<PathBuf, String> {
+    match build {
+        Build::Product => Ok(PathBuf::from(env!("CARGO_BIN_EXE_vpnd"))),
+        Build::NullCipher => null_cipher(),
+        Build::Other(program) => Ok(program.clone()),
     }
+}
+
+fn null_cipher() -> Result<PathBuf, String> {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
     let target = PathBuf::from(root).join("target/null-cipher");
     let mut cargo = Command::new(env!("CARGO"));
@@ -88,7 +94,7 @@ pub fn program(build: Build) -> Result<PathBuf, String> {
 }
 
 pub fn up(setup: &Setup, hosts: &[Host; 2], running: &mut Running) -> Result<(), String> {
-    let program = program(setup.build)?;
+    let program = program(&setup.build)?;
     let mut sockets = Vec::new();
     for (at, host) in hosts.iter().enumerate() {
         host.add_inner()?;

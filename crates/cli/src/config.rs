@@ -122,9 +122,9 @@ pub struct Ike {
     /// Silence after which the peer is asked whether it lives; `off`: never.
     pub liveness_interval: Span,
     /// What becomes of a tunnel whose peer is gone.
-    pub liveness_action: Comeback,
+    pub liveness_action: RestartAction,
     /// What becomes of a tunnel that the peer has deleted.
-    pub close_action: Comeback,
+    pub close_action: RestartAction,
     /// Interval of NAT keepalives.
     pub nat_keepalive: Span,
     /// Half-open IKE SAs above which a cookie is asked for.
@@ -228,7 +228,7 @@ pub enum Encap {
 /// What becomes of a tunnel that was up and went, though nobody on this side took it down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Comeback {
+pub enum RestartAction {
     /// What the policy says.
     #[default]
     Policy,
@@ -240,13 +240,13 @@ pub enum Comeback {
     Clear,
 }
 
-impl From<Comeback> for ike::Comeback {
-    fn from(action: Comeback) -> Self {
+impl From<RestartAction> for ike::RestartAction {
+    fn from(action: RestartAction) -> Self {
         match action {
-            Comeback::Policy => Self::Policy,
-            Comeback::Restart => Self::Restart,
-            Comeback::Trap => Self::Trap,
-            Comeback::Clear => Self::Clear,
+            RestartAction::Policy => Self::Policy,
+            RestartAction::Restart => Self::Restart,
+            RestartAction::Trap => Self::Trap,
+            RestartAction::Clear => Self::Clear,
         }
     }
 }
@@ -281,8 +281,8 @@ impl Default for Ike {
             retransmit_after: Span(Some(ike.retransmit_after)),
             retransmissions: ike.retransmissions,
             liveness_interval: Span(ike.liveness_interval),
-            liveness_action: Comeback::Policy,
-            close_action: Comeback::Policy,
+            liveness_action: RestartAction::Policy,
+            close_action: RestartAction::Policy,
             nat_keepalive: Span(Some(ike.nat_keepalive)),
             cookie_threshold: ike.cookie_threshold,
             half_open_limit: ike.half_open_limit,

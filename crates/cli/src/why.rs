@@ -3,7 +3,7 @@
 use crate::report::duration;
 use control::protocol::{Defined, Explanation, Row, Story, Waits};
 use ike::failure::facts::{
-    Addresses, Claim, Facts, Identities, Layer, Offer, Offers, Silence, Traffic, Wanted,
+    Addresses, Facts, Identities, Layer, Offer, Offers, Shadowed, Silence, Traffic, Wanted,
 };
 use ike::failure::{Failure, FailureKind};
 use ike::status::{ChildStatus, IkeStatus, Next, PastFailure};
@@ -113,7 +113,7 @@ fn tell(past: &PastFailure, defined: &[Defined]) -> Story {
         message: message(failure),
         seconds_ago: ago.as_secs(),
         times: *times,
-        authenticated: !failure.hearsay,
+        authenticated: !failure.unauthenticated,
         overcome: *overcome,
         peer: *peer,
         cure: Advice { defined, by_stranger: peer.is_some() }.on(failure, &comparison),
@@ -153,8 +153,8 @@ fn message(failure: &Failure) -> String {
             let what = if proof.certificate { "certificate" } else { "proof" };
             format!("{kind}: the peer does not accept this side's {what}")
         }
-        Facts::Claim(claim) => {
-            format!("{kind}: {} of {} comes first", claim.claimant.child, claim.peer)
+        Facts::Shadowed(claim) => {
+            format!("{kind}: {} of {} comes first", claim.shadowing_rule.child, claim.peer)
         }
         Facts::Modes(_) => kind.to_string(),
         Facts::Addresses(_) => format!("{kind}: no tunnel is between these two addresses"),
@@ -173,7 +173,7 @@ fn comparison(facts: &Facts) -> Vec<Row> {
         Facts::Offers(offers) => offered(offers),
         Facts::Identities(identities) => named(identities),
         Facts::Traffic(traffic) => wanted(traffic),
-        Facts::Claim(claim) => claimed(claim),
+        Facts::Shadowed(claim) => claimed(claim),
         Facts::Modes(modes) => {
             vec![row(
                 format!("mode of {}", modes.child),
@@ -292,14 +292,14 @@ fn wanted(traffic: &Traffic) -> Vec<Row> {
     rows
 }
 
-fn claimed(claim: &Claim) -> Vec<Row> {
+fn claimed(claim: &Shadowed) -> Vec<Row> {
     let row = |wanted: &Wanted| {
         let list =
             |s: &[Selector]| s.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
         let here = format!("{} to {}", list(&wanted.local), list(&wanted.remote));
         row(format!("traffic of {}", wanted.child), here, None)
     };
-    vec![row(&claim.claimant), row(&claim.wanted)]
+    vec![row(&claim.shadowing_rule), row(&claim.wanted)]
 }
 
 /// What advice is given from.
@@ -343,16 +343,16 @@ impl Advice<'_> {
                 ),
             ],
             Facts::Traffic(traffic) => self.on_traffic(traffic),
-            Facts::Claim(claim) => vec![
+            Facts::Shadowed(claim) => vec![
                 format!(
                     "give the peer traffic of its own: IPSecRemoteIdentity{} must not lie within that of {}",
                     self.place("IPSecTunnel"),
-                    claim.claimant.child
+                    claim.shadowing_rule.child
                 ),
                 "gateways in transport mode look alike behind one NAT: use tunnel mode there, with a network of its own for each".to_owned(),
                 format!(
                     "if {} is an exception to {}, let it stand before that in the policy file, and start vpnd again: a reload does not change the order",
-                    claim.wanted.child, claim.claimant.child
+                    claim.wanted.child, claim.shadowing_rule.child
                 ),
             ],
             Facts::Modes(_) => vec![format!(

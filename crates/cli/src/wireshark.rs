@@ -2,7 +2,7 @@
 //!
 //! The columns are those that every version reads; one that does not know a name in a table reads nothing of it.
 
-use ike::disclosure::{DirectionKeys, Disclosure, EspKeys, IkeKeys, Sink};
+use ike::key_log::{DirectionKeys, EspKeys, IkeKeys, LoggedKeys, Sink};
 use policy::{IkeEncryption, Integrity, Secret};
 use std::fmt::Write as _;
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
@@ -102,13 +102,13 @@ fn open(directory: &Path, table: &str) -> Result<File, KeyDirectoryError> {
 }
 
 impl Tables {
-    fn append(&self, keys: &Disclosure) {
+    fn append(&self, keys: &LoggedKeys) {
         let (table, name, sa, line) = match keys {
-            Disclosure::Ike(keys) => {
+            LoggedKeys::Ike(keys) => {
                 let sa = format!("IKE SA {} {}", keys.initiator_spi, keys.responder_spi);
                 (&self.ike, IKE_TABLE, sa, ike_line(keys))
             }
-            Disclosure::Esp(keys) => {
+            LoggedKeys::Esp(keys) => {
                 let (from, to) = (keys.source, keys.destination);
                 let sa = format!("ESP SA {} from {from} to {to}", keys.spi);
                 (&self.esp, ESP_TABLE, sa, esp_line(keys))

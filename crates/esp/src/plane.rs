@@ -35,7 +35,7 @@ impl SaId {
     }
 }
 
-/// Names one rule of the policy: the traffic of one phase 2 tunnel.
+/// Names one rule of the policy: the traffic of one child tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RuleId(pub u32);
 
@@ -163,7 +163,7 @@ pub struct OutboundSa {
 pub struct Rule {
     /// Its name.
     pub id: RuleId,
-    /// Name of the phase 2 tunnel, for counters and messages.
+    /// Name of the child tunnel, for counters and messages.
     pub tunnel: String,
     /// Its traffic.
     pub selectors: TrafficSelectors,

@@ -9,7 +9,7 @@ use std::time::Instant;
 pub(crate) enum Waiter {
     Session(crate::session::SessionId),
     HalfOpen(crate::wire::header::IkeSpi),
-    /// A phase 1 tunnel that is to be tried again.
+    /// An IKE tunnel that is to be tried again.
     Retry(String),
     /// A redundant session that the peer began, and may not close.
     Redundant(crate::session::SessionId),

@@ -1,33 +1,33 @@
 //! All IKE SAs of a gateway, without sockets, clocks or threads.
 
-mod comeback;
 mod context;
 mod failures;
 mod lifecycle;
 mod overview;
+mod policy_index;
+mod reconnect;
 mod renewal;
-mod roster;
 mod rules;
 mod sessions;
 #[cfg(feature = "simulation")]
 mod simulation;
 
 pub use crate::sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
-pub use comeback::Comeback;
-pub(crate) use comeback::Lost;
 pub(crate) use context::{Cx, Outputs, Spis};
 pub use overview::Inventory;
-pub(crate) use roster::{Candidates, Roster};
+pub(crate) use policy_index::{Candidates, PolicyIndex};
+pub(crate) use reconnect::Lost;
+pub use reconnect::RestartAction;
 
 use crate::admission::{Admission, Admissions, Request};
 use crate::crypto::rng::Rng;
 use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
-use crate::disclosure::Sink;
 use crate::event::Event;
 use crate::exchange::sa_init::HalfOpen;
 use crate::exchange::{Parts, auth, sa_init, status};
 use crate::failure::facts::{Addresses, KEPT};
+use crate::key_log::Sink;
 use crate::proof::trust::Trust;
 use crate::proof::{Done, Job};
 use crate::rejection::Rejection;
@@ -38,9 +38,9 @@ use crate::wire::message;
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
-use comeback::Retry;
 use esp::plane::{DataPlane, Notice, Resynced};
 use policy::{IkeTunnel, Policy};
+use reconnect::Retry;
 use rules::Rules;
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -72,10 +72,10 @@ pub struct Config {
     pub retransmissions: u32,
     /// Silence after which an empty INFORMATIONAL asks whether the peer lives; `None`: never.
     pub liveness_interval: Option<Duration>,
-    /// What becomes of a phase 2 tunnel whose peer is gone.
-    pub liveness_action: Comeback,
-    /// What becomes of a phase 2 tunnel that the peer has deleted.
-    pub close_action: Comeback,
+    /// What becomes of a child tunnel whose peer is gone.
+    pub liveness_action: RestartAction,
+    /// What becomes of a child tunnel that the peer has deleted.
+    pub close_action: RestartAction,
     /// Interval of NAT keepalives (RFC 3948 §4) while this side is behind a NAT.
     pub nat_keepalive: Duration,
     /// Half-open IKE SAs above which IKE_SA_INIT must come with a cookie (RFC 7296 §2.6).
@@ -107,8 +107,8 @@ impl Default for Config {
             retransmit_after: Duration::from_secs(1),
             retransmissions: 5,
             liveness_interval: Some(Duration::from_secs(30)),
-            liveness_action: Comeback::Policy,
-            close_action: Comeback::Policy,
+            liveness_action: RestartAction::Policy,
+            close_action: RestartAction::Policy,
             nat_keepalive: Duration::from_secs(20),
             cookie_threshold: 32,
             half_open_limit: 1024,
@@ -193,14 +193,14 @@ pub enum CommandError {
 
 /// All IKE SAs of one gateway.
 pub struct Engine<P: DataPlane> {
-    policy: Roster,
+    policy: PolicyIndex,
     trust: Arc<Trust>,
     config: Config,
     plane: P,
     rng: Rng,
     spis: Spis,
     out: Outputs,
-    /// Rules by the name of the phase 2 tunnel they stand for.
+    /// Rules by the name of the child tunnel they stand for.
     rules: Rules,
     sessions: Sessions,
     next_session: u64,
@@ -210,7 +210,7 @@ pub struct Engine<P: DataPlane> {
     admissions: Admissions,
     deadlines: Deadlines,
     retries: BTreeMap<String, Retry>,
-    /// Phase 2 tunnels that the operator has taken down: they do not come back by themselves.
+    /// Child tunnels that the operator has taken down: they do not come back by themselves.
     deactivated: BTreeSet<String>,
     stopping: bool,
     /// The host's addresses at which a peer may reach it.
@@ -230,7 +230,7 @@ impl<P: DataPlane> Engine<P> {
         let mut rng = Rng::from_seed(seed);
         let admissions = Admissions::new(&mut rng);
         let mut engine = Self {
-            policy: Roster::default(),
+            policy: PolicyIndex::default(),
             trust: Arc::default(),
             config,
             plane,
@@ -255,7 +255,7 @@ impl<P: DataPlane> Engine<P> {
 
     /// Has the keys of every SA from now on copied to `sink`: whoever has them reads the traffic. An engine that was
     /// not told so keeps its keys to itself and its plane.
-    pub fn disclose_keys(&mut self, sink: Sink) {
+    pub fn log_keys(&mut self, sink: Sink) {
         self.out.key_sink = Some(sink);
     }
 

@@ -7,9 +7,9 @@ use std::net::SocketAddr;
 /// Something that happened to a tunnel.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Event {
-    /// Phase 1 tunnel, or the peer's address where no tunnel is known yet.
+    /// IKE tunnel, or the peer's address where no tunnel is known yet.
     pub tunnel: String,
-    /// Phase 2 tunnel, where the event concerns one.
+    /// Child tunnel, where the event concerns one.
     pub child: Option<String>,
     /// Where the peer was then.
     pub peer: Option<SocketAddr>,

@@ -14,7 +14,7 @@ pub struct Failure {
     /// What was seen: what each side offered, which identity, how many retransmissions.
     pub facts: Box<Facts>,
     /// Whether all that is known comes from someone who has not proved who it is.
-    pub hearsay: bool,
+    pub unauthenticated: bool,
 }
 
 impl Failure {
@@ -25,13 +25,13 @@ impl Failure {
 
     /// A failure with its facts.
     pub fn with(kind: FailureKind, facts: Facts) -> Self {
-        Self { kind, facts: Box::new(facts), hearsay: false }
+        Self { kind, facts: Box::new(facts), unauthenticated: false }
     }
 
     /// The same, told by someone without proof.
     #[must_use]
-    pub fn hearsay(self) -> Self {
-        Self { hearsay: true, ..self }
+    pub fn unauthenticated(self) -> Self {
+        Self { unauthenticated: true, ..self }
     }
 }
 
@@ -52,7 +52,7 @@ tells_of! {
     Identities: NoMatchingTunnel,
     Proof: AuthenticationFailed,
     Traffic: TsUnacceptable,
-    Claim: TrafficClaimed,
+    Shadowed: TrafficClaimed,
     Modes: ModeMismatch,
     Addresses: NoMatchingTunnel,
 }

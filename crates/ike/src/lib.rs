@@ -1,4 +1,4 @@
-//! IKEv2 (RFC 7296): a sans-IO engine, and a tokio shell around it.
+//! IKEv2 (RFC 7296): an engine without I/O.
 #![forbid(unsafe_code)]
 #![cfg_attr(
     test,
@@ -10,16 +10,13 @@ mod collision;
 pub mod crypto;
 mod deadlines;
 pub mod discard;
-pub mod disclosure;
-#[cfg(feature = "tokio")]
-#[allow(clippy::disallowed_methods, reason = "the shell is where the clock is read")]
-pub mod driver;
 pub mod engine;
 pub mod event;
 mod exchange;
 pub mod failure;
-pub mod lanes;
+pub mod key_log;
 pub mod negotiation;
+pub mod priority_queue;
 pub mod proof;
 mod rejection;
 mod sa;
@@ -28,6 +25,6 @@ pub mod status;
 mod task;
 pub mod wire;
 
-pub use engine::{Comeback, Config, Datagram, Deadline, Encap, Engine, Transmit};
+pub use engine::{Config, Datagram, Deadline, Encap, Engine, RestartAction, Transmit};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};

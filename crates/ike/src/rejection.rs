@@ -1,7 +1,7 @@
 //! Refusals that become a Notify: the one place that decides what the peer is told (RFC 7296 §2.21, §3.10.1).
 
 use crate::failure::facts::{
-    Addresses, Claim, Identities, Layer, Modes, Offers, Proof, Traffic, Wanted,
+    Addresses, Identities, Layer, Modes, Offers, Proof, Shadowed, Traffic, Wanted,
 };
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{describe_group, offer_child, offer_ike};
@@ -59,7 +59,7 @@ impl Rejection {
     }
 
     /// RFC 3948 §5.2: what another peer has is not given away.
-    pub fn traffic_claimed(claim: Claim) -> Self {
+    pub fn traffic_claimed(claim: Shadowed) -> Self {
         Self::because(NotifyType::TS_UNACCEPTABLE, claim.into())
     }
 

@@ -93,7 +93,7 @@ pub(crate) struct Session {
     pub delayed: Vec<(Instant, Task)>,
     /// Why this host could not send the last message, if it could not.
     pub unsent: Option<String>,
-    /// The packets that asked for phase 2 tunnels, by name, until the peer is asked.
+    /// The packets that asked for child tunnels, by name, until the peer is asked.
     packets: BTreeMap<String, PacketSummary>,
     lingering: Vec<Lingering>,
     pub established_at: Option<Instant>,
@@ -110,7 +110,7 @@ pub(crate) struct Session {
     last_heard: Instant,
     keepalive_at: Instant,
     closing: Option<String>,
-    /// Phase 2 tunnels to be set up anew when it is over.
+    /// Child tunnels to be set up anew when it is over.
     reconnect: Vec<String>,
     /// How it ended, once it is over.
     pub ending: Ending,
@@ -219,7 +219,7 @@ impl Session {
         self.children.get_mut(spi_in)
     }
 
-    /// The Child SA that serves a phase 2 tunnel, if it is up.
+    /// The Child SA that serves a child tunnel, if it is up.
     pub fn serving_child(&self, name: &str) -> Option<&ChildSa> {
         let of_name = || self.children.of_tunnel(name);
         (of_name().find(|c| c.state == ChildState::Established && !c.standby))
@@ -235,7 +235,7 @@ impl Session {
         }
     }
 
-    /// Whether an exchange is under way that may replace the Child SA of a phase 2 tunnel.
+    /// Whether an exchange is under way that may replace the Child SA of a child tunnel.
     pub fn is_renewing(&self, name: &str) -> bool {
         self.sas.iter().filter_map(IkeSa::established).any(|e| match &e.active {
             Some(Active::Child(p)) => p.tunnel.name == name && p.rekeys.is_some() && !p.unwanted,
@@ -243,7 +243,7 @@ impl Session {
         })
     }
 
-    /// Whether a phase 2 tunnel is up or on its way.
+    /// Whether a child tunnel is up or on its way.
     pub fn has_or_wants_child(&self, name: &str) -> bool {
         let wants = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.serving_child(name).is_some()
@@ -276,14 +276,14 @@ impl Session {
 
     // ---- inputs
 
-    /// Takes note of the packet that asks for a phase 2 tunnel.
+    /// Takes note of the packet that asks for a child tunnel.
     pub fn note_packet(&mut self, name: &str, packet: PacketSummary) {
         if self.serving_child(name).is_none() {
             self.packets.insert(name.into(), packet);
         }
     }
 
-    /// TSi and TSr of a request for a phase 2 tunnel.
+    /// TSi and TSr of a request for a child tunnel.
     pub fn asked_selectors(&mut self, tunnel: &ChildTunnel) -> [Payload; 2] {
         let packet = self.packets.remove(&tunnel.name);
         let (from, to) =
@@ -552,7 +552,7 @@ impl Session {
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
         self.keepalive_at = cx.now + cx.config.nat_keepalive;
-        cx.out.meet(&self.tunnel);
+        cx.out.session_up(&self.tunnel);
         cx.out.failures.overcome(&self.tunnel.name);
         cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
     }
@@ -599,7 +599,7 @@ impl Session {
         }
     }
 
-    /// Settles what crossing requests for the same phase 2 tunnel leave: of two Child SAs the one made with the lowest
+    /// Settles what crossing requests for the same child tunnel leave: of two Child SAs the one made with the lowest
     /// nonce goes, deleted by the side that asked for it, as after crossing rekeys.
     pub fn settle_duplicates(&mut self, name: &str) {
         let rivals = self.children.of_tunnel(name).filter(|c| c.state == ChildState::Established);

@@ -36,7 +36,7 @@ impl State {
     }
 }
 
-/// One phase 1 tunnel of the policy and its IKE SA, if it has one.
+/// One IKE tunnel of the policy and its IKE SA, if it has one.
 #[derive(Clone, Debug)]
 pub struct IkeStatus {
     /// Name in the policy.
@@ -138,7 +138,7 @@ pub struct IkeSaStatus {
     pub rekeys: u64,
 }
 
-/// One phase 2 tunnel of the policy and its Child SA, if it has one.
+/// One child tunnel of the policy and its Child SA, if it has one.
 #[derive(Clone, Debug)]
 pub struct ChildStatus {
     /// Name in the policy.

@@ -12,7 +12,7 @@ type End = (usize, usize);
 /// Something that happens. What does not apply at the moment does nothing, so that any part of a history is one, too.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// A command, of one phase 2 tunnel or the whole.
+    /// A command, of one child tunnel or the whole.
     Connect(End, Option<u8>),
     Disconnect(End, Option<u8>),
     /// Of the IKE SA or a Child SA.
@@ -209,7 +209,7 @@ impl History {
         self.hosts[self.plan.lines[line].ends[side]]
     }
 
-    /// Phase 2 tunnels that a command means.
+    /// Child tunnels that a command means.
     fn meant(&self, line: usize, part: Option<u8>) -> Option<(String, Vec<u8>)> {
         let l = &self.plan.lines[line];
         match part {

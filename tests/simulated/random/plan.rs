@@ -13,7 +13,7 @@ use std::time::Duration;
 const MINUTE: Duration = Duration::from_secs(60);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The most phase 2 tunnels that a line has at any time.
+/// The most child tunnels that a line has at any time.
 pub const CHILDREN: u8 = 3;
 
 /// A world to be: gateways and the tunnels between them, as they are configured now.
@@ -35,7 +35,7 @@ pub struct Plan {
     pub lines: Vec<Line>,
 }
 
-/// A phase 1 tunnel with its phase 2 tunnels.
+/// An IKE tunnel with its child tunnels.
 #[derive(Clone, Debug)]
 pub struct Line {
     /// Left and right gateway.
@@ -52,9 +52,9 @@ pub struct Line {
     pfs: bool,
     /// Lifetimes of minutes rather than a day.
     short: bool,
-    /// Changes so far of phase 1, and of each phase 2 tunnel.
+    /// Changes so far of the IKE tunnel, and of each child tunnel.
     pub versions: (u64, [u64; CHILDREN as usize]),
-    /// By end: phase 2 tunnels that the operator has taken down.
+    /// By end: child tunnels that the operator has taken down.
     pub down: [BTreeSet<u8>; 2],
 }
 
@@ -178,7 +178,7 @@ impl Plan {
         tunnel
     }
 
-    /// Addresses behind the left and the right end whose traffic a phase 2 tunnel carries.
+    /// Addresses behind the left and the right end whose traffic a child tunnel carries.
     pub fn inner(&self, line: usize, n: u8) -> [IpAddr; 2] {
         let Line { transport, ends, .. } = &self.lines[line];
         if *transport {
@@ -194,7 +194,7 @@ impl Plan {
         starter.is_none_or(|s| s == side) && !(self.nat && side == 1 && ends[0] == 0)
     }
 
-    /// Whether a phase 2 tunnel must be up once nothing stands in the way.
+    /// Whether a child tunnel must be up once nothing stands in the way.
     pub fn wants_up(&self, line: usize, n: u8) -> bool {
         (0..2).any(|side| {
             let Line { auto_start, down, .. } = &self.lines[line];
@@ -202,7 +202,7 @@ impl Plan {
         })
     }
 
-    /// An end from which a packet must bring a phase 2 tunnel up.
+    /// An end from which a packet must bring a child tunnel up.
     pub fn trapping_end(&self, line: usize, n: u8) -> Option<usize> {
         (0..2).find(|&side| {
             let Line { on_demand, down, .. } = &self.lines[line];
@@ -229,7 +229,7 @@ impl Line {
         }
     }
 
-    /// The most phase 2 tunnels it can have.
+    /// The most child tunnels it can have.
     pub fn most_children(&self) -> u8 {
         if self.transport { 1 } else { CHILDREN }
     }

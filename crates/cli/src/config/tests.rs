@@ -76,7 +76,7 @@ fn every_field_reaches_the_gateway() {
     assert_eq!(ike.retransmissions, 3);
     assert_eq!(ike.liveness_interval, None);
     let actions = (ike.liveness_action, ike.close_action);
-    assert_eq!(actions, (ike::Comeback::Restart, ike::Comeback::Trap));
+    assert_eq!(actions, (ike::RestartAction::Restart, ike::RestartAction::Trap));
     assert_eq!(ike.nat_keepalive, Duration::from_secs(60));
     assert_eq!((ike.cookie_threshold, ike.half_open_limit), (7, 70));
     assert_eq!(ike.linger, Duration::from_secs(2));

@@ -3,7 +3,6 @@
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary};
 use esp::trace::Trace;
-use ike::driver::{Activation, Handle, HandleError};
 use ike::event::Event;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
@@ -12,6 +11,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use tokio::sync::broadcast;
+use vpn::driver::{Activation, Handle, HandleError};
 
 pub mod memory;
 

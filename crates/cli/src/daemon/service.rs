@@ -15,7 +15,6 @@ use control::protocol::{
 };
 use esp::placement::Placement;
 use esp::userspace::workers::Workers;
-use ike::driver::HandleError;
 use ike::engine::CommandError;
 use ike::event::Event;
 use policy::Policy;
@@ -26,6 +25,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tokio::sync::{Mutex, Notify, broadcast};
 use tracing::{error, info, warn};
+use vpn::driver::HandleError;
 use vpn::manual::ManualSas;
 
 /// A running daemon around a gateway.

@@ -135,7 +135,7 @@ fn a_directory_is_made_for_its_owner_alone_and_kept() {
             esp: open(&directory, ESP_TABLE).expect("ours"),
         };
         let keys = esp(Suite::AesGcm16(KeyBits::B256), false, [36, 0]);
-        again.append(&Disclosure::Esp(keys));
+        again.append(&LoggedKeys::Esp(keys));
         let table = fs::read_to_string(directory.join(ESP_TABLE)).expect("text");
         assert_eq!(table.lines().count(), lines);
     }

@@ -56,7 +56,7 @@ impl fmt::Display for Choice {
 pub struct Config {
     /// All but those below.
     pub choice: Choice,
-    /// By the name of the phase 2 tunnel.
+    /// By the name of the child tunnel.
     pub tunnels: BTreeMap<String, Tunnel>,
     /// Told what came of it; a clone shows it.
     pub report: Report,

@@ -3,12 +3,12 @@
 use super::failures::Failures;
 use super::rules::Rules;
 use super::sessions::peer_number;
-use super::{Candidates, Config, Datagram, Deadline, Lost, Roster, Transmit};
+use super::{Candidates, Config, Datagram, Deadline, Lost, PolicyIndex, Transmit};
 use crate::crypto::rng::Rng;
 use crate::discard::Discard;
-use crate::disclosure::{Disclosure, Sink};
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
+use crate::key_log::{LoggedKeys, Sink};
 use crate::proof::Job;
 use crate::proof::trust::Trust;
 use crate::rejection::Rejection;
@@ -40,7 +40,7 @@ pub(crate) struct Cx<'a> {
     pub config: &'a Config,
     /// The host's addresses at which a peer may reach it.
     pub addresses: &'a [IpAddr],
-    pub policy: &'a Roster,
+    pub policy: &'a PolicyIndex,
     pub rules: &'a mut Rules,
     pub trust: &'a Arc<Trust>,
     pub plane: &'a mut dyn DataPlane,
@@ -64,11 +64,11 @@ impl Cx<'_> {
     /// do not rekey at the same moment (RFC 7296 §2.8).
     pub fn jittered(&mut self, soft: Duration, hard: Duration) -> Instant {
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
-        self.now + Duration::from_micros(self.a_little_less(micros(soft), micros(hard)))
+        self.now + Duration::from_micros(self.jitter_volume(micros(soft), micros(hard)))
     }
 
     /// The same of octets: peers that hold each other to the same volume see it at the same moment.
-    pub fn a_little_less(&mut self, soft: u64, hard: u64) -> u64 {
+    pub fn jitter_volume(&mut self, soft: u64, hard: u64) -> u64 {
         let spread = hard.saturating_sub(soft).max(soft / 20).min(soft / 4);
         soft - self.rng.below(spread)
     }
@@ -126,11 +126,11 @@ pub(crate) struct Outputs {
     pub retired: Vec<SaId>,
     /// The session is to have a successor.
     pub renewing: bool,
-    /// Phase 2 tunnels to be set up anew.
+    /// Child tunnels to be set up anew.
     pub reconnects: Vec<String>,
-    /// Phase 2 tunnels that the peer has deleted, of a session that goes on.
+    /// Child tunnels that the peer has deleted, of a session that goes on.
     pub lost: Vec<Lost>,
-    /// Phase 2 tunnels that could not be set up although their IKE SA is there.
+    /// Child tunnels that could not be set up although their IKE SA is there.
     pub unserved: Vec<String>,
     /// How many sessions are up between two identities, by a number made of them.
     contacts: HashMap<u64, u32>,
@@ -164,7 +164,7 @@ impl Outputs {
     }
 
     /// Copies keys to the sink, where there is one.
-    pub fn disclose(&self, keys: impl FnOnce() -> Disclosure) {
+    pub fn log_keys(&self, keys: impl FnOnce() -> LoggedKeys) {
         if let Some(sink) = &self.key_sink {
             sink.take(keys());
         }
@@ -196,7 +196,7 @@ impl Outputs {
         candidates: &Candidates,
         rejection: &Rejection,
     ) {
-        let Some(failure) = rejection.failure.clone().map(Failure::hearsay) else { return };
+        let Some(failure) = rejection.failure.clone().map(Failure::unauthenticated) else { return };
         if !self.may_tell(now, datagram.remote.ip(), failure.kind) {
             return;
         }
@@ -236,12 +236,12 @@ impl Outputs {
     }
 
     /// A session of the tunnel is up.
-    pub fn meet(&mut self, tunnel: &IkeTunnel) {
+    pub fn session_up(&mut self, tunnel: &IkeTunnel) {
         *self.contacts.entry(peer_number(tunnel)).or_default() += 1;
     }
 
     /// A session of the tunnel is gone.
-    pub fn part(&mut self, tunnel: &IkeTunnel) {
+    pub fn session_down(&mut self, tunnel: &IkeTunnel) {
         let peer = peer_number(tunnel);
         if let Some(sessions) = self.contacts.get_mut(&peer) {
             *sessions -= 1;

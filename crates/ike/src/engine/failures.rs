@@ -32,7 +32,7 @@ struct Past {
 }
 
 impl Failures {
-    /// Remembers why a phase 1 or phase 2 tunnel is not up. That somebody gave up is no reason of its own.
+    /// Remembers why an IKE or child tunnel is not up. That somebody gave up is no reason of its own.
     pub fn note(&mut self, now: Instant, name: &str, failure: Failure) {
         if failure.kind == FailureKind::Cancelled {
             return;
@@ -80,7 +80,7 @@ impl Failures {
         Some((&last.failure, last.at))
     }
 
-    /// The last refusal of a stranger that may have meant this phase 1 tunnel.
+    /// The last refusal of a stranger that may have meant this IKE tunnel.
     pub fn last_stranger(&self, tunnel: &IkeTunnel) -> Option<(&Failure, Instant)> {
         self.strangers
             .iter()
@@ -95,7 +95,7 @@ impl Failures {
         past.rev().map(|p| p.told(now)).collect()
     }
 
-    /// Refusals of strangers that may have meant this phase 1 tunnel, or that no tunnel fits; the last one first.
+    /// Refusals of strangers that may have meant this IKE tunnel, or that no tunnel fits; the last one first.
     pub fn of_strangers(&self, now: Instant, tunnel: &IkeTunnel) -> Vec<PastFailure> {
         let concerns = |p: &Past| {
             p.may_mean(tunnel) || matches!(*p.failure.facts, crate::failure::Facts::Addresses(_))

@@ -1,7 +1,7 @@
 //! Commands, and what they start and end: tunnels, the policy's rules, one session per tunnel.
 
-use super::comeback::auto_start;
-use super::roster::Roster;
+use super::policy_index::PolicyIndex;
+use super::reconnect::auto_start;
 use super::{CommandError, Deadline, Engine};
 use crate::deadlines::Waiter;
 use crate::event::EventKind;
@@ -25,8 +25,8 @@ use std::time::Instant;
 const SPARE_SESSIONS: usize = 8;
 
 impl<P: DataPlane> Engine<P> {
-    /// Starts a phase 1 or phase 2 tunnel by name. A phase 2 tunnel brings up its phase 1; a phase 1 tunnel brings up
-    /// all of its phase 2 tunnels that this side may start. `Ok(true)`: all of it is up already.
+    /// Starts an IKE or child tunnel by name. A child tunnel brings up its IKE tunnel; an IKE tunnel brings up
+    /// all of its child tunnels that this side may start. `Ok(true)`: all of it is up already.
     ///
     /// # Errors
     /// Where there is no such tunnel, or this side cannot start it.
@@ -105,7 +105,7 @@ impl<P: DataPlane> Engine<P> {
         &self.trust
     }
 
-    /// Every phase 1 tunnel that this side may start.
+    /// Every IKE tunnel that this side may start.
     pub fn startable_tunnels(&self) -> Vec<String> {
         let may = |t: &&Arc<IkeTunnel>| {
             t.remote.address.is_some() && self.check_startable(&t.name).is_ok()
@@ -113,7 +113,7 @@ impl<P: DataPlane> Engine<P> {
         self.policy.tunnels.iter().filter(may).map(|t| t.name.clone()).collect()
     }
 
-    /// Whether [`Engine::connect`] would start the tunnel; returns its phase 1 tunnel.
+    /// Whether [`Engine::connect`] would start the tunnel; returns its IKE tunnel.
     ///
     /// # Errors
     /// Those of [`Engine::connect`].
@@ -126,14 +126,14 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// The phase 2 tunnels that [`Engine::connect`] would start; none where it would refuse.
+    /// The child tunnels that [`Engine::connect`] would start; none where it would refuse.
     pub fn children_of(&self, name: &str) -> Vec<String> {
         self.startable(name)
             .map(|(_, c)| c.iter().map(|c| c.name.clone()).collect())
             .unwrap_or_default()
     }
 
-    /// The phase 1 tunnel of a name, and the phase 2 tunnel if it names one.
+    /// The IKE tunnel of a name, and the child tunnel if it names one.
     ///
     /// # Errors
     /// Where the policy has no such tunnel.
@@ -156,7 +156,7 @@ impl<P: DataPlane> Engine<P> {
         CommandError::NoSuchTunnel(name.into(), near.map(|(_, n)| n.clone()))
     }
 
-    /// Deletes a phase 1 tunnel with all it carries, or one phase 2 tunnel.
+    /// Deletes an IKE tunnel with all it carries, or one child tunnel.
     ///
     /// # Errors
     /// Where there is no such tunnel, or it is not up.
@@ -189,7 +189,7 @@ impl<P: DataPlane> Engine<P> {
         if done { Ok(()) } else { Err(not_up()) }
     }
 
-    /// Replaces the SA of a phase 1 or phase 2 tunnel by a new one without interruption.
+    /// Replaces the SA of an IKE or child tunnel by a new one without interruption.
     ///
     /// # Errors
     /// Where there is no such tunnel, or it is not up.
@@ -213,7 +213,7 @@ impl<P: DataPlane> Engine<P> {
     /// Replaces the policy. What becomes of tunnels that are up is what [`Policy::changes`] says; what is being set up and
     /// has changed begins anew; new ones that say so are started.
     pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
-        let old = std::mem::replace(&mut self.policy, Roster::new(policy));
+        let old = std::mem::replace(&mut self.policy, PolicyIndex::new(policy));
         let up: BTreeSet<String> = (self.sessions.iter().filter(|(_, s)| !s.is_closing()))
             .flat_map(|(_, s)| s.children.iter().map(|c| c.tunnel.name.clone()))
             .collect();
@@ -293,7 +293,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// The same of the Child SAs of a phase 2 tunnel, in these sessions.
+    /// The same of the Child SAs of a child tunnel, in these sessions.
     fn child_survives(&self, ids: &[SessionId], before: &ChildTunnel, after: &ChildTunnel) -> bool {
         let sessions = || ids.iter().filter_map(|id| self.sessions.get(*id));
         before.difference(after).0 <= Effect::Rekeyed
@@ -334,7 +334,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Gives the phase 2 tunnels that are new their rules, and all of them the order of the policy, which decides whose
+    /// Gives the child tunnels that are new their rules, and all of them the order of the policy, which decides whose
     /// traffic a packet is. Returns which are new.
     fn bring_rules_in_order(&mut self, now: Instant) -> Vec<String> {
         let of = |t: &Arc<IkeTunnel>| -> Vec<_> {
@@ -398,7 +398,7 @@ impl<P: DataPlane> Engine<P> {
         self.sessions.of_tunnel(tunnel).filter(|(_, s)| !s.is_closing())
     }
 
-    /// The session that serves a phase 1 tunnel, or will.
+    /// The session that serves an IKE tunnel, or will.
     pub(super) fn session_of(&self, tunnel: &str) -> Option<SessionId> {
         let sessions = || self.sessions_of(tunnel);
         sessions()
@@ -561,7 +561,7 @@ impl Session {
         self.sas.iter().all(|s| s.established().is_some_and(|e| !rekeys(e)))
     }
 
-    /// Whether a phase 2 tunnel is up, and nothing about it is under way.
+    /// Whether a child tunnel is up, and nothing about it is under way.
     fn has_settled_child(&self, name: &str) -> bool {
         let about = |s: &crate::sa::IkeSa| match s.established().map(|e| &e.active) {
             Some(Some(Active::Child(pending))) => pending.tunnel.name == name,
@@ -571,7 +571,7 @@ impl Session {
         self.serving_child(name).is_some() && !self.sas.iter().any(about)
     }
 
-    /// Gives the Child SAs of a phase 2 tunnel its new version; with `rekey` the one that serves is replaced.
+    /// Gives the Child SAs of a child tunnel its new version; with `rekey` the one that serves is replaced.
     fn renew(&mut self, tunnel: &Arc<ChildTunnel>, rekey: bool) {
         let spis: Vec<_> = self.children.of_tunnel(&tunnel.name).map(|c| c.spi_in).collect();
         for spi in spis {
@@ -583,14 +583,14 @@ impl Session {
         }
     }
 
-    /// Has a phase 2 tunnel set up, unless it is there or on its way.
+    /// Has a child tunnel set up, unless it is there or on its way.
     fn want_child(&mut self, name: String) {
         if !self.has_or_wants_child(&name) {
             self.tasks.push_back(Task::CreateChild(name));
         }
     }
 
-    /// Stops serving a phase 2 tunnel at once, whatever the peer says to its Delete.
+    /// Stops serving a child tunnel at once, whatever the peer says to its Delete.
     fn abandon_child(&mut self, cx: &mut super::Cx<'_>, name: &str) {
         self.drop_child(cx, name);
         let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();
@@ -603,7 +603,7 @@ impl Session {
         }
     }
 
-    /// Takes a phase 2 tunnel out of a handshake under way; `false` if nothing else is waited for.
+    /// Takes a child tunnel out of a handshake under way; `false` if nothing else is waited for.
     fn goes_on_without(&mut self, name: &str) -> bool {
         let next = self.tasks.iter().position(|t| matches!(t, Task::CreateChild(_)));
         let waiting = next.and_then(|index| match &self.tasks[index] {
@@ -628,7 +628,7 @@ impl Session {
         waiting.is_some()
     }
 
-    /// Deletes one phase 2 tunnel, or stops setting it up; `false` if there is nothing of it.
+    /// Deletes one child tunnel, or stops setting it up; `false` if there is nothing of it.
     fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> bool {
         if !self.has_or_wants_child(name) {
             return false;

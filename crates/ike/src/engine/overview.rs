@@ -18,7 +18,7 @@ impl<P: DataPlane> Engine<P> {
         self.sessions.is_empty()
     }
 
-    /// Whether a phase 1 tunnel is up or being set up.
+    /// Whether an IKE tunnel is up or being set up.
     pub fn is_under_way(&self, tunnel: &str) -> bool {
         self.session_of(tunnel).is_some()
     }
@@ -96,7 +96,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// What a phase 2 tunnel that is not up waits for.
+    /// What a child tunnel that is not up waits for.
     fn next_of(
         &self,
         now: Instant,
@@ -133,7 +133,7 @@ impl<P: DataPlane> Engine<P> {
         &self.out.discards
     }
 
-    /// The last failure of a phase 1 or phase 2 tunnel since it was last up; of a phase 1 tunnel without one, what was
+    /// The last failure of an IKE or child tunnel since it was last up; of an IKE tunnel without one, what was
     /// told last to somebody without proof who may have meant it.
     pub fn last_failure(&self, name: &str) -> Option<&Failure> {
         let failures = &self.out.failures;
@@ -176,7 +176,7 @@ pub struct Inventory {
     pub lingering: usize,
     /// Inbound ESP SPIs named in requests that are not answered yet.
     pub pending_spis: usize,
-    /// Phase 2 tunnels that are to be tried again.
+    /// Child tunnels that are to be tried again.
     pub retries: usize,
     /// What waits for its time.
     pub deadlines: usize,
@@ -218,7 +218,7 @@ fn ike_sa(now: Instant, session: &Session, sa: &IkeSa) -> IkeSaStatus {
     }
 }
 
-/// The phase 2 tunnels that the peer has and the policy has not, each once.
+/// The child tunnels that the peer has and the policy has not, each once.
 fn asked_for<'s>(tunnel: &IkeTunnel, session: Option<&'s Session>) -> Vec<&'s ChildTunnel> {
     let mut found: Vec<&ChildTunnel> = Vec::new();
     if tunnel.generic.is_none() {

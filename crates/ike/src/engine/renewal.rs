@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const PAUSE: Duration = Duration::from_secs(10);
 
 impl<P: DataPlane> Engine<P> {
-    /// Has both sides of a phase 1 tunnel prove anew who they are: a new IKE SA takes over all Child SAs without
+    /// Has both sides of an IKE tunnel prove anew who they are: a new IKE SA takes over all Child SAs without
     /// interruption.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! The rules in the plane, by the phase 2 tunnel that each stands for and the other way round.
+//! The rules in the plane, by the child tunnel that each stands for and the other way round.
 
 mod traffic;
 
@@ -10,13 +10,13 @@ use std::ops::Range;
 use std::sync::Arc;
 use traffic::Traffic;
 
-/// One rule for each phase 2 tunnel.
+/// One rule for each child tunnel.
 #[derive(Default)]
 pub(crate) struct Rules {
     by_tunnel: HashMap<Arc<str>, RuleId>,
     by_id: BTreeMap<RuleId, Ruled>,
     by_traffic: Traffic,
-    /// Of phase 2 tunnels that a peer has asked for and the policy does not have, by phase 1 tunnel.
+    /// Of child tunnels that a peer has asked for and the policy does not have, by IKE tunnel.
     asked_for: BTreeMap<String, Vec<Arc<str>>>,
     /// Whether one of those is new.
     fresh: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Ruled {
 }
 
 impl Rules {
-    /// How many phase 2 tunnels at the front of these have rules in this order.
+    /// How many child tunnels at the front of these have rules in this order.
     pub fn in_order<'a>(&self, tunnels: impl Iterator<Item = &'a str>) -> usize {
         let ids = tunnels.map(|name| self.of(name));
         let mut last = None;
@@ -67,7 +67,7 @@ impl Rules {
         self.by_id.insert(id, Ruled { name, child: Arc::clone(child), peer });
     }
 
-    /// Makes the rule of a phase 2 tunnel that the policy does not have.
+    /// Makes the rule of a child tunnel that the policy does not have.
     pub fn add_asked_for(&mut self, tunnel: &IkeTunnel, child: &Arc<ChildTunnel>) -> RuleId {
         let name = Arc::from(child.name.as_str());
         self.asked_for.entry(tunnel.name.clone()).or_default().push(name);
@@ -91,7 +91,7 @@ impl Rules {
             .collect()
     }
 
-    /// Whether a peer has made rules for this phase 1 tunnel.
+    /// Whether a peer has made rules for this IKE tunnel.
     pub fn has_asked_for(&self, tunnel: &str) -> bool {
         self.asked_for.contains_key(tunnel)
     }
@@ -101,10 +101,10 @@ impl Rules {
         std::mem::take(&mut self.fresh)
     }
 
-    /// Forgets the rules that peers have made for this phase 1 tunnel and nothing uses any more.
+    /// Forgets the rules that peers have made for this IKE tunnel and nothing uses any more.
     pub fn take_unused(&mut self, tunnel: &str) -> Vec<RuleId> {
         let Some(mut names) = self.asked_for.remove(tunnel) else { return Vec::new() };
-        // Child SAs share the phase 2 tunnel with its rule.
+        // Child SAs share the child tunnel with its rule.
         let is_used = |name: &Arc<str>| self.child(name).is_some_and(|c| Arc::strong_count(c) > 1);
         let unused: Vec<Arc<str>> = names.iter().filter(|name| !is_used(name)).cloned().collect();
         names.retain(|name| !unused.contains(name));
@@ -114,7 +114,7 @@ impl Rules {
         unused.iter().filter_map(|name| self.remove(name)).collect()
     }
 
-    /// The phase 2 tunnel of that name.
+    /// The child tunnel of that name.
     pub fn child(&self, name: &str) -> Option<&Arc<ChildTunnel>> {
         self.by_id.get(&self.of(name)?).map(|ruled| &ruled.child)
     }
@@ -138,9 +138,9 @@ impl Rules {
         self.by_id.get(&id).map(|ruled| &ruled.name)
     }
 
-    /// The rule of another peer that all of this traffic of a phase 2 tunnel meets before the tunnel's own. Packets go
+    /// The rule of another peer that all of this traffic of a child tunnel meets before the tunnel's own. Packets go
     /// by the first rule that covers them, whether it has an SA or not: an SA with this traffic would never carry one.
-    pub fn claimant(
+    pub fn shadowing_rule(
         &self,
         tunnel: &str,
         peer: &Identity,
@@ -162,7 +162,7 @@ impl Rules {
         })
     }
 
-    /// The phase 2 tunnels, by name, that may have traffic between these addresses, in order.
+    /// The child tunnels, by name, that may have traffic between these addresses, in order.
     pub fn meeting(
         &self,
         local: impl Iterator<Item = AddressRange>,

@@ -459,8 +459,8 @@ pub(crate) fn answer(
             return Answer::Nothing;
         }
     };
-    // Not sooner: what anyone can send, an IKE_SA_INIT, discloses nothing.
-    cx.out.disclose(|| keys.disclosed(spis, false));
+    // Not sooner: what anyone can send, an IKE_SA_INIT, logs no key.
+    cx.out.log_keys(|| keys.logged(spis, false));
     if let Some(fragments) = &fragments {
         half.path.follow_fragments(fragments.largest);
     }

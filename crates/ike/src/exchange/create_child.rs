@@ -7,7 +7,7 @@ use crate::collision::{self, LowestNonce, Request};
 use crate::crypto::key_exchange::PrivateKey;
 use crate::engine::{Cx, Lost};
 use crate::event::EventKind;
-use crate::failure::facts::{Claim, KEPT, Modes, Offers, Traffic, Wanted};
+use crate::failure::facts::{KEPT, Modes, Offers, Shadowed, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
     ChildChoice, ChildKeyExchange, accept_child, choose_child, describe, group_id, group_of,
@@ -31,12 +31,12 @@ use std::time::Duration;
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
-/// Child SAs that a peer may have for each phase 2 tunnel: what bounds the memory it can take.
+/// Child SAs that a peer may have for each child tunnel: what bounds the memory it can take.
 const CHILDREN_PER_TUNNEL: usize = 8;
-/// Phase 2 tunnels that a peer may ask for beyond those of the policy, where that lets it.
+/// Child tunnels that a peer may ask for beyond those of the policy, where that lets it.
 const ASKED_FOR: usize = 8;
 
-/// So many phase 2 tunnels of a peer are compared with a request one by one; of more those that are near to it.
+/// So many child tunnels of a peer are compared with a request one by one; of more those that are near to it.
 const FEW: usize = 16;
 
 /// Child SAs of one session.
@@ -319,15 +319,18 @@ fn refuse_claimed(
     selectors: &TrafficSelectors,
 ) -> Result<(), Rejection> {
     let peer = &session.tunnel.remote.identity;
-    let Some(claimant) = cx.rules.claimant(&tunnel.name, peer, selectors) else { return Ok(()) };
+    let Some(shadowing_rule) = cx.rules.shadowing_rule(&tunnel.name, peer, selectors) else {
+        return Ok(());
+    };
     let first = |selectors: &[Selector]| selectors.iter().take(KEPT).copied().collect();
     let wanted = Wanted {
         child: tunnel.name.clone(),
         local: first(&selectors.local),
         remote: first(&selectors.remote),
     };
-    let (claimant, peer) = (Wanted::by(&claimant.child), claimant.peer.to_string());
-    Err(Rejection::traffic_claimed(Claim { wanted, claimant, peer }))
+    let (shadowing_rule, peer) =
+        (Wanted::by(&shadowing_rule.child), shadowing_rule.peer.to_string());
+    Err(Rejection::traffic_claimed(Shadowed { wanted, shadowing_rule, peer }))
 }
 
 /// Why a tunnel that offers nothing but AH cannot come up.
@@ -425,7 +428,7 @@ fn successor_history(session: &Session, cx: &mut Cx<'_>, rekeys: Option<Spi>) ->
     }
 }
 
-/// The phase 2 tunnel that fits a request.
+/// The child tunnel that fits a request.
 struct Match {
     tunnel: Arc<ChildTunnel>,
     selectors: Arc<TrafficSelectors>,
@@ -500,7 +503,7 @@ fn find_tunnel(
     Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs) }))
 }
 
-/// The phase 2 tunnels that a request may mean, in their order: where there are many, those with addresses of it on both
+/// The child tunnels that a request may mean, in their order: where there are many, those with addresses of it on both
 /// sides. `translated`: or of it as it is seen from this side of a NAT.
 fn may_fit<'a>(
     session: &'a Session,

@@ -134,7 +134,7 @@ fn take_in(
     keys: Keys,
 ) {
     let spis = if initiator { (spi, remote_spi) } else { (remote_spi, spi) };
-    cx.out.disclose(|| keys.disclosed(spis, initiator));
+    cx.out.log_keys(|| keys.logged(spis, initiator));
     let lifetime = session.tunnel.lifetime;
     let established = Established {
         keys,

@@ -5,7 +5,7 @@ use super::{Parts, VENDOR_ID, address_update, auth, status};
 use crate::Config;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
 use crate::discard::Discard;
-use crate::engine::{Candidates, Cx, Datagram, Encap, Roster};
+use crate::engine::{Candidates, Cx, Datagram, Encap, PolicyIndex};
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
@@ -78,8 +78,8 @@ pub(crate) struct HalfOpen {
 
 impl HalfOpen {
     /// Looks for its tunnels in another policy.
-    pub fn reconsider(&mut self, roster: &Roster) {
-        self.candidates = roster.candidates(self.path.local.ip(), self.path.remote.ip());
+    pub fn reconsider(&mut self, policy: &PolicyIndex) {
+        self.candidates = policy.candidates(self.path.local.ip(), self.path.remote.ip());
         let only = std::slice::from_ref(&self.proposal);
         self.candidates.retain(|ours| choose_ike(ours, only, GroupId::NONE, &[]).is_some());
     }
@@ -330,7 +330,7 @@ pub(crate) fn conclude(
     }
     let nonces = Nonces { initiator: &init.nonce, responder: nonce };
     let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, true);
-    cx.out.disclose(|| keys.disclosed(spis, true));
+    cx.out.log_keys(|| keys.logged(spis, true));
     let handshake = auth::Handshake {
         initiator_nonce: init.nonce.clone(),
         responder_nonce: nonce.to_vec(),
@@ -374,7 +374,7 @@ fn refuse(session: &mut Session, cx: &mut Cx<'_>, index: usize, failure: Failure
     if let State::InitSent(init) = &mut session.sas[index].state
         && init.refusal.is_none()
     {
-        init.refusal = Some((failure.hearsay(), cx.now));
+        init.refusal = Some((failure.unauthenticated(), cx.now));
     }
 }
 

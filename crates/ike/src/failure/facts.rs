@@ -23,7 +23,7 @@ pub enum Facts {
     /// Traffic.
     Traffic(Traffic),
     /// Traffic that belongs to another peer.
-    Claim(Claim),
+    Shadowed(Shadowed),
     /// Transport or tunnel mode.
     Modes(Modes),
     /// Addresses between which there is no tunnel.
@@ -114,7 +114,7 @@ pub struct Identities {
 /// The two identities of a tunnel of the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parties {
-    /// The phase 1 tunnel.
+    /// The IKE tunnel.
     pub tunnel: String,
     /// This side's.
     pub local: String,
@@ -148,7 +148,7 @@ pub struct Proof {
 /// What each side wants protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
-    /// By phase 2 tunnel.
+    /// By child tunnel.
     pub ours: Vec<Wanted>,
     /// The peer's, as seen from here; `None` where it refused ours without a word about its own.
     pub theirs: Option<Wanted>,
@@ -157,7 +157,7 @@ pub struct Traffic {
 /// Traffic that is to be protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The phase 2 tunnel; empty for the peer's.
+    /// The child tunnel; empty for the peer's.
     pub child: String,
     /// On this side.
     pub local: Vec<Selector>,
@@ -177,11 +177,11 @@ impl Wanted {
 
 /// Traffic that a peer asks for and that the policy gives to another one first.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Claim {
-    /// What the peer may have of its phase 2 tunnel.
+pub struct Shadowed {
+    /// What the peer may have of its child tunnel.
     pub wanted: Wanted,
-    /// The phase 2 tunnel that stands before it and covers all of that.
-    pub claimant: Wanted,
+    /// The child tunnel that stands before it and covers all of that.
+    pub shadowing_rule: Wanted,
     /// The peer of that tunnel.
     pub peer: String,
 }
@@ -189,7 +189,7 @@ pub struct Claim {
 /// Modes that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Modes {
-    /// The phase 2 tunnel.
+    /// The child tunnel.
     pub child: String,
     /// Its mode.
     pub ours: Mode,
@@ -220,7 +220,7 @@ impl fmt::Display for Facts {
             Self::Identities(identities) => identities.fmt(f),
             Self::Proof(proof) => proof.fmt(f),
             Self::Traffic(traffic) => traffic.fmt(f),
-            Self::Claim(claim) => claim.fmt(f),
+            Self::Shadowed(claim) => claim.fmt(f),
             Self::Modes(modes) => modes.fmt(f),
             Self::Addresses(addresses) => addresses.fmt(f),
         }
@@ -341,18 +341,18 @@ impl fmt::Display for Traffic {
     }
 }
 
-impl fmt::Display for Claim {
+impl fmt::Display for Shadowed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { wanted, claimant, peer } = self;
+        let Self { wanted, shadowing_rule, peer } = self;
         write!(
             f,
             "{} would get {} to {}, but {} of the peer {peer} stands before it in the policy with {} to {}: no packet would ever go this way; give each peer traffic of its own, behind a NAT in tunnel mode",
             wanted.child,
             listed(&wanted.local),
             listed(&wanted.remote),
-            claimant.child,
-            listed(&claimant.local),
-            listed(&claimant.remote)
+            shadowing_rule.child,
+            listed(&shadowing_rule.local),
+            listed(&shadowing_rule.remote)
         )
     }
 }

@@ -1,8 +1,8 @@
 //! A Child SA and its two halves in the data plane.
 
 use crate::collision::LowestNonce;
-use crate::disclosure::{Disclosure, EspKeys};
 use crate::engine::{Cx, Deadline, Lost};
+use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;
 use crate::sa::path::Path;
@@ -120,7 +120,7 @@ impl Blueprint<'_> {
         let lifetime = self.choice.lifetime;
         let hard_bytes = lifetime.bytes;
         let soft_bytes = lifetime.soft_bytes();
-        let soft_bytes = soft_bytes.map(|s| cx.a_little_less(s, hard_bytes.unwrap_or(s)));
+        let soft_bytes = soft_bytes.map(|s| cx.jitter_volume(s, hard_bytes.unwrap_or(s)));
         let limits = Limits { soft_bytes, hard_bytes };
         let (in_key, out_key) = match self.initiator {
             true => (self.keys.to_initiator, self.keys.to_responder),
@@ -138,7 +138,7 @@ impl Blueprint<'_> {
             if suite.is_ah() {
                 break;
             }
-            cx.out.disclose(|| Disclosure::Esp(EspKeys::new(spi, suite, esn, way, key)));
+            cx.out.log_keys(|| LoggedKeys::Esp(EspKeys::new(spi, suite, esn, way, key)));
         }
         cx.plane.add_inbound(InboundSa {
             id: inbound,

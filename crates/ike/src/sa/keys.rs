@@ -2,7 +2,7 @@
 
 use crate::crypto::prf::{output_len, prf, prf_of_nonces, prf_plus};
 use crate::crypto::rng::Rng;
-use crate::disclosure::{DirectionKeys, Disclosure, IkeKeys};
+use crate::key_log::{DirectionKeys, IkeKeys, LoggedKeys};
 use crate::negotiation::proposal::IkeSuite;
 use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::{Header, IkeSpi};
@@ -116,11 +116,11 @@ impl Keys {
     }
 
     /// A copy for a sink. `spis` and `ours` as the keys were made with.
-    pub fn disclosed(&self, spis: (IkeSpi, IkeSpi), ours: bool) -> Disclosure {
+    pub fn logged(&self, spis: (IkeSpi, IkeSpi), ours: bool) -> LoggedKeys {
         let (here, there) = (self.ours(), self.theirs());
         let (initiator, responder) = if ours { (here, there) } else { (there, here) };
         let split = |keys| DirectionKeys::split(&keys, self.suite.integrity);
-        Disclosure::Ike(IkeKeys {
+        LoggedKeys::Ike(IkeKeys {
             initiator_spi: spis.0,
             responder_spi: spis.1,
             suite: self.suite,

@@ -33,7 +33,7 @@ struct Index {
 enum Name {
     Inbound(Spi),
     Outbound(Spi),
-    /// A number made of its phase 2 tunnel's name; others may have it, too.
+    /// A number made of its child tunnel's name; others may have it, too.
     Tunnel(u64),
 }
 
@@ -90,7 +90,7 @@ impl Children {
             .find(|c| c.spi_out == spi && c.choice.protocol() == protocol)
     }
 
-    /// Those of a phase 2 tunnel.
+    /// Those of a child tunnel.
     pub fn of_tunnel<'s, 'n>(
         &'s self,
         name: &'n str,

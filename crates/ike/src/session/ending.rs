@@ -64,7 +64,7 @@ impl Session {
         self.close(cx, reason);
     }
 
-    /// Takes everything down with a Delete. Returns which of the phase 2 tunnels that this side may start are up; those
+    /// Takes everything down with a Delete. Returns which of the child tunnels that this side may start are up; those
     /// still on their way are tried again when it is over, by when the peer may have set them up elsewhere.
     pub fn close_as_redundant(&mut self, cx: &mut Cx<'_>, reason: &str) -> Vec<String> {
         let may_start = |c: &&Arc<ChildTunnel>| {
@@ -134,7 +134,7 @@ impl Session {
             if failure.kind != FailureKind::Cancelled {
                 cx.out.failures.note(cx.now, &self.tunnel.name, failure);
             }
-            cx.out.part(&self.tunnel);
+            cx.out.session_down(&self.tunnel);
             cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });
         } else {
             cx.out.fail(cx.now, &self.tunnel.name, None, failure);

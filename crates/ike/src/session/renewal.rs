@@ -102,7 +102,7 @@ impl Session {
         [at, by, relieves_at].into_iter().flatten().min()
     }
 
-    /// The phase 2 tunnels that a successor has to take over.
+    /// The child tunnels that a successor has to take over.
     pub fn to_be_taken_over(&self) -> Vec<String> {
         let serving = self.children.iter().filter(|c| c.state == ChildState::Established);
         let mut names: Vec<String> = serving.map(|c| c.tunnel.name.clone()).collect();

@@ -4,11 +4,11 @@ use crate::task::Task;
 use std::collections::{HashMap, VecDeque};
 use std::ops::Deref;
 
-/// A queue of tasks that knows which phase 2 tunnels are to come up, however many.
+/// A queue of tasks that knows which child tunnels are to come up, however many.
 #[derive(Default)]
 pub(crate) struct Tasks {
     queue: VecDeque<Task>,
-    /// How often each phase 2 tunnel is to come up.
+    /// How often each child tunnel is to come up.
     creating: HashMap<String, u32>,
     /// How many tasks say which IKE SA they are for.
     particular: usize,
@@ -57,12 +57,12 @@ impl Tasks {
         *self = Self::default();
     }
 
-    /// Whether a phase 2 tunnel is to come up.
+    /// Whether a child tunnel is to come up.
     pub fn create(&self, child: &str) -> bool {
         self.creating.contains_key(child)
     }
 
-    /// The phase 2 tunnels that are to come up.
+    /// The child tunnels that are to come up.
     pub fn creating(&self) -> impl Iterator<Item = &String> {
         self.creating.keys()
     }

@@ -5,7 +5,6 @@ use esp::datapath::{Datapath, Settings};
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, Encapsulation, PacketSummary, Rule, RuleId, Spi, TrafficSelectors};
 use esp::trace::Trace;
-use ike::driver::{Activation, HandleError};
 use ike::engine::CommandError;
 use ike::event::{Event, EventKind};
 use ike::failure::Failure;
@@ -18,8 +17,9 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
+use vpn::driver::{Activation, HandleError};
 
-/// The twin of [`ike::driver::Handle`]. Whole phase 1 tunnels come and go, whichever child is named.
+/// The twin of [`vpn::driver::Handle`]. Whole phase 1 tunnels come and go, whichever child is named.
 #[derive(Clone)]
 pub struct MemoryGateway {
     state: Arc<Mutex<Inner>>,

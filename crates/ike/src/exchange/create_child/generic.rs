@@ -1,6 +1,6 @@
-//! Child SAs for traffic that the peer alone names, where a tunnel has a generic phase 2 policy.
+//! Child SAs for traffic that the peer alone names, where a tunnel has a generic child policy.
 //!
-//! Each becomes a phase 2 tunnel of its own, which this side only answers. Its rule stands behind those of the policy, so
+//! Each becomes a child tunnel of its own, which this side only answers. Its rule stands behind those of the policy, so
 //! that it draws nothing that belongs to them, and goes with its last Child SA.
 
 use super::{Match, as_seen};
@@ -15,7 +15,7 @@ use policy::{AddressRange, AllowedTraffic, ChildTunnel, GenericChild, Mode, Role
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// The phase 2 tunnel that a request asks for; `None` where the generic policy, if there is one, does not allow it.
+/// The child tunnel that a request asks for; `None` where the generic policy, if there is one, does not allow it.
 pub(super) fn matching(
     session: &Session,
     cx: &Cx<'_>,
@@ -87,7 +87,7 @@ fn allowed(
     granted
 }
 
-/// Makes the rule of a phase 2 tunnel that the policy does not have.
+/// Makes the rule of a child tunnel that the policy does not have.
 pub(super) fn add_rule(
     session: &Session,
     cx: &mut Cx<'_>,

@@ -1,10 +1,10 @@
 //! Commands that end when something has happened: up, gone, rekeyed.
 
 use super::handle::{Activation, HandleError, Reply};
-use crate::engine::{CommandError, Engine};
-use crate::event::{Event, EventKind};
-use crate::failure::{Failure, FailureKind};
 use esp::plane::DataPlane;
+use ike::engine::{CommandError, Engine};
+use ike::event::{Event, EventKind};
+use ike::failure::{Failure, FailureKind};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
@@ -23,7 +23,7 @@ struct Item {
     /// The name the command was given.
     name: String,
     tunnel: String,
-    /// Its phase 2 tunnels that are still to come; empty where the phase 1 tunnel itself is waited for.
+    /// Its child tunnels that are still to come; empty where the IKE tunnel itself is waited for.
     children: HashSet<String>,
     failure: Option<Failure>,
     done: bool,
@@ -37,7 +37,7 @@ enum Answer {
 struct Wait {
     what: What,
     items: Vec<Item>,
-    /// Places of items by their phase 1 tunnel.
+    /// Places of items by their IKE tunnel.
     by_tunnel: HashMap<String, Vec<usize>>,
     /// How many items are not done.
     left: usize,
@@ -227,7 +227,7 @@ impl Item {
         }
     }
 
-    /// One of the phase 2 tunnels is up or has failed.
+    /// One of the child tunnels is up or has failed.
     fn settle(&mut self, event: &Event) {
         event.child.iter().for_each(|child| _ = self.children.remove(child));
         self.done = self.children.is_empty();

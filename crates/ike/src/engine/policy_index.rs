@@ -10,11 +10,11 @@ use std::sync::Arc;
 
 /// A policy whose tunnels are found without a look at all of them.
 #[derive(Default)]
-pub(crate) struct Roster {
+pub(crate) struct PolicyIndex {
     policy: Arc<Policy>,
-    /// Places of phase 1 tunnels by name.
+    /// Places of IKE tunnels by name.
     tunnels: Index<u32>,
-    /// Places of phase 2 tunnels, in their phase 1 tunnel's list, by name.
+    /// Places of child tunnels, in their IKE tunnel's list, by name.
     children: Index<(u32, u32)>,
     families: HashMap<Ends, Vec<Arc<Family>>>,
 }
@@ -73,7 +73,7 @@ fn place(index: usize) -> u32 {
     u32::try_from(index).expect("a policy has fewer than 2^32 tunnels")
 }
 
-impl Deref for Roster {
+impl Deref for PolicyIndex {
     type Target = Policy;
 
     fn deref(&self) -> &Policy {
@@ -81,7 +81,7 @@ impl Deref for Roster {
     }
 }
 
-impl Roster {
+impl PolicyIndex {
     pub fn new(policy: Arc<Policy>) -> Self {
         let numbered = || policy.tunnels.iter().enumerate();
         let tunnels = Index::of(numbered().map(|(at, t)| (number_of(&t.name), place(at))));
@@ -93,13 +93,13 @@ impl Roster {
         Self { policy, tunnels, children, families }
     }
 
-    /// The phase 1 tunnel of that name.
+    /// The IKE tunnel of that name.
     pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
         let tunnels = self.tunnels.at(number_of(name));
         tunnels.map(|at| &self.policy.tunnels[at as usize]).find(|t| t.name == name)
     }
 
-    /// The phase 2 tunnel of that name, with the phase 1 tunnel that carries it.
+    /// The child tunnel of that name, with the IKE tunnel that carries it.
     pub fn child(&self, name: &str) -> Option<(&Arc<IkeTunnel>, &Arc<ChildTunnel>)> {
         let children = self.children.at(number_of(name)).map(|(tunnel, child)| {
             let tunnel = &self.policy.tunnels[tunnel as usize];
@@ -108,7 +108,7 @@ impl Roster {
         children.into_iter().find(|(_, c)| c.name == name)
     }
 
-    /// The phase 2 tunnel of that name that this phase 1 tunnel carries, which need not be part of the policy any more.
+    /// The child tunnel of that name that this IKE tunnel carries, which need not be part of the policy any more.
     pub fn child_of<'a>(
         &'a self,
         tunnel: &'a Arc<IkeTunnel>,
@@ -258,7 +258,7 @@ mod tests {
         fn finds_what_a_search_finds(
             tunnels in tunnels(), ends in (1..4_u8, 1..4_u8), peer in 0..4_u8, ecp256 in any::<bool>(),
         ) {
-            let roster = Roster::new(Arc::new(Policy { tunnels: tunnels.clone() }));
+            let index = PolicyIndex::new(Arc::new(Policy { tunnels: tunnels.clone() }));
             let (local, remote) = (address(ends.0), address(ends.1));
             let group = if ecp256 { Group::Ecp256 } else { Group::Ecp384 };
             let fits = |t: &&Arc<IkeTunnel>| {
@@ -269,7 +269,7 @@ mod tests {
             };
             let searched: Vec<&Arc<IkeTunnel>> = tunnels.iter().filter(fits).collect();
             let mut candidates = match (local, remote) {
-                (Some(local), Some(remote)) => roster.candidates(local, remote),
+                (Some(local), Some(remote)) => index.candidates(local, remote),
                 _ => unreachable!("addresses begin with 1"),
             };
             candidates.retain(|p| p[0].groups == [group]);
@@ -283,10 +283,10 @@ mod tests {
             let of_peer: Vec<_> = searched.into_iter().filter(is_peer).collect();
             prop_assert_eq!(candidates.of_peer(&identity(peer)), of_peer);
             for (at, tunnel) in tunnels.iter().enumerate() {
-                prop_assert!(roster.has(tunnel));
-                prop_assert_eq!(roster.tunnel(&format!("tunnel{at}")), Some(tunnel));
+                prop_assert!(index.has(tunnel));
+                prop_assert_eq!(index.tunnel(&format!("tunnel{at}")), Some(tunnel));
             }
-            prop_assert_eq!(roster.tunnel("tunnel"), None);
+            prop_assert_eq!(index.tunnel("tunnel"), None);
         }
     }
 }

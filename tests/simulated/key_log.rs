@@ -1,36 +1,36 @@
 //! Keys go to a sink that an engine was given, and to nobody else.
 
 use crate::{SOON, calm};
-use ike::disclosure::{Disclosure, Sink};
+use ike::key_log::{LoggedKeys, Sink};
 use sim::invariant::assert_agreement;
 use sim::link::Conditions;
 use sim::{HostId, Site, World};
 use std::sync::{Arc, Mutex, PoisonError};
 
-type Kept = Arc<Mutex<Vec<Disclosure>>>;
+type Kept = Arc<Mutex<Vec<LoggedKeys>>>;
 
-/// Has everything kept that a host discloses.
+/// Has everything kept that a host logs.
 fn listen(world: &mut World, host: HostId) -> Kept {
     let kept = Kept::default();
     let into = Arc::clone(&kept);
     let sink =
         Sink::new(move |keys| into.lock().unwrap_or_else(PoisonError::into_inner).push(keys));
-    world.command(host, "disclose keys", |engine, _| engine.disclose_keys(sink));
+    world.command(host, "log keys", |engine, _| engine.log_keys(sink));
     kept
 }
 
 /// What was kept, in an order that is the same on both sides.
-fn sorted(kept: &Kept) -> Vec<Disclosure> {
+fn sorted(kept: &Kept) -> Vec<LoggedKeys> {
     let mut keys = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     keys.sort_by_key(|keys| match keys {
-        Disclosure::Ike(keys) => (0, keys.initiator_spi.0, keys.responder_spi.0),
-        Disclosure::Esp(keys) => (1, keys.spi.0.into(), 0),
+        LoggedKeys::Ike(keys) => (0, keys.initiator_spi.0, keys.responder_spi.0),
+        LoggedKeys::Esp(keys) => (1, keys.spi.0.into(), 0),
     });
     keys
 }
 
 #[test]
-fn both_ends_disclose_the_same_keys_of_every_sa() {
+fn both_ends_log_the_same_keys_of_every_sa() {
     let site = Site::default();
     let (mut world, left, right) = World::of_site(1, &site, &calm());
     let kept = [listen(&mut world, left), listen(&mut world, right)];
@@ -50,7 +50,7 @@ fn both_ends_disclose_the_same_keys_of_every_sa() {
 }
 
 #[test]
-fn the_first_message_of_a_stranger_discloses_nothing() {
+fn the_first_message_of_a_stranger_logs_no_key() {
     let site = Site::default();
     let (mut world, left, right) = World::of_site(1, &site, &calm());
     let kept = listen(&mut world, right);

@@ -1,13 +1,13 @@
 //! How the rest of a program talks to a running engine.
 
-use crate::engine::CommandError;
-use crate::event::Event;
-use crate::failure::Failure;
-use crate::proof::trust::Trust;
-use crate::status::IkeStatus;
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary, PlaneError};
 use esp::trace::Trace;
+use ike::engine::CommandError;
+use ike::event::Event;
+use ike::failure::Failure;
+use ike::proof::trust::Trust;
+use ike::status::IkeStatus;
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -20,9 +20,9 @@ const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 /// two ends that disagree do not go round in circles.
 const LASTING: Duration = Duration::from_secs(60);
 
-/// What becomes of a phase 2 tunnel that was up and went, though nobody on this side took it down.
+/// What becomes of a child tunnel that was up and went, though nobody on this side took it down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Comeback {
+pub enum RestartAction {
     /// What the policy says: AutoStart starts it again, OnDemand waits for a packet, otherwise it stays down.
     #[default]
     Policy,
@@ -34,7 +34,7 @@ pub enum Comeback {
     Clear,
 }
 
-/// A phase 2 tunnel that went without this side's will.
+/// A child tunnel that went without this side's will.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub name: String,
@@ -42,7 +42,7 @@ pub(crate) struct Lost {
     pub after: Duration,
 }
 
-/// A phase 2 tunnel that is to be tried again, or was.
+/// A child tunnel that is to be tried again, or was.
 pub(super) struct Retry {
     pub attempts: u32,
     /// Not before this.
@@ -67,7 +67,7 @@ impl<P: DataPlane> Engine<P> {
         let action = match session.ending {
             Ending::Unanswered => self.config.liveness_action,
             Ending::ByPeer => self.config.close_action,
-            Ending::Otherwise => Comeback::Policy,
+            Ending::Otherwise => RestartAction::Policy,
         };
         self.come_back(now, tunnel, action, &session.lost);
         let starting = auto_start(tunnel);
@@ -107,7 +107,13 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    fn come_back(&mut self, now: Instant, tunnel: &IkeTunnel, action: Comeback, lost: &[Lost]) {
+    fn come_back(
+        &mut self,
+        now: Instant,
+        tunnel: &IkeTunnel,
+        action: RestartAction,
+        lost: &[Lost],
+    ) {
         if lost.is_empty() {
             return;
         }
@@ -121,11 +127,11 @@ impl<P: DataPlane> Engine<P> {
             let Some(child) = children.get(name.as_str()) else { continue };
             let startable = tunnel.role.may_initiate() && child.role.may_initiate();
             match action {
-                Comeback::Policy if starting.contains(name.as_str()) => {
+                RestartAction::Policy if starting.contains(name.as_str()) => {
                     self.schedule_retry(now, name, *after)
                 }
-                Comeback::Restart if startable => self.schedule_retry(now, name, *after),
-                Comeback::Trap if startable && !self.deactivated.contains(name) => {
+                RestartAction::Restart if startable => self.schedule_retry(now, name, *after),
+                RestartAction::Trap if startable && !self.deactivated.contains(name) => {
                     self.forget_retry(name);
                     if let Some(rule) = self.rules.of(name) {
                         self.plane.set_trap(rule);
@@ -208,7 +214,7 @@ fn names(children: &[Arc<ChildTunnel>]) -> HashSet<&str> {
     children.iter().map(|c| &*c.name).collect()
 }
 
-/// The phase 2 tunnels that start by themselves: those that say so, or the first where only phase 1 does.
+/// The child tunnels that start by themselves: those that say so, or the first where only the IKE tunnel does.
 pub(super) fn auto_start(tunnel: &IkeTunnel) -> Vec<Arc<ChildTunnel>> {
     if !tunnel.role.may_initiate() {
         return Vec::new();

@@ -3,14 +3,14 @@
 
 use crate::{SETTLED, SOON, calm, ike_spis};
 use ike::event::EventKind;
-use ike::{Comeback, Config};
+use ike::{Config, RestartAction};
 use sim::host::Side;
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
 use sim::{Exchange, HostId, Site, World};
 use std::time::Duration;
 
-const ACTIONS: [Comeback; 4] =
-    [Comeback::Policy, Comeback::Restart, Comeback::Trap, Comeback::Clear];
+const ACTIONS: [RestartAction; 4] =
+    [RestartAction::Policy, RestartAction::Restart, RestartAction::Trap, RestartAction::Clear];
 
 fn auto_start(children: u8) -> Site {
     Site { auto_start: true, children, ..Site::default() }
@@ -75,21 +75,21 @@ fn what_the_peer_deletes_goes_as_the_close_action_says() {
                 assert!(world.disconnect(right, if whole { Site::TUNNEL } else { "net0" }));
                 world.run_for(SETTLED);
                 let back = match action {
-                    Comeback::Policy => starts,
-                    Comeback::Restart => true,
-                    Comeback::Trap | Comeback::Clear => false,
+                    RestartAction::Policy => starts,
+                    RestartAction::Restart => true,
+                    RestartAction::Trap | RestartAction::Clear => false,
                 };
                 assert_eq!(is_up(&mut world, left, "net0"), back, "{action:?}, {starts}, {whole}");
                 send_one(&mut world, left, &site);
                 world.run_for(SETTLED);
-                let back = back || action == Comeback::Trap;
+                let back = back || action == RestartAction::Trap;
                 assert_eq!(is_up(&mut world, left, "net0"), back, "{action:?} after a packet");
                 let found = disagreements(
                     &mut world,
                     left,
                     right,
                     match (whole, back) {
-                        (true, true) if action == Comeback::Trap => 1,
+                        (true, true) if action == RestartAction::Trap => 1,
                         (_, true) => 2,
                         (false, false) => 1,
                         (true, false) => 0,
@@ -118,9 +118,9 @@ fn a_dead_peer_leaves_what_the_liveness_action_says() {
             world.heal();
             world.run_for(SETTLED);
             let back = match action {
-                Comeback::Policy => starts,
-                Comeback::Restart => true,
-                Comeback::Trap | Comeback::Clear => false,
+                RestartAction::Policy => starts,
+                RestartAction::Restart => true,
+                RestartAction::Trap | RestartAction::Clear => false,
             };
             assert_eq!(is_up(&mut world, left, "net0"), back, "{action:?}, {starts}");
             assert_eq!(is_up(&mut world, left, "net1"), back, "{action:?}, {starts}");
@@ -128,7 +128,7 @@ fn a_dead_peer_leaves_what_the_liveness_action_says() {
                 assert_agreement(&mut world, left, right, &site);
             }
             send_one(&mut world, left, &site);
-            let back = back || action == Comeback::Trap;
+            let back = back || action == RestartAction::Trap;
             assert_eq!(is_up(&mut world, left, "net0"), back, "{action:?} after a packet");
             assert_clean_stop(&mut world, left, right);
         }
@@ -216,8 +216,8 @@ fn two_ends_that_both_bring_it_back_do_not_go_round_in_circles() {
     for seed in 0..16 {
         let site = auto_start(2);
         let config = Config {
-            liveness_action: Comeback::Restart,
-            close_action: Comeback::Restart,
+            liveness_action: RestartAction::Restart,
+            close_action: RestartAction::Restart,
             ..Config::default()
         };
         let (mut world, left, right) = World::of_site(seed, &site, &config);

@@ -1,8 +1,8 @@
 //! Work with certificates, beside the engine: on as many threads as there are cores, and revocation lists fetched
 //! meanwhile hold none of them.
 
-use crate::proof::crl::Crl;
-use crate::proof::{Done, Job, Step, Wanted};
+use ike::proof::crl::Crl;
+use ike::proof::{Done, Job, Step, Wanted};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;

@@ -81,26 +81,26 @@ impl EspKeys {
 
 /// Keys of an SA that has come up.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Disclosure {
+pub enum LoggedKeys {
     /// An IKE SA, first or rekeyed.
     Ike(IkeKeys),
     /// One half of a Child SA, first or rekeyed.
     Esp(EspKeys),
 }
 
-/// Takes keys out of an engine ([`Engine::disclose_keys`](crate::Engine::disclose_keys)). Called by the thread that
+/// Takes keys out of an engine ([`Engine::log_keys`](crate::Engine::log_keys)). Called by the thread that
 /// drives the engine, which waits meanwhile.
 #[derive(Clone)]
-pub struct Sink(Arc<dyn Fn(Disclosure) + Send + Sync>);
+pub struct Sink(Arc<dyn Fn(LoggedKeys) + Send + Sync>);
 
 impl Sink {
     /// Has `take` called with the keys of every SA.
-    pub fn new(take: impl Fn(Disclosure) + Send + Sync + 'static) -> Self {
+    pub fn new(take: impl Fn(LoggedKeys) + Send + Sync + 'static) -> Self {
         Self(Arc::new(take))
     }
 
-    pub(crate) fn take(&self, disclosure: Disclosure) {
-        (self.0)(disclosure);
+    pub(crate) fn take(&self, keys: LoggedKeys) {
+        (self.0)(keys);
     }
 }
 

@@ -9,13 +9,13 @@ mod waiting;
 pub use handle::{Activation, Handle, HandleError, WeakHandle};
 pub use jobs::{Fetched, Fetcher, no_fetcher};
 
-use crate::discard::Discard;
-use crate::engine::{Datagram, Engine, Transmit};
-use crate::lanes::Lanes;
-use crate::proof::Done;
 use addresses::WatchedHost;
 use esp::plane::{DataPlane, Notice};
 use handle::Command;
+use ike::discard::Discard;
+use ike::engine::{Datagram, Engine, Transmit};
+use ike::priority_queue::PriorityQueue;
+use ike::proof::Done;
 use jobs::Jobs;
 use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
@@ -141,7 +141,7 @@ pub fn start<P: DataPlane + Send + 'static>(
         plane_counters,
         farewell,
         jobs,
-        lanes: Lanes::default(),
+        queue: PriorityQueue::default(),
         overflow: inputs.overflow.clone(),
         waiting: Waiting::default(),
         events: events.clone(),
@@ -179,10 +179,10 @@ struct Driver<P: DataPlane> {
     plane_counters: PlaneCounters<P>,
     farewell: Farewell<P>,
     jobs: Jobs,
-    lanes: Lanes<Received>,
+    queue: PriorityQueue<Received>,
     overflow: Overflow,
     waiting: Waiting,
-    events: broadcast::Sender<crate::Event>,
+    events: broadcast::Sender<ike::Event>,
     stopped: Vec<oneshot::Sender<()>>,
 }
 
@@ -202,9 +202,9 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             tokio::select! {
                 received = sockets.receive() => received.into_iter().for_each(|d| self.sort_in(d)),
                 Some(datagram) = inputs.datagrams.recv() => self.sort_in(datagram),
-                () = std::future::ready(()), if !self.lanes.is_empty() => {
+                () = std::future::ready(()), if !self.queue.is_empty() => {
                     self.gather(&mut inputs);
-                    if let Some(datagram) = self.lanes.pop() {
+                    if let Some(datagram) = self.queue.pop() {
                         self.datagram(&datagram);
                     }
                 }
@@ -279,7 +279,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
 
     fn sort_in(&mut self, received: Received) {
         let remote = received.remote;
-        if !self.lanes.push(received, |r| &r.octets) {
+        if !self.queue.push(received, |r| &r.octets) {
             self.overflow.count(remote);
         }
     }
@@ -337,7 +337,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
 
     fn drain(&mut self) {
         while let Some(transmit) = self.engine.poll_transmit() {
-            let nat_t = transmit.local.port() != crate::engine::IKE_PORT;
+            let nat_t = transmit.local.port() != ike::engine::IKE_PORT;
             let sent =
                 if nat_t { (self.send_nat_t)(&transmit) } else { self.sockets.send(&transmit) };
             if let Err(error) = &sent {
