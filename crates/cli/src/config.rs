@@ -1,7 +1,7 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
-use control::protocol::DEFAULT_SOCKET;
 use ::crypto::CryptoProviders;
+use control::protocol::DEFAULT_SOCKET;
 use esp::path_mtu::{DontFragment, Outer};
 use esp::placement::{self, Placement, Wanted};
 use esp::planes::Choice;

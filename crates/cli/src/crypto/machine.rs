@@ -3,8 +3,8 @@
 use super::kernel::{self, Registered};
 use super::nic::{self, Device};
 use super::service::served;
-use control::protocol::{CryptoState, Served, Tunable};
 use ::crypto::{Cpu, CryptoProviders, Function, HIDING, Provider};
+use control::protocol::{CryptoState, Served, Tunable};
 use serde::Serialize;
 
 /// The answer to `vpnctl crypto info`.

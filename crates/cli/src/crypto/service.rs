@@ -1,10 +1,10 @@
 //! What the daemon answers about its crypto facility.
 
 use super::tunables::{TunableError, Tunables};
+use ::crypto::{CryptoProviders, Function, Place, Provider};
 use control::protocol::{
     Amount, CryptoState, CryptoStats, FunctionWork, Refusal, RefusalCode, Served,
 };
-use ::crypto::{CryptoProviders, Function, Place, Provider};
 use ike::crypto::{prf, tally};
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! AIX's tunables of the crypto facility (`acfo`), as far as they mean something here, and the file of those set for good.
 
 use crate::config::Crypto;
-use control::protocol::Tunable;
 use ::crypto::CryptoProviders;
+use control::protocol::Tunable;
 use serde::Deserialize;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
