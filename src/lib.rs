@@ -17,6 +17,7 @@
 pub mod certificates;
 pub mod driver;
 pub mod manual;
+pub mod planes;
 pub mod revocation;
 pub mod store;
 
@@ -29,12 +30,10 @@ use driver::{Handle, SocketError};
 use esp::filter::Filter;
 use esp::path_mtu::Outer;
 use esp::plane::PlaneError;
-use esp::planes::{KernelPlane, Planes};
-use esp::userspace::workers::Workers;
-use esp::userspace::{Hooks, IkeReceiver, Offering};
 use ike::key_log::Sink;
 use ike::proof::trust::Trust;
 use manual::{ManualSaError, ManualSas};
+use planes::Planes;
 use policy::Policy;
 use revocation::Lists;
 use std::collections::BTreeSet;
@@ -43,6 +42,9 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
+use userspace::workers::Workers;
+use userspace::{Hooks, IkeReceiver, Offering};
+use xfrm::KernelPlane;
 
 /// What a gateway needs besides its policy.
 #[derive(Clone, Debug, Default)]
@@ -66,7 +68,7 @@ pub struct GatewayConfig {
     pub workers: Workers,
     /// Whether tunnels' packets are protected in this process, which is the default, or in the kernel. Whoever keeps a
     /// clone of its report sees what came of it.
-    pub planes: esp::planes::Config,
+    pub planes: crate::planes::Config,
     /// What the kernel offers for many packets at once and is to be left alone; default: nothing.
     pub without: BTreeSet<Offering>,
     /// What happens to traffic that is no tunnel's; default: nothing.
@@ -107,13 +109,13 @@ pub enum StartError {
 /// # Errors
 /// Where the device, the routes or a socket cannot be had; nothing is left behind.
 pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle, StartError> {
-    let mut plane_config = esp::userspace::Config {
+    let mut plane_config = userspace::Config {
         crypto: config.crypto,
         workers: config.workers,
         without: config.without,
         filter: config.filter,
         outer: config.outer,
-        ..esp::userspace::Config::default()
+        ..userspace::Config::default()
     };
     if let Some(device) = config.device {
         plane_config.device = device;

@@ -3,10 +3,6 @@
 use ::crypto::CryptoProviders;
 use control::protocol::DEFAULT_SOCKET;
 use esp::path_mtu::{DontFragment, Outer};
-use esp::placement::{self, Placement, Wanted};
-use esp::planes::Choice;
-use esp::userspace::workers::{Affinity, Count, Schedule, Settings, Workers};
-use esp::userspace::{Offering, Wait};
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,7 +14,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
+use userspace::workers::{Affinity, Count, Schedule, Settings, Workers};
+use userspace::{Offering, Wait};
 use vpn::manual::{ManualSaError, ManualSas};
+use vpn::planes::Choice;
+use xfrm::placement::{self, Placement, Wanted};
 use zeroize::Zeroizing;
 
 mod certificates;
@@ -452,9 +452,9 @@ impl Config {
     }
 
     /// Where packets are to be protected.
-    pub fn planes(&self) -> esp::planes::Config {
+    pub fn planes(&self) -> vpn::planes::Config {
         let placement = self.placement();
-        esp::planes::Config { placement, ..tunnel::planes(self.esp.dataplane.0, &self.tunnel) }
+        vpn::planes::Config { placement, ..tunnel::planes(self.esp.dataplane.0, &self.tunnel) }
     }
 
     /// What the gateway is started with.

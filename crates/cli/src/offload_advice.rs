@@ -3,11 +3,11 @@
 
 use crate::crypto::remarks::named;
 use ::crypto::Suite;
-use esp::placement::{Need, Wanted};
 use esp::plane::Encapsulation;
-use esp::planes::{Choice, Config};
 use policy::{ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
+use vpn::planes::{Choice, Config};
+use xfrm::placement::{Need, Wanted};
 
 /// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it.
 pub fn of(policy: &Policy, planes: &Config) -> Vec<String> {
@@ -52,9 +52,9 @@ fn like(suite: Suite) -> Suite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esp::placement::{self, Placement};
     use policy::{AhIntegrity, ChildProposal, EspEncryption, Integrity, Protection};
     use std::sync::Arc;
+    use xfrm::placement::{self, Placement};
 
     fn advice(protections: &[Protection], choice: Choice, wanted: Wanted) -> Vec<String> {
         let sample = include_str!("../../../config/left.xml");

@@ -13,8 +13,6 @@ use crate::why::explain;
 use control::protocol::{
     Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel, WorkersChange, workers,
 };
-use esp::placement::Placement;
-use esp::userspace::workers::Workers;
 use ike::engine::CommandError;
 use ike::event::Event;
 use policy::Policy;
@@ -25,8 +23,10 @@ use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tokio::sync::{Mutex, Notify, broadcast};
 use tracing::{error, info, warn};
+use userspace::workers::Workers;
 use vpn::driver::HandleError;
 use vpn::manual::ManualSas;
+use xfrm::placement::Placement;
 
 /// A running daemon around a gateway.
 pub struct Daemon<G> {
@@ -44,7 +44,7 @@ pub struct Daemon<G> {
     pub(super) started: Instant,
     workers: Workers,
     pub(super) manual: ManualSas,
-    pub(super) planes: esp::planes::Report,
+    pub(super) planes: vpn::planes::Report,
     pub(super) placement: Placement,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
@@ -73,7 +73,7 @@ impl<G: Gateway> Daemon<G> {
             started: Instant::now(),
             workers: Workers::default(),
             manual: ManualSas::default(),
-            planes: esp::planes::Report::default(),
+            planes: vpn::planes::Report::default(),
             placement: Placement::default(),
             reloading,
             stop: Notify::new(),
@@ -119,7 +119,7 @@ impl<G: Gateway> Daemon<G> {
 
     /// Lets it tell where packets are protected.
     #[must_use]
-    pub fn with_planes(self, planes: esp::planes::Report) -> Self {
+    pub fn with_planes(self, planes: vpn::planes::Report) -> Self {
         Self { planes, ..self }
     }
 
