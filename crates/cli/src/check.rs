@@ -9,6 +9,7 @@ use crate::crypto;
 use crate::policy_file;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use clap::ValueEnum;
+use esp::cipher::Facility;
 use policy::{
     AllowedTraffic, ChildProposal, ChildTunnel, Endpoint, GenericChild, Group, IkeProposal,
     IkeTunnel, Lifetime, Pfs, Policy, RangeKind, Role, Selector,
@@ -58,7 +59,7 @@ pub fn check(request: &Request<'_>) -> Outcome {
     let read = policy_file::read_with(file, lenient);
     let mut remarks = Vec::new();
     if let Ok(read) = &read {
-        remarks.extend(crypto::remarks::of(&read.policy, &config.gateway().crypto));
+        remarks.extend(crypto::remarks::of(&read.policy, &Facility::new(config.crypto.choice())));
         if certificates::are_used(&read.policy) {
             let certificates = certificates::read(&config.certificates);
             let more = certificates.remarks(&read.policy);

@@ -5,17 +5,18 @@ use crate::crypto::remarks::named;
 use esp::cipher::Suite;
 use esp::placement::{Need, Wanted};
 use esp::plane::Encapsulation;
-use esp::planes::{Choice, Config};
+use esp::planes::Choice;
 use policy::{ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
+use vpn::PlaneSettings;
 
 /// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it.
-pub fn of(policy: &Policy, planes: &Config) -> Vec<String> {
+pub fn of(policy: &Policy, planes: &PlaneSettings) -> Vec<String> {
     let mut remarks: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     let wanted = |child: &&ChildTunnel| {
         planes.choice_of(&child.name) != Choice::Userspace
-            && planes.placement.choice(&child.name).wanted != Wanted::Off
+            && planes.offload.choice_of(&child.name).wanted != Wanted::Off
     };
     for child in children.map(|child| &**child).filter(wanted) {
         if let Some(remark) = remark(child) {

@@ -578,8 +578,8 @@ impl From<&Failure> for FailureInfo {
     }
 }
 
-impl From<vpn::driver::Activation> for Activation {
-    fn from(activation: vpn::driver::Activation) -> Self {
+impl From<vpn::Activation> for Activation {
+    fn from(activation: vpn::Activation) -> Self {
         let failure = activation.outcome.as_ref().err().map(FailureInfo::from);
         Self { name: activation.name, up: failure.is_none(), failure }
     }

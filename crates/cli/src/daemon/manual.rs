@@ -7,12 +7,8 @@ use vpn::manual::{ManualSa, ManualSas};
 
 impl<G: Gateway> Daemon<G> {
     pub(super) async fn manual_sas(&self) -> Result<Vec<ManualSaInfo>, Refusal> {
-        let manual = self.manual.clone();
-        if manual.is_empty() {
-            return Ok(Vec::new());
-        }
-        let status = self.gateway().with_plane(move |plane| manual.status(plane)).await;
-        Ok(status.map_err(refusal)?.iter().map(ManualSaInfo::from).collect())
+        let status = self.gateway().manual_sas().await.map_err(refusal)?;
+        Ok(status.iter().map(ManualSaInfo::from).collect())
     }
 }
 
