@@ -1,6 +1,6 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
-use crate::control::protocol::DEFAULT_SOCKET;
+use control::protocol::DEFAULT_SOCKET;
 use esp::path_mtu::{DontFragment, Outer};
 use esp::placement::{self, Wanted};
 use esp::planes::Choice;
@@ -31,7 +31,7 @@ mod workers;
 
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
-pub use filter::{DefaultAction, FilterSection};
+pub use filter::FilterSection;
 pub use manual::Sa;
 pub use tunnel::Tunnel;
 
@@ -458,10 +458,10 @@ impl Config {
         PlaneSettings { choice, tunnels, offload: self.offload() }
     }
 
-    /// A gateway with this policy, as the configuration wants it.
-    pub fn gateway(&self, policy: Arc<Policy>) -> vpn::Builder {
+    /// IKE's timers and limits.
+    pub fn ike(&self) -> ike::Config {
         let defaults = ike::Config::default();
-        let ike = ike::Config {
+        ike::Config {
             retransmit_after: self.ike.retransmit_after.0.unwrap_or(defaults.retransmit_after),
             retransmissions: self.ike.retransmissions,
             liveness_interval: self.ike.liveness_interval.0,
@@ -481,7 +481,11 @@ impl Config {
             reauthenticate: self.ike.reauthenticate.0,
             mobike: self.ike.mobike,
             return_routability: self.ike.return_routability,
-        };
+        }
+    }
+
+    /// A gateway with this policy, as the configuration wants it.
+    pub fn gateway(&self, policy: impl Into<Arc<Policy>>) -> vpn::Builder {
         let workers = Settings {
             workers: self.esp.workers,
             schedule: self.esp.schedule,
@@ -494,7 +498,7 @@ impl Config {
             learned_for: self.esp.path_mtu_lifetime.0,
         };
         vpn::Gateway::builder(policy)
-            .ike(ike)
+            .ike(self.ike())
             .outer(outer)
             .workers(workers)
             .without(self.esp.without.clone())

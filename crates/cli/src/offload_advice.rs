@@ -53,9 +53,10 @@ fn like(suite: Suite) -> Suite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esp::placement::{self, Placement};
+    use esp::placement;
     use policy::{AhIntegrity, ChildProposal, EspEncryption, Integrity, Protection};
     use std::sync::Arc;
+    use vpn::OffloadSettings;
 
     fn advice(protections: &[Protection], choice: Choice, wanted: Wanted) -> Vec<String> {
         let sample = include_str!("../../../config/left.xml");
@@ -67,8 +68,9 @@ mod tests {
             |protection: &Protection| ChildProposal { protection: *protection, ..template.clone() };
         *proposals = protections.iter().map(with).collect();
         let device = None;
-        let placement = Placement::new(placement::Choice { wanted, device }, BTreeMap::new());
-        of(&policy, &Config { choice, placement, ..Config::default() })
+        let choice_of_card = placement::Choice { wanted, device };
+        let offload = OffloadSettings { choice: choice_of_card, ..OffloadSettings::default() };
+        of(&policy, &PlaneSettings { choice, offload, ..PlaneSettings::default() })
     }
 
     #[test]

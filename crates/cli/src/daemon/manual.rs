@@ -2,13 +2,14 @@
 
 use super::service::refusal;
 use super::{Daemon, Gateway};
-use crate::control::protocol::{ManualSaInfo, Refusal};
+use crate::view;
+use control::protocol::{ManualSaInfo, Refusal};
 use vpn::manual::{ManualSa, ManualSas};
 
 impl<G: Gateway> Daemon<G> {
     pub(super) async fn manual_sas(&self) -> Result<Vec<ManualSaInfo>, Refusal> {
         let status = self.gateway().manual_sas().await.map_err(refusal)?;
-        Ok(status.iter().map(ManualSaInfo::from).collect())
+        Ok(status.iter().map(view::manual_sa).collect())
     }
 }
 
