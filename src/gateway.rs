@@ -8,7 +8,7 @@ use crate::closed::Closed;
 use crate::driver::{GatewayError, Handle};
 use crate::events::Events;
 use crate::manual::ManualSas;
-use esp::cipher::Facility as CryptoProviders;
+use crypto::CryptoProviders;
 use esp::placement::Placement;
 use esp::plane::DataPlane;
 use esp::planes::Report;

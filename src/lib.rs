@@ -1,4 +1,75 @@
-//! PLACEHOLDER
+//! An IPsec gateway for Rust programs: IKEv2 (RFC 7296) negotiates keys, ESP or AH (RFC 4303, 4302) protects packets.
+//!
+//! A program gives a [`policy::Policy`] and settings to a [`Builder`] and receives a running [`Gateway`]. The daemon `vpnd` is
+//! built on this crate and on nothing else.
+//!
+//! ```text
+//!                    Gateway ── tunnels() workers() filter() offload() crypto() manual() events() stop() closed()
+//!                       │ commands          ▲ events
+//!                       ▼                   │
+//!   UDP 500 ◄──► driver: a tokio task with sockets and clock, around ike::Engine (no I/O)
+//!                       │ rules, SAs        ▲ notices, IKE that came to UDP 4500
+//!                       ▼                   │
+//!                data plane ── userspace: TUN device, sockets, worker threads ◄──► UDP 4500, IP protocols 50 and 51
+//!                           ├─ the kernel's XFRM, network cards
+//!                           └─ one of the caller's: any esp::plane::DataPlane
+//! ```
+//!
+//! # Example
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let text = std::fs::read_to_string("policy.xml")?;
+//! let loaded = policy::xml::read("policy.xml", &text).map_err(|errors| errors.to_string())?;
+//!
+//! let builder = vpn::Gateway::builder(loaded.policy).device("vpn1").table(4501);
+//! let mut events = builder.subscribe();
+//! let gateway = builder.start().await?;
+//! tokio::spawn(async move {
+//!     while let Some(event) = events.recv().await {
+//!         println!("{event}");
+//!     }
+//! });
+//!
+//! for tunnel in gateway.tunnels().activate_all().await? {
+//!     println!("{}: {:?}", tunnel.name, tunnel.outcome);
+//! }
+//! gateway.tunnel("site").rekey().await?;
+//! gateway.stop().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The directory `examples/` has a whole gateway, and a data plane of one's own.
+//!
+//! # Start and stop
+//!
+//! A start goes in this order, and undoes what it has done if a step fails ([`Builder::start`]):
+//!
+//! 1. The runtime and the settings are checked; nothing has changed yet.
+//! 2. UDP 500 is opened: another IKE daemon shows here.
+//! 3. The data plane starts. What a crashed run has left is replaced, the filter comes first, and then device and routes.
+//! 4. SAs keyed by hand are installed, and IKE listens on UDP 4500.
+//! 5. The engine installs the policy's rules: from here on their traffic is protected or blocked. Events begin.
+//!
+//! [`Gateway::stop`] goes backwards: Deletes are sent, the peers have three seconds to answer, UDP 500 is closed, the plane undoes
+//! its changes to the host, UDP 4500 is closed, events end, and [`Gateway::closed`] resolves. If a gateway is dropped instead,
+//! [`OnDrop`] decides what becomes of the traffic; if its engine panics, the traffic stays blocked.
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | a setting of the builder, the order of a start | `src/builder/host.rs` |
+//! | a start with a data plane of the caller's | `src/builder/custom.rs` |
+//! | a method of the running gateway | `src/gateway.rs`, `src/gateway/views.rs` |
+//! | a command from the gateway to the engine | `src/driver/handle.rs`, then `Driver::command` in `src/driver.rs` |
+//! | how long a command waits, and for which events | `src/driver/waiting.rs` |
+//! | the order of a stop | the end of `Driver::run` in `src/driver.rs` |
+//! | sockets of IKE | `src/driver/socket.rs`; beside a custom plane `src/driver/nat_t.rs` |
+//! | certificates from files; revocation lists by HTTP | `src/certificates.rs`; `src/revocation.rs` |
+//! | the stored policy | `src/store.rs` |
+//! | sequence numbers of SAs keyed by hand | `src/manual.rs` |
 #![forbid(unsafe_code)]
 
 pub mod certificates;
@@ -20,6 +91,7 @@ pub use driver::{Activation, GatewayError, SocketError};
 pub use events::Events;
 pub use gateway::{CryptoView, FilterView, Gateway, ManualView, OffloadView, Tunnel, Tunnels};
 
+pub use crypto;
 pub use esp;
 pub use ike;
 pub use policy;

@@ -5,7 +5,7 @@ use crate::closed::Closed;
 use crate::driver::{self, NatT, Surroundings};
 use crate::gateway::{Gateway, Handles};
 use crate::manual::ManualSas;
-use esp::cipher::{Choice as CryptoChoice, Facility as CryptoProviders};
+use crypto::{Choice as CryptoChoice, CryptoProviders};
 use esp::filter::Filter;
 use esp::manual::Way;
 use esp::path_mtu::Outer;

@@ -3,7 +3,7 @@
 use super::Handles;
 use crate::driver::{Activation, GatewayError, Handle};
 use crate::manual::{ManualSa, ManualSas, ManualStatus};
-use esp::cipher::Facility as CryptoProviders;
+use crypto::CryptoProviders;
 use esp::filter::{Filter, FilterStatus};
 use esp::placement::{Placed, Report as OffloadReport};
 use esp::plane::{PacketSummary, Resynced};

@@ -9,7 +9,6 @@ use crate::policy_file;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
 use clap::ValueEnum;
-use esp::cipher::Facility;
 use policy::{
     AllowedTraffic, ChildProposal, ChildTunnel, Endpoint, GenericChild, Group, IkeProposal,
     IkeTunnel, Lifetime, Pfs, Policy, RangeKind, Role, Selector,
@@ -59,7 +58,10 @@ pub fn check(request: &Request<'_>) -> Outcome {
     let read = policy_file::read_with(file, lenient);
     let mut remarks = Vec::new();
     if let Ok(read) = &read {
-        remarks.extend(crypto::remarks::of(&read.policy, &Facility::new(config.crypto.choice())));
+        remarks.extend(crypto::remarks::of(
+            &read.policy,
+            &::crypto::CryptoProviders::new(config.crypto.choice()),
+        ));
         if certificates::are_used(&read.policy) {
             let certificates = certificates::read(&config.certificates);
             let more = certificates.remarks(&read.policy);
