@@ -1,6 +1,6 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
-use crate::control::protocol::DEFAULT_SOCKET;
+use control::protocol::DEFAULT_SOCKET;
 use esp::cipher::Facility;
 use esp::path_mtu::{DontFragment, Outer};
 use esp::placement::{self, Placement, Wanted};
@@ -30,7 +30,7 @@ mod workers;
 
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
-pub use filter::{DefaultAction, FilterSection};
+pub use filter::FilterSection;
 pub use manual::Sa;
 pub use tunnel::Tunnel;
 

@@ -8,10 +8,10 @@ mod running;
 
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
-use cli::control::client::Client;
-use cli::control::protocol::Command;
 use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Source};
+use control::client::Client;
+use control::protocol::Command;
 use ike::failure::{Failure, FailureKind};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;

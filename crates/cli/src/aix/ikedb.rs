@@ -1,11 +1,11 @@
 //! `ikedb`: the policy database.
 
 use super::{Flags, Trouble, socket};
-use crate::control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
 use crate::convert::command::Convert;
 use crate::policy_file;
 use crate::report::plain;
 use crate::store::Access;
+use control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 

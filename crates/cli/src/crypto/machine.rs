@@ -3,7 +3,7 @@
 use super::kernel::{self, Registered};
 use super::nic::{self, Device};
 use super::service::served;
-use crate::control::protocol::{CryptoState, Served, Tunable};
+use control::protocol::{CryptoState, Served, Tunable};
 use esp::cipher::{Cpu, Facility, Function, HIDING, Provider};
 use serde::Serialize;
 

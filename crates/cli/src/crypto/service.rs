@@ -1,7 +1,7 @@
 //! What the daemon answers about its crypto facility.
 
 use super::tunables::{TunableError, Tunables};
-use crate::control::protocol::{
+use control::protocol::{
     Amount, CryptoState, CryptoStats, FunctionWork, Refusal, RefusalCode, Served,
 };
 use esp::cipher::{Facility, Function, Place, Provider};

@@ -1,7 +1,7 @@
 //! AIX's tunables of the crypto facility (`acfo`), as far as they mean something here, and the file of those set for good.
 
 use crate::config::Crypto;
-use crate::control::protocol::Tunable;
+use control::protocol::Tunable;
 use esp::cipher::Facility;
 use serde::Deserialize;
 use std::fs::{self, DirBuilder, File, OpenOptions};

@@ -1,11 +1,10 @@
 //! The answering side of the control protocol: who may connect, how much a client may send and how long it may take.
 
-use super::protocol::{
-    Command, Happening, MAX_REQUEST, Outcome, Refusal, RefusalCode, Reply, Request, Response,
-    VERSION,
+use crate::view;
+use control::protocol::{
+    Command, MAX_REQUEST, Outcome, Refusal, RefusalCode, Reply, Response, VERSION, parse,
 };
 use ike::event::Event;
-use serde::Deserialize;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -203,8 +202,8 @@ async fn watch<S: Service>(
     loop {
         let happening = tokio::select! {
             event = events.recv() => match event {
-                Ok(event) => Happening::of(&event, SystemTime::now()),
-                Err(RecvError::Lagged(count)) => Happening::missed(count, SystemTime::now()),
+                Ok(event) => view::happening(&event, SystemTime::now()),
+                Err(RecvError::Lagged(count)) => view::missed(count, SystemTime::now()),
                 Err(RecvError::Closed) => return Ok(()),
             },
             // Whatever it sends now, or its end: the conversation is over.
@@ -233,64 +232,3 @@ fn line(response: &Response) -> Zeroizing<Vec<u8>> {
     octets.push(b'\n');
     octets
 }
-
-/// Reads a request, and says of a bad one what is wrong: its form, its version or its command.
-pub fn parse(request: &[u8]) -> Result<Command, Refusal> {
-    #[derive(Deserialize)]
-    struct Frame {
-        version: u32,
-        command: String,
-    }
-    let bad = |error: serde_json::Error| Refusal::new(RefusalCode::BadRequest, error.to_string());
-    let frame: Frame = serde_json::from_slice(request).map_err(bad)?;
-    if frame.version != VERSION {
-        return Err(Refusal::new(
-            RefusalCode::UnsupportedVersion,
-            format!(
-                "this vpnd speaks version {VERSION} of the control protocol, not {}; use the vpnctl that came with it",
-                frame.version
-            ),
-        ));
-    }
-    if !COMMANDS.contains(&frame.command.as_str()) {
-        return Err(Refusal::new(
-            RefusalCode::UnknownCommand,
-            format!("no command {:?}; there are {}", frame.command, COMMANDS.join(", ")),
-        ));
-    }
-    let request: Request = serde_json::from_slice(request).map_err(bad)?;
-    Ok(request.command)
-}
-
-/// Every value of the field `command`.
-const COMMANDS: &[&str] = &[
-    "activate",
-    "deactivate",
-    "list",
-    "status",
-    "why",
-    "events",
-    "rekey",
-    "reload",
-    "policy_put",
-    "policy_get",
-    "policy_delete",
-    "policy_purge",
-    "log",
-    "counters",
-    "workers",
-    "workers_set",
-    "certs",
-    "crypto",
-    "crypto_set",
-    "crypto_stats",
-    "overview",
-    "manual_sas",
-    "offload",
-    "xfrm",
-    "resync",
-    "filter",
-    "set_filter",
-    "trace",
-    "stop",
-];

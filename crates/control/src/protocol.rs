@@ -10,29 +10,26 @@ mod happening;
 mod manual;
 mod offload;
 mod overview;
+mod request;
 mod stored;
 pub mod workers;
 
 pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
-pub use definition::{ChildPolicy, TunnelPolicy, describe};
+pub use definition::{ChildPolicy, TunnelPolicy};
 pub use explanation::{Defined, Explanation, Row, Story, Waits};
-pub use filter::{Count, FilterChange, FilterInfo, FilterRuleInfo};
+pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::Happening;
 pub use manual::ManualSaInfo;
 pub use offload::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo, ResyncInfo};
 pub use overview::{Fallback, Fleet, Overview, PlaneInfo, Unrouted};
+pub use request::parse;
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
 pub use workers::WorkersChange;
 
-use crate::config::DefaultAction;
-use ike::event::Event;
-use ike::failure::Failure;
-use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Version of the protocol; a request with another one is refused.
@@ -286,18 +283,6 @@ pub struct Change {
     pub effect: String,
     /// For people.
     pub message: String,
-}
-
-impl From<policy::Change> for Change {
-    fn from(change: policy::Change) -> Self {
-        let policy::Change { tunnel, child, fields, effect } = change;
-        let message = match fields.as_slice() {
-            [] => effect.to_string(),
-            fields => format!("{}: {effect}", fields.join(", ")),
-        };
-        let fields = fields.into_iter().map(str::to_owned).collect();
-        Self { tunnel, child, fields, effect: effect.name().to_owned(), message }
-    }
 }
 
 /// Why a request was refused or failed.
@@ -566,145 +551,4 @@ impl Tunnel {
     pub fn is_active(&self) -> bool {
         self.state != "down" || self.children.iter().any(|c| c.state != "down")
     }
-}
-
-impl From<&Failure> for FailureInfo {
-    fn from(failure: &Failure) -> Self {
-        Self {
-            kind: failure.kind.name().to_owned(),
-            message: failure.to_string(),
-            seconds_ago: None,
-        }
-    }
-}
-
-impl From<vpn::driver::Activation> for Activation {
-    fn from(activation: vpn::driver::Activation) -> Self {
-        let failure = activation.outcome.as_ref().err().map(FailureInfo::from);
-        Self { name: activation.name, up: failure.is_none(), failure }
-    }
-}
-
-impl From<&IkeStatus> for Tunnel {
-    fn from(status: &IkeStatus) -> Self {
-        Self {
-            name: status.name.clone(),
-            number: 0,
-            state: status.state.name().to_owned(),
-            local_id: status.local_id.clone(),
-            remote_id: status.remote_id.clone(),
-            local_address: status.local_address,
-            remote_address: status.remote_address,
-            ike_sa: status.sa.as_ref().map(IkeSa::from),
-            children: status.children.iter().map(Child::from).collect(),
-            last_failure: last_failure(status.last_failure.as_ref()),
-            policy: None,
-            keys_exported_to: None,
-        }
-    }
-}
-
-impl From<&IkeSaStatus> for IkeSa {
-    fn from(sa: &IkeSaStatus) -> Self {
-        Self {
-            initiator: sa.initiator,
-            initiator_spi: sa.initiator_spi.to_string(),
-            responder_spi: sa.responder_spi.to_string(),
-            local: sa.local,
-            remote: sa.remote,
-            nat_local: sa.nat_local,
-            nat_remote: sa.nat_remote,
-            suite: sa.suite.clone(),
-            established_seconds: sa.established_for.map(|d| d.as_secs()),
-            rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
-            expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
-            rekeys: sa.rekeys,
-        }
-    }
-}
-
-impl From<&ChildStatus> for Child {
-    fn from(child: &ChildStatus) -> Self {
-        Self {
-            name: child.name.clone(),
-            number: 0,
-            state: child.state.name().to_owned(),
-            mode: mode_name(child.mode).to_owned(),
-            local: child.local.iter().map(ToString::to_string).collect(),
-            remote: child.remote.iter().map(ToString::to_string).collect(),
-            child_sa: child.sa.as_ref().map(ChildSa::from),
-            last_failure: last_failure(child.last_failure.as_ref()),
-            policy: None,
-        }
-    }
-}
-
-impl From<&ChildSaStatus> for ChildSa {
-    fn from(sa: &ChildSaStatus) -> Self {
-        Self {
-            suite: sa.suite.clone(),
-            esn: sa.esn,
-            encapsulation: encapsulation_name(sa.encapsulation).to_owned(),
-            inbound_spi: sa.inbound_spi.to_string(),
-            outbound_spi: sa.outbound_spi.to_string(),
-            packets_in: sa.packets_in,
-            packets_out: sa.packets_out,
-            bytes_in: sa.bytes_in,
-            bytes_out: sa.bytes_out,
-            refused: sa.refused,
-            path_mtu: sa.fit.map(|fit| fit.path_mtu as u64),
-            inner_mtu: sa.fit.map(|fit| fit.inner_mtu as u64),
-            path_mtu_learned: sa.fit.is_some_and(|fit| fit.learned),
-            established_seconds: sa.established_for.as_secs(),
-            rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
-            expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
-            lifetime_seconds: Some(sa.lifetime.hard.as_secs()),
-            lifesize_bytes: sa.lifetime.bytes,
-            lifesize_left_bytes: sa.bytes_left,
-            overlap_percent: Some(sa.lifetime.overlap_percent),
-            rekeys: sa.rekeys,
-            placed: Vec::new(),
-        }
-    }
-}
-
-/// Stable name of a mode.
-pub fn mode_name(mode: policy::Mode) -> &'static str {
-    match mode {
-        policy::Mode::Transport => "transport",
-        policy::Mode::Tunnel => "tunnel",
-    }
-}
-
-/// Stable name of how packets travel.
-pub fn encapsulation_name(encapsulation: esp::plane::Encapsulation) -> &'static str {
-    match encapsulation {
-        esp::plane::Encapsulation::Native => "native",
-        esp::plane::Encapsulation::Udp => "udp",
-        esp::plane::Encapsulation::Ah => "ah",
-    }
-}
-
-/// Stable name of a kind of event, for logs.
-pub fn event_name(event: &Event) -> &'static str {
-    use ike::event::EventKind;
-    match event.kind {
-        EventKind::Negotiating { .. } => "negotiating",
-        EventKind::Established { .. } => "established",
-        EventKind::Rekeyed { .. } => "rekeyed",
-        EventKind::Failed(_) => "failed",
-        EventKind::Closed { .. } => "closed",
-        EventKind::TurnedAway(_) => "turned_away",
-        EventKind::Moved { .. } => "moved",
-        EventKind::Readdressed { .. } => "readdressed",
-        EventKind::Warning(_) => "warning",
-        _ => "other",
-    }
-}
-
-fn last_failure(failure: Option<&(Failure, Duration)>) -> Option<FailureInfo> {
-    failure.map(|(failure, ago)| FailureInfo {
-        seconds_ago: Some(ago.as_secs()),
-        ..FailureInfo::from(failure)
-    })
 }

@@ -1,6 +1,5 @@
 //! What the daemon says of the filter: traffic that is no tunnel's.
 
-use esp::filter::{FilterStatus, Tally};
 use serde::{Deserialize, Serialize};
 
 /// The filter in force.
@@ -57,37 +56,13 @@ pub struct FilterChange {
     pub message: String,
 }
 
-impl From<&FilterStatus> for FilterInfo {
-    fn from(status: &FilterStatus) -> Self {
-        let FilterStatus { filter, counts, inbound_guard } = status;
-        let texts = |selectors: &[policy::Selector]| -> Vec<String> {
-            selectors.iter().map(ToString::to_string).collect()
-        };
-        let tallies = counts.rules.iter().copied().chain(std::iter::repeat(Tally::default()));
-        let rules = filter.rules.iter().zip(tallies).enumerate();
-        let rule =
-            |(place, (rule, tally)): (usize, (&esp::filter::FilterRule, Tally))| FilterRuleInfo {
-                number: place + 1,
-                name: rule.name.clone(),
-                action: rule.action.name().to_owned(),
-                direction: rule.direction.name().to_owned(),
-                local: texts(&rule.traffic.local),
-                remote: texts(&rule.traffic.remote),
-                decided: tally.into(),
-            };
-        Self {
-            ipv4: filter.ipv4.name().to_owned(),
-            ipv6: filter.ipv6.name().to_owned(),
-            rules: rules.map(rule).collect(),
-            denied_ipv4: counts.denied_ipv4.into(),
-            denied_ipv6: counts.denied_ipv6.into(),
-            inbound_guard: *inbound_guard,
-        }
-    }
-}
-
-impl From<Tally> for Count {
-    fn from(Tally { packets, bytes }: Tally) -> Self {
-        Self { packets, bytes }
-    }
+/// The fate of packets that no rule and no tunnel covers: `permit` or `deny`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DefaultAction {
+    /// They pass in the clear.
+    #[default]
+    Permit,
+    /// They are dropped.
+    Deny,
 }

@@ -1,9 +1,7 @@
 //! SAs that are keyed by hand, as the control protocol tells of them.
 
-use super::{encapsulation_name, mode_name};
 use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
-use vpn::manual::{ManualStatus, Way};
 
 /// An SA of one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,32 +36,4 @@ pub struct ManualSaInfo {
     pub refused: u64,
     /// The last sequence number used, over all restarts; `null` for one that receives.
     pub sequence: Option<u64>,
-}
-
-impl From<&ManualStatus> for ManualSaInfo {
-    fn from(status: &ManualStatus) -> Self {
-        let ManualStatus { sa, usage, sequence } = status;
-        let (here, there) = (sa.path.local.ip(), sa.path.remote.ip());
-        let (source, destination) = match sa.way {
-            Way::In => (there, here),
-            Way::Out => (here, there),
-        };
-        Self {
-            name: sa.name.clone(),
-            direction: sa.way.name().to_owned(),
-            spi: sa.spi.to_string(),
-            source,
-            destination,
-            mode: mode_name(sa.mode).to_owned(),
-            encapsulation: encapsulation_name(sa.path.encapsulation).to_owned(),
-            suite: sa.suite.to_string(),
-            esn: sa.esn,
-            local: sa.selectors.local.iter().map(ToString::to_string).collect(),
-            remote: sa.selectors.remote.iter().map(ToString::to_string).collect(),
-            packets: usage.packets,
-            bytes: usage.bytes,
-            refused: usage.refused,
-            sequence: *sequence,
-        }
-    }
 }

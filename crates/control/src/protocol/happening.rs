@@ -1,10 +1,8 @@
 //! What [`Command::Events`](super::Command::Events) streams.
 
-use super::{FailureInfo, event_name};
-use ike::event::{Event, EventKind};
+use super::FailureInfo;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use std::time::SystemTime;
 
 /// Something that happened, or that some of it was missed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,54 +36,9 @@ pub struct Happening {
 }
 
 impl Happening {
-    /// An event of the engine at this time.
-    pub fn of(event: &Event, at: SystemTime) -> Self {
-        let (mut suite, mut failure, mut reason) = (None, None, None);
-        match &event.kind {
-            EventKind::Established { suite: s } | EventKind::Rekeyed { suite: s } => {
-                suite = Some(s.clone());
-            }
-            EventKind::Failed(f) | EventKind::TurnedAway(f) => failure = Some(FailureInfo::from(f)),
-            EventKind::Closed { reason: r } => reason = Some(r.clone()),
-            _ => {}
-        }
-        Self {
-            time: stamp(at),
-            event: event_name(event).to_owned(),
-            tunnel: event.tunnel.clone(),
-            child: event.child.clone(),
-            peer: event.peer,
-            suite,
-            failure,
-            reason,
-            missed: None,
-            message: event.kind.to_string(),
-        }
-    }
-
-    /// A reader was too slow for so many events.
-    pub fn missed(count: u64, at: SystemTime) -> Self {
-        Self {
-            time: stamp(at),
-            event: "missed".to_owned(),
-            tunnel: String::new(),
-            child: None,
-            peer: None,
-            suite: None,
-            failure: None,
-            reason: None,
-            missed: Some(count),
-            message: format!("{count} events missed: they came faster than they were read"),
-        }
-    }
-
     /// Whether somebody who asked for these tunnels wants to know; for none: for all.
     pub fn concerns(&self, names: &[String]) -> bool {
         let named = |name: &String| *name == self.tunnel || self.child.as_ref() == Some(name);
         self.missed.is_some() || names.is_empty() || names.iter().any(named)
     }
-}
-
-fn stamp(at: SystemTime) -> String {
-    humantime::format_rfc3339_millis(at).to_string()
 }

@@ -1,6 +1,6 @@
 //! The asking side of the control protocol, blocking: `vpnctl` has nothing else to do meanwhile.
 
-use super::protocol::{Command, Happening, Outcome, Refusal, Reply, Request, Response, VERSION};
+use crate::protocol::{Command, Happening, Outcome, Refusal, Reply, Request, Response, VERSION};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub enum ClientError {
 }
 
 fn option_for(path: &Path) -> String {
-    if path == Path::new(super::protocol::DEFAULT_SOCKET) {
+    if path == Path::new(crate::protocol::DEFAULT_SOCKET) {
         String::new()
     } else {
         format!(" --control {}", path.display())

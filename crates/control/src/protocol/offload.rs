@@ -1,6 +1,5 @@
 //! Network cards and the SAs in them, as the control protocol tells of them.
 
-use esp::placement::{CardReport, Fallback, Place, Placed, Report};
 use serde::{Deserialize, Serialize};
 
 /// Everything about offload.
@@ -77,60 +76,4 @@ pub struct ResyncInfo {
     pub policies: usize,
     /// SAs that have gone into a card or out of one.
     pub moved: usize,
-}
-
-impl From<&Report> for OffloadInfo {
-    fn from(report: &Report) -> Self {
-        Self {
-            devices: report.cards.iter().map(CardInfo::from).collect(),
-            fallbacks: report.fallbacks.iter().map(FallbackInfo::from).collect(),
-            sas: report.sas.iter().map(PlacedInfo::from).collect(),
-        }
-    }
-}
-
-impl From<&CardReport> for CardInfo {
-    fn from(card: &CardReport) -> Self {
-        let esp = match card.card.as_ref().and_then(|card| card.esp) {
-            Some(true) => "on",
-            Some(false) => "off",
-            None => "none",
-        };
-        Self {
-            name: card.name.clone(),
-            present: card.card.is_some(),
-            esp_hw_offload: esp.to_owned(),
-            esp_tx_csum_hw_offload: card.card.as_ref().is_some_and(|card| card.checksum),
-            inbound: card.inside[0],
-            outbound: card.inside[1],
-            inbound_capacity: card.room[0],
-            outbound_capacity: card.room[1],
-            fallbacks: card.fallbacks.iter().map(FallbackInfo::from).collect(),
-        }
-    }
-}
-
-impl From<&Fallback> for FallbackInfo {
-    fn from(fallback: &Fallback) -> Self {
-        Self {
-            wanted: fallback.place.name().to_owned(),
-            reason: fallback.reason.name().to_owned(),
-            message: fallback.reason.to_string(),
-            count: fallback.count,
-        }
-    }
-}
-
-impl From<&Placed> for PlacedInfo {
-    fn from(placed: &Placed) -> Self {
-        let reason = placed.declined.last().map(|(_, reason)| reason.to_string());
-        Self {
-            tunnel: placed.tunnel.clone(),
-            direction: if placed.inbound { "in" } else { "out" }.to_owned(),
-            spi: placed.spi.to_string(),
-            place: placed.place.name().to_owned(),
-            device: placed.card.clone(),
-            reason: reason.filter(|_| placed.place == Place::Software),
-        }
-    }
 }
