@@ -1,8 +1,8 @@
 //! SAs that change their provider while packets pass, and where what they do is counted.
 
 use super::*;
-use crate::cipher::{
-    Amount, Choice, Cpu, Direction, Facility, Function, NoInstructions, Place, Provider,
+use crypto::{
+    Amount, Choice, Cpu, CryptoProviders, Direction, Function, NoInstructions, Place, Provider,
 };
 
 /// A pair on a CPU that has every instruction, whatever this one has.
@@ -11,7 +11,7 @@ fn pair(kind: Kind) -> Pair {
         ["AES-NI", "PCLMULQDQ", "SHA-NI", "ARMv8 AES", "ARMv8 PMULL", "ARMv8 SHA2", "ARMv8 SHA512"];
     let now = Instant::now();
     let datapath = || {
-        let crypto = Arc::new(Facility::on(Cpu::with(&all), Choice::default()));
+        let crypto = Arc::new(CryptoProviders::on(Cpu::with(&all), Choice::default()));
         Datapath::new(Settings { crypto, ..Settings::default() }, now)
     };
     let (mut sender, mut receiver) = (datapath(), datapath());
@@ -21,11 +21,11 @@ fn pair(kind: Kind) -> Pair {
     Pair { kind, now, way_out: Mutex::new(sender.sender()), sender, receiver }
 }
 
-fn crypto(datapath: &Datapath) -> &Arc<Facility> {
+fn crypto(datapath: &Datapath) -> &Arc<CryptoProviders> {
     &datapath.0.settings.crypto
 }
 
-fn amounts(facility: &Facility) -> Vec<(String, Place, u64)> {
+fn amounts(facility: &CryptoProviders) -> Vec<(String, Place, u64)> {
     let work = facility.work();
     work.iter().map(|((f, _, place), done)| (f.to_string(), *place, done.operations)).collect()
 }
@@ -113,7 +113,7 @@ fn what_was_done_is_known_when_the_sa_or_the_datapath_is_gone() {
 
 #[test]
 fn what_a_provider_lacks_comes_from_aws_lc() {
-    let crypto = Arc::new(Facility::on(Cpu::with(&[]), Choice::of(Provider::Ring)));
+    let crypto = Arc::new(CryptoProviders::on(Cpu::with(&[]), Choice::of(Provider::Ring)));
     let settings = Settings { crypto: Arc::clone(&crypto), ..Settings::default() };
     let mut datapath = Datapath::new(settings, Instant::now());
     let kind = Kind { suite: Suite::AesGcm16(KeyBits::B192), ..Kind::PLAIN };
@@ -124,7 +124,7 @@ fn what_a_provider_lacks_comes_from_aws_lc() {
 
 #[test]
 fn what_the_cpu_does_not_have_cannot_be_turned_on() {
-    let bare = Facility::on(Cpu::with(&[]), Choice::default());
+    let bare = CryptoProviders::on(Cpu::with(&[]), Choice::default());
     assert!(!bare.in_core());
     assert_eq!(bare.set_in_core(true), Err(NoInstructions));
     assert_eq!(bare.set_in_core(false), Ok(0));

@@ -1,6 +1,7 @@
 //! What a suite is made of, as reports and counters name it.
 
-use super::{Suite, mac, mac_of};
+use crate::mac;
+use crate::suite::{Suite, mac_of};
 use policy::{AhIntegrity, DesKeys, Integrity, KeyBits};
 use std::fmt;
 

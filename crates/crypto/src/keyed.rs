@@ -1,7 +1,9 @@
 //! The keys of one direction of one SA for as long as it lives, whichever provider serves it.
 
-use super::{Aad, Amount, Cipher, CipherError, Forged, Provider, Suite};
-use crate::prefetch;
+use crate::cipher::{Aad, Cipher, Forged};
+use crate::provider::{CipherError, Provider};
+use crate::suite::Suite;
+use crate::work::Amount;
 use policy::Secret;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -10,7 +12,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 ///
 /// The key stays here, so that another provider's cipher can be made of it; a packet costs a load and a comparison more
 /// than without. Most never change: what only a change needs has a place of its own.
-pub(crate) struct Keyed {
+pub struct Keyed {
     suite: Suite,
     key: Secret,
     /// The cipher it began with, and whose that is.
@@ -28,7 +30,7 @@ type Made = [OnceLock<Box<dyn Cipher>>; Provider::ALL.len()];
 
 impl Keyed {
     /// Takes [`Suite::key_material_len`] octets.
-    pub(crate) fn new(suite: Suite, key: Secret, by: Provider) -> Result<Self, CipherError> {
+    pub fn new(suite: Suite, key: Secret, by: Provider) -> Result<Self, CipherError> {
         Ok(Self {
             suite,
             first: by.cipher(suite, &key)?,
@@ -40,22 +42,26 @@ impl Keyed {
         })
     }
 
-    /// Has the cipher that it began with be in the cache.
-    pub(crate) fn prefetch(&self) {
-        prefetch::soon(&*self.first);
+    /// The cipher of the provider that the SA began with, for whoever wants its memory in the cache before it is used.
+    #[inline]
+    pub fn first(&self) -> &dyn Cipher {
+        &*self.first
     }
 
-    pub(crate) fn suite(&self) -> Suite {
+    /// The suite.
+    #[inline]
+    pub fn suite(&self) -> Suite {
         self.suite
     }
 
-    /// Who serves.
-    pub(crate) fn provider(&self) -> Provider {
+    /// The provider whose cipher serves now.
+    #[inline]
+    pub fn provider(&self) -> Provider {
         Provider::ALL[usize::from(self.serving.load(Ordering::Relaxed))]
     }
 
     /// Has another provider serve from the next packet on.
-    pub(crate) fn serve_by(&self, provider: Provider) -> Result<(), CipherError> {
+    pub fn serve_by(&self, provider: Provider) -> Result<(), CipherError> {
         if provider != self.by {
             let made = &self.others.get_or_init(Box::default)[provider as usize];
             if made.get().is_none() {
@@ -68,13 +74,14 @@ impl Keyed {
     }
 
     /// How much of all that the SA has done came since the last call.
-    pub(crate) fn attribute(&self, all: Amount) -> Amount {
+    pub fn attribute(&self, all: Amount) -> Amount {
         let [operations, octets] = &self.attributed;
         let since =
             |before: &AtomicU64, now: u64| now.saturating_sub(before.swap(now, Ordering::Relaxed));
         Amount { operations: since(operations, all.operations), octets: since(octets, all.octets) }
     }
 
+    #[inline]
     fn cipher(&self) -> &dyn Cipher {
         let serving = self.serving.load(Ordering::Acquire);
         if serving == self.by as u8 {
@@ -86,10 +93,12 @@ impl Keyed {
 }
 
 impl Cipher for Keyed {
+    #[inline]
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]) {
         self.cipher().seal(iv, aad, plaintext, trailer, out);
     }
 
+    #[inline]
     fn open(&self, aad: Aad<'_>, sealed: &[u8], out: &mut [u8]) -> Result<usize, Forged> {
         self.cipher().open(aad, sealed, out)
     }

@@ -3,7 +3,7 @@
 
 use super::{Aes, BATCH, BLOCK, xor};
 use crate::cipher::Forged;
-use crate::cipher::in_place::{self, Nonce};
+use crate::in_place::{self, Nonce};
 use aes::cipher::generic_array::GenericArray;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use polyval::hazmat::FieldElement;

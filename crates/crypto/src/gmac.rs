@@ -1,6 +1,6 @@
 //! AES-GMAC (RFC 4543): AES-GCM of no text at all, with the whole packet as what is authenticated besides.
 
-use super::{Aad, Cipher, Forged};
+use crate::cipher::{Aad, Cipher, Forged};
 use std::sync::{Mutex, PoisonError};
 
 const IV: usize = 8;

@@ -8,10 +8,12 @@
 
 mod gcm;
 
-use super::gmac::Gmac;
-use super::in_place::{self, Aead, Nonce};
-use super::with_mac::{self, CbcMac, NullMac};
-use super::{Cipher, Forged, Suite, mac, mac_of};
+use crate::cipher::{Cipher, Forged};
+use crate::gmac::Gmac;
+use crate::in_place::{self, Aead, Nonce};
+use crate::mac;
+use crate::suite::{Suite, mac_of};
+use crate::with_mac::{self, CbcMac, NullMac};
 use aes::cipher::consts::{U8, U16};
 use aes::cipher::generic_array::GenericArray;
 use aes::cipher::{BlockCipher, BlockDecrypt, BlockEncrypt, NewBlockCipher};
@@ -50,7 +52,7 @@ pub(super) fn cipher(suite: Suite, key: &[u8]) -> Box<dyn Cipher> {
         #[cfg(feature = "legacy")]
         Suite::DesCbcMac(keys, integrity) => {
             let (key, mac_key) = key.split_at(keys.octets());
-            super::des::cipher(keys, key, integrity, mac(integrity, mac_key))
+            crate::des::cipher(keys, key, integrity, mac(integrity, mac_key))
         }
         Suite::NullMac(integrity) => Box::new(NullMac::new(integrity, mac(integrity, key))),
         #[cfg(not(feature = "legacy"))]

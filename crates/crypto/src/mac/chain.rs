@@ -33,7 +33,8 @@ impl<A: Aes> Chain<A> {
         Self { aes: A::new(&derive(1)), full: derive(2), padded: derive(3) }
     }
 
-    /// The keys of AES-CMAC: what the key makes of nothing, doubled once and twice (RFC 4493 §2.3).
+    /// The keys of AES-CMAC: the encrypted zero block, doubled once and twice (RFC 4493 §2.3).
+    #[cfg(feature = "portable")]
     pub(super) fn cmac(key: &Block) -> Self {
         let aes = A::new(key);
         let mut zero = Zeroizing::new([0; 16]);
@@ -85,6 +86,7 @@ impl Aes for EncryptingKey {
 }
 
 /// Times x in GF(2^128), without a branch on the secret.
+#[cfg(feature = "portable")]
 fn double(block: &Block) -> Zeroizing<Block> {
     let value = u128::from_be_bytes(*block);
     let reduction = (value >> 127).wrapping_neg() & 0x87;

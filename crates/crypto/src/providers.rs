@@ -5,66 +5,38 @@
 //! when somebody asks, when it changes its provider and when it goes. The same holds for SAs of the kernel and of network
 //! cards, where the kernel counts.
 
-use super::keyed::Keyed;
-use super::{Choice, Cpu, Function, Provider, Suite};
-use std::collections::BTreeMap;
+use crate::choice::Choice;
+use crate::cpu::Cpu;
+use crate::function::Function;
+use crate::keyed::Keyed;
+use crate::provider::Provider;
+use crate::suite::Suite;
+use crate::work::{Amount, Direction, Place, Work};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-/// What an SA does to packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Direction {
-    /// It protects them.
-    Encrypt,
-    /// It checks and opens them.
-    Decrypt,
-}
-
-/// Where a function is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
-    /// In this process, by instructions of the CPU that are made for it.
-    Hardware,
-    /// In this process, without.
-    Software,
-    /// In the kernel.
-    Kernel,
-    /// In the network card.
-    Nic,
-}
-
-/// How much was done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Amount {
-    /// Packets.
-    pub operations: u64,
-    /// Octets of inner packets.
-    pub octets: u64,
-}
-
-/// Who did what to how much.
-pub type Work = BTreeMap<(Function, Direction, Place), Amount>;
-
 /// An SA, as the facility sees it.
-pub(crate) trait Operated: Send + Sync {
+pub trait KeyedSa: Send + Sync {
+    /// Its key, with the cipher that serves it.
     fn keyed(&self) -> &Keyed;
+    /// Whether it seals or opens packets.
     fn direction(&self) -> Direction;
     /// Packets and octets since it began.
     fn amount(&self) -> Amount;
 }
 
 /// Who has SAs.
-pub(crate) trait Roster: Send + Sync {
+pub trait KeyedSas: Send + Sync {
     /// Shows every SA; none comes or goes meanwhile.
-    fn each(&self, visit: &mut dyn FnMut(&dyn Operated));
+    fn each(&self, visit: &mut dyn FnMut(&dyn KeyedSa));
 }
 
 /// The crypto facility of one plane. It is shared with whoever commands it.
-pub struct Facility {
+pub struct CryptoProviders {
     choice: Choice,
     cpu: Cpu,
-    rosters: Mutex<Vec<Weak<dyn Roster>>>,
-    /// Taken for moments, also by who has a roster locked: nobody visits SAs with it.
+    tables: Mutex<Vec<Weak<dyn KeyedSas>>>,
+    /// Taken for moments, also by who has a table locked: nobody visits SAs with it.
     ledger: Mutex<Ledger>,
 }
 
@@ -78,7 +50,7 @@ struct Ledger {
 #[error("this CPU has no instructions for cryptography")]
 pub struct NoInstructions;
 
-impl Facility {
+impl CryptoProviders {
     /// Uses the instructions of this CPU.
     pub fn new(choice: Choice) -> Self {
         Self::on(Cpu::detect(), choice)
@@ -87,7 +59,7 @@ impl Facility {
     /// The same for a CPU that is told.
     pub fn on(cpu: Cpu, choice: Choice) -> Self {
         let ledger = Ledger { in_core: cpu.accelerates(), work: Work::new() };
-        Self { choice, cpu, rosters: Mutex::default(), ledger: Mutex::new(ledger) }
+        Self { choice, cpu, tables: Mutex::default(), ledger: Mutex::new(ledger) }
     }
 
     /// What is chosen.
@@ -146,17 +118,17 @@ impl Facility {
 
     /// Takes on whoever has SAs. It is to ask for their [`provider`](Self::provider) under the lock that it takes to show
     /// them, and to have each [attributed](Self::attribute) that goes.
-    pub(crate) fn enlist(&self, roster: Weak<dyn Roster>) {
-        self.rosters().push(roster);
+    pub fn enlist(&self, table: Weak<dyn KeyedSas>) {
+        self.tables().push(table);
     }
 
-    fn each(&self, visit: &mut dyn FnMut(&dyn Operated)) {
-        let rosters: Vec<Arc<dyn Roster>> = {
-            let mut rosters = self.rosters();
-            rosters.retain(|roster| roster.strong_count() > 0);
-            rosters.iter().filter_map(Weak::upgrade).collect()
+    fn each(&self, visit: &mut dyn FnMut(&dyn KeyedSa)) {
+        let tables: Vec<Arc<dyn KeyedSas>> = {
+            let mut tables = self.tables();
+            tables.retain(|table| table.strong_count() > 0);
+            tables.iter().filter_map(Weak::upgrade).collect()
         };
-        rosters.iter().for_each(|roster| roster.each(visit));
+        tables.iter().for_each(|table| table.each(visit));
     }
 
     fn provider_if(&self, in_core: bool, suite: Suite) -> Provider {
@@ -181,20 +153,14 @@ impl Facility {
     }
 
     /// Adds to the work what an SA has done since the last time.
-    pub(crate) fn attribute(&self, sa: &dyn Operated) {
+    pub fn attribute(&self, sa: &dyn KeyedSa) {
         let more = sa.keyed().attribute(sa.amount());
         let (suite, provider) = (sa.keyed().suite(), sa.keyed().provider());
         self.add(suite, sa.direction(), more, |function| self.place(provider, function));
     }
 
     /// Adds to the work what was done for an SA outside of this process.
-    pub(crate) fn add_elsewhere(
-        &self,
-        suite: Suite,
-        direction: Direction,
-        place: Place,
-        more: Amount,
-    ) {
+    pub fn add_elsewhere(&self, suite: Suite, direction: Direction, place: Place, more: Amount) {
         self.add(suite, direction, more, |_| place);
     }
 
@@ -216,8 +182,8 @@ impl Facility {
         }
     }
 
-    fn rosters(&self) -> MutexGuard<'_, Vec<Weak<dyn Roster>>> {
-        self.rosters.lock().unwrap_or_else(PoisonError::into_inner)
+    fn tables(&self) -> MutexGuard<'_, Vec<Weak<dyn KeyedSas>>> {
+        self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A thread that panicked left sums behind that lack at most what it was about to add.
@@ -226,36 +192,14 @@ impl Facility {
     }
 }
 
-impl Default for Facility {
+impl Default for CryptoProviders {
     fn default() -> Self {
         Self::new(Choice::default())
     }
 }
 
-impl fmt::Debug for Facility {
+impl fmt::Debug for CryptoProviders {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Facility").field("choice", &self.choice).finish_non_exhaustive()
-    }
-}
-
-impl Direction {
-    /// `encrypt` or `decrypt`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Encrypt => "encrypt",
-            Self::Decrypt => "decrypt",
-        }
-    }
-}
-
-impl Place {
-    /// `hardware`, `software`, `kernel` or `nic`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Hardware => "hardware",
-            Self::Software => "software",
-            Self::Kernel => "kernel",
-            Self::Nic => "nic",
-        }
+        f.debug_struct("CryptoProviders").field("choice", &self.choice).finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! Ciphers from the outside: round trips, what is authenticated, and what a forgery leaves behind.
 
-use esp::cipher::{Aad, Cipher, CipherError, Forged, Provider, Suite};
+use crypto::{Aad, Cipher, CipherError, Forged, Provider, Suite};
 use policy::{EspEncryption, Integrity, KeyBits, Protection, Secret};
 
 const BITS: [KeyBits; 3] = [KeyBits::B128, KeyBits::B192, KeyBits::B256];

@@ -1,6 +1,8 @@
 //! Which provider is to make which cipher.
 
-use super::{Function, Provider, Suite};
+use crate::function::Function;
+use crate::provider::Provider;
+use crate::suite::Suite;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;

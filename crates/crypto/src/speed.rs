@@ -1,6 +1,8 @@
 //! How fast a cipher is in this process.
 
-use super::{Aad, CipherError, Provider, Suite};
+use crate::cipher::Aad;
+use crate::provider::{CipherError, Provider};
+use crate::suite::Suite;
 use policy::Secret;
 use std::hint::black_box;
 use std::time::{Duration, Instant};

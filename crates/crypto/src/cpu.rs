@@ -1,6 +1,8 @@
 //! Instructions of this CPU that are made for cryptography, and which of them a provider takes for what.
 
-use super::{Function, Provider, mac};
+use crate::function::Function;
+use crate::mac;
+use crate::provider::Provider;
 use std::collections::BTreeSet;
 
 /// What a CPU has.

@@ -3,7 +3,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Aad, Cipher, Forged, Suite};
+use crate::cipher::{Aad, Cipher, Forged};
+use crate::suite::Suite;
 
 /// Stands for any AEAD.
 pub(super) struct Copying(pub(super) Suite);

@@ -1,6 +1,7 @@
 //! Message authentication codes: the integrity of ESP and of IKE's Encrypted payload, and what IKE's PRFs are made of.
 
 mod chain;
+#[cfg(feature = "portable")]
 mod software;
 
 use aws_lc_rs::cipher::EncryptingKey;
@@ -86,7 +87,9 @@ enum Keyed {
     Md5(HmacMd5),
     Cmac(cmac::Key),
     Xcbc(Chain<EncryptingKey>),
+    #[cfg(feature = "portable")]
     Software(software::Hmac),
+    #[cfg(feature = "portable")]
     SoftwareChain(Chain<software::Aes>),
 }
 
@@ -97,6 +100,7 @@ enum Octets {
     /// As AWS-LC gives it: nothing is copied for a packet.
     Hmac(hmac::Tag),
     Block(Zeroizing<[u8; 16]>),
+    #[cfg(feature = "portable")]
     Software(software::Tag),
 }
 
@@ -128,6 +132,7 @@ impl Key {
     ///
     /// # Panics
     /// As [`Key::new`].
+    #[cfg(feature = "portable")]
     pub(super) fn portable(algorithm: Algorithm, key: &[u8]) -> Self {
         Self(match algorithm {
             // Which nothing accelerates.
@@ -163,7 +168,9 @@ impl Key {
                 Tag::block(tag.as_ref().try_into().expect("AES has blocks of 16 octets"))
             }
             Keyed::Xcbc(key) => Tag::block(key.tag(parts)),
+            #[cfg(feature = "portable")]
             Keyed::SoftwareChain(key) => Tag::block(key.tag(parts)),
+            #[cfg(feature = "portable")]
             Keyed::Software(key) => Tag(Octets::Software(key.tag(parts))),
         }
     }
@@ -180,6 +187,7 @@ impl AsRef<[u8]> for Tag {
         match &self.0 {
             Octets::Hmac(tag) => tag.as_ref(),
             Octets::Block(octets) => &**octets,
+            #[cfg(feature = "portable")]
             Octets::Software(tag) => tag.as_ref(),
         }
     }

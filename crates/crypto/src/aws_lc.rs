@@ -1,7 +1,7 @@
 //! Ciphers of AWS-LC.
 
-use super::with_mac;
-use super::{Aad, Cipher, Forged};
+use crate::cipher::{Aad, Cipher, Forged};
+use crate::with_mac;
 use aws_lc_rs::aead::{self, LessSafeKey, Nonce, UnboundKey};
 use aws_lc_rs::cipher::{
     self, DecryptingKey, DecryptionContext, EncryptingKey, EncryptionContext, UnboundCipherKey,
@@ -119,4 +119,12 @@ impl with_mac::Cbc<16> for Cbc {
             .decrypt(blocks, DecryptionContext::Iv128(FixedLength::from(*iv)))
             .expect("whole blocks with an IV of one block");
     }
+}
+
+/// Fills `octets` with random numbers that nobody can predict.
+///
+/// # Panics
+/// If the system's random number generator does not work.
+pub fn fill_random(octets: &mut [u8]) {
+    aws_lc_rs::rand::fill(octets).expect("the system's random number generator works");
 }

@@ -1,6 +1,6 @@
 //! Suites by the names that configurations and commands have for them.
 
-use super::Suite;
+use crate::suite::Suite;
 use policy::{AhIntegrity, DesKeys, Integrity, KeyBits};
 use std::str::FromStr;
 

@@ -1,6 +1,8 @@
 //! Suites with a MAC over everything: CBC, encrypt-then-MAC, and no cipher at all (RFC 2410).
 
-use super::{Aad, Cipher, Forged, Suite, mac};
+use crate::cipher::{Aad, Cipher, Forged};
+use crate::mac;
+use crate::suite::Suite;
 use aws_lc_rs::constant_time::verify_slices_are_equal;
 use policy::Integrity;
 

@@ -1,7 +1,7 @@
 //! AEADs of ring, which does not wipe keys.
 
-use super::Forged;
-use super::in_place::{self, Aead, Nonce};
+use crate::cipher::Forged;
+use crate::in_place::{self, Aead, Nonce};
 use ::ring::aead::{self, Aad, LessSafeKey, Tag, UnboundKey};
 use policy::KeyBits;
 
