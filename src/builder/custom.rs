@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Mark of IKE's packets where nothing else is said: none.
 const NO_MARK: u32 = 0;
 /// UDP port of IKE behind NATs (RFC 3948).
-const NAT_T_PORT: u16 = ike::engine::NAT_T_PORT;
+const NAT_T_PORT: u16 = ike::NAT_T_PORT;
 
 /// A data plane of the caller's, and what the gateway needs beside it.
 pub struct CustomPlane<P> {

@@ -2,7 +2,7 @@
 
 use super::socket::{IkeSockets, Received};
 use super::{Inlet, SocketError};
-use ike::engine::Transmit;
+use ike::Transmit;
 use std::io;
 use std::sync::Arc;
 use tokio::task::JoinSet;

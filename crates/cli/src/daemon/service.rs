@@ -13,7 +13,7 @@ use crate::why::explain;
 use control::protocol::{
     Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel, WorkersChange, workers,
 };
-use ike::engine::CommandError;
+use ike::CommandError;
 use policy::Policy;
 use policy::xml::Places;
 use sd_notify::NotifyState;

@@ -8,7 +8,7 @@ use esp::plane::{DataPlane, Encapsulation, PacketSummary, Rule, RuleId, Spi, Tra
 use esp::planes::Found;
 use esp::trace::Trace;
 use esp::userspace::workers::Workers;
-use ike::engine::CommandError;
+use ike::CommandError;
 use ike::event::{Event, EventKind};
 use ike::failure::Failure;
 use ike::proof::trust::Trust;
