@@ -1,7 +1,7 @@
 //! Sections, and what they inherit of others.
 
-use crate::convert::finding::{Finding, Report, unreadable};
-use crate::convert::source::{Place, Value};
+use crate::finding::{Finding, Report, unreadable};
+use crate::source::{Place, Value};
 use std::collections::BTreeSet;
 
 /// Sections that are merged in all, above which a file is one that nobody wrote.

@@ -1,7 +1,7 @@
 //! The text of ipsec.conf → blocks, each with what it inherits; the text of ipsec.secrets → entries.
 
-use crate::convert::finding::{Finding, Report, unreadable};
-use crate::convert::source::{File, Files, Place, Value};
+use crate::finding::{Finding, Report, unreadable};
+use crate::source::{File, Files, Place, Value};
 use std::collections::BTreeSet;
 use zeroize::Zeroizing;
 

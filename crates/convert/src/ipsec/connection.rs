@@ -1,11 +1,11 @@
 //! A conn of ipsec.conf. Every setting is taken by something here, or reported.
 
 use super::syntax::Block;
-use crate::convert::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
-use crate::convert::finding::Report;
-use crate::convert::quantity::{flag, time, volume};
-use crate::convert::settings;
-use crate::convert::source::Value;
+use crate::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
+use crate::finding::Report;
+use crate::quantity::{flag, time, volume};
+use crate::settings;
+use crate::source::Value;
 use policy::KeyKind;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! The text of swanctl.conf → sections and settings as written.
 
 use super::section::Written;
-use crate::convert::finding::{Finding, unreadable};
-use crate::convert::source::{File, Files, Place, Value};
+use crate::finding::{Finding, unreadable};
+use crate::source::{File, Files, Place, Value};
 use zeroize::Zeroizing;
 
 /// Sections inside sections, and files inside files.
