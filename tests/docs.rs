@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Directories at the root of the repository. A path in a document that begins with one of them must exist.
-const ROOTS: [&str; 8] = ["benches/", "config/", "crates/", "docs/", "examples/", "fuzz/", "src/", "tests/"];
+const ROOTS: [&str; 8] =
+    ["benches/", "config/", "crates/", "docs/", "examples/", "fuzz/", "src/", "tests/"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -137,7 +138,8 @@ fn invocation(line: &str) -> Option<(&'static str, Vec<&str>, Vec<&str>)> {
         _ => return None,
     };
     let is_command = |word: &&str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
-    let mut words = words.take_while(|word| !matches!(*word, "|" | "||" | "&&" | "#" | ">")).peekable();
+    let mut words =
+        words.take_while(|word| !matches!(*word, "|" | "||" | "&&" | "#" | ">")).peekable();
     let mut command = vec![words.next().filter(|word| is_command(word) && !word.starts_with('-'))?];
     if groups.contains(&command[0]) {
         command.extend(words.next_if(|word| is_command(word) && !word.starts_with('-')));
