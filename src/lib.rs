@@ -32,6 +32,7 @@ use esp::plane::PlaneError;
 use esp::planes::{KernelPlane, Planes};
 use esp::userspace::workers::Workers;
 use esp::userspace::{Hooks, IkeReceiver, Offering};
+use ike::InvalidSettings;
 use ike::key_log::Sink;
 use ike::proof::trust::Trust;
 use manual::{ManualSaError, ManualSas};
@@ -82,6 +83,9 @@ pub struct GatewayConfig {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
+    /// The policy, or the configuration of IKE, is invalid.
+    #[error(transparent)]
+    Invalid(#[from] InvalidSettings),
     /// The data plane could not be set up.
     #[error("data plane: {0}")]
     Plane(#[from] PlaneError),
@@ -105,8 +109,11 @@ pub enum StartError {
 /// namespace is the gateway's.
 ///
 /// # Errors
-/// Where the device, the routes or a socket cannot be had; nothing is left behind.
+/// Where the policy or the configuration is invalid, or the device, the routes or a socket cannot be had; nothing is left
+/// behind.
 pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle, StartError> {
+    policy.validate().map_err(InvalidSettings::from)?;
+    config.ike.validate().map_err(InvalidSettings::from)?;
     let mut plane_config = esp::userspace::Config {
         crypto: config.crypto,
         workers: config.workers,
@@ -151,7 +158,8 @@ pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle,
         }
     });
     let make = |now| {
-        let mut engine = ike::Engine::new(policy, config.ike, plane, seed, now);
+        let mut engine = ike::Engine::new(policy, config.ike, plane, seed, now)
+            .expect("the policy and the configuration were validated first");
         // The rules are there: what a crashed gateway has left need not guard them any longer.
         if let Some(kernel) = engine.plane().kernel() {
             kernel.settle();

@@ -8,7 +8,7 @@ use ike::event::Event;
 use ike::failure::Failure;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
-use policy::Policy;
+use policy::{InvalidPolicy, Policy};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
@@ -53,6 +53,9 @@ pub enum HandleError {
     /// The negotiation it started failed.
     #[error(transparent)]
     Failed(#[from] Failure),
+    /// The policy is invalid.
+    #[error(transparent)]
+    Policy(#[from] InvalidPolicy),
     /// The data plane refused.
     #[error(transparent)]
     Plane(#[from] PlaneError),
@@ -72,7 +75,7 @@ pub(super) enum Command {
     Rekey(String, Reply<Result<(), HandleError>>),
     Status(Reply<Vec<IkeStatus>>),
     Counters(Reply<BTreeMap<String, u64>>),
-    ReplacePolicy(Arc<Policy>, Reply<()>),
+    ReplacePolicy(Arc<Policy>, Reply<Result<(), InvalidPolicy>>),
     ReplaceTrust(Arc<Trust>, Reply<()>),
     Trust(Reply<Arc<Trust>>),
     Filter(Reply<Option<FilterStatus>>),
@@ -136,9 +139,9 @@ impl Handle {
     /// Replaces the policy; unchanged tunnels are untouched.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// Where [`Policy::validate`] refuses the policy: the old one stays in force. Where the engine has stopped.
     pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
-        self.ask(|reply| Command::ReplacePolicy(policy, reply)).await
+        Ok(self.ask(|reply| Command::ReplacePolicy(policy, reply)).await??)
     }
 
     /// Replaces the certificates and authorities; what is up stays up.

@@ -20,8 +20,9 @@ pub(crate) use reconnect::Lost;
 pub use reconnect::RestartAction;
 
 use crate::admission::{Admission, Admissions, Request};
+use crate::config::InvalidSettings;
 use crate::crypto::rng::Rng;
-use crate::deadlines::{Deadlines, Waiter};
+use crate::deadlines::{Deadlines, Waiter, times};
 use crate::discard::Discard;
 use crate::event::Event;
 use crate::exchange::sa_init::HalfOpen;
@@ -66,9 +67,9 @@ pub enum Encap {
 /// What the policy does not say.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// First retransmission (RFC 7296 §2.4); each further one waits 1.8 times as long.
+    /// Pause before the first retransmission (RFC 7296 §2.4), 10 ms to an hour; each further one waits 1.8 times as long.
     pub retransmit_after: Duration,
-    /// Retransmissions before the peer is given up.
+    /// Retransmissions before the peer is given up, at most 64.
     pub retransmissions: u32,
     /// Silence after which an empty INFORMATIONAL asks whether the peer lives; `None`: never.
     pub liveness_interval: Option<Duration>,
@@ -82,9 +83,9 @@ pub struct Config {
     pub cookie_threshold: usize,
     /// Half-open IKE SAs above which IKE_SA_INIT is dropped.
     pub half_open_limit: usize,
-    /// How long a replaced inbound SA still receives.
+    /// How long a replaced inbound SA still receives, at most an hour.
     pub linger: Duration,
-    /// Anti-replay window in packets.
+    /// Anti-replay window in packets, at most 65,536.
     pub replay_window: u32,
     /// When ESP is put into UDP.
     pub encap: Encap,
@@ -126,9 +127,9 @@ impl Default for Config {
 impl Config {
     /// How long an exchange may take before the peer is given up.
     pub(crate) fn patience(&self) -> Duration {
-        self.retransmit_after.mul_f64(
-            1.8f64.powi(i32::try_from(self.retransmissions.min(16)).unwrap_or(16) + 1) / 0.8,
-        )
+        let growth =
+            1.8f64.powi(i32::try_from(self.retransmissions.min(16)).unwrap_or(16) + 1) / 0.8;
+        times(self.retransmit_after, growth)
     }
 }
 
@@ -220,13 +221,17 @@ pub struct Engine<P: DataPlane> {
 impl<P: DataPlane> Engine<P> {
     /// Installs the policy's rules in the plane and starts the AutoStart tunnels. `seed` feeds every random choice;
     /// the port numbers of IKE (500 and 4500) are those of the addresses in [`Datagram`] and [`Transmit`].
+    ///
+    /// # Errors
+    /// Where [`Policy::validate`] refuses the policy, or [`Config::validate`] the configuration.
     pub fn new(
         policy: Arc<Policy>,
         config: Config,
         plane: P,
         seed: [u8; 32],
         now: Instant,
-    ) -> Self {
+    ) -> Result<Self, InvalidSettings> {
+        config.validate()?;
         let mut rng = Rng::from_seed(seed);
         let admissions = Admissions::new(&mut rng);
         let mut engine = Self {
@@ -249,8 +254,8 @@ impl<P: DataPlane> Engine<P> {
             stopping: false,
             addresses: Vec::new(),
         };
-        engine.replace_policy(now, policy);
-        engine
+        engine.replace_policy(now, policy)?;
+        Ok(engine)
     }
 
     /// Has the keys of every SA from now on copied to `sink`: whoever has them reads the traffic. An engine that was

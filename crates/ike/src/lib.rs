@@ -7,6 +7,7 @@
 
 mod admission;
 mod collision;
+pub mod config;
 pub mod crypto;
 mod deadlines;
 pub mod discard;
@@ -25,6 +26,7 @@ pub mod status;
 mod task;
 pub mod wire;
 
+pub use config::{InvalidConfig, InvalidSettings};
 pub use engine::{Config, Datagram, Deadline, Encap, Engine, RestartAction, Transmit};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};

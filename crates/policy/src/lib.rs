@@ -12,6 +12,7 @@ pub mod name;
 pub mod proposal;
 pub mod selector;
 pub mod tunnel;
+pub mod validate;
 pub mod xml;
 
 pub use change::{Change, Effect};
@@ -28,3 +29,4 @@ pub use selector::{AddressRange, PortRange, Prefix, RangeKind, Selector};
 pub use tunnel::{
     AllowedTraffic, ChildTunnel, Endpoint, GenericChild, IkeTunnel, Mode, Pfs, Policy, Role,
 };
+pub use validate::{Invalid, InvalidPolicy, MAX_PROPOSALS, Problem};

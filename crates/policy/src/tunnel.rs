@@ -87,6 +87,25 @@ pub struct Endpoint {
     pub identity: Identity,
 }
 
+impl Endpoint {
+    /// A side at no certain address, which only a responder can serve.
+    pub fn anywhere(identity: Identity) -> Self {
+        Self { address: None, identity }
+    }
+
+    /// A side at an address.
+    pub fn at(address: IpAddr, identity: Identity) -> Self {
+        Self { address: Some(address), identity }
+    }
+}
+
+impl From<IpAddr> for Endpoint {
+    /// A side whose identity is its address.
+    fn from(address: IpAddr) -> Self {
+        Self::at(address, address.into())
+    }
+}
+
 /// Phase 1: one IKE SA to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IkeTunnel {
@@ -113,6 +132,59 @@ pub struct IkeTunnel {
 }
 
 impl IkeTunnel {
+    /// A tunnel that either side may start, with AES-GCM and Curve25519 or P-256, rekeyed within eight hours. It carries
+    /// nothing yet: add to `children`.
+    pub fn new(
+        name: impl Into<String>,
+        local: Endpoint,
+        remote: Endpoint,
+        credential: Credential,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            role: Role::Both,
+            local,
+            remote,
+            credential,
+            proposals: vec![IkeProposal::default()],
+            lifetime: Lifetime::default(),
+            auto_start: false,
+            children: Vec::new(),
+            generic: None,
+        }
+    }
+
+    /// The same with one more child tunnel.
+    #[must_use]
+    pub fn with_child(mut self, child: ChildTunnel) -> Self {
+        self.children.push(Arc::new(child));
+        self
+    }
+
+    /// The same in another role.
+    #[must_use]
+    pub fn with_role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// The same with other proposals, in order of preference.
+    #[must_use]
+    pub fn with_proposals(self, proposals: Vec<IkeProposal>) -> Self {
+        Self { proposals, ..self }
+    }
+
+    /// The same with another lifetime of the IKE SA.
+    #[must_use]
+    pub fn with_lifetime(self, lifetime: Lifetime) -> Self {
+        Self { lifetime, ..self }
+    }
+
+    /// The same, started together with the gateway.
+    #[must_use]
+    pub fn with_auto_start(self) -> Self {
+        Self { auto_start: true, ..self }
+    }
+
     /// Whether this side may answer a peer between these addresses for it.
     pub fn may_answer(&self, local: IpAddr, remote: IpAddr) -> bool {
         self.role.may_respond()
@@ -153,6 +225,61 @@ pub struct ChildTunnel {
     pub auto_start: bool,
     /// Started by the first matching packet.
     pub on_demand: bool,
+}
+
+impl ChildTunnel {
+    /// A tunnel-mode tunnel for all traffic between two ranges of addresses, which either side may start, with AES-GCM and
+    /// a lifetime of an hour. A rekey is made without a key exchange of its own.
+    pub fn new(name: impl Into<String>, local: AddressRange, remote: AddressRange) -> Self {
+        Self {
+            name: name.into(),
+            role: Role::Both,
+            mode: Mode::Tunnel,
+            local: vec![Selector::all_of(local)],
+            remote: vec![Selector::all_of(remote)],
+            proposals: vec![ChildProposal::default()],
+            pfs: Pfs { accept_none: true, ..Pfs::default() },
+            auto_start: false,
+            on_demand: false,
+        }
+    }
+
+    /// The same in another role.
+    #[must_use]
+    pub fn with_role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// The same in another mode.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// The same with other proposals, in order of preference.
+    #[must_use]
+    pub fn with_proposals(self, proposals: Vec<ChildProposal>) -> Self {
+        Self { proposals, ..self }
+    }
+
+    /// The same with key exchanges at rekeys: these groups are offered and accepted, in order of preference.
+    #[must_use]
+    pub fn with_pfs(self, groups: Vec<Group>) -> Self {
+        let pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false };
+        Self { pfs, ..self }
+    }
+
+    /// The same, started together with the gateway.
+    #[must_use]
+    pub fn with_auto_start(self) -> Self {
+        Self { auto_start: true, ..self }
+    }
+
+    /// The same, started by the first packet for it.
+    #[must_use]
+    pub fn with_on_demand(self) -> Self {
+        Self { on_demand: true, ..self }
+    }
 }
 
 /// Phase 2 for traffic that the peer alone names, so that this side only answers.

@@ -408,6 +408,7 @@ pub(super) fn refusal(error: HandleError) -> Refusal {
             message,
             failure: Some(failure.kind.name().to_owned()),
         },
+        HandleError::Policy(_) => Refusal::new(RefusalCode::BadPolicy, message),
         HandleError::Plane(_) => Refusal::new(RefusalCode::DataPlane, message),
         HandleError::Stopped => Refusal::new(RefusalCode::Stopping, message),
     }

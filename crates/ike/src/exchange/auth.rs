@@ -6,6 +6,7 @@ use super::create_child::{self, ChildRequest};
 use super::sa_init::{HALF_OPEN_FOR, HalfOpen};
 use super::{Parts, address_update, status};
 use crate::collision::LowestNonce;
+use crate::deadlines::after;
 use crate::discard::Discard;
 use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
@@ -297,7 +298,7 @@ fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
         phase: Phase::Serving,
         unproven: false,
         rekey_at: cx.jittered(tunnel.lifetime.soft(), tunnel.lifetime.hard),
-        expire_at: cx.now + tunnel.lifetime.hard,
+        expire_at: after(cx.now, tunnel.lifetime.hard),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Parts;
 use crate::collision::{self, LowestNonce, Request};
 use crate::crypto::key_exchange::PrivateKey;
+use crate::deadlines::after;
 use crate::engine::Cx;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
@@ -142,7 +143,7 @@ fn take_in(
         phase: Phase::Serving,
         unproven: !initiator,
         rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
-        expire_at: cx.now + lifetime.hard,
+        expire_at: after(cx.now, lifetime.hard),
     };
     cx.out.know_spi(spi);
     session.sas.push(IkeSa {

@@ -4,6 +4,7 @@ use super::auth::proving::{self, Wanted, Wishes};
 use super::{Parts, VENDOR_ID, address_update, auth, status};
 use crate::Config;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
+use crate::deadlines::after;
 use crate::discard::Discard;
 use crate::engine::{Candidates, Cx, Datagram, Encap, PolicyIndex};
 use crate::event::EventKind;
@@ -48,7 +49,7 @@ pub(crate) struct InitSent {
 impl InitSent {
     /// When a refusal is believed.
     pub fn refused_at(&self, config: &Config) -> Option<Instant> {
-        self.refusal.as_ref().map(|(_, at)| *at + config.retransmit_after * 2)
+        self.refusal.as_ref().map(|(_, at)| after(*at, config.retransmit_after.saturating_mul(2)))
     }
 }
 

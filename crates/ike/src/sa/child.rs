@@ -1,6 +1,7 @@
 //! A Child SA and its two halves in the data plane.
 
 use crate::collision::LowestNonce;
+use crate::deadlines::after;
 use crate::engine::{Cx, Deadline, Lost};
 use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::proposal::ChildChoice;
@@ -186,7 +187,7 @@ impl Blueprint<'_> {
             created_here: self.initiator,
             lowest_nonce: self.lowest_nonce,
             rekey_at,
-            expire_at: cx.now + lifetime.hard,
+            expire_at: after(cx.now, lifetime.hard),
             history: self.history,
         })
     }

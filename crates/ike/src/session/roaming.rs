@@ -1,6 +1,7 @@
 //! Where the peer is and where this side is: following a change of either (RFC 7296 §2.23, RFC 4555).
 
 use super::Session;
+use crate::deadlines::after;
 use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
 use crate::sa::IkeSa;
@@ -178,7 +179,7 @@ impl Session {
                 cx.out.event(&self.tunnel.name, None, EventKind::Warning(text));
             }
         }
-        self.keepalive_at = cx.now + cx.config.nat_keepalive;
+        self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
         let (local, remote) = std::mem::replace(&mut self.reported, (path.local, path.remote));
         if remote != path.remote {
             let kind = EventKind::Moved { from: remote, to: path.remote };

@@ -6,7 +6,8 @@ use super::generic::generic;
 use super::ikev1::is_ikev1;
 use super::protection::ChildProtection;
 use super::table::Table;
-use super::value::{Word, lifetime};
+use super::value::{ROLE, Word, lifetime};
+use crate::validate::rules;
 use crate::xml::diagnostic::quoted;
 use crate::xml::document::Element;
 use crate::xml::options::Algorithm;
@@ -15,15 +16,6 @@ use crate::{
     Signature,
 };
 use std::sync::Arc;
-
-/// Proposals are numbered by one octet (RFC 7296 §3.3.1).
-pub(super) const MAX_PROPOSALS: usize = 255;
-
-pub(super) const ROLE: &[Word<Role>] = &[
-    ("Both", Ok(Role::Both)),
-    ("Initiator", Ok(Role::Initiator)),
-    ("Responder", Ok(Role::Responder)),
-];
 
 /// How both sides prove who they are; the kinds of keys that may sign, or none for a preshared key.
 type Method = &'static [KeyKind];
@@ -241,12 +233,15 @@ fn proposals(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<IkeProposal>>
     for (at, offer) in offers {
         good &= split(cx, at, offer, &mut proposals);
     }
-    if proposals.len() > MAX_PROPOSALS {
-        let message = format!("{} proposals, more than {MAX_PROPOSALS}", proposals.len());
-        cx.report.error(element.place(), message, "remove some IKETransform");
+    if !good {
         return None;
     }
-    good.then_some(proposals)
+    let number = rules::number_of_proposals(proposals.len());
+    if let Err(problem) = number.and_then(|()| rules::number_of_algorithms(&proposals)) {
+        cx.report.error(element.place(), problem.to_string(), "remove some IKETransform");
+        return None;
+    }
+    Some(proposals)
 }
 
 fn append<T: PartialEq + Copy>(list: &mut Vec<T>, more: &[T]) {

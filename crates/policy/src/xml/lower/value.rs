@@ -1,17 +1,23 @@
 //! Attributes → numbers, flags, words, names, addresses.
 
 use super::Cx;
-use crate::Lifetime;
 use crate::xml::diagnostic::{did_you_mean, quoted};
 use crate::xml::document::{Attribute, Element};
 use crate::xml::schema;
 use crate::xml::schema::listed;
+use crate::{Lifetime, Role};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A word of the vocabulary: its meaning, or why it has none here and what to write in its place.
 pub(super) type Word<T> = (&'static str, Result<T, &'static str>);
+
+pub(super) const ROLE: &[Word<Role>] = &[
+    ("Both", Ok(Role::Both)),
+    ("Initiator", Ok(Role::Initiator)),
+    ("Responder", Ok(Role::Responder)),
+];
 
 const YES_NO: &[Word<bool>] = &[("Yes", Ok(true)), ("No", Ok(false))];
 
