@@ -1,7 +1,7 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
+use ::crypto::CryptoProviders;
 use control::protocol::DEFAULT_SOCKET;
-use esp::cipher::Facility;
 use esp::path_mtu::{DontFragment, Outer};
 use esp::placement::{self, Placement, Wanted};
 use esp::planes::Choice;
@@ -499,7 +499,7 @@ impl Config {
             without: self.esp.without.clone(),
             device: Some(self.esp.device.clone()),
             state_dir: Some(self.esp.state_dir.clone()),
-            crypto: Arc::new(Facility::new(self.crypto.choice())),
+            crypto: Arc::new(CryptoProviders::new(self.crypto.choice())),
             filter: self.filter.filter().into(),
             manual: self.manual().unwrap_or_default(),
             planes: self.planes(),

@@ -5,7 +5,7 @@ use super::words;
 use crate::card;
 use crate::harness::space::Space;
 use crate::neighbours::introduce;
-use esp::cipher::Suite;
+use crypto::Suite;
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
     Spi, TrafficSelectors, Usage,

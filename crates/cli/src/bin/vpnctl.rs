@@ -5,7 +5,7 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use cli::aix::links::LinkError;
-use cli::convert::command::{Convert, ConvertError};
+use cli::convert::{Convert, ConvertError};
 use cli::crypto::{self, arguments::CryptoError};
 use cli::experiment;
 use cli::report::{self, Colour};
