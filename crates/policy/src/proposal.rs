@@ -238,11 +238,11 @@ impl Default for IkeProposal {
 pub enum AhIntegrity {
     /// AUTH_AES_128_GMAC to AUTH_AES_256_GMAC (RFC 4543), which AH alone has.
     AesGmac(KeyBits),
-    /// What ESP has, too.
+    /// A MAC that ESP has as well.
     Mac(Integrity),
 }
 
-/// What protects the packets of a Child SA.
+/// The protocol and the algorithms that protect the packets of a Child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protection {
     /// ESP (RFC 4303).

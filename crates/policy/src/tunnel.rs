@@ -1,4 +1,4 @@
-//! Tunnels: an IKE SA to be (phase 1) and the Child SAs it carries (phase 2).
+//! Tunnels: how an IKE SA is made (AIX: phase 1), and the Child SAs that it carries (AIX: phase 2).
 
 use crate::{
     AddressRange, ChildProposal, Credential, Group, Identity, IkeProposal, Lifetime, RangeKind,
@@ -16,18 +16,18 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The phase 1 tunnel of that name.
+    /// The IKE tunnel of that name.
     pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
         self.tunnels.iter().find(|t| t.name == name)
     }
 
-    /// The phase 2 tunnel of that name, with the phase 1 tunnel that carries it.
+    /// The child tunnel of that name, with the IKE tunnel that carries it.
     pub fn child(&self, name: &str) -> Option<(&Arc<IkeTunnel>, &Arc<ChildTunnel>)> {
         self.tunnels.iter().find_map(|t| t.children.iter().find(|c| c.name == name).map(|c| (t, c)))
     }
 }
 
-/// Who may start a negotiation.
+/// Which side may start a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Starts and answers.
@@ -78,12 +78,12 @@ impl fmt::Display for Mode {
     }
 }
 
-/// One side of a phase 1 tunnel.
+/// One side of an IKE tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Where the side is; `None` means any address, which only a responder can serve.
     pub address: Option<IpAddr>,
-    /// Who the side is.
+    /// The identity of the side.
     pub identity: Identity,
 }
 
@@ -106,12 +106,12 @@ impl From<IpAddr> for Endpoint {
     }
 }
 
-/// Phase 1: one IKE SA to be.
+/// How one IKE SA is made (AIX: a phase 1 tunnel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct IkeTunnel {
-    /// Unique among phase 1 tunnels.
+    /// Unique among IKE tunnels.
     pub name: String,
-    /// Who may start it.
+    /// Which side may start it.
     pub role: Role,
     /// This side.
     pub local: Endpoint,
@@ -125,9 +125,9 @@ pub struct IkeTunnel {
     pub lifetime: Lifetime,
     /// Started when the daemon starts.
     pub auto_start: bool,
-    /// The phase 2 tunnels it carries.
+    /// The child tunnels it carries.
     pub children: Vec<Arc<ChildTunnel>>,
-    /// What a request of the peer is answered with that fits none of these.
+    /// The answer to a peer that asks for traffic of none of these child tunnels; `None` refuses it.
     pub generic: Option<Arc<GenericChild>>,
 }
 
@@ -204,12 +204,12 @@ pub struct Pfs {
     pub accept_none: bool,
 }
 
-/// Phase 2: one Child SA to be.
+/// How one Child SA is made (AIX: a phase 2 tunnel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildTunnel {
-    /// Unique among phase 2 tunnels.
+    /// Unique among child tunnels.
     pub name: String,
-    /// Who may start it.
+    /// Which side may start it.
     pub role: Role,
     /// Transport or tunnel mode; the peer must agree.
     pub mode: Mode,
@@ -282,16 +282,16 @@ impl ChildTunnel {
     }
 }
 
-/// Phase 2 for traffic that the peer alone names, so that this side only answers.
+/// How Child SAs are made for traffic that the peer alone names. This side only answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenericChild {
     /// Name in the policy, for messages to the operator.
     pub name: String,
     /// Transport or tunnel mode; the peer must agree.
     pub mode: Mode,
-    /// What the peer may ask for of this side's traffic.
+    /// The traffic of this side that the peer may ask for.
     pub local: AllowedTraffic,
-    /// What the peer may ask for of its own traffic.
+    /// The traffic of its own that the peer may ask for.
     pub remote: AllowedTraffic,
     /// Offers in order of preference, at least one.
     pub proposals: Vec<ChildProposal>,

@@ -32,7 +32,7 @@ pub struct Invalid {
     pub child: Option<String>,
     /// The field, as Rust code writes it: `proposals[1].groups`.
     pub field: String,
-    /// What is wrong with it.
+    /// The problem with it.
     pub problem: Problem,
 }
 

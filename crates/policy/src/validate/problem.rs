@@ -1,4 +1,4 @@
-//! What can be wrong with a value: the sentence that says so, and the sentence that says what to do.
+//! The problems that a value can have: a sentence for each, and a sentence with the fix.
 
 use super::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
 use crate::{EspEncryption, Identity, IkeEncryption, Lifetime};
@@ -149,7 +149,7 @@ impl fmt::Display for Problem {
 }
 
 impl Problem {
-    /// What to do about it.
+    /// The fix.
     pub fn help(&self) -> &'static str {
         match self {
             Self::BadName(_) => "give it a name without control characters",

@@ -23,7 +23,7 @@ use ikev1::Ikev1;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What lowering carries along.
+/// The state that all functions of `lower` share.
 struct Cx<'r> {
     report: &'r mut Report,
     options: &'r Options<'r>,

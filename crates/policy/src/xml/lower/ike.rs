@@ -120,7 +120,7 @@ fn names_sha1(offer: &IkeProposal) -> bool {
     offer.integrity.contains(&Integrity::HmacSha1_96) || offer.prf.contains(&Prf::HmacSha1)
 }
 
-/// What stands in transforms but concerns the whole protection: the keys that may sign (none: a preshared key), and the
+/// Reads the values of transforms that concern the whole protection: the keys that may sign (none: a preshared key), and the
 /// lifetime in minutes. `None` after an error.
 fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<(Vec<KeyKind>, u64)> {
     let mut methods = 0;

@@ -83,7 +83,7 @@ pub(super) fn tunnels(
     table
 }
 
-/// Who may be at the other end.
+/// The peer, or the peers of a group.
 enum Remote {
     One(Endpoint),
     Group { name: String, peers: Vec<Endpoint> },
@@ -209,7 +209,7 @@ fn credential(
     }
 }
 
-/// What the file says of two sides that cannot be those of a tunnel, and what to do.
+/// The message and the fix for two sides that cannot be those of one tunnel.
 fn in_the_file(problem: &Problem) -> (String, &'static str) {
     match problem {
         Problem::FamiliesDiffer(..) => (problem.to_string(), "both sides need IPv4, or both IPv6"),

@@ -50,7 +50,7 @@ impl Cx<'_> {
         Some(value.to_owned())
     }
 
-    /// What one word means.
+    /// The meaning of one word.
     pub fn word_of<T: Copy + PartialEq>(
         &mut self,
         element: &Element<'_>,
@@ -94,7 +94,7 @@ impl Cx<'_> {
         }
     }
 
-    /// What the word in an attribute means; `None` where there is no such attribute, or a wrong one.
+    /// The meaning of the word in an attribute; `None` where there is no such attribute, or a wrong one.
     pub fn word<T: Copy + PartialEq>(
         &mut self,
         element: &Element<'_>,
