@@ -1,113 +1,99 @@
-//! The rules that every [`Config`] obeys, wherever its values come from.
+//! Settings of an engine that the policy does not have.
 
-use crate::Config;
-use policy::InvalidPolicy;
-use std::fmt;
+use crate::deadlines::times;
 use std::time::Duration;
 
-/// Values that an engine refuses to work with.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum InvalidSettings {
-    /// Values of the policy.
-    #[error(transparent)]
-    Policy(#[from] InvalidPolicy),
-    /// Values of the configuration.
-    #[error(transparent)]
-    Config(#[from] InvalidConfig),
+/// When ESP is put into UDP.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Encap {
+    /// Where a NAT is seen, and between two of this implementation where both ends have UDP segmentation offload.
+    #[default]
+    Auto,
+    /// Always (by announcing a NAT to the peer).
+    Always,
+    /// Only where a NAT is seen.
+    Never,
 }
 
-/// Values of a configuration that cannot be used, at least one. Its `Display` has a line for each.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InvalidConfig(Vec<InvalidValue>);
-
-/// One value of a configuration that cannot be used. Its `Display` is one line.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {value} is out of range; use {range}")]
-#[non_exhaustive]
-pub struct InvalidValue {
-    /// Name of the field of [`Config`].
-    pub field: &'static str,
-    /// Its value.
-    pub value: String,
-    /// The values that can be used.
-    pub range: &'static str,
+/// What the policy does not say.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Pause before the first retransmission (RFC 7296 §2.4), 10 ms to an hour; each further one waits 1.8 times as long.
+    pub retransmit_after: Duration,
+    /// Retransmissions before the peer is given up, at most 64.
+    pub retransmissions: u32,
+    /// Silence after which an empty INFORMATIONAL asks whether the peer lives; `None`: never.
+    pub liveness_interval: Option<Duration>,
+    /// What becomes of a child tunnel whose peer is gone.
+    pub liveness_action: RestartAction,
+    /// What becomes of a child tunnel that the peer has deleted.
+    pub close_action: RestartAction,
+    /// Interval of NAT keepalives (RFC 3948 §4) while this side is behind a NAT.
+    pub nat_keepalive: Duration,
+    /// Half-open IKE SAs above which IKE_SA_INIT must come with a cookie (RFC 7296 §2.6).
+    pub cookie_threshold: usize,
+    /// Half-open IKE SAs above which IKE_SA_INIT is dropped.
+    pub half_open_limit: usize,
+    /// How long a replaced inbound SA still receives, at most an hour.
+    pub linger: Duration,
+    /// Anti-replay window in packets, at most 65,536.
+    pub replay_window: u32,
+    /// When ESP is put into UDP.
+    pub encap: Encap,
+    /// How long an IKE SA and its Child SAs may be used before both sides prove anew who they are (RFC 7296 §2.8.3); a
+    /// responder tells the initiator (RFC 4478). `None`: for ever.
+    pub reauthenticate: Option<Duration>,
+    /// Whether both sides' addresses may change where the peer agrees (MOBIKE, RFC 4555).
+    pub mobike: bool,
+    /// Whether a peer that moves must show that it receives at its new address before ESP goes there (RFC 4555 §3.7).
+    pub return_routability: bool,
+    /// Octets of the largest IP datagram in which a protected IKE message goes; what is longer goes in fragments
+    /// (RFC 7383) if the peer takes them, smaller ones when nothing comes back. `None`: no fragments in either
+    /// direction. Less than [`SMALLEST_FRAGMENT`](crate::SMALLEST_FRAGMENT) is read as that.
+    pub fragment_size: Option<u16>,
 }
 
-impl InvalidConfig {
-    /// The values, in the order of the fields of [`Config`].
-    pub fn iter(&self) -> std::slice::Iter<'_, InvalidValue> {
-        self.0.iter()
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            retransmit_after: Duration::from_secs(1),
+            retransmissions: 5,
+            liveness_interval: Some(Duration::from_secs(30)),
+            liveness_action: RestartAction::Policy,
+            close_action: RestartAction::Policy,
+            nat_keepalive: Duration::from_secs(20),
+            cookie_threshold: 32,
+            half_open_limit: 1024,
+            linger: Duration::from_secs(5),
+            replay_window: 4096,
+            encap: Encap::Auto,
+            reauthenticate: None,
+            mobike: true,
+            return_routability: true,
+            fragment_size: Some(1280),
+        }
     }
 }
-
-impl fmt::Display for InvalidConfig {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the configuration of IKE is invalid")?;
-        self.0.iter().try_for_each(|value| write!(f, "\n{value}"))
-    }
-}
-
-impl std::error::Error for InvalidConfig {}
 
 impl Config {
-    /// Checks every value. `Duration::MAX` means "never" where that makes sense: for `liveness_interval`, `nat_keepalive`
-    /// and `reauthenticate`.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let config = ike::Config { retransmit_after: Duration::ZERO, ..ike::Config::default() };
-    /// let refused = config.validate().unwrap_err();
-    /// assert_eq!(
-    ///     refused.iter().next().unwrap().to_string(),
-    ///     "retransmit_after: 0ns is out of range; use 10 milliseconds to an hour"
-    /// );
-    /// ```
-    ///
-    /// # Errors
-    /// All values that cannot be used.
-    pub fn validate(&self) -> Result<(), InvalidConfig> {
-        // Every field is named, so that a new one cannot be forgotten here.
-        let Self {
-            retransmit_after,
-            retransmissions,
-            liveness_interval,
-            liveness_action: _,
-            close_action: _,
-            nat_keepalive,
-            cookie_threshold,
-            half_open_limit,
-            linger,
-            replay_window,
-            encap: _,
-            reauthenticate,
-            mobike: _,
-            return_routability: _,
-            // A size that is too small is read as the smallest.
-            fragment_size: _,
-        } = self;
-        let (second, hour) = (Duration::from_secs(1), Duration::from_secs(3600));
-        let least = Duration::from_millis(10);
-        let mut wrong = Vec::new();
-        let mut check = |field, good: bool, value: &dyn fmt::Debug, range| {
-            if !good {
-                wrong.push(InvalidValue { field, value: format!("{value:?}"), range });
-            }
-        };
-        let good = (least..=hour).contains(retransmit_after);
-        check("retransmit_after", good, retransmit_after, "10 milliseconds to an hour");
-        check("retransmissions", *retransmissions <= 64, retransmissions, "0 to 64");
-        let good = liveness_interval.is_none_or(|interval| interval >= least);
-        check("liveness_interval", good, liveness_interval, "10 milliseconds or more, or None");
-        check("nat_keepalive", *nat_keepalive >= second, nat_keepalive, "1 second or more");
-        let good = cookie_threshold <= half_open_limit;
-        check("cookie_threshold", good, cookie_threshold, "at most half_open_limit");
-        let good = (1..=1_000_000).contains(half_open_limit);
-        check("half_open_limit", good, half_open_limit, "1 to 1,000,000");
-        check("linger", *linger <= hour, linger, "at most an hour");
-        check("replay_window", *replay_window <= 65_536, replay_window, "at most 65,536");
-        let good = reauthenticate.is_none_or(|interval| interval >= 10 * second);
-        check("reauthenticate", good, reauthenticate, "10 seconds or more, or None");
-        if wrong.is_empty() { Ok(()) } else { Err(InvalidConfig(wrong)) }
+    /// How long an exchange may take before the peer is given up.
+    pub(crate) fn patience(&self) -> Duration {
+        let growth =
+            1.8f64.powi(i32::try_from(self.retransmissions.min(16)).unwrap_or(16) + 1) / 0.8;
+        times(self.retransmit_after, growth)
     }
+}
+
+/// What becomes of a child tunnel that was up and went, though nobody on this side took it down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RestartAction {
+    /// What the policy says: AutoStart starts it again, OnDemand waits for a packet, otherwise it stays down.
+    #[default]
+    Policy,
+    /// It is started again.
+    Restart,
+    /// It waits for a packet, as if the policy said OnDemand.
+    Trap,
+    /// It stays down until a command or the peer starts it, or a packet where the policy says OnDemand.
+    Clear,
 }

@@ -1,6 +1,7 @@
 //! The next wake-up over everything that waits, with its reason.
 
-use crate::engine::Deadline;
+use crate::session_id::SessionId;
+use crate::wire::header::IkeSpi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -18,15 +19,24 @@ pub(crate) fn times(wait: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
+/// When the engine next wants [`Engine::handle_timeout`], and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// When.
+    pub at: Instant,
+    /// Why, for logs.
+    pub reason: &'static str,
+}
+
 /// What waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Waiter {
-    Session(crate::session::SessionId),
-    HalfOpen(crate::wire::header::IkeSpi),
+    Session(SessionId),
+    HalfOpen(IkeSpi),
     /// An IKE tunnel that is to be tried again.
     Retry(String),
     /// A redundant session that the peer began, and may not close.
-    Redundant(crate::session::SessionId),
+    Redundant(SessionId),
     Farewells,
 }
 
@@ -80,7 +90,6 @@ impl Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::SessionId;
 
     #[test]
     fn the_earliest_comes_first_and_moves() {

@@ -10,7 +10,7 @@ pub(crate) mod rules;
 
 pub use problem::Problem;
 
-use crate::{ChildProposal, ChildTunnel, Credential, IkeTunnel, Mode, Pfs, Policy};
+use crate::{ChildProposal, ChildTunnel, Credential, IkeTunnel, Mode, Pfs, Policy, Selector};
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -187,7 +187,11 @@ fn check_child(tunnel: &IkeTunnel, child: &ChildTunnel, findings: &mut Findings<
     }
     for (at, remote) in child.remote.iter().enumerate() {
         // Each remote selector needs a local one that it fits.
-        let outcomes = child.local.iter().map(|local| rules::ends(local, remote));
+        let outcomes = child.local.iter().map(|local| {
+            let any = local.protocol == 0 || remote.protocol == 0;
+            let protocol = if any { local.protocol } else { remote.protocol };
+            rules::ends(local, &Selector { protocol, ..*remote })
+        });
         let outcome = outcomes.reduce(|one, other| one.or(other)).unwrap_or(Ok(()));
         findings.check(format!("remote[{at}]"), outcome);
     }

@@ -2,7 +2,7 @@
 
 use super::message::Message;
 use super::reassembly::Reassembly;
-use crate::Config;
+use crate::config::Config;
 use crate::deadlines::{after, times};
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,9 @@
 //! Where the peer is and where this side is: following a change of either (RFC 7296 §2.23, RFC 4555).
 
 use super::Session;
+use crate::context::Cx;
+use crate::datagram::Datagram;
 use crate::deadlines::after;
-use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
 use crate::sa::IkeSa;
 use crate::sa::child::ChildSa;
@@ -71,7 +72,6 @@ impl Session {
             self.take_path(cx, local, self.peer_at(remote));
         }
         self.tell_addresses(cx);
-        self.pump(cx);
     }
 
     /// The pair of addresses that the policy and the routes want; `None`: no other than now.
