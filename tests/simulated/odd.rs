@@ -335,6 +335,28 @@ fn odd_policies() -> Vec<(&'static str, Option<&'static str>, Change)> {
     odd
 }
 
+/// Whether both ends agree on an IKE SA when the left one starts.
+fn established(change: &dyn Fn(&mut IkeTunnel)) -> bool {
+    let [left, right] = policies(change);
+    let site = Site::default();
+    let mut world = World::new(1);
+    let left = world.add_host("left", site.left, left, Config::default());
+    world.add_host("right", site.right, right, Config::default());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(crate::SOON);
+    world.status(left)[0].sa.is_some()
+}
+
+#[test]
+fn the_largest_offers_are_understood() {
+    assert!(established(&|t| t.proposals = vec![t.proposals[0].clone(); 64]));
+    assert!(established(&|t| child(t).proposals = vec![offer(t).clone(); 64]));
+    let each = everything();
+    let count = each.encryption.len() + each.integrity.len() + each.prf.len() + each.groups.len();
+    let most = policy::validate::MAX_IKE_ALGORITHMS / count;
+    assert!(established(&|t| t.proposals = vec![everything(); most]));
+}
+
 /// A proposal with as many algorithms as there are.
 fn everything() -> IkeProposal {
     use Integrity::*;

@@ -221,5 +221,8 @@ fn check_child_offers(proposals: &[ChildProposal], pfs: &Pfs, findings: &mut Fin
     }
     findings.check("pfs.offer", rules::distinct(&pfs.offer));
     findings.check("pfs.accept", rules::distinct(&pfs.accept));
-    findings.check("pfs.accept", rules::pfs(pfs));
+    // As responder, the engine accepts the groups that it offers as well.
+    if pfs.offer.is_empty() {
+        findings.check("pfs.accept", rules::pfs(pfs));
+    }
 }
