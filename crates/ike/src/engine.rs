@@ -43,6 +43,7 @@ use policy::{IkeTunnel, Policy};
 use reconnect::Retry;
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -76,6 +77,21 @@ pub enum CommandError {
     NotUp(String),
 }
 
+/// The engine's answer to [`Engine::poll`].
+#[derive(Debug)]
+#[must_use = "an output that is dropped is a message that is never sent, or a job that is never done"]
+pub enum Output {
+    /// A datagram to send. [`Engine::handle_sent`] takes what came of it.
+    Transmit(Transmit),
+    /// Work with certificates, to be run outside, where it delays nothing else. [`Engine::handle_done`] takes what came
+    /// of it.
+    Job(Job),
+    /// News for the operator.
+    Event(Event),
+    /// There is nothing more to do now. [`Engine::handle_timeout`] is wanted at this time; `None`: nothing waits.
+    Wait(Option<Deadline>),
+}
+
 /// All IKE SAs of one gateway.
 pub struct Engine<P: DataPlane> {
     policy: PolicyIndex,
@@ -100,6 +116,17 @@ pub struct Engine<P: DataPlane> {
     stopping: bool,
     /// The host's addresses at which a peer may reach it.
     addresses: Vec<IpAddr>,
+}
+
+/// Numbers only: an engine holds keys.
+impl<P: DataPlane> fmt::Debug for Engine<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("tunnels", &self.policy.tunnels.len())
+            .field("inventory", &self.inventory())
+            .field("stopping", &self.stopping)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P: DataPlane> Engine<P> {
@@ -347,7 +374,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Takes what came of a job of [`Engine::poll_job`]. What it was for may be gone: then nothing happens.
+    /// Takes what came of a job of [`Output::Job`]. What it was for may be gone: then nothing happens.
     pub fn handle_done(&mut self, now: Instant, done: Done) {
         let Done { spi, outcome } = done;
         if let Some(id) = self.sessions.of_spi(spi) {
@@ -453,26 +480,26 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    // ---- outputs: drain after every input and command
+    // ---- outputs
 
-    /// The next datagram to send.
-    pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.out.transmits.pop_front()
+    /// The next thing to do for the engine. After every input and command this is called until it answers
+    /// [`Output::Wait`], which also tells how long to wait for the next input.
+    pub fn poll(&mut self) -> Output {
+        if let Some(transmit) = self.out.transmits.pop_front() {
+            return Output::Transmit(transmit);
+        }
+        if let Some(job) = self.out.jobs.pop_front() {
+            return Output::Job(job);
+        }
+        match self.out.events.pop_front() {
+            Some(event) => Output::Event(event),
+            None => Output::Wait(self.deadline()),
+        }
     }
 
-    /// The next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.out.events.pop_front()
-    }
-
-    /// The next piece of work with certificates: to be run outside, where it delays nothing else, and given back to
-    /// [`Engine::handle_done`].
-    pub fn poll_job(&mut self) -> Option<Job> {
-        self.out.jobs.pop_front()
-    }
-
-    /// When [`Engine::handle_timeout`] is wanted.
-    pub fn poll_timeout(&self) -> Option<Deadline> {
+    /// The moment at which the engine wants [`Engine::handle_timeout`]. [`Engine::poll`] tells it, too; this takes
+    /// nothing out of the engine.
+    pub fn deadline(&self) -> Option<Deadline> {
         self.deadlines.next()
     }
 

@@ -37,7 +37,7 @@ pub mod wire;
 pub use config::{Config, Encap, RestartAction};
 pub use datagram::{Datagram, Transmit};
 pub use deadlines::Deadline;
-pub use engine::{CommandError, Engine, Inventory};
+pub use engine::{CommandError, Engine, Inventory, Output};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};
 pub use sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
