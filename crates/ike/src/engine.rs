@@ -12,12 +12,14 @@ pub use overview::Inventory;
 
 use crate::admission::{Admission, Admissions, Request};
 use crate::config::Config;
+use crate::contacts::Contacts;
 use crate::context::{Cx, Spis};
 use crate::crypto::rng::Rng;
 use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::Deadline;
 use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
+use crate::effect::{Effect, Effects};
 use crate::event::Event;
 use crate::exchange::half_open::HalfOpen;
 use crate::exchange::{auth, sa_init};
@@ -40,7 +42,7 @@ use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
 use esp::plane::{DataPlane, Notice, Resynced};
 use policy::{IkeTunnel, Policy};
-use reconnect::Retry;
+use reconnect::{Losses, Retry};
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
@@ -100,6 +102,7 @@ pub struct Engine<P: DataPlane> {
     plane: P,
     rng: Rng,
     spis: Spis,
+    contacts: Contacts,
     out: Outputs,
     /// Rules by the name of the child tunnel they stand for.
     rules: Rules,
@@ -148,6 +151,7 @@ impl<P: DataPlane> Engine<P> {
             plane,
             rng,
             spis: Spis::default(),
+            contacts: Contacts::default(),
             out: Outputs::default(),
             rules: Rules::default(),
             sessions: Sessions::default(),
@@ -366,10 +370,10 @@ impl<P: DataPlane> Engine<P> {
                 half.refused = Some((request, answer));
                 self.keep_half_open(half);
             }
-            auth::Answer::Established { session, answer, initial_contact } => {
+            auth::Answer::Established { session, answer, initial_contact, effects } => {
                 self.forget_half_open(spi, &half);
                 self.out.transmit_all(local, remote, &answer);
-                self.adopt(now, *session, initial_contact);
+                self.adopt(now, *session, initial_contact, effects);
             }
         }
     }
@@ -421,9 +425,12 @@ impl<P: DataPlane> Engine<P> {
             Notice::Room => self.plane.use_room(),
             Notice::Expiring { sa, hard } => {
                 let Some((id, spi_in)) = self.sessions.of_sa(sa) else { return };
-                self.with_session(now, id, |session, _| match hard {
-                    true => session.replace_exhausted(spi_in),
-                    false => session.tasks.push_back(Task::RekeyChild(spi_in)),
+                self.with_session(now, id, |session, _| {
+                    match hard {
+                        true => session.replace_exhausted(spi_in),
+                        false => session.tasks.push_back(Task::RekeyChild(spi_in)),
+                    }
+                    Effects::none()
                 });
             }
             Notice::PeerMoved { sa, remote } => {
@@ -432,6 +439,7 @@ impl<P: DataPlane> Engine<P> {
                     if session.path.nat_remote && !session.path.nat_local {
                         session.move_to(cx, remote);
                     }
+                    Effects::none()
                 });
             }
         }
@@ -458,7 +466,10 @@ impl<P: DataPlane> Engine<P> {
     ) {
         self.addresses = addresses.to_vec();
         for id in self.sessions.ids() {
-            self.with_session(now, id, |session, cx| session.handle_addresses(cx, source_for));
+            self.with_session(now, id, |session, cx| {
+                session.handle_addresses(cx, source_for);
+                Effects::none()
+            });
         }
     }
 
@@ -516,59 +527,92 @@ impl<P: DataPlane> Engine<P> {
             plane: &mut self.plane,
             rng: &mut self.rng,
             spis: &mut self.spis,
+            contacts: &self.contacts,
             out: &mut self.out,
         }
     }
 
-    /// Lets a session do something, has it start the exchanges that wait and can be started, and brings the tables up to
-    /// date with what it did.
-    fn with_session<T: Default>(
+    /// Lets a session do something, has it start the exchanges that wait and can be started, and applies what both cause.
+    fn with_session(
         &mut self,
         now: Instant,
         id: SessionId,
-        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> T,
+        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> Effects,
+    ) {
+        self.ask_session(now, id, |session, cx| ((), work(session, cx)));
+    }
+
+    /// The same, with an answer. Where there is no such session, the answer is the default one.
+    fn ask_session<T: Default>(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> (T, Effects),
     ) -> T {
         let Some(mut session) = self.sessions.take(id) else { return T::default() };
         let established_before = session.is_established();
         let mut cx = self.cx(now);
-        let done = work(&mut session, &mut cx);
-        session.pump(&mut cx);
+        let (answer, effects) = work(&mut session, &mut cx);
+        let effects = effects.and(session.pump(&mut cx));
         self.out.name_peer(&session.tunnel.name, session.path.remote);
         let established_now = session.is_established() && !established_before;
-        self.put_back(now, id, session);
+        self.put_back(now, id, session, effects);
         if established_now {
             self.settle_sessions(now, id);
         }
-        done
+        answer
     }
 
-    /// Stores a session and what follows from its present state.
-    fn put_back(&mut self, now: Instant, id: SessionId, mut session: Box<Session>) {
+    /// Stores a session, or drops it if it is over, and applies the effects of its work. No other place does that.
+    fn put_back(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        mut session: Box<Session>,
+        effects: Effects,
+    ) {
         session.rest();
-        self.sessions.follow(id, &mut self.out);
-        let renewing = std::mem::take(&mut self.out.renewing);
+        let mut losses = Losses::default();
+        let (mut orphaned, mut retired) = (Vec::new(), Vec::new());
+        let mut successor_due = false;
+        for effect in effects {
+            match effect {
+                Effect::SpiTaken(spi) => self.sessions.enter_spi(id, spi),
+                Effect::SpiGivenUp(spi) => self.sessions.leave_spi(spi),
+                Effect::SaInstalled(sa, child) => self.sessions.enter_sa(id, sa, child),
+                Effect::SaForgotten(sa) => self.sessions.leave_sa(sa),
+                Effect::SessionUp => self.contacts.session_up(&session.tunnel),
+                Effect::SessionDown => self.contacts.session_down(&session.tunnel),
+                Effect::InboundOrphaned(lingering) => orphaned.push(lingering),
+                Effect::OutboundRetired(sa) => retired.push(sa),
+                Effect::SuccessorDue => successor_due = true,
+                Effect::Reconnect(name) => losses.reconnect.push(name),
+                Effect::Lost(lost) => losses.lost.push(lost),
+                Effect::Unserved(name) => losses.unserved.push(name),
+            }
+        }
         let predecessor = session.renewal.succeeds.filter(|_| session.is_over());
         let asked_for =
             self.rules.has_asked_for(&session.tunnel.name).then(|| session.tunnel.name.clone());
-        self.settle_orphans(now, id, &session.tunnel.name);
+        self.hand_over(now, id, &session.tunnel.name, orphaned, retired);
         let waiter = Waiter::Session(id);
         if session.is_over() {
             self.deadlines.set(waiter, None);
             self.deadlines.set(Waiter::Redundant(id), None);
             self.sessions.leave(id, &session);
-            self.after_session(now, *session);
+            self.after_session(now, *session, losses);
         } else {
             self.deadlines.set(waiter, session.deadline(&self.config));
             let tunnel = Arc::clone(&session.tunnel);
             self.sessions.put_back(id, session);
-            self.after_losses(now, &tunnel);
+            self.after_losses(now, &tunnel, losses);
         }
         if let Some(tunnel) = asked_for {
             self.settle_asked_for(&tunnel);
         }
         let farewells = self.out.next_farewell();
         self.deadlines.set(Waiter::Farewells, farewells);
-        if renewing {
+        if successor_due {
             self.begin_successor(now, id);
         }
         if let Some(predecessor) = predecessor {

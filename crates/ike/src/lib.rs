@@ -8,12 +8,14 @@
 mod admission;
 mod collision;
 mod config;
+mod contacts;
 mod context;
 pub mod crypto;
 mod datagram;
 mod deadlines;
 pub mod discard;
 mod dispatch;
+mod effect;
 mod engine;
 pub mod event;
 mod exchange;

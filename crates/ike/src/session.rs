@@ -14,11 +14,12 @@ mod tasks;
 
 use crate::context::Cx;
 use crate::datagram::Datagram;
+use crate::effect::{Effect, Effects};
+use crate::effect::{Lingering, Lost};
 use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::negotiation::selectors;
 use crate::sa::active::Active;
-use crate::sa::child::Lost;
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::LowestNonce;
@@ -30,7 +31,7 @@ use crate::task::Task;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, ProtocolId};
-use esp::plane::{PacketSummary, SaId, Spi, Usage};
+use esp::plane::{PacketSummary, Spi};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -43,17 +44,6 @@ pub(crate) use tasks::Tasks;
 
 /// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
 const TEMPORARY_FAILURES: u32 = 20;
-
-/// An inbound SA that is replaced or gone for its peer, and still receives.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lingering {
-    /// Until when.
-    pub until: Instant,
-    pub sa: SaId,
-    pub spi: Spi,
-    /// Which Child SA, by its inbound SPI, has inherited the count of its packets, and what was counted then.
-    pub heir: Option<(Spi, Usage)>,
-}
 
 /// Who or what ended a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -285,9 +275,9 @@ impl Session {
     }
 
     /// Ends it with a Delete because of what the peer has said on it, and begins anew.
-    pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Failure) {
+    pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Failure) -> Effects {
         cx.out.fail(cx.now, &self.tunnel.name, None, failure);
-        self.close_and_reconnect(cx, reason);
+        self.close_and_reconnect(cx, reason)
     }
 
     /// Notes that the peer lives, and where it is now.
@@ -310,18 +300,18 @@ impl Session {
     // ---- what exchanges bring about
 
     /// Both sides have proved who they are.
-    pub fn establish(&mut self, cx: &mut Cx<'_>, suite: String, nonces: Nonces<'_>) {
+    pub fn establish(&mut self, cx: &mut Cx<'_>, suite: String, nonces: Nonces<'_>) -> Effects {
         self.lowest_nonce = LowestNonce::of(nonces);
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
         self.keepalive_at = cx.now + cx.config.nat_keepalive;
-        cx.out.session_up(&self.tunnel);
         cx.out.failures.overcome(&self.tunnel.name);
         cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
+        Effect::SessionUp.into()
     }
 
     /// Takes in a Child SA that is installed.
-    pub fn add_child(&mut self, cx: &mut Cx<'_>, child: ChildSa, rekeyed: bool) {
+    pub fn add_child(&mut self, cx: &mut Cx<'_>, child: ChildSa, rekeyed: bool) -> Effects {
         let suite = child.summary();
         let kind =
             if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
@@ -329,7 +319,9 @@ impl Session {
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
         self.temporary_failures = 0;
         self.has_served = true;
+        let effects = child.installed();
         self.children.push(child);
+        effects
     }
 
     /// Says where a Child SA stands from now on; `false` where it is gone.
@@ -378,13 +370,14 @@ impl Session {
     }
 
     /// Takes the session down unless a Child SA is there or on its way.
-    pub fn close_when_idle(&mut self, cx: &mut Cx<'_>) {
+    pub fn close_when_idle(&mut self, cx: &mut Cx<'_>) -> Effects {
         let wants_more = self.tasks.iter().chain(self.delayed.iter().map(|(_, t)| t));
         if self.children.is_empty()
             && !wants_more.clone().any(|t| matches!(t, Task::CreateChild(_)))
         {
-            self.close(cx, "no Child SA could be set up");
+            return self.close(cx, "no Child SA could be set up");
         }
+        Effects::none()
     }
 
     // ---- tasks
@@ -404,7 +397,7 @@ impl Session {
     }
 
     /// Tries a task again later (RFC 7296 §2.25: not at once), or ends the session when it has been tried too often.
-    pub fn delay(&mut self, cx: &mut Cx<'_>, task: Task) {
+    pub fn delay(&mut self, cx: &mut Cx<'_>, task: Task) -> Effects {
         self.temporary_failures += 1;
         if self.temporary_failures > TEMPORARY_FAILURES {
             return self.close_and_reconnect(cx, "the peer keeps answering TEMPORARY_FAILURE");
@@ -413,6 +406,7 @@ impl Session {
         let pause = cx.config.retransmit_after * growth;
         let jitter = cx.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
         self.delayed.push((cx.now + pause / 2 + Duration::from_micros(jitter), task));
+        Effects::none()
     }
 
     // ---- outputs

@@ -9,6 +9,7 @@ use crate::admission::HALF_OPEN_FOR;
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::discard::Discard;
+use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
@@ -32,7 +33,7 @@ use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Identification, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{ChildTunnel, Effect, IkeTunnel, Mode};
+use policy::{ChildTunnel, IkeTunnel, Mode};
 use proving::{Proving, Said};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -56,7 +57,7 @@ pub(crate) fn ask(
     keys: Keys,
     child: Arc<ChildTunnel>,
     handshake: Handshake,
-) {
+) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
     if session.path.carries(&child.proposals).is_empty() {
         let failure = create_child::ah_and_nat(session, &child);
@@ -90,6 +91,7 @@ pub(crate) fn ask(
             proving::hand_out(cx, sa.local_spi, None, Some(signing));
         }
     }
+    Effects::none()
 }
 
 /// Sends our proof and asks for the first Child SA.
@@ -102,7 +104,7 @@ fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) 
     let (certificates, proof) = proving::payloads(proof);
     let mut payloads = vec![Payload::IdInitiator(Identification::of(&tunnel.local.identity))];
     payloads.extend(certificates);
-    if !cx.out.knows(&tunnel) {
+    if !cx.contacts.knows(&tunnel) {
         payloads.push(status(NotifyType::INITIAL_CONTACT, vec![]));
     }
     payloads.extend(proving::request(Wanted::of(&tunnel), cx.trust));
@@ -125,14 +127,15 @@ pub(crate) fn conclude(
     cx: &mut Cx<'_>,
     index: usize,
     payloads: Vec<Payload>,
-) {
+) -> Effects {
     let spi = session.sas[index].local_spi;
-    let State::AuthSent(auth) = &mut session.sas[index].state else { return };
+    let State::AuthSent(auth) = &mut session.sas[index].state else { return Effects::none() };
     match check(cx, &session.tunnel, auth, &payloads) {
         Ok(None) => finish(session, cx, index, &payloads, Ok(None)),
         Ok(Some(claim)) => {
             auth.stage = Stage::Checking { until: cx.now + WORK_FOR, payloads };
             proving::hand_out(cx, spi, Some(claim), None);
+            Effects::none()
         }
         Err(failure) => finish(session, cx, index, &payloads, Err(failure)),
     }
@@ -144,29 +147,34 @@ pub(crate) fn resume(
     cx: &mut Cx<'_>,
     index: usize,
     outcome: Result<Proved, Failure>,
-) {
-    let State::AuthSent(auth) = &mut session.sas[index].state else { return };
+) -> Effects {
+    let State::AuthSent(auth) = &mut session.sas[index].state else { return Effects::none() };
     match (std::mem::replace(&mut auth.stage, Stage::Asked), outcome) {
         (Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
             send(session, cx, index, &proof);
+            Effects::none()
         }
         (Stage::Proving { .. }, Err(failure)) => session.end(cx, "no proof", Some(failure)),
         (Stage::Checking { payloads, .. }, outcome) => {
-            finish(session, cx, index, &payloads, outcome.map(|proved| proved.warning));
+            finish(session, cx, index, &payloads, outcome.map(|proved| proved.warning))
         }
-        (stage, _) => auth.stage = stage,
+        (stage, _) => {
+            auth.stage = stage;
+            Effects::none()
+        }
     }
 }
 
 /// Gives up on jobs that nobody does.
-pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
     let late = session.sas.iter().position(|s| match &s.state {
         State::AuthSent(auth) => auth.working_until().is_some_and(|until| until <= cx.now),
         _ => false,
     });
     if let Some(index) = late {
-        resume(session, cx, index, Err(too_late()));
+        return resume(session, cx, index, Err(too_late()));
     }
+    Effects::none()
 }
 
 fn too_late() -> Failure {
@@ -184,10 +192,10 @@ fn finish(
     index: usize,
     payloads: &[Payload],
     verdict: Result<Option<String>, Failure>,
-) {
+) -> Effects {
     let State::AuthSent(auth) = std::mem::replace(&mut session.sas[index].state, State::Moving)
     else {
-        return;
+        return Effects::none();
     };
     let AuthSent { keys, child, spi_in, unwanted, handshake, .. } = *auth;
     let parts = Parts::of(payloads);
@@ -215,10 +223,10 @@ fn finish(
     }
     if session.is_closing() {
         cx.spis.release(spi_in);
-        return;
+        return Effects::none();
     }
     let nonces = handshake.nonces();
-    session.establish(cx, suite.to_string(), nonces);
+    let mut effects = session.establish(cx, suite.to_string(), nonces);
     session.plan_renewal(cx, &parts);
     if session.path.traverses && session.may_be_mobile(cx) {
         address_update::agree(session, &parts);
@@ -228,18 +236,23 @@ fn finish(
         if parts.sa.is_some() {
             session.tasks.push_front(Task::DeleteChild(spi_in));
         }
-    } else if let Err(failure) = conclude_child(session, cx, index, &child, spi_in, nonces, &parts)
-    {
-        cx.spis.release(spi_in);
-        cx.out.unserved.push(child.name.clone());
-        cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
-        if parts.sa.is_some() {
-            // The responder has the Child SA that we do not want.
-            session.tasks.push_front(Task::DeleteChild(spi_in));
-        }
-        // An IKE SA that carries nothing is of no use to anyone.
-        session.close_when_idle(cx);
+        return effects;
     }
+    match conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
+        Ok(installed) => effects += installed,
+        Err(failure) => {
+            cx.spis.release(spi_in);
+            effects.push(Effect::Unserved(child.name.clone()));
+            cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
+            if parts.sa.is_some() {
+                // The responder has the Child SA that we do not want.
+                session.tasks.push_front(Task::DeleteChild(spi_in));
+            }
+            // An IKE SA that carries nothing is of no use to anyone.
+            effects += session.close_when_idle(cx);
+        }
+    }
+    effects
 }
 
 fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
@@ -317,7 +330,7 @@ fn conclude_child(
     spi_in: Spi,
     nonces: Nonces<'_>,
     parts: &Parts<'_>,
-) -> Result<(), Failure> {
+) -> Result<Effects, Failure> {
     let asked = asked(child);
     let agreed = create_child::read_answer(child, &asked, &[], parts)?;
     let (choice, spi_out) =
@@ -331,7 +344,7 @@ fn conclude_child(
         )?;
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let Some(established) = session.sas[index].established() else { return Ok(()) };
+    let Some(established) = session.sas[index].established() else { return Ok(Effects::none()) };
     let blueprint = Blueprint {
         tunnel: child,
         choice,
@@ -348,8 +361,7 @@ fn conclude_child(
     };
     let sa =
         blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
-    session.add_child(cx, sa, false);
-    Ok(())
+    Ok(session.add_child(cx, sa, false))
 }
 
 /// What a responder makes of an IKE_AUTH request.
@@ -360,7 +372,12 @@ pub(crate) enum Answer {
     /// `request` is fragment 1 of what it answers, or all of it.
     Refused { request: Vec<u8>, answer: Vec<Vec<u8>> },
     /// Both have proved who they are.
-    Established { session: Box<Session>, answer: Vec<Vec<u8>>, initial_contact: bool },
+    Established {
+        session: Box<Session>,
+        answer: Vec<Vec<u8>>,
+        initial_contact: bool,
+        effects: Effects,
+    },
 }
 
 /// Answers an IKE_AUTH request on a half-open IKE SA.
@@ -437,7 +454,7 @@ pub(crate) fn resume_answer(
     let path = request.path;
     // The policy may have changed meanwhile: what was proved counts only for what it was proved to.
     let lasts = |c: &&Arc<IkeTunnel>| {
-        c.name == tunnel.name && tunnel.difference(c).0 < Effect::Reestablished
+        c.name == tunnel.name && tunnel.difference(c).0 < policy::Effect::Reestablished
     };
     let present = half.candidates.of_peer(&tunnel.remote.identity);
     let Some(tunnel) = present.into_iter().find(lasts).cloned() else {
@@ -577,10 +594,10 @@ fn establish(
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: false });
     let nonces = Nonces { initiator: &half.initiator_nonce, responder: &half.responder_nonce };
     let initial_contact = parts.notify(NotifyType::INITIAL_CONTACT).is_some();
-    if cx.out.knows(&tunnel) && !initial_contact {
+    if cx.contacts.knows(&tunnel) && !initial_contact {
         session.wait_for_predecessor(cx);
     }
-    session.establish(cx, suite.to_string(), nonces);
+    let mut effects = session.establish(cx, suite.to_string(), nonces);
     let (certificates, proof) = proving::payloads(proof);
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
     answer.extend(certificates);
@@ -594,7 +611,10 @@ fn establish(
     }
     let child = ChildRequest { rekeys: None, in_auth: true, nonces };
     match create_child::grant(&mut session, cx, 0, &parts, &child) {
-        Ok(payloads) => answer.extend(payloads),
+        Ok(granted) => {
+            answer.extend(granted.payloads);
+            effects += granted.effects;
+        }
         // RFC 7296 §1.2: the IKE SA stands without its first Child SA.
         Err(rejection) => answer.push(rejection.payload()),
     }
@@ -604,5 +624,5 @@ fn establish(
     };
     let datagrams = message.datagrams().to_vec();
     session.sas[0].window = Window::after_auth_answered(message);
-    Answer::Established { session: Box::new(session), answer: datagrams, initial_contact }
+    Answer::Established { session: Box::new(session), answer: datagrams, initial_contact, effects }
 }

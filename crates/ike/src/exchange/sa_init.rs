@@ -10,6 +10,7 @@ use crate::context::Cx;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
 use crate::datagram::Datagram;
 use crate::discard::Discard;
+use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
@@ -225,52 +226,59 @@ pub(crate) fn conclude(
     index: usize,
     header: &Header,
     datagram: Datagram<'_>,
-) {
+) -> Effects {
     if !header.response || header.exchange != ExchangeType::IKE_SA_INIT || header.message_id != 0 {
-        return cx.out.discard(Discard::UnexpectedResponse);
+        return cx.discard(Discard::UnexpectedResponse);
     }
     let Ok(payloads) = message::decode(header, datagram.octets) else {
-        return cx.out.discard(Discard::Malformed);
+        return cx.discard(Discard::Malformed);
     };
     let parts = Parts::of(&payloads);
-    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    let State::InitSent(init) = &mut session.sas[index].state else { return Effects::none() };
     if let Some(cookie) = parts.notify(NotifyType::COOKIE).filter(|_| parts.sa.is_none()) {
         if !(1..=64).contains(&cookie.data.len()) || init.restarts >= RESTARTS {
-            return cx.out.discard(Discard::Malformed);
+            return cx.discard(Discard::Malformed);
         }
         init.restarts += 1;
         init.cookie = Some(cookie.data.clone());
-        return ask(session, cx, index);
+        ask(session, cx, index);
+        return Effects::none();
     }
     if let Some(wanted) = parts.wanted_group().filter(|_| parts.sa.is_none()) {
-        return change_group(session, cx, index, wanted);
+        change_group(session, cx, index, wanted);
+        return Effects::none();
     }
     if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
         let asked = Asked::ike(&session.tunnel.proposals);
-        return refuse(session, cx, index, failure_of(error, asked));
+        refuse(session, cx, index, failure_of(error, asked));
+        return Effects::none();
     }
     let (Some(chosen), Some((group, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
     else {
-        return cx.out.discard(Discard::Malformed);
+        return cx.discard(Discard::Malformed);
     };
     if header.responder_spi == IkeSpi(0) {
-        return cx.out.discard(Discard::Malformed);
+        return cx.discard(Discard::Malformed);
     }
     let Some(suite) = accept_ike(&session.tunnel.proposals, chosen)
         .filter(|s| group_id(s.group) == group && init.key_exchange.group() == s.group)
     else {
         let detail = format!("the peer chose {}, which was not offered", describe(chosen));
-        return refuse(session, cx, index, Failure::new(FailureKind::ProtocolError, detail));
+        refuse(session, cx, index, Failure::new(FailureKind::ProtocolError, detail));
+        return Effects::none();
     };
     let fresh = PrivateKey::generate(suite.group);
     let Ok(shared) = std::mem::replace(&mut init.key_exchange, fresh).agree(public) else {
         // The public value was not one; our private key is spent, so the exchange starts over.
         cx.out.discard(Discard::InvalidPublicValue);
-        return restart(session, cx, index);
+        restart(session, cx, index);
+        return Effects::none();
     };
     let sa = &mut session.sas[index];
-    let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else { return };
+    let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else {
+        return Effects::none();
+    };
     sa.remote_spi = header.responder_spi;
     sa.window.concluded();
     let spis = sa.spis();
@@ -294,7 +302,7 @@ pub(crate) fn conclude(
         proof_keys,
         wishes: Wishes::of(&payloads),
     };
-    auth::ask(session, cx, index, keys, init.child, handshake);
+    auth::ask(session, cx, index, keys, init.child, handshake)
 }
 
 fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
@@ -334,7 +342,7 @@ fn refuse(session: &mut Session, cx: &mut Cx<'_>, index: usize, failure: Failure
 }
 
 /// Believes a refusal that has stood long enough.
-pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
     let believed = session.sas.iter().find_map(|s| match &s.state {
         State::InitSent(i) if i.refused_at(cx.config).is_some_and(|at| at <= cx.now) => {
             i.refusal.as_ref().map(|(failure, _)| failure.clone())
@@ -342,6 +350,7 @@ pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
         _ => None,
     });
     if let Some(failure) = believed {
-        session.end(cx, "refused by the peer", Some(failure));
+        return session.end(cx, "refused by the peer", Some(failure));
     }
+    Effects::none()
 }
