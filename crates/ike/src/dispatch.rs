@@ -13,6 +13,7 @@ use crate::exchange::{
 };
 use crate::failure::facts::Silence;
 use crate::failure::{Failure, FailureKind};
+use crate::impossible::impossible;
 use crate::proof::Proved;
 use crate::rejection::{Rejection, unasked};
 use crate::sa::active::{Active, Purpose};
@@ -38,7 +39,9 @@ impl Session {
         header: &Header,
         datagram: Datagram<'_>,
     ) -> Effects {
-        let Some(index) = self.position(spi) else { return Effects::none() };
+        let Some(index) = self.position(spi) else {
+            impossible!(cx.out, "the engine has found the session by this SPI");
+        };
         let sa = &self.sas[index];
         if header.from_initiator == sa.initiator {
             return cx.discard(Discard::WrongInitiatorFlag);
@@ -90,7 +93,9 @@ impl Session {
                 Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
                 _ => ExchangeType::INFORMATIONAL,
             },
-            State::InitSent(_) | State::Moving => return Effects::none(),
+            State::InitSent(_) | State::Moving => {
+                impossible!(cx.out, "a state without keys has been discarded above")
+            }
         };
         if header.exchange != expected {
             return cx.discard(Discard::WrongExchange);
@@ -105,7 +110,9 @@ impl Session {
         if let Some(effects) = self.end_if_disowned(cx, &payloads) {
             return effects;
         }
-        let Some(established) = self.sas[index].established_mut() else { return Effects::none() };
+        let Some(established) = self.sas[index].established_mut() else {
+            impossible!(cx.out, "an answer to a new IKE SA has been concluded above");
+        };
         match established.active.take() {
             Some(Active::Child(pending)) => {
                 create_child::conclude(self, cx, index, *pending, payloads)
@@ -252,7 +259,9 @@ impl Session {
         spi: IkeSpi,
         outcome: Result<Proved, Failure>,
     ) -> Effects {
-        let Some(index) = self.position(spi) else { return Effects::none() };
+        let Some(index) = self.position(spi) else {
+            impossible!(cx.out, "the engine has found the session by this SPI");
+        };
         auth::resume(self, cx, index, outcome)
     }
 
@@ -285,7 +294,10 @@ impl Session {
                 index += 1;
                 continue;
             }
-            let Some(task) = self.tasks.remove(index) else { return effects };
+            let Some(task) = self.tasks.remove(index) else {
+                cx.out.bug("the index is smaller than the number of tasks");
+                return effects;
+            };
             effects += self.start(cx, carrier, task);
             index = 0;
         }
@@ -300,6 +312,7 @@ impl Session {
 
     /// Has the IKE SA replaced before its message IDs run out (RFC 7296 §2.2).
     fn renew_numbers(&mut self) {
+        // The session is over.
         let Some(sa) = self.sas.get(self.current_index()) else { return };
         let task = Task::RekeyIke(sa.local_spi);
         let worn = sa.window.is_worn()

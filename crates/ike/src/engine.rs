@@ -21,9 +21,10 @@ use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
 use crate::event::Event;
-use crate::exchange::half_open::HalfOpen;
+use crate::exchange::half_open::{HalfOpen, Stage};
 use crate::exchange::{auth, sa_init};
 use crate::failure::facts::{Addresses, KEPT};
+use crate::impossible::impossible;
 use crate::key_log::Sink;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
@@ -257,8 +258,8 @@ impl<P: DataPlane> Engine<P> {
             .get(&(datagram.remote, header.initiator_spi))
             .and_then(|s| self.half_open.get(s))
         {
-            if half.request == datagram.octets {
-                let answer = half.response.clone();
+            if half.begun.request == datagram.octets {
+                let answer = half.begun.response.clone();
                 return self.out.transmit(datagram.local, datagram.remote, answer);
             }
             return self.out.discard(Discard::UnexpectedRequest);
@@ -309,8 +310,9 @@ impl<P: DataPlane> Engine<P> {
             }
             Some(sa_init::Answer::Wasted) => self.admissions.waste(now, datagram.remote.ip()),
             Some(sa_init::Answer::HalfOpen(half)) => {
-                self.out.transmit(datagram.local, datagram.remote, half.response.clone());
-                let spi = half.sa.local_spi;
+                let answer = half.begun.response.clone();
+                self.out.transmit(datagram.local, datagram.remote, answer);
+                let spi = half.begun.local_spi;
                 self.by_init.insert((datagram.remote, header.initiator_spi), spi);
                 self.admissions.enter(datagram.remote.ip());
                 self.keep_half_open(half);
@@ -319,9 +321,9 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn keep_half_open(&mut self, half: Box<HalfOpen>) {
-        let deadline = Deadline { at: half.expires_at, reason: "half-open IKE SA" };
-        self.deadlines.set(Waiter::HalfOpen(half.sa.local_spi), Some(deadline));
-        self.half_open.insert(half.sa.local_spi, half);
+        let spi = half.begun.local_spi;
+        self.deadlines.set(Waiter::HalfOpen(spi), Some(half.deadline()));
+        self.half_open.insert(spi, half);
     }
 
     fn unknown_addresses(&self, datagram: Datagram<'_>) -> Addresses {
@@ -340,68 +342,69 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn handle_auth(&mut self, now: Instant, spi: IkeSpi, header: &Header, datagram: Datagram<'_>) {
-        let Some(mut half) = self.half_open.remove(&spi) else { return };
-        if let Some((request, answer)) = &half.refused {
-            if request == datagram.octets {
-                self.out.transmit_all(datagram.local, datagram.remote, answer);
-            } else {
-                self.out.discard(Discard::AlreadyRefused);
-            }
+        let Some(half) = self.half_open.remove(&spi) else {
+            impossible!(self.out, "the caller has looked it up");
+        };
+        if let Stage::Refused { request, answer } = &half.stage
+            && request == datagram.octets
+        {
+            self.out.transmit_all(datagram.local, datagram.remote, answer);
             self.half_open.insert(spi, half);
             return;
         }
-        let answer = auth::answer(&mut self.cx(now), &mut half, header, datagram);
-        self.settle_auth(now, half, (datagram.local, datagram.remote), answer);
+        let answer = auth::answer(&mut self.cx(now), *half, header, datagram);
+        self.settle_auth(now, spi, (datagram.local, datagram.remote), answer);
     }
 
     /// Sends what a half-open IKE SA answers to IKE_AUTH, if it does, and keeps what is left of it.
     fn settle_auth(
         &mut self,
         now: Instant,
-        mut half: Box<HalfOpen>,
+        spi: IkeSpi,
         (local, remote): (SocketAddr, SocketAddr),
         answer: auth::Answer,
     ) {
-        let spi = half.sa.local_spi;
         match answer {
-            auth::Answer::Nothing => self.keep_half_open(half),
-            auth::Answer::Refused { request, answer } => {
+            auth::Answer::Waits(half) => self.keep_half_open(half),
+            auth::Answer::Refused(half, answer) => {
                 self.out.transmit_all(local, remote, &answer);
-                half.refused = Some((request, answer));
                 self.keep_half_open(half);
             }
-            auth::Answer::Established { session, answer, initial_contact, effects } => {
-                self.forget_half_open(spi, &half);
+            auth::Answer::Established { init, session, answer, initial_contact, effects } => {
+                self.forget_half_open(spi, init);
                 self.out.transmit_all(local, remote, &answer);
                 self.adopt(now, *session, initial_contact, effects);
             }
         }
     }
 
-    /// Takes what came of a job of [`Output::Job`]. What it was for may be gone: then nothing happens.
+    /// Takes what came of an [`Output::Job`]. What it was for may be gone: then nothing happens.
     pub fn handle_done(&mut self, now: Instant, done: Done) {
         let Done { spi, outcome } = done;
         if let Some(id) = self.sessions.of_spi(spi) {
             return self.with_session(now, id, |session, cx| session.resume(cx, spi, outcome));
         }
-        let Some(mut half) = self.half_open.remove(&spi) else { return };
-        match auth::resume_answer(&mut self.cx(now), &mut half, outcome) {
-            Some((path, answer)) => self.settle_auth(now, half, path, answer),
-            None => drop(self.half_open.insert(spi, half)),
+        let Some(half) = self.half_open.remove(&spi) else { return };
+        match auth::resume_answer(&mut self.cx(now), *half, outcome) {
+            Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
+            Err(half) => drop(self.half_open.insert(spi, half)),
         }
     }
 
     fn expire_half_open(&mut self, now: Instant, spi: IkeSpi) {
-        let Some(mut half) = self.half_open.remove(&spi) else { return };
-        match auth::give_up(&mut self.cx(now), &mut half) {
-            Some((path, answer)) => self.settle_auth(now, half, path, answer),
-            None => self.forget_half_open(spi, &half),
+        let Some(half) = self.half_open.remove(&spi) else {
+            impossible!(self.out, "a half-open IKE SA that is forgotten has no deadline");
+        };
+        match auth::give_up(&mut self.cx(now), *half) {
+            Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
+            Err(half) => self.forget_half_open(spi, half.begun.init()),
         }
     }
 
-    fn forget_half_open(&mut self, spi: IkeSpi, half: &HalfOpen) {
-        if self.by_init.remove(&(half.path.remote, half.sa.remote_spi)).is_some() {
-            self.admissions.leave(half.path.remote.ip());
+    /// Forgets a half-open IKE SA and what a repeated IKE_SA_INIT finds it by.
+    fn forget_half_open(&mut self, spi: IkeSpi, init: (SocketAddr, IkeSpi)) {
+        if self.by_init.remove(&init).is_some() {
+            self.admissions.leave(init.0.ip());
         }
         self.deadlines.set(Waiter::HalfOpen(spi), None);
     }
@@ -424,6 +427,7 @@ impl<P: DataPlane> Engine<P> {
             },
             Notice::Room => self.plane.use_room(),
             Notice::Expiring { sa, hard } => {
+                // The SA has gone since the plane said so.
                 let Some((id, spi_in)) = self.sessions.of_sa(sa) else { return };
                 self.with_session(now, id, |session, _| {
                     match hard {
@@ -434,6 +438,7 @@ impl<P: DataPlane> Engine<P> {
                 });
             }
             Notice::PeerMoved { sa, remote } => {
+                // The SA has gone since the plane said so.
                 let Some((id, _)) = self.sessions.of_sa(sa) else { return };
                 self.with_session(now, id, |session, cx| {
                     if session.path.nat_remote && !session.path.nat_local {
@@ -448,6 +453,7 @@ impl<P: DataPlane> Engine<P> {
     /// Takes note that this host could not send a datagram, or that it could. It is sent again if it matters, and nothing
     /// is given up for it sooner (RFC 7296 §2.4): it tells the operator why nobody answers.
     pub fn handle_sent(&mut self, transmit: &Transmit, outcome: Result<(), String>) {
+        // A NAT keepalive is no IKE message.
         let Ok(header) = Header::parse(&transmit.octets) else { return };
         let spis = [header.initiator_spi, header.responder_spi];
         let id = spis.iter().find_map(|spi| self.sessions.of_spi(*spi));

@@ -20,6 +20,7 @@ mod engine;
 pub mod event;
 mod exchange;
 pub mod failure;
+mod impossible;
 pub mod key_log;
 pub mod negotiation;
 mod outputs;

@@ -86,6 +86,15 @@ impl Outputs {
         *self.discards.entry(reason.name()).or_default() += 1;
     }
 
+    /// Counts a branch that was reached although it cannot be (see [`impossible`](crate::impossible)), with its place.
+    #[track_caller]
+    pub fn bug(&mut self, why: &str) {
+        debug_assert!(false, "{why}");
+        let place = std::panic::Location::caller();
+        tracing::error!(%place, why, "a bug of this program: please report it");
+        *self.discards.entry("bug").or_default() += 1;
+    }
+
     pub fn event(&mut self, tunnel: &str, child: Option<&str>, kind: EventKind) {
         let (tunnel, child) = (tunnel.into(), child.map(Into::into));
         self.events.push_back(Event { tunnel, child, peer: None, kind });
@@ -106,6 +115,7 @@ impl Outputs {
         candidates: &Candidates,
         rejection: &Rejection,
     ) {
+        // What sorts itself out, such as another group, is no refusal.
         let Some(failure) = rejection.failure.clone().map(Failure::unauthenticated) else { return };
         if !self.may_tell(now, datagram.remote.ip(), failure.kind) {
             return;

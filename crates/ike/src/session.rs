@@ -18,6 +18,7 @@ use crate::effect::{Effect, Effects};
 use crate::effect::{Lingering, Lost};
 use crate::event::EventKind;
 use crate::failure::Failure;
+use crate::impossible::impossible;
 use crate::negotiation::selectors;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
@@ -331,6 +332,7 @@ impl Session {
 
     /// Has a Child SA send, if that has been waiting.
     pub fn promote_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi) {
+        // It has gone meanwhile.
         let Some(mut child) = self.children.get_mut(spi_in) else { return };
         if let Err(error) = child.promote(cx) {
             let warning = EventKind::Warning(error.to_string());
@@ -341,6 +343,7 @@ impl Session {
     /// Has a Child SA replaced that carries nothing any more; the plane may say so of both halves.
     pub fn replace_exhausted(&mut self, spi_in: Spi) {
         let delete = Task::DeleteChild(spi_in);
+        // It has gone meanwhile.
         let Some(child) = self.child_by_inbound(spi_in) else { return };
         match child.state {
             ChildState::Established => {
@@ -422,7 +425,9 @@ impl Session {
     ) {
         let sa = &mut self.sas[index];
         let header = sa.header(exchange, sa.window.next_id(), false);
-        let Some(keys) = sa.state.keys_mut() else { return };
+        let Some(keys) = sa.state.keys_mut() else {
+            impossible!(cx.out, "protected messages go on IKE SAs with keys only");
+        };
         let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
         cx.out.transmit_all(self.path.local, self.path.remote, message.datagrams());
         sa.window.sent(cx.now, cx.config, message);
@@ -441,7 +446,9 @@ impl Session {
     ) {
         let sa = &mut self.sas[index];
         let header = sa.header(request.exchange, request.message_id, true);
-        let Some(keys) = sa.state.keys_mut() else { return };
+        let Some(keys) = sa.state.keys_mut() else {
+            impossible!(cx.out, "protected messages go on IKE SAs with keys only");
+        };
         let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
         // RFC 7296 §2.11: to where the request came from.
         cx.out.transmit_all(datagram.local, datagram.remote, message.datagrams());

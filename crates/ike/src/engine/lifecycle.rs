@@ -389,7 +389,7 @@ impl<P: DataPlane> Engine<P> {
             self.forget_retry(&name);
         }
         for (spi, half) in std::mem::take(&mut self.half_open) {
-            self.forget_half_open(spi, &half);
+            self.forget_half_open(spi, half.begun.init());
         }
         for id in self.sessions.ids() {
             self.with_session(now, id, |session, cx| session.close(cx, "the gateway stops"));

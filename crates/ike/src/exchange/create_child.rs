@@ -669,7 +669,10 @@ fn conclude_success(
     let survives = rival.is_none_or(|r| lowest_nonce::ours_survives(our_lowest, r.lowest_nonce));
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let Some(established) = session.sas[index].established() else { return Ok(Effects::none()) };
+    let Some(established) = session.sas[index].established() else {
+        cx.out.bug("CREATE_CHILD_SA is asked on an established IKE SA only");
+        return Ok(Effects::none());
+    };
     let keys = established.keys.child(suite, shared.as_ref(), nonces);
     let history = successor_history(session, cx, pending.rekeys);
     let blueprint = Blueprint {
@@ -804,6 +807,7 @@ fn conclude_error(
         }
         NotifyType::CHILD_SA_NOT_FOUND => {
             // RFC 7296 §2.25: the peer has lost it; start from scratch.
+            // The request named no Child SA that the peer could have lost.
             let Some(old) = pending.rekeys else { return Effects::none() };
             let (gone, effects) = session.remove_child(cx, old, true);
             if gone.is_some_and(|c| c.state == ChildState::Established) {

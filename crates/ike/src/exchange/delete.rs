@@ -110,6 +110,7 @@ fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
     let spare = session.children.of_tunnel(name).find(|c| {
         c.state == ChildState::Unwanted && !c.created_here && !is_going(session, c.spi_in)
     });
+    // There is none.
     let Some(spare) = spare.map(|c| c.spi_in) else { return };
     session.set_state(spare, ChildState::Established);
     session.promote_child(cx, spare);
@@ -169,7 +170,9 @@ fn note_unknown(session: &mut Session, spi_out: Spi) {
 
 /// Does what the peer's Delete of an IKE SA asks for, after it was answered.
 pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
+    // The request had no Delete of an IKE SA.
     let Some((spi, reason)) = session.deleted.take() else { return Effects::none() };
+    // The session has ended while it answered.
     let Some(index) = session.position(spi) else { return Effects::none() };
     if session.sas.len() == 1 {
         session.ending = Ending::ByPeer;

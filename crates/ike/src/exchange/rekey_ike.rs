@@ -7,6 +7,7 @@ use crate::crypto::key_exchange::PrivateKey;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
+use crate::impossible::impossible;
 use crate::negotiation::proposal::{
     IkeSuite, accept_ike, choose_ike, describe, group_id, group_of, offer_ike,
 };
@@ -30,13 +31,16 @@ const RESTARTS: u8 = 3;
 
 /// Asks for the successor of an IKE SA.
 pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
-    let Some(established) = session.sas[index].established() else { return };
+    let Some(established) = session.sas[index].established() else {
+        impossible!(cx.out, "a task starts on an established IKE SA only")
+    };
     if established.phase != Phase::Serving || session.sas[index].local_spi != session.current {
         return;
     }
     // The policy may have changed since.
     let offered = || session.tunnel.proposals.iter().flat_map(|p| &p.groups).copied();
     let now = established.keys.suite.group;
+    // A new policy without key exchanges for it: the IKE SA stays until its lifetime ends.
     let Some(group) = offered().find(|g| *g == now).or_else(|| offered().next()) else { return };
     send(session, cx, index, group, 0);
 }

@@ -1,7 +1,7 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
 use super::auth::proving;
-use super::half_open::HalfOpen;
+use super::half_open::{Begun, HalfOpen, Stage, Unproven};
 use super::{address_update, auth};
 use crate::admission::HALF_OPEN_FOR;
 use crate::config::Config;
@@ -14,6 +14,7 @@ use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
+use crate::impossible::impossible;
 use crate::negotiation::proposal::{
     accept_ike, choose_ike, describe, describe_group, group_id, group_of, offer_ike,
 };
@@ -78,7 +79,9 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     sa.remote_spi = IkeSpi(0);
     let header = sa.header(ExchangeType::IKE_SA_INIT, 0, false);
     let spis = sa.spis();
-    let State::InitSent(init) = &mut sa.state else { return };
+    let State::InitSent(init) = &mut sa.state else {
+        impossible!(cx.out, "IKE_SA_INIT is asked by a new IKE SA only")
+    };
     let mut payloads = Vec::new();
     payloads.extend(init.cookie.clone().map(|c| status(NotifyType::COOKIE, c)));
     payloads.push(Payload::Sa(offer_ike(&session.tunnel.proposals, &[])));
@@ -190,33 +193,30 @@ pub(crate) fn answer(
     answer.extend(path.fragment_size.map(|_| takes_fragments()));
     answer.extend(proving::announcement(candidates.wanted()));
     answer.extend(proving::request(candidates.wanted(), cx.trust));
-    let sa = IkeSa {
-        local_spi,
-        remote_spi: header.initiator_spi,
-        initiator: false,
-        window: Window::of_stranger(),
-        state: State::Moving,
-    };
-    let response = message::encode(&sa.header(ExchangeType::IKE_SA_INIT, 0, true), &answer);
     let nonces = Nonces { initiator: nonce, responder: &our_nonce };
     let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, false);
-    Some(Answer::HalfOpen(Box::new(HalfOpen {
+    let mut begun = Begun {
+        local_spi,
+        remote_spi: header.initiator_spi,
         path,
-        candidates,
-        proposal,
-        keys: Some(keys),
-        proof_keys,
-        sa,
+        keys,
         request: datagram.octets.to_vec(),
-        response,
-        initiator_nonce: nonce.to_vec(),
-        responder_nonce: our_nonce,
+        response: Vec::new(),
         begun_at: cx.now,
         expires_at: cx.now + HALF_OPEN_FOR,
-        refused: None,
+    };
+    begun.response = message::encode(&begun.answer_header(ExchangeType::IKE_SA_INIT, 0), &answer);
+    let unproven = Unproven {
+        candidates,
+        proposal,
+        window: Window::of_stranger(),
+        proof_keys,
+        initiator_nonce: nonce.to_vec(),
+        responder_nonce: our_nonce,
         wishes: Wishes::of(payloads),
-        checking: None,
-    })))
+    };
+    let stage = Stage::Waiting(Box::new(unproven));
+    Some(Answer::HalfOpen(Box::new(HalfOpen { begun, stage })))
 }
 
 /// Takes the answer to our request.
@@ -234,7 +234,9 @@ pub(crate) fn conclude(
         return cx.discard(Discard::Malformed);
     };
     let parts = Parts::of(&payloads);
-    let State::InitSent(init) = &mut session.sas[index].state else { return Effects::none() };
+    let State::InitSent(init) = &mut session.sas[index].state else {
+        impossible!(cx.out, "the dispatcher has seen that IKE_SA_INIT is asked")
+    };
     if let Some(cookie) = parts.notify(NotifyType::COOKIE).filter(|_| parts.sa.is_none()) {
         if !(1..=64).contains(&cookie.data.len()) || init.restarts >= RESTARTS {
             return cx.discard(Discard::Malformed);
@@ -277,7 +279,7 @@ pub(crate) fn conclude(
     };
     let sa = &mut session.sas[index];
     let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else {
-        return Effects::none();
+        impossible!(cx.out, "it was in this state a moment ago");
     };
     sa.remote_spi = header.responder_spi;
     sa.window.concluded();
@@ -306,7 +308,9 @@ pub(crate) fn conclude(
 }
 
 fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
-    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    let State::InitSent(init) = &mut session.sas[index].state else {
+        impossible!(cx.out, "only IKE_SA_INIT starts over")
+    };
     if init.restarts < RESTARTS {
         init.restarts += 1;
         ask(session, cx, index);
@@ -314,7 +318,9 @@ fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
 }
 
 fn change_group(session: &mut Session, cx: &mut Cx<'_>, index: usize, wanted: GroupId) {
-    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    let State::InitSent(init) = &mut session.sas[index].state else {
+        impossible!(cx.out, "only IKE_SA_INIT starts over")
+    };
     let ours = |g| session.tunnel.proposals.iter().any(|p| p.groups.contains(&g));
     match group_of(wanted).filter(|g| ours(*g)) {
         Some(group) if group != init.key_exchange.group() => {

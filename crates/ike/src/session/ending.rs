@@ -207,6 +207,7 @@ impl Session {
 
     /// Counts for the tunnel what an SA has done since its successor was made.
     fn hand_over(&mut self, successor: Spi, last: &History) {
+        // The successor has gone already.
         let Some(counted) = self.child_by_inbound(successor).map(|c| c.history) else { return };
         self.count_for(successor, &counted, last);
     }
@@ -215,6 +216,7 @@ impl Session {
     fn count_for(&mut self, heir: Spi, from: &History, to: &History) {
         let mut next = Some(heir);
         for _ in 0..self.children.len() {
+            // The chain of successors ends here.
             let Some(mut child) = next.and_then(|spi| self.child_mut(spi)) else { return };
             child.history.add_what_passed(from, to);
             next = match child.state {
