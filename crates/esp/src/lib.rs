@@ -7,19 +7,15 @@ pub mod datapath;
 pub mod discard;
 pub mod encap;
 pub mod filter;
+pub mod gso;
 pub mod manual;
-pub mod offload;
 pub mod path_mtu;
-pub mod placement;
 pub mod plane;
-pub mod planes;
 mod prefetch;
 pub mod queue;
 #[doc(hidden)]
 pub mod steps;
 pub mod trace;
-pub mod userspace;
-pub mod xfrm;
 
 mod coalesce;
 mod fragment;

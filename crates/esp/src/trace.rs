@@ -4,7 +4,6 @@
 
 use crate::filter::{Always, DefaultAction, FilterRule};
 use crate::plane::{Path, RuleId, SaId, Spi};
-use crate::xfrm::Binding;
 use crypto::Suite;
 use policy::Mode;
 
@@ -16,16 +15,16 @@ pub use description::{BadDescription, parse, protocol, protocol_name};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// If it leaves this side.
-    pub leaving: Course,
+    pub leaving: OneWayTrace,
     /// If it comes to this side.
-    pub arriving: Course,
+    pub arriving: OneWayTrace,
     /// Whether cleartext that should have come protected is dropped (RFC 4301 §5.2).
     pub inbound_guard: bool,
 }
 
 /// What becomes of a packet that goes one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Course {
+pub struct OneWayTrace {
     /// The first that covers it.
     pub decided_by: DecidedBy,
     /// SAs of the tunnel, where one decides: for a packet that leaves, in the order in which they are asked; for one
@@ -69,6 +68,15 @@ pub struct KernelPolicy {
     pub priority: u32,
     /// What else than addresses and ports the packet must have.
     pub binding: Binding,
+}
+
+/// Marks and interfaces that a tunnel's packets must have, for tunnels that routes choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Binding {
+    /// Value and mask of the packets' mark.
+    pub mark: Option<(u32, u32)>,
+    /// Identifier of the XFRM interface that they pass (`ip link add type xfrm if_id`).
+    pub if_id: Option<u32>,
 }
 
 /// An SA that a packet may take.

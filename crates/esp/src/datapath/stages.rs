@@ -4,11 +4,11 @@
 //! Out: [`Sender::admit`](super::Sender::admit) in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
-use super::paths::Rescue;
+use super::paths::Retry;
 use super::{Arrival, Datapath, Shared, describe};
+use crate::gso::Gso;
 use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
-use crate::offload::Offload;
 use crate::outbound::{Claim, Outbound, Unsent};
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::spd::Verdict;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A packet or super-packet that has its SA and its sequence numbers.
-pub(crate) struct Admitted {
+pub struct Admitted {
     sa: Arc<Outbound>,
     claim: Claim,
     /// What was put together of fragments, in place of the packet that was the last of them.
@@ -26,7 +26,7 @@ pub(crate) struct Admitted {
 
 /// Packets that were opened before their turn, in the order they came.
 #[derive(Default)]
-pub(crate) struct Opened {
+pub struct Opened {
     groups: Vec<Group>,
     packets: Vec<(Ahead, Arrival)>,
     /// Where each of `packets` lies.
@@ -44,7 +44,7 @@ struct Group {
 
 impl Opened {
     /// Forgets all packets and keeps the memory.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.groups.clear();
         self.packets.clear();
         self.places.clear();
@@ -54,13 +54,7 @@ impl Opened {
 impl Datapath {
     /// The second half of [`Datapath::encapsulate`]: protects the very packet that was admitted, and appends what comes of
     /// it to `queue`.
-    pub(crate) fn seal(
-        &self,
-        now: Instant,
-        admitted: Admitted,
-        packet: &mut [u8],
-        queue: &mut SendQueue,
-    ) {
+    pub fn seal(&self, now: Instant, admitted: Admitted, packet: &mut [u8], queue: &mut SendQueue) {
         let Admitted { sa, claim, mut whole } = admitted;
         let packet = whole.as_deref_mut().unwrap_or(packet);
         let shared = &*self.0;
@@ -71,7 +65,7 @@ impl Datapath {
 
     /// Opens ESP packets that arrived together, as [`Datapath::decapsulate_run`] does, but before their turn. `place` is
     /// the caller's name for the message they came in, and where in it they begin.
-    pub(crate) fn open_ahead(
+    pub fn open_ahead(
         &self,
         place: (usize, usize),
         datagrams: &[u8],
@@ -105,14 +99,14 @@ impl Datapath {
 
     /// Commits what was opened ahead, now that everything before it has been, and hands what passes to `write`.
     /// `octets` gives those of a message; `again` is scratch space.
-    pub(crate) fn settle<'o>(
+    pub fn settle<'o>(
         &self,
         now: Instant,
         opened: &mut Opened,
         queue: &mut ReceiveQueue,
         octets: &dyn Fn(usize) -> &'o [u8],
         again: &mut ReceiveQueue,
-        write: &mut dyn FnMut(&[u8], Offload),
+        write: &mut dyn FnMut(&[u8], Gso),
     ) {
         let shared = &*self.0;
         let now = shared.since_epoch(now);
@@ -123,7 +117,7 @@ impl Datapath {
         for (group, end) in groups.iter().zip(ends) {
             let ahead = &packets[group.packets.clone()];
             if group.sa.settle(now, ahead, numbers, &count, &notify) {
-                queue.part(group.first..end).for_each(|(packet, offload)| write(packet, offload));
+                queue.part(group.first..end).for_each(|(packet, gso)| write(packet, gso));
                 continue;
             }
             again.clear();
@@ -136,7 +130,7 @@ impl Datapath {
                 }
             }
             receiving.finish(&notify);
-            again.packets().for_each(|(packet, offload)| write(packet, offload));
+            again.packets().for_each(|(packet, gso)| write(packet, gso));
         }
         // An SA that was deleted meanwhile goes with the last of its packets.
         opened.clear();
@@ -146,42 +140,41 @@ impl Datapath {
 impl Shared {
     /// The first half of [`Datapath::encapsulate`]: finds the SA by `look_up` and claims sequence numbers. `None` if
     /// nothing is to be sent, for which the reason has been counted.
-    pub(super) fn admit<L: FnMut(&Header) -> Verdict>(
+    pub fn admit<L: FnMut(&Header) -> Verdict>(
         &self,
         now: Instant,
         packet: &mut [u8],
-        offload: Offload,
+        gso: Gso,
         look_up: &mut L,
     ) -> Option<Admitted> {
         let since_epoch = self.since_epoch(now);
-        let admitted = describe(packet, offload).map_err(Unsent::from).and_then(|header| {
-            match look_up(&header) {
+        let admitted =
+            describe(packet, gso).map_err(Unsent::from).and_then(|header| match look_up(&header) {
                 Verdict::Protect(sa) => sa
-                    .admit(packet, header, offload, &|notice| self.notify(notice))
+                    .admit(packet, header, gso, &|notice| self.notify(notice))
                     .map(|claim| Some(Admitted { sa, claim, whole: None })),
                 Verdict::NoSa(entry) => {
-                    self.miss(since_epoch, &entry, packet, &header, offload)?;
+                    self.miss(since_epoch, &entry, packet, &header, gso)?;
                     Ok(None)
                 }
                 Verdict::Drop(discard) => Err(discard.into()),
-            }
-        });
+            });
         let refused = match admitted {
             Ok(admitted) => return admitted,
-            Err(Unsent::Gone) => return self.admit(now, packet, offload, look_up),
+            Err(Unsent::Gone) => return self.admit(now, packet, gso, look_up),
             Err(Unsent::Refused(discard)) => discard,
         };
-        match self.rescue(since_epoch, refused, packet, offload) {
-            Rescue::Refused(discard) => {
+        match self.retry(since_epoch, refused, packet, gso) {
+            Retry::Refused(discard) => {
                 self.counters.count(discard);
                 None
             }
-            Rescue::Again => self.admit(now, packet, offload, look_up),
-            Rescue::Whole(mut whole) => {
-                let admitted = self.admit(now, &mut whole, Offload::NONE, look_up)?;
+            Retry::Again => self.admit(now, packet, gso, look_up),
+            Retry::Whole(mut whole) => {
+                let admitted = self.admit(now, &mut whole, Gso::NONE, look_up)?;
                 Some(Admitted { whole: Some(whole), ..admitted })
             }
-            Rescue::Kept => None,
+            Retry::Kept => None,
         }
     }
 }
