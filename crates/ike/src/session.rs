@@ -47,7 +47,7 @@ pub(crate) use tasks::Tasks;
 /// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
 const TEMPORARY_FAILURES: u32 = 20;
 
-/// Who or what ended a session.
+/// The cause of a session's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The peer does not answer any more, or knows nothing of it.
@@ -92,13 +92,13 @@ pub(crate) struct Session {
     last_heard: Instant,
     keepalive_at: Instant,
     closing: Option<String>,
-    /// Child tunnels to be set up anew when it is over.
+    /// Child tunnels that are to be set up again when it is over.
     reconnect: Vec<String>,
     /// How it ended, once it is over.
     pub ending: Ending,
-    /// What was up when it ended.
+    /// The child tunnels that were up when it ended.
     pub lost: Vec<Lost>,
-    /// What could not be set up before it ended.
+    /// The child tunnels that could not be set up before it ended.
     pub failed: Vec<String>,
     /// The IKE SA that the peer has just deleted; it goes once the answer is sent.
     pub deleted: Option<(IkeSpi, String)>,
@@ -184,7 +184,7 @@ impl Session {
         self.children.by_inbound(spi)
     }
 
-    /// Whose Child SAs the tunnel's proposals may make.
+    /// The protocols of the Child SAs that the tunnel's proposals may make.
     pub fn protocols(&self) -> Vec<ProtocolId> {
         let proposals = || self.tunnel.children.iter().flat_map(|c| &c.proposals);
         let ah = proposals().any(|p| p.protection.is_ah());
@@ -276,7 +276,7 @@ impl Session {
         ]
     }
 
-    /// Ends it with a Delete because of what the peer has said on it, and begins anew.
+    /// Ends the session with a Delete because of a message of the peer, and starts a new one.
     pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Failure) -> Effects {
         cx.out.fail(cx.now, &self.tunnel.name, None, failure);
         self.close_and_reconnect(cx, reason)

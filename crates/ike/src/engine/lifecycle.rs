@@ -547,7 +547,7 @@ impl<P: DataPlane> Engine<P> {
         });
     }
 
-    /// What a session that ends has inbound receives for a while where another serves the same tunnel: packets of the
+    /// Inbound SAs of a session that ends receive for a while if another one serves the same tunnel: packets of the
     /// peer are on their way. Otherwise it ends at once.
     pub(super) fn hand_over(
         &mut self,

@@ -1,4 +1,4 @@
-//! What keeps tunnels up: those that went without this side's will come back, as the policy and the configuration have
+//! Reconnection: tunnels that went without this side's will come back, as the policy and the configuration have
 //! it, and what fails is tried again after growing pauses.
 
 use super::Engine;
@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A packet that waits for a tunnel waits no longer than this for the next attempt: planes keep it about as long.
 const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 
-/// What has been up for this long is tried again at once when it goes; what goes sooner after growing pauses, so that
+/// A tunnel that has been up for this long is tried again at once when it goes, others after growing pauses, so that
 /// two ends that disagree do not go round in circles.
 const LASTING: Duration = Duration::from_secs(60);
 
@@ -78,7 +78,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// What is to be done about Child SAs of a session that goes on: those the peer has deleted, and those that could
+    /// Handles lost Child SAs of a session that goes on: those the peer has deleted, and those that could
     /// not be set up.
     pub(super) fn after_losses(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>, losses: Losses) {
         let Losses { lost, unserved, .. } = losses;

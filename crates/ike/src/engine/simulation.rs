@@ -1,4 +1,4 @@
-//! What a simulation may do with an engine's keys and no daemon may: read along, and say what the engine would not.
+//! Access to an engine's keys for a simulation, never for a daemon: it reads messages and forges them.
 
 use super::Engine;
 use crate::crypto::rng::Rng;

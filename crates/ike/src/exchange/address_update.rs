@@ -25,7 +25,7 @@ const COOKIE: usize = 16;
 /// How often an update is tried that the peer does not carry out.
 const REFUSALS: u32 = 5;
 
-/// What IKE_AUTH says of MOBIKE (RFC 4555 §3.2, §3.4).
+/// The payloads of IKE_AUTH about MOBIKE (RFC 4555 §3.2, §3.4).
 pub(crate) fn introduction(session: &mut Session, cx: &Cx<'_>) -> Vec<Payload> {
     let mut payloads = vec![status(NotifyType::MOBIKE_SUPPORTED, vec![])];
     let others = session.other_addresses(cx);

@@ -376,7 +376,7 @@ fn conclude_child(
     Ok(session.add_child(cx, sa, false))
 }
 
-/// What becomes of a half-open IKE SA with an IKE_AUTH request.
+/// The outcome of an IKE_AUTH request for a half-open IKE SA.
 pub(crate) enum Answer {
     /// It stays, and nothing is answered now.
     Waits(Box<HalfOpen>),
@@ -384,7 +384,7 @@ pub(crate) enum Answer {
     Refused(Box<HalfOpen>, Vec<Vec<u8>>),
     /// Both sides have proved who they are: a session takes the place of the half-open IKE SA.
     Established {
-        /// What the half-open IKE SA was found by.
+        /// The key that a repeated IKE_SA_INIT was found by.
         init: (SocketAddr, IkeSpi),
         session: Box<Session>,
         answer: Vec<Vec<u8>>,

@@ -195,7 +195,7 @@ fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: L
     }
 }
 
-/// What a peer asks for, besides its payloads.
+/// The context of a peer's request for a Child SA.
 pub(crate) struct ChildRequest<'a> {
     /// The Child SA to be replaced, by inbound SPI.
     pub rekeys: Option<Spi>,
@@ -345,7 +345,7 @@ fn exchange_keys(
     Ok((Some(shared), Some(answer)))
 }
 
-/// What both sides agree on.
+/// The agreement of both sides on a Child SA.
 struct Agreed {
     choice: ChildChoice,
     spi_in: Spi,
@@ -534,7 +534,7 @@ fn as_seen(
     selectors.iter().map(replace).collect()
 }
 
-/// What is granted in the peer's terms: the address that it knows in the place of the one seen.
+/// The granted traffic in the peer's terms: the address that the peer knows in place of the one seen here.
 fn as_sent(granted: &[Selector], sent: &[TrafficSelector], replaced: bool) -> Vec<TrafficSelector> {
     let known = sent.iter().find_map(|selector| match selector {
         TrafficSelector::Range(s) if s.addresses.start() == s.addresses.end() => Some(s.addresses),

@@ -97,7 +97,7 @@ impl HalfOpen {
 }
 
 impl Begun {
-    /// What a repeated IKE_SA_INIT is found by: where it came from, and the initiator's SPI.
+    /// The key by which a repeated IKE_SA_INIT is found: its source and the initiator's SPI.
     pub fn init(&self) -> (SocketAddr, IkeSpi) {
         (self.path.remote, self.remote_spi)
     }

@@ -282,7 +282,7 @@ fn conclude_error(
     Effects::none()
 }
 
-/// Deletes the IKE SA and begins anew: the peer makes no SA by CREATE_CHILD_SA (RFC 7296 §4).
+/// Deletes the IKE SA and makes a new one: the peer makes no SA by CREATE_CHILD_SA (RFC 7296 §4).
 pub(crate) fn replace_whole(
     session: &mut Session,
     cx: &mut Cx<'_>,

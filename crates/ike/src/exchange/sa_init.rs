@@ -125,7 +125,7 @@ fn wants_udp(config: &Config, path: &Path, payloads: &[Payload]) -> bool {
     }
 }
 
-/// What a responder does with a request.
+/// A responder's reaction to a request.
 pub(crate) enum Answer {
     /// Refuse or ask for something else; nothing is kept.
     Stateless(Payload),

@@ -48,7 +48,7 @@ pub(crate) enum ChildState {
     Unwanted,
 }
 
-/// What a tunnel has done since it came up, over all rekeys before the present Child SA.
+/// The traffic and rekeys of a tunnel since it came up, before the present Child SA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct History {
     pub established_at: Instant,
@@ -84,7 +84,7 @@ impl History {
 }
 
 impl ChildSa {
-    /// What the engine is told of when it goes without this side's will.
+    /// The report to the engine when the Child SA goes without this side's will.
     pub fn lost(&self, now: Instant) -> Lost {
         let after = now.saturating_duration_since(self.history.established_at);
         Lost { name: self.tunnel.name.clone(), after }
@@ -219,7 +219,7 @@ impl ChildSa {
         }
     }
 
-    /// What protects its packets.
+    /// The suite that protects its packets.
     pub fn suite(&self) -> Suite {
         self.choice.suite().expect("what was chosen has cipher and integrity that go together")
     }

@@ -1,4 +1,4 @@
-//! What time does to a session: retransmissions, rekeys, ends of lifetimes, signs of life.
+//! The effects of time on a session: rekeys, ends of lifetimes, signs of life.
 
 use super::Session;
 use crate::context::Cx;

@@ -59,7 +59,7 @@ impl Session {
         effects
     }
 
-    /// Takes everything down with a Delete, to set up anew what is up.
+    /// Takes everything down with a Delete. The child tunnels that are up are set up again afterwards.
     pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: &str) -> Effects {
         let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         names.sort();

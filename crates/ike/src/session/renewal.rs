@@ -47,7 +47,7 @@ impl Session {
         }
     }
 
-    /// What a responder tells of it in IKE_AUTH (RFC 4478 §2).
+    /// The AUTH_LIFETIME that a responder sends in IKE_AUTH (RFC 4478 §2).
     pub fn limit_authentication(&mut self, cx: &Cx<'_>) -> Option<Payload> {
         let lifetime = cx.config.reauthenticate?;
         self.renewal.by = Some(after(cx.now, lifetime.saturating_add(cx.config.patience())));
