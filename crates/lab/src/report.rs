@@ -85,7 +85,7 @@ impl Report {
         let head = head.trim_end_matches('}');
         put("data.json", &format!("{head},\n\"rows\":[\n{}\n]}}\n", rows.join(",\n")))?;
         let text = format!(
-            "# {}\n\nMade by `{how}`; all that was measured is in [data.json](data.json). {machine}\n\n{}\n",
+            "# {}\n\nMade by `{how}`; all measured values are in [data.json](data.json). {machine}\n\n{}\n",
             self.title,
             self.text.trim_end(),
         );

@@ -277,8 +277,9 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
     let cost = |a| figures.median(a, most, Row::cost);
     let [key, ecdsa, rsa] = Authentication::ALL.map(cost);
     report.say(format!(
-        "There is no accelerator for public-key operations here, nor a driver for one: what it could save at most is what \
-         certificates cost more than a preshared key. At {most} in parallel that is {:.0} % of a handshake with ECDSA and \
+        "There is no accelerator for public-key operations here, nor a driver for one: it could save at most the \
+         difference in cost between certificates and a preshared key. At {most} in parallel that is {:.0} % of a \
+         handshake with ECDSA and \
          {:.0} % with RSA.",
         100.0 * (1.0 - key / ecdsa.max(1e-9)),
         100.0 * (1.0 - key / rsa.max(1e-9)),

@@ -89,7 +89,7 @@ impl Lab {
             1 => format!("One round, {seconds} s for each figure."),
             _ => format!(
                 "Medians of {rounds} rounds (lowest to highest where they are shown), {seconds} s for each figure in each; \
-                 what is compared takes turns."
+                 the compared variants take turns."
             ),
         }
     }

@@ -80,7 +80,8 @@ fn lengths_and_ciphers(report: &mut Report, figures: &Figures<'_>) {
         ratio.map_or_else(|| "–".to_owned(), |spread| spread.times(100.0).show(0))
     };
     report.say(format!(
-        "Run to completion, one worker for each gateway. In percent of packets per second at {largest} octets, AES-256 keeps {} of \
+        "Run to completion, one worker for each gateway. In percent of packets per second at {largest} octets, AES-256 \
+         keeps {} of \
          what AES-128 carries with GCM, and {} with CBC; CBC with SHA-1 keeps {} of what GCM carries.",
         compared(with_key_256(figures, GCM), GCM),
         compared(with_key_256(figures, CBC), CBC),
@@ -181,8 +182,8 @@ fn cores(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
         match lab.machine.cores < 8 {
             true => format!(
                 "**{} cores cannot show scaling:** two gateways with one worker each, generator and sink keep them busy \
-                 already, so that a second worker finds no core that is free. What a machine with more cores would do is \
-                 worked out below from what a packet costs.",
+                 already, so that a second worker finds no core that is free. The prediction below computes the rates of \
+                 a machine with more cores from the cost of a packet.",
                 lab.machine.cores
             ),
             false => "Both gateways, generator and sink share the cores: the last of them are not free for workers.".to_owned(),

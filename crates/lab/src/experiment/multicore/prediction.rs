@@ -15,7 +15,7 @@ use crate::table::Table;
 const CORES: [usize; 5] = [1, 2, 4, 8, 16];
 
 pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
-    report.section("What more cores would do");
+    report.section("Prediction for more cores");
     let cost = |cipher: Cipher, schedule, length| {
         let case = Case { cipher: cipher.name, schedule, workers: figures.most(), length };
         let serial = if schedule == PIPELINE { figures.median(case, |r| r.reader_ns) } else { 0.0 };

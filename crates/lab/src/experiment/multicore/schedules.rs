@@ -20,7 +20,7 @@ pub(super) fn write(report: &mut Report, figures: &Figures<'_>) {
     report
         .say("Pipeline by run to completion, in packets per second, for every cipher and length:");
     report.table(&comparison(figures));
-    report.section("Why: what each stage costs a packet");
+    report.section("The reason: cost of each stage for a packet");
     stages(report, figures);
     report.table(&costs(figures));
     report.say(
@@ -29,9 +29,9 @@ pub(super) fn write(report: &mut Report, figures: &Figures<'_>) {
          a worker slept and was woken for 1,000 packets. *Batch*: packets that are sealed at once.",
     );
     report.say(
-        "What the pipeline does besides, whatever the machine: one thread reads and claims sequence numbers, hands each batch to \
-         whichever worker is free, waking it if it sleeps, and what workers have finished is brought back into order before it \
-         is sent or written. In the document's processor a unit of hardware hands packets over and keeps their order, which \
+        "The pipeline does additional work on any machine: one thread reads and claims sequence numbers, hands each batch to \
+         whichever worker is free, waking it if it sleeps, and puts finished batches back into order before they are sent \
+         or written. In the document's processor a unit of hardware hands packets over and keeps their order, which \
          costs the cores nothing. The cause at each size, from the counters:",
     );
     report.table(&causes(figures));

@@ -112,11 +112,11 @@ pub(super) fn write(
     let dear = |family: &str| highest(&|size| median(cost(&format!("{family}, portable"), size)));
     report.say(format!(
         "A client asks with 40 octets, {CONNECTIONS} at a time, each on a connection of its own through a tunnel that is up \
-         already, unlike the document's SSL session; what making a tunnel costs is in the experiment `handshakes`. The \
+         already, unlike the document's SSL session; the experiment `handshakes` measures the cost of setting up a tunnel. The \
          instructions make the throughput up to {:.1} times that of software with CBC and {:.1} times with GCM (the document: 2), \
          and software costs up to {:.0} times the CPU of no IPsec with CBC and {:.0} times with GCM (the document: 6). Without \
          IPsec a large answer costs little more than copying it from one host to the other, which are one machine; the document's \
-         hosts paid for a network besides, so that its ratios are smaller.",
+         hosts also had the cost of a network, so that its ratios are smaller.",
         gain("CBC"),
         gain("GCM"),
         dear("CBC"),
