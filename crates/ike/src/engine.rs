@@ -43,6 +43,7 @@ use policy::{IkeTunnel, Policy};
 use reconnect::Retry;
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -100,6 +101,16 @@ pub struct Engine<P: DataPlane> {
     stopping: bool,
     /// The host's addresses at which a peer may reach it.
     addresses: Vec<IpAddr>,
+}
+
+/// Counts only: what an engine holds of its peers is secret, or too much to print.
+impl<P: DataPlane> fmt::Debug for Engine<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("config", &self.config)
+            .field("half_open", &self.half_open.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P: DataPlane> Engine<P> {
