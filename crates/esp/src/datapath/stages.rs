@@ -4,11 +4,11 @@
 //! Out: [`Sender::admit`](super::Sender::admit) in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
-use super::paths::Rescue;
+use super::paths::Retry;
 use super::{Arrival, Datapath, Shared, describe};
+use crate::gso::Gso;
 use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
-use crate::offload::Offload;
 use crate::outbound::{Claim, Outbound, Unsent};
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::spd::Verdict;
@@ -106,7 +106,7 @@ impl Datapath {
         queue: &mut ReceiveQueue,
         octets: &dyn Fn(usize) -> &'o [u8],
         again: &mut ReceiveQueue,
-        write: &mut dyn FnMut(&[u8], Offload),
+        write: &mut dyn FnMut(&[u8], Gso),
     ) {
         let shared = &*self.0;
         let now = shared.since_epoch(now);
@@ -117,7 +117,7 @@ impl Datapath {
         for (group, end) in groups.iter().zip(ends) {
             let ahead = &packets[group.packets.clone()];
             if group.sa.settle(now, ahead, numbers, &count, &notify) {
-                queue.part(group.first..end).for_each(|(packet, offload)| write(packet, offload));
+                queue.part(group.first..end).for_each(|(packet, gso)| write(packet, gso));
                 continue;
             }
             again.clear();
@@ -130,7 +130,7 @@ impl Datapath {
                 }
             }
             receiving.finish(&notify);
-            again.packets().for_each(|(packet, offload)| write(packet, offload));
+            again.packets().for_each(|(packet, gso)| write(packet, gso));
         }
         // An SA that was deleted meanwhile goes with the last of its packets.
         opened.clear();
@@ -144,38 +144,37 @@ impl Shared {
         &self,
         now: Instant,
         packet: &mut [u8],
-        offload: Offload,
+        gso: Gso,
         look_up: &mut L,
     ) -> Option<Admitted> {
         let since_epoch = self.since_epoch(now);
-        let admitted = describe(packet, offload).map_err(Unsent::from).and_then(|header| {
-            match look_up(&header) {
+        let admitted =
+            describe(packet, gso).map_err(Unsent::from).and_then(|header| match look_up(&header) {
                 Verdict::Protect(sa) => sa
-                    .admit(packet, header, offload, &|notice| self.notify(notice))
+                    .admit(packet, header, gso, &|notice| self.notify(notice))
                     .map(|claim| Some(Admitted { sa, claim, whole: None })),
                 Verdict::NoSa(entry) => {
-                    self.miss(since_epoch, &entry, packet, &header, offload)?;
+                    self.miss(since_epoch, &entry, packet, &header, gso)?;
                     Ok(None)
                 }
                 Verdict::Drop(discard) => Err(discard.into()),
-            }
-        });
+            });
         let refused = match admitted {
             Ok(admitted) => return admitted,
-            Err(Unsent::Gone) => return self.admit(now, packet, offload, look_up),
+            Err(Unsent::Gone) => return self.admit(now, packet, gso, look_up),
             Err(Unsent::Refused(discard)) => discard,
         };
-        match self.rescue(since_epoch, refused, packet, offload) {
-            Rescue::Refused(discard) => {
+        match self.retry(since_epoch, refused, packet, gso) {
+            Retry::Refused(discard) => {
                 self.counters.count(discard);
                 None
             }
-            Rescue::Again => self.admit(now, packet, offload, look_up),
-            Rescue::Whole(mut whole) => {
-                let admitted = self.admit(now, &mut whole, Offload::NONE, look_up)?;
+            Retry::Again => self.admit(now, packet, gso, look_up),
+            Retry::Whole(mut whole) => {
+                let admitted = self.admit(now, &mut whole, Gso::NONE, look_up)?;
                 Some(Admitted { whole: Some(whole), ..admitted })
             }
-            Rescue::Kept => None,
+            Retry::Kept => None,
         }
     }
 }
