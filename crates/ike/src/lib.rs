@@ -32,6 +32,7 @@ mod session;
 mod session_id;
 pub mod status;
 mod task;
+pub mod validate;
 pub mod wire;
 
 pub use config::{Config, Encap, RestartAction};
@@ -41,3 +42,4 @@ pub use engine::{CommandError, Engine, Inventory};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};
 pub use sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
+pub use validate::{InvalidConfig, InvalidSettings};

@@ -3,6 +3,7 @@
 use crate::collision::{self, Request};
 use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
+use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
@@ -128,7 +129,7 @@ fn take_in(
         phase: Phase::Serving,
         unproven: !initiator,
         rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
-        expire_at: cx.now + lifetime.hard,
+        expire_at: after(cx.now, lifetime.hard),
     };
     cx.out.know_spi(spi);
     session.sas.push(IkeSa {

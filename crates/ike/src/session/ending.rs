@@ -3,6 +3,7 @@
 use super::most_children;
 use super::{Ending, Lingering, Session};
 use crate::context::Cx;
+use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;
@@ -147,7 +148,7 @@ impl Session {
             cx.out.retired.push(child.outbound);
             cx.out.forget_child(&child);
             cx.out.orphans.push(Lingering {
-                until: cx.now + cx.config.linger,
+                until: after(cx.now, cx.config.linger),
                 sa: child.inbound,
                 spi: child.spi_in,
                 heir: None,
@@ -183,7 +184,7 @@ impl Session {
         if linger {
             let counted = received.unwrap_or_default();
             let lingering = Lingering {
-                until: cx.now + cx.config.linger,
+                until: after(cx.now, cx.config.linger),
                 sa: child.inbound,
                 spi: child.spi_in,
                 heir: heir.map(|heir| (heir, counted)),
