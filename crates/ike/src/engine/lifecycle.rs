@@ -553,7 +553,7 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Inbound SAs of a session that ends receive for a while if another one serves the same tunnel: packets of the
-    /// peer are on their way. Otherwise it ends at once.
+    /// peer are on their way. Otherwise they go at once.
     pub(super) fn hand_over(
         &mut self,
         now: Instant,
