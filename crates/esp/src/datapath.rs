@@ -98,6 +98,13 @@ pub struct Arrival {
 #[derive(Clone)]
 pub struct Datapath(Arc<Shared>);
 
+/// The SA's part of a packet that was admitted.
+struct Taken<T> {
+    by: T,
+    /// The packet, where it was put together of fragments.
+    whole: Option<Vec<u8>>,
+}
+
 struct Shared {
     settings: Settings,
     /// What times inside are counted from.
@@ -240,28 +247,19 @@ impl Datapath {
     ) -> usize {
         let shared = &*self.0;
         let since_epoch = shared.since_epoch(now);
+        let segment_len = segment_len.max(1);
         let mut accepted = 0;
-        let mut rest = datagrams.chunks(segment_len.max(1)).peekable();
-        shared.prefetch(rest.clone());
-        while let Some(first) = rest.peek() {
-            let sa = match shared.find(first) {
-                Ok(sa) => sa,
-                Err(discard) => {
-                    shared.counters.count(discard);
-                    rest.next();
-                    continue;
-                }
-            };
-            let spi = sa.spi.0.to_be_bytes();
+        shared.prefetch(datagrams.chunks(segment_len));
+        shared.for_each_run(datagrams, segment_len, |sa, _, run| {
             let mut receiving = sa.receive();
-            while let Some(datagram) = rest.next_if(|datagram| datagram.starts_with(&spi)) {
+            for datagram in run.chunks(segment_len) {
                 match receiving.open(since_epoch, datagram, &arrival, queue) {
                     Ok(()) => accepted += 1,
                     Err(discard) => _ = shared.counters.count(discard),
                 }
             }
             receiving.finish(&|notice| shared.notify(notice));
-        }
+        });
         accepted
     }
 
@@ -308,40 +306,89 @@ impl Datapath {
 }
 
 impl Shared {
-    /// Protects a packet by what `look_up` says of it.
-    fn encapsulate<L: FnMut(&Header) -> Verdict>(
+    /// Decides about a packet from the device: `look_up` names its SA, and `protect` has that SA protect the packet at once,
+    /// or claim the sequence numbers for it. Both schedules decide here, and only here. `None`: nothing is sent now.
+    ///
+    /// # Errors
+    /// The reason why the packet is dropped, which has been counted.
+    fn admit<T>(
         &self,
         now: Instant,
         packet: &mut [u8],
         offload: Offload,
-        queue: &mut SendQueue,
-        look_up: &mut L,
-    ) -> Result<(), Discard> {
+        look_up: &mut impl FnMut(&Header) -> Verdict,
+        protect: &mut impl FnMut(Arc<Outbound>, &mut [u8], Header, Offload) -> Result<T, Unsent>,
+    ) -> Result<Option<Taken<T>>, Discard> {
         let since_epoch = self.since_epoch(now);
         let outcome = describe(packet, offload).map_err(Unsent::from).and_then(|header| {
             match look_up(&header) {
-                Verdict::Protect(sa) => {
-                    sa.protect(since_epoch, packet, &header, offload, queue, &|n| self.notify(n))
-                }
+                Verdict::Protect(sa) => protect(sa, packet, header, offload).map(Some),
                 Verdict::NoSa(entry) => {
-                    Ok(self.miss(since_epoch, &entry, packet, &header, offload)?)
+                    self.miss(since_epoch, &entry, packet, &header, offload)?;
+                    Ok(None)
                 }
                 Verdict::Drop(discard) => Err(discard.into()),
             }
         });
         let refused = match outcome {
-            Ok(()) => return Ok(()),
+            Ok(taken) => return Ok(taken.map(|by| Taken { by, whole: None })),
             // It is not found again: it was taken from its rule before it was closed.
-            Err(Unsent::Gone) => return self.encapsulate(now, packet, offload, queue, look_up),
+            Err(Unsent::Gone) => return self.admit(now, packet, offload, look_up, protect),
             Err(Unsent::Refused(discard)) => discard,
         };
         match self.rescue(since_epoch, refused, packet, offload) {
             Rescue::Refused(discard) => Err(self.counters.count(discard)),
-            Rescue::Again => self.encapsulate(now, packet, offload, queue, look_up),
+            Rescue::Again => self.admit(now, packet, offload, look_up, protect),
             Rescue::Whole(mut whole) => {
-                self.encapsulate(now, &mut whole, Offload::NONE, queue, look_up)
+                let taken = self.admit(now, &mut whole, Offload::NONE, look_up, protect)?;
+                Ok(taken.map(|taken| Taken { whole: Some(whole), ..taken }))
             }
-            Rescue::Kept => Ok(()),
+            Rescue::Kept => Ok(None),
+        }
+    }
+
+    /// Admits a packet and seals it at once.
+    fn encapsulate(
+        &self,
+        now: Instant,
+        packet: &mut [u8],
+        offload: Offload,
+        queue: &mut SendQueue,
+        look_up: &mut impl FnMut(&Header) -> Verdict,
+    ) -> Result<(), Discard> {
+        let since_epoch = self.since_epoch(now);
+        let notify = |notice| self.notify(notice);
+        let mut protect = |sa: Arc<Outbound>, packet: &mut [u8], header: Header, offload| {
+            sa.protect(since_epoch, packet, &header, offload, queue, &notify)
+        };
+        self.admit(now, packet, offload, look_up, &mut protect).map(drop)
+    }
+
+    /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run, and
+    /// the run. Datagrams of no SA are counted.
+    fn for_each_run<'d>(
+        &self,
+        datagrams: &'d [u8],
+        segment_len: usize,
+        mut each: impl FnMut(&Arc<Inbound>, usize, &'d [u8]),
+    ) {
+        let mut rest = datagrams;
+        while !rest.is_empty() {
+            let first = &rest[..segment_len.min(rest.len())];
+            let sa = match self.find(first) {
+                Ok(sa) => sa,
+                Err(discard) => {
+                    self.counters.count(discard);
+                    rest = &rest[first.len()..];
+                    continue;
+                }
+            };
+            let spi = sa.spi.0.to_be_bytes();
+            let same = rest.chunks(segment_len).take_while(|datagram| datagram.starts_with(&spi));
+            let (run, tail) = rest.split_at(same.map(<[u8]>::len).sum());
+            let offset = datagrams.len() - rest.len();
+            rest = tail;
+            each(&sa, offset, run);
         }
     }
 

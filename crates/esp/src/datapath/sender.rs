@@ -58,7 +58,7 @@ impl Sender {
         offload: Offload,
     ) -> Option<Admitted> {
         let (shared, flows) = (&*self.datapath.0, &mut self.flows);
-        shared.admit(now, packet, offload, &mut |header| flows.look_up(&shared.spd, header))
+        shared.claim(now, packet, offload, &mut |header| flows.look_up(&shared.spd, header))
     }
 
     /// Whether an SA serves such a packet.
