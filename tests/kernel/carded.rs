@@ -5,7 +5,7 @@ use crate::card;
 use crate::harness::gateway::Gateway;
 use crate::harness::space::{Space, Watch};
 use crate::harness::until;
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use std::net::IpAddr;
 
 const QUICK: &str = "retransmit_after = \"300ms\"\nretransmissions = 6\n";

@@ -3,7 +3,7 @@
 
 use crate::harness::gateway::Gateway;
 use crate::harness::{GATEWAYS, PINGED, policies, test, until};
-use cli::demo::traffic::{Pings, Stream};
+use lab::traffic::{Pings, Stream};
 use libtest_mimic::Trial;
 use std::net::IpAddr;
 
