@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A packet or super-packet that has its SA and its sequence numbers.
-pub(crate) struct Admitted {
+pub struct Admitted {
     sa: Arc<Outbound>,
     claim: Claim,
     /// What was put together of fragments, in place of the packet that was the last of them.
@@ -25,7 +25,7 @@ pub(crate) struct Admitted {
 
 /// Packets that were opened before their turn, in the order they came.
 #[derive(Default)]
-pub(crate) struct Opened {
+pub struct Opened {
     groups: Vec<Group>,
     packets: Vec<(Ahead, Arrival)>,
     /// Where each of `packets` lies.
@@ -43,7 +43,7 @@ struct Group {
 
 impl Opened {
     /// Forgets all packets and keeps the memory.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.groups.clear();
         self.packets.clear();
         self.places.clear();
@@ -53,13 +53,7 @@ impl Opened {
 impl Datapath {
     /// The second half of [`Datapath::encapsulate`]: protects the very packet that was admitted, and appends what comes of
     /// it to `queue`.
-    pub(crate) fn seal(
-        &self,
-        now: Instant,
-        admitted: Admitted,
-        packet: &mut [u8],
-        queue: &mut SendQueue,
-    ) {
+    pub fn seal(&self, now: Instant, admitted: Admitted, packet: &mut [u8], queue: &mut SendQueue) {
         let Admitted { sa, claim, mut whole } = admitted;
         let packet = whole.as_deref_mut().unwrap_or(packet);
         let shared = &*self.0;
@@ -70,7 +64,7 @@ impl Datapath {
 
     /// Opens ESP packets that arrived together, as [`Datapath::decapsulate_run`] does, but before their turn. `place` is
     /// the caller's name for the message they came in, and where in it they begin.
-    pub(crate) fn open_ahead(
+    pub fn open_ahead(
         &self,
         place: (usize, usize),
         datagrams: &[u8],
@@ -88,7 +82,7 @@ impl Datapath {
 
     /// Commits what was opened ahead, now that everything before it has been, and hands what passes to `write`.
     /// `octets` gives those of a message; `again` is scratch space.
-    pub(crate) fn settle<'o>(
+    pub fn settle<'o>(
         &self,
         now: Instant,
         opened: &mut Opened,
