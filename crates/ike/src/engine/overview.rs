@@ -30,7 +30,7 @@ impl<P: DataPlane> Engine<P> {
             ike_sas: self.sessions.iter().map(|(_, s)| s.sas.len()).sum(),
             half_open: self.half_open.len(),
             strangers: self.by_init.len(),
-            contacts: self.out.contacts(),
+            contacts: self.contacts.sessions(),
             established: self.sessions.iter().filter(|(_, s)| s.is_established()).count(),
             child_sas: self.sessions.iter().map(|(_, s)| s.children.len()).sum(),
             spis: self.spis.len(),

@@ -5,7 +5,7 @@ use super::Engine;
 use crate::config::RestartAction;
 use crate::deadlines::Deadline;
 use crate::deadlines::Waiter;
-use crate::sa::child::Lost;
+use crate::effect::Lost;
 use crate::session::{Ending, Session};
 use esp::plane::{DataPlane, PacketSummary};
 use policy::{ChildTunnel, IkeTunnel};
@@ -23,6 +23,17 @@ const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 /// two ends that disagree do not go round in circles.
 const LASTING: Duration = Duration::from_secs(60);
 
+/// The child tunnels that the work of a session leaves to be done something about.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// To be set up again.
+    pub reconnect: Vec<String>,
+    /// Deleted by the peer.
+    pub lost: Vec<Lost>,
+    /// Not set up although the IKE SA is there.
+    pub unserved: Vec<String>,
+}
+
 /// A child tunnel that is to be tried again, or was.
 pub(super) struct Retry {
     pub attempts: u32,
@@ -34,16 +45,13 @@ pub(super) struct Retry {
 
 impl<P: DataPlane> Engine<P> {
     /// A session is over: what should be up is tried again.
-    pub(super) fn after_session(&mut self, now: Instant, session: Session) {
-        self.out.unserved.clear();
-        self.out.lost.clear();
+    pub(super) fn after_session(&mut self, now: Instant, session: Session, losses: Losses) {
         let tunnel = &session.tunnel;
         if self.stopping || !self.policy.has(tunnel) {
-            self.out.reconnects.clear();
             return;
         }
-        for name in std::mem::take(&mut self.out.reconnects) {
-            self.schedule_retry(now, &name, LASTING);
+        for name in &losses.reconnect {
+            self.schedule_retry(now, name, LASTING);
         }
         let action = match session.ending {
             Ending::Unanswered => self.config.liveness_action,
@@ -71,9 +79,8 @@ impl<P: DataPlane> Engine<P> {
 
     /// What is to be done about Child SAs of a session that goes on: those the peer has deleted, and those that could
     /// not be set up.
-    pub(super) fn after_losses(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>) {
-        let unserved = std::mem::take(&mut self.out.unserved);
-        let lost = std::mem::take(&mut self.out.lost);
+    pub(super) fn after_losses(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>, losses: Losses) {
+        let Losses { lost, unserved, .. } = losses;
         if self.stopping || (unserved.is_empty() && lost.is_empty()) {
             return;
         }

@@ -38,7 +38,7 @@ impl<P: DataPlane> Engine<P> {
 
     fn keys_of(&mut self, local: IkeSpi) -> Option<&mut Keys> {
         if let Some(half) = self.half_open.get_mut(&local) {
-            return half.keys.as_mut();
+            return Some(&mut half.begun.keys);
         }
         let session = self.sessions.get_mut(self.sessions.of_spi(local)?)?;
         session.sas.iter_mut().find(|sa| sa.local_spi == local)?.state.keys_mut()

@@ -4,6 +4,7 @@
 use crate::config::Encap;
 use crate::context::Cx;
 use crate::datagram::Datagram;
+use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::{Active, PendingAddresses, Purpose};
@@ -189,9 +190,9 @@ pub(crate) fn conclude(
     index: usize,
     pending: &PendingAddresses,
     payloads: &[Payload],
-) {
+) -> Effects {
     if session.is_closing() {
-        return;
+        return Effects::none();
     }
     let parts = Parts::of(payloads);
     if let Some(cookie) = &pending.cookie {
@@ -222,6 +223,7 @@ pub(crate) fn conclude(
         }
         Purpose::Liveness | Purpose::Tell => {}
     }
+    Effects::none()
 }
 
 /// Whether the peer is where it has shown to be before.

@@ -15,6 +15,7 @@ use crate::wire::header::IkeSpi;
 use crate::wire::registry::{AuthMethod, HashId};
 use policy::{DistinguishedName, Identity, Signature as Rules};
 use std::cmp::Reverse;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,6 +25,17 @@ pub struct Job {
     pub(crate) trust: Arc<Trust>,
     pub(crate) claim: Option<Claim>,
     pub(crate) signing: Option<Signing>,
+}
+
+/// Names its IKE SA and its parts, not what they hold.
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("spi", &self.spi)
+            .field("checks", &self.claim.is_some())
+            .field("signs", &self.signing.is_some())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What a peer proves itself with.

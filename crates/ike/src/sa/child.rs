@@ -2,6 +2,7 @@
 
 use crate::context::Cx;
 use crate::deadlines::Deadline;
+use crate::effect::{Effect, Effects, Lost};
 use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;
@@ -11,15 +12,7 @@ use ::crypto::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
 use policy::{ChildTunnel, Mode};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// A child tunnel that went without this side's will.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    pub name: String,
-    /// How long it was up.
-    pub after: Duration,
-}
+use std::time::Instant;
 
 /// A pair of SAs of ESP or AH.
 pub(crate) struct ChildSa {
@@ -179,7 +172,6 @@ impl Blueprint<'_> {
             cx.plane.remove(inbound);
             return Err(error);
         }
-        cx.out.known_sas.extend([inbound, outbound].map(|sa| (sa, self.spi_in)));
         let rekey_at = cx.jittered(lifetime.soft(), lifetime.hard);
         Ok(ChildSa {
             tunnel: Arc::clone(self.tunnel),
@@ -202,6 +194,19 @@ impl Blueprint<'_> {
 }
 
 impl ChildSa {
+    /// Its two SAs are in the plane.
+    pub fn installed(&self) -> Effects {
+        [self.inbound, self.outbound]
+            .map(|sa| Effect::SaInstalled(sa, self.spi_in))
+            .into_iter()
+            .collect()
+    }
+
+    /// The Child SA is no more. Its inbound half may still receive what is on its way.
+    pub fn forgotten(&self) -> Effects {
+        [self.inbound, self.outbound].map(Effect::SaForgotten).into_iter().collect()
+    }
+
     /// When it has something to do, and what.
     pub fn deadline(&self) -> Deadline {
         let expiry = Deadline { at: self.expire_at, reason: "Child SA lifetime" };

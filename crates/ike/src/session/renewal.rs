@@ -2,6 +2,7 @@
 
 use super::Session;
 use crate::context::Cx;
+use crate::effect::{Effect, Effects};
 use crate::sa::State;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
@@ -60,7 +61,7 @@ impl Session {
     }
 
     /// Does what is due.
-    pub fn age_authentication(&mut self, cx: &mut Cx<'_>) {
+    pub fn age_authentication(&mut self, cx: &mut Cx<'_>) -> Effects {
         if self.renewal.relieves_at.is_some_and(|at| at <= cx.now) {
             let late = self.established_at.is_some_and(|at| at + cx.config.patience() <= cx.now);
             let used = |c: &ChildSa| cx.plane.usage(c.inbound).is_some_and(|u| u.packets > 0);
@@ -76,8 +77,9 @@ impl Session {
         }
         if self.renewal.at.is_some_and(|at| at <= cx.now) {
             self.renewal.at = None;
-            cx.out.renewing = true;
+            return Effect::SuccessorDue.into();
         }
+        Effects::none()
     }
 
     /// Lets its Child SAs send that have waited for the session before it.
