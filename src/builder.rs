@@ -17,6 +17,7 @@ use crate::manual::ManualSaError;
 use crate::revocation::Lists;
 use esp::plane::{DataPlane, PlaneError};
 use ike::Event;
+use ike::InvalidSettings;
 use ike::key_log::Sink;
 use ike::proof::trust::Trust;
 use policy::Policy;
@@ -52,6 +53,9 @@ pub enum StartError {
         /// The missing part.
         missing: &'static str,
     },
+    /// The policy, or the configuration of IKE, is invalid.
+    #[error(transparent)]
+    Invalid(#[from] InvalidSettings),
     /// A setting has a value that would harm the host.
     #[error("{setting} = {value}: {why}")]
     Setting {
@@ -141,6 +145,8 @@ impl<D> Builder<D> {
 impl EngineSettings {
     /// Checks what can be checked without touching the system.
     fn check(&self) -> Result<(), StartError> {
+        self.policy.validate().map_err(InvalidSettings::from)?;
+        self.ike.validate().map_err(InvalidSettings::from)?;
         runtime::check()
     }
 }

@@ -346,8 +346,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             Command::Status(reply) => drop(reply.send(self.engine.status(now))),
             Command::Counters(reply) => drop(reply.send(self.counters())),
             Command::ReplacePolicy(policy, reply) => {
-                self.engine.replace_policy(now, policy);
-                let _ = reply.send(());
+                let _ = reply.send(self.engine.replace_policy(now, policy));
             }
             Command::ReplaceTrust(trust, reply) => {
                 self.engine.replace_trust(trust);

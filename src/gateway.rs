@@ -103,7 +103,7 @@ impl Gateway {
     /// Replaces the policy. Tunnels that are the same in both keep their SAs; tunnels that are gone or have changed are closed.
     ///
     /// # Errors
-    /// If the gateway has ended.
+    /// If [`Policy::validate`] refuses the policy: the old one stays in force. If the gateway has ended.
     ///
     /// # Cancellation
     /// If the future is dropped, the policy may or may not be replaced; it is never replaced in part.

@@ -108,7 +108,8 @@ fn start<P: DataPlane + Send + 'static>(
     let nat_t = NatT::open(NAT_T_PORT, mark, inlet.inlet, esp)?;
     let EngineSettings { policy, ike, trust, lists, key_log, events } = engine;
     let make = |now| {
-        let mut engine = ike::Engine::new(policy, ike, plane, seed, now);
+        let mut engine = ike::Engine::new(policy, ike, plane, seed, now)
+            .expect("the policy and the configuration were checked first");
         engine.replace_trust(trust);
         if let Some(sink) = key_log {
             engine.log_keys(sink);

@@ -258,7 +258,8 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     plane.block_on_drop(on_drop == OnDrop::Block);
     let EngineSettings { policy, ike, trust, lists, key_log, events } = engine;
     let make = |now| {
-        let mut engine = ike::Engine::new(policy, ike, plane, seed, now);
+        let mut engine = ike::Engine::new(policy, ike, plane, seed, now)
+            .expect("the policy and the configuration were checked first");
         // The rules are there: what a crashed gateway has left need not guard them any longer.
         if let Some(kernel) = engine.plane().kernel() {
             kernel.settle();

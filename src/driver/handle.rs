@@ -10,7 +10,7 @@ use ike::event::Event;
 use ike::failure::Failure;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
-use policy::Policy;
+use policy::{InvalidPolicy, Policy};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -59,6 +59,9 @@ pub enum GatewayError {
     /// The negotiation it started failed.
     #[error(transparent)]
     Failed(#[from] Failure),
+    /// The policy is invalid.
+    #[error(transparent)]
+    Policy(#[from] InvalidPolicy),
     /// The data plane refused.
     #[error(transparent)]
     Plane(#[from] PlaneError),
@@ -78,7 +81,7 @@ pub(super) enum Command {
     Rekey(String, Reply<Result<(), GatewayError>>),
     Status(Reply<Vec<IkeStatus>>),
     Counters(Reply<BTreeMap<String, u64>>),
-    ReplacePolicy(Arc<Policy>, Reply<()>),
+    ReplacePolicy(Arc<Policy>, Reply<Result<(), InvalidPolicy>>),
     ReplaceTrust(Arc<Trust>, Reply<()>),
     Trust(Reply<Arc<Trust>>),
     Filter(Reply<Option<FilterStatus>>),
@@ -152,9 +155,9 @@ impl Handle {
     /// Replaces the policy; unchanged tunnels are untouched.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// Where [`Policy::validate`] refuses the policy: the old one stays in force. Where the engine has stopped.
     pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), GatewayError> {
-        self.ask(|reply| Command::ReplacePolicy(policy, reply)).await
+        Ok(self.ask(|reply| Command::ReplacePolicy(policy, reply)).await??)
     }
 
     /// Replaces the certificates and authorities; what is up stays up.

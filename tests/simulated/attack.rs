@@ -24,7 +24,9 @@ fn hold_answers(world: &mut World, host: HostId) -> sim::Gate {
 }
 
 fn replace(world: &mut World, host: HostId, policy: Arc<Policy>) {
-    world.command(host, "replace policy", |e, now| e.replace_policy(now, policy));
+    world
+        .command(host, "replace policy", |e, now| e.replace_policy(now, policy))
+        .expect("a valid policy");
 }
 
 #[test]

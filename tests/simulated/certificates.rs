@@ -566,7 +566,9 @@ fn what_is_proved_to_a_policy_that_is_gone_counts_for_nothing() {
         world.connect(l, Site::TUNNEL);
         world.run_for(SOON);
         let policy = after.policy(Side::Right);
-        world.command(r, "replace policy", |e, now| e.replace_policy(now, policy));
+        world
+            .command(r, "replace policy", |e, now| e.replace_policy(now, policy))
+            .expect("a valid policy");
         assert_eq!(world.release_jobs(r), 1);
         world.run_for(Duration::from_millis(100));
         let up = world.host(r).engine.inventory().child_sas > 0;

@@ -27,6 +27,7 @@ mod narrowing;
 mod nat;
 mod neighbours;
 mod ocsp;
+mod odd;
 mod pki;
 mod puppet;
 mod random;

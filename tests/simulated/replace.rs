@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 fn replace(world: &mut World, host: HostId, site: &Site, side: Side) {
     let policy = site.policy(side);
-    world.command(host, "replace policy", |e, now| e.replace_policy(now, policy));
+    world
+        .command(host, "replace policy", |e, now| e.replace_policy(now, policy))
+        .expect("a valid policy");
     world.run_for(SETTLED);
 }
 
@@ -71,7 +73,9 @@ fn an_added_child_that_starts_by_itself_comes_up() {
 #[test]
 fn a_removed_tunnel_goes_from_both_ends() {
     let (mut world, left, right) = up(1, &site(2));
-    world.command(left, "replace policy", |e, now| e.replace_policy(now, Arc::default()));
+    world.command(left, "replace policy", |e, now| {
+        e.replace_policy(now, Arc::default()).expect("a valid policy")
+    });
     world.run_for(SETTLED);
     assert_nothing_left(&mut world, left);
     assert_nothing_left(&mut world, right);
@@ -96,7 +100,9 @@ fn replaced_while_up(before: &Site, after: &Site) -> (World, HostId, HostId) {
     let flows = talk(&mut world, left, right, before);
     for (host, side) in [(left, Side::Left), (right, Side::Right)] {
         let policy = after.policy(side);
-        world.command(host, "replace policy", |e, now| e.replace_policy(now, policy));
+        world
+            .command(host, "replace policy", |e, now| e.replace_policy(now, policy))
+            .expect("a valid policy");
         world.run_for(SOON);
     }
     let closed = |k: &EventKind| matches!(k, EventKind::Closed { .. });

@@ -179,7 +179,7 @@ impl Paths {
             return Err(Discard::MtuRefused);
         }
         let mtu = mtu.max(floor(told.peer));
-        let bound = Bound { mtu, until: now + lifetime, learned: true };
+        let bound = Bound { mtu, until: now.saturating_add(lifetime), learned: true };
         let before = path.bound.map_or(usize::MAX, |bound| bound.mtu);
         if mtu == before {
             path.bound = Some(bound);
@@ -207,7 +207,7 @@ impl Paths {
         let mut changed = Vec::new();
         for (peer, path) in &mut self.0 {
             let Some(before) = path.bound.filter(|bound| bound.until <= now) else { continue };
-            let until = now + lifetime;
+            let until = now.saturating_add(lifetime);
             path.bound = system(*peer).map(|mtu| Bound { mtu, until, learned: false });
             if path.bound.map(|bound| bound.mtu) != Some(before.mtu) {
                 changed.extend(&path.sas);

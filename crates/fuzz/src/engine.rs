@@ -230,7 +230,9 @@ impl Play {
                     _ => {}
                 }
                 let policy = if n == 6 { Arc::default() } else { site.policy(side) };
-                self.world.command(host, "policy", |e, now| e.replace_policy(now, policy));
+                self.world
+                    .command(host, "policy", |e, now| e.replace_policy(now, policy))
+                    .expect("a valid policy");
             }
         }
         Some(())

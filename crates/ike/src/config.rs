@@ -1,5 +1,6 @@
 //! Settings of an engine that the policy does not have.
 
+use crate::deadlines::times;
 use std::time::Duration;
 
 /// When ESP is put into UDP.
@@ -17,9 +18,9 @@ pub enum Encap {
 /// What the policy does not say.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// First retransmission (RFC 7296 §2.4); each further one waits 1.8 times as long.
+    /// Pause before the first retransmission (RFC 7296 §2.4), 10 ms to an hour; each further one waits 1.8 times as long.
     pub retransmit_after: Duration,
-    /// Retransmissions before the peer is given up.
+    /// Retransmissions before the peer is given up, at most 64.
     pub retransmissions: u32,
     /// Silence after which an empty INFORMATIONAL asks whether the peer lives; `None`: never.
     pub liveness_interval: Option<Duration>,
@@ -33,9 +34,9 @@ pub struct Config {
     pub cookie_threshold: usize,
     /// Half-open IKE SAs above which IKE_SA_INIT is dropped.
     pub half_open_limit: usize,
-    /// How long a replaced inbound SA still receives.
+    /// How long a replaced inbound SA still receives, at most an hour.
     pub linger: Duration,
-    /// Anti-replay window in packets.
+    /// Anti-replay window in packets, at most 65,536.
     pub replay_window: u32,
     /// When ESP is put into UDP.
     pub encap: Encap,
@@ -77,9 +78,9 @@ impl Default for Config {
 impl Config {
     /// How long an exchange may take before the peer is given up.
     pub(crate) fn patience(&self) -> Duration {
-        self.retransmit_after.mul_f64(
-            1.8f64.powi(i32::try_from(self.retransmissions.min(16)).unwrap_or(16) + 1) / 0.8,
-        )
+        let growth =
+            1.8f64.powi(i32::try_from(self.retransmissions.min(16)).unwrap_or(16) + 1) / 0.8;
+        times(self.retransmit_after, growth)
     }
 }
 

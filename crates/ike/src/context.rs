@@ -5,6 +5,7 @@ use crate::contacts::Contacts;
 use crate::crypto::rng::Rng;
 use crate::discard::Discard;
 use crate::effect::Effects;
+use crate::deadlines::after;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
@@ -53,7 +54,7 @@ impl Cx<'_> {
     /// do not rekey at the same moment (RFC 7296 §2.8).
     pub fn jittered(&mut self, soft: Duration, hard: Duration) -> Instant {
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
-        self.now + Duration::from_micros(self.jitter_volume(micros(soft), micros(hard)))
+        after(self.now, Duration::from_micros(self.jitter_volume(micros(soft), micros(hard))))
     }
 
     /// The same of octets: peers that hold each other to the same volume see it at the same moment.

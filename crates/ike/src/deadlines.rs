@@ -3,7 +3,21 @@
 use crate::session_id::SessionId;
 use crate::wire::header::IkeSpi;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A wait that is as good as none: a hundred years.
+const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
+/// The moment after a wait. A wait of more than a hundred years, such as `Duration::MAX` for "never", ends in a hundred
+/// years: the sum cannot overflow.
+pub(crate) fn after(now: Instant, wait: Duration) -> Instant {
+    now + wait.min(NEVER)
+}
+
+/// A wait that has grown by a factor; one that overflows is `Duration::MAX`.
+pub(crate) fn times(wait: Duration, factor: f64) -> Duration {
+    Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or(Duration::MAX)
+}
 
 /// When the engine next wants [`Engine::handle_timeout`], and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +90,6 @@ impl Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
 
     #[test]
     fn the_earliest_comes_first_and_moves() {

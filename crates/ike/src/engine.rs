@@ -35,6 +35,7 @@ use crate::rules::Rules;
 use crate::session::Session;
 use crate::session_id::SessionId;
 use crate::task::Task;
+use crate::validate::InvalidSettings;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::message;
 use crate::wire::parts::{Parts, status};
@@ -136,13 +137,17 @@ impl<P: DataPlane> fmt::Debug for Engine<P> {
 impl<P: DataPlane> Engine<P> {
     /// Installs the policy's rules in the plane and starts the AutoStart tunnels. `seed` feeds every random choice;
     /// the port numbers of IKE (500 and 4500) are those of the addresses in [`Datagram`] and [`Transmit`].
+    ///
+    /// # Errors
+    /// Where [`Policy::validate`] refuses the policy, or [`Config::validate`] the configuration.
     pub fn new(
         policy: Arc<Policy>,
         config: Config,
         plane: P,
         seed: [u8; 32],
         now: Instant,
-    ) -> Self {
+    ) -> Result<Self, InvalidSettings> {
+        config.validate()?;
         let mut rng = Rng::from_seed(seed);
         let admissions = Admissions::new(&mut rng);
         let mut engine = Self {
@@ -166,8 +171,8 @@ impl<P: DataPlane> Engine<P> {
             stopping: false,
             addresses: Vec::new(),
         };
-        engine.replace_policy(now, policy);
-        engine
+        engine.replace_policy(now, policy)?;
+        Ok(engine)
     }
 
     /// Has the keys of every SA from now on copied to `sink`: whoever has them reads the traffic. An engine that was

@@ -35,6 +35,7 @@ mod session;
 mod session_id;
 pub mod status;
 mod task;
+pub mod validate;
 pub mod wire;
 
 pub use config::{Config, Encap, RestartAction};
@@ -44,3 +45,4 @@ pub use engine::{CommandError, Engine, Inventory, Output};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};
 pub use sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
+pub use validate::{InvalidConfig, InvalidSettings};

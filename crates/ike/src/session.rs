@@ -16,6 +16,7 @@ use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::effect::{Effect, Effects};
 use crate::effect::{Lingering, Lost};
+use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::impossible::impossible;
@@ -305,7 +306,7 @@ impl Session {
         self.lowest_nonce = LowestNonce::of(nonces);
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
-        self.keepalive_at = cx.now + cx.config.nat_keepalive;
+        self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
         cx.out.failures.overcome(&self.tunnel.name);
         cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
         Effect::SessionUp.into()
@@ -406,9 +407,10 @@ impl Session {
             return self.close_and_reconnect(cx, "the peer keeps answering TEMPORARY_FAILURE");
         }
         let growth = 1 << self.temporary_failures.min(4);
-        let pause = cx.config.retransmit_after * growth;
+        let pause = cx.config.retransmit_after.saturating_mul(growth);
         let jitter = cx.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
-        self.delayed.push((cx.now + pause / 2 + Duration::from_micros(jitter), task));
+        self.delayed
+            .push((after(cx.now, (pause / 2).saturating_add(Duration::from_micros(jitter))), task));
         Effects::none()
     }
 

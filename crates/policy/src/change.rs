@@ -1,9 +1,9 @@
-//! What a new policy changes, tunnel by tunnel, and what becomes of the SAs that are up.
+//! Compares two policies tunnel by tunnel, and says what happens to the SAs that are up.
 
 use crate::{ChildProposal, ChildTunnel, IkeTunnel, Policy};
 use std::fmt;
 
-/// What becomes of a tunnel with a new policy.
+/// The difference that a new policy makes to one tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Phase 1 tunnel.
@@ -12,11 +12,11 @@ pub struct Change {
     pub child: Option<String>,
     /// Names of what differs; empty where it is new, gone or the same.
     pub fields: Vec<&'static str>,
-    /// What becomes of its SA, if that is up.
+    /// The effect on its SA, if that is up.
     pub effect: Effect,
 }
 
-/// What becomes of the SA of a tunnel.
+/// The effect of a change on the SA of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Effect {
     /// Nothing has changed.
@@ -25,7 +25,7 @@ pub enum Effect {
     Kept,
     /// It is rekeyed with the new algorithms; where the peer refuses, it stays as it is.
     Rekeyed,
-    /// It is deleted and set up anew.
+    /// It is deleted and established again.
     Reestablished,
     /// It is new.
     Added,
@@ -61,7 +61,7 @@ impl fmt::Display for Effect {
 }
 
 impl Policy {
-    /// What another policy in the place of this one changes: every tunnel of both, those of the new one first, each
+    /// Lists every tunnel of both policies with the effect of replacing this policy by `new`: those of the new one first, each
     /// phase 1 tunnel before its phase 2 tunnels.
     pub fn changes(&self, new: &Self) -> Vec<Change> {
         let mut changes = Vec::new();
@@ -116,7 +116,7 @@ fn gravest(fields: &[(&'static str, bool, Effect)]) -> (Effect, Vec<&'static str
 }
 
 impl IkeTunnel {
-    /// What becomes of its IKE SA when this becomes `after`, and the fields that differ; its phase 2 tunnels apart.
+    /// The effect on its IKE SA when this tunnel becomes `after`, and the fields that differ. Child tunnels are left out.
     pub fn difference(&self, after: &Self) -> (Effect, Vec<&'static str>) {
         // Every field is named, so that a new one cannot be forgotten here.
         let Self {
@@ -145,7 +145,7 @@ impl IkeTunnel {
 }
 
 impl ChildTunnel {
-    /// What becomes of its Child SA when this becomes `after`, and the fields that differ.
+    /// The effect on its Child SA when this tunnel becomes `after`, and the fields that differ.
     pub fn difference(&self, after: &Self) -> (Effect, Vec<&'static str>) {
         let Self { name: _, role, mode, local, remote, proposals, pfs, auto_start, on_demand } =
             self;
@@ -176,7 +176,7 @@ mod tests {
         crate::xml::read("left.xml", text).expect("a valid policy").policy
     }
 
-    /// What replacing some text of the sample changes: tunnel or child, fields, effect.
+    /// The changes after replacing some text of the sample: tunnel or child, fields, effect.
     fn changed(from: &str, to: &str) -> Vec<(String, Vec<&'static str>, Effect)> {
         assert!(SAMPLE.contains(from), "no {from:?}");
         let changes = read(SAMPLE).changes(&read(&SAMPLE.replace(from, to)));

@@ -45,7 +45,7 @@ pub enum Credential {
     Signature(Signature),
 }
 
-/// What signatures a tunnel takes, from either side.
+/// The signatures that a tunnel accepts, from each side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     /// The kinds of keys that may sign, at least one.

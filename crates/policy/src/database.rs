@@ -70,17 +70,17 @@ pub enum DatabaseError {
     /// Others refer to what is to go.
     #[error("{object} is in use by {}; delete or change that first", .by.join(", "))]
     InUse {
-        /// What is to go.
+        /// The object to remove.
         object: String,
-        /// What refers to it.
+        /// The objects that refer to it.
         by: Vec<String>,
     },
     /// The rest would be no policy.
     #[error("without {object} the rest has errors:\n{errors}")]
     Broken {
-        /// What is to go.
+        /// The object to remove.
         object: String,
-        /// What is wrong then.
+        /// The errors of the policy without it.
         errors: Diagnostics,
     },
 }
@@ -89,7 +89,7 @@ impl Database {
     /// Reads the text of a policy file; `file_name` only labels the diagnostics.
     ///
     /// # Errors
-    /// As [`xml::read`].
+    /// Those of [`xml::read`].
     pub fn read(file_name: &str, text: &str) -> Result<Self, Diagnostics> {
         Ok(Self::default().put(file_name, text, &PutOptions::default())?.database)
     }
@@ -137,7 +137,7 @@ impl Database {
     /// The text of a policy file with the objects that are meant; `keys` false leaves the keys in it empty.
     ///
     /// # Errors
-    /// As [`Database::select`].
+    /// Those of [`Database::select`].
     pub fn export(
         &self,
         selection: &Selection,
@@ -152,7 +152,7 @@ impl Database {
         Ok(xml::write(&hidden))
     }
 
-    /// What is left without the objects that are meant.
+    /// The database without the selected objects.
     ///
     /// # Errors
     /// Where there are none, where others refer to them, or where the rest would be no policy.

@@ -1,4 +1,4 @@
-//! Who a peer is (RFC 7296 §3.5).
+//! Identities of peers (RFC 7296 §3.5).
 
 use crate::DistinguishedName;
 use std::fmt;

@@ -19,7 +19,7 @@ pub struct DistinguishedName {
     der: Vec<u8>,
 }
 
-/// What is wrong with a distinguished name.
+/// The problem with a distinguished name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NameError {
     /// It names nobody.
@@ -82,7 +82,7 @@ impl DistinguishedName {
         self.prepared().hash(hasher);
     }
 
-    /// What is compared: in each RDN, which is a set, in an order of its own.
+    /// The form that is compared: the parts of each RDN, which is a set, are sorted.
     fn prepared(&self) -> Vec<Vec<(String, Value)>> {
         let of = |rdn: &RelativeDistinguishedName| {
             let mut parts: Vec<_> =
@@ -213,7 +213,7 @@ fn unescaped_slashes(value: &str) -> String {
 }
 
 impl fmt::Display for DistinguishedName {
-    /// As RFC 4514 has it.
+    /// The text form of RFC 4514.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.rdns().fmt(f)
     }

@@ -2,6 +2,7 @@
 
 use crate::Lifetime;
 use std::fmt;
+use std::time::Duration;
 
 /// Length of an AES key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -217,16 +218,31 @@ pub struct IkeProposal {
     pub groups: Vec<Group>,
 }
 
+impl Default for IkeProposal {
+    /// AES-GCM with 256 or 128 bits, HMAC-SHA2-256 or -384, Curve25519 or P-256.
+    fn default() -> Self {
+        Self {
+            encryption: vec![
+                IkeEncryption::AesGcm16(KeyBits::B256),
+                IkeEncryption::AesGcm16(KeyBits::B128),
+            ],
+            integrity: Vec::new(),
+            prf: vec![Prf::HmacSha2_256, Prf::HmacSha2_384],
+            groups: vec![Group::Curve25519, Group::Ecp256],
+        }
+    }
+}
+
 /// Integrity of AH (transform type 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AhIntegrity {
     /// AUTH_AES_128_GMAC to AUTH_AES_256_GMAC (RFC 4543), which AH alone has.
     AesGmac(KeyBits),
-    /// What ESP has, too.
+    /// A MAC that ESP has as well.
     Mac(Integrity),
 }
 
-/// What protects the packets of a Child SA.
+/// The protocol and the algorithms that protect the packets of a Child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Protection {
     /// ESP (RFC 4303).
@@ -273,6 +289,21 @@ pub struct ChildProposal {
     pub esn: bool,
     /// Lifetime of Child SAs made from this offer.
     pub lifetime: Lifetime,
+}
+
+impl Default for ChildProposal {
+    /// ESP with AES-GCM and 256 bits, sequence numbers of 64 bits, a lifetime of an hour.
+    fn default() -> Self {
+        let protection = Protection::aead(EspEncryption::AesGcm16(KeyBits::B256));
+        Self { esn: true, ..Self::new(protection, Lifetime::new(Duration::from_secs(3600))) }
+    }
+}
+
+impl ChildProposal {
+    /// Algorithms with a lifetime, named after the algorithms, with sequence numbers of 32 bits.
+    pub fn new(protection: Protection, lifetime: Lifetime) -> Self {
+        Self { name: protection.to_string(), protection, esn: false, lifetime }
+    }
 }
 
 impl fmt::Display for KeyBits {

@@ -79,7 +79,7 @@ impl Prefix {
         Self::new(range.start, common as u8)
     }
 
-    /// Of each length the first and the last that holds an address of a range, the largest first.
+    /// For each prefix length, the largest block first: the first and the last block that hold an address of the range.
     pub fn all_meeting(range: &AddressRange) -> impl Iterator<Item = (Self, Self)> + use<> {
         let (start, end) = (range.start, range.end);
         let longest = if start.is_ipv4() { 32 } else { 128 };
@@ -102,7 +102,7 @@ impl Prefix {
     }
 }
 
-/// What a range of addresses is; each kind includes those before it.
+/// The kinds of address ranges; each kind includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum RangeKind {
     /// One address.
@@ -114,7 +114,7 @@ pub enum RangeKind {
 }
 
 impl AddressRange {
-    /// What it is.
+    /// The kind of this range.
     pub fn kind(&self) -> RangeKind {
         match self.prefix_len() {
             None => RangeKind::Range,

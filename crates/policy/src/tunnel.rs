@@ -1,4 +1,4 @@
-//! Tunnels: an IKE SA to be (phase 1) and the Child SAs it carries (phase 2).
+//! Tunnels: how an IKE SA is made (AIX: phase 1), and the Child SAs that it carries (AIX: phase 2).
 
 use crate::{
     AddressRange, ChildProposal, Credential, Group, Identity, IkeProposal, Lifetime, RangeKind,
@@ -16,18 +16,18 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// The phase 1 tunnel of that name.
+    /// The IKE tunnel of that name.
     pub fn tunnel(&self, name: &str) -> Option<&Arc<IkeTunnel>> {
         self.tunnels.iter().find(|t| t.name == name)
     }
 
-    /// The phase 2 tunnel of that name, with the phase 1 tunnel that carries it.
+    /// The child tunnel of that name, with the IKE tunnel that carries it.
     pub fn child(&self, name: &str) -> Option<(&Arc<IkeTunnel>, &Arc<ChildTunnel>)> {
         self.tunnels.iter().find_map(|t| t.children.iter().find(|c| c.name == name).map(|c| (t, c)))
     }
 }
 
-/// Who may start a negotiation.
+/// Which side may start a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Starts and answers.
@@ -78,21 +78,40 @@ impl fmt::Display for Mode {
     }
 }
 
-/// One side of a phase 1 tunnel.
+/// One side of an IKE tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
     /// Where the side is; `None` means any address, which only a responder can serve.
     pub address: Option<IpAddr>,
-    /// Who the side is.
+    /// The identity of the side.
     pub identity: Identity,
 }
 
-/// Phase 1: one IKE SA to be.
+impl Endpoint {
+    /// A side at no certain address, which only a responder can serve.
+    pub fn anywhere(identity: Identity) -> Self {
+        Self { address: None, identity }
+    }
+
+    /// A side at an address.
+    pub fn at(address: IpAddr, identity: Identity) -> Self {
+        Self { address: Some(address), identity }
+    }
+}
+
+impl From<IpAddr> for Endpoint {
+    /// A side whose identity is its address.
+    fn from(address: IpAddr) -> Self {
+        Self::at(address, address.into())
+    }
+}
+
+/// How one IKE SA is made (AIX: a phase 1 tunnel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct IkeTunnel {
-    /// Unique among phase 1 tunnels.
+    /// Unique among IKE tunnels.
     pub name: String,
-    /// Who may start it.
+    /// Which side may start it.
     pub role: Role,
     /// This side.
     pub local: Endpoint,
@@ -106,13 +125,66 @@ pub struct IkeTunnel {
     pub lifetime: Lifetime,
     /// Started when the daemon starts.
     pub auto_start: bool,
-    /// The phase 2 tunnels it carries.
+    /// The child tunnels it carries.
     pub children: Vec<Arc<ChildTunnel>>,
-    /// What a request of the peer is answered with that fits none of these.
+    /// The answer to a peer that asks for traffic of none of these child tunnels; `None` refuses it.
     pub generic: Option<Arc<GenericChild>>,
 }
 
 impl IkeTunnel {
+    /// A tunnel that either side may start, with AES-GCM and Curve25519 or P-256, rekeyed within eight hours. It carries
+    /// nothing yet: add to `children`.
+    pub fn new(
+        name: impl Into<String>,
+        local: Endpoint,
+        remote: Endpoint,
+        credential: Credential,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            role: Role::Both,
+            local,
+            remote,
+            credential,
+            proposals: vec![IkeProposal::default()],
+            lifetime: Lifetime::default(),
+            auto_start: false,
+            children: Vec::new(),
+            generic: None,
+        }
+    }
+
+    /// The same with one more child tunnel.
+    #[must_use]
+    pub fn with_child(mut self, child: ChildTunnel) -> Self {
+        self.children.push(Arc::new(child));
+        self
+    }
+
+    /// The same in another role.
+    #[must_use]
+    pub fn with_role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// The same with other proposals, in order of preference.
+    #[must_use]
+    pub fn with_proposals(self, proposals: Vec<IkeProposal>) -> Self {
+        Self { proposals, ..self }
+    }
+
+    /// The same with another lifetime of the IKE SA.
+    #[must_use]
+    pub fn with_lifetime(self, lifetime: Lifetime) -> Self {
+        Self { lifetime, ..self }
+    }
+
+    /// The same, started together with the gateway.
+    #[must_use]
+    pub fn with_auto_start(self) -> Self {
+        Self { auto_start: true, ..self }
+    }
+
     /// Whether this side may answer a peer between these addresses for it.
     pub fn may_answer(&self, local: IpAddr, remote: IpAddr) -> bool {
         self.role.may_respond()
@@ -132,12 +204,12 @@ pub struct Pfs {
     pub accept_none: bool,
 }
 
-/// Phase 2: one Child SA to be.
+/// How one Child SA is made (AIX: a phase 2 tunnel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildTunnel {
-    /// Unique among phase 2 tunnels.
+    /// Unique among child tunnels.
     pub name: String,
-    /// Who may start it.
+    /// Which side may start it.
     pub role: Role,
     /// Transport or tunnel mode; the peer must agree.
     pub mode: Mode,
@@ -155,16 +227,71 @@ pub struct ChildTunnel {
     pub on_demand: bool,
 }
 
-/// Phase 2 for traffic that the peer alone names, so that this side only answers.
+impl ChildTunnel {
+    /// A tunnel-mode tunnel for all traffic between two ranges of addresses, which either side may start, with AES-GCM and
+    /// a lifetime of an hour. A rekey is made without a key exchange of its own.
+    pub fn new(name: impl Into<String>, local: AddressRange, remote: AddressRange) -> Self {
+        Self {
+            name: name.into(),
+            role: Role::Both,
+            mode: Mode::Tunnel,
+            local: vec![Selector::all_of(local)],
+            remote: vec![Selector::all_of(remote)],
+            proposals: vec![ChildProposal::default()],
+            pfs: Pfs { accept_none: true, ..Pfs::default() },
+            auto_start: false,
+            on_demand: false,
+        }
+    }
+
+    /// The same in another role.
+    #[must_use]
+    pub fn with_role(self, role: Role) -> Self {
+        Self { role, ..self }
+    }
+
+    /// The same in another mode.
+    #[must_use]
+    pub fn with_mode(self, mode: Mode) -> Self {
+        Self { mode, ..self }
+    }
+
+    /// The same with other proposals, in order of preference.
+    #[must_use]
+    pub fn with_proposals(self, proposals: Vec<ChildProposal>) -> Self {
+        Self { proposals, ..self }
+    }
+
+    /// The same with key exchanges at rekeys: these groups are offered and accepted, in order of preference.
+    #[must_use]
+    pub fn with_pfs(self, groups: Vec<Group>) -> Self {
+        let pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false };
+        Self { pfs, ..self }
+    }
+
+    /// The same, started together with the gateway.
+    #[must_use]
+    pub fn with_auto_start(self) -> Self {
+        Self { auto_start: true, ..self }
+    }
+
+    /// The same, started by the first packet for it.
+    #[must_use]
+    pub fn with_on_demand(self) -> Self {
+        Self { on_demand: true, ..self }
+    }
+}
+
+/// How Child SAs are made for traffic that the peer alone names. This side only answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenericChild {
     /// Name in the policy, for messages to the operator.
     pub name: String,
     /// Transport or tunnel mode; the peer must agree.
     pub mode: Mode,
-    /// What the peer may ask for of this side's traffic.
+    /// The traffic of this side that the peer may ask for.
     pub local: AllowedTraffic,
-    /// What the peer may ask for of its own traffic.
+    /// The traffic of its own that the peer may ask for.
     pub remote: AllowedTraffic,
     /// Offers in order of preference, at least one.
     pub proposals: Vec<ChildProposal>,

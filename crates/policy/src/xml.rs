@@ -34,7 +34,7 @@ use source::Source;
 /// Octets above which a file is refused; 20,000 phase 2 tunnels, each with traffic of its own, take less.
 pub const MAX_FILE_LEN: usize = 8 << 20;
 
-/// What a file means, and what its author should look at again.
+/// A policy read from a file, with warnings for its author.
 #[derive(Clone, Debug)]
 pub struct Loaded {
     /// The policy.
@@ -67,7 +67,7 @@ pub fn read(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {
 /// Reads a file as [`read`] does, but not as strictly, or with more advice.
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub fn read_with(
     file_name: &str,
     text: &str,

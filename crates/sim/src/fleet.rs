@@ -157,6 +157,7 @@ impl Fleet {
     ) -> Engine<Datapath> {
         let plane = Datapath::new(Settings::default(), now);
         Engine::new(policy, config.clone(), plane, seed, now)
+            .expect("the scenario's policy and configuration are valid")
     }
 
     /// One of the two.

@@ -186,6 +186,7 @@ impl World {
             false => Recorder::default(),
         };
         Engine::new(Arc::clone(policy), config.clone(), plane, seed, self.instant())
+            .expect("the scenario's policy and configuration are valid")
     }
 
     // ---- time
@@ -335,7 +336,8 @@ impl World {
     /// Replaces the policy of a host, also for when it is restarted.
     pub fn replace_policy(&mut self, host: HostId, policy: Arc<Policy>) {
         self.hosts[host.0].policy = Arc::clone(&policy);
-        self.command(host, "replace policy", |e, now| e.replace_policy(now, policy));
+        self.command(host, "replace policy", |e, now| e.replace_policy(now, policy))
+            .expect("the scenario's policy is valid");
     }
 
     /// Starts a host anew with the policy it had: everything it knew is lost, and nobody is told.

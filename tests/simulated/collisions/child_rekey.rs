@@ -171,8 +171,12 @@ fn regular_responder_lost_sa() {
             })],
         });
         let (host, whole) = (duel.host(B), duel.site.policy(Side::Right));
-        duel.world.command(host, "forget net0", |e, now| e.replace_policy(now, without));
-        duel.world.command(host, "net0 again", |e, now| e.replace_policy(now, whole));
+        duel.world
+            .command(host, "forget net0", |e, now| e.replace_policy(now, without))
+            .expect("a valid policy");
+        duel.world
+            .command(host, "net0 again", |e, now| e.replace_policy(now, whole))
+            .expect("a valid policy");
         duel.check();
         let delayed = duel.keep(B, DeleteChild);
         duel.pass(A, Request);

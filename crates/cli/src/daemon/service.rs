@@ -372,6 +372,7 @@ pub(super) fn refusal(error: GatewayError) -> Refusal {
             message,
             failure: Some(failure.kind.name().to_owned()),
         },
+        GatewayError::Policy(_) => Refusal::new(RefusalCode::BadPolicy, message),
         GatewayError::Plane(_) => Refusal::new(RefusalCode::DataPlane, message),
         GatewayError::Stopped => Refusal::new(RefusalCode::Stopping, message),
     }

@@ -144,7 +144,7 @@ impl Shared {
         let installed = lock(&self.installed);
         let (paths, at_most) = (&self.surroundings.paths, self.settings.path_mtu);
         let changed = lock(paths).learn(now, told, lifetime, at_most)?;
-        self.surroundings.next_age.fetch_min((now + lifetime).as_nanos() as u64, Relaxed);
+        self.surroundings.next_age.fetch_min(nanos(now.saturating_add(lifetime)), Relaxed);
         if !changed.is_empty() {
             tracing::info!(peer = %told.peer, mtu = told.mtu, "the path carries less");
         }
@@ -162,7 +162,7 @@ impl Shared {
         let changed = {
             let mut paths = lock(&self.surroundings.paths);
             let changed = paths.age(now, lifetime, &|peer| self.system_mtu(peer));
-            let next = paths.next_age().map_or(u64::MAX, |at| at.as_nanos() as u64);
+            let next = paths.next_age().map_or(u64::MAX, nanos);
             self.surroundings.next_age.store(next, Relaxed);
             changed
         };
@@ -248,4 +248,9 @@ impl Shared {
         }
         Discard::TooBig
     }
+}
+
+/// As a number; a moment after the year 2500 is the largest one.
+fn nanos(at: Duration) -> u64 {
+    u64::try_from(at.as_nanos()).unwrap_or(u64::MAX)
 }

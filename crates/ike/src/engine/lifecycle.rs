@@ -6,6 +6,7 @@ use crate::deadlines::Deadline;
 use crate::deadlines::Waiter;
 use crate::effect::Lingering;
 use crate::effect::{Effect, Effects};
+use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
@@ -19,7 +20,7 @@ use crate::session::{Ending, Session};
 use crate::session_id::SessionId;
 use crate::task::Task;
 use esp::plane::{DataPlane, PacketSummary, Rule, RuleId, SaId, TrafficSelectors};
-use policy::{ChildTunnel, IkeTunnel, Policy};
+use policy::{ChildTunnel, IkeTunnel, InvalidPolicy, Policy};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -216,7 +217,15 @@ impl<P: DataPlane> Engine<P> {
 
     /// Replaces the policy. What becomes of tunnels that are up is what [`Policy::changes`] says; what is being set up and
     /// has changed begins anew; new ones that say so are started.
-    pub fn replace_policy(&mut self, now: Instant, policy: Arc<Policy>) {
+    ///
+    /// # Errors
+    /// Where [`Policy::validate`] refuses the policy; the old one stays in force.
+    pub fn replace_policy(
+        &mut self,
+        now: Instant,
+        policy: Arc<Policy>,
+    ) -> Result<(), InvalidPolicy> {
+        policy.validate()?;
         let old = std::mem::replace(&mut self.policy, PolicyIndex::new(policy));
         let up: BTreeSet<String> = (self.sessions.iter().filter(|(_, s)| !s.is_closing()))
             .flat_map(|(_, s)| s.children.iter().map(|c| c.tunnel.name.clone()))
@@ -249,6 +258,7 @@ impl<P: DataPlane> Engine<P> {
             // A tunnel that cannot be started says so when its policy is checked.
             let _ = self.connect(now, child);
         }
+        Ok(())
     }
 
     fn replace_children(&mut self, now: Instant, before: &Arc<IkeTunnel>, after: &Arc<IkeTunnel>) {
@@ -496,7 +506,7 @@ impl<P: DataPlane> Engine<P> {
         let surplus = predecessors.len().saturating_sub(SPARE_SESSIONS);
         redundant.extend(predecessors.drain(..surplus).map(|id| (id, new)));
         left_to_the_peer.extend(predecessors);
-        let at = now + self.config.patience();
+        let at = after(now, self.config.patience());
         for id in left_to_the_peer {
             let deadline = Deadline { at, reason: "redundant IKE SA" };
             self.deadlines.set(Waiter::Redundant(id), Some(deadline));

@@ -6,6 +6,7 @@ use crate::config::RestartAction;
 use crate::deadlines::Deadline;
 use crate::deadlines::Waiter;
 use crate::effect::Lost;
+use crate::deadlines::after;
 use crate::session::{Ending, Session};
 use esp::plane::{DataPlane, PacketSummary};
 use policy::{ChildTunnel, IkeTunnel};
@@ -164,9 +165,9 @@ impl<P: DataPlane> Engine<P> {
             Some(retry) if lasted < LASTING => retry.attempts.saturating_add(1),
             _ => 0,
         };
-        let pause = (self.config.retransmit_after * (1 << attempts.min(8))).min(longest);
+        let pause = self.config.retransmit_after.saturating_mul(1 << attempts.min(8)).min(longest);
         let jitter = self.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
-        let at = now + pause / 2 + Duration::from_micros(jitter / 2);
+        let at = after(now, pause / 2 + Duration::from_micros(jitter / 2));
         self.retries.insert(child.into(), Retry { attempts, at, persistent });
         at
     }

@@ -8,6 +8,7 @@ use super::half_open::{Begun, Checking, HalfOpen, Request, Stage, Unproven};
 use crate::admission::HALF_OPEN_FOR;
 use crate::context::Cx;
 use crate::datagram::Datagram;
+use crate::deadlines::after;
 use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
@@ -270,7 +271,7 @@ fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
         phase: Phase::Serving,
         unproven: false,
         rekey_at: cx.jittered(tunnel.lifetime.soft(), tunnel.lifetime.hard),
-        expire_at: cx.now + tunnel.lifetime.hard,
+        expire_at: after(cx.now, tunnel.lifetime.hard),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::collision::{self, Request};
 use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
 use crate::effect::{Effect, Effects};
+use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
@@ -135,7 +136,7 @@ fn take_in(
         phase: Phase::Serving,
         unproven: !initiator,
         rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
-        expire_at: cx.now + lifetime.hard,
+        expire_at: after(cx.now, lifetime.hard),
     };
     session.sas.push(IkeSa {
         local_spi: spi,

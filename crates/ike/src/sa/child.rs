@@ -3,6 +3,7 @@
 use crate::context::Cx;
 use crate::deadlines::Deadline;
 use crate::effect::{Effect, Effects, Lost};
+use crate::deadlines::after;
 use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;
@@ -187,7 +188,7 @@ impl Blueprint<'_> {
             created_here: self.initiator,
             lowest_nonce: self.lowest_nonce,
             rekey_at,
-            expire_at: cx.now + lifetime.hard,
+            expire_at: after(cx.now, lifetime.hard),
             history: self.history,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::config::Config;
 use crate::crypto::key_exchange::PrivateKey;
+use crate::deadlines::after;
 use crate::failure::Failure;
 use policy::ChildTunnel;
 use std::sync::Arc;
@@ -23,6 +24,6 @@ pub(crate) struct InitSent {
 impl InitSent {
     /// When a refusal is believed.
     pub fn refused_at(&self, config: &Config) -> Option<Instant> {
-        self.refusal.as_ref().map(|(_, at)| *at + config.retransmit_after * 2)
+        self.refusal.as_ref().map(|(_, at)| after(*at, config.retransmit_after.saturating_mul(2)))
     }
 }

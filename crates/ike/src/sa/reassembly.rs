@@ -2,6 +2,7 @@
 
 use super::keys::Keys;
 use super::path::Path;
+use crate::deadlines::after;
 use crate::discard::Discard;
 use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::Header;
@@ -158,7 +159,7 @@ impl Reassembly {
 
     /// Forgets fragments whose others have not come in time.
     pub fn forget(&mut self, now: Instant, patience: Duration) {
-        self.partial.take_if(|p| p.since + patience <= now);
+        self.partial.take_if(|p| after(p.since, patience) <= now);
     }
 }
 

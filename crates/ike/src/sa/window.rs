@@ -3,6 +3,7 @@
 use super::message::Message;
 use super::reassembly::Reassembly;
 use crate::config::Config;
+use crate::deadlines::{after, times};
 use std::time::{Duration, Instant};
 
 /// What a request's number says about it.
@@ -90,7 +91,7 @@ impl Window {
 
     /// Keeps a request that is being sent for retransmission.
     pub fn sent(&mut self, now: Instant, config: &Config, message: Message) {
-        let due = now + config.retransmit_after;
+        let due = after(now, config.retransmit_after);
         let outstanding = Outstanding { id: self.next, message, retransmissions: 0, alike: 0, due };
         self.outstanding = Some(Box::new(outstanding));
         self.answers.clear();
@@ -193,13 +194,13 @@ impl Window {
             o.alike += 1;
         }
         o.retransmissions += 1;
-        o.due = now + backoff(config.retransmit_after, o.alike);
+        o.due = after(now, backoff(config.retransmit_after, o.alike));
         Retransmission::Send(o.message.datagrams())
     }
 }
 
 fn backoff(first: Duration, retransmissions: u32) -> Duration {
-    first.mul_f64(1.8f64.powi(i32::try_from(retransmissions.min(16)).unwrap_or(16)))
+    times(first, 1.8f64.powi(i32::try_from(retransmissions.min(16)).unwrap_or(16)))
 }
 
 #[cfg(test)]

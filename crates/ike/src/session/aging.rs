@@ -4,6 +4,7 @@ use super::Session;
 use crate::context::Cx;
 use crate::deadlines::Deadline;
 use crate::effect::Effects;
+use crate::deadlines::after;
 use crate::sa::active::Active;
 use crate::sa::child::ChildState;
 use crate::sa::{IkeSa, Phase, State};
@@ -23,7 +24,7 @@ impl Session {
             let Some(mut child) = self.children.get_mut(spi) else { continue };
             if child.expire_at <= cx.now {
                 // Once: the exchange that deletes it takes its own time.
-                child.expire_at = cx.now + cx.config.patience();
+                child.expire_at = after(cx.now, cx.config.patience());
                 let replaced = matches!(child.state, ChildState::Replaced(_));
                 if child.state == ChildState::Established {
                     tasks.push(Task::CreateChild(child.tunnel.name.clone()));
@@ -47,7 +48,7 @@ impl Session {
             let spi = sa.local_spi;
             let Some(established) = sa.established_mut() else { continue };
             if established.expire_at <= cx.now {
-                established.expire_at = cx.now + cx.config.patience();
+                established.expire_at = after(cx.now, cx.config.patience());
                 if spi == self.current {
                     expired = Some(spi);
                 } else {
@@ -85,11 +86,11 @@ impl Session {
             // RFC 3948 §4: only if nothing else was sent.
             let used =
                 self.children.iter().filter_map(|c| cx.plane.usage(c.outbound)?.last_used).max();
-            let due = used.map_or(cx.now, |u| u + cx.config.nat_keepalive);
+            let due = used.map_or(cx.now, |u| after(u, cx.config.nat_keepalive));
             if due > cx.now {
                 self.keepalive_at = due;
             } else {
-                self.keepalive_at = cx.now + cx.config.nat_keepalive;
+                self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
                 cx.out.keepalive(self.path.local, self.path.remote);
             }
         }
@@ -101,7 +102,7 @@ impl Session {
         config
             .liveness_interval
             .filter(|_| self.is_established() && idle)
-            .map(|i| self.last_heard + i)
+            .map(|i| after(self.last_heard, i))
     }
 
     /// The earliest moment at which [`Session::handle_timeout`] has something to do.

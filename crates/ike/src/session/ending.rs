@@ -5,6 +5,7 @@ use super::{Ending, Session};
 use crate::context::Cx;
 use crate::effect::Lingering;
 use crate::effect::{Effect, Effects};
+use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;
@@ -151,7 +152,7 @@ impl Session {
             effects.push(Effect::OutboundRetired(child.outbound));
             effects += child.forgotten();
             effects.push(Effect::InboundOrphaned(Lingering {
-                until: cx.now + cx.config.linger,
+                until: after(cx.now, cx.config.linger),
                 sa: child.inbound,
                 spi: child.spi_in,
                 heir: None,
@@ -193,7 +194,7 @@ impl Session {
         if linger {
             let counted = received.unwrap_or_default();
             let lingering = Lingering {
-                until: cx.now + cx.config.linger,
+                until: after(cx.now, cx.config.linger),
                 sa: child.inbound,
                 spi: child.spi_in,
                 heir: heir.map(|heir| (heir, counted)),

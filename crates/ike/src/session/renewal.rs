@@ -3,6 +3,7 @@
 use super::Session;
 use crate::context::Cx;
 use crate::effect::{Effect, Effects};
+use crate::deadlines::after;
 use crate::sa::State;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
@@ -49,7 +50,7 @@ impl Session {
     /// What a responder tells of it in IKE_AUTH (RFC 4478 §2).
     pub fn limit_authentication(&mut self, cx: &Cx<'_>) -> Option<Payload> {
         let lifetime = cx.config.reauthenticate?;
-        self.renewal.by = Some(cx.now + lifetime + cx.config.patience());
+        self.renewal.by = Some(after(cx.now, lifetime.saturating_add(cx.config.patience())));
         let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
         Some(status(NotifyType::AUTH_LIFETIME, seconds.to_be_bytes().to_vec()))
     }
@@ -57,13 +58,14 @@ impl Session {
     /// Its Child SAs wait with sending until the peer deletes the session before it, which proves that it has them; not for
     /// ever, since the peer may have forgotten that one.
     pub fn wait_for_predecessor(&mut self, cx: &Cx<'_>) {
-        self.renewal.relieves_at = Some(cx.now + cx.config.retransmit_after);
+        self.renewal.relieves_at = Some(after(cx.now, cx.config.retransmit_after));
     }
 
     /// Does what is due.
     pub fn age_authentication(&mut self, cx: &mut Cx<'_>) -> Effects {
         if self.renewal.relieves_at.is_some_and(|at| at <= cx.now) {
-            let late = self.established_at.is_some_and(|at| at + cx.config.patience() <= cx.now);
+            let late =
+                self.established_at.is_some_and(|at| after(at, cx.config.patience()) <= cx.now);
             let used = |c: &ChildSa| cx.plane.usage(c.inbound).is_some_and(|u| u.packets > 0);
             // The peer sends on what it has.
             match late || self.children.iter().any(used) {

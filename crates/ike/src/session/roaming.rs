@@ -3,6 +3,7 @@
 use super::Session;
 use crate::context::Cx;
 use crate::datagram::Datagram;
+use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::sa::IkeSa;
 use crate::sa::child::ChildSa;
@@ -178,7 +179,7 @@ impl Session {
                 cx.out.event(&self.tunnel.name, None, EventKind::Warning(text));
             }
         }
-        self.keepalive_at = cx.now + cx.config.nat_keepalive;
+        self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
         let (local, remote) = std::mem::replace(&mut self.reported, (path.local, path.remote));
         if remote != path.remote {
             let kind = EventKind::Moved { from: remote, to: path.remote };

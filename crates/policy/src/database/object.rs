@@ -104,7 +104,7 @@ impl FromStr for Kind {
 pub struct Object {
     kind: Option<Kind>,
     node: Node,
-    /// Whom a preshared key is for.
+    /// The peer that a preshared key is for.
     peer: Option<Identity>,
 }
 
@@ -161,7 +161,7 @@ impl Object {
         self.node.children().first().filter(|_| key)?.children().first()
     }
 
-    /// Whom a preshared key is for.
+    /// The peer that a preshared key is for.
     pub(super) fn peer(&self) -> Option<&Identity> {
         self.peer.as_ref()
     }

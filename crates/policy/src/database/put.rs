@@ -20,26 +20,26 @@ pub struct PutOptions {
 pub struct Put {
     /// Every object.
     pub database: Database,
-    /// What the file does to each of its objects, in its order.
+    /// The effect of the file on each of its objects, in the order of the file.
     pub changes: Vec<Change>,
-    /// What was remarked about the file.
+    /// Warnings about the file.
     pub warnings: Vec<Diagnostic>,
 }
 
-/// What a put does to an object.
+/// The effect of a put on an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// Kind of the object.
     pub kind: String,
     /// Its name.
     pub name: String,
-    /// What becomes of it.
+    /// The effect.
     pub effect: Effect,
-    /// What differs from the one before, for people; never a key.
+    /// The difference from the stored object, for people; never a key.
     pub differences: Vec<String>,
 }
 
-/// What becomes of an object.
+/// The kinds of effect on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// It is new.
@@ -62,7 +62,7 @@ impl Effect {
 }
 
 impl fmt::Display for Change {
-    /// What becomes of it, its kind and its name.
+    /// The effect, the kind and the name of the object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let effect = match self.effect {
             Effect::Added => "new",
@@ -74,7 +74,7 @@ impl fmt::Display for Change {
 }
 
 impl Database {
-    /// What becomes of this when the objects of a file are put into it: those of new names behind the others, those of
+    /// Puts the objects of a file into this database: those of new names behind the others, those of
     /// known names in the place of the old ones. References may go either way.
     ///
     /// # Errors
@@ -114,7 +114,7 @@ impl Database {
 pub struct Mirrored {
     /// Its objects.
     pub database: Database,
-    /// What was remarked about them, where they are written in the file.
+    /// Warnings about them, with their places in the file.
     pub warnings: Vec<Diagnostic>,
 }
 

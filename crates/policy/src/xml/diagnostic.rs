@@ -1,4 +1,4 @@
-//! What is wrong with a file: where, why, and what to do about it.
+//! Errors and warnings about a file: the place, the reason and the fix.
 
 use super::source::Source;
 use std::fmt;
@@ -50,9 +50,9 @@ pub struct Diagnostic {
     pub attribute: Option<String>,
     /// The attribute's value; never that of a key.
     pub value: Option<String>,
-    /// What is wrong, and why.
+    /// The problem and its reason.
     pub message: String,
-    /// What to do.
+    /// The fix.
     pub help: Option<String>,
     /// The line of the file, cut to a readable length; keys, and what could be one, are `…`.
     pub source: String,

@@ -18,12 +18,12 @@ use super::diagnostic::{Place, Report};
 use super::document::Element;
 use super::options::Options;
 use super::schema;
-use crate::{IkeTunnel, Policy};
+use crate::{IkeTunnel, Invalid, Policy, Problem};
 use ikev1::Ikev1;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What lowering carries along.
+/// The state that all functions of `lower` share.
 struct Cx<'r> {
     report: &'r mut Report,
     options: &'r Options<'r>,
@@ -106,27 +106,51 @@ pub(super) fn lower(
     if cx.report.has_errors() {
         return None;
     }
+    let places = places(&tunnels);
     let drafts = tunnels.into_order();
     let policy = Policy { tunnels: drafts.flat_map(tunnel::Draft::finish).map(Arc::new).collect() };
-    has_unique_names(&mut cx, root, &policy).then_some(policy)
-}
-
-/// Tunnels of groups have names that the file does not hold, so that another may have taken them.
-fn has_unique_names(cx: &mut Cx<'_>, root: &Element<'_>, policy: &Policy) -> bool {
-    let (mut tunnels, mut children) = (BTreeSet::new(), BTreeSet::new());
-    for tunnel in &policy.tunnels {
-        let fresh = tunnels.insert(&tunnel.name);
-        let second = if fresh { None } else { Some(&tunnel.name) };
-        let second =
-            second.or(tunnel.children.iter().map(|c| &c.name).find(|n| !children.insert(*n)));
-        if let Some(name) = second {
-            let message = format!("two tunnels are named {name:?}, one of them as a group's peer");
-            let help = "rename the one that is not of a group";
-            cx.report.error(root.place(), message, help);
-            return false;
+    let refused = policy.validate().err();
+    let mut taken = false;
+    for invalid in refused.iter().flatten() {
+        // One name that is taken is enough to say: a group can repeat it for each of its peers.
+        let again =
+            matches!(invalid.problem, Problem::NameTaken(_)) && std::mem::replace(&mut taken, true);
+        if !again {
+            refuse(&mut cx, root, &places, invalid);
         }
     }
-    true
+    refused.is_none().then_some(policy)
+}
+
+/// Where each tunnel of the file is named: those of IKE, and child tunnels.
+fn places(tunnels: &table::Table<tunnel::Draft>) -> BTreeMap<(bool, String), Place> {
+    let of = |draft: &tunnel::Draft| {
+        let children = draft.children.iter().map(|c| (true, &c.tunnel.name, &c.place));
+        let all = [(false, &draft.tunnel.name, &draft.place)].into_iter().chain(children);
+        all.map(|(child, name, place)| ((child, name.clone()), place.clone())).collect::<Vec<_>>()
+    };
+    tunnels.in_order().flat_map(of).collect()
+}
+
+/// Reports what the policy's own rules find, and what no element has shown: a name that a group's peer has taken.
+fn refuse(
+    cx: &mut Cx<'_>,
+    root: &Element<'_>,
+    places: &BTreeMap<(bool, String), Place>,
+    invalid: &Invalid,
+) {
+    if let Problem::NameTaken(name) = &invalid.problem {
+        let message = format!("two tunnels are named {name:?}, one of them as a group's peer");
+        let help = "rename the one that is not of a group";
+        return cx.report.error(root.place(), message, help);
+    }
+    let key = match &invalid.child {
+        Some(child) => (true, child.clone()),
+        None => (false, invalid.tunnel.clone()),
+    };
+    let place = places.get(&key).cloned().unwrap_or_else(|| root.place());
+    let message = format!("{}: {}", invalid.field, invalid.problem);
+    cx.report.error(place, message, invalid.problem.help());
 }
 
 /// Bounds what a small file can make large.

@@ -115,7 +115,7 @@ fn key_for<'t>(key: &Element<'t>, owner: &Element<'t>) -> Option<Element<'t>> {
     Some(key)
 }
 
-/// Who could only start can now only answer, and the other way round.
+/// Turns initiators into responders, and responders into initiators.
 fn roles(root: &mut Element<'_>, report: &mut Report) {
     const GENERIC: [&str; 2] = ["IKE_IPSecDefaultProtectionRef", "IKE_IPSecDefaultAllowedTypes"];
     // Names of protections, and in the end of phase 1 tunnels, that only answer.

@@ -100,7 +100,7 @@ impl Node {
         schema::is_public(&self.name, name, value)
     }
 
-    /// What of this element becomes other in `after`, for people: attributes with both values, elements that come and
+    /// Lists the differences of `after` from this element, for people: attributes with both values, elements that come and
     /// go. Keys are only said to differ.
     pub fn differences(&self, after: &Self) -> Vec<String> {
         let mut found = Vec::new();
@@ -159,7 +159,7 @@ impl Node {
         node
     }
 
-    /// Who an identity element names, with or without the prefix `PK_`; `None` if it is none, or a wrong one.
+    /// The identity that an element names, with or without the prefix `PK_`; `None` if it is none, or a wrong one.
     pub(crate) fn identity(&self) -> Option<Identity> {
         identity(&self.name, self.attribute("Value")?)
     }
@@ -181,7 +181,7 @@ impl fmt::Debug for Node {
     }
 }
 
-/// Who an element of that name with that value names, by values that were checked elsewhere.
+/// The identity that an element of that name with that value names. The values were checked elsewhere.
 pub(super) fn identity(element: &str, value: &str) -> Option<Identity> {
     let trimmed = value.trim_matches(is_blank);
     match element.strip_prefix("PK_").unwrap_or(element) {

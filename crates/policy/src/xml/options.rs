@@ -13,20 +13,20 @@ pub struct Options<'a> {
     pub advise: Option<&'a dyn Fn(Algorithm) -> Option<Advice>>,
 }
 
-/// What a file names to protect traffic with.
+/// An algorithm that a file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Algorithm {
-    /// Of the IKE SA.
+    /// Encryption of the IKE SA.
     Ike(IkeEncryption),
-    /// Of a Child SA.
+    /// The algorithms of a Child SA.
     Child(Protection),
 }
 
-/// What should be said of an algorithm.
+/// A remark on an algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// What is the matter with it.
+    /// The problem.
     pub message: String,
-    /// What to do.
+    /// The fix.
     pub help: String,
 }

@@ -64,7 +64,7 @@ impl Places {
         &self.file
     }
 
-    /// What defines a phase 1 or phase 2 tunnel: its element, and those it refers to.
+    /// The elements that define an IKE tunnel or a child tunnel: its own, and those it refers to.
     pub fn of(&self, tunnel: &str) -> &[Definition] {
         self.by_tunnel.get(tunnel).map_or(&[], Vec::as_slice)
     }

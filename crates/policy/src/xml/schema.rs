@@ -3,7 +3,7 @@
 use super::diagnostic::{Report, did_you_mean, nearest};
 use super::document::{Attribute, Element};
 
-/// What is known of an element.
+/// The definition of an element.
 pub(super) struct Kind {
     pub name: &'static str,
     pub required: &'static [&'static str],
@@ -23,7 +23,7 @@ impl Kind {
         element.attributes.iter().filter(|a| !self.attributes().any(|name| name == a.name))
     }
 
-    /// What to say of an attribute that it does not have, and what to do.
+    /// The message and the fix for an attribute that it does not have.
     fn unknown_attribute(&self, name: &str) -> (String, String) {
         let has_it = |kind: &&Kind| kind.attributes().any(|attribute| attribute == name);
         let owners = || KINDS.iter().filter(has_it).map(|kind| kind.name);
@@ -37,7 +37,7 @@ impl Kind {
         (format!("{} has no attribute {name}", self.name), help)
     }
 
-    /// What to say of an element that does not belong inside, and what to do.
+    /// The message and the fix for an element that does not belong inside.
     fn unknown_child(&self, name: &str) -> (String, String) {
         let known = kind(name).is_some();
         let message = if known {
@@ -307,7 +307,7 @@ pub(super) fn is_public(element: &str, attribute: &str, value: &str) -> bool {
     kind(element).is_some_and(known)
 }
 
-/// The kind of object that an unknown element inside AIX_VPN was probably meant to be.
+/// The kind of object that the author of an unknown element inside AIX_VPN probably meant.
 pub(super) fn meant(name: &str) -> Option<&'static str> {
     if kind(name).is_some() {
         return None;

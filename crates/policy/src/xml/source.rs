@@ -11,7 +11,7 @@ pub(super) struct Source<'t> {
     file_name: String,
     text: &'t str,
     line_starts: Vec<usize>,
-    /// What may be shown: ascending, disjoint.
+    /// The parts that may be shown: ascending, disjoint.
     visible: Vec<Range<usize>>,
     whole: bool,
     /// A text that is read together with this one; its places begin after those of this.

@@ -69,7 +69,7 @@ fn indent(text: &mut String, depth: usize) {
     (0..depth).for_each(|_| text.push_str("  "));
 }
 
-/// What stands for a character that has a meaning of its own in a value, or would be read as a blank (XML 1.0 §3.3.3).
+/// The escape of a character that has a meaning of its own in a value, or would be read as a blank (XML 1.0 §3.3.3).
 fn reference(c: char) -> Option<&'static str> {
     match c {
         '&' => Some("&amp;"),

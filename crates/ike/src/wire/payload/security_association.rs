@@ -3,8 +3,7 @@
 use super::{Proposal, Transform};
 use crate::wire::reader::{LengthField, Reader, WireError};
 use crate::wire::registry::{ProtocolId, TransformType};
-
-const MAX_PROPOSALS: usize = 64;
+use policy::MAX_PROPOSALS;
 
 const LAST: u8 = 0;
 const MORE_PROPOSALS: u8 = 2;

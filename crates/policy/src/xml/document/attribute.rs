@@ -55,7 +55,7 @@ impl Attribute<'_> {
     }
 }
 
-/// What stands in the place of quotation marks in text that has been made beautiful.
+/// Typographic quotation marks, which word processors put in place of the straight ones.
 const TYPOGRAPHIC: [char; 8] = ['“', '”', '„', '‘', '’', '«', '»', '″'];
 
 /// An attribute as written; offsets are those in the tag.

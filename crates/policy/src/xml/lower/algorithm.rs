@@ -1,4 +1,4 @@
-//! What the file calls algorithms.
+//! The file's words for algorithms.
 
 use super::Cx;
 use super::value::Word;
@@ -151,7 +151,7 @@ pub(super) const STRONG_GROUPS: &[Group] = &[
 ];
 
 impl Cx<'_> {
-    /// Passes on what is to be said of an attribute's algorithm beyond what the file can tell.
+    /// Reports the caller's advice on an attribute's algorithm.
     pub fn advise(&mut self, element: &Element<'_>, attribute: &str, algorithm: Algorithm) {
         let Some(attribute) = element.attribute(attribute) else { return };
         if let Some(advice) = self.options.advise.and_then(|advise| advise(algorithm)) {

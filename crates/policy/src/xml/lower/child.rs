@@ -5,9 +5,10 @@ use super::group::{self, Group};
 use super::protection::ChildProtection;
 use super::table::Table;
 use super::tunnel::Draft;
+use crate::validate::{Problem, rules};
 use crate::xml::diagnostic::Place;
 use crate::xml::document::Element;
-use crate::{AddressRange, ChildTunnel, Mode, Role, Selector};
+use crate::{ChildTunnel, Mode, Role, Selector};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;
@@ -157,25 +158,22 @@ fn warn_shared(cx: &mut Cx<'_>, side: &Element<'_>, draft: &Draft, by_peer: bool
 
 /// Checks that both ends of a tunnel's traffic go together.
 fn agree(cx: &mut Cx<'_>, remote_side: &Element<'_>, local: &Selector, remote: &Selector) -> bool {
-    if local.protocol != remote.protocol {
-        let message = format!(
-            "Protocol {} here, but {} at IPSecLocalIdentity",
-            remote.protocol, local.protocol
-        );
-        let place = remote_side
-            .attribute("Protocol")
-            .map_or_else(|| remote_side.place(), |attribute| attribute.place(remote_side));
-        cx.report.error(place, message, "write the same protocol on both sides");
-        return false;
+    let Err(problem) = rules::ends(local, remote) else { return true };
+    match problem {
+        Problem::ProtocolsDiffer(local, remote) => {
+            let message = format!("Protocol {remote} here, but {local} at IPSecLocalIdentity");
+            let place = remote_side
+                .attribute("Protocol")
+                .map_or_else(|| remote_side.place(), |attribute| attribute.place(remote_side));
+            cx.report.error(place, message, "write the same protocol on both sides");
+        }
+        Problem::FamiliesDiffer(..) => {
+            let help = "both sides need IPv4 addresses, or both IPv6";
+            cx.report.error(remote_side.place(), problem.to_string(), help);
+        }
+        other => cx.report.error(remote_side.place(), other.to_string(), other.help()),
     }
-    if local.addresses.start().is_ipv4() != remote.addresses.start().is_ipv4() {
-        let message =
-            format!("{} and {} are of different families", local.addresses, remote.addresses);
-        let help = "both sides need IPv4 addresses, or both IPv6";
-        cx.report.error(remote_side.place(), message, help);
-        return false;
-    }
-    true
+    false
 }
 
 /// Transport mode protects packets between the two gateways themselves (RFC 4301 §4.1).
@@ -192,7 +190,7 @@ fn transport_fits(
     ];
     let mut good = true;
     for (name, selector, address, ike_name) in sides {
-        if fits(&selector.addresses, address) {
+        if rules::transport(&selector.addresses, address).is_ok() {
             continue;
         }
         good = false;
@@ -217,10 +215,6 @@ fn transport_fits(
         cx.report.error(place, message, help);
     }
     good
-}
-
-fn fits(range: &AddressRange, address: Option<IpAddr>) -> bool {
-    range.start() == range.end() && address.is_none_or(|address| address == range.start())
 }
 
 /// Warns of wishes to start that cannot come true.

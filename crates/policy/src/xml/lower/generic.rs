@@ -86,7 +86,7 @@ fn is_wide(kind: &Option<RangeKind>) -> bool {
     kind.is_some_and(|kind| kind > RangeKind::Address)
 }
 
-/// What both sides' traffic may be; `None` after an error.
+/// The traffic that a peer may ask for on both sides; `None` after an error.
 fn allowed(
     cx: &mut Cx<'_>,
     element: &Element<'_>,

@@ -6,7 +6,8 @@ use super::generic::generic;
 use super::ikev1::is_ikev1;
 use super::protection::ChildProtection;
 use super::table::Table;
-use super::value::{Word, lifetime};
+use super::value::{ROLE, Word, lifetime};
+use crate::validate::rules;
 use crate::xml::diagnostic::quoted;
 use crate::xml::document::Element;
 use crate::xml::options::Algorithm;
@@ -15,15 +16,6 @@ use crate::{
     Signature,
 };
 use std::sync::Arc;
-
-/// Proposals are numbered by one octet (RFC 7296 §3.3.1).
-pub(super) const MAX_PROPOSALS: usize = 255;
-
-pub(super) const ROLE: &[Word<Role>] = &[
-    ("Both", Ok(Role::Both)),
-    ("Initiator", Ok(Role::Initiator)),
-    ("Responder", Ok(Role::Responder)),
-];
 
 /// How both sides prove who they are; the kinds of keys that may sign, or none for a preshared key.
 type Method = &'static [KeyKind];
@@ -128,7 +120,7 @@ fn names_sha1(offer: &IkeProposal) -> bool {
     offer.integrity.contains(&Integrity::HmacSha1_96) || offer.prf.contains(&Prf::HmacSha1)
 }
 
-/// What stands in transforms but concerns the whole protection: the keys that may sign (none: a preshared key), and the
+/// Reads the values of transforms that concern the whole protection: the keys that may sign (none: a preshared key), and the
 /// lifetime in minutes. `None` after an error.
 fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<(Vec<KeyKind>, u64)> {
     let mut methods = 0;
@@ -241,12 +233,15 @@ fn proposals(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<IkeProposal>>
     for (at, offer) in offers {
         good &= split(cx, at, offer, &mut proposals);
     }
-    if proposals.len() > MAX_PROPOSALS {
-        let message = format!("{} proposals, more than {MAX_PROPOSALS}", proposals.len());
-        cx.report.error(element.place(), message, "remove some IKETransform");
+    if !good {
         return None;
     }
-    good.then_some(proposals)
+    let number = rules::number_of_proposals(proposals.len());
+    if let Err(problem) = number.and_then(|()| rules::number_of_algorithms(&proposals)) {
+        cx.report.error(element.place(), problem.to_string(), "remove some IKETransform");
+        return None;
+    }
+    Some(proposals)
 }
 
 fn append<T: PartialEq + Copy>(list: &mut Vec<T>, more: &[T]) {

@@ -1,4 +1,4 @@
-//! What is IKEv1's: refused in one place each, and not looked into further, since it must be written anew.
+//! Objects of IKEv1. Each is refused once and not examined further, since it must be rewritten for IKEv2.
 
 use super::Cx;
 use crate::xml::document::Element;

@@ -1,6 +1,7 @@
 //! Preshared keys, found by the identity of the peer.
 
 use super::Cx;
+use crate::validate::rules;
 use crate::xml::diagnostic::Place;
 use crate::xml::document::Element;
 use crate::{Endpoint, Identity, Secret};
@@ -92,7 +93,7 @@ fn secret(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Secret> {
         }
         attribute.value.as_bytes().to_vec()
     };
-    if octets.is_empty() {
+    if rules::key(&octets).is_err() {
         cx.report.error(place, "the key is empty", "make one with: openssl rand -hex 32");
         return None;
     }

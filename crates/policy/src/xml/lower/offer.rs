@@ -4,6 +4,7 @@ use super::Cx;
 use super::algorithm::{AH_INTEGRITY, ESP_AUTHENTICATION, ESP_ENCRYPTION};
 use super::table::Table;
 use super::value::Word;
+use crate::validate::{Problem, rules};
 use crate::xml::document::Element;
 use crate::xml::options::Algorithm;
 use crate::xml::schema::AH_ALGORITHM;
@@ -80,20 +81,25 @@ fn esp_protection(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Protection> {
         let attribute = esp.attribute("ESP_Authentication").or(esp.attribute("ESP_Encryption"));
         attribute.map_or_else(|| esp.place(), |attribute| attribute.place(esp))
     };
-    match (encryption.is_aead(), integrity) {
-        (true, Some(_)) => {
+    let protection = Protection::Esp { encryption, integrity };
+    match rules::protection(protection) {
+        Err(Problem::EspIntegrityUnused(_)) => {
             let message =
                 format!("{encryption} protects integrity itself: ESP_Authentication must be NONE");
             cx.report.error(place(), message, "write ESP_Authentication=\"NONE\"");
             return None;
         }
-        (false, None) => {
+        Err(Problem::EspIntegrityMissing(_)) => {
             let message = format!("{encryption} without ESP_Authentication is not secure");
             let help = "write ESP_Authentication=\"HMAC-SHA2-256\", or use ESP_AES256_GCM_16";
             cx.report.error(place(), message, help);
             return None;
         }
-        _ => {}
+        Err(other) => {
+            cx.report.error(place(), other.to_string(), other.help());
+            return None;
+        }
+        Ok(()) => {}
     }
     if let (true, Some(attribute)) = (encryption.is_weak(), esp.attribute("ESP_Encryption")) {
         let message = format!(
@@ -118,7 +124,7 @@ fn esp_protection(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Protection> {
         let help = "use ESP_AES256_GCM_16 on both sides, which protects integrity as well";
         cx.report.warning(attribute.place(esp), message, help);
     }
-    Some(Protection::Esp { encryption, integrity })
+    Some(protection)
 }
 
 fn ah(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Offer> {

@@ -3,17 +3,15 @@
 use super::Cx;
 use super::group::{self, Group};
 use super::table::Table;
+use crate::validate::{Problem, rules};
 use crate::xml::diagnostic::quoted;
 use crate::xml::document::{Attribute, Element};
 use crate::xml::schema::{SUBNET_ADDRESS, SUBNET_MASK, listed};
 use crate::{AddressRange, DistinguishedName, Endpoint, Identity, PortRange, Selector};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-const TCP_LIKE: &[u64] = &[6, 17, 33, 132, 136];
 const ICMP: u64 = 1;
 const ICMPV6: u64 = 58;
-/// Mobility Header; its type takes the place of a port (RFC 7296 §3.13.1).
-const MOBILITY: u64 = 135;
 
 impl Cx<'_> {
     /// The identity in one element, with or without the prefix `PK_`.
@@ -30,8 +28,8 @@ impl Cx<'_> {
         match kind {
             "IPV4_Address" | "IPV6_Address" => {
                 let address = self.address(element, "Value", kind == "IPV4_Address")?;
-                if address.is_unspecified() || address.is_multicast() {
-                    let message = format!("{address} is no host's address");
+                if let Err(problem) = rules::host(address) {
+                    let message = problem.to_string();
                     let help = "for a peer whose address is not known, use FQDN, User_FQDN or Key_ID and the \
                                 IKE_Role \"Responder\"";
                     self.report.error(attribute.place(element), message, help);
@@ -41,31 +39,11 @@ impl Cx<'_> {
             }
             "FQDN" => {
                 let value = self.trimmed(element, attribute);
-                if value.parse::<IpAddr>().is_ok() {
-                    let message = format!("FQDN {} is an address", quoted(value));
-                    let help = "use IPV4_Address or IPV6_Address";
-                    self.report.error(attribute.place(element), message, help);
-                    return None;
-                }
-                self.is_domain(element, attribute, value).then(|| Identity::Fqdn(value.to_owned()))
+                self.is_valid(element, attribute, Identity::Fqdn(value.to_owned()))
             }
             "User_FQDN" => {
                 let value = self.trimmed(element, attribute);
-                let Some((_, domain)) = value.rsplit_once('@').filter(|(user, _)| {
-                    !user.is_empty()
-                        && user.len() <= 64
-                        && user.bytes().all(|b| b.is_ascii_graphic())
-                }) else {
-                    let message = format!("User_FQDN {} is not user@domain", quoted(value));
-                    self.report.error(
-                        attribute.place(element),
-                        message,
-                        "write it like ops@example.net",
-                    );
-                    return None;
-                };
-                self.is_domain(element, attribute, domain)
-                    .then(|| Identity::UserFqdn(value.to_owned()))
+                self.is_valid(element, attribute, Identity::UserFqdn(value.to_owned()))
             }
             "ASN1_DN" => {
                 let value = self.trimmed(element, attribute);
@@ -84,13 +62,8 @@ impl Cx<'_> {
                 }
             }
             _ => {
-                let octets = attribute.value.as_bytes();
-                if octets.is_empty() || octets.len() > 255 {
-                    let message = "Key_ID must have 1 to 255 octets";
-                    self.report.error(attribute.place(element), message, "");
-                    return None;
-                }
-                Some(Identity::KeyId(octets.to_vec()))
+                let octets = attribute.value.as_bytes().to_vec();
+                self.is_valid(element, attribute, Identity::KeyId(octets))
             }
         }
     }
@@ -119,19 +92,34 @@ impl Cx<'_> {
         }
     }
 
-    fn is_domain(&mut self, element: &Element<'_>, attribute: &Attribute<'_>, value: &str) -> bool {
-        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
-        let good = !value.is_empty() && value.len() <= 255 && value.bytes().all(allowed);
-        if !good {
-            let message = format!("{} is not a domain name", quoted(value));
-            let help = if value.contains('*') {
-                "there are no wildcards: name each peer, in an IKEGroup if they are many"
-            } else {
-                "a domain name has letters, digits, '-', '_' and '.'"
-            };
-            self.report.error(attribute.place(element), message, help);
-        }
-        good
+    /// The identity, unless it breaks a rule, which is reported.
+    fn is_valid(
+        &mut self,
+        element: &Element<'_>,
+        attribute: &Attribute<'_>,
+        identity: Identity,
+    ) -> Option<Identity> {
+        let Err(problem) = rules::identity(&identity) else { return Some(identity) };
+        let (message, help) = match &problem {
+            Problem::AddressAsDomain(name) => {
+                (format!("FQDN {} is an address", quoted(name)), "use IPV4_Address or IPV6_Address")
+            }
+            Problem::NotAUser(name) => (
+                format!("User_FQDN {} is not user@domain", quoted(name)),
+                "write it like ops@example.net",
+            ),
+            Problem::NotADomain(name) if name.contains('*') => (
+                problem.to_string(),
+                "there are no wildcards: name each peer, in an IKEGroup if they are many",
+            ),
+            Problem::NotADomain(_) => {
+                (problem.to_string(), "a domain name has letters, digits, '-', '_' and '.'")
+            }
+            Problem::KeyIdLength(_) => ("Key_ID must have 1 to 255 octets".to_owned(), ""),
+            other => (other.to_string(), other.help()),
+        };
+        self.report.error(attribute.place(element), message, help);
+        None
     }
 
     /// One side of a phase 1 tunnel: an address, or a name with the optional address inside it.
@@ -222,11 +210,9 @@ impl Cx<'_> {
             self.report.error(place, message, help);
             return None;
         };
-        let has_ports =
-            |protocol| TCP_LIKE.contains(&protocol) || [ICMP, ICMPV6, MOBILITY].contains(&protocol);
-        if ports != PortRange::ANY && protocol.is_some_and(|protocol| !has_ports(protocol)) {
-            // RFC 7296 §3.13.1: where ports have no meaning, all of them must be selected.
-            let protocol = protocol.unwrap_or(0);
+        let number = protocol.and_then(|protocol| u8::try_from(protocol).ok());
+        // RFC 7296 §3.13.1: where ports have no meaning, all of them must be selected.
+        if let Some(protocol) = number.filter(|protocol| rules::ports(*protocol, ports).is_err()) {
             let message = format!("Protocol {protocol} has no ports to select");
             let help = match protocol {
                 0 => {

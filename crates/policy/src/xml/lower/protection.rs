@@ -2,10 +2,11 @@
 
 use super::Cx;
 use super::algorithm::STRONG_GROUPS;
-use super::ike::{MAX_PROPOSALS, ROLE};
 use super::offer::Offer;
 use super::table::Table;
+use super::value::ROLE;
 use super::value::lifetime;
+use crate::validate::rules;
 use crate::xml::diagnostic::quoted;
 use crate::xml::document::Element;
 use crate::{ChildProposal, Group, Mode, Pfs, Protection, Role};
@@ -112,9 +113,8 @@ fn protection(
             lifetime: lifetime(offer.minutes, kilobytes, overlap),
         });
     }
-    if proposals.len() > MAX_PROPOSALS {
-        let message = format!("{} proposals, more than {MAX_PROPOSALS}", proposals.len());
-        cx.report.error(refs.place(element), message, "remove some");
+    if let Err(problem) = rules::number_of_proposals(proposals.len()) {
+        cx.report.error(refs.place(element), problem.to_string(), "remove some");
         return None;
     }
     Some(ChildProtection { role: role?, mode: mode?.0, proposals, pfs: pfs? })
@@ -160,7 +160,8 @@ fn pfs(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Pfs> {
     };
     let (accept, none_listed) = groups(cx, element, "IPSec_ResponderDHGroup")?;
     let accept_none = none_listed || offer.is_empty();
-    if !accept_none && accept.is_empty() {
+    let pfs = Pfs { offer, accept, accept_none };
+    if rules::pfs(&pfs).is_err() {
         let message = "IPSec_ResponderDHGroup accepts nothing";
         cx.report.error(
             responder.place(element),
@@ -169,12 +170,12 @@ fn pfs(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Pfs> {
         );
         return None;
     }
-    if let Some(group) = offer.iter().find(|group| !accept.contains(group)) {
+    if let Some(group) = pfs.offer.iter().find(|group| !pfs.accept.contains(group)) {
         let message = format!("{group} is offered as initiator, but not accepted as responder");
         let help = "a peer with the same policy would be refused: add it to IPSec_ResponderDHGroup";
         cx.report.warning(responder.place(element), message, help);
     }
-    Some(Pfs { offer, accept, accept_none })
+    Some(pfs)
 }
 
 /// The groups in a list, and whether it names the absence of one, too. `None` after an error.

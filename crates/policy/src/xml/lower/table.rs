@@ -89,7 +89,8 @@ impl<T> Table<T> {
         None
     }
 
-    /// What a name that stands in an attribute refers to; the outer `None` is reported here, the inner one was.
+    /// The object that a name in an attribute refers to. The outer `None` (no such object) is reported here; the inner one
+    /// (the object is wrong) has been reported.
     pub fn resolve_name(
         &self,
         cx: &mut Cx<'_>,
@@ -102,14 +103,14 @@ impl<T> Table<T> {
         Some(self.entries[at].value.as_ref())
     }
 
-    /// What the attribute of that name refers to.
+    /// The object that the attribute of that name refers to.
     pub fn resolve(&self, cx: &mut Cx<'_>, element: &Element<'_>, name: &str) -> Option<&T> {
         let attribute = element.attribute(name)?;
         cx.name(element, attribute)?;
         self.resolve_name(cx, element, attribute, attribute.trimmed())?
     }
 
-    /// What the attribute of that name refers to, to add to it.
+    /// The object that the attribute of that name refers to, mutable.
     pub fn resolve_mut(
         &mut self,
         cx: &mut Cx<'_>,

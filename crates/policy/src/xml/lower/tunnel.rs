@@ -6,6 +6,7 @@ use super::group::{self, Group};
 use super::ike::IkeProtection;
 use super::key::Keys;
 use super::table::Table;
+use crate::validate::{Problem, rules};
 use crate::xml::diagnostic::Place;
 use crate::xml::document::Element;
 use crate::{AddressRange, ChildTunnel, Credential, Endpoint, Identity, IkeTunnel, Role, Selector};
@@ -82,7 +83,7 @@ pub(super) fn tunnels(
     table
 }
 
-/// Who may be at the other end.
+/// The peer, or the peers of a group.
 enum Remote {
     One(Endpoint),
     Group { name: String, peers: Vec<Endpoint> },
@@ -114,7 +115,8 @@ fn tunnel(
     }
     let (remote, credential, peers) = match remote {
         Remote::One(remote) => {
-            if let Some((message, help)) = mismatch(&local, &remote) {
+            if let Err(problem) = rules::sides(&local, &remote) {
+                let (message, help) = in_the_file(&problem);
                 keys.touch(&remote.identity);
                 cx.report.error(remote_side.place(), message, help);
                 return None;
@@ -207,22 +209,16 @@ fn credential(
     }
 }
 
-/// Why these cannot be the two sides of a tunnel, and what to do.
-fn mismatch(local: &Endpoint, remote: &Endpoint) -> Option<(String, &'static str)> {
-    if let (Some(a), Some(b)) = (local.address, remote.address) {
-        if a.is_ipv4() != b.is_ipv4() {
-            let message = format!("{a} and {b} are of different families");
-            return Some((message, "both sides need IPv4, or both IPv6"));
+/// The message and the fix for two sides that cannot be those of one tunnel.
+fn in_the_file(problem: &Problem) -> (String, &'static str) {
+    match problem {
+        Problem::FamiliesDiffer(..) => (problem.to_string(), "both sides need IPv4, or both IPv6"),
+        Problem::SameAddress(_) => (problem.to_string(), "write the peer's address here"),
+        Problem::SameIdentity(identity) => {
+            (format!("both sides have the identity {identity}"), "name the peer here")
         }
-        if a == b {
-            let message = format!("both sides have the address {a}");
-            return Some((message, "write the peer's address here"));
-        }
+        other => (other.to_string(), other.help()),
     }
-    local
-        .identity
-        .matches(&remote.identity)
-        .then(|| (format!("both sides have the identity {}", local.identity), "name the peer here"))
 }
 
 /// Those of a group that can be peers, with what they prove themselves with; who is left out is told.
@@ -237,7 +233,7 @@ fn peers_of(
 ) -> Option<Vec<(Endpoint, Credential)>> {
     let all = peers.len();
     let (fit, unfit): (Vec<_>, Vec<_>) =
-        peers.into_iter().partition(|peer| mismatch(local, peer).is_none());
+        peers.into_iter().partition(|peer| rules::sides(local, peer).is_ok());
     if let Some(first) = unfit.first() {
         let message = format!(
             "{} of the {all} members of the group {group:?} cannot be peers here, the first is {}: they are left out",
@@ -302,12 +298,12 @@ fn check_addresses(
         let message = format!("{} is named without an address", endpoint.identity);
         let help = "put the address inside the identity: <FQDN Value=\"…\"><IPV4_Address Value=\"…\"/></FQDN>";
         match role {
-            Role::Initiator => {
+            _ if rules::located(role, endpoint).is_err() => {
                 let message = format!("{message}, which an initiator needs");
                 cx.report.error(side.place(), message, help);
                 return None;
             }
-            Role::Both => {
+            Role::Both | Role::Initiator => {
                 let message = format!("{message}: only the peer can start this tunnel");
                 let help = format!("{help}, or write IKE_Role=\"Responder\"");
                 cx.report.warning(side.place(), message, help);

@@ -1,17 +1,23 @@
 //! Attributes → numbers, flags, words, names, addresses.
 
 use super::Cx;
-use crate::Lifetime;
 use crate::xml::diagnostic::{did_you_mean, quoted};
 use crate::xml::document::{Attribute, Element};
 use crate::xml::schema;
 use crate::xml::schema::listed;
+use crate::{Lifetime, Role};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// A word of the vocabulary: its meaning, or why it has none here and what to write in its place.
 pub(super) type Word<T> = (&'static str, Result<T, &'static str>);
+
+pub(super) const ROLE: &[Word<Role>] = &[
+    ("Both", Ok(Role::Both)),
+    ("Initiator", Ok(Role::Initiator)),
+    ("Responder", Ok(Role::Responder)),
+];
 
 const YES_NO: &[Word<bool>] = &[("Yes", Ok(true)), ("No", Ok(false))];
 
@@ -44,7 +50,7 @@ impl Cx<'_> {
         Some(value.to_owned())
     }
 
-    /// What one word means.
+    /// The meaning of one word.
     pub fn word_of<T: Copy + PartialEq>(
         &mut self,
         element: &Element<'_>,
@@ -88,7 +94,7 @@ impl Cx<'_> {
         }
     }
 
-    /// What the word in an attribute means; `None` where there is no such attribute, or a wrong one.
+    /// The meaning of the word in an attribute; `None` where there is no such attribute, or a wrong one.
     pub fn word<T: Copy + PartialEq>(
         &mut self,
         element: &Element<'_>,

@@ -1,0 +1,216 @@
+//! One function for each rule. The reader of XML calls them, too.
+
+use super::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS, Problem};
+use crate::{
+    AddressRange, Endpoint, EspEncryption, Identity, IkeProposal, Lifetime, Pfs, PortRange,
+    Protection, Role, Selector,
+};
+use std::fmt::Display;
+use std::net::IpAddr;
+
+/// Protocols with ports.
+const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
+/// Protocols with a type in the place of a port: ICMP, ICMPv6, Mobility Header (RFC 7296 §3.13.1).
+const WITH_TYPES: [u8; 3] = [1, 58, 135];
+
+/// Longest domain name and longest key ID, in octets.
+const LONGEST_ID: usize = 255;
+
+/// Longest user in `user@domain`, in octets.
+const LONGEST_USER: usize = 64;
+
+pub(crate) fn name(name: &str) -> Result<(), Problem> {
+    let good = !name.is_empty() && !name.chars().any(char::is_control);
+    if good { Ok(()) } else { Err(Problem::BadName(name.to_owned())) }
+}
+
+pub(crate) fn not_empty<T>(what: &'static str, list: &[T]) -> Result<(), Problem> {
+    if list.is_empty() { Err(Problem::Missing(what)) } else { Ok(()) }
+}
+
+/// A list without repetitions is never long: it has at most one entry for each algorithm.
+pub(crate) fn distinct<T: PartialEq + Display>(list: &[T]) -> Result<(), Problem> {
+    let mut seen: Vec<&T> = Vec::new();
+    for item in list {
+        if seen.contains(&item) {
+            return Err(Problem::Repeated(item.to_string()));
+        }
+        seen.push(item);
+    }
+    Ok(())
+}
+
+pub(crate) fn key(octets: &[u8]) -> Result<(), Problem> {
+    if octets.is_empty() { Err(Problem::EmptyKey) } else { Ok(()) }
+}
+
+// ---- who
+
+pub(crate) fn identity(identity: &Identity) -> Result<(), Problem> {
+    match identity {
+        Identity::Ipv4(address) => host((*address).into()),
+        Identity::Ipv6(address) => host((*address).into()),
+        Identity::Fqdn(name) if name.parse::<IpAddr>().is_ok() => {
+            Err(Problem::AddressAsDomain(name.clone()))
+        }
+        Identity::Fqdn(name) => domain(name),
+        Identity::UserFqdn(name) => {
+            let user = |user: &str| {
+                (1..=LONGEST_USER).contains(&user.len())
+                    && user.bytes().all(|b| b.is_ascii_graphic())
+            };
+            match name.rsplit_once('@').filter(|(name, _)| user(name)) {
+                Some((_, name)) => domain(name),
+                None => Err(Problem::NotAUser(name.clone())),
+            }
+        }
+        Identity::KeyId(octets) if (1..=LONGEST_ID).contains(&octets.len()) => Ok(()),
+        Identity::KeyId(octets) => Err(Problem::KeyIdLength(octets.len())),
+        // Its type admits no empty and no overlong one.
+        Identity::Dn(_) => Ok(()),
+    }
+}
+
+fn domain(name: &str) -> Result<(), Problem> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let good = (1..=LONGEST_ID).contains(&name.len()) && name.bytes().all(allowed);
+    if good { Ok(()) } else { Err(Problem::NotADomain(name.to_owned())) }
+}
+
+pub(crate) fn host(address: IpAddr) -> Result<(), Problem> {
+    let good = !address.is_unspecified() && !address.is_multicast();
+    if good { Ok(()) } else { Err(Problem::NoHost(address)) }
+}
+
+/// An initiator must know where both sides are.
+pub(crate) fn located(role: Role, endpoint: &Endpoint) -> Result<(), Problem> {
+    match (role, endpoint.address) {
+        (Role::Initiator, None) => Err(Problem::NoAddress(endpoint.identity.clone())),
+        (_, Some(address)) => host(address),
+        (Role::Both | Role::Responder, None) => Ok(()),
+    }
+}
+
+/// The two sides of an IKE tunnel.
+pub(crate) fn sides(local: &Endpoint, remote: &Endpoint) -> Result<(), Problem> {
+    if let (Some(a), Some(b)) = (local.address, remote.address) {
+        if a.is_ipv4() != b.is_ipv4() {
+            return Err(Problem::FamiliesDiffer(a.to_string(), b.to_string()));
+        }
+        if a == b {
+            return Err(Problem::SameAddress(a));
+        }
+    }
+    match local.identity.matches(&remote.identity) {
+        true => Err(Problem::SameIdentity(local.identity.clone())),
+        false => Ok(()),
+    }
+}
+
+// ---- algorithms
+
+pub(crate) fn number_of_proposals(count: usize) -> Result<(), Problem> {
+    match count {
+        0 => Err(Problem::Missing("proposal")),
+        1..=MAX_PROPOSALS => Ok(()),
+        _ => Err(Problem::TooManyProposals(count)),
+    }
+}
+
+pub(crate) fn number_of_algorithms(proposals: &[IkeProposal]) -> Result<(), Problem> {
+    let count =
+        |p: &IkeProposal| p.encryption.len() + p.integrity.len() + p.prf.len() + p.groups.len();
+    match proposals.iter().map(count).sum() {
+        0..=MAX_IKE_ALGORITHMS => Ok(()),
+        all => Err(Problem::TooManyAlgorithms(all)),
+    }
+}
+
+/// The lists of a proposal for an IKE SA that are wrong.
+pub(crate) fn ike_proposal(proposal: &IkeProposal) -> Vec<(&'static str, Problem)> {
+    let IkeProposal { encryption, integrity, prf, groups } = proposal;
+    let aead = encryption.iter().find(|e| e.is_aead());
+    let other = encryption.iter().find(|e| !e.is_aead());
+    let together = match (aead, other, integrity.is_empty()) {
+        (Some(_), Some(_), _) => Err(Problem::MixedCiphers),
+        (Some(aead), None, false) => Err(Problem::IkeIntegrityUnused(*aead)),
+        (None, Some(other), true) => Err(Problem::IkeIntegrityMissing(*other)),
+        _ => Ok(()),
+    };
+    let outcomes = [
+        ("encryption", not_empty("cipher", encryption)),
+        ("encryption", distinct(encryption)),
+        ("integrity", together),
+        ("integrity", distinct(integrity)),
+        ("prf", not_empty("PRF", prf)),
+        ("prf", distinct(prf)),
+        ("groups", not_empty("group", groups)),
+        ("groups", distinct(groups)),
+    ];
+    let wrong = |(field, outcome): (_, Result<(), Problem>)| Some((field, outcome.err()?));
+    outcomes.into_iter().filter_map(wrong).collect()
+}
+
+/// The algorithms of a Child SA.
+pub(crate) fn protection(protection: Protection) -> Result<(), Problem> {
+    let Protection::Esp { encryption, integrity } = protection else { return Ok(()) };
+    match (encryption.is_aead(), integrity) {
+        (true, Some(_)) => Err(Problem::EspIntegrityUnused(encryption)),
+        (false, None) => Err(Problem::EspIntegrityMissing(encryption)),
+        _ if matches!(encryption, EspEncryption::DesCbc(_)) && !cfg!(feature = "legacy") => {
+            Err(Problem::NotBuilt(encryption))
+        }
+        _ => Ok(()),
+    }
+}
+
+pub(crate) fn pfs(pfs: &Pfs) -> Result<(), Problem> {
+    match pfs.accept.is_empty() && !pfs.accept_none {
+        true => Err(Problem::AcceptsNothing),
+        false => Ok(()),
+    }
+}
+
+/// The fields of a lifetime that are wrong.
+pub(crate) fn lifetime(lifetime: &Lifetime) -> Vec<(&'static str, Problem)> {
+    let mut wrong = Vec::new();
+    if lifetime.hard < Lifetime::SHORTEST {
+        wrong.push(("hard", Problem::TooShort(lifetime.hard)));
+    }
+    if let Some(bytes) = lifetime.bytes.filter(|bytes| *bytes < Lifetime::SMALLEST) {
+        wrong.push(("bytes", Problem::TooSmall(bytes)));
+    }
+    if !(1..=50).contains(&lifetime.overlap_percent) {
+        wrong.push(("overlap_percent", Problem::Overlap(lifetime.overlap_percent)));
+    }
+    wrong
+}
+
+// ---- traffic
+
+/// Ports go with a protocol that has them.
+pub(crate) fn ports(protocol: u8, ports: PortRange) -> Result<(), Problem> {
+    let has_ports = WITH_PORTS.contains(&protocol) || WITH_TYPES.contains(&protocol);
+    match ports == PortRange::ANY || has_ports {
+        true => Ok(()),
+        false => Err(Problem::NoPorts(protocol)),
+    }
+}
+
+/// The two ends of a child tunnel's traffic.
+pub(crate) fn ends(local: &Selector, remote: &Selector) -> Result<(), Problem> {
+    if local.protocol != remote.protocol {
+        return Err(Problem::ProtocolsDiffer(local.protocol, remote.protocol));
+    }
+    let (here, there) = (&local.addresses, &remote.addresses);
+    match here.start().is_ipv4() == there.start().is_ipv4() {
+        true => Ok(()),
+        false => Err(Problem::FamiliesDiffer(here.to_string(), there.to_string())),
+    }
+}
+
+/// Transport mode protects packets between the two gateways themselves (RFC 4301 §4.1).
+pub(crate) fn transport(range: &AddressRange, address: Option<IpAddr>) -> Result<(), Problem> {
+    let fits = range.start() == range.end() && address.is_none_or(|a| a == range.start());
+    if fits { Ok(()) } else { Err(Problem::NotTheGateway(range.to_string(), address)) }
+}
