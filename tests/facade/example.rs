@@ -1,0 +1,52 @@
+//! The example of a gateway, run as its first line says.
+
+use crate::harness::{FILTERED, missing, without};
+use crate::side::{FAR, Side};
+use libtest_mimic::{Completion, Failed, Trial};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub fn trials() -> Vec<Trial> {
+    vec![Trial::ignorable_test("the example of a gateway brings a tunnel up", || {
+        let example = example("gateway");
+        match missing(FILTERED) {
+            Some(reason) => without(&reason),
+            None if !example.exists() => without("it is not built; cargo build --examples"),
+            None => runs(&example),
+        }
+    })]
+}
+
+/// Where cargo puts an example.
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_vpnd")).with_file_name("examples").join(name)
+}
+
+fn runs(example: &Path) -> Result<Completion, Failed> {
+    let [left, right] = Side::pair();
+    let watch = right.space.watch("wire");
+    let peer = right.start(right.builder()).expect("started");
+    let mut command = Command::new(example);
+    command.arg("config/left.xml").stdout(Stdio::piped());
+    // The sample is in the workspace's directory, above that of this package.
+    command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    let mut process = left.space.run(move || command.spawn()).expect("it is built");
+    let mut output = BufReader::new(process.stdout.take().expect("it is piped"));
+    let mut lines = String::new();
+    while !lines.contains("site: ") {
+        assert_ne!(output.read_line(&mut lines).expect("text"), 0, "it has ended\n{lines}");
+    }
+    assert!(lines.contains("site: up\n"), "{lines}");
+    assert!(left.reaches(FAR));
+    let id = Pid::from_raw(i32::try_from(process.id()).expect("a process"));
+    kill(id, Signal::SIGINT).expect("ours");
+    output.read_to_string(&mut lines).expect("text");
+    assert!(process.wait().expect("a child of ours").success(), "{lines}");
+    assert!(lines.ends_with("stopped\n"), "{lines}");
+    watch.nothing_in_the_clear();
+    right.run(async move { peer.stop().await });
+    Ok(Completion::Completed)
+}

@@ -1,0 +1,17 @@
+//! The library as a program embeds it: started, watched, dropped and stopped inside network namespaces.
+#![forbid(unsafe_code)]
+
+#[path = "../harness/harness.rs"]
+mod harness;
+
+mod counting;
+mod ending;
+mod example;
+mod plane;
+mod side;
+mod starting;
+
+fn main() -> std::process::ExitCode {
+    let trials = [ending::trials(), example::trials(), plane::trials(), starting::trials()];
+    harness::run(trials.into_iter().flatten().collect())
+}

@@ -1,0 +1,112 @@
+//! Two ends of a tunnel, each with a namespace and a tokio runtime of its own.
+
+use crate::harness::policies;
+use crate::harness::space::Space;
+use policy::Policy;
+use std::future::Future;
+use std::path::Path;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::runtime::{Builder, Runtime};
+use vpn::{Builder as GatewayBuilder, Gateway, StartError};
+
+/// The name of the tunnel in the samples, and of its child tunnel.
+pub const TUNNEL: &str = "site";
+pub const CHILD: &str = "site_lan";
+/// An address behind the other end, seen from the left one.
+pub const FAR: &str = "10.2.0.1";
+
+/// One end.
+pub struct Side {
+    pub space: Space,
+    pub policy: Policy,
+    directory: TempDir,
+    runtime: Option<Runtime>,
+}
+
+impl Side {
+    /// Both ends on one wire. Without a tunnel their networks reach each other in the clear.
+    pub fn pair() -> [Self; 2] {
+        let [left, right] = policies::site();
+        let sides = [("left", &left), ("right", &right)].map(|(name, policy)| {
+            let policy = policy::xml::read(name, policy).expect("the sample is valid").policy;
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            let space = Space::new(name);
+            let runtime = Some(runtime(&space));
+            Self { space, policy, directory, runtime }
+        });
+        let [left, right] = &sides;
+        Space::connect(
+            (&left.space, "wire", &["192.0.2.1/24", "10.1.0.1/32"]),
+            (&right.space, "wire", &["192.0.2.2/24", "10.2.0.1/32"]),
+        );
+        left.space.ip("route add 10.2.0.0/24 via 192.0.2.2 src 10.1.0.1");
+        right.space.ip("route add 10.1.0.0/24 via 192.0.2.1 src 10.2.0.1");
+        sides
+    }
+
+    /// Describes its gateway, which is quick to give up.
+    pub fn builder(&self) -> GatewayBuilder {
+        Gateway::builder(self.policy.clone()).ike(quick()).state_dir(self.directory.path())
+    }
+
+    /// Where its gateway keeps the record of its changes.
+    pub fn state_dir(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Does something in its runtime, and in its namespace.
+    pub fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
+        let runtime = self.runtime.as_ref().expect("it lives");
+        runtime.block_on(runtime.spawn(work)).expect("no panic")
+    }
+
+    /// Starts a gateway.
+    pub fn start(&self, builder: GatewayBuilder) -> Result<Gateway, StartError> {
+        self.run(builder.start())
+    }
+
+    /// Ends the runtime with everything in it.
+    pub fn end_runtime(&mut self) {
+        let runtime = self.runtime.take().expect("it lives");
+        self.space.run(move || drop(runtime));
+    }
+
+    /// A new runtime after that.
+    pub fn new_runtime(&mut self) {
+        self.runtime = Some(runtime(&self.space));
+    }
+
+    /// Whether the other end answers, protected or not.
+    pub fn reaches(&self, address: &str) -> bool {
+        self.space.try_sh(&format!("ping -q -c 3 -i 0.05 -W 0.3 {address}")).0
+    }
+
+    /// How many files are in its state directory.
+    pub fn records(&self) -> usize {
+        std::fs::read_dir(self.directory.path()).expect("it is there").count()
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            self.space.run(move || drop(runtime));
+        }
+    }
+}
+
+/// Makes a runtime whose threads are in the namespace.
+fn runtime(space: &Space) -> Runtime {
+    let build = || Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    space.run(build).expect("a runtime")
+}
+
+/// Timers of a network where nobody is far away.
+pub fn quick() -> ike::Config {
+    ike::Config {
+        retransmit_after: Duration::from_millis(300),
+        retransmissions: 3,
+        ..ike::Config::default()
+    }
+}
