@@ -24,8 +24,8 @@ pub use esp;
 pub use ike;
 pub use policy;
 
+use crypto::CryptoProviders;
 use driver::{Handle, SocketError};
-use esp::cipher::Facility;
 use esp::filter::Filter;
 use esp::path_mtu::Outer;
 use esp::plane::PlaneError;
@@ -61,7 +61,7 @@ pub struct GatewayConfig {
     /// `/run/vpnd`.
     pub state_dir: Option<PathBuf>,
     /// Who makes the ciphers of ESP. Whoever keeps a clone can change that while the gateway runs, and see what was done.
-    pub crypto: Arc<Facility>,
+    pub crypto: Arc<CryptoProviders>,
     /// Who carries the packets. Whoever keeps a clone can see what they do, and change how they work while they do it.
     pub workers: Workers,
     /// Whether tunnels' packets are protected in this process, which is the default, or in the kernel. Whoever keeps a

@@ -1,6 +1,6 @@
 //! Two datapaths back to back, and packets for them.
 
-use esp::cipher::{Choice, Facility, Provider, Suite};
+use crypto::{Choice, CryptoProviders, Provider, Suite};
 use esp::datapath::{Arrival, Datapath, Sender, Settings};
 use esp::offload::{Offload, PartialChecksum, Segmentation};
 use esp::plane::{
@@ -61,7 +61,7 @@ impl Ends {
         remote: impl Fn(u32) -> AddressRange,
     ) -> Self {
         let now = Instant::now();
-        let crypto = Arc::new(Facility::new(Choice::of(provider)));
+        let crypto = Arc::new(CryptoProviders::new(Choice::of(provider)));
         let settings = Settings { crypto, ..Settings::default() };
         let mut sending = Datapath::new(settings.clone(), now);
         let mut receiving = Datapath::new(settings, now);

@@ -1,5 +1,5 @@
 use super::*;
-use esp::cipher::Suite;
+use crypto::Suite;
 use esp::datapath::{Datapath, Settings};
 use esp::offload::Offload;
 use esp::plane::{

@@ -1,8 +1,8 @@
 //! What a scenario configures on both sides: an AIX_VPN policy for `vpnd`, a swanctl.conf for strongSwan.
 
 use crate::authority::{self, Naming, Plan, Revocation};
-use cli::convert::source::{Disk, File};
-use cli::convert::{Format, Options, convert};
+use convert::source::{Disk, File};
+use convert::{Format, Options, convert};
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -7,7 +7,7 @@ mod words;
 use crate::guest::{Group, Kernel, Scenario, scenario};
 use crate::harness::until;
 use cli::demo::traffic::Stream;
-use esp::cipher::Suite;
+use crypto::Suite;
 use esp::plane::Encapsulation;
 use pair::{By, Pair, Setup};
 use policy::{Integrity, KeyBits, Mode};

@@ -4,7 +4,7 @@ use crate::card;
 use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
 use crate::harness::space::Space;
-use esp::cipher::Suite;
+use crypto::Suite;
 use esp::placement::{Choice, Place, Placement, Report, Wanted};
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, Rule, RuleId, SaId, Spi,

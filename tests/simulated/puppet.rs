@@ -1,7 +1,7 @@
 //! A peer that says whatever a test wants: it has the keys of an IKE SA with one gateway, and no mind of its own.
 
 use crate::{SOON, calm};
-use esp::cipher::{Cipher, Provider, Suite};
+use crypto::{Cipher, Provider, Suite};
 use esp::plane::Spi;
 use ike::Config;
 use ike::crypto::key_exchange::PrivateKey;

@@ -166,7 +166,7 @@ impl Daemon {
         match self.kind {
             Kind::Vpnd => {
                 let tunnels = self.vpnctl(&["list", "--json"])?;
-                let tunnels: Vec<cli::control::protocol::Tunnel> =
+                let tunnels: Vec<control::protocol::Tunnel> =
                     serde_json::from_str(&tunnels).map_err(|error| error.to_string())?;
                 let children = tunnels.iter().flat_map(|tunnel| &tunnel.children);
                 Ok(children.filter(|child| child.child_sa.is_some()).count())

@@ -12,8 +12,8 @@ pub mod links;
 mod listing;
 mod subsystems;
 
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{Command, DEFAULT_SOCKET, Reply, Tunnel};
+use control::client::{Client, ClientError};
+use control::protocol::{Command, DEFAULT_SOCKET, Reply, Tunnel};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

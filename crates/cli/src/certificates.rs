@@ -1,7 +1,7 @@
 //! Certificates as the operator meets them: read from where `vpnd.toml` says, with everything worth a remark.
 
 use crate::config::{Certificates as Settings, WithoutCrl};
-use crate::control::protocol::CertificateInfo;
+use control::protocol::CertificateInfo;
 use ike::proof::trust::{Listed, Role, Trust};
 use policy::{Credential, Policy, Signature};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -4,10 +4,10 @@ mod findings;
 
 use crate::certificates;
 use crate::config::Config;
-use crate::control::protocol::mode_name;
 use crate::crypto;
 use crate::policy_file;
 use crate::report::{Colour, Fields, bytes, duration, plain};
+use crate::view::mode_name;
 use clap::ValueEnum;
 use policy::{
     AllowedTraffic, ChildProposal, ChildTunnel, Endpoint, GenericChild, Group, IkeProposal,

@@ -1,7 +1,7 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
-use crate::control::protocol::DEFAULT_SOCKET;
-use esp::cipher::Facility;
+use ::crypto::CryptoProviders;
+use control::protocol::DEFAULT_SOCKET;
 use esp::path_mtu::{DontFragment, Outer};
 use esp::placement::{self, Placement, Wanted};
 use esp::planes::Choice;
@@ -30,7 +30,7 @@ mod workers;
 
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
-pub use filter::{DefaultAction, FilterSection};
+pub use filter::FilterSection;
 pub use manual::Sa;
 pub use tunnel::Tunnel;
 
@@ -499,7 +499,7 @@ impl Config {
             without: self.esp.without.clone(),
             device: Some(self.esp.device.clone()),
             state_dir: Some(self.esp.state_dir.clone()),
-            crypto: Arc::new(Facility::new(self.crypto.choice())),
+            crypto: Arc::new(CryptoProviders::new(self.crypto.choice())),
             filter: self.filter.filter().into(),
             manual: self.manual().unwrap_or_default(),
             planes: self.planes(),

@@ -1,126 +1,139 @@
-//! Other people's configurations → AIX_VPN: what a strongSwan administrator brings.
-//!
-//! Three steps. `swanctl` and `ipsec` read a file into `draft::Connection`s, which have the words of the file and
-//! where they stand; `assemble` makes tunnels of these; `write` makes the document. Whatever is in a file and does not
-//! arrive in the document or in the settings is a [`Finding`]: nothing is dropped in silence.
+//! `vpnctl policy convert`: its arguments, and what it prints where.
 
-pub mod finding;
-pub mod source;
-
-pub mod command;
-
-mod assemble;
-mod draft;
-mod identity;
-mod ipsec;
-mod keys;
-mod proposal;
-mod quantity;
-mod settings;
-mod swanctl;
-mod traffic;
-mod write;
-
-use finding::Report;
-pub use finding::{Finding, Loss};
-use source::{File, Files, Place};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use convert::source::{self, Disk, ReadError};
+use convert::{Converted, Finding, Format, Options, convert};
+use std::fs::OpenOptions;
+use std::io::{self, Write};
 use std::net::IpAddr;
-use zeroize::Zeroizing;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-/// The configuration a file is written for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Format {
-    /// swanctl.conf of strongSwan
-    Swanctl,
-    /// ipsec.conf of strongSwan, or of its relatives from FreeS/WAN on
-    Ipsec,
-}
+/// Arguments of `vpnctl policy convert`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vpnctl policy convert /etc/swanctl/swanctl.conf --output policy.xml --settings vpnd.toml
+  vpnctl policy convert /etc/ipsec.conf --secrets /etc/ipsec.secrets --output policy.xml
+  vpnctl policy convert swanctl.conf --peer --output other-end.xml
 
-impl Format {
-    /// What a file looks like: sections in braces, or words at the beginning of lines.
-    pub fn of(text: &str) -> Self {
-        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-        let braced = lines.clone().any(|line| line.trim_end().ends_with('{'));
-        let starts = |line: &str| {
-            let mut words = line.split_ascii_whitespace();
-            matches!(words.next(), Some("conn" | "config" | "ca")) && words.next().is_some()
-        };
-        if !braced && lines.into_iter().any(starts) { Self::Ipsec } else { Self::Swanctl }
-    }
-}
+What could not be carried over is reported line by line on standard error, and stands in a comment of the policy.
 
-/// How to convert.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// The address of this side where a file leaves it to the routes.
-    pub local_address: Option<IpAddr>,
-    /// The policy is for the other end.
+Exit status:
+  0  every tunnel is in the policy
+  1  a tunnel was left out, or a file cannot be read
+  2  wrong arguments")]
+pub struct Convert {
+    /// swanctl.conf or ipsec.conf; - is standard input
+    pub file: PathBuf,
+    /// What the file is; by default what it looks like
+    #[arg(long, value_name = "FORMAT", value_parser = format())]
+    pub from: Option<Format>,
+    /// ipsec.secrets, which holds the preshared keys of ipsec.conf
+    #[arg(long, value_name = "FILE")]
+    pub secrets: Option<PathBuf>,
+    /// Where the policy is written to, with mode 0600; by default standard output
+    #[arg(long, short, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Where the lines for vpnd.toml are written to; by default they are shown on standard error
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// Overwrites files
+    #[arg(long)]
+    pub force: bool,
+    /// Makes the policy of the other end: both sides exchanged
+    #[arg(long)]
     pub peer: bool,
+    /// This side's address where the file leaves it open
+    #[arg(long, value_name = "ADDRESS")]
+    pub local_address: Option<IpAddr>,
 }
 
-/// A policy made of another configuration.
-#[derive(Debug)]
-pub struct Converted {
-    /// The document, with its keys.
-    pub xml: Zeroizing<String>,
-    /// What belongs into vpnd.toml, empty where nothing does.
-    pub settings: String,
-    /// What is not the same in the document, in the order of the files.
-    pub findings: Vec<Finding>,
-    /// Phase 1 and phase 2 tunnels in the document.
-    pub tunnels: (usize, usize),
+/// A file cannot be converted at all.
+#[derive(Debug, thiserror::Error)]
+pub enum ConvertError {
+    /// It cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// Its syntax is wrong.
+    #[error("{0}")]
+    Syntax(Box<Finding>),
+    /// What was made of it cannot be written.
+    #[error("cannot write {}: {source}{}", .path.display(), if .source.kind() == io::ErrorKind::AlreadyExists { "; overwrite it with --force" } else { "" })]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
 }
 
-impl Converted {
-    /// Whether a tunnel of the file is missing, or has a mistake.
-    pub fn is_incomplete(&self) -> bool {
-        self.findings.iter().any(|finding| finding.loss == Loss::LeftOut)
+impl Convert {
+    /// Converts the file.
+    ///
+    /// # Errors
+    /// Where it, or one it includes, cannot be read.
+    pub fn convert(&self) -> Result<Converted, ConvertError> {
+        let file = source::read(&self.file)?;
+        let secrets = self.secrets.as_deref().map(source::read).transpose()?;
+        let format = self.from.unwrap_or_else(|| Format::of(&file.text));
+        let options = Options { local_address: self.local_address, peer: self.peer };
+        convert(format, file, secrets, &mut Disk::default(), &options)
+            .map_err(|finding| ConvertError::Syntax(Box::new(finding)))
     }
-}
 
-/// Converts a file, with what it includes and, of ipsec.conf, the file of its secrets.
-///
-/// # Errors
-/// Where a file cannot be read as its format: the line and what is wrong there.
-pub fn convert(
-    format: Format,
-    file: File,
-    secrets: Option<File>,
-    files: &mut dyn Files,
-    options: &Options,
-) -> Result<Converted, Finding> {
-    let mut report = Report::default();
-    let named = file.name.clone();
-    let mut draft = match format {
-        Format::Swanctl => swanctl::read(file, files, &mut report)?,
-        Format::Ipsec => ipsec::read(file, files, &mut report)?,
-    };
-    if let Some(secrets) = secrets {
-        draft.keys.extend(ipsec::secrets(secrets, files, &mut report)?);
-    }
-    let policy = assemble::policy(&draft, options, &mut report);
-    let settings = settings::write(&draft.settings, &mut report);
-    let written = write::policy(&policy);
-    // What the reader does not take must not look converted.
-    let body = match policy::Database::read("converted", &written) {
-        Ok(database) => database.to_xml(),
-        Err(refused) => {
-            for error in refused.errors() {
-                let help = error.help.clone().unwrap_or_default();
-                let place = Place { file: named.clone(), line: 0 };
-                report.add(
-                    Loss::LeftOut,
-                    &place,
-                    format!("in the policy made of it: {}", error.message),
-                    help,
-                );
-            }
-            written
+    /// Converts the file and writes what comes of it.
+    ///
+    /// # Errors
+    /// As [`ConvertError`].
+    pub fn run(&self) -> Result<ExitCode, ConvertError> {
+        let converted = self.convert()?;
+        eprint!("{}", converted.report());
+        match &self.output {
+            Some(path) => self.write(path, &converted.xml)?,
+            None => print(&converted.xml)?,
         }
-    };
-    let findings = report.into_findings();
-    let children = policy.tunnels.iter().map(|tunnel| tunnel.children.len()).sum();
-    let mut xml = Zeroizing::new(String::with_capacity(body.len() + 4096));
-    write::document(&mut xml, &named, &findings, options, &body);
-    Ok(Converted { xml, settings, findings, tunnels: (policy.tunnels.len(), children) })
+        match &self.settings {
+            _ if converted.settings.is_empty() => {}
+            Some(path) => self.write(path, &converted.settings)?,
+            None => eprint!("for vpnd.toml:\n\n{}\n", converted.settings),
+        }
+        eprintln!("{}", converted.summary());
+        if let Some(path) = &self.output {
+            eprintln!("see what the policy means with: vpnd check {}", path.display());
+        }
+        Ok(if converted.is_incomplete() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+
+    fn write(&self, path: &Path, text: &str) -> Result<(), ConvertError> {
+        let mut options = OpenOptions::new();
+        options.write(true).mode(0o600);
+        match self.force {
+            true => options.create(true).truncate(true),
+            false => options.create_new(true),
+        };
+        let written = options.open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+        written.map_err(|source| ConvertError::Write { path: path.to_owned(), source })
+    }
+}
+
+fn print(text: &str) -> Result<(), ConvertError> {
+    match io::stdout().lock().write_all(text.as_bytes()) {
+        // Whoever read our output has seen enough.
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(ConvertError::Write { path: "standard output".into(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Reads the name of a format, and explains each in the help.
+fn format() -> impl TypedValueParser<Value = Format> {
+    let swanctl = PossibleValue::new("swanctl").help("swanctl.conf of strongSwan");
+    let ipsec = PossibleValue::new("ipsec")
+        .help("ipsec.conf of strongSwan, or of its relatives from FreeS/WAN on");
+    PossibleValuesParser::new([swanctl, ipsec])
+        .map(|name| if name == "ipsec" { Format::Ipsec } else { Format::Swanctl })
 }

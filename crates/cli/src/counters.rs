@@ -1,6 +1,6 @@
 //! What the counters of discarded datagrams and packets mean.
 
-/// One sentence on a counter of [`Command::Counters`](crate::control::protocol::Command::Counters); `None` for one that
+/// One sentence on a counter of [`Command::Counters`](control::protocol::Command::Counters); `None` for one that
 /// only a newer daemon has.
 pub fn explanation(counter: &str) -> Option<&'static str> {
     let (layer, name) = counter.split_once('.')?;

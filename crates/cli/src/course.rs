@@ -1,6 +1,7 @@
 //! What would become of a packet, in words.
 
-use crate::control::protocol::{CourseInfo, TraceInfo, TracedSa, encapsulation_name, mode_name};
+use crate::view::{encapsulation_name, mode_name};
+use control::protocol::{CourseInfo, TraceInfo, TracedSa};
 use esp::filter::{DefaultAction, FilterAction};
 use esp::plane::PacketSummary;
 use esp::trace::{Course, DecidedBy, KernelPolicy, SaFacts, Trace, protocol_name};

@@ -1,8 +1,8 @@
 //! `vpnd start`: everything around the engine, from the first check to the last undone change.
 
+use self::server::{ControlSocket, Limits, SocketError, serve};
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
-use crate::control::server::{ControlSocket, Limits, SocketError, serve};
 use crate::crypto::{self, tunables::Tunables};
 use crate::filter;
 use crate::offload_advice;
@@ -27,6 +27,7 @@ mod numbers;
 mod offload;
 mod overview;
 mod privilege;
+pub mod server;
 mod service;
 mod source;
 mod stored;

@@ -3,8 +3,8 @@
 //! What runs is what an operator runs: two `vpnd start` with the sample policy, commanded through their control
 //! sockets. Only the namespaces, the wire between them, the traffic and the watch are the demo's own.
 
-use crate::control::protocol::{Command as Ask, Reply, Tunnel};
 use crate::report::{Colour, Fields, bytes, count, duration, plain, rate};
+use control::protocol::{Command as Ask, Reply, Tunnel};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use nix::net::if_::if_nametoindex;
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! The filter in words: what it shuts out, and what another one would change.
 
-use crate::control::protocol::FilterChange;
+use control::protocol::FilterChange;
 use esp::filter::{DefaultAction, Filter};
 
 /// What the log says when a filter comes in force that denies what no rule covers.

@@ -2,7 +2,7 @@
 //! (RFC 7296 §2.7), so that nothing else can put one first that cards know.
 
 use crate::crypto::remarks::named;
-use esp::cipher::Suite;
+use ::crypto::Suite;
 use esp::placement::{Need, Wanted};
 use esp::plane::Encapsulation;
 use esp::planes::{Choice, Config};

@@ -2,8 +2,8 @@
 //!
 //! Text that came from a peer or a file passes through [`plain`], so that it cannot steer the terminal.
 
-use crate::control::protocol::{Activation, Change, ChildSa, FailureInfo, IkeSa, Reloaded, Tunnel};
 use console::Style;
+use control::protocol::{Activation, Change, ChildSa, FailureInfo, IkeSa, Reloaded, Tunnel};
 use std::borrow::Cow;
 use std::fmt::Write;
 use std::time::Duration;

@@ -1,11 +1,11 @@
 //! Manual pages and completions, made from the arguments of a command, so that they say what it takes.
 
-use crate::control::client::Client;
-use crate::control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply};
 use clap::{Command, Subcommand, ValueEnum};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{CompletionCandidate, complete};
 use clap_complete::env::Shells;
+use control::client::Client;
+use control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};

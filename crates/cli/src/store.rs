@@ -5,7 +5,7 @@ pub mod command;
 
 pub use access::Access;
 
-use crate::control::protocol::{
+use control::protocol::{
     Command, GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Refusal, RefusalCode, Reply,
     Stored,
 };
@@ -43,7 +43,7 @@ fn put(database: &Database, wanted: &PutPolicy) -> Result<Prepared, Refusal> {
     let put = database
         .put(&wanted.file, &wanted.text.0, &options)
         .map_err(|errors| Refusal::new(RefusalCode::BadPolicy, errors.to_string()))?;
-    let objects: Vec<ObjectChange> = put.changes.into_iter().map(ObjectChange::from).collect();
+    let objects: Vec<ObjectChange> = put.changes.into_iter().map(change).collect();
     let others = put.database.objects().len().saturating_sub(objects.len());
     let warnings = put.warnings.iter().map(ToString::to_string).collect();
     Ok(Prepared { database: put.database, objects, others, warnings })
@@ -147,9 +147,7 @@ fn deleted(object: &Object) -> ObjectChange {
     }
 }
 
-impl From<policy::database::Change> for ObjectChange {
-    fn from(change: policy::database::Change) -> Self {
-        let policy::database::Change { kind, name, effect, differences } = change;
-        Self { kind, name, effect: effect.name().to_owned(), differences }
-    }
+fn change(change: policy::database::Change) -> ObjectChange {
+    let policy::database::Change { kind, name, effect, differences } = change;
+    ObjectChange { kind, name, effect: effect.name().to_owned(), differences }
 }

@@ -3,8 +3,8 @@
 //! What is shown is worked out without a terminal and a clock: samples go into a [`model::Model`], keys into a
 //! [`screen::Screen`], and [`view::draw`] puts both on a frame.
 
-use crate::control::client::{Client, ClientError};
 use crate::report::Colour;
+use control::client::{Client, ClientError};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};

@@ -1,7 +1,7 @@
 //! Why a tunnel is as it is: what is known of its failures is put side by side, and into advice.
 
-use crate::control::protocol::{Defined, Explanation, Row, Story, Waits};
 use crate::report::duration;
+use control::protocol::{Defined, Explanation, Row, Story, Waits};
 use ike::failure::facts::{
     Addresses, Facts, Identities, Layer, Offer, Offers, Shadowed, Silence, Traffic, Wanted,
 };

@@ -174,7 +174,7 @@ fn ike_line(keys: &IkeKeys) -> Result<Secret, Unknown> {
 
 /// The SPI is enough to find the SA: addresses are others in front of a NAT, and change.
 fn esp_line(keys: &EspKeys) -> Result<Secret, Unknown> {
-    use esp::cipher::Suite;
+    use ::crypto::Suite;
     let mac = |integrity| match integrity {
         // The ICV covers the upper half of the sequence number, which these columns have no place for.
         i if keys.esn => unchecked(i),

@@ -8,10 +8,10 @@ mod running;
 
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
-use cli::control::client::Client;
-use cli::control::protocol::Command;
 use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Source};
+use control::client::Client;
+use control::protocol::Command;
 use ike::failure::{Failure, FailureKind};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -121,8 +121,7 @@ fn the_document_shows_what_is_printed() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/from-aix.md");
     let document = fs::read_to_string(&path).expect("it is there");
     // The document was written on a CPU that has something to be turned off.
-    let runs =
-        |command: &str| !command.starts_with("acfo ") || esp::cipher::Cpu::detect().accelerates();
+    let runs = |command: &str| !command.starts_with("acfo ") || crypto::Cpu::detect().accelerates();
     let mut as_it_stands = false;
     let mut printed = String::new();
     let mut in_block = false;

@@ -5,13 +5,14 @@ mod running;
 
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
-use cli::control::client::{Client, ClientError};
-use cli::control::protocol::{
+use cli::daemon::gateway::memory::MemoryGateway;
+use cli::daemon::server::{Limits, serve};
+use cli::daemon::{self, Daemon, Gateway};
+use control::client::{Client, ClientError};
+use control::protocol::parse;
+use control::protocol::{
     Command, MAX_REQUEST, Outcome, RefusalCode, Reply, Response, WorkersChange,
 };
-use cli::control::server::{Limits, parse, serve};
-use cli::daemon::gateway::memory::MemoryGateway;
-use cli::daemon::{self, Daemon, Gateway};
 use ike::failure::{Failure, FailureKind};
 use proptest::prelude::*;
 use std::fs;
@@ -95,7 +96,7 @@ fn write_private(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o600)).expect("ours");
 }
 
-fn tunnels(client: &mut Client, command: Command) -> Vec<cli::control::protocol::Tunnel> {
+fn tunnels(client: &mut Client, command: Command) -> Vec<control::protocol::Tunnel> {
     match client.ask(command).expect("answered") {
         Reply::Tunnels(tunnels) => tunnels,
         reply => panic!("{reply:?}"),
@@ -149,7 +150,7 @@ fn a_tunnel_lives_its_life() {
 
 #[test]
 fn the_daemon_tells_of_itself_and_of_packets() {
-    use cli::config::DefaultAction;
+    use control::protocol::DefaultAction;
     let fixture = Fixture::start();
     let mut client = fixture.client();
     let Ok(Reply::Overview(overview)) = client.ask(Command::Overview) else { panic!("none") };
@@ -591,7 +592,7 @@ fn command() -> impl Strategy<Value = Command> {
 proptest! {
     #[test]
     fn requests_come_back_as_they_were_sent(command in command()) {
-        let request = cli::control::protocol::Request { version: 1, command: command.clone() };
+        let request = control::protocol::Request { version: 1, command: command.clone() };
         let octets = serde_json::to_vec(&request).expect("strings");
         prop_assert!(!octets.contains(&b'\n'));
         prop_assert_eq!(parse(&octets).expect("valid"), command);
@@ -607,7 +608,7 @@ proptest! {
         command in command(),
         changes in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..8),
     ) {
-        let request = cli::control::protocol::Request { version: 1, command };
+        let request = control::protocol::Request { version: 1, command };
         let mut octets = serde_json::to_vec(&request).expect("strings");
         for (at, value) in changes {
             let at = at.index(octets.len());

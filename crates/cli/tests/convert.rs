@@ -4,8 +4,8 @@
 //! printed besides. `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test convert` writes them anew, for review.
 
 use cli::config::Config;
-use cli::convert::source::{File, Files};
-use cli::convert::{Converted, Finding, Format, Options, convert};
+use convert::source::{File, Files};
+use convert::{Converted, Finding, Format, Options, convert};
 use proptest::prelude::*;
 use std::fs;
 use std::path::{Path, PathBuf};

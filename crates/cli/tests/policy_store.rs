@@ -5,10 +5,10 @@ mod running;
 
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
-use cli::control::client::{Client, ClientError};
-use cli::control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, RefusalCode, Reply};
 use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Source};
+use control::client::{Client, ClientError};
+use control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, RefusalCode, Reply};
 use policy::Database;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -305,7 +305,7 @@ fn keys_are_shown_to_whoever_may_ask_and_wants_them() {
     assert!(!hidden.contains("replace-this-key") && hidden.contains("<IKEPresharedKey"));
     // A program that does not say so gets none.
     let request = br#"{"version":1,"command":"policy_get","type":"IKEPresharedKey"}"#;
-    let command = cli::control::server::parse(request).expect("a request");
+    let command = control::protocol::parse(request).expect("a request");
     let wanted = match &command {
         Command::PolicyGet(wanted) => wanted.clone(),
         other => panic!("{other:?}"),
@@ -337,7 +337,7 @@ fn what_is_not_there_is_told() {
     );
     let mut client = bench.client();
     let unknown = GetPolicy {
-        objects: cli::control::protocol::Objects { name: Some("x".into()), ..Default::default() },
+        objects: control::protocol::Objects { name: Some("x".into()), ..Default::default() },
         ..GetPolicy::default()
     };
     match client.ask(Command::PolicyGet(unknown)) {
@@ -351,7 +351,7 @@ fn what_is_not_there_is_told() {
 fn nothing_is_deleted_that_was_not_named() {
     let bench = Bench::with_store();
     bench.told(&["put", "site.xml"]);
-    let everything = Command::PolicyDelete(cli::control::protocol::Objects::default());
+    let everything = Command::PolicyDelete(control::protocol::Objects::default());
     match bench.client().ask(everything) {
         Err(ClientError::Refused(refusal)) => assert_eq!(refusal.code, RefusalCode::BadRequest),
         other => panic!("{other:?}"),

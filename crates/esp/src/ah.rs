@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cipher::Suite;
 use crate::header::{DESTINATION_OPTIONS, HOP_BY_HOP, ROUTING};
 use crate::ip::{IPV4_LEN, IPV6_LEN, Sum, put_word, word_at};
+use crypto::Suite;
 
 /// IP protocol number.
 pub(crate) const AH: u8 = 51;

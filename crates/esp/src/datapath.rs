@@ -2,7 +2,6 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cipher::{CipherError, Facility, Operated, Roster, Suite};
 use crate::discard::{Counters, Discard};
 use crate::filter::{Filter, FilterCounts, FilterStatus};
 use crate::header::Header;
@@ -18,6 +17,7 @@ use crate::queue::{ReceiveQueue, SendQueue};
 use crate::sad::{Found, Sad};
 use crate::spd::{Entry, Service, Spd, Verdict};
 use crate::trace::Trace;
+use crypto::{CipherError, CryptoProviders, KeyedSa, KeyedSas, Suite};
 use paths::{Rescue, Surroundings};
 use policy::Mode;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,7 +37,7 @@ pub use sender::Sender;
 #[derive(Clone)]
 pub struct Settings {
     /// Where ciphers come from.
-    pub crypto: Arc<Facility>,
+    pub crypto: Arc<CryptoProviders>,
     /// Octets of the longest outer packet: decides the MSS that TCP connections are held to.
     pub outer_mtu: usize,
     /// Octets of the longest outer packet that is made: what does not fit is fragmented or refused, as for a path that is
@@ -123,7 +123,7 @@ enum Installed {
 }
 
 impl Installed {
-    fn operated(&self) -> &dyn Operated {
+    fn operated(&self) -> &dyn KeyedSa {
         match self {
             Self::Inbound(sa) => &**sa,
             Self::Outbound { sa, .. } => &**sa,
@@ -423,8 +423,8 @@ impl Shared {
     }
 }
 
-impl Roster for Shared {
-    fn each(&self, visit: &mut dyn FnMut(&dyn Operated)) {
+impl KeyedSas for Shared {
+    fn each(&self, visit: &mut dyn FnMut(&dyn KeyedSa)) {
         lock(&self.installed).values().for_each(|sa| visit(sa.operated()));
     }
 }

@@ -3,12 +3,12 @@
 #![forbid(unsafe_code)]
 
 use crate::ah;
-use crate::cipher::Suite;
 use crate::header::{Fragment, Header};
 use crate::ip::{TCP, adjust, put_word, word_at};
 use crate::path_mtu::DontFragment;
 use crate::plane::{Encapsulation, Path};
 use crate::queue::RUN_OCTETS;
+use crypto::Suite;
 use policy::Mode;
 
 const ESP_HEADER: usize = 8;

@@ -16,9 +16,6 @@
 
 mod ah;
 
-use crate::cipher::{
-    Aad, Amount, Cipher, CipherError, Direction, Keyed, Operated, Provider, Suite,
-};
 use crate::datapath::Arrival;
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, clamp_mss};
@@ -27,10 +24,12 @@ use crate::ip::{self, IPIP, IPV6, NO_NEXT_HEADER};
 use crate::plane::{
     Encapsulation, InboundSa, Limits, Notice, Path, SaId, Spi, TrafficSelectors, Usage,
 };
+use crate::prefetch;
 use crate::queue::ReceiveQueue;
 use crate::replay::Window;
 use crate::spd::Flow;
 use crate::trace::SaFacts;
+use crypto::{Aad, Amount, Cipher, CipherError, Direction, Keyed, KeyedSa, Provider, Suite};
 use policy::Mode;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -114,7 +113,7 @@ impl Inbound {
 
     /// Has what it refers to be in the cache, as it is itself.
     pub(crate) fn prefetch(&self) {
-        self.cipher.prefetch();
+        prefetch::soon(self.cipher.first());
         self.selectors.prefetch();
     }
 
@@ -567,7 +566,7 @@ impl Receiving<'_> {
     }
 }
 
-impl Operated for Inbound {
+impl KeyedSa for Inbound {
     fn keyed(&self) -> &Keyed {
         &self.cipher
     }

@@ -3,7 +3,6 @@
 #![deny(unsafe_code)]
 
 pub mod ah;
-pub mod cipher;
 pub mod datapath;
 pub mod discard;
 pub mod encap;

@@ -6,11 +6,11 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cipher::Suite;
 use crate::plane::{
     DataPlane, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Spi,
     TrafficSelectors, Usage,
 };
+use crypto::Suite;
 use policy::{Mode, Secret};
 use std::collections::BTreeMap;
 use std::sync::Arc;

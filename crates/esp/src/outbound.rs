@@ -15,9 +15,6 @@
 mod ah;
 mod squeeze;
 
-use crate::cipher::{
-    Aad, Amount, Cipher, CipherError, Direction, Keyed, Operated, Provider, Suite,
-};
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, alignment, clamp_mss};
 use crate::fragment::Fragments;
@@ -31,6 +28,7 @@ use crate::segment::{Segments, complete_checksum, has_checksum};
 use crate::sequence::{NoNumber, Sequence};
 use crate::trace::SaFacts;
 use arc_swap::ArcSwap;
+use crypto::{Aad, Amount, Cipher, CipherError, Direction, Keyed, KeyedSa, Provider, Suite};
 use policy::Mode;
 use squeeze::{Squeeze, tells_dont_fragment};
 use std::net::IpAddr;
@@ -96,7 +94,7 @@ impl Outbound {
 
     /// Has what it refers to be in the cache, as it is itself.
     pub(crate) fn prefetch(&self) {
-        self.cipher.prefetch();
+        prefetch::soon(self.cipher.first());
         prefetch::soon(&**self.placement.load());
     }
 
@@ -514,7 +512,7 @@ impl Form<'_> {
     }
 }
 
-impl Operated for Outbound {
+impl KeyedSa for Outbound {
     fn keyed(&self) -> &Keyed {
         &self.cipher
     }
@@ -550,7 +548,7 @@ fn fill_iv(suite: Suite, sequence: u64, iv: &mut [u8]) {
         Suite::NullMac(_) => {}
         Suite::Ah(_) => fill_iv(suite.cipher(), sequence, iv),
         Suite::AesCbcMac(..) | Suite::DesCbcMac(..) => {
-            aws_lc_rs::rand::fill(iv).expect("the system's random number generator works");
+            crypto::fill_random(iv);
         }
     }
 }

@@ -1,10 +1,10 @@
 //! The seam between key management and whatever protects packets.
 
-use crate::cipher::Suite;
 use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::prefetch;
 use crate::trace::Trace;
+use crypto::Suite;
 use policy::{Mode, PortRange, Secret, Selector};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};

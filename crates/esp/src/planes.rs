@@ -17,7 +17,6 @@ pub use routes::Unrouted;
 
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 
-use crate::cipher::{Facility, Function};
 use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::plane::{
@@ -27,6 +26,7 @@ use crate::plane::{
 use crate::trace::{Course, DecidedBy, Trace};
 use crate::userspace::{self, Userspace};
 use crate::xfrm::{self, Disturbance, Xfrm};
+use crypto::{CryptoProviders, Function};
 use guard::Guard;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -101,7 +101,7 @@ impl Planes {
 /// The kernel's plane, or `None` where it is not to be had and need not be.
 fn start_kernel(
     config: &Config,
-    crypto: Arc<Facility>,
+    crypto: Arc<CryptoProviders>,
     hooks: &userspace::Hooks,
 ) -> Result<Option<Xfrm>, PlaneError> {
     let suites: Vec<_> = Function::all().map(Function::suite).collect();

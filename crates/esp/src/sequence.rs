@@ -6,6 +6,18 @@ use crate::sync::{
     AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
+/// The half of a sequence number that travels.
+#[inline]
+pub(crate) fn low(sequence: u64) -> u32 {
+    (sequence & u64::from(u32::MAX)) as u32
+}
+
+/// The half of an extended sequence number that both ends count and no packet carries.
+#[inline]
+pub(crate) fn high(sequence: u64) -> u32 {
+    (sequence >> 32) as u32
+}
+
 /// Gives every number once, however many threads ask, and how many it has given is known exactly once it is closed.
 pub(crate) struct Sequence {
     /// The last number that somebody has; [`CLOSED`] once there are no more.

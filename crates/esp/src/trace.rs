@@ -2,10 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cipher::Suite;
 use crate::filter::{Always, DefaultAction, FilterRule};
 use crate::plane::{Path, RuleId, SaId, Spi};
 use crate::xfrm::Binding;
+use crypto::Suite;
 use policy::Mode;
 
 mod description;

@@ -58,7 +58,6 @@ pub(crate) use routing::prefixes;
 pub use stage::{Flow, Stage};
 pub use waiting::Wait;
 
-use crate::cipher::{Facility, Suite};
 use crate::datapath::{Datapath, Inward, Settings};
 use crate::discard::Discard;
 use crate::encap::inner_mtu;
@@ -67,6 +66,7 @@ use crate::offload::Offload;
 use crate::path_mtu::Outer;
 use crate::plane::{DataPlane, Encapsulation, Notice, PlaneError, Rule, RuleId, SaId, Spi};
 use cleanup::Journal;
+use crypto::{CryptoProviders, Suite};
 use filter::Enforcement;
 use outer::{Routers, Wayfinder};
 use policy::{KeyBits, Mode};
@@ -115,7 +115,7 @@ pub struct Config {
     /// What of the kernel's is to be left alone.
     pub without: BTreeSet<Offering>,
     /// Where ciphers come from.
-    pub crypto: Arc<Facility>,
+    pub crypto: Arc<CryptoProviders>,
     /// Who carries the packets; a clone of it shows them and changes how they work.
     pub workers: Workers,
 }

@@ -57,13 +57,13 @@ pub use netlink::{Kernel, Netlink, Refused};
 pub use probe::{Ability, probe};
 pub use statistics::{Statistic, statistics};
 
-use crate::cipher::{Amount, Facility};
 use crate::placement::{Place as Seat, Placement};
 use crate::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
     Usage,
 };
 use crate::planes::KernelPlane;
+use crypto::{Amount, CryptoProviders};
 use known::Known;
 use monitor::Monitor;
 use netlink_packet_xfrm::policy::DelGetMessage;
@@ -93,7 +93,7 @@ pub struct Config {
     /// What network cards are to do. Whoever keeps a clone can see what they do.
     pub placement: Placement,
     /// Takes note of what kernel and network cards have done.
-    pub crypto: Arc<Facility>,
+    pub crypto: Arc<CryptoProviders>,
 }
 
 /// Marks and interfaces that a tunnel's packets must have, for tunnels that routes choose.

@@ -1,6 +1,6 @@
 //! The packet path asks the allocator for nothing once its queues and the SA's anti-replay window have grown.
 
-use esp::cipher::Suite;
+use crypto::Suite;
 use esp::datapath::{Arrival, Datapath, Settings};
 use esp::offload::{Offload, Segmentation};
 use esp::plane::{

@@ -12,8 +12,8 @@ mod ends;
 #[path = "../../../benches/esp/library.rs"]
 mod library;
 
+use crypto::{Provider, Suite};
 use ends::Ends;
-use esp::cipher::{Provider, Suite};
 use library::Library;
 use policy::KeyBits;
 use std::collections::BTreeMap;

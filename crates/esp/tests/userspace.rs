@@ -14,7 +14,7 @@ mod stress;
 #[path = "userspace/throughput.rs"]
 mod throughput;
 
-use esp::cipher::Suite;
+use crypto::Suite;
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, Notice, OutboundSa, Path, Rule, RuleId, SaId, Spi,
     TrafficSelectors,

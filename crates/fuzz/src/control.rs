@@ -1,7 +1,6 @@
 //! Requests of the control protocol.
 
-use cli::control::protocol::{Request, VERSION};
-use cli::control::server::parse;
+use control::protocol::{Request, VERSION, parse};
 
 /// Reads a request as the daemon does: what it understands it reads again from what it would write, and what it does not
 /// understand it refuses with words.

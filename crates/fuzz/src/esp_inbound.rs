@@ -1,7 +1,7 @@
 //! ESP packets as they arrive: a stranger's, a forger's, and authentic ones with anything inside.
 
 use crate::octets::Octets;
-use esp::cipher::{Aad, Cipher, Provider, Suite};
+use crypto::{Aad, Cipher, Provider, Suite};
 use esp::datapath::{Arrival, Datapath, Settings};
 use esp::plane::{DataPlane, Encapsulation, InboundSa, Limits, Path, SaId, Spi, TrafficSelectors};
 use esp::queue::{Coalesce, ReceiveQueue};

@@ -11,7 +11,7 @@ mod octets;
 mod policy_xml;
 mod wire;
 
-pub use control::control;
+pub use self::control::control;
 pub use engine::engine;
 pub use esp_inbound::esp_inbound;
 pub use policy_xml::policy_xml;

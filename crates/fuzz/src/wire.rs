@@ -1,6 +1,6 @@
 //! IKE messages: unprotected ones, the inside of protected ones, and fragments.
 
-use esp::cipher::{Cipher, Provider, Suite};
+use crypto::{Cipher, Provider, Suite};
 use ike::wire::fragment;
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::message::{decode, encode};

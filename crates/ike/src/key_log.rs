@@ -2,7 +2,7 @@
 
 use crate::negotiation::proposal::IkeSuite;
 use crate::wire::header::IkeSpi;
-use esp::cipher::{Suite, integrity_key_len};
+use ::crypto::{Suite, integrity_key_len};
 use esp::plane::Spi;
 use policy::{Integrity, Secret};
 use std::fmt;

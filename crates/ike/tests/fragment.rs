@@ -1,6 +1,6 @@
 //! Fragments as octets (RFC 7383 §2.5): what is cut apart comes together again, and nothing that comes in can panic.
 
-use esp::cipher::{Cipher, Provider, Suite};
+use crypto::{Cipher, Provider, Suite};
 use ike::wire::fragment::{Place, open, place, seal};
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::payload::{Notify, Payload};

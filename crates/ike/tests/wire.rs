@@ -1,6 +1,6 @@
 //! Messages octet by octet: what RFC 7296 §3 says they look like, and what is refused.
 
-use esp::cipher::{Aad, Cipher, Provider, Suite};
+use crypto::{Aad, Cipher, Provider, Suite};
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::message::{decode, encode};
 use ike::wire::payload::{

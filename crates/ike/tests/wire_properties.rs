@@ -1,6 +1,6 @@
 //! What holds for all messages: what is written is read back, and nothing that comes in can panic.
 
-use esp::cipher::{Aad, Cipher, Provider, Suite};
+use crypto::{Aad, Cipher, Provider, Suite};
 use ike::wire::header::{Header, IkeSpi};
 use ike::wire::message::{decode, encode};
 use ike::wire::payload::{

@@ -3,7 +3,7 @@
 use crate::setup::{CONNECTION, IKE_TUNNEL, SECOND_CHILD, SECOND_TUNNEL, Second, Setup};
 use crate::world::World;
 use crate::{Scenario, eventually, scenario, traffic};
-use cli::control::protocol::Child;
+use control::protocol::Child;
 use std::net::UdpSocket;
 
 fn from_vpnd(world: &mut World) {

@@ -3,7 +3,7 @@
 use crate::setup::{CHILD_TUNNEL, CONNECTION, Second, Setup};
 use crate::world::World;
 use crate::{Scenario, eventually, scenario, traffic};
-use cli::control::protocol::FailureInfo;
+use control::protocol::FailureInfo;
 
 /// The tunnel does not come up from `vpnd`; `vpnctl` says so in these words.
 pub(super) fn vpnd_says(world: &World, words: &[&str]) {

@@ -6,7 +6,7 @@ use crate::card;
 use crate::harness::PATIENCE;
 use crate::harness::space::Space;
 use crate::neighbours::introduce;
-use esp::cipher::Suite;
+use crypto::Suite;
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
     Spi, TrafficSelectors, Usage,

@@ -1,6 +1,6 @@
 //! Suites in the words of `ip xfrm`.
 
-use esp::cipher::{Suite, integrity_key_len};
+use crypto::{Suite, integrity_key_len};
 use policy::{AhIntegrity, Integrity, KeyBits};
 
 /// Every integrity algorithm.

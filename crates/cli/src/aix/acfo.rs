@@ -1,8 +1,8 @@
 //! `acfo`: tunables of the crypto facility.
 
 use super::{Flags, Trouble, connect};
-use crate::control::protocol::Tunable;
 use crate::crypto::client;
+use control::protocol::Tunable;
 use std::io::Write;
 
 const USAGE: &str = "\

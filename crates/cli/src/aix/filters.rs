@@ -1,10 +1,10 @@
 //! `mkfilt` and `lsfilt`: what happens to traffic that no tunnel covers.
 
 use super::{Flags, Trouble, connect, tunnels};
-use crate::config::DefaultAction;
-use crate::control::client::Client;
-use crate::control::protocol::{Command, FilterInfo, FilterRuleInfo, Reply};
 use crate::report::plain;
+use control::client::Client;
+use control::protocol::DefaultAction;
+use control::protocol::{Command, FilterInfo, FilterRuleInfo, Reply};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
 

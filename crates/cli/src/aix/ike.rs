@@ -3,9 +3,9 @@
 use super::listing::{self, Phase};
 use super::{Trouble, connect, done, tunnels};
 use crate::config::Config;
-use crate::control::client::Client;
-use crate::control::protocol::{Child, Command, Reply, Tunnel};
 use crate::report::plain;
+use control::client::Client;
+use control::protocol::{Child, Command, Reply, Tunnel};
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;

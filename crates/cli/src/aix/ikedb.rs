@@ -1,11 +1,11 @@
 //! `ikedb`: the policy database.
 
 use super::{Flags, Trouble, socket};
-use crate::control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
-use crate::convert::command::Convert;
+use crate::convert::Convert;
 use crate::policy_file;
 use crate::report::plain;
 use crate::store::Access;
+use control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -141,7 +141,7 @@ fn convert(flags: &Flags) -> Result<(), Trouble> {
         peer: false,
         local_address: None,
     };
-    let trouble = |error: crate::convert::command::ConvertError| Trouble::new(error.to_string());
+    let trouble = |error: crate::convert::ConvertError| Trouble::new(error.to_string());
     let incomplete = || Trouble::new("not every tunnel could be converted, see above");
     if convert.output.is_some() {
         let code = convert.run().map_err(trouble)?;

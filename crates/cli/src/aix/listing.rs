@@ -1,8 +1,8 @@
 //! What `ike cmd=list` prints: nothing at all where there are no tunnels.
 
-use crate::control::protocol::{Child, Tunnel};
 use crate::report::list::state;
 use crate::report::{Algorithms, plain};
+use control::protocol::{Child, Tunnel};
 use std::fmt::Write;
 
 /// Which tunnels are listed.

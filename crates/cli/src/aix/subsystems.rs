@@ -1,8 +1,8 @@
 //! `lssrc`, `startsrc` and `stopsrc` for the group `ike`: AIX's daemons as far as `vpnd` does their work.
 
 use super::{Flags, Trouble, connect, done, socket};
-use crate::control::client::ClientError;
-use crate::control::protocol::Command;
+use control::client::ClientError;
+use control::protocol::Command;
 use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
 use std::io::Write;
 
@@ -42,7 +42,7 @@ fn chosen(words: &[String]) -> Result<Vec<(&'static str, bool)>, Trouble> {
 
 /// The process that listens, if one does.
 fn process() -> Result<Option<i32>, Trouble> {
-    let client = match crate::control::client::Client::connect(&socket()) {
+    let client = match control::client::Client::connect(&socket()) {
         Ok(client) => client,
         Err(ClientError::NoDaemon(_)) => return Ok(None),
         Err(error) => return Err(error.into()),

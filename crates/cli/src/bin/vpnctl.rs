@@ -1,21 +1,22 @@
 //! Commands a running `vpnd`: its arguments, and what is printed of the answers.
 #![forbid(unsafe_code)]
 
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use clap_complete::engine::ArgValueCompleter;
 use cli::aix::links::LinkError;
-use cli::config::DefaultAction;
-use cli::control::client::{Client, ClientError};
-use cli::control::protocol::{
-    Command as Ask, DEFAULT_SOCKET, ManualSaInfo, RefusalCode, Reply, Tunnel, WorkersChange,
-};
-use cli::convert::command::{Convert, ConvertError};
+use cli::convert::{Convert, ConvertError};
 use cli::crypto::{self, arguments::CryptoError};
 use cli::experiment;
 use cli::report::{self, Colour};
 use cli::shell::{self, ShellCommand};
 use cli::store::command::{CommandError, StoreCommand};
 use cli::top::{self, TopError};
+use control::client::{Client, ClientError};
+use control::protocol::DefaultAction;
+use control::protocol::{
+    Command as Ask, DEFAULT_SOCKET, ManualSaInfo, RefusalCode, Reply, Tunnel, WorkersChange,
+};
 use serde::Serialize;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -240,14 +241,21 @@ struct Trace {
 #[derive(Debug, Args)]
 struct Filter {
     /// What becomes of IPv4 that no rule and no tunnel covers
-    #[arg(long, value_name = "ACTION")]
+    #[arg(long, value_name = "ACTION", value_parser = default_action())]
     ipv4: Option<DefaultAction>,
     /// What becomes of IPv6 that no rule and no tunnel covers
-    #[arg(long, value_name = "ACTION")]
+    #[arg(long, value_name = "ACTION", value_parser = default_action())]
     ipv6: Option<DefaultAction>,
     /// Prints a JSON object; docs/control.md describes its fields
     #[arg(long)]
     json: bool,
+}
+
+/// Reads `permit` or `deny`, and explains both in the help.
+fn default_action() -> impl TypedValueParser<Value = DefaultAction> {
+    let (permit, deny) = (PossibleValue::new("permit"), PossibleValue::new("deny"));
+    PossibleValuesParser::new([permit.help("Pass in the clear"), deny.help("Drop")])
+        .map(|action| if action == "permit" { DefaultAction::Permit } else { DefaultAction::Deny })
 }
 
 #[derive(Debug, Args)]
@@ -311,7 +319,10 @@ enum WorkersCommand {
 
 /// Refuses what the daemon would, before it is asked.
 fn worker_setting(text: &str) -> Result<String, String> {
-    WorkersChange::default().set(text).map(|()| text.to_owned())
+    let mut change = WorkersChange::default();
+    change.set(text)?;
+    cli::view::workers_change(&change)?;
+    Ok(text.to_owned())
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! `[crypto]`.
 
-use esp::cipher::{Algorithm, Choice, Provider};
+use ::crypto::{Algorithm, Choice, Provider};
 use serde::{Deserialize, Deserializer, de};
 use std::collections::BTreeMap;
 use std::path::PathBuf;

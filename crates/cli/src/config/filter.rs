@@ -1,10 +1,12 @@
 //! `[filter]`: what happens to traffic that is no tunnel's.
 
+use crate::view;
+use control::protocol::DefaultAction;
 use esp::filter::{self, Filter, FilterAction, FilterRule};
 use esp::plane::TrafficSelectors;
 use policy::{AddressRange, PortRange, Selector};
+use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
-use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -21,17 +23,6 @@ pub struct FilterSection {
     pub ipv6: DefaultAction,
     /// `[[filter.rule]]`, in the order in which they are asked.
     pub rule: Vec<Rule>,
-}
-
-/// `permit` or `deny`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum DefaultAction {
-    /// Pass in the clear
-    #[default]
-    Permit,
-    /// Drop
-    Deny,
 }
 
 /// A rule that makes sense as a whole.
@@ -101,18 +92,9 @@ impl FilterSection {
     /// What it says.
     pub fn filter(&self) -> Filter {
         Filter {
-            ipv4: self.ipv4.into(),
-            ipv6: self.ipv6.into(),
+            ipv4: view::default_action(self.ipv4),
+            ipv6: view::default_action(self.ipv6),
             rules: self.rule.iter().map(|rule| rule.0.clone()).collect(),
-        }
-    }
-}
-
-impl From<DefaultAction> for filter::DefaultAction {
-    fn from(action: DefaultAction) -> Self {
-        match action {
-            DefaultAction::Permit => Self::Permit,
-            DefaultAction::Deny => Self::Deny,
         }
     }
 }

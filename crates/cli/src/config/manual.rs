@@ -2,7 +2,7 @@
 
 use super::Named;
 use super::filter::{Addresses, Ports, Protocol, whole};
-use esp::cipher::Suite;
+use ::crypto::Suite;
 use esp::placement::{Choice, Wanted};
 use esp::plane::{Encapsulation, Path, Spi, TrafficSelectors};
 use policy::{AddressRange, AhIntegrity, Integrity, KeyBits, Mode, Secret, Selector};
@@ -324,7 +324,7 @@ fn with_mac(
             return Err(format!("no encryption {name:?}; there are cbc(aes) and cipher_null"));
         }
     };
-    let takes = esp::cipher::integrity_key_len(integrity);
+    let takes = ::crypto::integrity_key_len(integrity);
     if own.len() != takes {
         return Err(format!(
             "{integrity} takes {takes} octets of integrity_key, not {}",

@@ -1,5 +1,5 @@
 use super::*;
-use esp::cipher::{Provider, Suite};
+use ::crypto::{Provider, Suite};
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("vpnd.toml"), text).map_err(|error| error.to_string())

@@ -1,6 +1,6 @@
 //! `vpnctl crypto bench`: how fast each provider is with each algorithm and size, in this process.
 
-use esp::cipher::{Cpu, Function, Provider, Speed, Suite};
+use ::crypto::{Cpu, Function, Provider, Speed, Suite};
 use serde::Serialize;
 use std::time::Duration;
 

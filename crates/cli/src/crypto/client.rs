@@ -1,7 +1,7 @@
 //! Asking a running `vpnd` about its crypto facility.
 
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{Command, CryptoState, CryptoStats, Reply};
+use control::client::{Client, ClientError};
+use control::protocol::{Command, CryptoState, CryptoStats, Reply};
 
 /// The tunables, and who does what with them.
 ///

@@ -3,8 +3,8 @@
 use super::kernel::{self, Registered};
 use super::nic::{self, Device};
 use super::service::served;
-use crate::control::protocol::{CryptoState, Served, Tunable};
-use esp::cipher::{Cpu, Facility, Function, HIDING, Provider};
+use ::crypto::{Cpu, CryptoProviders, Function, HIDING, Provider};
+use control::protocol::{CryptoState, Served, Tunable};
 use serde::Serialize;
 
 /// The answer to `vpnctl crypto info`.
@@ -67,7 +67,7 @@ impl Machine {
         }
         let (functions, tunables) = match daemon {
             Some(state) => (state.functions, Some(state.tunables)),
-            None => (served(&Facility::default()), None),
+            None => (served(&CryptoProviders::default()), None),
         };
         let accelerated = |function: Function| {
             Provider::ALL.iter().any(|p| !cpu.instructions(*p, function).is_empty())

@@ -1,6 +1,6 @@
 //! What to think of a policy's algorithms on this machine.
 
-use esp::cipher::{Facility, Function, Suite};
+use ::crypto::{CryptoProviders, Function, Suite};
 use policy::{AhIntegrity, ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ const NAMED: usize = 3;
 
 /// A remark for each suite that the policy prefers although this CPU does it without instructions made for it, and for
 /// each that the chosen provider lacks.
-pub fn of(policy: &Policy, facility: &Facility) -> Vec<String> {
+pub fn of(policy: &Policy, facility: &CryptoProviders) -> Vec<String> {
     let mut remarks: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     for child in children {
@@ -29,7 +29,7 @@ pub fn of(policy: &Policy, facility: &Facility) -> Vec<String> {
 }
 
 /// What is slow about the suite that a tunnel prefers, and what would not be; nothing where there is nothing better.
-fn slow(first: Suite, child: &ChildTunnel, facility: &Facility) -> Option<String> {
+fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option<String> {
     // What the CPU could do: whether it is to is said once, and not for each tunnel.
     let in_software = |suite: Suite| {
         let accelerated = |f: &Function| {
@@ -78,7 +78,7 @@ pub(crate) fn named(tunnels: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esp::cipher::{Choice, Cpu, Provider};
+    use ::crypto::{Choice, Cpu, Provider};
     use std::sync::Arc;
 
     fn remarks(protections: &[&str], cpu: &[&'static str], choice: Choice) -> Vec<String> {
@@ -103,7 +103,7 @@ mod tests {
                 policy::ChildProposal { protection, ..template.clone() }
             })
             .collect();
-        of(&policy, &Facility::on(Cpu::with(cpu), choice))
+        of(&policy, &CryptoProviders::on(Cpu::with(cpu), choice))
     }
 
     fn encryption(

@@ -2,8 +2,8 @@
 
 use super::bench::Measured;
 use super::machine::Machine;
-use crate::control::protocol::{Amount, CryptoState, CryptoStats, FunctionWork, Tunable};
 use crate::report::{Colour, Table, bytes, count, plain};
+use control::protocol::{Amount, CryptoState, CryptoStats, FunctionWork, Tunable};
 use std::fmt::Write;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! What the daemon answers about its crypto facility.
 
 use super::tunables::{TunableError, Tunables};
-use crate::control::protocol::{
+use ::crypto::{CryptoProviders, Function, Place, Provider};
+use control::protocol::{
     Amount, CryptoState, CryptoStats, FunctionWork, Refusal, RefusalCode, Served,
 };
-use esp::cipher::{Facility, Function, Place, Provider};
 use ike::crypto::{prf, tally};
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ pub fn set(
 }
 
 /// Who does each function now.
-pub fn served(facility: &Facility) -> Vec<Served> {
+pub fn served(facility: &CryptoProviders) -> Vec<Served> {
     let served = |function: Function| {
         let suite = function.suite();
         let (wanted, provider) = (facility.choice().wanted(suite), facility.provider(suite));

@@ -1,8 +1,8 @@
 //! AIX's tunables of the crypto facility (`acfo`), as far as they mean something here, and the file of those set for good.
 
 use crate::config::Crypto;
-use crate::control::protocol::Tunable;
-use esp::cipher::Facility;
+use ::crypto::CryptoProviders;
+use control::protocol::Tunable;
 use serde::Deserialize;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
@@ -20,7 +20,7 @@ const HEADER: &str = "\
 
 /// The tunables of a running daemon.
 pub struct Tunables {
-    facility: Arc<Facility>,
+    facility: Arc<CryptoProviders>,
     defaults: Values,
     file: PathBuf,
     started: Instant,
@@ -88,7 +88,7 @@ impl Tunables {
     /// Puts the configuration in force, and before it what was set for good.
     ///
     /// What is wrong with that comes back as text: a file that cannot be read keeps no daemon from starting.
-    pub fn start(config: &Crypto, facility: Arc<Facility>) -> (Self, Vec<String>) {
+    pub fn start(config: &Crypto, facility: Arc<CryptoProviders>) -> (Self, Vec<String>) {
         let defaults = Values { min_sz: config.min_sz, in_core_enabled: config.in_core_enabled };
         let mut remarks = Vec::new();
         let persistent = read(&config.tunables).unwrap_or_else(|why| {
@@ -120,7 +120,7 @@ impl Tunables {
     }
 
     /// The facility behind them.
-    pub fn facility(&self) -> &Facility {
+    pub fn facility(&self) -> &CryptoProviders {
         &self.facility
     }
 
@@ -290,10 +290,10 @@ fn replace(path: &Path, persistent: &Persistent) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esp::cipher::{Choice, Cpu};
+    use ::crypto::{Choice, Cpu};
 
-    fn facility(instructions: &[&'static str]) -> Arc<Facility> {
-        Arc::new(Facility::on(Cpu::with(instructions), Choice::default()))
+    fn facility(instructions: &[&'static str]) -> Arc<CryptoProviders> {
+        Arc::new(CryptoProviders::on(Cpu::with(instructions), Choice::default()))
     }
 
     const FULL: &[&str] = &["AES-NI", "PCLMULQDQ", "ARMv8 AES", "ARMv8 PMULL"];

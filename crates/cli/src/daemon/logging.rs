@@ -1,7 +1,7 @@
 //! The log: what is written of the engine's events, and how the level is changed while the daemon runs.
 
 use crate::config::{BadLevel, Log, LogFormat, LogLevel};
-use crate::control::protocol::event_name;
+use crate::view::event_name;
 use ike::event::{Event, EventKind};
 use std::io::{self, IsTerminal};
 use std::sync::Arc;

@@ -2,7 +2,8 @@
 
 use super::service::refusal;
 use super::{Daemon, Gateway};
-use crate::control::protocol::{ManualSaInfo, Refusal};
+use crate::view;
+use control::protocol::{ManualSaInfo, Refusal};
 use vpn::manual::{ManualSa, ManualSas};
 
 impl<G: Gateway> Daemon<G> {
@@ -12,7 +13,7 @@ impl<G: Gateway> Daemon<G> {
             return Ok(Vec::new());
         }
         let status = self.gateway().with_plane(move |plane| manual.status(plane)).await;
-        Ok(status.map_err(refusal)?.iter().map(ManualSaInfo::from).collect())
+        Ok(status.map_err(refusal)?.iter().map(view::manual_sa).collect())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Numbers of tunnels, for those who would rather not type names.
 
-use crate::control::protocol::Tunnel;
+use control::protocol::Tunnel;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 

@@ -2,8 +2,9 @@
 
 use super::service::refusal;
 use super::{Daemon, Gateway};
-use crate::control::protocol::{OffloadInfo, PlacedInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
 use crate::offload_advice;
+use crate::view;
+use control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
 use esp::placement::Placed;
 use esp::userspace::Devices;
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ impl<G: Gateway> Daemon<G> {
     }
 
     pub(super) fn offload(&self) -> OffloadInfo {
-        OffloadInfo::from(&self.placement.report())
+        view::offload(&self.placement.report())
     }
 
     /// Says of tunnels' SAs where the kernel has them.
@@ -26,9 +27,8 @@ impl<G: Gateway> Daemon<G> {
         if sas.is_empty() {
             return;
         }
-        let named = |sa: &Placed| {
-            ((sa.tunnel.clone(), sa.inbound, sa.spi.to_string()), PlacedInfo::from(sa))
-        };
+        let named =
+            |sa: &Placed| ((sa.tunnel.clone(), sa.inbound, sa.spi.to_string()), view::placed(sa));
         let sas: BTreeMap<_, _> = sas.iter().map(named).collect();
         for child in tunnels.iter_mut().flat_map(|tunnel| &mut tunnel.children) {
             let Some(sa) = &mut child.child_sa else { continue };

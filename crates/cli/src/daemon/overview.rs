@@ -2,12 +2,14 @@
 
 use super::service::refusal;
 use super::{Daemon, Gateway};
-use crate::config::{Config, DefaultAction};
-use crate::control::protocol::{
+use crate::config::Config;
+use crate::view;
+use crate::{course, filter};
+use control::protocol::DefaultAction;
+use control::protocol::{
     Fallback, FilterChange, FilterInfo, Fleet, Overview, PlaneInfo, Refusal, RefusalCode,
     TraceInfo, Unrouted,
 };
-use crate::{course, filter};
 use esp::filter::{Filter, FilterStatus};
 use esp::planes::{Found, KernelUse};
 use std::collections::BTreeMap;
@@ -57,7 +59,7 @@ impl<G: Gateway> Daemon<G> {
                 .filter(|info| !info.sas.is_empty())
                 .map(|info| crate::report::offload_summary(&info)),
             manual_sas: self.manual_sas().await?,
-            filter: filter.as_ref().map(FilterInfo::from),
+            filter: filter.as_ref().map(view::filter),
             ike_discarded: discarded("ike."),
             esp_discarded: discarded("esp."),
             keys_exported_to: self.keys_exported_to.as_ref().map(|d| d.display().to_string()),
@@ -98,12 +100,12 @@ impl<G: Gateway> Daemon<G> {
     ) -> Result<FilterInfo, Refusal> {
         let before = self.filter().await?.filter;
         let after = Filter {
-            ipv4: ipv4.map_or(before.ipv4, Into::into),
-            ipv6: ipv6.map_or(before.ipv6, Into::into),
+            ipv4: ipv4.map_or(before.ipv4, view::default_action),
+            ipv6: ipv6.map_or(before.ipv6, view::default_action),
             rules: before.rules.clone(),
         };
         self.set_filter(Arc::new(after)).await?;
-        Ok(FilterInfo::from(&self.filter().await?))
+        Ok(view::filter(&self.filter().await?))
     }
 
     /// Puts the filter of a configuration in force, unless `dry_run`. Tells what that changes, and of what needs a

@@ -1,18 +1,18 @@
 //! What the daemon does for those who ask through the control socket or with a signal.
 
 use super::numbers::Numbers;
+use super::server::Service;
 use super::{Gateway, LevelControl, Source};
 use crate::certificates::{Certificates, Keeper};
 use crate::config::Config;
-use crate::control::protocol::{
-    Activation, Change, Command, Explanation, FilterInfo, Refusal, RefusalCode, Reloaded, Reply,
-    Tunnel, WorkersChange, describe, workers,
-};
-use crate::control::server::Service;
 use crate::crypto::{self, tunables::Tunables};
 use crate::offload_advice;
 use crate::policy_file::PolicyFile;
+use crate::view;
 use crate::why::explain;
+use control::protocol::{
+    Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel, WorkersChange, workers,
+};
 use esp::placement::Placement;
 use esp::userspace::workers::Workers;
 use ike::engine::CommandError;
@@ -200,7 +200,7 @@ impl<G: Gateway> Daemon<G> {
         warnings.extend(crypto::remarks::of(&file.policy, self.crypto.facility()));
         warnings.extend(offload_advice::of(&file.policy, &self.config.1.planes()));
         let policy = Arc::new(file.policy);
-        let changes = self.current().changes(&policy).into_iter().map(Change::from).collect();
+        let changes = self.current().changes(&policy).into_iter().map(view::change).collect();
         let (tunnels, filter) = (policy.tunnels.len(), Vec::new());
         let reloaded = Reloaded { tunnels, warnings, dry_run, changes, filter };
         if dry_run {
@@ -220,12 +220,12 @@ impl<G: Gateway> Daemon<G> {
         let status = self.gateway.status().await.map_err(refusal)?;
         let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
         let tunnel =
-            |status| Tunnel { keys_exported_to: directory.clone(), ..Tunnel::from(status) };
+            |status| Tunnel { keys_exported_to: directory.clone(), ..view::tunnel(status) };
         let mut tunnels: Vec<Tunnel> = status.iter().map(tunnel).collect();
         self.numbers.apply(&mut tunnels);
         self.place(&mut tunnels);
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        describe(&mut tunnels, &in_force.0, &in_force.1);
+        view::describe(&mut tunnels, &in_force.0, &in_force.1);
         Ok(tunnels)
     }
 
@@ -256,7 +256,7 @@ impl<G: Gateway> Daemon<G> {
 
     async fn set_workers(&self, change: &WorkersChange) -> Result<workers::Workers, Refusal> {
         let refused = |message: String| Refusal::new(RefusalCode::BadSetting, message);
-        let change = change.parse().map_err(refused)?;
+        let change = view::workers_change(change).map_err(refused)?;
         let workers = self.workers.clone();
         // It waits for threads to end.
         let changed = tokio::task::spawn_blocking(move || {
@@ -268,7 +268,7 @@ impl<G: Gateway> Daemon<G> {
                 affinity = %settings.affinity,
                 "workers changed"
             );
-            Ok((&workers.report()).into())
+            Ok(view::workers(&workers.report()))
         });
         changed.await.unwrap_or_else(|error| Err(error.to_string())).map_err(refused)
     }
@@ -310,7 +310,7 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Activate { names } => {
                 self.know(&names).await?;
                 let activations = self.gateway.activate(names).await.map_err(refusal)?;
-                Ok(Reply::Activations(activations.into_iter().map(Activation::from).collect()))
+                Ok(Reply::Activations(activations.into_iter().map(view::activation).collect()))
             }
             Command::Deactivate { name } => {
                 self.know(std::slice::from_ref(&name)).await?;
@@ -338,7 +338,7 @@ impl<G: Gateway> Service for Daemon<G> {
                 Err(error) => Err(Refusal::new(RefusalCode::BadLevel, error.to_string())),
             },
             Command::Counters => self.counters().await.map(Reply::Counters),
-            Command::Workers => Ok(Reply::Workers((&self.workers.report()).into())),
+            Command::Workers => Ok(Reply::Workers(view::workers(&self.workers.report()))),
             Command::WorkersSet(change) => self.set_workers(&change).await.map(Reply::Workers),
             Command::Certs => Ok(Reply::Certificates(self.certificates.describe())),
             Command::Crypto => Ok(Reply::Crypto(crypto::service::state(&self.crypto, 0))),
@@ -361,7 +361,7 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Resync => self.resync().await.map(Reply::Resync),
             Command::ManualSas => self.manual_sas().await.map(Reply::ManualSas),
             Command::Filter => {
-                self.filter().await.map(|status| Reply::Filter(FilterInfo::from(&status)))
+                self.filter().await.map(|status| Reply::Filter(view::filter(&status)))
             }
             Command::SetFilter { ipv4, ipv6 } => {
                 // None of a reload is to get in between.

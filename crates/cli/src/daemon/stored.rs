@@ -3,11 +3,9 @@
 use super::service::usable;
 use super::source::lock;
 use super::{Daemon, Gateway, Source};
-use crate::control::protocol::{
-    Command, GetPolicy, PolicyText, PutPolicy, Refusal, RefusalCode, Stored,
-};
 use crate::policy_file::{self, PolicyFile};
 use crate::store::{get, prepare, unusable};
+use control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, Refusal, RefusalCode, Stored};
 use policy::Database;
 use policy::database::PutOptions;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! One end: a `vpnd start` in a namespace, and the control connection to it.
 
 use super::isolation::Namespace;
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{Command as Ask, Reply, Tunnel};
+use control::client::{Client, ClientError};
+use control::protocol::{Command as Ask, Reply, Tunnel};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::{self, DirBuilder, File};

@@ -11,7 +11,7 @@ use super::report::Report;
 use super::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use super::traffic::datagrams::{Count, Flow, Pace};
 use super::{Effort, Lab};
-use crate::control::protocol::workers::Workers;
+use control::protocol::workers::Workers;
 use esp::userspace::Stage;
 use serde::Serialize;
 use std::collections::BTreeMap;

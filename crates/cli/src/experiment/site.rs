@@ -9,11 +9,11 @@ mod policy;
 pub use policy::{Authentication, Cipher, Mode, Net, Tunnels, policies};
 
 use super::traffic::{End, processor};
-use crate::control::protocol::workers::Workers;
-use crate::control::protocol::{Command as Ask, Reply, WorkersChange};
 use crate::demo::isolation::Namespace;
 use crate::demo::network;
 use crate::demo::node::{Node, Setup};
+use control::protocol::workers::Workers;
+use control::protocol::{Command as Ask, Reply, WorkersChange};
 use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use super::{Colour, Table, plain};
 use crate::certificates::DAYS_OF_NOTICE;
-use crate::control::protocol::CertificateInfo;
+use control::protocol::CertificateInfo;
 
 /// One line per certificate or revocation list; the header always.
 pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {

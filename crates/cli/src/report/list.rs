@@ -1,7 +1,7 @@
 //! `vpnctl list`: a line for each tunnel of either phase, or everything about each.
 
 use super::{Colour, Fields, Table, bytes, count, duration, keys_exported, plain};
-use crate::control::protocol::{Child, ChildSa, Tunnel};
+use control::protocol::{Child, ChildSa, Tunnel};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -231,7 +231,7 @@ fn phase2(text: &mut String, tunnel: &Tunnel, child: &Child, colour: Colour) {
 fn end(
     mut fields: Fields,
     text: &mut String,
-    failure: Option<&crate::control::protocol::FailureInfo>,
+    failure: Option<&control::protocol::FailureInfo>,
     colour: Colour,
 ) {
     if let Some(failure) = failure {

@@ -1,7 +1,7 @@
 //! SAs that are keyed by hand, for people.
 
 use super::{Colour, Table, bytes, count, plain};
-use crate::control::protocol::ManualSaInfo;
+use control::protocol::ManualSaInfo;
 
 /// A line for each; nothing where there are none.
 pub fn manual(sas: &[ManualSaInfo], colour: Colour) -> String {

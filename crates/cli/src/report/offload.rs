@@ -1,7 +1,7 @@
 //! Network cards and the SAs in them, for people.
 
 use super::{Colour, Table, count, plain};
-use crate::control::protocol::{CardInfo, OffloadInfo, PlacedInfo, ResyncInfo};
+use control::protocol::{CardInfo, OffloadInfo, PlacedInfo, ResyncInfo};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 

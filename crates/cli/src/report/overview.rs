@@ -1,7 +1,7 @@
 //! The daemon as a whole, its filter, and what would become of a packet.
 
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
-use crate::control::protocol::{
+use control::protocol::{
     Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, Overview, TraceInfo, Unrouted,
 };
 use std::fmt::Write;
@@ -19,7 +19,7 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
     let configuration = daemon.configuration.as_deref().map(plain);
     fields
         .add("configuration", configuration.map_or("the defaults".to_owned(), |c| c.into_owned()));
-    let fleet = |f: crate::control::protocol::Fleet| format!("{} of {} up", f.up, f.defined);
+    let fleet = |f: control::protocol::Fleet| format!("{} of {} up", f.up, f.defined);
     fields.add(
         "tunnels",
         format!("phase 1: {}; phase 2: {}", fleet(daemon.tunnels), fleet(daemon.children)),

@@ -1,7 +1,7 @@
 //! What has become of the policy store.
 
 use super::{Colour, changes, plain};
-use crate::control::protocol::{ObjectChange, Stored};
+use control::protocol::{ObjectChange, Stored};
 use std::fmt::Write;
 
 /// What has changed, or would change: objects first, then tunnels.

@@ -261,7 +261,7 @@ fn exported_keys_are_told_of_with_every_tunnel() {
 
 #[test]
 fn a_status_says_where_sas_are_and_why_not_in_a_card() {
-    use crate::control::protocol::{OffloadInfo, PlacedInfo};
+    use control::protocol::{OffloadInfo, PlacedInfo};
     let sa = |tunnel: &str, direction: &str, place: &str, reason: Option<&str>| PlacedInfo {
         tunnel: tunnel.to_owned(),
         direction: direction.to_owned(),
@@ -297,7 +297,7 @@ fn a_status_says_where_sas_are_and_why_not_in_a_card() {
 
 #[test]
 fn a_resynchronisation_says_what_was_amiss() {
-    use crate::control::protocol::ResyncInfo;
+    use control::protocol::ResyncInfo;
     let said = |sas, policies, moved| resynced(&ResyncInfo { sas, policies, moved });
     assert_eq!(said(0, 0, 0), "nothing was missing in the kernel, and no SA has moved");
     assert_eq!(said(1, 2, 0), "put back into the kernel: 1 SA, 2 policies");

@@ -1,8 +1,8 @@
 //! What `vpnctl why` and `vpnctl events` print.
 
 use super::{Colour, duration, plain};
-use crate::control::protocol::{Explanation, Happening, Row, Story};
 use crate::why::times;
+use control::protocol::{Explanation, Happening, Row, Story};
 use std::fmt::Write;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! The threads that carry packets, for people.
 
 use super::{Colour, Table, bytes, count, duration, plain};
-use crate::control::protocol::workers::{Lookups, Queue, Stage, Thread, Workers};
+use control::protocol::workers::{Lookups, Queue, Stage, Thread, Workers};
 use std::time::Duration;
 
 /// How workers are set, the threads, and the stages.
@@ -95,7 +95,7 @@ fn seconds(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::control::protocol::workers::Passed;
+    use control::protocol::workers::Passed;
     use std::collections::BTreeMap;
 
     #[test]

@@ -1,8 +1,8 @@
 //! Who works on the store: the daemon that runs from it, or this process where none does.
 
 use super::without_daemon;
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{Command, Refusal, Reply};
+use control::client::{Client, ClientError};
+use control::protocol::{Command, Refusal, Reply};
 use std::path::{Path, PathBuf};
 use vpn::store::DEFAULT_DIRECTORY;
 

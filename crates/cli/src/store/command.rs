@@ -3,11 +3,11 @@
 use super::Access;
 use crate::check;
 use crate::config::{Config, ConfigError};
-use crate::control::client::ClientError;
-use crate::control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
 use crate::policy_file::{self, PolicyFileError};
 use crate::report::{self, Colour};
 use clap::{Args, Subcommand};
+use control::client::ClientError;
+use control::protocol::{Command, GetPolicy, Objects, PolicyText, PutPolicy, Reply, Stored};
 use policy::xml::Diagnostics;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 //! Rates and histories, from what was seen again and again.
 
 use super::sample::Sample;
-use crate::control::protocol::{Child, ChildSa, Tunnel};
+use control::protocol::{Child, ChildSa, Tunnel};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

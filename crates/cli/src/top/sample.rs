@@ -1,7 +1,7 @@
 //! One look at the daemon: its tunnels and counters through the control socket, its threads in `/proc`.
 
-use crate::control::client::{Client, ClientError};
-use crate::control::protocol::{Command, Overview, Reply, Tunnel};
+use control::client::{Client, ClientError};
+use control::protocol::{Command, Overview, Reply, Tunnel};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};

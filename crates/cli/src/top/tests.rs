@@ -4,7 +4,7 @@ use super::model::{Model, Sort};
 use super::sample::{Sample, Thread};
 use super::screen::{Outcome, Screen};
 use super::*;
-use crate::control::protocol::{Child, ChildSa, Tunnel};
+use control::protocol::{Child, ChildSa, Tunnel};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
 use super::*;
-use esp::cipher::Suite;
+use ::crypto::Suite;
 use esp::plane::Spi;
 use ike::negotiation::proposal::IkeSuite;
 use ike::wire::header::IkeSpi;

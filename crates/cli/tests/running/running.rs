@@ -1,7 +1,7 @@
 //! A daemon that runs in a thread of a test.
 
-use cli::control::server::ControlSocket;
 use cli::daemon::gateway::memory::MemoryGateway;
+use cli::daemon::server::ControlSocket;
 use cli::daemon::{self, Daemon, Signals};
 use std::path::PathBuf;
 use std::sync::{Arc, mpsc};

@@ -1,12 +1,12 @@
 //! Two datapaths back to back.
 
 use super::*;
-use crate::cipher::{Provider, Suite};
 use crate::ip::{TCP, UDP};
 use crate::offload::PartialChecksum;
 use crate::plane::{Encapsulation, Limits, TrafficSelectors};
 use crate::queue::{Coalesce, RUN_OCTETS, RUN_PACKETS};
 use crate::sample::{self, ACK, checksums_hold};
+use crypto::{Provider, Suite};
 use policy::{AddressRange, Integrity, KeyBits, Mode, PortRange, Secret, Selector};
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};
@@ -14,13 +14,13 @@ use std::net::{IpAddr, SocketAddr};
 mod authentication;
 mod cost;
 mod course;
-mod crypto;
 mod flows;
 mod foreign;
 mod fragments;
 mod hostile;
 mod limits;
 mod path;
+mod providers;
 mod published;
 mod removal;
 mod rules;

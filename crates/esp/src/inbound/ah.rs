@@ -9,11 +9,12 @@
 
 use super::{Inbound, Receiving, leave_tunnel};
 use crate::ah;
-use crate::cipher::{Aad, Cipher, high};
 use crate::datapath::Arrival;
 use crate::discard::Discard;
 use crate::header::Header;
 use crate::queue::ReceiveQueue;
+use crate::sequence::high;
+use crypto::{Aad, Cipher};
 use policy::Mode;
 use std::time::Duration;
 

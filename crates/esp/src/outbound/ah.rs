@@ -8,10 +8,11 @@
 
 use super::{Cover, MAX_IV, Outbound, fill_iv};
 use crate::ah;
-use crate::cipher::{Aad, Cipher, high, low};
 use crate::ip::{self, put_word, word_at};
 use crate::plane::{Encapsulation, Path};
 use crate::queue::SendQueue;
+use crate::sequence::{high, low};
+use crypto::{Aad, Cipher};
 use policy::Mode;
 
 /// Octets of the longest ICV field: HMAC-SHA2-512-256.

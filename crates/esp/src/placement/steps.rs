@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::{Card, Place, Reason, Wanted};
-use crate::cipher::Suite;
 use crate::plane::Encapsulation;
+use crypto::Suite;
 
 /// What an SA asks of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

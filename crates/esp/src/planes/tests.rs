@@ -1,9 +1,9 @@
 //! Which plane gets what, with planes that only note it.
 
 use super::*;
-use crate::cipher::Suite;
 use crate::placement::{Card, Cards};
 use crate::plane::{Encapsulation, Limits, Spi, TrafficSelectors};
+use crypto::Suite;
 use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
 use std::sync::Mutex;
 

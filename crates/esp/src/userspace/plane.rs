@@ -3,7 +3,6 @@
 use super::presence::Presence;
 use super::refusal::refused;
 use super::{Userspace, device_mtu};
-use crate::cipher::Suite;
 use crate::encap::inner_mtu;
 use crate::filter::{Always, Direction, Filter, FilterStatus};
 use crate::path_mtu::Fit;
@@ -11,6 +10,7 @@ use crate::plane::{
     DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId, Usage,
 };
 use crate::trace::{DecidedBy, Trace};
+use crypto::Suite;
 use policy::Mode;
 use std::io;
 use std::net::IpAddr;

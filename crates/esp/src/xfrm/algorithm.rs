@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use crate::cipher::{Suite, integrity_key_len};
 use crate::plane::PlaneError;
+use crypto::{Suite, integrity_key_len};
 use netlink_packet_xfrm::{Alg, AlgAead, AlgAuth, XFRM_ALG_NAME_LEN, XfrmAttrs};
 use policy::{AhIntegrity, DesKeys, Integrity};
 use zeroize::Zeroize;

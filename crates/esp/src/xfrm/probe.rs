@@ -5,8 +5,8 @@
 use super::netlink::{Kernel, Netlink, Refused};
 use super::state::Form;
 use super::{Binding, REQIDS};
-use crate::cipher::Suite;
 use crate::plane::{Encapsulation, Limits, Path, Spi};
+use crypto::Suite;
 use netlink_packet_xfrm::XfrmMessage;
 use policy::{Mode, Secret};
 use std::io;

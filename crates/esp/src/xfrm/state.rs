@@ -5,8 +5,8 @@
 use super::flow::{Flow, address, family};
 use super::spd::mode;
 use super::{Binding, Offload, algorithm};
-use crate::cipher::Suite;
 use crate::plane::{Encapsulation, Limits, Path, PlaneError, Spi, Usage};
+use crypto::Suite;
 use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{
     Address, EncapTmpl, IPPROTO_AH, IPPROTO_ESP, Id, LifetimeConfig, ReplayEsn, UDP_ENCAP_ESPINUDP,

@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use super::{Installed, SaId, Xfrm, state};
-use crate::cipher::{Amount, Direction, Facility, Place};
 use crate::plane::{DataPlane, Usage};
+use crypto::{Amount, CryptoProviders, Direction, Place};
 use netlink_packet_xfrm::XfrmAttrs;
 use netlink_packet_xfrm::state::ModifyMessage;
 use std::time::{Instant, SystemTime};
@@ -25,7 +25,7 @@ impl Xfrm {
 
 impl Installed {
     /// Takes note of what the kernel says it has done.
-    pub(super) fn count(&mut self, state: &ModifyMessage, facility: &Facility) {
+    pub(super) fn count(&mut self, state: &ModifyMessage, facility: &CryptoProviders) {
         let now = state::usage(state, Instant::now(), SystemTime::now());
         let (before, last) = (self.before, self.last);
         self.last = Usage {
@@ -66,7 +66,7 @@ impl Installed {
     }
 
     /// Attributes what it has done since the last time to where it is now. To be called before that changes.
-    fn tell_work(&mut self, facility: &Facility) {
+    fn tell_work(&mut self, facility: &CryptoProviders) {
         let done = Amount { operations: self.last.packets, octets: self.last.bytes };
         let more = Amount {
             operations: done.operations.saturating_sub(self.told.operations),

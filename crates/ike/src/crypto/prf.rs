@@ -1,7 +1,7 @@
 //! PRFs and prf+ (RFC 7296 §2.13).
 
 use super::tally::{self, Operation};
-use esp::cipher::mac::{Algorithm, Key};
+use ::crypto::mac::{Algorithm, Key};
 use policy::{Prf, Secret};
 
 /// `prf(key, parts[0] | parts[1] | …)`; [`output_len`] octets.

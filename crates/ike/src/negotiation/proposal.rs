@@ -6,7 +6,7 @@
 use crate::failure::facts::{Alternatives, KEPT, Offer, described};
 use crate::wire::payload::{Proposal, Transform};
 use crate::wire::registry::{EncryptionId, GroupId, IntegrityId, PrfId, ProtocolId, TransformType};
-use esp::cipher::Suite;
+use ::crypto::Suite;
 use esp::plane::Spi;
 use policy::{
     AhIntegrity, ChildProposal, DesKeys, EspEncryption, Group, IkeEncryption, IkeProposal,

@@ -6,7 +6,7 @@ use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;
 use crate::sa::path::Path;
-use esp::cipher::Suite;
+use ::crypto::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
 use policy::{ChildTunnel, Mode};
 use std::sync::Arc;

@@ -8,7 +8,7 @@ use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::protected::{self, Content, OpenError};
-use esp::cipher::{Cipher, Provider, Suite, integrity_key_len};
+use ::crypto::{Cipher, Provider, Suite, integrity_key_len};
 use policy::{IkeEncryption, Secret};
 
 /// The keys of an IKE SA, seen from this side.

@@ -3,8 +3,8 @@
 use crate::wire::header::IkeSpi;
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{NotifyType, ProtocolId};
+use ::crypto::Suite;
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
-use esp::cipher::Suite;
 use esp::plane::{self, Encapsulation};
 use policy::ChildProposal;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

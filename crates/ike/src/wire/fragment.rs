@@ -6,7 +6,7 @@ use super::protected::{
 };
 use super::reader::Reader;
 use super::registry::PayloadType;
-use esp::cipher::{Cipher, Suite};
+use ::crypto::{Cipher, Suite};
 
 /// Octets of the generic header of SKF with Fragment Number and Total Fragments.
 const FRAGMENT_HEADER: usize = 8;

@@ -6,7 +6,7 @@ use super::message::{Chain, RawPayload, first_kind, note, read_payloads, write_p
 use super::payload::Payload;
 use super::reader::WireError;
 use super::registry::PayloadType;
-use esp::cipher::{Aad, Cipher, Suite};
+use ::crypto::{Aad, Cipher, Suite};
 use std::fmt;
 use zeroize::Zeroizing;
 

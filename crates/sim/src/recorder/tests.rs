@@ -1,7 +1,7 @@
 use super::*;
 use crate::traffic::FlowId;
 use crate::world::first_instant;
-use esp::cipher::Suite;
+use crypto::Suite;
 use esp::plane::{Limits, TrafficSelectors};
 use policy::{AddressRange, KeyBits, Mode, Selector};
 use std::net::{IpAddr, SocketAddr};

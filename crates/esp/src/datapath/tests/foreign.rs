@@ -1,7 +1,7 @@
 //! Whole packets in tunnel mode that others made: RFC 7634, and scapy for what has no published packets.
 
 use super::*;
-use crate::cipher::Aad;
+use crypto::Aad;
 use serde_json::Value;
 
 const FILES: [&str; 3] = [

@@ -1,10 +1,10 @@
 //! Fragments, extension headers and padding on both ways.
 
 use super::*;
-use crate::cipher::{Aad, Cipher, Keyed};
 use crate::fragment::Fragments;
 use crate::header::{DESTINATION_OPTIONS, FRAGMENT, HOP_BY_HOP};
 use crate::ip::{IPIP, IPV6, NO_NEXT_HEADER, put_word};
+use crypto::{Aad, Cipher, Keyed};
 
 /// A packet of IPv4 in fragments.
 fn in_fragments(packet: &[u8], mtu: usize) -> Vec<Vec<u8>> {

@@ -8,7 +8,7 @@ pub(super) fn sealed_by_hand(kind: Kind, sequence: u64, plaintext: &[u8]) -> Vec
     let mut out = vec![0; 8 + kind.suite.iv_len() + plaintext.len() + kind.suite.icv_len()];
     out[..4].copy_from_slice(&SPI.to_be_bytes());
     out[4..8].copy_from_slice(&(sequence as u32).to_be_bytes());
-    let aad = crate::cipher::Aad::Esp { spi: SPI, sequence, esn: kind.esn };
+    let aad = crypto::Aad::Esp { spi: SPI, sequence, esn: kind.esn };
     cipher.seal(&sequence.to_be_bytes(), aad, plaintext, &[], &mut out[8..]);
     out
 }

@@ -1,7 +1,7 @@
 //! The packets of draft-mcgrew-gcm-test-01, all of which carry next header 1.
 
 use super::*;
-use crate::cipher::Aad;
+use crypto::Aad;
 use serde_json::Value;
 
 const FILE: &str = include_str!("../../../tests/vectors/draft_mcgrew_gcm_esp.json");

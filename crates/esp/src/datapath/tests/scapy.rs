@@ -100,7 +100,7 @@ impl Case {
         // NULL has no key; the salt of an AEAD stands behind its key.
         let mac_len = match kind.suite {
             Suite::AesCbcMac(_, integrity) | Suite::DesCbcMac(_, integrity) => {
-                crate::cipher::integrity_key_len(integrity)
+                crypto::integrity_key_len(integrity)
             }
             Suite::NullMac(_) | Suite::Ah(_) => key.len(),
             _ => 0,

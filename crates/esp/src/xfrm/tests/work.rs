@@ -2,10 +2,10 @@
 
 use super::place::{BOTH, plane};
 use super::twin::{Twin, inbound, outbound};
-use crate::cipher::{Direction, Place};
 use crate::placement::Wanted;
 use crate::plane::{DataPlane, SaId};
 use crate::xfrm::Xfrm;
+use crypto::{Direction, Place};
 
 /// Has the kernel count packets of 100 octets.
 fn pass(twin: &Twin, spi: u32, packets: u64) {

@@ -1,0 +1,234 @@
+//! The answering side of the control protocol: who may connect, how much a client may send and how long it may take.
+
+use crate::view;
+use control::protocol::{
+    Command, MAX_REQUEST, Outcome, Refusal, RefusalCode, Reply, Response, VERSION, parse,
+};
+use ike::event::Event;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::{Semaphore, watch};
+use tokio::time::timeout;
+use tracing::{debug, warn};
+use zeroize::{Zeroize, Zeroizing};
+
+mod socket;
+
+pub use socket::{ControlSocket, SocketError};
+
+/// What is behind the socket.
+pub trait Service: Send + Sync + 'static {
+    /// Carries out one command.
+    fn answer(&self, command: Command) -> impl Future<Output = Result<Reply, Refusal>> + Send;
+    /// Events from now on; a receiver that falls behind is told so.
+    fn events(&self) -> broadcast::Receiver<Event>;
+}
+
+/// What clients may cost.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at the same time.
+    pub clients: usize,
+    /// Connections at the same time that watch events: they stay, and must leave room for others.
+    pub watchers: usize,
+    /// For the next request to arrive in full.
+    pub read: Duration,
+    /// For an answer to be taken.
+    pub write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            clients: 32,
+            watchers: 8,
+            read: Duration::from_secs(60),
+            write: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Serves clients until `stopping` turns true; each has its own task, so that none waits for another. Requests that
+/// are being carried out then are still answered.
+///
+/// Only root and `owner`, the user the daemon runs as, are answered.
+pub async fn serve<S: Service>(
+    listener: UnixListener,
+    owner: u32,
+    service: Arc<S>,
+    limits: Limits,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let slots = Arc::new(Semaphore::new(limits.clients));
+    let watchers = Arc::new(Semaphore::new(limits.watchers));
+    let mut clients = tokio::task::JoinSet::new();
+    loop {
+        while clients.try_join_next().is_some() {}
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            _ = stopping.wait_for(|stopping| *stopping) => break,
+        };
+        let stream = match accepted {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                // Out of descriptors: until one is freed, accept would fail again at once.
+                warn!(%error, "cannot accept a control connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        match stream.peer_cred() {
+            Ok(peer) if peer.uid() == 0 || peer.uid() == owner => {}
+            Ok(peer) => {
+                warn!(uid = peer.uid(), "refused a control connection of another user");
+                continue;
+            }
+            Err(error) => {
+                warn!(%error, "refused a control connection of an unknown user");
+                continue;
+            }
+        }
+        let service = Arc::clone(&service);
+        let watchers = Arc::clone(&watchers);
+        match Arc::clone(&slots).try_acquire_owned() {
+            Ok(slot) => {
+                let stopping = stopping.clone();
+                clients.spawn(async move {
+                    if let Err(error) =
+                        converse(stream, &*service, limits, &watchers, stopping).await
+                    {
+                        debug!(%error, "a control connection ended early");
+                    }
+                    drop(slot);
+                });
+            }
+            Err(_) => turn_away(&stream, &busy("clients", limits.clients)),
+        }
+    }
+    drop(listener);
+    // What is still unanswered then is cut off with its task.
+    let answered = async { while clients.join_next().await.is_some() {} };
+    let _ = timeout(limits.write, answered).await;
+}
+
+/// Tells a client that there are too many, without waiting for it: a fresh socket takes one short line at once.
+fn turn_away(stream: &UnixStream, refusal: &Refusal) {
+    if let Err(error) = stream.try_write(&line(&Response::new(Err(refusal.clone())))) {
+        debug!(%error, "a control connection ended early");
+    }
+}
+
+fn busy(whom: &str, number: usize) -> Refusal {
+    let message = format!("vpnd serves {number} {whom} already; try again later");
+    Refusal::new(RefusalCode::Busy, message)
+}
+
+/// Answers one request after the other until the client is gone, breaks the rules or takes too long.
+async fn converse<S: Service>(
+    stream: UnixStream,
+    service: &S,
+    limits: Limits,
+    watchers: &Semaphore,
+    mut stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let (reader, mut writer) = stream.into_split();
+    let mut reader = BufReader::new(reader);
+    // As long as it can get, so that a policy with its keys leaves no copies behind; the system gives memory only for
+    // what is used.
+    let mut request = Zeroizing::new(Vec::with_capacity(MAX_REQUEST));
+    loop {
+        request.as_mut_slice().zeroize();
+        request.clear();
+        let mut bounded = (&mut reader).take(MAX_REQUEST as u64);
+        tokio::select! {
+            biased;
+            read = timeout(limits.read, bounded.read_until(b'\n', &mut request)) => read??,
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+        };
+        if request.is_empty() {
+            return Ok(());
+        }
+        let whole = request.ends_with(b"\n");
+        let outcome = if whole || request.len() < MAX_REQUEST {
+            match parse(&request) {
+                Ok(Command::Events { names }) => {
+                    let slot = watchers.try_acquire();
+                    let known = service.answer(Command::Events { names: names.clone() }).await;
+                    match (slot, known) {
+                        (Ok(_slot), Ok(_)) => {
+                            return watch(&mut reader, &mut writer, service, &names, stopping)
+                                .await;
+                        }
+                        (Ok(_), Err(refusal)) => Err(refusal),
+                        (Err(_), _) => Err(busy("clients that watch events", limits.watchers)),
+                    }
+                }
+                Ok(command) => service.answer(command).await,
+                Err(refusal) => Err(refusal),
+            }
+        } else {
+            Err(Refusal::new(
+                RefusalCode::BadRequest,
+                format!("a request has at most {MAX_REQUEST} octets"),
+            ))
+        };
+        timeout(limits.write, writer.write_all(&line(&Response::new(outcome)))).await??;
+        if !whole {
+            // Where the next request would begin is unknown.
+            return Ok(());
+        }
+    }
+}
+
+/// Tells a client of events until it is gone or the daemon stops. What it does not take in time waits in a queue of
+/// bounded length; it is told how much it has missed.
+async fn watch<S: Service>(
+    reader: &mut BufReader<OwnedReadHalf>,
+    writer: &mut OwnedWriteHalf,
+    service: &S,
+    names: &[String],
+    mut stopping: watch::Receiver<bool>,
+) -> io::Result<()> {
+    // Before the answer, so that nothing falls between.
+    let mut events = service.events();
+    writer.write_all(&line(&Response::new(Ok(Reply::Done)))).await?;
+    let mut nothing = [0];
+    loop {
+        let happening = tokio::select! {
+            event = events.recv() => match event {
+                Ok(event) => view::happening(&event, SystemTime::now()),
+                Err(RecvError::Lagged(count)) => view::missed(count, SystemTime::now()),
+                Err(RecvError::Closed) => return Ok(()),
+            },
+            // Whatever it sends now, or its end: the conversation is over.
+            _ = reader.read(&mut nothing) => return Ok(()),
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+        };
+        if !happening.concerns(names) {
+            continue;
+        }
+        let line = line(&Response::event(happening));
+        tokio::select! {
+            written = writer.write_all(&line) => written?,
+            _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+        }
+    }
+}
+
+fn line(response: &Response) -> Zeroizing<Vec<u8>> {
+    let octets = serde_json::to_vec(response).unwrap_or_else(|error| {
+        // Only a value that JSON cannot hold leads here; the client is told rather than left waiting.
+        let refusal = Refusal::new(RefusalCode::BadRequest, error.to_string());
+        serde_json::to_vec(&Response { version: VERSION, outcome: Outcome::Error(refusal) })
+            .expect("a refusal is strings")
+    });
+    let mut octets = Zeroizing::new(octets);
+    octets.push(b'\n');
+    octets
+}

@@ -1,0 +1,116 @@
+//! Tunnels and their SAs.
+
+use super::{encapsulation_name, mode_name};
+use control::protocol::{Activation, Change, Child, ChildSa, FailureInfo, IkeSa, Tunnel};
+use ike::failure::Failure;
+use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus};
+use std::time::Duration;
+
+/// Shows a failed negotiation.
+pub fn failure(failure: &Failure) -> FailureInfo {
+    FailureInfo {
+        kind: failure.kind.name().to_owned(),
+        message: failure.to_string(),
+        seconds_ago: None,
+    }
+}
+
+/// Shows how the start of a tunnel ended.
+pub fn activation(activation: vpn::driver::Activation) -> Activation {
+    let failure = activation.outcome.as_ref().err().map(failure);
+    Activation { name: activation.name, up: failure.is_none(), failure }
+}
+
+/// Shows a phase 1 tunnel with its children, without the policy's settings.
+pub fn tunnel(status: &IkeStatus) -> Tunnel {
+    Tunnel {
+        name: status.name.clone(),
+        number: 0,
+        state: status.state.name().to_owned(),
+        local_id: status.local_id.clone(),
+        remote_id: status.remote_id.clone(),
+        local_address: status.local_address,
+        remote_address: status.remote_address,
+        ike_sa: status.sa.as_ref().map(ike_sa),
+        children: status.children.iter().map(child).collect(),
+        last_failure: last_failure(status.last_failure.as_ref()),
+        policy: None,
+        keys_exported_to: None,
+    }
+}
+
+fn ike_sa(sa: &IkeSaStatus) -> IkeSa {
+    IkeSa {
+        initiator: sa.initiator,
+        initiator_spi: sa.initiator_spi.to_string(),
+        responder_spi: sa.responder_spi.to_string(),
+        local: sa.local,
+        remote: sa.remote,
+        nat_local: sa.nat_local,
+        nat_remote: sa.nat_remote,
+        suite: sa.suite.clone(),
+        established_seconds: sa.established_for.map(|d| d.as_secs()),
+        rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
+        expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
+        rekeys: sa.rekeys,
+    }
+}
+
+fn child(child: &ChildStatus) -> Child {
+    Child {
+        name: child.name.clone(),
+        number: 0,
+        state: child.state.name().to_owned(),
+        mode: mode_name(child.mode).to_owned(),
+        local: child.local.iter().map(ToString::to_string).collect(),
+        remote: child.remote.iter().map(ToString::to_string).collect(),
+        child_sa: child.sa.as_ref().map(child_sa),
+        last_failure: last_failure(child.last_failure.as_ref()),
+        policy: None,
+    }
+}
+
+fn child_sa(sa: &ChildSaStatus) -> ChildSa {
+    ChildSa {
+        suite: sa.suite.clone(),
+        esn: sa.esn,
+        encapsulation: encapsulation_name(sa.encapsulation).to_owned(),
+        inbound_spi: sa.inbound_spi.to_string(),
+        outbound_spi: sa.outbound_spi.to_string(),
+        packets_in: sa.packets_in,
+        packets_out: sa.packets_out,
+        bytes_in: sa.bytes_in,
+        bytes_out: sa.bytes_out,
+        refused: sa.refused,
+        path_mtu: sa.fit.map(|fit| fit.path_mtu as u64),
+        inner_mtu: sa.fit.map(|fit| fit.inner_mtu as u64),
+        path_mtu_learned: sa.fit.is_some_and(|fit| fit.learned),
+        established_seconds: sa.established_for.as_secs(),
+        rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
+        expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
+        lifetime_seconds: Some(sa.lifetime.hard.as_secs()),
+        lifesize_bytes: sa.lifetime.bytes,
+        lifesize_left_bytes: sa.bytes_left,
+        overlap_percent: Some(sa.lifetime.overlap_percent),
+        rekeys: sa.rekeys,
+        placed: Vec::new(),
+    }
+}
+
+fn last_failure(failure: Option<&(Failure, Duration)>) -> Option<FailureInfo> {
+    failure.map(|(failure, ago)| FailureInfo {
+        seconds_ago: Some(ago.as_secs()),
+        ..self::failure(failure)
+    })
+}
+
+/// Shows the effect of a new policy on a tunnel.
+pub fn change(change: policy::Change) -> Change {
+    let policy::Change { tunnel, child, fields, effect } = change;
+    let message = match fields.as_slice() {
+        [] => effect.to_string(),
+        fields => format!("{}: {effect}", fields.join(", ")),
+    };
+    let fields = fields.into_iter().map(str::to_owned).collect();
+    Change { tunnel, child, fields, effect: effect.name().to_owned(), message }
+}

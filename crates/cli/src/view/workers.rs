@@ -1,0 +1,98 @@
+//! The workers' report and settings.
+
+use control::protocol::WorkersChange;
+use control::protocol::workers::{Lookups, Passed, Queue, Stage, Thread, Workers};
+use esp::userspace::workers::{Change, Report, StageReport, ThreadReport};
+
+/// Shows the threads that carry packets.
+pub fn workers(report: &Report) -> Workers {
+    Workers {
+        schedule: report.settings.schedule.to_string(),
+        wait: report.settings.wait.to_string(),
+        workers: report.settings.workers.to_string(),
+        number: report.number,
+        affinity: report.settings.affinity.to_string(),
+        threads: report.threads.iter().map(thread).collect(),
+        stages: report.stages.iter().map(stage).collect(),
+        lookups: Lookups { known: report.lookups.known, searched: report.lookups.searched },
+    }
+}
+
+/// Reads a change of the workers' settings.
+///
+/// # Errors
+/// Where a setting does not have this value; the text lists the values it may have.
+pub fn workers_change(change: &WorkersChange) -> Result<Change, String> {
+    Ok(Change {
+        workers: change.workers.as_deref().map(str::parse).transpose()?,
+        schedule: change.schedule.as_deref().map(str::parse).transpose()?,
+        wait: change.wait.as_deref().map(str::parse).transpose()?,
+        affinity: change.affinity.as_deref().map(str::parse).transpose()?,
+    })
+}
+
+fn thread(thread: &ThreadReport) -> Thread {
+    Thread {
+        name: thread.name.clone(),
+        role: thread.role.to_owned(),
+        seconds: thread.age.as_secs_f64(),
+        cpu: thread.cpu,
+        cpu_seconds: thread.cpu_time.map(|time| time.as_secs_f64()),
+        wakeups: thread.wakeups,
+        busy: thread.busy(),
+        stages: thread.stages.iter().map(|(stage, flow)| passed(*stage, *flow)).collect(),
+    }
+}
+
+fn stage(stage: &StageReport) -> Stage {
+    Stage {
+        passed: passed(stage.stage, stage.flow),
+        queue: stage.depth.map(|depth| Queue {
+            waiting: depth.waiting,
+            room: depth.room,
+            unit: depth.unit.to_owned(),
+        }),
+        drops: stage.drops.iter().map(|(reason, count)| ((*reason).into(), *count)).collect(),
+    }
+}
+
+fn passed(stage: esp::userspace::Stage, flow: esp::userspace::Flow) -> Passed {
+    Passed {
+        stage: stage.name().to_owned(),
+        batches: flow.batches,
+        packets: flow.packets,
+        octets: flow.octets,
+        busy_seconds: flow.busy.as_secs_f64(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads one setting as `vpnctl workers set` and then the daemon do.
+    fn read(change: &mut WorkersChange, setting: &str) -> Result<(), String> {
+        change.set(setting)?;
+        workers_change(change).map(drop)
+    }
+
+    #[test]
+    fn settings_are_read_as_they_are_typed() {
+        let mut change = WorkersChange::default();
+        for setting in ["schedule=pipeline", "workers=2", "wait=poll", "affinity=0,1"] {
+            read(&mut change, setting).expect("a setting");
+        }
+        let json = serde_json::to_string(&change).expect("strings");
+        assert_eq!(serde_json::from_str::<WorkersChange>(&json).ok(), Some(change));
+        for (wrong, says) in [
+            ("speed=high", "no setting \"speed\""),
+            ("workers", "use auto, or 1 to 64"),
+            ("schedule=fast", "use run-to-completion or pipeline"),
+            ("wait=never", "use event, poll or adaptive"),
+            ("affinity=all", "numbers with commas"),
+        ] {
+            let error = read(&mut WorkersChange::default(), wrong).expect_err(wrong);
+            assert!(error.contains(says), "{error}");
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The asking side of the control protocol, blocking: `vpnctl` has nothing else to do meanwhile.
+
+use crate::protocol::{Command, Happening, Outcome, Refusal, Reply, Request, Response, VERSION};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Longest answer that is read: some 10 000 tunnels.
+const MAX_RESPONSE: u64 = 64 * 1024 * 1024;
+
+/// A command could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Nobody listens.
+    #[error(
+        "no vpnd is listening on {}\n  start one with: vpnd start --policy FILE{}\n  or name its socket with --control SOCKET",
+        .0.display(),
+        option_for(.0)
+    )]
+    NoDaemon(PathBuf),
+    /// The socket belongs to someone else.
+    #[error(
+        "permission denied on {}: vpnd answers only root and the user it runs as\n  run this command as that user, for example with sudo",
+        .0.display()
+    )]
+    Permission(PathBuf),
+    /// The connection broke.
+    #[error("vpnd on {} closed the connection: {source}", .path.display())]
+    Broken {
+        /// The socket.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The answer is none of this protocol.
+    #[error("{} does not speak version {VERSION} of vpnd's control protocol: {why}", .path.display())]
+    Protocol {
+        /// The socket.
+        path: PathBuf,
+        /// What is wrong with the answer.
+        why: String,
+    },
+    /// The daemon refused.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+}
+
+fn option_for(path: &Path) -> String {
+    if path == Path::new(crate::protocol::DEFAULT_SOCKET) {
+        String::new()
+    } else {
+        format!(" --control {}", path.display())
+    }
+}
+
+/// A connection to a daemon.
+pub struct Client {
+    path: PathBuf,
+    stream: BufReader<UnixStream>,
+}
+
+impl Client {
+    /// Connects to the daemon that listens on `path`.
+    ///
+    /// # Errors
+    /// [`ClientError::NoDaemon`] and [`ClientError::Permission`], in words for the operator.
+    pub fn connect(path: &Path) -> Result<Self, ClientError> {
+        let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                ClientError::NoDaemon(path.to_owned())
+            }
+            io::ErrorKind::PermissionDenied => ClientError::Permission(path.to_owned()),
+            _ => ClientError::Broken { path: path.to_owned(), source: error },
+        })?;
+        Ok(Self { path: path.to_owned(), stream: BufReader::new(stream) })
+    }
+
+    /// Sends a command and waits for its answer, however long the negotiation behind it takes.
+    ///
+    /// # Errors
+    /// As [`ClientError`]; [`ClientError::Refused`] leaves the connection usable.
+    pub fn ask(&mut self, command: Command) -> Result<Reply, ClientError> {
+        let mut line = serde_json::to_vec(&Request { version: VERSION, command })
+            .expect("a request has only string keys");
+        line.push(b'\n');
+        // A refused client may already have been told why and closed upon.
+        let sent = self.stream.get_mut().write_all(&line);
+        let mut answer = Vec::new();
+        let read = (&mut self.stream).take(MAX_RESPONSE).read_until(b'\n', &mut answer);
+        if answer.is_empty() {
+            let source = sent
+                .and(read)
+                .err()
+                .unwrap_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof));
+            return Err(match source.kind() {
+                io::ErrorKind::PermissionDenied => ClientError::Permission(self.path.clone()),
+                _ => ClientError::Broken { path: self.path.clone(), source },
+            });
+        }
+        let response: Response = serde_json::from_slice(&answer).map_err(|error| {
+            ClientError::Protocol { path: self.path.clone(), why: error.to_string() }
+        })?;
+        match response.outcome {
+            Outcome::Result(reply) => Ok(reply),
+            Outcome::Error(refusal) => Err(ClientError::Refused(refusal)),
+            Outcome::Event(_) => Err(ClientError::Protocol {
+                path: self.path.clone(),
+                why: "an event came in place of an answer".to_owned(),
+            }),
+        }
+    }
+
+    /// Waits for the next event after [`Command::Events`]; `None` once the daemon has stopped.
+    ///
+    /// # Errors
+    /// Where the connection breaks, or what comes is no event.
+    pub fn next_event(&mut self) -> Result<Option<Happening>, ClientError> {
+        let mut line = Vec::new();
+        let read = (&mut self.stream).take(MAX_RESPONSE).read_until(b'\n', &mut line);
+        read.map_err(|source| ClientError::Broken { path: self.path.clone(), source })?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        let why = match serde_json::from_slice(&line).map(|r: Response| r.outcome) {
+            Ok(Outcome::Event(happening)) => return Ok(Some(happening)),
+            Ok(Outcome::Error(refusal)) => return Err(ClientError::Refused(refusal)),
+            Ok(Outcome::Result(_)) => "an answer came in place of an event".to_owned(),
+            Err(error) => error.to_string(),
+        };
+        Err(ClientError::Protocol { path: self.path.clone(), why })
+    }
+
+    /// Waits no longer than this for an answer.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
+        self.stream.get_ref().set_read_timeout(Some(timeout))
+    }
+
+    /// The connection itself, for another thread to break off.
+    ///
+    /// # Errors
+    /// Where no descriptor is left.
+    pub fn connection(&self) -> io::Result<UnixStream> {
+        self.stream.get_ref().try_clone()
+    }
+
+    /// Waits until the daemon has closed the connection, which it does when its tunnels are gone.
+    pub fn wait_until_gone(&mut self) {
+        // Whatever ends the wait, the daemon no longer speaks on this connection.
+        let _ = io::copy(&mut self.stream, &mut io::sink());
+    }
+
+    /// The error for a reply that does not fit the command.
+    pub fn unexpected(&self, reply: &Reply) -> ClientError {
+        ClientError::Protocol {
+            path: self.path.clone(),
+            why: format!("the reply does not fit the command: {reply:?}"),
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What the daemon says of the filter: traffic that is no tunnel's.
+
+use serde::{Deserialize, Serialize};
+
+/// The filter in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterInfo {
+    /// What becomes of IPv4 that no rule and no tunnel covers: `permit` or `deny`.
+    pub ipv4: String,
+    /// The same of IPv6.
+    pub ipv6: String,
+    /// The first that covers a packet decides.
+    pub rules: Vec<FilterRuleInfo>,
+    /// IPv4 that was denied for want of a rule.
+    pub denied_ipv4: Count,
+    /// IPv6 that was denied for want of a rule.
+    pub denied_ipv6: Count,
+    /// Whether cleartext that should have come protected is dropped.
+    pub inbound_guard: bool,
+}
+
+/// A rule of the filter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterRuleInfo {
+    /// Its place, from 1.
+    pub number: usize,
+    /// For people.
+    pub name: Option<String>,
+    /// `bypass` or `discard`.
+    pub action: String,
+    /// `in`, `out` or `both`.
+    pub direction: String,
+    /// This side's traffic.
+    pub local: Vec<String>,
+    /// The other side's.
+    pub remote: Vec<String>,
+    /// How often it has decided.
+    pub decided: Count,
+}
+
+/// Packets and their octets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Count {
+    /// Packets.
+    pub packets: u64,
+    /// Octets of the packets.
+    pub bytes: u64,
+}
+
+/// What a reload changes of the filter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilterChange {
+    /// `added`, `removed`, `changed` or `reordered`.
+    pub effect: String,
+    /// For people: the rule, or the default of a family.
+    pub message: String,
+}
+
+/// The fate of packets that no rule and no tunnel covers: `permit` or `deny`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum DefaultAction {
+    /// They pass in the clear.
+    #[default]
+    Permit,
+    /// They are dropped.
+    Deny,
+}

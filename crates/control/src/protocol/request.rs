@@ -1,0 +1,89 @@
+//! How a daemon reads a request.
+
+use super::{Command, Refusal, RefusalCode, Request, VERSION};
+use serde::Deserialize;
+use serde::de::value::MapDeserializer;
+use std::fmt;
+
+/// Reads a request; the refusal of a bad one names what is wrong: its form, its version or its command.
+///
+/// # Errors
+/// [`RefusalCode::BadRequest`], [`RefusalCode::UnsupportedVersion`] or [`RefusalCode::UnknownCommand`].
+pub fn parse(request: &[u8]) -> Result<Command, Refusal> {
+    #[derive(Deserialize)]
+    struct Frame {
+        version: u32,
+        command: String,
+    }
+    let bad = |error: serde_json::Error| Refusal::new(RefusalCode::BadRequest, error.to_string());
+    let frame: Frame = serde_json::from_slice(request).map_err(bad)?;
+    if frame.version != VERSION {
+        return Err(Refusal::new(
+            RefusalCode::UnsupportedVersion,
+            format!(
+                "this vpnd speaks version {VERSION} of the control protocol, not {}; use the vpnctl that came with it",
+                frame.version
+            ),
+        ));
+    }
+    let names = command_names();
+    if !names.contains(&frame.command.as_str()) {
+        return Err(Refusal::new(
+            RefusalCode::UnknownCommand,
+            format!("no command {:?}; there are {}", frame.command, names.join(", ")),
+        ));
+    }
+    let request: Request = serde_json::from_slice(request).map_err(bad)?;
+    Ok(request.command)
+}
+
+/// Every value of the field `command`, in the order of [`Command`].
+///
+/// Serde derives these names from the enum and gives them to whoever asks for a variant that does not exist.
+fn command_names() -> &'static [&'static str] {
+    let nameless = std::iter::once(("command", ""));
+    match Command::deserialize(MapDeserializer::<_, Names>::new(nameless)) {
+        Err(Names(names)) => names,
+        Ok(_) => &[],
+    }
+}
+
+/// A deserializer's error that keeps only the variants that would have been understood.
+#[derive(Debug)]
+struct Names(&'static [&'static str]);
+
+impl serde::de::Error for Names {
+    fn custom<T: fmt::Display>(_: T) -> Self {
+        Self(&[])
+    }
+
+    fn unknown_variant(_: &str, expected: &'static [&'static str]) -> Self {
+        Self(expected)
+    }
+}
+
+impl std::error::Error for Names {}
+
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_names_of_commands_are_those_that_are_understood() {
+        let names = command_names();
+        assert!(names.contains(&"activate") && names.contains(&"stop"), "{names:?}");
+        for name in names {
+            let request = format!("{{\"version\":{VERSION},\"command\":\"{name}\"}}");
+            // A command with required fields is refused for want of these, and not as unknown.
+            if let Err(refusal) = parse(request.as_bytes()) {
+                assert_eq!(refusal.code, RefusalCode::BadRequest, "{refusal}");
+            }
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! The threads that carry packets, as the control protocol tells of them.
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The workers at one moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Workers {
+    /// `run-to-completion` or `pipeline`.
+    pub schedule: String,
+    /// `event`, `poll` or `adaptive`.
+    pub wait: String,
+    /// `auto`, or how many were asked for.
+    pub workers: String,
+    /// How many threads that makes.
+    pub number: usize,
+    /// `none`, or CPUs with commas between.
+    pub affinity: String,
+    /// The threads that run; none while no SA is up and no tunnel waits for a packet.
+    pub threads: Vec<Thread>,
+    /// The stages packets pass, out first; over all threads since the start.
+    pub stages: Vec<Stage>,
+    /// How the SAs of outbound packets were found, over all threads since the start.
+    #[serde(default)]
+    pub lookups: Lookups,
+}
+
+/// How often the flow of an outbound packet was known, and how often the rules were searched for its SA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lookups {
+    /// Known.
+    pub known: u64,
+    /// Searched.
+    pub searched: u64,
+}
+
+/// One thread.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Thread {
+    /// Its name, as `ps -L` and `top -H` show it.
+    pub name: String,
+    /// `worker` does everything; `reader` and `crypto` share it.
+    pub role: String,
+    /// Seconds since it was started.
+    pub seconds: f64,
+    /// The CPU it is or was last on; `null`: unknown.
+    pub cpu: Option<usize>,
+    /// Seconds of CPU it has taken.
+    pub cpu_seconds: Option<f64>,
+    /// How often it slept and was woken.
+    pub wakeups: Option<u64>,
+    /// The share of its time that it moved packets, from 0 to 1.
+    pub busy: f64,
+    /// What it has done in each stage.
+    pub stages: Vec<Passed>,
+}
+
+/// What has passed a stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Passed {
+    /// Which.
+    pub stage: String,
+    /// Times that something passed at once.
+    pub batches: u64,
+    /// Packets; where the device is concerned, super-packets.
+    pub packets: u64,
+    /// Octets of these.
+    pub octets: u64,
+    /// Seconds spent on them.
+    pub busy_seconds: f64,
+}
+
+/// A stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Stage {
+    /// What has passed it.
+    #[serde(flatten)]
+    pub passed: Passed,
+    /// What waits for it; `null` where nothing does, or the system does not tell.
+    pub queue: Option<Queue>,
+    /// Packets dropped, by reason.
+    pub drops: BTreeMap<String, u64>,
+}
+
+/// What waits for a stage.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Queue {
+    /// What is in it.
+    pub waiting: u64,
+    /// What there is room for.
+    pub room: u64,
+    /// `octets` or `batches`.
+    pub unit: String,
+}
+
+/// What is to be different; an absent field leaves a setting as it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkersChange {
+    /// `auto`, or a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<String>,
+    /// `run-to-completion` or `pipeline`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<String>,
+    /// `event`, `poll` or `adaptive`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub wait: Option<String>,
+    /// `none`, or CPUs with commas between.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<String>,
+}
+
+impl WorkersChange {
+    /// Takes a setting as it is written on a command line, as in `wait=poll`. The daemon checks the value.
+    ///
+    /// # Errors
+    /// Where no setting has this name; the text lists the names.
+    pub fn set(&mut self, setting: &str) -> Result<(), String> {
+        let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
+        let field = match key {
+            "workers" => &mut self.workers,
+            "schedule" => &mut self.schedule,
+            "wait" => &mut self.wait,
+            "affinity" => &mut self.affinity,
+            _ => {
+                return Err(format!(
+                    "no setting {key:?}; there are workers, schedule, wait and affinity, as in wait=poll"
+                ));
+            }
+        };
+        *field = Some(value.to_owned());
+        Ok(())
+    }
+}

@@ -1,0 +1,296 @@
+//! The text of ipsec.conf → blocks, each with what it inherits; the text of ipsec.secrets → entries.
+
+use crate::finding::{Finding, Report, unreadable};
+use crate::source::{File, Files, Place, Value};
+use std::collections::BTreeSet;
+use zeroize::Zeroizing;
+
+/// Files inside files.
+const MAX_DEPTH: usize = 12;
+
+/// Lines of all files together.
+const MAX_LINES: usize = 100_000;
+
+/// Blocks that one inherits of.
+const MAX_ALSO: usize = 100;
+
+/// What a block is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Setup,
+    Conn,
+    Authority,
+}
+
+/// `conn NAME` and the indented lines below.
+#[derive(Clone)]
+pub(super) struct Block {
+    pub kind: Kind,
+    pub name: String,
+    pub place: Place,
+    pub settings: Vec<(String, Value)>,
+}
+
+impl Block {
+    /// Takes a setting out; of several, the last one counts.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
+        let mut taken = None;
+        self.settings.retain(|(known, value)| {
+            if known == name {
+                taken = Some(value.clone());
+            }
+            known != name
+        });
+        taken.filter(|value| !value.text.is_empty())
+    }
+}
+
+/// Reads a file, and in place of each `include` what it includes.
+pub(super) fn parse(file: &File, files: &mut dyn Files) -> Result<Vec<Block>, Finding> {
+    let mut blocks = Vec::new();
+    let mut lines = 0;
+    parse_file(file, files, &mut blocks, 0, &mut lines)?;
+    Ok(blocks)
+}
+
+fn parse_file(
+    file: &File,
+    files: &mut dyn Files,
+    blocks: &mut Vec<Block>,
+    depth: usize,
+    lines: &mut usize,
+) -> Result<(), Finding> {
+    // Indented lines before the first block of this file belong to none.
+    let mut open: Option<usize> = None;
+    for (number, line) in file.text.lines().enumerate() {
+        let place = Place { file: file.name.clone(), line: number + 1 };
+        count(lines, &place)?;
+        let indented = line.starts_with([' ', '\t']);
+        let line = without_comment(line).trim();
+        if line.is_empty() {
+            continue;
+        }
+        if indented {
+            let Some(block) = open.and_then(|at| blocks.get_mut(at)) else {
+                let help = "write it below conn NAME, or remove the blanks before it";
+                return Err(unreadable(&place, "an indented line that belongs to no block", help));
+            };
+            let Some((name, value)) = line.split_once('=') else {
+                let message = format!("{line:?} is not name=value");
+                return Err(unreadable(&place, message, ""));
+            };
+            let value = value.trim();
+            let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
+            let name = name.trim().to_ascii_lowercase();
+            block.settings.push((name, Value::new(value, &place)));
+            continue;
+        }
+        let (word, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
+        let name = rest.trim().to_owned();
+        let kind = match word {
+            "conn" => Kind::Conn,
+            "ca" => Kind::Authority,
+            "config" if name == "setup" => Kind::Setup,
+            // FreeS/WAN's files say which format they have.
+            "version" => continue,
+            "include" => {
+                for file in included(&name, file, files, depth, &place)? {
+                    parse_file(&file, files, blocks, depth + 1, lines)?;
+                }
+                open = None;
+                continue;
+            }
+            other => {
+                let message = format!("{other:?} begins no block");
+                let help = "a line that is not indented is config setup, conn NAME, ca NAME or include FILE";
+                return Err(unreadable(&place, message, help));
+            }
+        };
+        if name.is_empty() {
+            return Err(unreadable(&place, format!("{word} without a name"), ""));
+        }
+        open = Some(blocks.len());
+        blocks.push(Block { kind, name, place, settings: Vec::new() });
+    }
+    Ok(())
+}
+
+/// Counts a line of all that is read; there may be no more than [`MAX_LINES`].
+fn count(lines: &mut usize, place: &Place) -> Result<(), Finding> {
+    *lines += 1;
+    if *lines > MAX_LINES {
+        return Err(unreadable(place, "more than 100,000 lines", ""));
+    }
+    Ok(())
+}
+
+/// The files that an `include` in `from` names; `depth` is how many led there.
+fn included(
+    pattern: &str,
+    from: &File,
+    files: &mut dyn Files,
+    depth: usize,
+    place: &Place,
+) -> Result<Vec<File>, Finding> {
+    if depth >= MAX_DEPTH {
+        return Err(unreadable(place, "files include each other too deeply", "remove an include"));
+    }
+    files
+        .include(pattern, &from.name)
+        .map_err(|why| unreadable(place, format!("cannot include {pattern}: {why}"), ""))
+}
+
+/// A `#` begins a comment at the beginning of a word, outside of quotes.
+fn without_comment(line: &str) -> &str {
+    let (mut quoted, mut blank) = (false, true);
+    for (at, c) in line.char_indices() {
+        match c {
+            '"' => quoted = !quoted,
+            '#' if !quoted && blank => return &line[..at],
+            _ => {}
+        }
+        blank = c.is_whitespace();
+    }
+    line
+}
+
+/// A block with all it inherits: its own settings, those of `also`, those of `%default`. `None`, reported, if it cannot
+/// be made.
+pub(super) fn inherit(blocks: &[Block], block: &Block, report: &mut Report) -> Option<Block> {
+    let mut whole = Block { settings: Vec::new(), ..block.clone() };
+    let mut seen = BTreeSet::from([block.name.as_str()]);
+    let mut queue = vec![block];
+    let mut at = 0;
+    while let Some(part) = queue.get(at).copied() {
+        at += 1;
+        for (_, value) in part.settings.iter().filter(|(name, _)| name == "also") {
+            let name = value.text.as_str();
+            if !seen.insert(name) {
+                continue;
+            }
+            let found = blocks.iter().find(|other| other.kind == block.kind && other.name == name);
+            let Some(found) = found.filter(|_| queue.len() < MAX_ALSO) else {
+                let message =
+                    format!("conn {:?}: there is no conn {name:?} to inherit from", block.name);
+                report.left_out(&value.place, message, "correct also=");
+                return None;
+            };
+            queue.push(found);
+        }
+    }
+    // %default may be written in pieces.
+    queue
+        .extend(blocks.iter().filter(|other| other.kind == block.kind && other.name == "%default"));
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for part in queue {
+        let settings = part.settings.iter().filter(|(name, _)| name != "also");
+        let new: Vec<&(String, Value)> =
+            settings.filter(|(name, _)| !known.contains(name.as_str())).collect();
+        known.extend(new.iter().map(|(name, _)| name.as_str()));
+        whole.settings.extend(new.into_iter().cloned());
+    }
+    Some(whole)
+}
+
+/// One secret.
+pub(super) struct Entry {
+    pub place: Place,
+    pub owners: Vec<String>,
+    pub kind: String,
+    pub secret: Zeroizing<String>,
+}
+
+/// Reads ipsec.secrets. Entries are lines, and go on in the indented lines below.
+pub(super) fn secrets(file: &File, files: &mut dyn Files) -> Result<Vec<Entry>, Finding> {
+    let mut entries = Vec::new();
+    let mut lines = 0;
+    secrets_file(file, files, &mut entries, 0, &mut lines)?;
+    Ok(entries)
+}
+
+fn secrets_file(
+    file: &File,
+    files: &mut dyn Files,
+    entries: &mut Vec<Entry>,
+    depth: usize,
+    lines: &mut usize,
+) -> Result<(), Finding> {
+    // Each entry with all its lines in one.
+    let mut joined: Vec<(Place, Zeroizing<String>)> = Vec::new();
+    for (number, line) in file.text.lines().enumerate() {
+        let place = Place { file: file.name.clone(), line: number + 1 };
+        count(lines, &place)?;
+        let indented = line.starts_with([' ', '\t']);
+        let line = without_comment(line).trim();
+        if line.is_empty() {
+            continue;
+        }
+        match joined.last_mut().filter(|_| indented) {
+            Some((_, entry)) => {
+                entry.push(' ');
+                entry.push_str(line);
+            }
+            None => joined.push((place, Zeroizing::new(line.to_owned()))),
+        }
+    }
+    for (place, line) in joined {
+        if let Some(pattern) = line.strip_prefix("include ") {
+            for file in included(pattern.trim(), file, files, depth, &place)? {
+                secrets_file(&file, files, entries, depth + 1, lines)?;
+            }
+            continue;
+        }
+        entries.push(entry(&place, &line)?);
+    }
+    Ok(())
+}
+
+/// `ID ID : KIND "secret"`. The colon stands alone, since IPv6 addresses have colons as well. Nothing of a line that
+/// is not understood is shown: it may be a key.
+fn entry(place: &Place, line: &str) -> Result<Entry, Finding> {
+    let help = "write it like: left.example right.example : PSK \"the key\"";
+    let wrong = || unreadable(place, "this is no secret", help);
+    let (owners, rest) = match line.strip_prefix(':') {
+        Some(rest) => ("", rest),
+        None => {
+            let blank = |c: char| c.is_ascii_whitespace();
+            let at = line.match_indices(':').map(|(at, _)| at).find(|at| {
+                line[..*at].ends_with(blank) && line[at + 1..].chars().next().is_none_or(blank)
+            });
+            // FreeS/WAN's files have the colon at the word before it, too.
+            let at = at.or_else(|| line.find(": ")).ok_or_else(wrong)?;
+            (&line[..at], &line[at + 1..])
+        }
+    };
+    let rest = rest.trim();
+    let (kind, rest) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
+    let rest = rest.trim();
+    let quote = rest.chars().next().filter(|c| matches!(c, '"' | '\''));
+    let secret = match quote {
+        Some(quote) => rest[1..].split(quote).next().unwrap_or_default(),
+        None => rest.split_ascii_whitespace().next().unwrap_or_default(),
+    };
+    Ok(Entry {
+        place: place.clone(),
+        owners: words(owners),
+        kind: kind.to_owned(),
+        secret: Zeroizing::new(secret.to_owned()),
+    })
+}
+
+/// Words, some in quotes.
+fn words(text: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        let (word, after) = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"').unwrap_or((quoted, "")),
+            None => rest.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((rest, "")),
+        };
+        if !word.is_empty() {
+            words.push(word.to_owned());
+        }
+        rest = after.trim_start();
+    }
+    words
+}

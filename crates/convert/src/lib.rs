@@ -1,0 +1,162 @@
+//! Other people's configurations → AIX_VPN: what a strongSwan administrator brings.
+//!
+//! Three steps. `swanctl` and `ipsec` read a file into `draft::Connection`s, which have the words of the file and
+//! where they stand; `assemble` makes tunnels of these; `write` makes the document. Whatever is in a file and does not
+//! arrive in the document or in the settings is a [`Finding`]: nothing is dropped in silence.
+
+#![forbid(unsafe_code)]
+
+pub mod finding;
+pub mod source;
+
+mod assemble;
+mod draft;
+mod identity;
+mod ipsec;
+mod keys;
+mod proposal;
+mod quantity;
+mod settings;
+mod swanctl;
+mod traffic;
+mod write;
+
+use finding::Report;
+pub use finding::{Finding, Loss};
+use source::{File, Files, Place};
+use std::net::IpAddr;
+use zeroize::Zeroizing;
+
+/// The configuration a file is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// swanctl.conf of strongSwan
+    Swanctl,
+    /// ipsec.conf of strongSwan, or of its relatives from FreeS/WAN on
+    Ipsec,
+}
+
+impl Format {
+    /// What a file looks like: sections in braces, or words at the beginning of lines.
+    pub fn of(text: &str) -> Self {
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        let braced = lines.clone().any(|line| line.trim_end().ends_with('{'));
+        let starts = |line: &str| {
+            let mut words = line.split_ascii_whitespace();
+            matches!(words.next(), Some("conn" | "config" | "ca")) && words.next().is_some()
+        };
+        if !braced && lines.into_iter().any(starts) { Self::Ipsec } else { Self::Swanctl }
+    }
+}
+
+/// How to convert.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// The address of this side where a file leaves it to the routes.
+    pub local_address: Option<IpAddr>,
+    /// The policy is for the other end.
+    pub peer: bool,
+}
+
+/// A policy made of another configuration.
+#[derive(Debug)]
+pub struct Converted {
+    /// The document, with its keys.
+    pub xml: Zeroizing<String>,
+    /// What belongs into vpnd.toml, empty where nothing does.
+    pub settings: String,
+    /// What is not the same in the document, in the order of the files.
+    pub findings: Vec<Finding>,
+    /// Phase 1 and phase 2 tunnels in the document.
+    pub tunnels: (usize, usize),
+}
+
+impl Converted {
+    /// Whether a tunnel of the file is missing, or has a mistake.
+    pub fn is_incomplete(&self) -> bool {
+        self.findings.iter().any(|finding| finding.loss == Loss::LeftOut)
+    }
+
+    /// Every finding, with an empty line at the end if there are any.
+    pub fn report(&self) -> String {
+        let mut text = String::new();
+        for finding in &self.findings {
+            text.push_str(&format!("{finding}\n"));
+        }
+        if !self.findings.is_empty() {
+            text.push('\n');
+        }
+        text
+    }
+
+    /// What was made, and what was lost, in one line.
+    pub fn summary(&self) -> String {
+        let plural = |n: usize, what: &str| match n {
+            1 => format!("1 {what}"),
+            n => format!("{n} {what}s"),
+        };
+        let count = |loss| self.findings.iter().filter(|finding| finding.loss == loss).count();
+        let (ike, children) = self.tunnels;
+        let mut text =
+            format!("{}, {}", plural(ike, "phase 1 tunnel"), plural(children, "phase 2 tunnel"));
+        let losses = [
+            (Loss::LeftOut, "left out"),
+            (Loss::Dropped, "not carried over"),
+            (Loss::Changed, "changed"),
+        ];
+        for (loss, name) in losses {
+            let count = count(loss);
+            if count > 0 {
+                text.push_str(&format!(", {count} {name}"));
+            }
+        }
+        text
+    }
+}
+
+/// Converts a file, with what it includes and, of ipsec.conf, the file of its secrets.
+///
+/// # Errors
+/// Where a file cannot be read as its format: the line and what is wrong there.
+pub fn convert(
+    format: Format,
+    file: File,
+    secrets: Option<File>,
+    files: &mut dyn Files,
+    options: &Options,
+) -> Result<Converted, Finding> {
+    let mut report = Report::default();
+    let named = file.name.clone();
+    let mut draft = match format {
+        Format::Swanctl => swanctl::read(file, files, &mut report)?,
+        Format::Ipsec => ipsec::read(file, files, &mut report)?,
+    };
+    if let Some(secrets) = secrets {
+        draft.keys.extend(ipsec::secrets(secrets, files, &mut report)?);
+    }
+    let policy = assemble::policy(&draft, options, &mut report);
+    let settings = settings::write(&draft.settings, &mut report);
+    let written = write::policy(&policy);
+    // What the reader does not take must not look converted.
+    let body = match policy::Database::read("converted", &written) {
+        Ok(database) => database.to_xml(),
+        Err(refused) => {
+            for error in refused.errors() {
+                let help = error.help.clone().unwrap_or_default();
+                let place = Place { file: named.clone(), line: 0 };
+                report.add(
+                    Loss::LeftOut,
+                    &place,
+                    format!("in the policy made of it: {}", error.message),
+                    help,
+                );
+            }
+            written
+        }
+    };
+    let findings = report.into_findings();
+    let children = policy.tunnels.iter().map(|tunnel| tunnel.children.len()).sum();
+    let mut xml = Zeroizing::new(String::with_capacity(body.len() + 4096));
+    write::document(&mut xml, &named, &findings, options, &body);
+    Ok(Converted { xml, settings, findings, tunnels: (policy.tunnels.len(), children) })
+}

@@ -1,0 +1,404 @@
+//! A connection of swanctl.conf. Every setting is taken by something here, or reported.
+
+use super::section::Section;
+use crate::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
+use crate::finding::Report;
+use crate::quantity::{flag, time, volume};
+use crate::settings;
+use crate::source::{Place, Value};
+use policy::KeyKind;
+use std::time::Duration;
+
+/// Settings without a counterpart: the values that say nothing else than what vpnd does, why, and what to do.
+type Gap = (&'static str, &'static [&'static str], &'static str, &'static str);
+
+const NO_ADDRESSES: &str = "vpnd neither asks for addresses nor assigns them";
+const NO_MARKS: &str = "vpnd works in userspace, without marks and interface numbers of XFRM";
+const CERTIFICATES: &str = "vpnd finds certificates by their directory";
+
+const CONNECTION_GAPS: &[Gap] = &[
+    ("local_port", &["500", "4500"], "vpnd uses ports 500 and 4500", ""),
+    ("remote_port", &["500", "4500"], "vpnd uses ports 500 and 4500", ""),
+    ("rand_time", &[], "vpnd's rekeys begin a random few percent early", ""),
+    ("dpd_timeout", &[], "IKEv2 has retransmissions instead", "see retransmissions in vpnd.toml"),
+    ("vips", &[], NO_ADDRESSES, "give this side a fixed address and name it in local_ts"),
+    ("pools", &[], NO_ADDRESSES, "give clients fixed addresses and name them in remote_ts"),
+    ("aggressive", &["no"], "IKEv2 has no aggressive mode", ""),
+    ("pull", &["yes"], NO_ADDRESSES, ""),
+    ("dscp", &["000000", "0"], "vpnd does not mark its IKE messages", ""),
+    ("unique", &["replace", "no", "never"], "a new session of a peer succeeds its old one", ""),
+    (
+        "keyingtries",
+        &["0", "%forever"],
+        "vpnd tries as long as the tunnel is wanted, after growing pauses",
+        "",
+    ),
+    ("send_certreq", &["yes"], "vpnd asks for certificates of the authorities it trusts", ""),
+    ("send_cert", &["always", "ifasked"], "vpnd sends its certificate always", ""),
+    ("childless", &["allow", "never"], "every IKE SA of vpnd carries a Child SA", ""),
+    ("ocsp", &[], "see ocsp in docs/certificates.md", ""),
+    ("ppk_id", &[], "vpnd has no postquantum preshared keys", ""),
+    ("ppk_required", &["no"], "vpnd has no postquantum preshared keys", ""),
+    ("mediation", &["no"], "vpnd knows no mediation", ""),
+    ("mediated_by", &[], "vpnd knows no mediation", ""),
+    ("mediation_peer", &[], "vpnd knows no mediation", ""),
+    ("if_id_in", &["0"], NO_MARKS, ""),
+    ("if_id_out", &["0"], NO_MARKS, ""),
+];
+
+const SIDE_GAPS: &[Gap] = &[
+    ("certs", &[], CERTIFICATES, "copy them to /etc/vpnd/certs (docs/certificates.md)"),
+    ("cacerts", &[], "vpnd trusts every authority of its directory", "copy them to /etc/vpnd/ca"),
+    ("pubkeys", &[], "vpnd knows no raw public keys", "use certificates"),
+    ("groups", &[], "vpnd looks at no attribute certificates", ""),
+    ("cert_policy", &[], "vpnd demands no certificate policies", ""),
+    ("round", &["0", "1"], "there is one round", ""),
+    ("eap_id", &[], "vpnd has no EAP", ""),
+    ("aaa_id", &[], "vpnd has no EAP", ""),
+    ("xauth_id", &[], "vpnd has no XAuth", ""),
+    ("ca_id", &[], "vpnd demands no particular authority", ""),
+];
+
+const CHILD_GAPS: &[Gap] = &[
+    ("rand_time", &[], "vpnd's rekeys begin a random few percent early", ""),
+    ("rand_bytes", &[], "vpnd's rekeys begin a random few percent early", ""),
+    (
+        "rekey_packets",
+        &["0"],
+        "vpnd counts octets and time, and guards sequence numbers itself",
+        "",
+    ),
+    ("life_packets", &["0"], "vpnd counts octets and time, and guards sequence numbers itself", ""),
+    ("rand_packets", &["0"], "vpnd counts octets and time, and guards sequence numbers itself", ""),
+    (
+        "sha256_96",
+        &["no"],
+        "vpnd truncates SHA-256 as RFC 4868 has it",
+        "use another algorithm on both sides",
+    ),
+    ("updown", &[], "vpnd runs no scripts", "follow \"vpnctl events --json\""),
+    ("hostaccess", &[], "vpnd runs no scripts", ""),
+    ("policies", &["yes"], "vpnd installs its rules itself", ""),
+    ("policies_fwd_out", &["no"], NO_MARKS, ""),
+    ("ipcomp", &["no"], "vpnd does not compress", ""),
+    ("inactivity", &["0", "0s"], "vpnd closes no idle tunnel", ""),
+    ("reqid", &["0"], NO_MARKS, ""),
+    (
+        "priority",
+        &["0"],
+        "tunnels have the order of the policy",
+        "write the more specific one first",
+    ),
+    ("interface", &[], "vpnd's tunnels are not bound to interfaces", ""),
+    ("mark_in", &["0/0x00000000"], NO_MARKS, ""),
+    ("mark_in_sa", &["no"], NO_MARKS, ""),
+    ("mark_out", &["0/0x00000000"], NO_MARKS, ""),
+    ("set_mark_in", &["0/0x00000000"], NO_MARKS, ""),
+    ("set_mark_out", &["0/0x00000000"], NO_MARKS, ""),
+    ("if_id_in", &["0"], NO_MARKS, ""),
+    ("if_id_out", &["0"], NO_MARKS, ""),
+    ("label", &[], "vpnd has no security labels", ""),
+    ("label_mode", &[], "vpnd has no security labels", ""),
+    ("tfc_padding", &["0"], "vpnd does not pad packets", ""),
+    ("hw_offload", &["no", "auto"], "vpnd works in userspace", ""),
+    ("copy_df", &["yes"], "vpnd does its own path MTU discovery", ""),
+    ("copy_ecn", &["yes"], "vpnd copies ECN as RFC 6040 has it", ""),
+    ("copy_dscp", &["out"], "vpnd copies DSCP outwards", ""),
+];
+
+/// Reads a connection with its children; what it cannot be made of leaves it out.
+pub(super) fn read(mut section: Section, draft: &mut Draft, report: &mut Report) {
+    let what = format!("connection {:?}", section.name);
+    match connection(&mut section, &what, draft, report) {
+        Ok(connection) => draft.connections.push(connection),
+        Err(unfit) => {
+            report.left_out(&unfit.place, format!("{what}: {}", unfit.message), unfit.help);
+        }
+    }
+}
+
+fn connection(
+    section: &mut Section,
+    what: &str,
+    draft: &mut Draft,
+    report: &mut Report,
+) -> Result<Connection, Unfit> {
+    if let Some(version) = section.take("version").filter(|v| !matches!(v.text.trim(), "0" | "2")) {
+        let help = "write version = 2 on both sides; IKEv1 is obsolete (RFC 9395)";
+        return Err(Unfit::new(&version.place, "IKEv1 is not supported", help));
+    }
+    let local_address = section.take("local_addrs");
+    let remote_address = section.take("remote_addrs");
+    let proposals = section.take("proposals").into_iter().collect();
+    let times = ike_times(section, report);
+    let local = side(section, "local", local_address, report)?;
+    let remote = side(section, "remote", remote_address, report)?;
+    let mut children = Vec::new();
+    for inner in std::mem::take(&mut section.sections) {
+        if inner.name != "children" {
+            section.sections.push(inner);
+            continue;
+        }
+        for mut inner in inner.sections {
+            let name = inner.name.clone();
+            match child(&mut inner, draft, report) {
+                Ok(child) => children.push(child),
+                Err(unfit) => {
+                    let message = format!("child {name:?} of {what}: {}", unfit.message);
+                    report.left_out(&unfit.place, message, unfit.help);
+                }
+            }
+        }
+    }
+    take_settings(section, draft, report);
+    gaps(section, CONNECTION_GAPS, report);
+    section.leave("connection", report);
+    let (name, place) = (section.name.clone(), section.place.clone());
+    Ok(Connection { name, place, what: "connection", local, remote, proposals, times, children })
+}
+
+/// Hands over what the daemon says once for all tunnels.
+fn take_settings(section: &mut Section, draft: &mut Draft, report: &mut Report) {
+    section.settings.retain(|(name, value)| match settings::read(name, value) {
+        None => true,
+        Some(Ok(setting)) => {
+            draft.settings.extend(setting);
+            false
+        }
+        Some(Err(help)) => {
+            report.dropped(&value.place, format!("{} is not understood", value.shown(name)), help);
+            false
+        }
+    });
+}
+
+fn gaps(section: &mut Section, gaps: &[Gap], report: &mut Report) {
+    section.settings.retain(|(name, value)| {
+        let Some((_, same, why, help)) = gaps.iter().find(|(gap, ..)| gap == name) else {
+            return true;
+        };
+        if !same.contains(&value.text.trim()) {
+            report.dropped(&value.place, format!("{}: {why}", value.shown(name)), *help);
+        }
+        false
+    });
+}
+
+fn side(
+    section: &mut Section,
+    which: &str,
+    address: Option<Value>,
+    report: &mut Report,
+) -> Result<Side, Unfit> {
+    let (mut rounds, others): (Vec<Section>, Vec<Section>) =
+        std::mem::take(&mut section.sections).into_iter().partition(|inner| {
+            inner
+                .name
+                .strip_prefix(which)
+                .is_some_and(|rest| rest.is_empty() || !rest.starts_with(char::is_alphabetic))
+        });
+    section.sections = others;
+    if let Some(second) = rounds.get(1) {
+        let message = format!("several rounds of {which} authentication are not supported");
+        return Err(Unfit::new(&second.place, message, "keep one, on both sides"));
+    }
+    let Some(mut round) = rounds.pop() else {
+        let (identity, method) = (None, Method::Signature(KeyKind::ALL.to_vec()));
+        return Ok(Side { address, identity, method, strict: false, place: section.place.clone() });
+    };
+    let what = format!("{which} of connection {:?}", section.name);
+    let auth = round.take("auth");
+    let method = match &auth {
+        None => Method::Signature(KeyKind::ALL.to_vec()),
+        Some(auth) => method(auth, &what, report)?,
+    };
+    let identity = round.take("id");
+    let strict = match round.take("revocation") {
+        None => false,
+        Some(value) => match value.text.trim() {
+            "relaxed" => false,
+            "strict" => true,
+            "ifuri" => {
+                let message = format!("revocation = ifuri of {what} is read as strict");
+                report.changed(
+                    &value.place,
+                    message,
+                    "a certificate needs a current list, or is refused",
+                );
+                true
+            }
+            other => {
+                report.dropped(
+                    &value.place,
+                    format!("revocation: {other:?} is not understood"),
+                    "",
+                );
+                false
+            }
+        },
+    };
+    // Tokens, cards and single files of certificates.
+    for inner in std::mem::take(&mut round.sections) {
+        let help = "copy certificates to /etc/vpnd/certs, keys to /etc/vpnd/private (docs/certificates.md)";
+        report.dropped(
+            &inner.place,
+            format!("section {:?} of {what}: {CERTIFICATES}", inner.name),
+            help,
+        );
+    }
+    gaps(&mut round, SIDE_GAPS, report);
+    let place = round.place.clone();
+    round.leave("the sides of", report);
+    Ok(Side { address, identity, method, strict, place })
+}
+
+fn method(auth: &Value, what: &str, report: &mut Report) -> Result<Method, Unfit> {
+    let text = auth.text.trim().to_ascii_lowercase();
+    let mut words = text.trim_start_matches("ike:").split('-').filter(|word| !word.is_empty());
+    let kinds = match words.next() {
+        Some("psk") => return Ok(Method::Preshared),
+        Some("pubkey" | "any") => KeyKind::ALL.to_vec(),
+        Some("rsa") => vec![KeyKind::Rsa],
+        Some("ed25519") => vec![KeyKind::Ed25519],
+        Some("ecdsa") => vec![KeyKind::EcdsaP256, KeyKind::EcdsaP384, KeyKind::EcdsaP521],
+        Some(other) => {
+            let message = format!("auth = {other} of {what} is not supported");
+            let help = "vpnd proves itself by a preshared key (psk) or a certificate (pubkey)";
+            return Err(Unfit::new(&auth.place, message, help));
+        }
+        None => return Err(Unfit::new(&auth.place, "auth is empty", "write auth = psk")),
+    };
+    let rest: Vec<&str> = words.collect();
+    let only = |bits: &str, kind| rest.contains(&bits).then_some(vec![kind]);
+    let kinds = match kinds.as_slice() {
+        [KeyKind::EcdsaP256, ..] => only("256", KeyKind::EcdsaP256)
+            .or(only("384", KeyKind::EcdsaP384))
+            .or(only("521", KeyKind::EcdsaP521))
+            .unwrap_or(kinds),
+        _ => kinds,
+    };
+    let constraints: Vec<&str> =
+        rest.iter().copied().filter(|word| !matches!(*word, "256" | "384" | "521")).collect();
+    if !constraints.is_empty() {
+        let message = format!(
+            "{} of auth of {what}: vpnd sets no limits to keys and hashes",
+            constraints.join("-")
+        );
+        report.dropped(&auth.place, message, "SHA-1 is refused unless the policy names SHA");
+    }
+    Ok(Method::Signature(kinds))
+}
+
+/// The time in a setting; `None`, reported, where it is none.
+fn timed(section: &mut Section, name: &str, report: &mut Report) -> Option<Duration> {
+    let value = section.take(name)?;
+    let read = time(&value.text);
+    if read.is_none() {
+        let message = format!("{name}: {:?} is no time", value.text.as_str());
+        report.dropped(&value.place, message, "write it like 30s, 5m or 1h");
+    }
+    read
+}
+
+fn ike_times(section: &mut Section, report: &mut Report) -> Times {
+    const DAY: Duration = Duration::from_secs(86_400);
+    let place = section.settings.iter().find(|(name, _)| name == "rekey_time");
+    let place = place.map_or_else(|| section.place.clone(), |(_, value)| value.place.clone());
+    let reauthenticated = section.settings.iter().find(|(name, _)| name == "reauth_time");
+    let reauthenticated =
+        reauthenticated.and_then(|(_, value)| time(&value.text)).filter(|t| !t.is_zero());
+    let given = timed(section, "rekey_time", report);
+    let soft = match given.filter(|time| !time.is_zero()) {
+        Some(time) => time,
+        None => {
+            if given.is_some() {
+                endless(&place, "rekey_time = 0", report);
+            }
+            let default = if given.is_some() { DAY } else { Duration::from_secs(4 * 3600) };
+            reauthenticated.unwrap_or(default)
+        }
+    };
+    let over = timed(section, "over_time", report).unwrap_or(soft / 10);
+    Times { soft, hard: soft.saturating_add(over), bytes: None }
+}
+
+fn endless(place: &Place, what: &str, report: &mut Report) {
+    let message = format!("{what}: in vpnd no key lives for ever; it is renewed after a day");
+    report.changed(place, message, "");
+}
+
+fn child_times(section: &mut Section, report: &mut Report) -> Times {
+    let place = section.place.clone();
+    let soft = timed(section, "rekey_time", report);
+    let hard = timed(section, "life_time", report).filter(|time| !time.is_zero());
+    let (soft, hard) = match (soft, hard) {
+        (Some(soft), hard) if soft.is_zero() => {
+            if hard.is_none() {
+                endless(&place, "rekey_time = 0", report);
+            }
+            let hard = hard.unwrap_or(Duration::from_secs(86_400));
+            (hard / 10 * 9, hard)
+        }
+        (Some(soft), Some(hard)) => (soft.min(hard), hard),
+        (Some(soft), None) => (soft, soft + soft / 10),
+        (None, Some(hard)) => (hard / 11 * 10, hard),
+        (None, None) => (Duration::from_secs(3600), Duration::from_secs(3960)),
+    };
+    let mut octets = |name: &str| {
+        let value = section.take(name)?;
+        let read = volume(&value.text);
+        if read.is_none() {
+            let message = format!("{name}: {:?} is no number of octets", value.text.as_str());
+            report.dropped(&value.place, message, "write it like 500m");
+        }
+        read.filter(|octets| *octets > 0)
+    };
+    let bytes = match (octets("rekey_bytes"), octets("life_bytes")) {
+        (Some(soft), Some(hard)) => Some((soft.min(hard), hard)),
+        (Some(soft), None) => Some((soft, soft.saturating_add(soft / 10))),
+        (None, Some(hard)) => Some((hard / 11 * 10, hard)),
+        (None, None) => None,
+    };
+    Times { soft, hard, bytes }
+}
+
+fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Result<Child, Unfit> {
+    let transport = match section.take("mode") {
+        None => false,
+        Some(mode) => match mode.text.trim() {
+            "tunnel" => false,
+            "transport" => true,
+            other => {
+                let message = format!("mode = {other} has no counterpart");
+                let help = "vpnd has tunnel and transport mode; traffic that no tunnel protects is not touched";
+                return Err(Unfit::new(&mode.place, message, help));
+            }
+        },
+    };
+    let (mut auto_start, mut on_demand) = (false, false);
+    if let Some(action) = section.take("start_action") {
+        for word in action.text.split('|').map(str::trim) {
+            match word {
+                "start" => auto_start = true,
+                "trap" | "route" => on_demand = true,
+                "none" | "" => {}
+                other => {
+                    let message = format!("start_action: {other:?} is not understood");
+                    report.dropped(&action.place, message, "write none, trap or start");
+                }
+            }
+        }
+    }
+    let (local, remote) = (section.take("local_ts"), section.take("remote_ts"));
+    let (ah, proposals) =
+        offers(section.take("ah_proposals"), section.take("esp_proposals"), report);
+    let times = child_times(section, report);
+    take_settings(section, draft, report);
+    if let Some(value) = section.take("hw_offload").filter(|v| flag(&v.text) == Some(true)) {
+        report.dropped(&value.place, "hw_offload: vpnd works in userspace", "");
+    }
+    gaps(section, CHILD_GAPS, report);
+    section.leave("child", report);
+    let (name, place) = (section.name.clone(), section.place.clone());
+    Ok(Child { name, place, local, remote, transport, ah, proposals, times, auto_start, on_demand })
+}

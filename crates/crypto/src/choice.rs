@@ -1,0 +1,147 @@
+//! Which provider is to make which cipher.
+
+use crate::function::Function;
+use crate::provider::Provider;
+use crate::suite::Suite;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// A default, and algorithms that come from elsewhere.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    default: Provider,
+    others: BTreeMap<Algorithm, Provider>,
+}
+
+/// The cipher of a suite, as configurations name it; all that protects integrity alone with a MAC is one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Algorithm(&'static str);
+
+/// The name is none of [`Algorithm`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no algorithm {0:?}; there are {names}", names = Algorithm::NAMES.join(", "))]
+pub struct NoSuchAlgorithm(String);
+
+/// The name is none of [`Provider`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no crypto provider {0:?}; there are aws-lc, ring and portable")]
+pub struct NoSuchProvider(String);
+
+impl Choice {
+    /// Everything from one provider.
+    pub fn of(default: Provider) -> Self {
+        Self { default, others: BTreeMap::new() }
+    }
+
+    /// One algorithm from another one.
+    #[must_use]
+    pub fn with(mut self, algorithm: Algorithm, provider: Provider) -> Self {
+        self.others.insert(algorithm, provider);
+        self
+    }
+
+    /// The provider that is wanted for a suite, be it that it has it or not.
+    pub fn wanted(&self, suite: Suite) -> Provider {
+        self.others.get(&suite.algorithm()).copied().unwrap_or(self.default)
+    }
+
+    /// The provider that makes a suite's cipher: the one wanted or, where that lacks the suite, AWS-LC, which has all.
+    pub fn provider(&self, suite: Suite) -> Provider {
+        let wanted = self.wanted(suite);
+        if wanted.supports(suite) { wanted } else { Provider::AwsLc }
+    }
+}
+
+impl Algorithm {
+    /// Every name.
+    pub const NAMES: [&str; 11] = [
+        "aes-gcm-128",
+        "aes-gcm-192",
+        "aes-gcm-256",
+        "aes-gmac-128",
+        "aes-gmac-192",
+        "aes-gmac-256",
+        "aes-cbc-128",
+        "aes-cbc-192",
+        "aes-cbc-256",
+        "chacha20-poly1305",
+        "mac",
+    ];
+}
+
+impl Suite {
+    /// What it is chosen by.
+    pub fn algorithm(self) -> Algorithm {
+        let sizes = |[b128, b192, b256]: [&'static str; 3], bits: policy::KeyBits| match bits {
+            policy::KeyBits::B128 => b128,
+            policy::KeyBits::B192 => b192,
+            policy::KeyBits::B256 => b256,
+        };
+        let function = self.functions().next().expect("every suite has a function");
+        Algorithm(match function {
+            Function::AesGcm(bits) => sizes(["aes-gcm-128", "aes-gcm-192", "aes-gcm-256"], bits),
+            Function::AesGmac(bits) => {
+                sizes(["aes-gmac-128", "aes-gmac-192", "aes-gmac-256"], bits)
+            }
+            Function::AesCbc(bits) => sizes(["aes-cbc-128", "aes-cbc-192", "aes-cbc-256"], bits),
+            Function::ChaCha20Poly1305 => "chacha20-poly1305",
+            // There is one DES; what can be chosen is the MAC beside it.
+            Function::DesCbc(_) | Function::Mac(_) => "mac",
+        })
+    }
+}
+
+impl FromStr for Algorithm {
+    type Err = NoSuchAlgorithm;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::NAMES.into_iter().find(|name| name.eq_ignore_ascii_case(text));
+        known.map(Self).ok_or_else(|| NoSuchAlgorithm(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl FromStr for Provider {
+    type Err = NoSuchProvider;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let known = Self::ALL.into_iter().find(|provider| provider.name() == text);
+        known.ok_or_else(|| NoSuchProvider(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::KeyBits;
+
+    #[test]
+    fn an_algorithm_comes_from_where_it_is_wanted_or_from_where_it_is() {
+        let named = |name: &str| name.parse::<Algorithm>().expect("a name");
+        let choice = Choice::of(Provider::Ring).with(named("aes-gcm-128"), Provider::Portable);
+        let provider = |bits| choice.provider(Suite::AesGcm16(bits));
+        assert_eq!(provider(KeyBits::B128), Provider::Portable);
+        assert_eq!(provider(KeyBits::B256), Provider::Ring);
+        // ring has no AES-192.
+        assert_eq!(provider(KeyBits::B192), Provider::AwsLc);
+        assert_eq!(choice.wanted(Suite::AesGcm16(KeyBits::B192)), Provider::Ring);
+    }
+
+    #[test]
+    fn every_suite_is_chosen_by_a_name_and_every_name_chooses_one() {
+        let chosen: std::collections::BTreeSet<_> =
+            Function::all().map(|f| f.suite().algorithm().to_string()).collect();
+        assert_eq!(chosen, Algorithm::NAMES.map(str::to_owned).into_iter().collect());
+        for name in Algorithm::NAMES {
+            assert_eq!(name.parse::<Algorithm>().map(|a| a.to_string()).as_deref(), Ok(name));
+        }
+        let error = "aes".parse::<Algorithm>().expect_err("no name").to_string();
+        assert!(error.starts_with("no algorithm \"aes\"; there are aes-gcm-128, "), "{error}");
+    }
+}
