@@ -13,9 +13,9 @@ use addresses::WatchedHost;
 use esp::plane::{DataPlane, Notice};
 use handle::Command;
 use ike::discard::Discard;
-use ike::engine::{Datagram, Engine, Transmit};
 use ike::priority_queue::PriorityQueue;
 use ike::proof::Done;
+use ike::{Datagram, Engine, Transmit};
 use jobs::Jobs;
 use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
@@ -337,7 +337,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
 
     fn drain(&mut self) {
         while let Some(transmit) = self.engine.poll_transmit() {
-            let nat_t = transmit.local.port() != ike::engine::IKE_PORT;
+            let nat_t = transmit.local.port() != ike::IKE_PORT;
             let sent =
                 if nat_t { (self.send_nat_t)(&transmit) } else { self.sockets.send(&transmit) };
             if let Err(error) = &sent {

@@ -3,7 +3,7 @@
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary, PlaneError};
 use esp::trace::Trace;
-use ike::engine::CommandError;
+use ike::CommandError;
 use ike::event::Event;
 use ike::failure::Failure;
 use ike::proof::trust::Trust;

@@ -1,7 +1,7 @@
 //! IKE's sockets on port 500, one per address family, each for all addresses of the host.
 
 use super::SocketError;
-use ike::engine::{IKE_PORT, Transmit};
+use ike::{IKE_PORT, Transmit};
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::{Domain, Protocol, Socket, Type};

@@ -2,9 +2,9 @@
 
 use super::handle::{Activation, HandleError, Reply};
 use esp::plane::DataPlane;
-use ike::engine::{CommandError, Engine};
 use ike::event::{Event, EventKind};
 use ike::failure::{Failure, FailureKind};
+use ike::{CommandError, Engine};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 
 use crate::{SETTLED, SOON, calm, failure, up};
 use esp::plane::PlaneError;
-use ike::engine::CommandError;
+use ike::CommandError;
 use ike::failure::FailureKind;
 use ike::status::PastFailure;
 use policy::{Group, KeyBits, Mode, Policy, Role, Selector};

@@ -3,8 +3,8 @@
 
 use crate::calm;
 use esp::datapath::Datapath;
-use ike::engine::Datagram;
-use ike::engine::Inventory;
+use ike::Datagram;
+use ike::Inventory;
 use ike::event::EventKind;
 use ike::{Config, Engine};
 use sim::fleet::{End, Fleet, KnownBy, Plan};

@@ -526,7 +526,7 @@ impl Config {
         range(
             "ike.fragment_size",
             u64::from(self.ike.fragment_size),
-            u64::from(ike::engine::SMALLEST_FRAGMENT),
+            u64::from(ike::SMALLEST_FRAGMENT),
             u64::from(u16::MAX),
         )?;
         let timeout = self.certificates.fetch_timeout;

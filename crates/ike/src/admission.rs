@@ -1,10 +1,9 @@
 //! What a stranger may cost: half-open IKE SAs are counted, cookies asked for (RFC 7296 §2.6).
 
-use crate::Config;
+use crate::config::Config;
 use crate::crypto::prf::prf;
 use crate::crypto::rng::Rng;
-use crate::engine::Datagram;
-use crate::exchange::sa_init::HALF_OPEN_FOR;
+use crate::datagram::Datagram;
 use crate::wire::header::IkeSpi;
 use policy::{Prf, Secret};
 use std::collections::hash_map::Entry;
@@ -12,6 +11,9 @@ use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
+
+/// How long a half-open IKE SA waits for IKE_AUTH.
+pub(crate) const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
 
 /// How long a cookie secret makes cookies; they are accepted for as long again.
 const SECRET_FOR: Duration = Duration::from_secs(60);

@@ -1,9 +1,9 @@
 //! What happens when an exchange of ours and a request of the peer meet (RFC 7296 §2.8.1, §2.8.2, §2.25).
 
 use crate::rejection::Rejection;
+use crate::sa::active::Active;
 use crate::sa::child::ChildState;
-use crate::sa::keys::Nonces;
-use crate::sa::{Active, Established, Phase};
+use crate::sa::{Established, Phase};
 use crate::session::Session;
 use crate::wire::registry::ProtocolId;
 use esp::plane::Spi;
@@ -74,39 +74,5 @@ fn admit_rekey_child(
         Err(Rejection::temporary())
     } else {
         Ok(())
-    }
-}
-
-/// The lower of the two nonces that made an SA, as far as it takes to compare it: nonces have 16 random octets and more
-/// (RFC 7296 §2.10), and compare octet by octet.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct LowestNonce([u8; 16]);
-
-impl LowestNonce {
-    pub fn of(nonces: Nonces<'_>) -> Self {
-        let mut lowest = Self::default();
-        let nonce = nonces.initiator.min(nonces.responder);
-        lowest.0.iter_mut().zip(nonce).for_each(|(to, from)| *to = *from);
-        lowest
-    }
-}
-
-/// Which of two SAs from crossing rekeys stays: the one made with the lowest of the four nonces goes, deleted by the
-/// side that asked for it (RFC 7296 §2.8.1).
-pub(crate) fn ours_survives(ours: LowestNonce, theirs: LowestNonce) -> bool {
-    ours >= theirs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_sa_with_the_lowest_nonce_goes() {
-        let lowest = |initiator: u8, responder: u8| {
-            LowestNonce::of(Nonces { initiator: &[initiator; 32], responder: &[responder; 16] })
-        };
-        assert!(ours_survives(lowest(9, 5), lowest(4, 8)));
-        assert!(!ours_survives(lowest(9, 3), lowest(4, 8)));
     }
 }

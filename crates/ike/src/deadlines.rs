@@ -1,18 +1,28 @@
 //! The next wake-up over everything that waits, with its reason.
 
-use crate::engine::Deadline;
+use crate::session_id::SessionId;
+use crate::wire::header::IkeSpi;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
+
+/// When the engine next wants [`Engine::handle_timeout`], and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Deadline {
+    /// When.
+    pub at: Instant,
+    /// Why, for logs.
+    pub reason: &'static str,
+}
 
 /// What waits.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Waiter {
-    Session(crate::session::SessionId),
-    HalfOpen(crate::wire::header::IkeSpi),
+    Session(SessionId),
+    HalfOpen(IkeSpi),
     /// An IKE tunnel that is to be tried again.
     Retry(String),
     /// A redundant session that the peer began, and may not close.
-    Redundant(crate::session::SessionId),
+    Redundant(SessionId),
     Farewells,
 }
 
@@ -66,7 +76,6 @@ impl Deadlines {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::SessionId;
     use std::time::Duration;
 
     #[test]

@@ -1,169 +1,54 @@
 //! All IKE SAs of a gateway, without sockets, clocks or threads.
 
-mod context;
-mod failures;
 mod lifecycle;
 mod overview;
-mod policy_index;
 mod reconnect;
 mod renewal;
-mod rules;
 mod sessions;
 #[cfg(feature = "simulation")]
 mod simulation;
 
-pub use crate::sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
-pub(crate) use context::{Cx, Outputs, Spis};
 pub use overview::Inventory;
-pub(crate) use policy_index::{Candidates, PolicyIndex};
-pub(crate) use reconnect::Lost;
-pub use reconnect::RestartAction;
 
 use crate::admission::{Admission, Admissions, Request};
+use crate::config::Config;
+use crate::context::{Cx, Spis};
 use crate::crypto::rng::Rng;
+use crate::datagram::{Datagram, Transmit};
+use crate::deadlines::Deadline;
 use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
 use crate::event::Event;
-use crate::exchange::sa_init::HalfOpen;
-use crate::exchange::{Parts, auth, sa_init, status};
+use crate::exchange::half_open::HalfOpen;
+use crate::exchange::{auth, sa_init};
 use crate::failure::facts::{Addresses, KEPT};
 use crate::key_log::Sink;
+use crate::outputs::Outputs;
+use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
 use crate::proof::{Done, Job};
 use crate::rejection::Rejection;
-use crate::session::{Session, SessionId};
+use crate::rules::Rules;
+use crate::session::Session;
+use crate::session_id::SessionId;
 use crate::task::Task;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::message;
+use crate::wire::parts::{Parts, status};
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
 use esp::plane::{DataPlane, Notice, Resynced};
 use policy::{IkeTunnel, Policy};
 use reconnect::Retry;
-use rules::Rules;
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Octets of the longest IKE_SA_INIT of a stranger that is read; RFC 7296 §2 asks for 3,000.
 const LONGEST_INIT: usize = 10_000;
-
-/// When ESP is put into UDP.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Encap {
-    /// Where a NAT is seen, and between two of this implementation where both ends have UDP segmentation offload.
-    #[default]
-    Auto,
-    /// Always (by announcing a NAT to the peer).
-    Always,
-    /// Only where a NAT is seen.
-    Never,
-}
-
-/// What the policy does not say.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// First retransmission (RFC 7296 §2.4); each further one waits 1.8 times as long.
-    pub retransmit_after: Duration,
-    /// Retransmissions before the peer is given up.
-    pub retransmissions: u32,
-    /// Silence after which an empty INFORMATIONAL asks whether the peer lives; `None`: never.
-    pub liveness_interval: Option<Duration>,
-    /// What becomes of a child tunnel whose peer is gone.
-    pub liveness_action: RestartAction,
-    /// What becomes of a child tunnel that the peer has deleted.
-    pub close_action: RestartAction,
-    /// Interval of NAT keepalives (RFC 3948 §4) while this side is behind a NAT.
-    pub nat_keepalive: Duration,
-    /// Half-open IKE SAs above which IKE_SA_INIT must come with a cookie (RFC 7296 §2.6).
-    pub cookie_threshold: usize,
-    /// Half-open IKE SAs above which IKE_SA_INIT is dropped.
-    pub half_open_limit: usize,
-    /// How long a replaced inbound SA still receives.
-    pub linger: Duration,
-    /// Anti-replay window in packets.
-    pub replay_window: u32,
-    /// When ESP is put into UDP.
-    pub encap: Encap,
-    /// How long an IKE SA and its Child SAs may be used before both sides prove anew who they are (RFC 7296 §2.8.3); a
-    /// responder tells the initiator (RFC 4478). `None`: for ever.
-    pub reauthenticate: Option<Duration>,
-    /// Whether both sides' addresses may change where the peer agrees (MOBIKE, RFC 4555).
-    pub mobike: bool,
-    /// Whether a peer that moves must show that it receives at its new address before ESP goes there (RFC 4555 §3.7).
-    pub return_routability: bool,
-    /// Octets of the largest IP datagram in which a protected IKE message goes; what is longer goes in fragments
-    /// (RFC 7383) if the peer takes them, smaller ones when nothing comes back. `None`: no fragments in either
-    /// direction. Less than [`SMALLEST_FRAGMENT`] is read as that.
-    pub fragment_size: Option<u16>,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            retransmit_after: Duration::from_secs(1),
-            retransmissions: 5,
-            liveness_interval: Some(Duration::from_secs(30)),
-            liveness_action: RestartAction::Policy,
-            close_action: RestartAction::Policy,
-            nat_keepalive: Duration::from_secs(20),
-            cookie_threshold: 32,
-            half_open_limit: 1024,
-            linger: Duration::from_secs(5),
-            replay_window: 4096,
-            encap: Encap::Auto,
-            reauthenticate: None,
-            mobike: true,
-            return_routability: true,
-            fragment_size: Some(1280),
-        }
-    }
-}
-
-impl Config {
-    /// How long an exchange may take before the peer is given up.
-    pub(crate) fn patience(&self) -> Duration {
-        self.retransmit_after.mul_f64(
-            1.8f64.powi(i32::try_from(self.retransmissions.min(16)).unwrap_or(16) + 1) / 0.8,
-        )
-    }
-}
-
-/// A received UDP datagram without the non-ESP marker.
-#[derive(Clone, Copy, Debug)]
-pub struct Datagram<'a> {
-    /// Where it arrived; port 500 or 4500 (or what stands for them).
-    pub local: SocketAddr,
-    /// Where it came from.
-    pub remote: SocketAddr,
-    /// The IKE message.
-    pub octets: &'a [u8],
-}
-
-/// A datagram to send.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Transmit {
-    /// From where.
-    pub local: SocketAddr,
-    /// To where.
-    pub remote: SocketAddr,
-    /// The IKE message without non-ESP marker; the sender adds it on port 4500.
-    pub octets: Vec<u8>,
-    /// A NAT keepalive: the one octet 0xff, sent without marker.
-    pub keepalive: bool,
-}
-
-/// When the engine next wants [`Engine::handle_timeout`], and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Deadline {
-    /// When.
-    pub at: Instant,
-    /// Why, for logs.
-    pub reason: &'static str,
-}
 
 /// A command cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -509,12 +394,9 @@ impl<P: DataPlane> Engine<P> {
             Notice::Room => self.plane.use_room(),
             Notice::Expiring { sa, hard } => {
                 let Some((id, spi_in)) = self.sessions.of_sa(sa) else { return };
-                self.with_session(now, id, |session, cx| {
-                    match hard {
-                        true => session.replace_exhausted(spi_in),
-                        false => session.tasks.push_back(Task::RekeyChild(spi_in)),
-                    }
-                    session.pump(cx);
+                self.with_session(now, id, |session, _| match hard {
+                    true => session.replace_exhausted(spi_in),
+                    false => session.tasks.push_back(Task::RekeyChild(spi_in)),
                 });
             }
             Notice::PeerMoved { sa, remote } => {
@@ -611,7 +493,8 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Lets a session do something, and brings the tables up to date with what it did.
+    /// Lets a session do something, has it start the exchanges that wait and can be started, and brings the tables up to
+    /// date with what it did.
     fn with_session<T: Default>(
         &mut self,
         now: Instant,
@@ -620,7 +503,9 @@ impl<P: DataPlane> Engine<P> {
     ) -> T {
         let Some(mut session) = self.sessions.take(id) else { return T::default() };
         let established_before = session.is_established();
-        let done = work(&mut session, &mut self.cx(now));
+        let mut cx = self.cx(now);
+        let done = work(&mut session, &mut cx);
+        session.pump(&mut cx);
         self.out.name_peer(&session.tunnel.name, session.path.remote);
         let established_now = session.is_established() && !established_before;
         self.put_back(now, id, session);

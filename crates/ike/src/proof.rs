@@ -11,6 +11,7 @@ pub(crate) mod psk;
 pub(crate) mod signature;
 mod signed;
 pub mod trust;
+pub(crate) mod wishes;
 
 use crate::crypto::prf::prf;
 use crate::wire::payload::Identification;

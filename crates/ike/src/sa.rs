@@ -1,19 +1,22 @@
 //! One IKE SA: its states, and what belongs to it alone. What survives its rekeys is in [`crate::session`].
 
+pub(crate) mod active;
+pub(crate) mod auth_sent;
 pub(crate) mod child;
+pub(crate) mod init_sent;
 pub(crate) mod keys;
+pub(crate) mod lowest_nonce;
 pub(crate) mod message;
 pub(crate) mod mobility;
 pub(crate) mod path;
 pub(crate) mod reassembly;
 pub(crate) mod window;
 
-use crate::exchange::address_update;
-use crate::exchange::sa_init::InitSent;
-use crate::exchange::{auth::AuthSent, create_child::PendingChild, rekey_ike::PendingRekey};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::registry::{ExchangeType, PayloadType};
-use esp::plane::Spi;
+use active::Active;
+use auth_sent::AuthSent;
+use init_sent::InitSent;
 use keys::Keys;
 use std::time::Instant;
 use window::Window;
@@ -60,24 +63,6 @@ pub(crate) enum Phase {
     Serving,
     /// Replaced by a newer IKE SA; only its deletion is left.
     Superseded,
-}
-
-/// An exchange of ours in flight, with what is needed to conclude it.
-pub(crate) enum Active {
-    Child(Box<PendingChild>),
-    Rekey(Box<PendingRekey>),
-    DeleteChildren(Vec<Spi>),
-    DeleteIke,
-    /// About addresses.
-    Addresses(address_update::Pending),
-    Liveness,
-}
-
-impl Active {
-    /// Whether the exchange creates, rekeys or closes a Child SA.
-    pub fn concerns_child(&self) -> bool {
-        matches!(self, Self::Child(_) | Self::DeleteChildren(_))
-    }
 }
 
 impl IkeSa {

@@ -3,6 +3,7 @@
 pub mod fragment;
 pub mod header;
 pub mod message;
+pub(crate) mod parts;
 pub mod payload;
 pub mod protected;
 pub mod reader;

@@ -3,9 +3,9 @@
 
 use crate::host::{esp_offer, ike_offer, lifetime};
 use esp::datapath::{Datapath, Settings};
-use ike::engine::{Datagram, Transmit};
 use ike::event::Event;
 use ike::{Config, Engine};
+use ike::{Datagram, Transmit};
 use policy::{
     AddressRange, ChildTunnel, Credential, Endpoint, Group, Identity, IkeTunnel, KeyBits, Mode,
     Pfs, Policy, Role, Secret, Selector,

@@ -15,7 +15,7 @@ use control::protocol::{
 };
 use esp::placement::Placement;
 use esp::userspace::workers::Workers;
-use ike::engine::CommandError;
+use ike::CommandError;
 use ike::event::Event;
 use policy::Policy;
 use policy::xml::Places;

@@ -1,17 +1,20 @@
 //! Commands, and what they start and end: tunnels, the policy's rules, one session per tunnel.
 
-use super::policy_index::PolicyIndex;
 use super::reconnect::auto_start;
-use super::{CommandError, Deadline, Engine};
+use super::{CommandError, Engine};
+use crate::deadlines::Deadline;
 use crate::deadlines::Waiter;
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
+use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
+use crate::sa::State;
+use crate::sa::active::Active;
 use crate::sa::child::ChildState;
 use crate::sa::path::{IKE_PORT, Path};
-use crate::sa::{Active, State};
-use crate::session::{Ending, Session, SessionId};
+use crate::session::{Ending, Session};
+use crate::session_id::SessionId;
 use crate::task::Task;
 use esp::plane::{DataPlane, PacketSummary, Rule, RuleId, TrafficSelectors};
 use policy::{ChildTunnel, Effect, IkeTunnel, Policy};
@@ -47,12 +50,11 @@ impl<P: DataPlane> Engine<P> {
         }
         let names: Vec<String> = children.iter().map(|c| c.name.clone()).collect();
         if let Some(id) = self.session_of(&tunnel.name) {
-            return Ok(self.with_session(now, id, |session, cx| {
+            return Ok(self.with_session(now, id, |session, _| {
                 for name in names {
                     packet.into_iter().for_each(|p| session.note_packet(&name, p));
                     session.want_child(name);
                 }
-                session.pump(cx);
                 session.is_established()
                     && children.iter().all(|c| session.serving_child(&c.name).is_some())
             }));
@@ -197,14 +199,13 @@ impl<P: DataPlane> Engine<P> {
         let (tunnel, child) = self.tunnel_of(name)?;
         let not_up = || CommandError::NotUp(name.into());
         let id = self.session_of(&tunnel).ok_or_else(not_up)?;
-        let started = self.with_session(now, id, |session, cx| {
+        let started = self.with_session(now, id, |session, _| {
             let task = match &child {
                 None => session.is_established().then_some(Task::RekeyIke(session.current)),
                 Some(child) => session.serving_child(child).map(|c| Task::RekeyChild(c.spi_in)),
             };
             let Some(task) = task else { return false };
             session.queue(task);
-            session.pump(cx);
             true
         });
         if started { Ok(()) } else { Err(not_up()) }
@@ -274,12 +275,11 @@ impl<P: DataPlane> Engine<P> {
         }
         let rekeyed = before.difference(after).0 == Effect::Rekeyed;
         for id in ids {
-            self.with_session(now, id, |session, cx| {
+            self.with_session(now, id, |session, _| {
                 session.tunnel = Arc::clone(after);
                 if rekeyed {
                     session.queue(Task::RekeyIke(session.current));
                 }
-                session.pump(cx);
             });
         }
     }
@@ -512,9 +512,8 @@ impl<P: DataPlane> Engine<P> {
         let served = self.with_session(now, id, |session, cx| {
             session.close_as_redundant(cx, "another IKE SA serves the tunnel")
         });
-        self.with_session(now, heir, |session, cx| {
+        self.with_session(now, heir, |session, _| {
             served.into_iter().for_each(|name| session.want_child(name));
-            session.pump(cx);
         });
     }
 
@@ -658,7 +657,6 @@ impl Session {
             cx.out.event(&self.tunnel.name, Some(name), EventKind::Failed(failure));
         }
         self.tasks.extend(spis.into_iter().map(Task::DeleteChild));
-        self.pump(cx);
         true
     }
 }

@@ -3,8 +3,9 @@
 use super::Engine;
 use crate::deadlines::Waiter;
 use crate::failure::Failure;
+use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
-use crate::sa::{Active, IkeSa, State as SaState};
+use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
 use crate::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, State};
 use esp::plane::DataPlane;

@@ -1,8 +1,11 @@
 //! What keeps tunnels up: those that went without this side's will come back, as the policy and the configuration have
 //! it, and what fails is tried again after growing pauses.
 
-use super::{Deadline, Engine};
+use super::Engine;
+use crate::config::RestartAction;
+use crate::deadlines::Deadline;
 use crate::deadlines::Waiter;
+use crate::sa::child::Lost;
 use crate::session::{Ending, Session};
 use esp::plane::{DataPlane, PacketSummary};
 use policy::{ChildTunnel, IkeTunnel};
@@ -19,28 +22,6 @@ const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 /// What has been up for this long is tried again at once when it goes; what goes sooner after growing pauses, so that
 /// two ends that disagree do not go round in circles.
 const LASTING: Duration = Duration::from_secs(60);
-
-/// What becomes of a child tunnel that was up and went, though nobody on this side took it down.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RestartAction {
-    /// What the policy says: AutoStart starts it again, OnDemand waits for a packet, otherwise it stays down.
-    #[default]
-    Policy,
-    /// It is started again.
-    Restart,
-    /// It waits for a packet, as if the policy said OnDemand.
-    Trap,
-    /// It stays down until a command or the peer starts it, or a packet where the policy says OnDemand.
-    Clear,
-}
-
-/// A child tunnel that went without this side's will.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    pub name: String,
-    /// How long it was up.
-    pub after: Duration,
-}
 
 /// A child tunnel that is to be tried again, or was.
 pub(super) struct Retry {

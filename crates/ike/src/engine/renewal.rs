@@ -3,7 +3,7 @@
 use super::{CommandError, Engine};
 use crate::exchange::sa_init;
 use crate::sa::path::{IKE_PORT, Path};
-use crate::session::SessionId;
+use crate::session_id::SessionId;
 use crate::task::Task;
 use esp::plane::DataPlane;
 use std::net::SocketAddr;

@@ -1,7 +1,9 @@
 //! The sessions of an engine, found by what names them: an SPI, a tunnel, a pair of identities, an SA of the plane.
 
-use super::Outputs;
-use crate::session::{Session, SessionId};
+use crate::outputs::Outputs;
+use crate::policy_index::peer_number;
+use crate::session::Session;
+use crate::session_id::SessionId;
 use crate::wire::header::IkeSpi;
 use esp::plane::{SaId, Spi};
 use policy::IkeTunnel;
@@ -121,13 +123,5 @@ fn under(
 fn number_of(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
-    hasher.finish()
-}
-
-/// The same for tunnels between the same two identities; others may have it, too.
-pub(crate) fn peer_number(tunnel: &IkeTunnel) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    tunnel.local.identity.fingerprint().hash(&mut hasher);
-    tunnel.remote.identity.fingerprint().hash(&mut hasher);
     hasher.finish()
 }

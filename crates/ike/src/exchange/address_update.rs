@@ -1,15 +1,17 @@
 //! INFORMATIONAL exchanges about addresses (MOBIKE, RFC 4555): which they are, that they have changed, that the peer
 //! receives there.
 
-use super::{Parts, status};
-use crate::engine::{Cx, Datagram, Encap};
+use crate::config::Encap;
+use crate::context::Cx;
+use crate::datagram::Datagram;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
-use crate::sa::Active;
+use crate::sa::active::{Active, PendingAddresses, Purpose};
 use crate::sa::mobility::{PEER_ADDRESSES, SeenAs};
 use crate::sa::path::{announce, detect};
 use crate::session::Session;
 use crate::task::Task;
+use crate::wire::parts::{Parts, status};
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, NotifyType};
 use policy::Mode;
@@ -21,39 +23,6 @@ const COOKIE: usize = 16;
 
 /// How often an update is tried that the peer does not carry out.
 const REFUSALS: u32 = 5;
-
-/// A request of ours in flight.
-pub(crate) struct Pending {
-    pub purpose: Purpose,
-    /// [`crate::sa::mobility::Mobility::moves`] when it was sent.
-    moves: u64,
-    cookie: Option<Vec<u8>>,
-}
-
-/// What a request of ours is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Purpose {
-    /// The peer is to move the SAs to the addresses that the request shows.
-    Update,
-    /// The peer is to show that it receives.
-    Verify,
-    /// The peer is told of our other addresses.
-    Tell,
-    /// The peer is asked whether it lives, and how it sees our address.
-    Liveness,
-}
-
-impl Purpose {
-    /// What starts the exchange anew.
-    pub fn task(self) -> Task {
-        match self {
-            Self::Update => Task::UpdateAddresses,
-            Self::Verify => Task::VerifyAddress,
-            Self::Tell => Task::TellAddresses,
-            Self::Liveness => Task::Liveness,
-        }
-    }
-}
 
 /// What IKE_AUTH says of MOBIKE (RFC 4555 §3.2, §3.4).
 pub(crate) fn introduction(session: &mut Session, cx: &Cx<'_>) -> Vec<Payload> {
@@ -132,7 +101,7 @@ pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, purpose:
         payloads.push(status(NotifyType::COOKIE2, random.clone()));
         cookie = Some(random);
     }
-    let pending = Pending { purpose, moves: session.mobility.moves, cookie };
+    let pending = PendingAddresses { purpose, moves: session.mobility.moves, cookie };
     let active = Some(Active::Addresses(pending));
     session.send_request(cx, index, ExchangeType::INFORMATIONAL, &payloads, active);
 }
@@ -218,7 +187,7 @@ pub(crate) fn conclude(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
-    pending: &Pending,
+    pending: &PendingAddresses,
     payloads: &[Payload],
 ) {
     if session.is_closing() {

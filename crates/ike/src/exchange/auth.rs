@@ -2,20 +2,24 @@
 
 pub(crate) mod proving;
 
+use super::address_update;
 use super::create_child::{self, ChildRequest};
-use super::sa_init::{HALF_OPEN_FOR, HalfOpen};
-use super::{Parts, address_update, status};
-use crate::collision::LowestNonce;
+use super::half_open::{Checking, HalfOpen, Request};
+use crate::admission::HALF_OPEN_FOR;
+use crate::context::Cx;
+use crate::datagram::Datagram;
 use crate::discard::Discard;
-use crate::engine::{Cx, Datagram};
 use crate::event::EventKind;
 use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{accept_child, describe, offer_child};
+use crate::proof::wishes::Wanted;
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
+use crate::sa::auth_sent::{AuthSent, Handshake, Stage};
 use crate::sa::child::{Blueprint, History};
-use crate::sa::keys::{Keys, Nonces, ProofKeys};
+use crate::sa::keys::{Keys, Nonces};
+use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::message::Message;
 use crate::sa::path::NAT_T_PORT;
 use crate::sa::reassembly::Received;
@@ -24,72 +28,21 @@ use crate::sa::{Established, IkeSa, Phase, State};
 use crate::session::Session;
 use crate::task::Task;
 use crate::wire::header::Header;
+use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Identification, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{Spi, TrafficSelectors};
 use policy::{ChildTunnel, Effect, IkeTunnel, Mode};
-use proving::{Proving, Said, Wanted, Wishes};
+use proving::{Proving, Said};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long work with certificates may take, fetching revocation lists included.
 const WORK_FOR: Duration = Duration::from_secs(60);
 
 /// How long a refusal is repeated at least: the request may come again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-
-/// What IKE_SA_INIT left for the proofs.
-pub(crate) struct Handshake {
-    pub initiator_nonce: Vec<u8>,
-    pub responder_nonce: Vec<u8>,
-    pub request: Vec<u8>,
-    pub response: Vec<u8>,
-    pub proof_keys: ProofKeys,
-    pub wishes: Wishes,
-}
-
-impl Handshake {
-    fn nonces(&self) -> Nonces<'_> {
-        Nonces { initiator: &self.initiator_nonce, responder: &self.responder_nonce }
-    }
-}
-
-/// An initiator that sends its proof, or has sent it.
-pub(crate) struct AuthSent {
-    pub keys: Keys,
-    pub child: Arc<ChildTunnel>,
-    pub spi_in: Spi,
-    /// The child has meanwhile been taken down.
-    pub unwanted: bool,
-    handshake: Handshake,
-    stage: Stage,
-}
-
-/// Where an initiator stands.
-enum Stage {
-    /// Our proof is being made.
-    Proving { until: Instant },
-    /// The request is out.
-    Asked,
-    /// The responder's proof is being checked; its answer.
-    Checking { until: Instant, payloads: Vec<Payload> },
-}
-
-impl AuthSent {
-    /// Whether the responder may have our proof.
-    pub fn has_asked(&self) -> bool {
-        !matches!(self.stage, Stage::Proving { .. })
-    }
-
-    /// When a job is given up.
-    pub fn working_until(&self) -> Option<Instant> {
-        match self.stage {
-            Stage::Proving { until } | Stage::Checking { until, .. } => Some(until),
-            Stage::Asked => None,
-        }
-    }
-}
 
 fn asked(child: &ChildTunnel) -> TrafficSelectors {
     TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() }
@@ -287,7 +240,6 @@ fn finish(
         // An IKE SA that carries nothing is of no use to anyone.
         session.close_when_idle(cx);
     }
-    session.pump(cx);
 }
 
 fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
@@ -411,22 +363,6 @@ pub(crate) enum Answer {
     Established { session: Box<Session>, answer: Vec<Vec<u8>>, initial_contact: bool },
 }
 
-/// A request whose proof is being checked.
-pub(crate) struct Checking {
-    tunnel: Arc<IkeTunnel>,
-    payloads: Vec<Payload>,
-    request: Pending,
-}
-
-/// A request as its answer needs it.
-struct Pending {
-    reply: Header,
-    /// Where it came to, and from.
-    path: (SocketAddr, SocketAddr),
-    /// Fragment 1 of it, or all of it.
-    octets: Vec<u8>,
-}
-
 /// Answers an IKE_AUTH request on a half-open IKE SA.
 pub(crate) fn answer(
     cx: &mut Cx<'_>,
@@ -464,7 +400,7 @@ pub(crate) fn answer(
     if let Some(fragments) = &fragments {
         half.path.follow_fragments(fragments.largest);
     }
-    let request = Pending {
+    let request = Request {
         reply: half.sa.header(ExchangeType::IKE_AUTH, 1, true),
         path: (datagram.local, datagram.remote),
         octets: fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first),
@@ -541,7 +477,7 @@ fn prove(half: &HalfOpen, tunnel: &IkeTunnel) -> Result<Proving, Failure> {
     proving::prove(tunnel, keys.suite.prf, octets, &half.wishes)
 }
 
-fn refuse(cx: &mut Cx<'_>, half: &mut HalfOpen, request: Pending, rejection: &Rejection) -> Answer {
+fn refuse(cx: &mut Cx<'_>, half: &mut HalfOpen, request: Request, rejection: &Rejection) -> Answer {
     let (local, remote) = request.path;
     let datagram = Datagram { local, remote, octets: &request.octets };
     cx.out.turn_away(cx.now, datagram, &half.candidates, rejection);
@@ -613,7 +549,7 @@ fn authenticate(
 fn establish(
     cx: &mut Cx<'_>,
     half: &mut HalfOpen,
-    request: &Pending,
+    request: &Request,
     tunnel: Arc<IkeTunnel>,
     payloads: &[Payload],
     proof: &Evidence,

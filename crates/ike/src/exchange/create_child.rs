@@ -2,10 +2,10 @@
 
 mod generic;
 
-use super::{Parts, rekey_ike, status};
-use crate::collision::{self, LowestNonce, Request};
+use super::rekey_ike;
+use crate::collision::{self, Request};
+use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
-use crate::engine::{Cx, Lost};
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Modes, Offers, Shadowed, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
@@ -15,15 +15,19 @@ use crate::negotiation::proposal::{
 };
 use crate::negotiation::selectors;
 use crate::rejection::{Asked, Rejection, failure_of};
-use crate::sa::Active;
+use crate::sa::active::{Active, ChildRival, PendingChild};
+use crate::sa::child::Lost;
 use crate::sa::child::{Blueprint, ChildState, History};
 use crate::sa::keys::Nonces;
+use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::session::Session;
+use crate::session::most_children;
 use crate::task::Task;
+use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Notify, Payload, Proposal, TrafficSelector};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{AddressRange, ChildProposal, ChildTunnel, Group, IkeTunnel, Mode, Secret, Selector};
+use policy::{AddressRange, ChildTunnel, Group, Mode, Secret, Selector};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,45 +35,8 @@ use std::time::Duration;
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
-/// Child SAs that a peer may have for each child tunnel: what bounds the memory it can take.
-const CHILDREN_PER_TUNNEL: usize = 8;
-/// Child tunnels that a peer may ask for beyond those of the policy, where that lets it.
-const ASKED_FOR: usize = 8;
-
 /// So many child tunnels of a peer are compared with a request one by one; of more those that are near to it.
 const FEW: usize = 16;
-
-/// Child SAs of one session.
-pub(crate) fn most_children(tunnel: &IkeTunnel) -> usize {
-    let asked_for = if tunnel.generic.is_some() { ASKED_FOR } else { 0 };
-    CHILDREN_PER_TUNNEL * (tunnel.children.len() + asked_for).max(1)
-}
-
-/// A request of ours in flight.
-pub(crate) struct PendingChild {
-    pub tunnel: Arc<ChildTunnel>,
-    /// What was offered.
-    proposals: Vec<ChildProposal>,
-    /// The Child SA it replaces, by inbound SPI.
-    pub rekeys: Option<Spi>,
-    pub spi_in: Spi,
-    nonce: Vec<u8>,
-    key_exchange: Option<PrivateKey>,
-    restarts: u8,
-    /// The operator has meanwhile taken the tunnel down.
-    pub unwanted: bool,
-    /// The peer's request to rekey the same Child SA, answered meanwhile.
-    pub rival: Option<Rival>,
-    /// SPIs the peer has deleted meanwhile that this side does not know: its answer, still on its way, may name one.
-    pub deleted: Vec<Spi>,
-}
-
-/// What a crossing rekey of the peer made.
-pub(crate) struct Rival {
-    /// Its Child SA, by inbound SPI.
-    pub child: Spi,
-    pub lowest_nonce: LowestNonce,
-}
 
 /// Asks for a new Child SA.
 pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name: &str) {
@@ -215,7 +182,7 @@ fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: L
         && let Some(Active::Child(pending)) = &mut established.active
         && pending.rekeys == Some(old)
     {
-        pending.rival = Some(Rival { child: new, lowest_nonce });
+        pending.rival = Some(ChildRival { child: new, lowest_nonce });
     }
 }
 
@@ -692,7 +659,7 @@ fn conclude_success(
     let our_lowest = LowestNonce::of(nonces);
     // Even if the peer has replaced its Child SA once more since: what was decided then still holds.
     let rival = pending.rival.as_ref();
-    let survives = rival.is_none_or(|r| collision::ours_survives(our_lowest, r.lowest_nonce));
+    let survives = rival.is_none_or(|r| lowest_nonce::ours_survives(our_lowest, r.lowest_nonce));
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
     let Some(established) = session.sas[index].established() else { return Ok(()) };

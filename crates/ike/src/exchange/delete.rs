@@ -1,12 +1,14 @@
 //! INFORMATIONAL with Delete (RFC 7296 §1.4.1).
 
-use super::{create_child, rekey_ike, status};
-use crate::engine::Cx;
+use super::{create_child, rekey_ike};
+use crate::context::Cx;
 use crate::event::EventKind;
+use crate::sa::Phase;
+use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
-use crate::sa::{Active, Phase};
 use crate::session::{Ending, Session};
 use crate::task::Task;
+use crate::wire::parts::status;
 use crate::wire::payload::{Delete, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::Spi;

@@ -1,10 +1,13 @@
 //! INFORMATIONAL (RFC 7296 §1.4): signs of life, deletions, notifications.
 
-use super::address_update::{self, Purpose};
-use super::{Parts, delete};
-use crate::engine::{Cx, Datagram};
-use crate::sa::Active;
+use super::address_update;
+use super::delete;
+use crate::context::Cx;
+use crate::datagram::Datagram;
+use crate::sa::active::Active;
+use crate::sa::active::Purpose;
 use crate::session::Session;
+use crate::wire::parts::Parts;
 use crate::wire::payload::{Delete, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
 

@@ -1,21 +1,23 @@
 //! CREATE_CHILD_SA for the IKE SA itself (RFC 7296 §1.3.2, §2.8, §2.18).
 
-use super::Parts;
-use crate::collision::{self, LowestNonce, Request};
+use crate::collision::{self, Request};
+use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
-use crate::engine::Cx;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
     IkeSuite, accept_ike, choose_ike, describe, group_id, group_of, offer_ike,
 };
 use crate::rejection::{Asked, Rejection, failure_of, unasked};
+use crate::sa::active::{Active, IkeRival, PendingRekey};
 use crate::sa::keys::{Keys, Nonces};
+use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::sa::window::Window;
-use crate::sa::{Active, Established, IkeSa, Phase, State};
+use crate::sa::{Established, IkeSa, Phase, State};
 use crate::session::Session;
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
+use crate::wire::parts::Parts;
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::registry::{ExchangeType, NotifyType};
 use policy::Group;
@@ -23,24 +25,6 @@ use std::time::Duration;
 
 /// How often a peer may ask for another group.
 const RESTARTS: u8 = 3;
-
-/// A request of ours in flight.
-pub(crate) struct PendingRekey {
-    /// The new IKE SA's SPI on this side.
-    spi: IkeSpi,
-    nonce: Vec<u8>,
-    key_exchange: PrivateKey,
-    restarts: u8,
-    /// The peer's request to rekey the same IKE SA, answered meanwhile.
-    pub rival: Option<Rival>,
-}
-
-/// What a crossing rekey of the peer made.
-pub(crate) struct Rival {
-    /// Its IKE SA, by local SPI.
-    pub sa: IkeSpi,
-    pub lowest_nonce: LowestNonce,
-}
 
 /// Asks for the successor of an IKE SA.
 pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
@@ -115,7 +99,9 @@ pub(crate) fn answer(
     take_in(session, cx, spi, remote_spi, false, keys);
     let lowest_nonce = LowestNonce::of(nonces);
     match session.sas[index].established_mut().map(|e| &mut e.active) {
-        Some(Some(Active::Rekey(pending))) => pending.rival = Some(Rival { sa: spi, lowest_nonce }),
+        Some(Some(Active::Rekey(pending))) => {
+            pending.rival = Some(IkeRival { sa: spi, lowest_nonce })
+        }
         _ => succeed(session, cx, old, spi, suite),
     }
     Ok(vec![
@@ -162,7 +148,12 @@ fn succeed(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi, sui
 }
 
 /// Settles for the peer's rekey where ours has come to nothing.
-pub(crate) fn yield_to(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, rival: &Rival) -> bool {
+pub(crate) fn yield_to(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    old: IkeSpi,
+    rival: &IkeRival,
+) -> bool {
     let suite =
         session.position(rival.sa).and_then(|i| session.sas[i].established()).map(|e| e.keys.suite);
     match suite {
@@ -206,7 +197,7 @@ pub(crate) fn conclude(
             let spi = pending.spi;
             let rival = pending.rival.as_ref().filter(|r| session.position(r.sa).is_some());
             let survives =
-                rival.is_none_or(|r| collision::ours_survives(lowest_nonce, r.lowest_nonce));
+                rival.is_none_or(|r| lowest_nonce::ours_survives(lowest_nonce, r.lowest_nonce));
             take_in(session, cx, spi, remote_spi, true, keys);
             match rival {
                 // RFC 7296 §2.8.2: the side that made the redundant IKE SA deletes it; the peer deletes the old one.

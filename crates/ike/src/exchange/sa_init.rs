@@ -1,19 +1,27 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
-use super::auth::proving::{self, Wanted, Wishes};
-use super::{Parts, VENDOR_ID, address_update, auth, status};
-use crate::Config;
+use super::auth::proving;
+use super::half_open::HalfOpen;
+use super::{address_update, auth};
+use crate::admission::HALF_OPEN_FOR;
+use crate::config::Config;
+use crate::config::Encap;
+use crate::context::Cx;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
+use crate::datagram::Datagram;
 use crate::discard::Discard;
-use crate::engine::{Candidates, Cx, Datagram, Encap, PolicyIndex};
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
 use crate::negotiation::proposal::{
     accept_ike, choose_ike, describe, describe_group, group_id, group_of, offer_ike,
 };
+use crate::policy_index::Candidates;
+use crate::proof::wishes::{Wanted, Wishes};
 use crate::rejection::{Asked, Rejection, failure_of};
-use crate::sa::keys::{Keys, Nonces, ProofKeys};
+use crate::sa::auth_sent::Handshake;
+use crate::sa::init_sent::InitSent;
+use crate::sa::keys::{Keys, Nonces};
 use crate::sa::message::Message;
 use crate::sa::path::{Path, announce, detect};
 use crate::sa::window::Window;
@@ -21,69 +29,16 @@ use crate::sa::{IkeSa, State};
 use crate::session::Session;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::message;
-use crate::wire::payload::{Payload, Proposal};
+use crate::wire::parts::{Parts, status};
+use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, GroupId, NotifyType};
 use policy::{ChildTunnel, IkeProposal, IkeTunnel};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
+/// Identifies this implementation to itself, so that two of it can agree on what the RFCs leave open.
+const VENDOR_ID: &[u8] = b"vpnd IKEv2/ESP userspace 1";
 /// How often a peer may send us back to the start (cookie, other group).
 const RESTARTS: u8 = 5;
-/// How long a half-open IKE SA waits for IKE_AUTH.
-pub(crate) const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
-
-/// An initiator that has asked.
-pub(crate) struct InitSent {
-    /// The first Child SA, which IKE_AUTH will ask for.
-    pub child: Arc<ChildTunnel>,
-    nonce: Vec<u8>,
-    key_exchange: PrivateKey,
-    request: Vec<u8>,
-    cookie: Option<Vec<u8>>,
-    restarts: u8,
-    /// An unauthenticated refusal, and when it came: believed if nothing better comes (RFC 7296 §2.21.1).
-    refusal: Option<(Failure, Instant)>,
-}
-
-impl InitSent {
-    /// When a refusal is believed.
-    pub fn refused_at(&self, config: &Config) -> Option<Instant> {
-        self.refusal.as_ref().map(|(_, at)| *at + config.retransmit_after * 2)
-    }
-}
-
-/// A responder that has answered.
-pub(crate) struct HalfOpen {
-    pub path: Path,
-    /// The tunnels that fit the addresses and the chosen suite; IKE_AUTH tells which it is.
-    pub candidates: Candidates,
-    /// What was chosen.
-    proposal: Proposal,
-    pub sa: IkeSa,
-    pub keys: Option<Keys>,
-    pub proof_keys: ProofKeys,
-    pub request: Vec<u8>,
-    pub response: Vec<u8>,
-    pub initiator_nonce: Vec<u8>,
-    pub responder_nonce: Vec<u8>,
-    pub begun_at: Instant,
-    /// When it is forgotten, or the work on its IKE_AUTH given up.
-    pub expires_at: Instant,
-    /// A refusal in IKE_AUTH: the request (or fragment 1 of it) and the answer, kept for its repetitions.
-    pub refused: Option<(Vec<u8>, Vec<Vec<u8>>)>,
-    pub wishes: Wishes,
-    /// An IKE_AUTH request whose proof is being checked.
-    pub checking: Option<Box<auth::Checking>>,
-}
-
-impl HalfOpen {
-    /// Looks for its tunnels in another policy.
-    pub fn reconsider(&mut self, policy: &PolicyIndex) {
-        self.candidates = policy.candidates(self.path.local.ip(), self.path.remote.ip());
-        let only = std::slice::from_ref(&self.proposal);
-        self.candidates.retain(|ours| choose_ike(ours, only, GroupId::NONE, &[]).is_some());
-    }
-}
 
 /// Begins a session: the first message goes out.
 pub(crate) fn begin(
@@ -331,7 +286,7 @@ pub(crate) fn conclude(
     let nonces = Nonces { initiator: &init.nonce, responder: nonce };
     let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, true);
     cx.out.log_keys(|| keys.logged(spis, true));
-    let handshake = auth::Handshake {
+    let handshake = Handshake {
         initiator_nonce: init.nonce.clone(),
         responder_nonce: nonce.to_vec(),
         request: init.request,

@@ -1,16 +1,25 @@
 //! A Child SA and its two halves in the data plane.
 
-use crate::collision::LowestNonce;
-use crate::engine::{Cx, Deadline, Lost};
+use crate::context::Cx;
+use crate::deadlines::Deadline;
 use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;
+use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::path::Path;
 use ::crypto::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
 use policy::{ChildTunnel, Mode};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A child tunnel that went without this side's will.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub name: String,
+    /// How long it was up.
+    pub after: Duration,
+}
 
 /// A pair of SAs of ESP or AH.
 pub(crate) struct ChildSa {

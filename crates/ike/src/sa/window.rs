@@ -2,7 +2,7 @@
 
 use super::message::Message;
 use super::reassembly::Reassembly;
-use crate::Config;
+use crate::config::Config;
 use std::time::{Duration, Instant};
 
 /// What a request's number says about it.

@@ -1,101 +1,22 @@
 //! What time does to a session: retransmissions, rekeys, ends of lifetimes, signs of life.
 
 use super::Session;
-use crate::engine::{Cx, Deadline};
-use crate::exchange::{auth, delete, sa_init};
-use crate::failure::facts::Silence;
+use crate::context::Cx;
+use crate::deadlines::Deadline;
+use crate::sa::active::Active;
 use crate::sa::child::ChildState;
-use crate::sa::message::Message;
-use crate::sa::window::Retransmission;
-use crate::sa::{Active, IkeSa, Phase, State};
+use crate::sa::{IkeSa, Phase, State};
 use crate::task::Task;
 use crate::wire::registry::ExchangeType;
 use std::time::Instant;
 
 impl Session {
-    /// Does what is due.
-    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
-        for sa in &mut self.sas {
-            sa.window.requests.forget(cx.now, cx.config.patience());
-        }
-        self.retransmit(cx);
-        if self.over {
-            return;
-        }
-        sa_init::handle_timeout(self, cx);
-        auth::handle_timeout(self, cx);
-        self.release_lingering(cx);
-        let due: Vec<Task> =
-            self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
-        self.tasks.extend(due);
-        self.age_children(cx);
-        self.age_ike(cx);
-        if self.over {
-            return;
-        }
-        self.age_authentication(cx);
-        if self.over {
-            return;
-        }
-        self.keep_alive(cx);
-        self.pump(cx);
-    }
-
-    fn retransmit(&mut self, cx: &mut Cx<'_>) {
-        let mut given_up = Vec::new();
-        let others = |s: &IkeSa| self.other_paths(cx.addresses, s.window.retransmissions());
-        let others: Vec<_> = self.sas.iter().map(others).collect();
-        for (sa, others) in self.sas.iter_mut().zip(others) {
-            let IkeSa { window, state, .. } = sa;
-            let path = &mut self.path;
-            let rng = &mut *cx.rng;
-            let smaller = |message: &Message| {
-                let (size, message) = message.smaller(state.keys_mut()?, path, rng)?;
-                path.fragment_size = Some(size);
-                Some(message)
-            };
-            match window.retransmit(cx.now, cx.config, smaller) {
-                Retransmission::NotDue => {}
-                Retransmission::Send(datagrams) => {
-                    cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
-                    for (local, remote) in others {
-                        cx.out.transmit_all(local, remote, datagrams);
-                    }
-                }
-                Retransmission::GiveUp => given_up.push(sa.local_spi),
-            }
-        }
-        for spi in given_up {
-            let Some(index) = self.position(spi) else { continue };
-            let superseded =
-                self.sas[index].established().is_some_and(|e| e.phase == Phase::Superseded);
-            if superseded && spi != self.current {
-                delete::drop_ike(self, cx, index);
-                continue;
-            }
-            if self.closing.is_some() {
-                return self.end(cx, "the peer does not answer", None);
-            }
-            let sent = self.sas[index].window.retransmissions() + 1;
-            let silence = Silence {
-                request: self.sas[index].awaited().to_string(),
-                sent,
-                local: self.path.local.ip(),
-                remote: self.path.remote,
-                was_up: self.is_established(),
-                unsent: self.unsent.take(),
-            };
-            let failure = Some(silence.into());
-            return self.end(cx, "the peer does not answer", failure);
-        }
-    }
-
-    fn release_lingering(&mut self, cx: &mut Cx<'_>) {
+    pub fn release_lingering(&mut self, cx: &mut Cx<'_>) {
         let due: Vec<_> = self.lingering.extract_if(.., |l| l.until <= cx.now).collect();
         due.into_iter().for_each(|lingering| self.let_go(cx, lingering));
     }
 
-    fn age_children(&mut self, cx: &mut Cx<'_>) {
+    pub fn age_children(&mut self, cx: &mut Cx<'_>) {
         let mut tasks = Vec::new();
         for spi in self.children.due(cx.now) {
             let Some(mut child) = self.children.get_mut(spi) else { continue };
@@ -118,7 +39,7 @@ impl Session {
         self.tasks.extend(tasks);
     }
 
-    fn age_ike(&mut self, cx: &mut Cx<'_>) {
+    pub fn age_ike(&mut self, cx: &mut Cx<'_>) {
         let mut expired = None;
         let mut tasks = Vec::new();
         for sa in &mut self.sas {
@@ -143,7 +64,7 @@ impl Session {
     }
 
     /// Asks for a sign of life after silence (RFC 7296 §2.4) and keeps NAT mappings (RFC 3948 §4).
-    fn keep_alive(&mut self, cx: &mut Cx<'_>) {
+    pub fn keep_alive(&mut self, cx: &mut Cx<'_>) {
         if !self.is_established() {
             return;
         }
@@ -172,7 +93,7 @@ impl Session {
         }
     }
 
-    fn liveness_at(&self, config: &crate::Config) -> Option<Instant> {
+    fn liveness_at(&self, config: &crate::config::Config) -> Option<Instant> {
         let idle =
             self.sas.iter().all(|s| s.window.is_free()) && !self.tasks.contains(&Task::Liveness);
         config
@@ -182,7 +103,7 @@ impl Session {
     }
 
     /// The earliest moment at which [`Session::handle_timeout`] has something to do.
-    pub fn deadline(&self, config: &crate::Config) -> Option<Deadline> {
+    pub fn deadline(&self, config: &crate::config::Config) -> Option<Deadline> {
         let at = |at, reason| Deadline { at, reason };
         let windows =
             self.sas.iter().filter_map(|s| s.window.due()).map(|t| at(t, "retransmission"));

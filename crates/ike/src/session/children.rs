@@ -1,13 +1,26 @@
 //! The Child SAs of a session in the order in which they were made, found by what names them however many there are.
 
-use crate::engine::Deadline;
+use crate::deadlines::Deadline;
 use crate::sa::child::ChildSa;
 use crate::wire::registry::ProtocolId;
 use esp::plane::Spi;
+use policy::IkeTunnel;
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::{Deref, DerefMut};
 use std::time::Instant;
+
+/// Child SAs that a peer may have for each child tunnel: what bounds the memory it can take.
+const CHILDREN_PER_TUNNEL: usize = 8;
+
+/// Child tunnels that a peer may ask for beyond those of the policy, where that lets it.
+const ASKED_FOR: usize = 8;
+
+/// Child SAs of one session.
+pub(crate) fn most_children(tunnel: &IkeTunnel) -> usize {
+    let asked_for = if tunnel.generic.is_some() { ASKED_FOR } else { 0 };
+    CHILDREN_PER_TUNNEL * (tunnel.children.len() + asked_for).max(1)
+}
 
 /// So many are looked through; for more there is an index. Most sessions have one.
 const FEW: usize = 16;
@@ -220,9 +233,9 @@ impl Drop for Changing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::collision::LowestNonce;
     use crate::negotiation::proposal::ChildChoice;
     use crate::sa::child::{ChildState, History};
+    use crate::sa::lowest_nonce::LowestNonce;
     use esp::plane::{SaId, TrafficSelectors};
     use policy::{AhIntegrity, ChildTunnel, Integrity, Lifetime, Mode, Pfs, Protection, Role};
     use proptest::prelude::*;

@@ -1,12 +1,13 @@
 //! How IKE SAs, Child SAs and whole sessions end.
 
+use super::most_children;
 use super::{Ending, Lingering, Session};
-use crate::engine::Cx;
+use crate::context::Cx;
 use crate::event::EventKind;
-use crate::exchange::create_child;
 use crate::failure::{Failure, FailureKind};
+use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState, History};
-use crate::sa::{Active, IkeSa, Phase, State};
+use crate::sa::{IkeSa, Phase, State};
 use crate::task::Task;
 use crate::wire::header::IkeSpi;
 use esp::plane::Spi;
@@ -52,7 +53,6 @@ impl Session {
         self.tasks.clear();
         self.delayed.clear();
         self.tasks.extend(known.into_iter().map(Task::DeleteIke));
-        self.pump(cx);
     }
 
     /// Takes everything down with a Delete, to set up anew what is up.
@@ -217,7 +217,7 @@ impl Session {
     /// Lets an inbound SA receive what is still on its way.
     pub fn linger(&mut self, cx: &mut Cx<'_>, lingering: Lingering) {
         // A peer that makes and deletes them as fast as it can takes no more than this.
-        let most = create_child::most_children(&self.tunnel);
+        let most = most_children(&self.tunnel);
         self.lingering.push(lingering);
         if self.lingering.len() > most || cx.config.linger.is_zero() {
             let oldest = self.lingering.remove(0);

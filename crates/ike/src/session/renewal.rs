@@ -1,11 +1,13 @@
 //! Reauthentication: a new IKE SA with all Child SAs is up before the old one is deleted (RFC 7296 §2.8.3, RFC 4478).
 
-use super::{Session, SessionId};
-use crate::engine::Cx;
-use crate::exchange::{Parts, status};
+use super::Session;
+use crate::context::Cx;
+use crate::sa::State;
+use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
-use crate::sa::{Active, State};
+use crate::session_id::SessionId;
 use crate::task::Task;
+use crate::wire::parts::{Parts, status};
 use crate::wire::payload::Payload;
 use crate::wire::registry::NotifyType;
 use esp::plane::Spi;

@@ -1,7 +1,8 @@
 //! Where the peer is and where this side is: following a change of either (RFC 7296 §2.23, RFC 4555).
 
 use super::Session;
-use crate::engine::{Cx, Datagram};
+use crate::context::Cx;
+use crate::datagram::Datagram;
 use crate::event::EventKind;
 use crate::sa::IkeSa;
 use crate::sa::child::ChildSa;
@@ -70,7 +71,6 @@ impl Session {
             self.take_path(cx, local, self.peer_at(remote));
         }
         self.tell_addresses(cx);
-        self.pump(cx);
     }
 
     /// The pair of addresses that the policy and the routes want; `None`: no other than now.

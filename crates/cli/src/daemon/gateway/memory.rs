@@ -5,7 +5,7 @@ use esp::datapath::{Datapath, Settings};
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, Encapsulation, PacketSummary, Rule, RuleId, Spi, TrafficSelectors};
 use esp::trace::Trace;
-use ike::engine::CommandError;
+use ike::CommandError;
 use ike::event::{Event, EventKind};
 use ike::failure::Failure;
 use ike::proof::trust::Trust;

@@ -1,16 +1,17 @@
 //! CERT, CERTREQ and AUTH payloads (RFC 7296 §3.6 to §3.8): what this side proves itself with, and what the peer claims.
 
+use crate::context::Cx;
 use crate::discard::Discard;
-use crate::engine::Cx;
-use crate::exchange::status;
 use crate::failure::{Failure, FailureKind, facts};
 use crate::proof::ocsp;
 use crate::proof::signature::HASHES;
-use crate::proof::trust::{KeyHash, Trust};
+use crate::proof::trust::Trust;
+use crate::proof::wishes::{Wanted, Wishes};
 use crate::proof::{Claim, Evidence, Job, SignedOctets, Signing, psk};
 use crate::wire::header::IkeSpi;
+use crate::wire::parts::status;
 use crate::wire::payload::Payload;
-use crate::wire::registry::{AuthMethod, CertEncoding, HashId, NotifyType};
+use crate::wire::registry::{AuthMethod, CertEncoding, NotifyType};
 use policy::{Credential, Identity, IkeTunnel, Prf};
 use std::sync::Arc;
 
@@ -20,82 +21,9 @@ const MOST_CERTIFICATES: usize = 8;
 const MOST_OCTETS: usize = 32 * 1024;
 /// Authorities that are named in a request: a peer that needs the hint has few certificates to choose from.
 const MOST_AUTHORITIES: usize = 32;
-/// Hash algorithms and authorities of a peer that are remembered.
-const MOST_WISHES: usize = 256;
-
-/// What a peer has said of the proofs that it takes.
-#[derive(Clone, Default)]
-pub(crate) struct Wishes {
-    /// `None`: it knows only the methods of RFC 7296 and RFC 4754.
-    hashes: Option<Vec<HashId>>,
-    authorities: Vec<KeyHash>,
-    /// Whether it wants answers of OCSP responders (RFC 4806).
-    ocsp: bool,
-}
-
-impl Wishes {
-    pub fn of(payloads: &[Payload]) -> Self {
-        let mut wishes = Self::default();
-        wishes.add(payloads);
-        wishes
-    }
-
-    /// Takes in those of a further message.
-    pub fn add(&mut self, payloads: &[Payload]) {
-        for payload in payloads {
-            match payload {
-                Payload::Notify(n) if n.kind == NotifyType::SIGNATURE_HASH_ALGORITHMS => {
-                    let hashes = n.data.chunks_exact(2).take(MOST_WISHES);
-                    let hashes = hashes.map(|h| HashId(u16::from_be_bytes([h[0], h[1]])));
-                    self.hashes = Some(hashes.collect());
-                }
-                Payload::CertificateRequest { encoding, authorities }
-                    if *encoding == CertEncoding::X509_SIGNATURE =>
-                {
-                    let room = MOST_WISHES.saturating_sub(self.authorities.len());
-                    let named =
-                        authorities.chunks_exact(20).filter_map(|h| KeyHash::try_from(h).ok());
-                    self.authorities.extend(named.take(room));
-                }
-                Payload::CertificateRequest { encoding, .. }
-                    if *encoding == CertEncoding::OCSP_CONTENT =>
-                {
-                    self.ocsp = true;
-                }
-                _ => {}
-            }
-        }
-    }
-}
-
 /// Whether signatures prove who the sides are.
 pub(super) fn signs(tunnel: &IkeTunnel) -> bool {
     matches!(tunnel.credential, Credential::Signature(_))
-}
-
-/// What the proofs of some tunnels take.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Wanted {
-    /// One of them has signatures.
-    signatures: bool,
-    /// One of them wants to know what is revoked.
-    revocation: bool,
-}
-
-impl Wanted {
-    pub fn of(tunnel: &IkeTunnel) -> Self {
-        match &tunnel.credential {
-            Credential::Signature(rules) => Self { signatures: true, revocation: rules.use_crl },
-            _ => Self::default(),
-        }
-    }
-
-    pub fn or(self, other: Self) -> Self {
-        Self {
-            signatures: self.signatures || other.signatures,
-            revocation: self.revocation || other.revocation,
-        }
-    }
 }
 
 /// The hash algorithms that this side verifies, where one of the tunnels wants signatures (RFC 7427 §4).

@@ -4,7 +4,7 @@
 //! that it draws nothing that belongs to them, and goes with its last Child SA.
 
 use super::{Match, as_seen};
-use crate::engine::Cx;
+use crate::context::Cx;
 use crate::failure::facts::Modes;
 use crate::negotiation::selectors::{covered, describe, known};
 use crate::rejection::Rejection;

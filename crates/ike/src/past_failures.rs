@@ -1,7 +1,7 @@
 //! What has failed of late, a bounded number of each. Attempts of strangers are kept apart, so that nobody without proof
 //! can push out what is known.
 
-use super::Datagram;
+use crate::datagram::Datagram;
 use crate::failure::{Failure, FailureKind};
 use crate::status::PastFailure;
 use policy::IkeTunnel;

@@ -1,6 +1,6 @@
 //! The policy with indexes: its tunnels by name, by addresses and by the peer's identity, however many there are.
 
-use crate::exchange::auth::proving::Wanted;
+use crate::proof::wishes::Wanted;
 use policy::{ChildTunnel, Identity, IkeProposal, IkeTunnel, Policy};
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -66,6 +66,14 @@ impl<T: Copy + Ord> Index<T> {
 fn number_of(name: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The same for tunnels between the same two identities; others may have it, too.
+pub(crate) fn peer_number(tunnel: &IkeTunnel) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    tunnel.local.identity.fingerprint().hash(&mut hasher);
+    tunnel.remote.identity.fingerprint().hash(&mut hasher);
     hasher.finish()
 }
 

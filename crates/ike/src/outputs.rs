@@ -1,25 +1,23 @@
-//! What a session works with: the time, randomness, the data plane, and where its outputs go.
+//! Everything the engine hands out: datagrams, events, jobs and counters.
 
-use super::failures::Failures;
-use super::rules::Rules;
-use super::sessions::peer_number;
-use super::{Candidates, Config, Datagram, Deadline, Lost, PolicyIndex, Transmit};
-use crate::crypto::rng::Rng;
+use crate::datagram::{Datagram, Transmit};
+use crate::deadlines::Deadline;
 use crate::discard::Discard;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
 use crate::key_log::{LoggedKeys, Sink};
+use crate::past_failures::Failures;
+use crate::policy_index::Candidates;
+use crate::policy_index::peer_number;
 use crate::proof::Job;
-use crate::proof::trust::Trust;
 use crate::rejection::Rejection;
-use crate::sa::child::ChildSa;
+use crate::sa::child::{ChildSa, Lost};
 use crate::session::Lingering;
 use crate::wire::header::IkeSpi;
-use esp::plane::{DataPlane, SaId, Spi};
+use esp::plane::{SaId, Spi};
 use policy::IkeTunnel;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the last answer of an IKE SA that is gone is repeated.
@@ -33,71 +31,6 @@ const SECOND: Duration = Duration::from_secs(1);
 const WARN_EVERY: Duration = Duration::from_secs(60);
 /// How many strangers are remembered for that.
 const STRANGERS: usize = 256;
-
-/// Everything but the session itself.
-pub(crate) struct Cx<'a> {
-    pub now: Instant,
-    pub config: &'a Config,
-    /// The host's addresses at which a peer may reach it.
-    pub addresses: &'a [IpAddr],
-    pub policy: &'a PolicyIndex,
-    pub rules: &'a mut Rules,
-    pub trust: &'a Arc<Trust>,
-    pub plane: &'a mut dyn DataPlane,
-    pub rng: &'a mut Rng,
-    pub spis: &'a mut Spis,
-    pub out: &'a mut Outputs,
-}
-
-impl Cx<'_> {
-    /// A new SPI for an IKE SA of ours; the engine delivers to it from the end of this call.
-    pub fn new_ike_spi(&mut self) -> IkeSpi {
-        loop {
-            let spi = IkeSpi(self.rng.u64());
-            if spi != IkeSpi(0) {
-                return spi;
-            }
-        }
-    }
-
-    /// `soft` from now, up to a tenth of what it leaves of `hard` earlier, so that two peers with the same lifetimes
-    /// do not rekey at the same moment (RFC 7296 §2.8).
-    pub fn jittered(&mut self, soft: Duration, hard: Duration) -> Instant {
-        let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);
-        self.now + Duration::from_micros(self.jitter_volume(micros(soft), micros(hard)))
-    }
-
-    /// The same of octets: peers that hold each other to the same volume see it at the same moment.
-    pub fn jitter_volume(&mut self, soft: u64, hard: u64) -> u64 {
-        let spread = hard.saturating_sub(soft).max(soft / 20).min(soft / 4);
-        soft - self.rng.below(spread)
-    }
-}
-
-/// Inbound SPIs of ESP in use.
-#[derive(Debug, Default)]
-pub(crate) struct Spis(BTreeSet<Spi>);
-
-impl Spis {
-    /// An SPI that no SA of this side has.
-    pub fn allocate(&mut self, rng: &mut Rng) -> Spi {
-        loop {
-            // RFC 4303 §2.1: up to 255 reserved. Above 2^24 they are easy to tell from a non-ESP marker.
-            let spi = Spi(u32::try_from(rng.below(0xff00_0000)).unwrap_or(0) + 0x0100_0000);
-            if self.0.insert(spi) {
-                return spi;
-            }
-        }
-    }
-
-    pub fn release(&mut self, spi: Spi) {
-        self.0.remove(&spi);
-    }
-
-    pub fn len(&self) -> usize {
-        self.0.len()
-    }
-}
 
 /// The last answer of an IKE SA that is gone, for a peer that did not get it.
 struct Farewell {

@@ -1,0 +1,402 @@
+//! Takes what reaches a session (messages, finished jobs, the time, tasks that wait) to the exchange that it belongs to.
+//!
+//! This is the one place that knows every exchange. A session knows none of them: it queues tasks, and
+//! [`Session::pump`] starts those that can be started.
+
+use crate::context::Cx;
+use crate::datagram::Datagram;
+use crate::discard::Discard;
+use crate::exchange::{
+    address_update, auth, create_child, delete, informational, rekey_ike, sa_init,
+};
+use crate::failure::facts::Silence;
+use crate::failure::{Failure, FailureKind};
+use crate::proof::Proved;
+use crate::rejection::{Rejection, unasked};
+use crate::sa::active::{Active, Purpose};
+use crate::sa::message::Message;
+use crate::sa::reassembly::Received;
+use crate::sa::window::{Request, Retransmission};
+use crate::sa::{IkeSa, Phase, State};
+use crate::session::{Ending, Session};
+use crate::task::Task;
+use crate::wire::fragment;
+use crate::wire::header::{Header, IkeSpi};
+use crate::wire::parts::Parts;
+use crate::wire::payload::Payload;
+use crate::wire::reader::WireError;
+use crate::wire::registry::{ExchangeType, NotifyType};
+
+impl Session {
+    /// Takes a message for the IKE SA with this local SPI.
+    pub fn handle(
+        &mut self,
+        cx: &mut Cx<'_>,
+        spi: IkeSpi,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let Some(index) = self.position(spi) else { return };
+        let sa = &self.sas[index];
+        if header.from_initiator == sa.initiator {
+            return cx.out.discard(Discard::WrongInitiatorFlag);
+        }
+        if let State::InitSent(_) = sa.state {
+            return sa_init::conclude(self, cx, index, header, datagram);
+        }
+        let (initiator_spi, responder_spi) = sa.spis();
+        if (header.initiator_spi, header.responder_spi) != (initiator_spi, responder_spi) {
+            return cx.out.discard(Discard::UnknownSpi);
+        }
+        if header.response {
+            self.handle_response(cx, index, header, datagram);
+        } else {
+            self.handle_request(cx, index, header, datagram);
+        }
+    }
+
+    fn handle_response(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let sa = &mut self.sas[index];
+        if !sa.window.awaits(header.message_id) {
+            return cx.out.discard(Discard::UnexpectedResponse);
+        }
+        let keys = match &sa.state {
+            State::AuthSent(auth) => &auth.keys,
+            State::Established(established) => &established.keys,
+            State::InitSent(_) | State::Moving => {
+                return cx.out.discard(Discard::UnexpectedResponse);
+            }
+        };
+        let answers = &mut sa.window.answers;
+        let payloads = match answers.receive(cx.now, &self.path, keys, header, datagram.octets) {
+            Err(reason) => return cx.out.discard(reason),
+            Ok(Received::Fragment) => return,
+            Ok(Received::Message { payloads: Err(error), .. }) => {
+                return self.end_on_bad_response(cx, index, &error);
+            }
+            Ok(Received::Message { payloads: Ok(payloads), .. }) => payloads,
+        };
+        let expected = match &sa.state {
+            State::AuthSent(_) => ExchangeType::IKE_AUTH,
+            State::Established(e) => match e.active {
+                Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
+                _ => ExchangeType::INFORMATIONAL,
+            },
+            State::InitSent(_) | State::Moving => return,
+        };
+        if header.exchange != expected {
+            return cx.out.discard(Discard::WrongExchange);
+        }
+        let retransmissions = sa.window.retransmissions();
+        sa.window.concluded();
+        self.heard(cx, index, datagram);
+        self.take_answering_path(cx, datagram, retransmissions);
+        if let State::AuthSent(_) = self.sas[index].state {
+            return auth::conclude(self, cx, index, payloads);
+        }
+        if self.is_disowned(cx, &payloads) {
+            return;
+        }
+        let Some(established) = self.sas[index].established_mut() else { return };
+        match established.active.take() {
+            Some(Active::Child(pending)) => {
+                create_child::conclude(self, cx, index, *pending, payloads)
+            }
+            Some(Active::Rekey(pending)) => {
+                rekey_ike::conclude(self, cx, index, *pending, payloads)
+            }
+            Some(Active::DeleteChildren(spis)) => delete::conclude_children(self, cx, &spis),
+            Some(Active::DeleteIke) => delete::conclude_ike(self, cx, index),
+            Some(Active::Addresses(pending)) => {
+                address_update::conclude(self, cx, index, &pending, &payloads)
+            }
+            Some(Active::Liveness) | None => {}
+        }
+    }
+
+    fn handle_request(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let sa = &mut self.sas[index];
+        let class = sa.window.classify(header.message_id);
+        if class == Request::Foreign {
+            return cx.out.discard(Discard::MessageId);
+        }
+        if class == Request::Repeated {
+            return self.repeat_answer(cx, index, header, datagram);
+        }
+        let State::Established(established) = &sa.state else {
+            return cx.out.discard(Discard::TooEarly);
+        };
+        let (keys, requests) = (&established.keys, &mut sa.window.requests);
+        requests.forget(cx.now, cx.config.patience());
+        let received = requests.receive(cx.now, &self.path, keys, header, datagram.octets);
+        let (payloads, fragments) = match received {
+            Err(reason) => return cx.out.discard(reason),
+            Ok(Received::Fragment) => return,
+            Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
+        };
+        if let Some(fragments) = &fragments {
+            self.path.follow_fragments(fragments.largest);
+        }
+        self.heard(cx, index, datagram);
+        let (answer, fatal) = match (payloads, header.exchange) {
+            (Err(error), _) => {
+                let rejection = Rejection::unreadable(&error);
+                (vec![rejection.payload()], rejection.is_fatal())
+            }
+            (Ok(payloads), ExchangeType::CREATE_CHILD_SA) => {
+                create_child::answer(self, cx, index, payloads)
+            }
+            (Ok(payloads), ExchangeType::INFORMATIONAL) => {
+                (informational::answer(self, cx, index, &payloads, datagram), false)
+            }
+            (Ok(_), _) => {
+                let rejection = Rejection::invalid_syntax(format!(
+                    "{} on an established IKE SA",
+                    header.exchange
+                ));
+                (vec![rejection.payload()], true)
+            }
+        };
+        let ends = fatal || self.deleted.is_some();
+        self.send_answer(cx, header, index, datagram, &answer);
+        if ends && let Some(answer) = self.sas[index].window.kept_answer() {
+            let request = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
+            cx.out.farewell(cx.now, self.sas[index].local_spi, request, answer);
+        }
+        if fatal {
+            let failure = Failure::new(
+                FailureKind::ProtocolError,
+                format!("the peer's {} request cannot be read", header.exchange),
+            );
+            self.end(cx, "the peer sent a malformed request", Some(failure));
+        } else {
+            delete::settle(self, cx);
+        }
+    }
+
+    /// Answers the last request as before (RFC 7296 §2.1: bit by bit).
+    fn repeat_answer(
+        &mut self,
+        cx: &mut Cx<'_>,
+        index: usize,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let IkeSa { window, state, .. } = &mut self.sas[index];
+        let Some(keys) = state.keys_mut() else { return cx.out.discard(Discard::TooEarly) };
+        // RFC 7383 §2.6.1: once for all fragments of the request.
+        let rest = |place: Option<fragment::Place>| place.is_some_and(|p| p.number > 1);
+        if fragment::place(header, datagram.octets).is_ok_and(rest) {
+            return cx.out.discard(Discard::RepeatedFragment);
+        }
+        if !keys.proves(header, datagram.octets) {
+            return cx.out.discard(Discard::NotAuthentic);
+        }
+        let path = &mut self.path;
+        let rng = &mut *cx.rng;
+        let smaller = |message: &Message| {
+            let (size, message) = message.smaller(keys, path, rng)?;
+            path.fragment_size = Some(size);
+            Some(message)
+        };
+        if let Some(datagrams) = window.repeat_answer(smaller) {
+            cx.out.transmit_all(datagram.local, datagram.remote, datagrams);
+        }
+        self.mobility.also_from(datagram.local, datagram.remote, &self.path);
+    }
+
+    fn end_on_bad_response(&mut self, cx: &mut Cx<'_>, index: usize, error: &WireError) {
+        self.sas[index].window.concluded();
+        let failure =
+            Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"));
+        let reason = "the peer sent a malformed answer";
+        // RFC 7296 §2.21, §2.4: no error is sent, but the peer is not left with an IKE SA that is gone here.
+        let Some(established) = self.sas[index].established_mut() else {
+            return self.end(cx, reason, Some(failure));
+        };
+        if let Some(Active::Child(pending)) = established.active.take() {
+            cx.spis.release(pending.spi_in);
+        }
+        if self.is_closing() {
+            return self.end(cx, reason, Some(failure));
+        }
+        self.break_off(cx, reason, failure);
+    }
+
+    /// Whether the peer's answer says that it could not read the request: then it has ended the IKE SA already
+    /// (RFC 7296 §2.21.3).
+    fn is_disowned(&mut self, cx: &mut Cx<'_>, payloads: &[Payload]) -> bool {
+        let Some(error) = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX) else {
+            return false;
+        };
+        let failure = unasked(error);
+        self.ending = Ending::ByPeer;
+        self.end(cx, "the peer could not read a request of this side", Some(failure));
+        true
+    }
+
+    /// Takes what came of a job for the IKE SA with this local SPI.
+    pub fn resume(&mut self, cx: &mut Cx<'_>, spi: IkeSpi, outcome: Result<Proved, Failure>) {
+        let Some(index) = self.position(spi) else { return };
+        auth::resume(self, cx, index, outcome);
+    }
+
+    /// Starts what can be started.
+    pub fn pump(&mut self, cx: &mut Cx<'_>) {
+        self.renew_numbers();
+        let mut index = 0;
+        while !self.is_over() && index < self.tasks.len() {
+            // However many wait for the answer that is awaited.
+            if self.tasks.are_general() && !self.may_ask(self.current_index()) {
+                return;
+            }
+            let carrier = match &self.tasks[index] {
+                Task::DeleteIke(spi) | Task::RekeyIke(spi) => self.position(*spi),
+                Task::UpdateAddresses | Task::VerifyAddress => Some(self.known_to_the_peer()),
+                _ => Some(self.current_index()),
+            };
+            // Its IKE SA is gone: so is the reason.
+            let Some(carrier) = carrier else {
+                self.tasks.remove(index);
+                continue;
+            };
+            // Made by the peer's rekey just now, and the peer may not know it yet: its deletion of the old one tells.
+            let early = match &self.tasks[index] {
+                Task::RekeyChild(spi) => self.child_by_inbound(*spi).is_some_and(|c| c.standby),
+                _ => false,
+            };
+            if early || !self.may_ask(carrier) {
+                index += 1;
+                continue;
+            }
+            let Some(task) = self.tasks.remove(index) else { return };
+            self.start(cx, carrier, task);
+            index = 0;
+        }
+    }
+
+    /// Whether an exchange of ours can begin on an IKE SA.
+    fn may_ask(&self, index: usize) -> bool {
+        let sa = self.sas.get(index);
+        sa.is_some_and(|sa| sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free())
+    }
+
+    /// Has the IKE SA replaced before its message IDs run out (RFC 7296 §2.2).
+    fn renew_numbers(&mut self) {
+        let Some(sa) = self.sas.get(self.current_index()) else { return };
+        let task = Task::RekeyIke(sa.local_spi);
+        let worn = sa.window.is_worn()
+            && sa.established().is_some_and(|e| {
+                e.phase == Phase::Serving && !matches!(e.active, Some(Active::Rekey(_)))
+            });
+        let delayed = self.delayed.iter().any(|(_, t)| *t == task);
+        if worn && !delayed && !self.is_closing() {
+            self.queue(task);
+        }
+    }
+
+    fn start(&mut self, cx: &mut Cx<'_>, carrier: usize, task: Task) {
+        if self.is_closing() && !matches!(task, Task::DeleteIke(_)) {
+            return;
+        }
+        match task {
+            Task::CreateChild(name) => create_child::ask_new(self, cx, carrier, &name),
+            Task::RekeyChild(spi) => create_child::ask_rekey(self, cx, carrier, spi),
+            Task::DeleteChild(spi) => delete::ask_child(self, cx, carrier, spi),
+            Task::RekeyIke(_) => rekey_ike::ask(self, cx, carrier),
+            Task::DeleteIke(_) => delete::ask_ike(self, cx, carrier),
+            Task::Liveness => informational::ask_liveness(self, cx, carrier),
+            Task::UpdateAddresses => address_update::ask(self, cx, carrier, Purpose::Update),
+            Task::VerifyAddress => address_update::ask(self, cx, carrier, Purpose::Verify),
+            Task::TellAddresses => address_update::ask(self, cx, carrier, Purpose::Tell),
+        }
+    }
+
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+        for sa in &mut self.sas {
+            sa.window.requests.forget(cx.now, cx.config.patience());
+        }
+        self.retransmit(cx);
+        if self.is_over() {
+            return;
+        }
+        sa_init::handle_timeout(self, cx);
+        auth::handle_timeout(self, cx);
+        self.release_lingering(cx);
+        let due: Vec<Task> =
+            self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
+        self.tasks.extend(due);
+        self.age_children(cx);
+        self.age_ike(cx);
+        if self.is_over() {
+            return;
+        }
+        self.age_authentication(cx);
+        if self.is_over() {
+            return;
+        }
+        self.keep_alive(cx);
+    }
+
+    fn retransmit(&mut self, cx: &mut Cx<'_>) {
+        let mut given_up = Vec::new();
+        let others = |s: &IkeSa| self.other_paths(cx.addresses, s.window.retransmissions());
+        let others: Vec<_> = self.sas.iter().map(others).collect();
+        for (sa, others) in self.sas.iter_mut().zip(others) {
+            let IkeSa { window, state, .. } = sa;
+            let path = &mut self.path;
+            let rng = &mut *cx.rng;
+            let smaller = |message: &Message| {
+                let (size, message) = message.smaller(state.keys_mut()?, path, rng)?;
+                path.fragment_size = Some(size);
+                Some(message)
+            };
+            match window.retransmit(cx.now, cx.config, smaller) {
+                Retransmission::NotDue => {}
+                Retransmission::Send(datagrams) => {
+                    cx.out.transmit_all(self.path.local, self.path.remote, datagrams);
+                    for (local, remote) in others {
+                        cx.out.transmit_all(local, remote, datagrams);
+                    }
+                }
+                Retransmission::GiveUp => given_up.push(sa.local_spi),
+            }
+        }
+        for spi in given_up {
+            let Some(index) = self.position(spi) else { continue };
+            let superseded =
+                self.sas[index].established().is_some_and(|e| e.phase == Phase::Superseded);
+            if superseded && spi != self.current {
+                delete::drop_ike(self, cx, index);
+                continue;
+            }
+            if self.is_closing() {
+                return self.end(cx, "the peer does not answer", None);
+            }
+            let sent = self.sas[index].window.retransmissions() + 1;
+            let silence = Silence {
+                request: self.sas[index].awaited().to_string(),
+                sent,
+                local: self.path.local.ip(),
+                remote: self.path.remote,
+                was_up: self.is_established(),
+                unsent: self.unsent.take(),
+            };
+            let failure = Some(silence.into());
+            return self.end(cx, "the peer does not answer", failure);
+        }
+    }
+}

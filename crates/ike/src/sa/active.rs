@@ -1,0 +1,104 @@
+//! The exchange of ours in flight on an established IKE SA, with everything that its conclusion needs.
+
+use super::lowest_nonce::LowestNonce;
+use crate::crypto::key_exchange::PrivateKey;
+use crate::task::Task;
+use crate::wire::header::IkeSpi;
+use esp::plane::Spi;
+use policy::{ChildProposal, ChildTunnel};
+use std::sync::Arc;
+
+/// An exchange of ours in flight, with what is needed to conclude it.
+pub(crate) enum Active {
+    Child(Box<PendingChild>),
+    Rekey(Box<PendingRekey>),
+    DeleteChildren(Vec<Spi>),
+    DeleteIke,
+    /// About addresses.
+    Addresses(PendingAddresses),
+    Liveness,
+}
+
+impl Active {
+    /// Whether the exchange creates, rekeys or closes a Child SA.
+    pub fn concerns_child(&self) -> bool {
+        matches!(self, Self::Child(_) | Self::DeleteChildren(_))
+    }
+}
+
+/// A request of ours in flight.
+pub(crate) struct PendingChild {
+    pub tunnel: Arc<ChildTunnel>,
+    /// What was offered.
+    pub proposals: Vec<ChildProposal>,
+    /// The Child SA it replaces, by inbound SPI.
+    pub rekeys: Option<Spi>,
+    pub spi_in: Spi,
+    pub nonce: Vec<u8>,
+    pub key_exchange: Option<PrivateKey>,
+    pub restarts: u8,
+    /// The operator has meanwhile taken the tunnel down.
+    pub unwanted: bool,
+    /// The peer's request to rekey the same Child SA, answered meanwhile.
+    pub rival: Option<ChildRival>,
+    /// SPIs the peer has deleted meanwhile that this side does not know: its answer, still on its way, may name one.
+    pub deleted: Vec<Spi>,
+}
+
+/// What a crossing rekey of the peer made.
+pub(crate) struct ChildRival {
+    /// Its Child SA, by inbound SPI.
+    pub child: Spi,
+    pub lowest_nonce: LowestNonce,
+}
+
+/// A request of ours in flight.
+pub(crate) struct PendingRekey {
+    /// The new IKE SA's SPI on this side.
+    pub spi: IkeSpi,
+    pub nonce: Vec<u8>,
+    pub key_exchange: PrivateKey,
+    pub restarts: u8,
+    /// The peer's request to rekey the same IKE SA, answered meanwhile.
+    pub rival: Option<IkeRival>,
+}
+
+/// What a crossing rekey of the peer made.
+pub(crate) struct IkeRival {
+    /// Its IKE SA, by local SPI.
+    pub sa: IkeSpi,
+    pub lowest_nonce: LowestNonce,
+}
+
+/// A request of ours in flight.
+pub(crate) struct PendingAddresses {
+    pub purpose: Purpose,
+    /// [`crate::sa::mobility::Mobility::moves`] when it was sent.
+    pub moves: u64,
+    pub cookie: Option<Vec<u8>>,
+}
+
+/// What a request of ours is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The peer is to move the SAs to the addresses that the request shows.
+    Update,
+    /// The peer is to show that it receives.
+    Verify,
+    /// The peer is told of our other addresses.
+    Tell,
+    /// The peer is asked whether it lives, and how it sees our address.
+    Liveness,
+}
+
+impl Purpose {
+    /// What starts the exchange anew.
+    pub fn task(self) -> Task {
+        match self {
+            Self::Update => Task::UpdateAddresses,
+            Self::Verify => Task::VerifyAddress,
+            Self::Tell => Task::TellAddresses,
+            Self::Liveness => Task::Liveness,
+        }
+    }
+}
