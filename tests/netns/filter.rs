@@ -100,7 +100,10 @@ fn deny() {
     assert!(is_closed(&left, "192.0.2.2") && is_closed(&left, "2001:db8::2"));
     assert!(is_closed(&right, "192.0.2.1"), "nor does it send");
     assert!(is_reachable(&right, "127.0.0.1"));
-    assert!(connects(&left, &right, 2222, Expect::Passes) && !connects(&left, &right, 2223, Expect::Dropped));
+    assert!(
+        connects(&left, &right, 2222, Expect::Passes)
+            && !connects(&left, &right, 2223, Expect::Dropped)
+    );
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
     assert!(echoes(&left, &right, Ipv4Addr::new(10, 2, 0, 1), Expect::Passes), "the tunnel passes");
     left.ctl_ok(&["rekey", "site_lan"]);
@@ -185,7 +188,10 @@ fn bypass() {
     assert!(echoes(&left, &right, bypassed, Expect::Passes), "no tunnel is needed");
     assert!(!echoes(&left, &right, protected, Expect::Dropped));
     left.ctl_ok(&["activate"]);
-    assert!(echoes(&left, &right, bypassed, Expect::Passes) && echoes(&left, &right, protected, Expect::Passes));
+    assert!(
+        echoes(&left, &right, bypassed, Expect::Passes)
+            && echoes(&left, &right, protected, Expect::Passes)
+    );
     let sa = left.child_sa("site_lan");
     assert_eq!((&sa["packets_out"], &sa["packets_in"]), (&1.into(), &1.into()), "{sa}");
     // Both ways at both ends.
@@ -229,7 +235,10 @@ fn reload() {
     assert!(is_closed(&left, "192.0.2.2") && is_closed(&left, "2001:db8::2"));
     right.ctl_ok(&["reload"]);
     assert!(is_reachable(&left, "192.0.2.2") && is_reachable(&left, "2001:db8::2"));
-    assert!(connects(&left, &right, 2222, Expect::Passes) && !connects(&left, &right, 2223, Expect::Dropped));
+    assert!(
+        connects(&left, &right, 2222, Expect::Passes)
+            && !connects(&left, &right, 2223, Expect::Dropped)
+    );
 
     write(&format!(
         "{}\n[log]\nlevel = \"debug\"\n",

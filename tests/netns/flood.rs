@@ -33,8 +33,9 @@ const PER_MILLISECOND: u32 = 15;
 const COOKIE_THRESHOLD: u64 = 32;
 /// Seconds until a half-open IKE SA is forgotten and its place is free again.
 const HALF_OPEN_FOR: u64 = 30;
-/// How much memory the daemon may take in the meantime.
-const MEMORY: u64 = 8 << 20;
+/// How much memory the daemon may take in the meantime: its queues and buffers may fill on a busy host, but a kilobyte for
+/// each stranger would be three times as much.
+const MEMORY: u64 = 32 << 20;
 /// Of these, so many are to be told to come with a cookie before the flood ends: on a busy host most find no room in the
 /// gateway's socket.
 const TOLD: u64 = 1_000;
@@ -44,7 +45,8 @@ const DOOR: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 const GUEST: &str = "203.0.113.7";
 
 /// The two sites answer at once; a guest's request may be lost among the strangers', so that it repeats it often.
-const IKE: &str = "retransmit_after = \"200ms\"\nretransmissions = 10\nliveness_interval = \"1s\"\n";
+const IKE: &str =
+    "retransmit_after = \"200ms\"\nretransmissions = 10\nliveness_interval = \"1s\"\n";
 
 /// The request with which a guest begins.
 fn request(policy: &str) -> Vec<u8> {

@@ -13,7 +13,6 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-
 /// A host behind the gateway.
 const HOST: &str = "10.1.0.1";
 

@@ -59,7 +59,9 @@ fn stress() {
             (streams.all(|(s, enough)| s.received() >= enough) && pings.echoed() > echoed)
                 .then_some(())
         };
-        until("both streams and the echoes to go on", goes_on, || format!("{:?}", discards(&gateways)));
+        until("both streams and the echoes to go on", goes_on, || {
+            format!("{:?}", discards(&gateways))
+        });
     }
     let octets = streams.map(|stream| stream.finish().expect("every octet is right"));
     let echoes = pings.finish().expect("the flow ends");

@@ -130,7 +130,11 @@ pub fn all() -> Vec<Scenario> {
     ));
     scenarios.push(scenario(
         "establish::both_at_once",
-        Setup { charon: "retransmit_timeout = 0.3\n  retransmit_tries = 8", retransmit: ("200ms", 9), ..Setup::default() },
+        Setup {
+            charon: "retransmit_timeout = 0.3\n  retransmit_tries = 8",
+            retransmit: ("200ms", 9),
+            ..Setup::default()
+        },
         |world| {
             world.cross(
                 &["activate", IKE_TUNNEL],

@@ -6,6 +6,7 @@ use super::report::Report;
 use super::site::{Cipher, Mode, Net, Site, Work};
 use super::statistics::Spread;
 use super::table::Table;
+use super::traffic::PATIENCE;
 use super::traffic::datagrams::{Count, Flow, Pace};
 use super::traffic::streams::Streams;
 use super::{Effort, Lab};
@@ -206,6 +207,10 @@ fn measure(
             used.push(site.used());
             let (begun, before) = (Instant::now(), arrived());
             sleep(lasting);
+            // On a busy host, nothing may have arrived yet.
+            while arrived() == before && begun.elapsed() < PATIENCE {
+                sleep(Duration::from_millis(1));
+            }
             let (seconds, count) = (begun.elapsed().as_secs_f64(), arrived() - before);
             used.push(site.used());
             if count == 0 {
