@@ -3,12 +3,15 @@
 mod addresses;
 mod handle;
 mod jobs;
+mod nat_t;
 mod socket;
 mod waiting;
 
-pub use handle::{Activation, Handle, HandleError, WeakHandle};
-pub use jobs::{Fetched, Fetcher, no_fetcher};
+pub use handle::{Activation, GatewayError, Handle, WeakHandle};
+pub use jobs::Fetcher;
+pub use nat_t::{EspSink, NatT};
 
+use crate::closed::{self, Closed, TellEnd};
 use addresses::WatchedHost;
 use esp::plane::{DataPlane, Notice};
 use handle::Command;
@@ -24,7 +27,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{broadcast, mpsc, oneshot};
+use tokio::sync::{broadcast, mpsc};
+use tokio::task::{JoinHandle, JoinSet};
 use waiting::Waiting;
 
 /// How long peers may take to answer the last deletes.
@@ -35,9 +39,6 @@ const EVENTS: usize = 1024;
 const GATHERED: usize = 64;
 /// IKE messages that may wait for the engine; more are dropped, as a full socket would.
 const DATAGRAMS: usize = 1024;
-
-/// Sends what belongs to port 4500, which a userspace plane shares with IKE.
-pub type SendNatT = Box<dyn Fn(&Transmit) -> io::Result<()> + Send>;
 
 /// What a data plane tells its engine; cloned into the plane's hooks, called on any thread, never blocks.
 #[derive(Clone)]
@@ -94,8 +95,8 @@ impl Overflow {
 /// What the plane counts, by reason.
 pub type PlaneCounters<P> = fn(&mut P) -> BTreeMap<&'static str, u64>;
 
-/// Sees the plane once more when the engine has stopped, before the plane goes.
-pub type Farewell<P> = Box<dyn FnOnce(&mut P) + Send>;
+/// Sees the plane once more when the engine has stopped, before the plane is dropped.
+pub type Farewell<P> = Box<dyn FnOnce(&mut P, &Closed) + Send>;
 
 /// IKE's sockets on port 500, and the host's news of its addresses.
 pub struct Sockets {
@@ -110,7 +111,7 @@ impl Sockets {
     /// # Errors
     /// Where one cannot be had: its port is taken, or a capability is missing.
     pub fn open(mark: u32) -> Result<Self, SocketError> {
-        let ike = IkeSockets::open(mark)?;
+        let ike = IkeSockets::open(ike::IKE_PORT, mark)?;
         let host = WatchedHost::open(mark);
         let host = host.inspect_err(|error| {
             tracing::warn!(%error, "changes of this host's addresses will not be noticed");
@@ -119,36 +120,72 @@ impl Sockets {
     }
 }
 
-/// Runs an engine in the current tokio runtime; `make` makes it, `fetcher` has the revocation lists that its policy
-/// wants and that are not loaded, and `farewell` sees the plane when it has stopped.
+/// The surroundings of an engine.
+pub struct Surroundings<P> {
+    /// IKE's sockets.
+    pub sockets: Sockets,
+    /// From the plane.
+    pub inputs: Inputs,
+    /// The other port.
+    pub nat_t: NatT,
+    /// Counts of the plane.
+    pub plane_counters: PlaneCounters<P>,
+    /// Called when the engine has stopped.
+    pub farewell: Farewell<P>,
+    /// Has the revocation lists that the engine's policy wants and that are not loaded.
+    pub fetcher: Fetcher,
+    /// Where events go.
+    pub events: broadcast::Sender<ike::Event>,
+}
+
+/// A channel for events that retains as many as a slow listener may fall behind.
+pub fn event_channel() -> broadcast::Sender<ike::Event> {
+    broadcast::channel(EVENTS).0
+}
+
+/// Runs an engine, which `make` makes, in the current tokio runtime.
 pub fn start<P: DataPlane + Send + 'static>(
-    sockets: Sockets,
-    inputs: Inputs,
-    send_nat_t: SendNatT,
-    plane_counters: PlaneCounters<P>,
-    farewell: Farewell<P>,
-    fetcher: Fetcher,
+    surroundings: Surroundings<P>,
     make: impl FnOnce(Instant) -> Engine<P>,
 ) -> Handle {
+    let Surroundings { sockets, inputs, nat_t, plane_counters, farewell, fetcher, events } =
+        surroundings;
     let (commands, commands_out) = mpsc::channel(64);
-    let (events, _) = broadcast::channel(EVENTS);
     let (jobs, done) = Jobs::new(fetcher);
+    let (tell_end, end) = closed::channel();
+    let handle = Handle::new(commands, events.downgrade(), end);
     let driver = Driver {
         engine: make(Instant::now()),
         sockets: Arc::new(sockets.ike),
         host: sockets.host,
-        send_nat_t,
+        send_nat_t: nat_t.send,
         plane_counters,
         farewell,
         jobs,
         queue: PriorityQueue::default(),
         overflow: inputs.overflow.clone(),
         waiting: Waiting::default(),
-        events: events.clone(),
-        stopped: Vec::new(),
+        events,
     };
-    tokio::spawn(driver.run(inputs, commands_out, done));
-    Handle::new(commands, events)
+    let engine = tokio::spawn(driver.run(inputs, commands_out, done));
+    tokio::spawn(supervise(engine, nat_t.listeners, tell_end));
+    handle
+}
+
+/// Waits for the end of the engine's task, however it ends, and says so once no port is taken any more.
+async fn supervise(engine: JoinHandle<Closed>, mut listeners: JoinSet<()>, tell_end: TellEnd) {
+    let closed = match engine.await {
+        Ok(closed) => closed,
+        Err(error) => match error.try_into_panic() {
+            Ok(payload) => Closed::of_panic(&*payload),
+            Err(_cancelled) => Closed::RuntimeEnded,
+        },
+    };
+    if let Closed::Panicked { message } = &closed {
+        tracing::error!(%message, "the engine has panicked; traffic of the tunnels stays blocked");
+    }
+    listeners.shutdown().await;
+    tell_end.tell(closed);
 }
 
 /// A socket of IKE cannot be had.
@@ -175,7 +212,7 @@ struct Driver<P: DataPlane> {
     engine: Engine<P>,
     sockets: Arc<IkeSockets>,
     host: Option<WatchedHost>,
-    send_nat_t: SendNatT,
+    send_nat_t: Box<dyn Fn(&Transmit) -> io::Result<()> + Send>,
     plane_counters: PlaneCounters<P>,
     farewell: Farewell<P>,
     jobs: Jobs,
@@ -183,7 +220,6 @@ struct Driver<P: DataPlane> {
     overflow: Overflow,
     waiting: Waiting,
     events: broadcast::Sender<ike::Event>,
-    stopped: Vec<oneshot::Sender<()>>,
 }
 
 impl<P: DataPlane + Send + 'static> Driver<P> {
@@ -192,12 +228,14 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         mut inputs: Inputs,
         mut commands: mpsc::Receiver<Command>,
         mut done: mpsc::UnboundedReceiver<Done>,
-    ) {
+    ) -> Closed {
         self.look_at_addresses();
         self.drain();
-        let mut give_up: Option<Instant> = None;
-        loop {
-            let wake = self.wake_at(give_up);
+        let mut ending: Option<(Instant, Closed)> = None;
+        // Whether every handle is gone: nobody can stop the engine any more.
+        let mut abandoned = false;
+        let closed = loop {
+            let wake = self.wake_at(ending.as_ref().map(|(give_up, _)| *give_up));
             let sockets = Arc::clone(&self.sockets);
             tokio::select! {
                 received = sockets.receive() => received.into_iter().for_each(|d| self.sort_in(d)),
@@ -210,34 +248,44 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 }
                 Some(notice) = inputs.notices.recv() => self.engine.handle_notice(Instant::now(), notice),
                 Some(done) = done.recv() => self.engine.handle_done(Instant::now(), done),
-                command = commands.recv() => match command {
-                    Some(Command::Stop(reply)) => {
-                        self.stopped.push(reply);
-                        give_up = give_up.or_else(|| Some(self.begin_to_stop()));
+                command = commands.recv(), if !abandoned => match command {
+                    Some(Command::Stop) => {
+                        let give_up = ending.map_or_else(|| self.begin_to_stop(), |(at, _)| at);
+                        ending = Some((give_up, Closed::Stopped));
                     }
                     Some(command) => self.command(command),
-                    // Every handle is gone: nobody can stop it any more.
-                    None => give_up = give_up.or_else(|| Some(self.begin_to_stop())),
+                    None => {
+                        abandoned = true;
+                        ending = ending.or_else(|| Some((self.begin_to_stop(), Closed::Dropped)));
+                    }
                 },
                 () = addresses::changed(self.host.as_ref()) => self.look_at_addresses(),
                 () = sleep_until(wake) => self.engine.handle_timeout(Instant::now()),
             }
             self.drain();
             self.waiting.expire(Instant::now());
-            if give_up.is_some_and(|at| self.engine.is_idle() || at <= Instant::now()) {
-                break;
+            if let Some((_, closed)) =
+                ending.take_if(|(at, _)| self.engine.is_idle() || *at <= Instant::now())
+            {
+                break closed;
             }
-        }
-        let Self { mut engine, farewell, stopped, .. } = self;
+        };
+        let Self { mut engine, farewell, sockets, host, send_nat_t, events, .. } = self;
+        drop((sockets, host, send_nat_t));
         // Dropping the plane waits for its threads and undoes its changes to the system.
+        let of_plane = closed.clone();
         let end = move || {
-            farewell(engine.plane());
+            farewell(engine.plane(), &of_plane);
             drop(engine);
         };
-        let _ = tokio::task::spawn_blocking(end).await;
-        for reply in stopped {
-            let _ = reply.send(());
+        if let Err(error) = tokio::task::spawn_blocking(end).await
+            && let Ok(payload) = error.try_into_panic()
+        {
+            std::panic::resume_unwind(payload);
         }
+        // Listeners see the end of the events once everything else is done.
+        drop(events);
+        closed
     }
 
     fn begin_to_stop(&mut self) -> Instant {
@@ -318,7 +366,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 let _ = reply.send(self.engine.plane().trace(&packet));
             }
             Command::Plane(work) => work(self.engine.plane()),
-            Command::Stop(_) => unreachable!("handled where the loop ends"),
+            Command::Stop => unreachable!("handled where the loop ends"),
         }
     }
 

@@ -1,202 +1,97 @@
-//! An IKEv2 and ESP gateway for Rust services: policy, key management and data plane behind one builder.
+//! An IPsec gateway for Rust programs: IKEv2 (RFC 7296) negotiates keys, ESP or AH (RFC 4303, 4302) protects packets.
+//!
+//! A program gives a [`policy::Policy`] and settings to a [`Builder`] and receives a running [`Gateway`]. The daemon `vpnd` is
+//! built on this crate and on nothing else.
+//!
+//! ```text
+//!                    Gateway ── tunnels() workers() filter() offload() crypto() manual() events() stop() closed()
+//!                       │ commands          ▲ events
+//!                       ▼                   │
+//!   UDP 500 ◄──► driver: a tokio task with sockets and clock, around ike::Engine (no I/O)
+//!                       │ rules, SAs        ▲ notices, IKE that came to UDP 4500
+//!                       ▼                   │
+//!                data plane ── userspace: TUN device, sockets, worker threads ◄──► UDP 4500, IP protocols 50 and 51
+//!                           ├─ the kernel's XFRM, network cards
+//!                           └─ one of the caller's: any esp::plane::DataPlane
+//! ```
+//!
+//! # Example
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! let text = std::fs::read_to_string("policy.xml")?;
 //! let loaded = policy::xml::read("policy.xml", &text).map_err(|errors| errors.to_string())?;
-//! let gateway = vpn::start(loaded.policy.into(), vpn::GatewayConfig::default()).await?;
-//! for tunnel in gateway.activate(vec![]).await? {
+//!
+//! let builder = vpn::Gateway::builder(loaded.policy).device("vpn1").table(4501);
+//! let mut events = builder.subscribe();
+//! let gateway = builder.start().await?;
+//! tokio::spawn(async move {
+//!     while let Some(event) = events.recv().await {
+//!         println!("{event}");
+//!     }
+//! });
+//!
+//! for tunnel in gateway.tunnels().activate_all().await? {
 //!     println!("{}: {:?}", tunnel.name, tunnel.outcome);
 //! }
+//! gateway.tunnel("site").rekey().await?;
 //! gateway.stop().await;
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! The directory `examples/` has a whole gateway, and a data plane of one's own.
+//!
+//! # Start and stop
+//!
+//! A start goes in this order, and undoes what it has done if a step fails ([`Builder::start`]):
+//!
+//! 1. The runtime and the settings are checked; nothing has changed yet.
+//! 2. UDP 500 is opened: another IKE daemon shows here.
+//! 3. The data plane starts. What a crashed run has left is replaced, the filter comes first, and then device and routes.
+//! 4. SAs keyed by hand are installed, and IKE listens on UDP 4500.
+//! 5. The engine installs the policy's rules: from here on their traffic is protected or blocked. Events begin.
+//!
+//! [`Gateway::stop`] goes backwards: Deletes are sent, the peers have three seconds to answer, UDP 500 is closed, the plane undoes
+//! its changes to the host, UDP 4500 is closed, events end, and [`Gateway::closed`] resolves. If a gateway is dropped instead,
+//! [`OnDrop`] decides what becomes of the traffic; if its engine panics, the traffic stays blocked.
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | a setting of the builder, the order of a start | `src/builder/host.rs` |
+//! | a start with a data plane of the caller's | `src/builder/custom.rs` |
+//! | a method of the running gateway | `src/gateway.rs`, `src/gateway/views.rs` |
+//! | a command from the gateway to the engine | `src/driver/handle.rs`, then `Driver::command` in `src/driver.rs` |
+//! | how long a command waits, and for which events | `src/driver/waiting.rs` |
+//! | the order of a stop | the end of `Driver::run` in `src/driver.rs` |
+//! | sockets of IKE | `src/driver/socket.rs`; beside a custom plane `src/driver/nat_t.rs` |
+//! | certificates from files; revocation lists by HTTP | `src/certificates.rs`; `src/revocation.rs` |
+//! | the stored policy | `src/store.rs` |
+//! | sequence numbers of SAs keyed by hand | `src/manual.rs` |
 #![forbid(unsafe_code)]
 
 pub mod certificates;
-pub mod driver;
 pub mod manual;
 pub mod revocation;
 pub mod store;
 
+mod builder;
+mod closed;
+mod driver;
+mod events;
+mod gateway;
+
+pub use builder::{
+    Builder, CustomPlane, HostPlane, OffloadSettings, OnDrop, PlaneInlet, PlaneSettings, StartError,
+};
+pub use closed::Closed;
+pub use driver::{Activation, GatewayError, SocketError};
+pub use events::Events;
+pub use gateway::{CryptoView, FilterView, Gateway, ManualView, OffloadView, Tunnel, Tunnels};
+
+pub use crypto;
 pub use esp;
 pub use ike;
 pub use policy;
-
-use crypto::CryptoProviders;
-use driver::{Handle, SocketError};
-use esp::filter::Filter;
-use esp::path_mtu::Outer;
-use esp::plane::PlaneError;
-use esp::planes::{KernelPlane, Planes};
-use esp::userspace::workers::Workers;
-use esp::userspace::{Hooks, IkeReceiver, Offering};
-use ike::key_log::Sink;
-use ike::proof::trust::Trust;
-use manual::{ManualSaError, ManualSas};
-use policy::Policy;
-use revocation::Lists;
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::Arc;
-use tokio::io::Interest;
-use tokio::net::UdpSocket;
-use tokio::task::JoinSet;
-
-/// What a gateway needs besides its policy.
-#[derive(Clone, Debug, Default)]
-pub struct GatewayConfig {
-    /// IKE's timers and limits.
-    pub ike: ike::Config,
-    /// Whom this side trusts, and the certificates it proves itself by; [`certificates::load`] reads them from files.
-    pub trust: Arc<Trust>,
-    /// Revocation lists that are in no file; [`revocation::Lists::new`] fetches them.
-    pub lists: Arc<Lists>,
-    /// Name of the TUN device; default `vpn0`.
-    pub device: Option<String>,
-    /// The networks between the peers: their MTU, and whether they may fragment.
-    pub outer: Outer,
-    /// Where a note is kept of what was changed in the system, so that a crash can be cleaned up; default
-    /// `/run/vpnd`.
-    pub state_dir: Option<PathBuf>,
-    /// Who makes the ciphers of ESP. Whoever keeps a clone can change that while the gateway runs, and see what was done.
-    pub crypto: Arc<CryptoProviders>,
-    /// Who carries the packets. Whoever keeps a clone can see what they do, and change how they work while they do it.
-    pub workers: Workers,
-    /// Whether tunnels' packets are protected in this process, which is the default, or in the kernel. Whoever keeps a
-    /// clone of its report sees what came of it.
-    pub planes: esp::planes::Config,
-    /// What the kernel offers for many packets at once and is to be left alone; default: nothing.
-    pub without: BTreeSet<Offering>,
-    /// What happens to traffic that is no tunnel's; default: nothing.
-    pub filter: Arc<Filter>,
-    /// SAs without IKE. Whoever keeps a clone can see what they do.
-    pub manual: ManualSas,
-    /// Where the keys of every SA are copied to, for looking into captured packets: whoever has them reads the
-    /// traffic. Default: nowhere.
-    pub key_sink: Option<Sink>,
-}
-
-/// The gateway could not be started.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum StartError {
-    /// The data plane could not be set up.
-    #[error("data plane: {0}")]
-    Plane(#[from] PlaneError),
-    /// An SA that is keyed by hand cannot be had.
-    #[error(transparent)]
-    Manual(#[from] ManualSaError),
-    /// A socket could not be opened.
-    #[error(transparent)]
-    Socket(#[from] SocketError),
-    /// The runtime cannot watch a socket.
-    #[error(
-        "watching the port of ESP in UDP: {0}; is the tokio runtime built with its I/O driver?"
-    )]
-    Reactor(std::io::Error),
-    /// The system gave no randomness.
-    #[error("the system's random number generator failed")]
-    Randomness,
-}
-
-/// Starts a gateway inside the current tokio runtime. The calling thread's network
-/// namespace is the gateway's.
-///
-/// # Errors
-/// Where the device, the routes or a socket cannot be had; nothing is left behind.
-pub async fn start(policy: Arc<Policy>, config: GatewayConfig) -> Result<Handle, StartError> {
-    let mut plane_config = esp::userspace::Config {
-        crypto: config.crypto,
-        workers: config.workers,
-        without: config.without,
-        filter: config.filter,
-        outer: config.outer,
-        ..esp::userspace::Config::default()
-    };
-    if let Some(device) = config.device {
-        plane_config.device = device;
-    }
-    if let Some(state_dir) = config.state_dir {
-        plane_config.state_dir = state_dir;
-    }
-    let (inlet, inputs) = driver::inlet();
-    let hooks = Hooks {
-        notice: {
-            let (inlet, manual) = (inlet.clone(), config.manual.clone());
-            Arc::new(move |notice| {
-                manual.tell(&notice);
-                inlet.notice(notice);
-            })
-        },
-        ike: Arc::new(move |d| inlet.datagram(d.local, d.remote, d.octets)),
-    };
-    let seed = seed()?;
-    let mark = plane_config.mark;
-    // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
-    let sockets = driver::Sockets::open(mark)?;
-    let mut plane = Planes::start(config.planes, plane_config, hooks)?;
-    let manual = config.manual;
-    manual.install(&mut plane)?;
-    let sender = plane.userspace().ike_sender();
-    let listeners = listen_all(plane.userspace().ike_receivers())?;
-    let send_nat_t: driver::SendNatT = Box::new(move |t| {
-        // Who sends on the port of ESP is gone when the gateway is, and who listens there goes along.
-        let _kept = &listeners;
-        if t.keepalive {
-            sender.send_keepalive(t.local, t.remote)
-        } else {
-            sender.send_ike(t.local, t.remote, &t.octets)
-        }
-    });
-    let make = |now| {
-        let mut engine = ike::Engine::new(policy, config.ike, plane, seed, now);
-        // The rules are there: what a crashed gateway has left need not guard them any longer.
-        if let Some(kernel) = engine.plane().kernel() {
-            kernel.settle();
-        }
-        engine.replace_trust(config.trust);
-        if let Some(sink) = config.key_sink {
-            engine.log_keys(sink);
-        }
-        engine
-    };
-    let counters = |plane: &mut Planes| plane.userspace().counters();
-    let farewell: driver::Farewell<Planes> = {
-        let manual = manual.clone();
-        Box::new(move |plane| manual.end(plane))
-    };
-    let fetcher = config.lists.fetcher();
-    let handle = driver::start(sockets, inputs, send_nat_t, counters, farewell, fetcher, make);
-    tokio::spawn(manual.keep(handle.downgrade()));
-    Ok(handle)
-}
-
-/// Receives IKE messages on the port of ESP for as long as the returned tasks are kept.
-fn listen_all(receivers: Vec<IkeReceiver>) -> Result<JoinSet<()>, StartError> {
-    let mut tasks = JoinSet::new();
-    for receiver in receivers {
-        let socket =
-            receiver.socket().and_then(UdpSocket::from_std).map_err(StartError::Reactor)?;
-        tasks.spawn(listen(socket, receiver));
-    }
-    Ok(tasks)
-}
-
-async fn listen(socket: UdpSocket, mut receiver: IkeReceiver) {
-    // It fails only when the runtime ends.
-    while socket.readable().await.is_ok() {
-        let read = || match receiver.receive() {
-            true => Ok(()),
-            false => Err(std::io::ErrorKind::WouldBlock.into()),
-        };
-        let _nothing_more = socket.try_io(Interest::READABLE, read);
-    }
-}
-
-fn seed() -> Result<[u8; 32], StartError> {
-    let mut seed = [0; 32];
-    aws_lc_rs::rand::fill(&mut seed).map_err(|_| StartError::Randomness)?;
-    Ok(seed)
-}

@@ -5,7 +5,7 @@ mod ledger;
 pub use esp::manual::{ManualSa, Way};
 pub use ledger::LedgerError;
 
-use crate::driver::{HandleError, WeakHandle};
+use crate::driver::{GatewayError, WeakHandle};
 use esp::manual::{Installed, ManualError};
 use esp::plane::{DataPlane, Notice, SaId, Usage};
 use esp::xfrm::REQIDS;
@@ -213,7 +213,7 @@ impl ManualSas {
             times.tick().await;
             let manual = self.clone();
             let Some(gateway) = gateway.upgrade() else { return };
-            let looked: Result<(), HandleError> =
+            let looked: Result<(), GatewayError> =
                 gateway.with_plane(move |plane| manual.look(plane)).await;
             if looked.is_err() {
                 return;

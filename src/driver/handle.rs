@@ -1,5 +1,7 @@
 //! How the rest of a program talks to a running engine.
 
+use crate::closed::{Closed, End};
+use crate::events::Events;
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary, PlaneError};
 use esp::trace::Trace;
@@ -10,28 +12,32 @@ use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
 use policy::Policy;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use tokio::sync::{broadcast, mpsc, oneshot};
 
 /// Talks to a running engine; clones talk to the same one. The engine stops when the last of them is dropped.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Handle {
     commands: mpsc::Sender<Command>,
-    events: broadcast::Sender<Event>,
+    /// Weak, so that listeners see the end of the engine.
+    events: broadcast::WeakSender<Event>,
+    end: End,
 }
 
 /// As [`Handle`], but the engine may stop although there is one.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct WeakHandle {
     commands: mpsc::WeakSender<Command>,
-    events: broadcast::Sender<Event>,
+    events: broadcast::WeakSender<Event>,
+    end: End,
 }
 
 impl WeakHandle {
     /// A handle, as long as somebody else has one.
     pub fn upgrade(&self) -> Option<Handle> {
         let commands = self.commands.upgrade()?;
-        Some(Handle { commands, events: self.events.clone() })
+        Some(Handle { commands, events: self.events.clone(), end: self.end.clone() })
     }
 }
 
@@ -46,7 +52,7 @@ pub struct Activation {
 
 /// A command failed.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum HandleError {
+pub enum GatewayError {
     /// The engine refused it.
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -67,9 +73,9 @@ pub(super) type Reply<T> = oneshot::Sender<T>;
 type PlaneWork = Box<dyn FnOnce(&mut dyn DataPlane) + Send>;
 
 pub(super) enum Command {
-    Activate(Vec<String>, Reply<Result<Vec<Activation>, HandleError>>),
-    Deactivate(String, Reply<Result<(), HandleError>>),
-    Rekey(String, Reply<Result<(), HandleError>>),
+    Activate(Vec<String>, Reply<Result<Vec<Activation>, GatewayError>>),
+    Deactivate(String, Reply<Result<(), GatewayError>>),
+    Rekey(String, Reply<Result<(), GatewayError>>),
     Status(Reply<Vec<IkeStatus>>),
     Counters(Reply<BTreeMap<String, u64>>),
     ReplacePolicy(Arc<Policy>, Reply<()>),
@@ -79,25 +85,35 @@ pub(super) enum Command {
     SetFilter(Arc<Filter>, Reply<Result<(), PlaneError>>),
     Trace(PacketSummary, Reply<Option<Trace>>),
     Plane(PlaneWork),
-    Stop(Reply<()>),
+    Stop,
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Command")
+    }
 }
 
 impl Handle {
-    pub(super) fn new(commands: mpsc::Sender<Command>, events: broadcast::Sender<Event>) -> Self {
-        Self { commands, events }
+    pub(super) fn new(
+        commands: mpsc::Sender<Command>,
+        events: broadcast::WeakSender<Event>,
+        end: End,
+    ) -> Self {
+        Self { commands, events, end }
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, HandleError> {
+    async fn ask<T>(&self, command: impl FnOnce(Reply<T>) -> Command) -> Result<T, GatewayError> {
         let (reply, answer) = oneshot::channel();
-        self.commands.send(command(reply)).await.map_err(|_| HandleError::Stopped)?;
-        answer.await.map_err(|_| HandleError::Stopped)
+        self.commands.send(command(reply)).await.map_err(|_| GatewayError::Stopped)?;
+        answer.await.map_err(|_| GatewayError::Stopped)
     }
 
     /// Starts tunnels (all this side may start, if none is named) and waits until each is up or has failed.
     ///
     /// # Errors
     /// Where a name is unknown or cannot be started from this side: then none is started.
-    pub async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, HandleError> {
+    pub async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, GatewayError> {
         self.ask(|reply| Command::Activate(names, reply)).await?
     }
 
@@ -105,7 +121,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the name is unknown or nothing is up under it.
-    pub async fn deactivate(&self, name: &str) -> Result<(), HandleError> {
+    pub async fn deactivate(&self, name: &str) -> Result<(), GatewayError> {
         self.ask(|reply| Command::Deactivate(name.into(), reply)).await?
     }
 
@@ -113,7 +129,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the name is unknown, nothing is up under it, or the peer refuses.
-    pub async fn rekey(&self, name: &str) -> Result<(), HandleError> {
+    pub async fn rekey(&self, name: &str) -> Result<(), GatewayError> {
         self.ask(|reply| Command::Rekey(name.into(), reply)).await?
     }
 
@@ -121,7 +137,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the engine has stopped.
-    pub async fn status(&self) -> Result<Vec<IkeStatus>, HandleError> {
+    pub async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
         self.ask(Command::Status).await
     }
 
@@ -129,7 +145,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the engine has stopped.
-    pub async fn counters(&self) -> Result<BTreeMap<String, u64>, HandleError> {
+    pub async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
         self.ask(Command::Counters).await
     }
 
@@ -137,7 +153,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the engine has stopped.
-    pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
+    pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), GatewayError> {
         self.ask(|reply| Command::ReplacePolicy(policy, reply)).await
     }
 
@@ -145,7 +161,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the engine has stopped.
-    pub async fn replace_trust(&self, trust: Arc<Trust>) -> Result<(), HandleError> {
+    pub async fn replace_trust(&self, trust: Arc<Trust>) -> Result<(), GatewayError> {
         self.ask(|reply| Command::ReplaceTrust(trust, reply)).await
     }
 
@@ -153,7 +169,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the engine has stopped.
-    pub async fn trust(&self) -> Result<Arc<Trust>, HandleError> {
+    pub async fn trust(&self) -> Result<Arc<Trust>, GatewayError> {
         self.ask(Command::Trust).await
     }
 
@@ -161,7 +177,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the engine has stopped.
-    pub async fn filter(&self) -> Result<Option<FilterStatus>, HandleError> {
+    pub async fn filter(&self) -> Result<Option<FilterStatus>, GatewayError> {
         self.ask(Command::Filter).await
     }
 
@@ -169,7 +185,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the data plane or the system refuses: what was in force stays in force.
-    pub async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), HandleError> {
+    pub async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), GatewayError> {
         Ok(self.ask(|reply| Command::SetFilter(filter, reply)).await??)
     }
 
@@ -177,7 +193,7 @@ impl Handle {
     ///
     /// # Errors
     /// Where the engine has stopped.
-    pub async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, HandleError> {
+    pub async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, GatewayError> {
         self.ask(|reply| Command::Trace(packet, reply)).await
     }
 
@@ -188,26 +204,34 @@ impl Handle {
     pub async fn with_plane<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
-    ) -> Result<R, HandleError> {
+    ) -> Result<R, GatewayError> {
         // Whoever has asked may be gone.
         let answer =
             |reply: Reply<R>| -> PlaneWork { Box::new(move |plane| drop(reply.send(work(plane)))) };
         self.ask(|reply| Command::Plane(answer(reply))).await
     }
 
-    /// One that does not keep the engine from stopping.
+    /// A handle that does not keep the engine from stopping.
     pub fn downgrade(&self) -> WeakHandle {
-        WeakHandle { commands: self.commands.downgrade(), events: self.events.clone() }
+        let (events, end) = (self.events.clone(), self.end.clone());
+        WeakHandle { commands: self.commands.downgrade(), events, end }
     }
 
-    /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.
+    /// Sends Deletes, waits a bounded time for the peers' answers, undoes every change to the system and stops. Returns once
+    /// sockets and device are free.
     pub async fn stop(&self) {
         // An engine that has stopped already needs no stopping.
-        let _ = self.ask(Command::Stop).await;
+        let _ = self.commands.send(Command::Stop).await;
+        self.end.seen().await;
+    }
+
+    /// Waits for the end of the engine.
+    pub async fn closed(&self) -> Closed {
+        self.end.seen().await
     }
 
     /// Events from now on.
-    pub fn events(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
+    pub fn events(&self) -> Events {
+        self.events.upgrade().map_or_else(Events::ended, |sender| sender.subscribe().into())
     }
 }

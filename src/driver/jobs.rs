@@ -16,15 +16,6 @@ pub type Fetched = Pin<Box<dyn Future<Output = Vec<Result<Arc<Crl>, String>>> + 
 /// Fetches revocation lists. Their signatures are checked afterwards.
 pub type Fetcher = Arc<dyn Fn(Vec<Wanted>) -> Fetched + Send + Sync>;
 
-/// Fetches nothing.
-pub fn no_fetcher() -> Fetcher {
-    Arc::new(|wanted| {
-        let none = || Err("fetching is switched off".to_owned());
-        let results = wanted.iter().map(|_| none()).collect();
-        Box::pin(std::future::ready(results))
-    })
-}
-
 /// Where jobs run.
 pub(super) struct Jobs {
     cores: Arc<Semaphore>,

@@ -1,7 +1,7 @@
-//! IKE's sockets on port 500, one per address family, each for all addresses of the host.
+//! IKE's sockets on one port, one per address family, each for all addresses of the host.
 
 use super::SocketError;
-use ike::{IKE_PORT, Transmit};
+use ike::Transmit;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -26,6 +26,7 @@ pub(super) struct Received {
 
 struct IkeSocket {
     socket: UdpSocket,
+    port: u16,
     state: UdpSocketState,
     /// Where datagrams are received, several at once where the kernel has joined them.
     buffer: Mutex<Box<[u8]>>,
@@ -38,10 +39,11 @@ pub(super) struct IkeSockets {
 }
 
 impl IkeSockets {
-    pub fn open(mark: u32) -> Result<Self, SocketError> {
-        let failed = |source| SocketError { port: IKE_PORT, source };
-        let v4 = IkeSocket::bind(Ipv4Addr::UNSPECIFIED.into(), mark).map_err(failed)?;
-        let v6 = match IkeSocket::bind(Ipv6Addr::UNSPECIFIED.into(), mark) {
+    pub fn open(port: u16, mark: u32) -> Result<Self, SocketError> {
+        let failed = |source| SocketError { port, source };
+        let bind = |address: IpAddr| IkeSocket::bind(SocketAddr::new(address, port), mark);
+        let v4 = bind(Ipv4Addr::UNSPECIFIED.into()).map_err(failed)?;
+        let v6 = match bind(Ipv6Addr::UNSPECIFIED.into()) {
             Ok(socket) => Some(socket),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(failed(error)),
             Err(error) => {
@@ -77,8 +79,7 @@ impl IkeSockets {
 }
 
 impl IkeSocket {
-    fn bind(address: IpAddr, mark: u32) -> io::Result<Self> {
-        let address = SocketAddr::new(address, IKE_PORT);
+    fn bind(address: SocketAddr, mark: u32) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         if address.is_ipv6() {
             socket.set_only_v6(true)?;
@@ -94,7 +95,8 @@ impl IkeSocket {
         socket.bind(&address.into())?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let buffer = Mutex::new(vec![0; usize::from(u16::MAX)].into());
-        Ok(Self { socket: UdpSocket::from_std(socket.into())?, state, buffer })
+        let socket = UdpSocket::from_std(socket.into())?;
+        Ok(Self { socket, port: address.port(), state, buffer })
     }
 
     async fn receive(&self) -> Vec<Received> {
@@ -124,7 +126,7 @@ impl IkeSocket {
             return Ok(Vec::new());
         }
         let [meta] = meta;
-        let local = SocketAddr::new(meta.dst_ip.unwrap_or(self.unspecified()), IKE_PORT);
+        let local = SocketAddr::new(meta.dst_ip.unwrap_or(self.unspecified()), self.port);
         let datagrams = buffer[..meta.len].chunks(meta.stride.max(1));
         let received =
             |octets: &[u8]| Received { local, remote: meta.addr, octets: octets.to_vec() };

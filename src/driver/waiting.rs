@@ -1,6 +1,6 @@
 //! Commands that end when something has happened: up, gone, rekeyed.
 
-use super::handle::{Activation, HandleError, Reply};
+use super::handle::{Activation, GatewayError, Reply};
 use esp::plane::DataPlane;
 use ike::event::{Event, EventKind};
 use ike::failure::{Failure, FailureKind};
@@ -30,8 +30,8 @@ struct Item {
 }
 
 enum Answer {
-    All(Reply<Result<Vec<Activation>, HandleError>>),
-    One(Reply<Result<(), HandleError>>),
+    All(Reply<Result<Vec<Activation>, GatewayError>>),
+    One(Reply<Result<(), GatewayError>>),
 }
 
 struct Wait {
@@ -55,7 +55,7 @@ impl Waiting {
         engine: &mut Engine<P>,
         now: Instant,
         names: Vec<String>,
-        reply: Reply<Result<Vec<Activation>, HandleError>>,
+        reply: Reply<Result<Vec<Activation>, GatewayError>>,
     ) {
         let names = if names.is_empty() { engine.startable_tunnels() } else { names };
         let mut items = Vec::new();
@@ -90,7 +90,7 @@ impl Waiting {
         engine: &mut Engine<P>,
         now: Instant,
         name: String,
-        reply: Reply<Result<(), HandleError>>,
+        reply: Reply<Result<(), GatewayError>>,
     ) {
         let begun = item_of(engine, name)
             .and_then(|item| engine.disconnect(now, &item.name).map(|()| item));
@@ -102,7 +102,7 @@ impl Waiting {
         engine: &mut Engine<P>,
         now: Instant,
         name: String,
-        reply: Reply<Result<(), HandleError>>,
+        reply: Reply<Result<(), GatewayError>>,
     ) {
         let begun =
             item_of(engine, name).and_then(|item| engine.rekey(now, &item.name).map(|()| item));
@@ -114,7 +114,7 @@ impl Waiting {
         now: Instant,
         what: What,
         begun: Result<Item, CommandError>,
-        reply: Reply<Result<(), HandleError>>,
+        reply: Reply<Result<(), GatewayError>>,
     ) {
         match begun {
             Ok(item) => self.add(now, what, vec![item], Answer::One(reply)),
@@ -169,7 +169,7 @@ impl Waiting {
                 }
                 Answer::One(reply) => {
                     let done = wait.items.iter().try_for_each(outcome);
-                    drop(reply.send(done.map_err(HandleError::from)));
+                    drop(reply.send(done.map_err(GatewayError::from)));
                 }
             }
         }

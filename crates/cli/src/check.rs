@@ -58,7 +58,10 @@ pub fn check(request: &Request<'_>) -> Outcome {
     let read = policy_file::read_with(file, lenient);
     let mut remarks = Vec::new();
     if let Ok(read) = &read {
-        remarks.extend(crypto::remarks::of(&read.policy, &config.gateway().crypto));
+        remarks.extend(crypto::remarks::of(
+            &read.policy,
+            &::crypto::CryptoProviders::new(config.crypto.choice()),
+        ));
         if certificates::are_used(&read.policy) {
             let certificates = certificates::read(&config.certificates);
             let more = certificates.remarks(&read.policy);

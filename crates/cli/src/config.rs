@@ -1,12 +1,12 @@
 //! `vpnd.toml`: what the policy does not say. Every field has a default, so that no file is needed.
 
-use ::crypto::CryptoProviders;
 use control::protocol::DEFAULT_SOCKET;
 use esp::path_mtu::{DontFragment, Outer};
-use esp::placement::{self, Placement, Wanted};
+use esp::placement::{self, Wanted};
 use esp::planes::Choice;
-use esp::userspace::workers::{Affinity, Count, Schedule, Settings, Workers};
+use esp::userspace::workers::{Affinity, Count, Schedule, Settings};
 use esp::userspace::{Offering, Wait};
+use policy::Policy;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,6 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
 use vpn::manual::{ManualSaError, ManualSas};
+use vpn::{OffloadSettings, PlaneSettings};
 use zeroize::Zeroizing;
 
 mod certificates;
@@ -437,30 +438,30 @@ impl Config {
     }
 
     /// What network cards are to do.
-    pub fn placement(&self) -> Placement {
+    fn offload(&self) -> OffloadSettings {
         let device = (!self.esp.offload_device.is_empty()).then(|| self.esp.offload_device.clone());
         let choice = placement::Choice { wanted: self.esp.offload, device };
-        let others = self.tunnel.iter().filter_map(|(name, tunnel)| {
+        let tunnels = self.tunnel.iter().filter_map(|(name, tunnel)| {
             let wanted = tunnel.offload.map(|Named(wanted)| wanted);
             Some((name.clone(), choice.changed(wanted, tunnel.offload_device.as_deref())?))
         });
-        let others: BTreeMap<String, placement::Choice> = others.collect();
-        let by_hand =
-            self.sa.iter().filter_map(|sa| sa.offload(others.get(sa.name()).unwrap_or(&choice)));
-        let by_hand = by_hand.collect();
-        Placement::with_manual(choice, others, by_hand)
+        let tunnels: BTreeMap<String, placement::Choice> = tunnels.collect();
+        let manual =
+            self.sa.iter().filter_map(|sa| sa.offload(tunnels.get(sa.name()).unwrap_or(&choice)));
+        let manual = manual.collect();
+        OffloadSettings { choice, tunnels, manual }
     }
 
     /// Where packets are to be protected.
-    pub fn planes(&self) -> esp::planes::Config {
-        let placement = self.placement();
-        esp::planes::Config { placement, ..tunnel::planes(self.esp.dataplane.0, &self.tunnel) }
+    pub fn planes(&self) -> PlaneSettings {
+        let (choice, tunnels) = (self.esp.dataplane.0, tunnel::planes(&self.tunnel));
+        PlaneSettings { choice, tunnels, offload: self.offload() }
     }
 
-    /// What the gateway is started with.
-    pub fn gateway(&self) -> vpn::GatewayConfig {
+    /// IKE's timers and limits.
+    pub fn ike(&self) -> ike::Config {
         let defaults = ike::Config::default();
-        let ike = ike::Config {
+        ike::Config {
             retransmit_after: self.ike.retransmit_after.0.unwrap_or(defaults.retransmit_after),
             retransmissions: self.ike.retransmissions,
             liveness_interval: self.ike.liveness_interval.0,
@@ -480,7 +481,11 @@ impl Config {
             reauthenticate: self.ike.reauthenticate.0,
             mobike: self.ike.mobike,
             return_routability: self.ike.return_routability,
-        };
+        }
+    }
+
+    /// A gateway with this policy, as the configuration wants it.
+    pub fn gateway(&self, policy: impl Into<Arc<Policy>>) -> vpn::Builder {
         let workers = Settings {
             workers: self.esp.workers,
             schedule: self.esp.schedule,
@@ -492,19 +497,17 @@ impl Config {
             dont_fragment: self.esp.df.into(),
             learned_for: self.esp.path_mtu_lifetime.0,
         };
-        vpn::GatewayConfig {
-            ike,
-            outer,
-            workers: Workers::new(workers),
-            without: self.esp.without.clone(),
-            device: Some(self.esp.device.clone()),
-            state_dir: Some(self.esp.state_dir.clone()),
-            crypto: Arc::new(CryptoProviders::new(self.crypto.choice())),
-            filter: self.filter.filter().into(),
-            manual: self.manual().unwrap_or_default(),
-            planes: self.planes(),
-            ..vpn::GatewayConfig::default()
-        }
+        vpn::Gateway::builder(policy)
+            .ike(self.ike())
+            .outer(outer)
+            .workers(workers)
+            .without(self.esp.without.clone())
+            .device(self.esp.device.clone())
+            .state_dir(self.esp.state_dir.clone())
+            .crypto(self.crypto.choice())
+            .filter(self.filter.filter())
+            .manual(self.manual().unwrap_or_default())
+            .planes(self.planes())
     }
 
     fn validate(&self) -> Result<(), (&'static str, String, String)> {

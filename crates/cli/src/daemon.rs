@@ -18,6 +18,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
 pub mod gateway;
@@ -176,29 +177,30 @@ fn run_gateway(
         let trust = Arc::clone(&certificates.trust);
         keeper.keep(Arc::clone(&policy), Arc::clone(&trust));
         let lists = Arc::clone(keeper.lists());
-        let gateway = vpn::GatewayConfig { trust, lists, key_sink, ..config.gateway() };
-        let (crypto, remarks) = Tunables::start(&config.crypto, Arc::clone(&gateway.crypto));
-        let of_crypto = crypto::remarks::of(&policy, &gateway.crypto);
-        let of_cards = offload_advice::of(&policy, &gateway.planes);
-        for remark in remarks.into_iter().chain(of_crypto).chain(of_cards) {
-            warn!("{remark}");
-        }
-        let (workers, by_hand) = (gateway.workers.clone(), gateway.manual.clone());
-        let placement = gateway.planes.placement.clone();
-        for warning in manual::warnings(&by_hand) {
+        for warning in config.manual().as_ref().map(manual::warnings).unwrap_or_default() {
             warn!("{warning}");
         }
-        let planes = gateway.planes.report.clone();
-        let handle = vpn::start(Arc::clone(&policy), gateway).await?;
+        for remark in offload_advice::of(&policy, &config.planes()) {
+            warn!("{remark}");
+        }
+        let builder = config.gateway(Arc::clone(&policy)).trust(trust).revocation_lists(lists);
+        let builder = match key_sink {
+            Some(sink) => builder.log_keys(sink),
+            None => builder,
+        };
+        let events = builder.subscribe();
+        let gateway = builder.start().await?;
+        let log = tokio::spawn(follow(events));
+        let providers = gateway.crypto().providers();
+        let (crypto, remarks) = Tunables::start(&config.crypto, Arc::clone(providers));
+        for remark in remarks.into_iter().chain(crypto::remarks::of(&policy, providers)) {
+            warn!("{remark}");
+        }
         tokio::spawn(remind(Arc::clone(&keeper)));
-        let daemon = Daemon::new(handle, source, keeper, levels)
+        let daemon = Daemon::new(gateway, source, keeper, levels)
             .with_crypto(crypto)
             .configured(options.config.clone(), config.clone())
-            .exporting_keys_to(options.export_keys.clone())
-            .with_workers(workers)
-            .with_manual(by_hand)
-            .with_planes(planes)
-            .with_placement(placement);
+            .exporting_keys_to(options.export_keys.clone());
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",
@@ -206,7 +208,7 @@ fn run_gateway(
             if policy.tunnels.len() == 1 { "" } else { "s" },
             socket.path().display()
         );
-        run(daemon, listener, signals, &ready).await;
+        run(daemon, listener, signals, log, &ready).await;
         Ok(())
     })
     // The runtime ends first, and the socket file goes with `socket`, after the gateway has undone its changes.
@@ -225,14 +227,14 @@ async fn remind(keeper: Arc<Keeper>) {
     }
 }
 
-/// Serves until a signal or a client says stop, then stops the gateway.
+/// Serves until a signal or a client says stop, then stops the gateway. `log` ends with the gateway's events.
 pub async fn run<G: Gateway>(
     daemon: Arc<Daemon<G>>,
     listener: UnixListener,
     mut signals: Signals,
+    log: JoinHandle<()>,
     ready: &str,
 ) {
-    let log = tokio::spawn(follow(daemon.gateway().events()));
     let owner = nix::unistd::geteuid().as_raw();
     let (stopped, stopping) = watch::channel(false);
     let server =
@@ -261,7 +263,8 @@ pub async fn run<G: Gateway>(
     // Whoever asked gets the answer before the connection closes.
     stopped.send_replace(true);
     let _ = server.await;
-    log.abort();
+    // The events have ended with the gateway.
+    let _ = log.await;
     info!("stopped");
 }
 

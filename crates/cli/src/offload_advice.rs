@@ -5,17 +5,18 @@ use crate::crypto::remarks::named;
 use ::crypto::Suite;
 use esp::placement::{Need, Wanted};
 use esp::plane::Encapsulation;
-use esp::planes::{Choice, Config};
+use esp::planes::Choice;
 use policy::{ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
+use vpn::PlaneSettings;
 
 /// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it.
-pub fn of(policy: &Policy, planes: &Config) -> Vec<String> {
+pub fn of(policy: &Policy, planes: &PlaneSettings) -> Vec<String> {
     let mut remarks: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     let wanted = |child: &&ChildTunnel| {
         planes.choice_of(&child.name) != Choice::Userspace
-            && planes.placement.choice(&child.name).wanted != Wanted::Off
+            && planes.offload.choice_of(&child.name).wanted != Wanted::Off
     };
     for child in children.map(|child| &**child).filter(wanted) {
         if let Some(remark) = remark(child) {
@@ -52,9 +53,10 @@ fn like(suite: Suite) -> Suite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esp::placement::{self, Placement};
+    use esp::placement;
     use policy::{AhIntegrity, ChildProposal, EspEncryption, Integrity, Protection};
     use std::sync::Arc;
+    use vpn::OffloadSettings;
 
     fn advice(protections: &[Protection], choice: Choice, wanted: Wanted) -> Vec<String> {
         let sample = include_str!("../../../config/left.xml");
@@ -66,8 +68,9 @@ mod tests {
             |protection: &Protection| ChildProposal { protection: *protection, ..template.clone() };
         *proposals = protections.iter().map(with).collect();
         let device = None;
-        let placement = Placement::new(placement::Choice { wanted, device }, BTreeMap::new());
-        of(&policy, &Config { choice, placement, ..Config::default() })
+        let choice_of_card = placement::Choice { wanted, device };
+        let offload = OffloadSettings { choice: choice_of_card, ..OffloadSettings::default() };
+        of(&policy, &PlaneSettings { choice, offload, ..PlaneSettings::default() })
     }
 
     #[test]

@@ -225,7 +225,7 @@ fn printed() -> BTreeMap<&'static str, String> {
     certificates(&mut printed);
 
     let in_use = std::io::Error::from_raw_os_error(nix::errno::Errno::EADDRINUSE as i32);
-    let taken = vpn::driver::SocketError { port: 500, source: in_use };
+    let taken = vpn::SocketError { port: 500, source: in_use };
     printed.insert(
         "port-taken",
         format!("vpnd: {}\n", cli::daemon::StartupError::Gateway(taken.into())),

@@ -92,6 +92,18 @@ impl Planes {
         &mut self.userspace
     }
 
+    /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the next
+    /// start with the same device cleans up. At first it does not.
+    pub fn block_on_drop(&mut self, blocked: bool) {
+        self.userspace.block_on_drop(blocked);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.block_on_drop(blocked);
+        }
+        if let Some(guard) = &mut self.guard {
+            guard.keep_on_drop(blocked);
+        }
+    }
+
     /// The kernel's, where it is in use.
     pub fn kernel(&mut self) -> Option<&mut Xfrm> {
         self.kernel.as_mut()

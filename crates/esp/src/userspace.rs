@@ -164,7 +164,7 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
     }
 }
 
-/// A running userspace plane. Dropping it undoes what it did to the host.
+/// A running userspace plane. Dropping it undoes what it did to the host, unless [`Userspace::block_on_drop`] says otherwise.
 pub struct Userspace {
     // Declared in the order in which they are to go: the host's settings, then the device.
     enforcement: Enforcement,
@@ -282,6 +282,12 @@ impl Userspace {
         counters.insert("unsent", self.port.unsent.load(Ordering::Relaxed));
         counters.insert("unwritten", self.shared.inside.unwritten.load(Ordering::Relaxed));
         counters
+    }
+
+    /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the next
+    /// start with the same device cleans up. At first it does not.
+    pub fn block_on_drop(&mut self, blocked: bool) {
+        self.journal.keep_on_drop(blocked);
     }
 
     /// Stops and undoes what was done to the host. Protected traffic is no longer this plane's concern: it takes

@@ -147,6 +147,8 @@ pub struct Xfrm {
     room_is_told: bool,
     /// Which offload was not to be had, why and of which device, as far as the log has it.
     told: BTreeSet<(Seat, &'static str, Option<String>)>,
+    /// Whether dropping this leaves the policies, which block without SAs.
+    blocked_on_drop: bool,
     _monitor: Option<Monitor>,
 }
 
@@ -221,6 +223,7 @@ impl Xfrm {
             notice: Arc::new(|_| {}),
             room_is_told: false,
             told: BTreeSet::new(),
+            blocked_on_drop: false,
             _monitor: monitor,
         }
     }
@@ -351,16 +354,33 @@ impl Xfrm {
     }
 }
 
+impl Xfrm {
+    /// Says whether the policies stay in the kernel when this is dropped, where they block without SAs, until the next start. At
+    /// first they do not.
+    pub fn block_on_drop(&mut self, blocked: bool) {
+        self.blocked_on_drop = blocked;
+    }
+
+    fn remove_sas(&mut self) {
+        let sas: Vec<SaId> = self.sas.keys().copied().collect();
+        sas.into_iter().for_each(|sa| _ = self.remove(sa));
+    }
+}
+
 impl Drop for Xfrm {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
             return;
         }
+        if self.blocked_on_drop {
+            // Without SAs the policies block.
+            self.remove_sas();
+            return;
+        }
         let rules: Vec<RuleId> = self.rules.keys().copied().collect();
         rules.into_iter().for_each(|rule| self.remove_rule(rule));
-        let sas: Vec<SaId> = self.sas.keys().copied().collect();
-        sas.into_iter().for_each(|sa| _ = self.remove(sa));
+        self.remove_sas();
         self.settle();
         let rest: Vec<Change> = self.spd.in_force().collect();
         for change in rest {

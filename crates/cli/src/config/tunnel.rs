@@ -48,15 +48,14 @@ impl FromStr for Mark {
 }
 
 /// Which plane each tunnel is to have.
-pub(super) fn planes(choice: Choice, tunnels: &BTreeMap<String, Tunnel>) -> planes::Config {
+pub(super) fn planes(tunnels: &BTreeMap<String, Tunnel>) -> BTreeMap<String, planes::Tunnel> {
     let tunnel = |(name, tunnel): (&String, &Tunnel)| {
         let mark = tunnel.mark.map(|Named(Mark(value, mask))| (value, mask));
         let binding = Binding { mark, if_id: tunnel.if_id };
         let choice = tunnel.dataplane.map(|Named(choice)| choice);
         (name.clone(), planes::Tunnel { choice, binding })
     };
-    let tunnels = tunnels.iter().map(tunnel).collect();
-    planes::Config { choice, tunnels, ..planes::Config::default() }
+    tunnels.iter().map(tunnel).collect()
 }
 
 #[cfg(test)]

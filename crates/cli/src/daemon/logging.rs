@@ -5,7 +5,6 @@ use crate::view::event_name;
 use ike::event::{Event, EventKind};
 use std::io::{self, IsTerminal};
 use std::sync::Arc;
-use tokio::sync::broadcast::{Receiver, error::RecvError};
 use tracing::{Subscriber, info, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
@@ -14,6 +13,7 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::{LookupSpan, Registry};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt;
+use vpn::Events;
 
 /// Changes the log level of a running daemon; clones change the same one.
 #[derive(Clone)]
@@ -74,15 +74,13 @@ where
 }
 
 /// Writes every event of the engine to the log until the engine is gone.
-pub async fn follow(mut events: Receiver<Event>) {
-    loop {
-        match events.recv().await {
-            Ok(event) => write(&event),
-            Err(RecvError::Lagged(count)) => {
-                warn!(count, "events came faster than the log took them")
-            }
-            Err(RecvError::Closed) => return,
+pub async fn follow(mut events: Events) {
+    while let Some(event) = events.recv().await {
+        let count = events.missed();
+        if count > 0 {
+            warn!(count, "events came faster than the log took them");
         }
+        write(&event);
     }
 }
 

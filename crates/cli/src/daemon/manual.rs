@@ -8,12 +8,8 @@ use vpn::manual::{ManualSa, ManualSas};
 
 impl<G: Gateway> Daemon<G> {
     pub(super) async fn manual_sas(&self) -> Result<Vec<ManualSaInfo>, Refusal> {
-        let manual = self.manual.clone();
-        if manual.is_empty() {
-            return Ok(Vec::new());
-        }
-        let status = self.gateway().with_plane(move |plane| manual.status(plane)).await;
-        Ok(status.map_err(refusal)?.iter().map(view::manual_sa).collect())
+        let status = self.gateway().manual_sas().await.map_err(refusal)?;
+        Ok(status.iter().map(view::manual_sa).collect())
     }
 }
 

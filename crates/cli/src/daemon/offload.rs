@@ -18,12 +18,12 @@ impl<G: Gateway> Daemon<G> {
     }
 
     pub(super) fn offload(&self) -> OffloadInfo {
-        view::offload(&self.placement.report())
+        view::offload(&self.gateway().cards())
     }
 
     /// Says of tunnels' SAs where the kernel has them.
     pub(super) fn place(&self, tunnels: &mut [Tunnel]) {
-        let sas = self.placement.sas();
+        let sas = self.gateway().placed();
         if sas.is_empty() {
             return;
         }

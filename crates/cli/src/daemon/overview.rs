@@ -27,7 +27,7 @@ impl<G: Gateway> Daemon<G> {
         let children = || tunnels.iter().flat_map(|tunnel| &tunnel.children);
         let filter = self.gateway().filter().await.map_err(refusal)?;
         let (file, config) = &self.config;
-        let (found, offload) = (self.planes.found(), self.offload());
+        let (found, offload) = (self.gateway().planes(), self.offload());
         Ok(Overview {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -69,7 +69,7 @@ impl<G: Gateway> Daemon<G> {
     /// What was discarded, and where the kernel protects packets, what it has dropped.
     pub(super) async fn counters(&self) -> Result<BTreeMap<String, u64>, Refusal> {
         let mut counters = self.gateway().counters().await.map_err(refusal)?;
-        if matches!(self.planes.found().kernel, KernelUse::Used { .. }) {
+        if matches!(self.gateway().planes().kernel, KernelUse::Used { .. }) {
             // In the thread that is surely in the plane's namespace.
             let asked = self.gateway().with_plane(|_| esp::xfrm::statistics()).await;
             let kernel = asked.map_err(refusal)?.into_iter();

@@ -4,7 +4,6 @@ use crate::view;
 use control::protocol::{
     Command, MAX_REQUEST, Outcome, Refusal, RefusalCode, Reply, Response, VERSION, parse,
 };
-use ike::event::Event;
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
@@ -12,10 +11,10 @@ use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::timeout;
 use tracing::{debug, warn};
+use vpn::Events;
 use zeroize::{Zeroize, Zeroizing};
 
 mod socket;
@@ -27,7 +26,7 @@ pub trait Service: Send + Sync + 'static {
     /// Carries out one command.
     fn answer(&self, command: Command) -> impl Future<Output = Result<Reply, Refusal>> + Send;
     /// Events from now on; a receiver that falls behind is told so.
-    fn events(&self) -> broadcast::Receiver<Event>;
+    fn events(&self) -> Events;
 }
 
 /// What clients may cost.
@@ -200,23 +199,26 @@ async fn watch<S: Service>(
     writer.write_all(&line(&Response::new(Ok(Reply::Done)))).await?;
     let mut nothing = [0];
     loop {
-        let happening = tokio::select! {
+        let event = tokio::select! {
             event = events.recv() => match event {
-                Ok(event) => view::happening(&event, SystemTime::now()),
-                Err(RecvError::Lagged(count)) => view::missed(count, SystemTime::now()),
-                Err(RecvError::Closed) => return Ok(()),
+                Some(event) => event,
+                None => return Ok(()),
             },
             // Whatever it sends now, or its end: the conversation is over.
             _ = reader.read(&mut nothing) => return Ok(()),
             _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
         };
-        if !happening.concerns(names) {
-            continue;
-        }
-        let line = line(&Response::event(happening));
-        tokio::select! {
-            written = writer.write_all(&line) => written?,
-            _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+        let (now, missed) = (SystemTime::now(), events.missed());
+        let missed = (missed > 0).then(|| view::missed(missed, now));
+        for happening in missed.into_iter().chain([view::happening(&event, now)]) {
+            if !happening.concerns(names) {
+                continue;
+            }
+            let line = line(&Response::event(happening));
+            tokio::select! {
+                written = writer.write_all(&line) => written?,
+                _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
+            }
         }
     }
 }

@@ -13,20 +13,16 @@ use crate::why::explain;
 use control::protocol::{
     Command, Explanation, Refusal, RefusalCode, Reloaded, Reply, Tunnel, WorkersChange, workers,
 };
-use esp::placement::Placement;
-use esp::userspace::workers::Workers;
 use ike::CommandError;
-use ike::event::Event;
 use policy::Policy;
 use policy::xml::Places;
 use sd_notify::NotifyState;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
-use tokio::sync::{Mutex, Notify, broadcast};
+use tokio::sync::{Mutex, Notify};
 use tracing::{error, info, warn};
-use vpn::driver::HandleError;
-use vpn::manual::ManualSas;
+use vpn::{Events, GatewayError};
 
 /// A running daemon around a gateway.
 pub struct Daemon<G> {
@@ -42,10 +38,6 @@ pub struct Daemon<G> {
     /// The configuration that the daemon was started with, and its file.
     pub(super) config: (Option<PathBuf>, Config),
     pub(super) started: Instant,
-    workers: Workers,
-    pub(super) manual: ManualSas,
-    pub(super) planes: esp::planes::Report,
-    pub(super) placement: Placement,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
 }
@@ -71,10 +63,6 @@ impl<G: Gateway> Daemon<G> {
             keys_exported_to: None,
             config: Default::default(),
             started: Instant::now(),
-            workers: Workers::default(),
-            manual: ManualSas::default(),
-            planes: esp::planes::Report::default(),
-            placement: Placement::default(),
             reloading,
             stop: Notify::new(),
         }
@@ -103,30 +91,6 @@ impl<G: Gateway> Daemon<G> {
     #[must_use]
     pub fn configured(self, file: Option<PathBuf>, config: Config) -> Self {
         Self { config: (file, config), ..self }
-    }
-
-    /// Lets it look at and change the gateway's workers.
-    #[must_use]
-    pub fn with_workers(self, workers: Workers) -> Self {
-        Self { workers, ..self }
-    }
-
-    /// Lets it know the gateway's SAs without IKE.
-    #[must_use]
-    pub fn with_manual(self, manual: ManualSas) -> Self {
-        Self { manual, ..self }
-    }
-
-    /// Lets it tell where packets are protected.
-    #[must_use]
-    pub fn with_planes(self, planes: esp::planes::Report) -> Self {
-        Self { planes, ..self }
-    }
-
-    /// Lets it know what network cards are to do.
-    #[must_use]
-    pub fn with_placement(self, placement: Placement) -> Self {
-        Self { placement, ..self }
     }
 
     /// The gateway.
@@ -257,7 +221,7 @@ impl<G: Gateway> Daemon<G> {
     async fn set_workers(&self, change: &WorkersChange) -> Result<workers::Workers, Refusal> {
         let refused = |message: String| Refusal::new(RefusalCode::BadSetting, message);
         let change = view::workers_change(change).map_err(refused)?;
-        let workers = self.workers.clone();
+        let workers = self.gateway.workers().clone();
         // It waits for threads to end.
         let changed = tokio::task::spawn_blocking(move || {
             let settings = workers.change(&change).map_err(|error| error.to_string())?;
@@ -296,7 +260,7 @@ impl<G: Gateway> Daemon<G> {
 }
 
 impl<G: Gateway> Service for Daemon<G> {
-    fn events(&self) -> broadcast::Receiver<Event> {
+    fn events(&self) -> Events {
         self.gateway.events()
     }
 
@@ -338,7 +302,7 @@ impl<G: Gateway> Service for Daemon<G> {
                 Err(error) => Err(Refusal::new(RefusalCode::BadLevel, error.to_string())),
             },
             Command::Counters => self.counters().await.map(Reply::Counters),
-            Command::Workers => Ok(Reply::Workers(view::workers(&self.workers.report()))),
+            Command::Workers => Ok(Reply::Workers(view::workers(&self.gateway.workers().report()))),
             Command::WorkersSet(change) => self.set_workers(&change).await.map(Reply::Workers),
             Command::Certs => Ok(Reply::Certificates(self.certificates.describe())),
             Command::Crypto => Ok(Reply::Crypto(crypto::service::state(&self.crypto, 0))),
@@ -396,20 +360,20 @@ fn unknown_tunnel(name: &str, tunnels: &[Tunnel]) -> Refusal {
     Refusal::new(RefusalCode::UnknownTunnel, format!("no tunnel {name:?} in the policy{hint}"))
 }
 
-pub(super) fn refusal(error: HandleError) -> Refusal {
+pub(super) fn refusal(error: GatewayError) -> Refusal {
     let message = error.to_string();
     match error {
-        HandleError::Command(CommandError::NoSuchTunnel(..)) => {
+        GatewayError::Command(CommandError::NoSuchTunnel(..)) => {
             Refusal::new(RefusalCode::UnknownTunnel, message)
         }
-        HandleError::Command(_) => Refusal::new(RefusalCode::NotPossible, message),
-        HandleError::Failed(failure) => Refusal {
+        GatewayError::Command(_) => Refusal::new(RefusalCode::NotPossible, message),
+        GatewayError::Failed(failure) => Refusal {
             code: RefusalCode::Failed,
             message,
             failure: Some(failure.kind.name().to_owned()),
         },
-        HandleError::Plane(_) => Refusal::new(RefusalCode::DataPlane, message),
-        HandleError::Stopped => Refusal::new(RefusalCode::Stopping, message),
+        GatewayError::Plane(_) => Refusal::new(RefusalCode::DataPlane, message),
+        GatewayError::Stopped => Refusal::new(RefusalCode::Stopping, message),
     }
 }
 

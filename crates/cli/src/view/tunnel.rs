@@ -16,7 +16,7 @@ pub fn failure(failure: &Failure) -> FailureInfo {
 }
 
 /// Shows how the start of a tunnel ended.
-pub fn activation(activation: vpn::driver::Activation) -> Activation {
+pub fn activation(activation: vpn::Activation) -> Activation {
     let failure = activation.outcome.as_ref().err().map(failure);
     Activation { name: activation.name, up: failure.is_none(), failure }
 }

@@ -18,7 +18,8 @@ pub fn start(daemon: Daemon<MemoryGateway>, socket: PathBuf) -> JoinHandle<()> {
             let listener = UnixListener::from_std(listener).expect("a runtime");
             let signals = Signals::new().expect("signals");
             listening.send(()).expect("the test waits");
-            daemon::run(Arc::new(daemon), listener, signals, "ready").await;
+            let log = tokio::spawn(std::future::ready(()));
+            daemon::run(Arc::new(daemon), listener, signals, log, "ready").await;
             drop(control);
         });
     });

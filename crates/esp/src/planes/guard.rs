@@ -40,6 +40,7 @@ pub(super) struct Guard {
     rules: BTreeMap<RuleId, Vec<Member>>,
     sets: Sets,
     installed: bool,
+    kept: bool,
     /// Whether the log has it that there is none.
     told: bool,
 }
@@ -56,6 +57,7 @@ impl Guard {
             filter: Arc::clone(filter),
             rules: BTreeMap::new(),
             installed: false,
+            kept: false,
             told: false,
         }
     }
@@ -141,10 +143,18 @@ impl Guard {
     }
 }
 
+impl Guard {
+    /// Says whether dropping this leaves the table in force.
+    pub(super) fn keep_on_drop(&mut self, kept: bool) {
+        self.kept = kept;
+    }
+}
+
 impl Drop for Guard {
     fn drop(&mut self) {
         // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
         if self.installed
+            && !self.kept
             && !std::thread::panicking()
             && let Err(error) = nft::remove(&self.table)
         {

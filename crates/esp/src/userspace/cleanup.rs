@@ -99,7 +99,7 @@ impl Change {
     }
 }
 
-/// The record of one running plane. Dropping it undoes everything.
+/// The record of one running plane. Dropping it undoes everything, unless that was [switched off](Journal::keep_on_drop).
 pub(super) struct Journal {
     netlink: Netlink,
     file: File,
@@ -109,6 +109,7 @@ pub(super) struct Journal {
     changes: Vec<Change>,
     /// The filter that a crashed owner left: it is nothing to undo until [`Journal::filter_is_settled`].
     filter_left: Vec<Change>,
+    kept: bool,
 }
 
 impl Journal {
@@ -133,7 +134,8 @@ impl Journal {
             ),
         })?;
         let (changes, filter_left) = Default::default();
-        let mut journal = Self { netlink, file, path: path.clone(), suffix, changes, filter_left };
+        let mut journal =
+            Self { netlink, file, path: path.clone(), suffix, changes, filter_left, kept: false };
         let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
         // What was closed stays closed until it is known what this start wants.
         let (filter, left_over) =
@@ -169,6 +171,11 @@ impl Journal {
         if let Err(error) = self.rewrite() {
             tracing::warn!(%error, file = %self.path.display(), "writing the state file");
         }
+    }
+
+    /// Says whether dropping this leaves everything as it is, on record for the next start, as if the process had been killed.
+    pub(super) fn keep_on_drop(&mut self, kept: bool) {
+        self.kept = kept;
     }
 
     /// Takes note that the start has succeeded, and that the filter which a crashed owner left is replaced or gone.
@@ -228,7 +235,7 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
-        if std::thread::panicking() {
+        if self.kept || std::thread::panicking() {
             // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
             return;
         }

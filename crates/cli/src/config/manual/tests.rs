@@ -44,13 +44,13 @@ fn a_card_is_asked_for_each_sa_by_its_own_words_and_those_of_its_name() {
     );
     let config = Config::parse(Path::new("vpnd.toml"), &text).expect("valid");
     assert_eq!(config.sa[0].manual(0).reqid, Some(7));
-    let placement = config.placement();
+    let offload = config.planes().offload;
     let choice =
         |wanted, device: Option<&str>| Choice { wanted, device: device.map(str::to_owned) };
-    let by_hand = |way| placement.choice_by_hand("eth4", way).clone();
+    let by_hand = |way| offload.manual[&("eth4".to_owned(), way)].clone();
     assert_eq!(by_hand(Way::Out), choice(Wanted::Packet, Some("eth2")));
     assert_eq!(by_hand(Way::In), choice(Wanted::Crypto, None));
-    assert_eq!(*placement.choice("eth4"), choice(Wanted::Crypto, Some("eth2")));
+    assert_eq!(*offload.choice_of("eth4"), choice(Wanted::Crypto, Some("eth2")));
     let error = read(&example("reqid = 0x76000001\n")).expect_err("vpnd's own");
     assert!(error.contains("vpnd.toml") && error.contains("reqid 1979711489"), "{error}");
     let error = read(&example("offload = \"eth4\"\n")).expect_err("no such offload");

@@ -3,8 +3,11 @@
 use super::Gateway;
 use esp::datapath::{Datapath, Settings};
 use esp::filter::{Filter, FilterStatus};
+use esp::placement::{Placed, Placement, Report};
 use esp::plane::{DataPlane, Encapsulation, PacketSummary, Rule, RuleId, Spi, TrafficSelectors};
+use esp::planes::Found;
 use esp::trace::Trace;
+use esp::userspace::workers::Workers;
 use ike::CommandError;
 use ike::event::{Event, EventKind};
 use ike::failure::Failure;
@@ -17,14 +20,16 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
-use vpn::driver::{Activation, HandleError};
+use vpn::manual::ManualStatus;
+use vpn::{Activation, Events, GatewayError};
 
-/// The twin of [`vpn::driver::Handle`]. Whole phase 1 tunnels come and go, whichever child is named.
+/// The twin of [`vpn::Gateway`]. Whole phase 1 tunnels come and go, whichever child is named.
 #[derive(Clone)]
 pub struct MemoryGateway {
     state: Arc<Mutex<Inner>>,
     /// Has the rules of the policy it began with, and the filter.
     datapath: Datapath,
+    workers: Workers,
     events: broadcast::Sender<Event>,
 }
 
@@ -50,7 +55,8 @@ impl MemoryGateway {
             datapath.add_rule(rule).expect("it takes every rule");
         }
         let state = Arc::new(Mutex::new(Inner { policy, ..Inner::default() }));
-        Self { state, datapath, events: broadcast::channel(256).0 }
+        let workers = Workers::default();
+        Self { state, datapath, workers, events: broadcast::channel(256).0 }
     }
 
     /// Lets every activation of a phase 1 tunnel fail from now on.
@@ -75,9 +81,9 @@ impl MemoryGateway {
 }
 
 impl Inner {
-    fn find(&self, name: &str) -> Result<Arc<IkeTunnel>, HandleError> {
+    fn find(&self, name: &str) -> Result<Arc<IkeTunnel>, GatewayError> {
         if self.stopped {
-            return Err(HandleError::Stopped);
+            return Err(GatewayError::Stopped);
         }
         self.policy
             .tunnel(name)
@@ -88,7 +94,7 @@ impl Inner {
 }
 
 impl Gateway for MemoryGateway {
-    async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, HandleError> {
+    async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, GatewayError> {
         let mut inner = self.lock();
         let names = if names.is_empty() {
             let startable = inner.policy.tunnels.iter().filter(|t| t.role.may_initiate());
@@ -119,7 +125,7 @@ impl Gateway for MemoryGateway {
         Ok(activations)
     }
 
-    async fn deactivate(&self, name: &str) -> Result<(), HandleError> {
+    async fn deactivate(&self, name: &str) -> Result<(), GatewayError> {
         let mut inner = self.lock();
         let tunnel = inner.find(name)?;
         if inner.up.remove(&tunnel.name).is_none() {
@@ -129,7 +135,7 @@ impl Gateway for MemoryGateway {
         Ok(())
     }
 
-    async fn rekey(&self, name: &str) -> Result<(), HandleError> {
+    async fn rekey(&self, name: &str) -> Result<(), GatewayError> {
         let mut inner = self.lock();
         let tunnel = inner.find(name)?;
         let Some(rekeys) = inner.up.get_mut(&tunnel.name) else {
@@ -140,10 +146,10 @@ impl Gateway for MemoryGateway {
         Ok(())
     }
 
-    async fn status(&self) -> Result<Vec<IkeStatus>, HandleError> {
+    async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
         let inner = self.lock();
         if inner.stopped {
-            return Err(HandleError::Stopped);
+            return Err(GatewayError::Stopped);
         }
         let status = |tunnel: &Arc<IkeTunnel>| {
             let failure = inner.failing.get(&tunnel.name);
@@ -152,14 +158,14 @@ impl Gateway for MemoryGateway {
         Ok(inner.policy.tunnels.iter().map(status).collect())
     }
 
-    async fn counters(&self) -> Result<BTreeMap<String, u64>, HandleError> {
+    async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
         Ok(BTreeMap::from([("replayed".to_owned(), 3)]))
     }
 
-    async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), HandleError> {
+    async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), GatewayError> {
         let mut inner = self.lock();
         if inner.stopped {
-            return Err(HandleError::Stopped);
+            return Err(GatewayError::Stopped);
         }
         let Inner { policy: old, up, .. } = &mut *inner;
         up.retain(|name, _| policy.tunnel(name).is_some_and(|new| old.tunnel(name) == Some(new)));
@@ -167,27 +173,47 @@ impl Gateway for MemoryGateway {
         Ok(())
     }
 
-    async fn replace_trust(&self, _trust: Arc<Trust>) -> Result<(), HandleError> {
-        if self.lock().stopped { Err(HandleError::Stopped) } else { Ok(()) }
+    async fn replace_trust(&self, _trust: Arc<Trust>) -> Result<(), GatewayError> {
+        if self.lock().stopped { Err(GatewayError::Stopped) } else { Ok(()) }
     }
 
-    async fn filter(&self) -> Result<Option<FilterStatus>, HandleError> {
+    async fn filter(&self) -> Result<Option<FilterStatus>, GatewayError> {
         Ok(self.datapath.clone().filter())
     }
 
-    async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), HandleError> {
+    async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), GatewayError> {
         Ok(self.datapath.clone().set_filter(filter)?)
     }
 
-    async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, HandleError> {
+    async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, GatewayError> {
         Ok(self.datapath.clone().trace(&packet))
     }
 
     async fn with_plane<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
-    ) -> Result<R, HandleError> {
+    ) -> Result<R, GatewayError> {
         Ok(work(&mut self.datapath.clone()))
+    }
+
+    async fn manual_sas(&self) -> Result<Vec<ManualStatus>, GatewayError> {
+        Ok(Vec::new())
+    }
+
+    fn workers(&self) -> &Workers {
+        &self.workers
+    }
+
+    fn planes(&self) -> Found {
+        Found::default()
+    }
+
+    fn cards(&self) -> Report {
+        Placement::default().report()
+    }
+
+    fn placed(&self) -> Vec<Placed> {
+        Vec::new()
     }
 
     async fn stop(&self) {
@@ -196,8 +222,8 @@ impl Gateway for MemoryGateway {
         inner.stopped = true;
     }
 
-    fn events(&self) -> broadcast::Receiver<Event> {
-        self.events.subscribe()
+    fn events(&self) -> Events {
+        self.events.subscribe().into()
     }
 }
 

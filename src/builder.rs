@@ -1,0 +1,170 @@
+//! From a policy and settings to a running gateway.
+//!
+//! The order of a start: runtime and settings are checked, IKE's sockets are opened, the data plane blocks what the policy
+//! wants protected, SAs keyed by hand are installed, the port of ESP in UDP is listened to, and the engine runs.
+
+mod custom;
+mod host;
+mod runtime;
+
+pub use custom::{CustomPlane, PlaneInlet};
+pub use host::{HostPlane, OffloadSettings, OnDrop, PlaneSettings};
+
+use crate::driver::{self, SocketError};
+use crate::events::Events;
+use crate::gateway::Gateway;
+use crate::manual::ManualSaError;
+use crate::revocation::Lists;
+use esp::plane::{DataPlane, PlaneError};
+use ike::Event;
+use ike::key_log::Sink;
+use ike::proof::trust::Trust;
+use policy::Policy;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::broadcast;
+
+/// What a gateway is started with. `D` says which data plane it has: [`HostPlane`], the ones that come with this crate, or
+/// [`CustomPlane`].
+#[must_use = "a builder does nothing before start()"]
+pub struct Builder<D = HostPlane> {
+    engine: EngineSettings,
+    plane: D,
+}
+
+/// The settings that do not depend on the data plane.
+struct EngineSettings {
+    policy: Arc<Policy>,
+    ike: ike::Config,
+    trust: Arc<Trust>,
+    lists: Arc<Lists>,
+    key_log: Option<Sink>,
+    events: broadcast::Sender<Event>,
+}
+
+/// The gateway could not be started. Nothing is left behind: no socket, no device, no route.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// There is no tokio runtime, or it lacks a driver that the gateway needs.
+    #[error("this needs a tokio runtime with {missing}; build it with enable_all()")]
+    Runtime {
+        /// The missing part.
+        missing: &'static str,
+    },
+    /// A setting has a value that would harm the host.
+    #[error("{setting} = {value}: {why}")]
+    Setting {
+        /// Name of the builder's method.
+        setting: &'static str,
+        /// Its value.
+        value: String,
+        /// The rule that the value breaks.
+        why: &'static str,
+    },
+    /// The data plane could not be set up.
+    #[error("data plane: {0}")]
+    Plane(#[from] PlaneError),
+    /// An SA that is keyed by hand could not be installed.
+    #[error(transparent)]
+    Manual(#[from] ManualSaError),
+    /// A socket could not be opened.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// The runtime cannot watch a socket.
+    #[error("watching the port of ESP in UDP: {0}")]
+    Reactor(std::io::Error),
+    /// The system gave no randomness.
+    #[error("the system's random number generator failed")]
+    Randomness,
+}
+
+impl Builder {
+    pub(crate) fn new(policy: Arc<Policy>) -> Self {
+        let engine = EngineSettings {
+            policy,
+            ike: ike::Config::default(),
+            trust: Arc::default(),
+            lists: Arc::default(),
+            key_log: None,
+            events: driver::event_channel(),
+        };
+        Self { engine, plane: HostPlane::default() }
+    }
+
+    /// Replaces the data planes of this crate by one of the caller's. The settings of the host (device, routes, workers and so
+    /// on) are then the business of that plane, and no longer settings of this builder.
+    ///
+    /// [`PlaneInlet`] is how the plane tells the engine something; make it first, since the plane will need it.
+    pub fn data_plane<P: DataPlane + Send + 'static>(
+        self,
+        plane: P,
+        inlet: PlaneInlet,
+    ) -> Builder<CustomPlane<P>> {
+        Builder { engine: self.engine, plane: CustomPlane::new(plane, inlet) }
+    }
+}
+
+impl<D> Builder<D> {
+    /// Timers and limits of IKE. Default: [`ike::Config::default`].
+    pub fn ike(mut self, config: ike::Config) -> Self {
+        self.engine.ike = config;
+        self
+    }
+
+    /// The authorities that this side trusts, and the certificates by which it proves its identity. Default: none, which is
+    /// enough for pre-shared keys. [`certificates::load`](crate::certificates::load) reads them from files.
+    pub fn trust(mut self, trust: impl Into<Arc<Trust>>) -> Self {
+        self.engine.trust = trust.into();
+        self
+    }
+
+    /// Revocation lists that are in no file. Default: they are fetched when a certificate names their address.
+    pub fn revocation_lists(mut self, lists: impl Into<Arc<Lists>>) -> Self {
+        self.engine.lists = lists.into();
+        self
+    }
+
+    /// Copies the keys of every SA to `sink`, so that captured packets can be decrypted. Anybody who has them reads the traffic.
+    /// Default: keys stay in the engine and in the plane.
+    pub fn log_keys(mut self, sink: Sink) -> Self {
+        self.engine.key_log = Some(sink);
+        self
+    }
+
+    /// Subscribes to the gateway's events from the very first one.
+    pub fn subscribe(&self) -> Events {
+        self.engine.events.subscribe().into()
+    }
+}
+
+impl EngineSettings {
+    /// Checks what can be checked without touching the system.
+    fn check(&self) -> Result<(), StartError> {
+        runtime::check()
+    }
+}
+
+fn seed() -> Result<[u8; 32], StartError> {
+    let mut seed = [0; 32];
+    aws_lc_rs::rand::fill(&mut seed).map_err(|_| StartError::Randomness)?;
+    Ok(seed)
+}
+
+impl<D: fmt::Debug> fmt::Debug for Builder<D> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("tunnels", &self.engine.policy.tunnels.len())
+            .field("ike", &self.engine.ike)
+            .field("logs_keys", &self.engine.key_log.is_some())
+            .field("plane", &self.plane)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Gateway {
+    /// Begins to describe a gateway with this policy.
+    pub fn builder(policy: impl Into<Arc<Policy>>) -> Builder {
+        Builder::new(policy.into())
+    }
+}

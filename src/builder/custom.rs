@@ -1,0 +1,128 @@
+//! A data plane of the caller's.
+
+use super::{Builder, EngineSettings, StartError, seed};
+use crate::driver::{self, EspSink, Inlet, Inputs, NatT, Surroundings};
+use crate::gateway::{Gateway, Handles};
+use esp::plane::{DataPlane, Notice};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Mark of IKE's packets where nothing else is said: none.
+const NO_MARK: u32 = 0;
+/// UDP port of IKE behind NATs (RFC 3948).
+const NAT_T_PORT: u16 = ike::NAT_T_PORT;
+
+/// A data plane of the caller's, and what the gateway needs beside it.
+pub struct CustomPlane<P> {
+    plane: P,
+    inlet: PlaneInlet,
+    mark: u32,
+    esp: Option<EspSink>,
+}
+
+/// How a custom data plane tells the engine something. Clones lead to the same engine; calls never block.
+#[derive(Clone)]
+pub struct PlaneInlet {
+    inlet: Inlet,
+    /// Taken by the start.
+    inputs: Arc<Mutex<Option<Inputs>>>,
+}
+
+impl PlaneInlet {
+    /// An inlet for one gateway.
+    #[must_use]
+    #[allow(clippy::new_without_default, reason = "it is no value, but the end of a channel")]
+    pub fn new() -> Self {
+        let (inlet, inputs) = driver::inlet();
+        Self { inlet, inputs: Arc::new(Mutex::new(Some(inputs))) }
+    }
+
+    /// Tells the engine something, for example that a packet waits for an SA. Before the start and after the end of the gateway
+    /// notices are kept or dropped silently.
+    pub fn notice(&self, notice: Notice) {
+        self.inlet.notice(notice);
+    }
+}
+
+impl fmt::Debug for PlaneInlet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PlaneInlet")
+    }
+}
+
+impl<P: fmt::Debug> fmt::Debug for CustomPlane<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomPlane").field("plane", &self.plane).finish_non_exhaustive()
+    }
+}
+
+impl<P: DataPlane + Send + 'static> CustomPlane<P> {
+    pub(super) fn new(plane: P, inlet: PlaneInlet) -> Self {
+        Self { plane, inlet, mark: NO_MARK, esp: None }
+    }
+}
+
+impl<P: DataPlane + Send + 'static> Builder<CustomPlane<P>> {
+    /// Mark (SO_MARK) of IKE's packets. Default: none.
+    pub fn mark(mut self, mark: u32) -> Self {
+        self.plane.mark = mark;
+        self
+    }
+
+    /// Takes ESP that arrives on UDP port 4500, which the gateway shares between IKE and ESP: each call is one datagram, from
+    /// the SPI on. Default: such datagrams are dropped. The function is called in a task of the runtime and must not block.
+    pub fn on_esp(mut self, take: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
+        self.plane.esp = Some(Arc::new(take));
+        self
+    }
+
+    /// Starts the gateway inside the current tokio runtime, in the network namespace of the calling thread. It opens UDP 500 and
+    /// 4500; everything else is the plane's business.
+    ///
+    /// # Errors
+    /// If the runtime lacks a driver, a socket cannot be opened, or the inlet belongs to another gateway already.
+    ///
+    /// # Cancellation
+    /// The future completes the first time it is polled: it starts nothing, or all.
+    pub async fn start(self) -> Result<Gateway, StartError> {
+        let Self { engine, plane } = self;
+        engine.check()?;
+        start(engine, plane)
+    }
+}
+
+fn start<P: DataPlane + Send + 'static>(
+    engine: EngineSettings,
+    plane: CustomPlane<P>,
+) -> Result<Gateway, StartError> {
+    let CustomPlane { plane, inlet, mark, esp } = plane;
+    let inputs = inlet.inputs.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let inputs = inputs.ok_or(StartError::Setting {
+        setting: "data_plane",
+        value: "inlet".to_owned(),
+        why: "this inlet belongs to another gateway; make one for each",
+    })?;
+    let seed = seed()?;
+    let sockets = driver::Sockets::open(mark)?;
+    let nat_t = NatT::open(NAT_T_PORT, mark, inlet.inlet, esp)?;
+    let EngineSettings { policy, ike, trust, lists, key_log, events } = engine;
+    let make = |now| {
+        let mut engine = ike::Engine::new(policy, ike, plane, seed, now);
+        engine.replace_trust(trust);
+        if let Some(sink) = key_log {
+            engine.log_keys(sink);
+        }
+        engine
+    };
+    let surroundings = Surroundings {
+        sockets,
+        inputs,
+        nat_t,
+        plane_counters: |_: &mut P| BTreeMap::new(),
+        farewell: Box::new(|_, _| {}),
+        fetcher: lists.fetcher(),
+        events,
+    };
+    Ok(Gateway::new(driver::start(surroundings, make), Handles::default()))
+}

@@ -1,0 +1,319 @@
+//! The data planes of this crate: userspace, the kernel's, or both, with their traces on the host.
+
+use super::{Builder, EngineSettings, StartError, seed};
+use crate::closed::Closed;
+use crate::driver::{self, NatT, Surroundings};
+use crate::gateway::{Gateway, Handles};
+use crate::manual::ManualSas;
+use crypto::{Choice as CryptoChoice, CryptoProviders};
+use esp::filter::Filter;
+use esp::manual::Way;
+use esp::path_mtu::Outer;
+use esp::placement::{self, Placement};
+use esp::planes::{self, KernelPlane, Planes};
+use esp::userspace::workers::{Settings as WorkerSettings, Workers};
+use esp::userspace::{self, Hooks, IkeReceiver, Offering};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::io::Interest;
+use tokio::net::UdpSocket;
+use tokio::task::JoinSet;
+
+/// Settings of the data planes that come with this crate.
+#[derive(Clone, Debug, Default)]
+pub struct HostPlane {
+    /// Without the handles, which are made at the start.
+    config: userspace::Config,
+    planes: PlaneSettings,
+    crypto: CryptoChoice,
+    workers: WorkerSettings,
+    manual: ManualSas,
+    on_drop: OnDrop,
+}
+
+/// What becomes of the tunnels' traffic if the gateway or its runtime is dropped without [`Gateway::stop`].
+///
+/// A panic of the engine always keeps the traffic blocked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDrop {
+    /// It stays blocked until the next start on the same device, as after a crash: blackhole routes and the guard against
+    /// cleartext remain.
+    #[default]
+    Block,
+    /// Every change to the host is undone, and the traffic takes whatever other routes there are, in the clear.
+    Release,
+}
+
+/// Where packets are protected, and what network cards do.
+#[derive(Clone, Debug, Default)]
+pub struct PlaneSettings {
+    /// The plane of all tunnels but those below.
+    pub choice: planes::Choice,
+    /// Tunnels with settings of their own, by the name of the child tunnel.
+    pub tunnels: BTreeMap<String, planes::Tunnel>,
+    /// What network cards do for tunnels in the kernel.
+    pub offload: OffloadSettings,
+}
+
+/// What network cards do for tunnels in the kernel.
+#[derive(Clone, Debug, Default)]
+pub struct OffloadSettings {
+    /// For all tunnels but those below.
+    pub choice: placement::Choice,
+    /// Tunnels with settings of their own, by the name of the child tunnel.
+    pub tunnels: BTreeMap<String, placement::Choice>,
+    /// SAs keyed by hand with settings of their own.
+    pub manual: BTreeMap<(String, Way), placement::Choice>,
+}
+
+impl PlaneSettings {
+    /// Where a child tunnel's packets are protected.
+    pub fn choice_of(&self, tunnel: &str) -> planes::Choice {
+        self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
+    }
+}
+
+impl OffloadSettings {
+    /// What cards do for a child tunnel.
+    pub fn choice_of(&self, tunnel: &str) -> &placement::Choice {
+        self.tunnels.get(tunnel).unwrap_or(&self.choice)
+    }
+}
+
+impl Builder<HostPlane> {
+    /// Name of the TUN device. Default: `vpn0`. Two gateways in one network namespace need different devices and tables.
+    pub fn device(mut self, name: impl Into<String>) -> Self {
+        self.plane.config.device = name.into();
+        self
+    }
+
+    /// MTU of the TUN device. Default: derived from the MTU of the networks between the peers and from the SAs.
+    pub fn mtu(mut self, mtu: u16) -> Self {
+        self.plane.config.mtu = Some(mtu);
+        self
+    }
+
+    /// The networks between the peers: their MTU, and whether they may fragment.
+    pub fn outer(mut self, outer: Outer) -> Self {
+        self.plane.config.outer = outer;
+        self
+    }
+
+    /// Mark (SO_MARK) of IKE's and ESP's own packets, by which they are led past the tunnels. Default: `0x76706e`.
+    pub fn mark(mut self, mark: u32) -> Self {
+        self.plane.config.mark = mark;
+        self
+    }
+
+    /// Routing table for the tunnels' routes, which no other program may use. Default: 4500.
+    pub fn table(mut self, table: u32) -> Self {
+        self.plane.config.table = table;
+        self
+    }
+
+    /// Priority of the routing rule that leads to the table. Default: 4500.
+    pub fn rule_priority(mut self, priority: u32) -> Self {
+        self.plane.config.rule_priority = priority;
+        self
+    }
+
+    /// Whether nftables drops packets that arrive in the clear although a tunnel should have protected them (RFC 4301 §5.2).
+    /// Default: yes.
+    pub fn inbound_guard(mut self, wanted: bool) -> Self {
+        self.plane.config.inbound_guard = wanted;
+        self
+    }
+
+    /// Whether the MSS of TCP connections is lowered to what fits the tunnel. Default: yes.
+    pub fn mss_clamp(mut self, wanted: bool) -> Self {
+        self.plane.config.mss_clamp = wanted;
+        self
+    }
+
+    /// Directory of the record of changes to the host, by which the next start cleans up after a crash. Default: `/run/vpnd`.
+    pub fn state_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.plane.config.state_dir = directory.into();
+        self
+    }
+
+    /// Features of the kernel for many packets at once that are not used. Default: all are used.
+    pub fn without(mut self, offerings: BTreeSet<Offering>) -> Self {
+        self.plane.config.without = offerings;
+        self
+    }
+
+    /// Rules for traffic that belongs to no tunnel. Default: such traffic is left alone.
+    pub fn filter(mut self, filter: impl Into<Arc<Filter>>) -> Self {
+        self.plane.config.filter = filter.into();
+        self
+    }
+
+    /// Which crypto provider makes which cipher. Can be changed while the gateway runs: [`Gateway::crypto`].
+    pub fn crypto(mut self, choice: CryptoChoice) -> Self {
+        self.plane.crypto = choice;
+        self
+    }
+
+    /// The threads that carry packets. Can be changed while the gateway runs: [`Gateway::workers`].
+    pub fn workers(mut self, settings: WorkerSettings) -> Self {
+        self.plane.workers = settings;
+        self
+    }
+
+    /// Where packets are protected: in this process, which is the default, in the kernel, or in a network card.
+    pub fn planes(mut self, settings: PlaneSettings) -> Self {
+        self.plane.planes = settings;
+        self
+    }
+
+    /// SAs without IKE. Default: none.
+    pub fn manual(mut self, sas: ManualSas) -> Self {
+        self.plane.manual = sas;
+        self
+    }
+
+    /// What becomes of the tunnels' traffic if the gateway is dropped without [`Gateway::stop`]. Default: it stays blocked.
+    pub fn on_drop(mut self, on_drop: OnDrop) -> Self {
+        self.plane.on_drop = on_drop;
+        self
+    }
+
+    /// Starts the gateway inside the current tokio runtime, in the network namespace of the calling thread.
+    ///
+    /// Needs CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE.
+    ///
+    /// # Errors
+    /// If the runtime lacks a driver, or if a socket, the device or a route cannot be made; nothing is left behind then.
+    ///
+    /// # Cancellation
+    /// The future completes the first time it is polled: it starts nothing, or all. It blocks the thread for some
+    /// milliseconds while the kernel and nftables are set up.
+    pub async fn start(self) -> Result<Gateway, StartError> {
+        let Self { engine, plane } = self;
+        engine.check()?;
+        check(&plane.config)?;
+        start(engine, plane)
+    }
+}
+
+/// Refuses values with which a start or an end would change what belongs to others.
+fn check(config: &userspace::Config) -> Result<(), StartError> {
+    let refused = |setting, value: u32, why| {
+        Err(StartError::Setting { setting, value: value.to_string(), why })
+    };
+    match config.table {
+        0 => return refused("table", 0, "the kernel reads 0 as the main table"),
+        table @ 253..=255 => return refused("table", table, "it belongs to the system"),
+        _ => {}
+    }
+    match config.mark {
+        0 => refused("mark", 0, "every packet has it that has no other"),
+        _ => Ok(()),
+    }
+}
+
+fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError> {
+    let HostPlane { config, planes, crypto, workers, manual, on_drop } = plane;
+    let OffloadSettings { choice, tunnels, manual: by_hand } = planes.offload;
+    let planes = planes::Config {
+        choice: planes.choice,
+        tunnels: planes.tunnels,
+        placement: Placement::with_manual(choice, tunnels, by_hand),
+        ..planes::Config::default()
+    };
+    let handles = Handles {
+        workers: Workers::new(workers),
+        crypto: Arc::new(CryptoProviders::new(crypto)),
+        placement: planes.placement.clone(),
+        planes: planes.report.clone(),
+        manual: manual.clone(),
+    };
+    let config = userspace::Config {
+        crypto: Arc::clone(&handles.crypto),
+        workers: handles.workers.clone(),
+        ..config
+    };
+    let (inlet, inputs) = driver::inlet();
+    let hooks = Hooks {
+        notice: {
+            let (inlet, manual) = (inlet.clone(), manual.clone());
+            Arc::new(move |notice| {
+                manual.tell(&notice);
+                inlet.notice(notice);
+            })
+        },
+        ike: Arc::new(move |d| inlet.datagram(d.local, d.remote, d.octets)),
+    };
+    let seed = seed()?;
+    // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
+    let sockets = driver::Sockets::open(config.mark)?;
+    let mut plane = Planes::start(planes, config, hooks)?;
+    manual.install(&mut plane)?;
+    let sender = plane.userspace().ike_sender();
+    let listeners = listen_all(plane.userspace().ike_receivers())?;
+    // From here on the gateway runs.
+    plane.block_on_drop(on_drop == OnDrop::Block);
+    let EngineSettings { policy, ike, trust, lists, key_log, events } = engine;
+    let make = |now| {
+        let mut engine = ike::Engine::new(policy, ike, plane, seed, now);
+        // The rules are there: what a crashed gateway has left need not guard them any longer.
+        if let Some(kernel) = engine.plane().kernel() {
+            kernel.settle();
+        }
+        engine.replace_trust(trust);
+        if let Some(sink) = key_log {
+            engine.log_keys(sink);
+        }
+        engine
+    };
+    let surroundings = Surroundings {
+        sockets,
+        inputs,
+        nat_t: NatT {
+            send: Box::new(move |t| match t.keepalive {
+                true => sender.send_keepalive(t.local, t.remote),
+                false => sender.send_ike(t.local, t.remote, &t.octets),
+            }),
+            listeners,
+        },
+        plane_counters: |plane: &mut Planes| plane.userspace().counters(),
+        farewell: {
+            let manual = manual.clone();
+            Box::new(move |plane, closed| {
+                manual.end(plane);
+                if *closed == Closed::Stopped {
+                    plane.block_on_drop(false);
+                }
+            })
+        },
+        fetcher: lists.fetcher(),
+        events,
+    };
+    let handle = driver::start(surroundings, make);
+    tokio::spawn(manual.keep(handle.downgrade()));
+    Ok(Gateway::new(handle, handles))
+}
+
+/// Receives IKE messages on the port of ESP for as long as the returned tasks are kept.
+fn listen_all(receivers: Vec<IkeReceiver>) -> Result<JoinSet<()>, StartError> {
+    let mut tasks = JoinSet::new();
+    for receiver in receivers {
+        let socket =
+            receiver.socket().and_then(UdpSocket::from_std).map_err(StartError::Reactor)?;
+        tasks.spawn(listen(socket, receiver));
+    }
+    Ok(tasks)
+}
+
+async fn listen(socket: UdpSocket, mut receiver: IkeReceiver) {
+    // It fails only when the runtime ends.
+    while socket.readable().await.is_ok() {
+        let read = || match receiver.receive() {
+            true => Ok(()),
+            false => Err(std::io::ErrorKind::WouldBlock.into()),
+        };
+        let _nothing_more = socket.try_io(Interest::READABLE, read);
+    }
+}

@@ -1,0 +1,180 @@
+//! A running gateway, and the views by which a program looks at it and changes it.
+
+mod views;
+
+pub use views::{CryptoView, FilterView, ManualView, OffloadView, Tunnel, Tunnels};
+
+use crate::closed::Closed;
+use crate::driver::{GatewayError, Handle};
+use crate::events::Events;
+use crate::manual::ManualSas;
+use crypto::CryptoProviders;
+use esp::placement::Placement;
+use esp::plane::DataPlane;
+use esp::planes::Report;
+use esp::userspace::workers::Workers;
+use ike::proof::trust::Trust;
+use policy::Policy;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+
+/// A running gateway. Clones are the same gateway.
+///
+/// It runs in the tokio runtime in which it was started. Its end is [`stop`](Self::stop); if the last clone is dropped without
+/// it, the peers are told (Delete), and [`OnDrop`](crate::OnDrop) says what becomes of the traffic.
+///
+/// All methods may be called from any task or thread, and at the same time. Commands are executed one after another in the order
+/// in which they arrive; a command that waits for a peer holds up no other.
+#[derive(Clone)]
+#[must_use = "a gateway that is dropped ends"]
+pub struct Gateway {
+    handle: Handle,
+    handles: Handles,
+}
+
+/// The shared state of the data planes that come with this crate. With a custom data plane it stays as it is by default.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Handles {
+    pub workers: Workers,
+    pub crypto: Arc<CryptoProviders>,
+    pub placement: Placement,
+    pub planes: Report,
+    pub manual: ManualSas,
+}
+
+impl Gateway {
+    pub(crate) fn new(handle: Handle, handles: Handles) -> Self {
+        Self { handle, handles }
+    }
+
+    /// The tunnels of the policy: their state, and commands to start, rekey and end them.
+    pub fn tunnels(&self) -> Tunnels<'_> {
+        Tunnels::new(&self.handle)
+    }
+
+    /// A tunnel, by the name of an IKE tunnel or of a child tunnel. The name is looked up by each command.
+    pub fn tunnel<'a>(&'a self, name: &'a str) -> Tunnel<'a> {
+        self.tunnels().get(name)
+    }
+
+    /// The threads of the userspace plane: what they do, and how they are set. With a custom data plane there are none.
+    pub fn workers(&self) -> &Workers {
+        &self.handles.workers
+    }
+
+    /// Where the planes of this crate protect packets: in this process, in the kernel, or in a network card.
+    pub fn offload(&self) -> OffloadView<'_> {
+        OffloadView::new(&self.handle, &self.handles)
+    }
+
+    /// What happens to traffic that belongs to no tunnel.
+    pub fn filter(&self) -> FilterView<'_> {
+        FilterView::new(&self.handle)
+    }
+
+    /// Who makes the ciphers of ESP and AH, and what they have done.
+    pub fn crypto(&self) -> CryptoView<'_> {
+        CryptoView::new(&self.handle, &self.handles)
+    }
+
+    /// SAs without IKE.
+    pub fn manual(&self) -> ManualView<'_> {
+        ManualView::new(&self.handle, &self.handles)
+    }
+
+    /// Subscribes to events from now on. [`Builder::subscribe`](crate::Builder::subscribe) subscribes before the start, and
+    /// misses none.
+    pub fn events(&self) -> Events {
+        self.handle.events()
+    }
+
+    /// Discarded datagrams (`ike.…`) and packets (`esp.…`) by reason.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
+        self.handle.counters().await
+    }
+
+    /// Replaces the policy. Tunnels that are the same in both keep their SAs; tunnels that are gone or have changed are closed.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the policy may or may not be replaced; it is never replaced in part.
+    pub async fn replace_policy(&self, policy: impl Into<Arc<Policy>>) -> Result<(), GatewayError> {
+        self.handle.replace_policy(policy.into()).await
+    }
+
+    /// Replaces certificates and authorities. SAs that are up stay up; the next authentication uses the new ones.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, they may or may not be replaced; never in part.
+    pub async fn replace_trust(&self, trust: impl Into<Arc<Trust>>) -> Result<(), GatewayError> {
+        self.handle.replace_trust(trust.into()).await
+    }
+
+    /// The certificates and authorities in use.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn trust(&self) -> Result<Arc<Trust>, GatewayError> {
+        self.handle.trust().await
+    }
+
+    /// Works on the data plane itself, in the task of the engine, between two messages. The engine waits meanwhile, so `work`
+    /// should take microseconds; if it panics, the gateway ends.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, `work` may or may not run.
+    pub async fn with_plane<R: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,
+    ) -> Result<R, GatewayError> {
+        self.handle.with_plane(work).await
+    }
+
+    /// Ends the gateway: sends Deletes, waits up to three seconds for the peers' answers, and undoes every change to the host.
+    /// Returns once UDP 500 and 4500, the device and the routing table are free, so that the next start finds them so.
+    ///
+    /// May be called several times and by several tasks; each call returns at the end. If the gateway has ended already, it
+    /// returns at once.
+    ///
+    /// # Cancellation
+    /// If the future is dropped after its first poll, the gateway ends nevertheless; [`closed`](Self::closed) tells when.
+    pub async fn stop(&self) {
+        self.handle.stop().await;
+    }
+
+    /// Waits for the end of the gateway, and says why it ended: by [`stop`](Self::stop), by a panic, or with its runtime.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway. This future may be awaited in another runtime, which is how the end of
+    /// the gateway's own runtime can be seen.
+    pub async fn closed(&self) -> Closed {
+        self.handle.closed().await
+    }
+}
+
+impl fmt::Debug for Gateway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Gateway")
+            .field("planes", &self.handles.planes)
+            .field("workers", &self.handles.workers)
+            .finish_non_exhaustive()
+    }
+}

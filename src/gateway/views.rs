@@ -1,0 +1,278 @@
+//! Small views of a running gateway, one per topic.
+
+use super::Handles;
+use crate::driver::{Activation, GatewayError, Handle};
+use crate::manual::{ManualSa, ManualSas, ManualStatus};
+use crypto::CryptoProviders;
+use esp::filter::{Filter, FilterStatus};
+use esp::placement::{Placed, Report as OffloadReport};
+use esp::plane::{PacketSummary, Resynced};
+use esp::planes::Found;
+use esp::trace::Trace;
+use ike::status::IkeStatus;
+use std::sync::Arc;
+
+/// The tunnels of a gateway's policy.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunnels<'a> {
+    handle: &'a Handle,
+}
+
+impl<'a> Tunnels<'a> {
+    pub(super) fn new(handle: &'a Handle) -> Self {
+        Self { handle }
+    }
+
+    /// A tunnel, by the name of an IKE tunnel or of a child tunnel. The name is looked up by each command.
+    pub fn get(&self, name: &'a str) -> Tunnel<'a> {
+        Tunnel { handle: self.handle, name }
+    }
+
+    /// The state of every tunnel of the policy.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
+        self.handle.status().await
+    }
+
+    /// Starts tunnels and waits until each is up or has failed, up to three minutes. A tunnel that is up counts as started.
+    ///
+    /// # Errors
+    /// If a name is unknown, or belongs to a tunnel that this side may not start: then none is started.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the negotiations go on; the events tell what became of them.
+    pub async fn activate(
+        &self,
+        names: impl IntoIterator<Item: Into<String>>,
+    ) -> Result<Vec<Activation>, GatewayError> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        match names.is_empty() {
+            true => Ok(Vec::new()),
+            false => self.handle.activate(names).await,
+        }
+    }
+
+    /// As [`activate`](Self::activate), for every tunnel that this side may start.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// As for [`activate`](Self::activate).
+    pub async fn activate_all(&self) -> Result<Vec<Activation>, GatewayError> {
+        self.handle.activate(Vec::new()).await
+    }
+}
+
+/// One tunnel: an IKE tunnel with all its child tunnels, or a single child tunnel.
+#[derive(Clone, Copy, Debug)]
+pub struct Tunnel<'a> {
+    handle: &'a Handle,
+    name: &'a str,
+}
+
+impl Tunnel<'_> {
+    /// Starts it and waits until it is up or has failed.
+    ///
+    /// # Errors
+    /// If the name is unknown, if this side may not start it, or with the reason why it has failed.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the negotiation goes on; the events tell what became of it.
+    pub async fn activate(&self) -> Result<(), GatewayError> {
+        let activations = self.handle.activate(vec![self.name.to_owned()]).await?;
+        activations.into_iter().try_for_each(|activation| Ok(activation.outcome?))
+    }
+
+    /// Deletes its SAs and waits until they are gone.
+    ///
+    /// # Errors
+    /// If the name is unknown, or nothing is up under it.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the SAs go nevertheless.
+    pub async fn deactivate(&self) -> Result<(), GatewayError> {
+        self.handle.deactivate(self.name).await
+    }
+
+    /// Rekeys it and waits until the new SA is in use. No packet is lost.
+    ///
+    /// # Errors
+    /// If the name is unknown, nothing is up under it, or the peer refuses.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the rekeying goes on.
+    pub async fn rekey(&self) -> Result<(), GatewayError> {
+        self.handle.rekey(self.name).await
+    }
+
+    /// Its state: that of the IKE tunnel of this name, or of the one with the child tunnel of this name, which then lists that
+    /// child tunnel alone. `None`: the policy has no such tunnel.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn status(&self) -> Result<Option<IkeStatus>, GatewayError> {
+        let all = self.handle.status().await?;
+        if let Some(tunnel) = all.iter().find(|tunnel| tunnel.name == self.name) {
+            return Ok(Some(tunnel.clone()));
+        }
+        Ok(all.into_iter().find_map(|mut tunnel| {
+            tunnel.children.retain(|child| child.name == self.name);
+            (!tunnel.children.is_empty()).then_some(tunnel)
+        }))
+    }
+}
+
+/// What happens to traffic that belongs to no tunnel.
+#[derive(Clone, Copy, Debug)]
+pub struct FilterView<'a> {
+    handle: &'a Handle,
+}
+
+impl<'a> FilterView<'a> {
+    pub(super) fn new(handle: &'a Handle) -> Self {
+        Self { handle }
+    }
+
+    /// The filter in force and how often each rule was used; `None` where the data plane has no filter.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn status(&self) -> Result<Option<FilterStatus>, GatewayError> {
+        self.handle.filter().await
+    }
+
+    /// Replaces the filter.
+    ///
+    /// # Errors
+    /// If the data plane has no filter or the system refuses the new one; the old one stays in force then.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the filter may or may not be replaced; it is never replaced in part.
+    pub async fn replace(&self, filter: impl Into<Arc<Filter>>) -> Result<(), GatewayError> {
+        self.handle.set_filter(filter.into()).await
+    }
+
+    /// What would become of a packet, in both directions; `None` where the data plane cannot tell.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, GatewayError> {
+        self.handle.trace(packet).await
+    }
+}
+
+/// Where packets are protected, and what network cards do.
+#[derive(Clone, Copy, Debug)]
+pub struct OffloadView<'a> {
+    handle: &'a Handle,
+    handles: &'a Handles,
+}
+
+impl<'a> OffloadView<'a> {
+    pub(super) fn new(handle: &'a Handle, handles: &'a Handles) -> Self {
+        Self { handle, handles }
+    }
+
+    /// Which planes are in use, and why a tunnel is not in the plane that was wanted.
+    pub fn planes(&self) -> Found {
+        self.handles.planes.found()
+    }
+
+    /// What network cards do.
+    pub fn report(&self) -> OffloadReport {
+        self.handles.placement.report()
+    }
+
+    /// The SAs in the kernel, and where each is protected.
+    pub fn sas(&self) -> Vec<Placed> {
+        self.handles.placement.sas()
+    }
+
+    /// Puts back what other programs have removed from the kernel's plane, and moves SAs to where they are wanted.
+    ///
+    /// # Errors
+    /// If the gateway has ended, or the kernel refuses something; the rest is put back nevertheless.
+    ///
+    /// # Cancellation
+    /// If the future is dropped, it may or may not be done.
+    pub async fn resync(&self) -> Result<Resynced, GatewayError> {
+        Ok(self.handle.with_plane(|plane| plane.resync()).await??)
+    }
+}
+
+/// Who makes the ciphers of ESP and AH.
+#[derive(Clone, Copy, Debug)]
+pub struct CryptoView<'a> {
+    handle: &'a Handle,
+    handles: &'a Handles,
+}
+
+impl<'a> CryptoView<'a> {
+    pub(super) fn new(handle: &'a Handle, handles: &'a Handles) -> Self {
+        Self { handle, handles }
+    }
+
+    /// The providers, by which a program sees which instructions of the CPU are used, and switches them off and on.
+    pub fn providers(&self) -> &'a Arc<CryptoProviders> {
+        &self.handles.crypto
+    }
+
+    /// Brings [`providers`](Self::providers) up to date with what the kernel and network cards have done so far.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn count(&self) -> Result<(), GatewayError> {
+        self.handle.with_plane(|plane| plane.tell_work()).await
+    }
+}
+
+/// SAs without IKE.
+#[derive(Clone, Copy, Debug)]
+pub struct ManualView<'a> {
+    handle: &'a Handle,
+    sas: &'a ManualSas,
+}
+
+impl<'a> ManualView<'a> {
+    pub(super) fn new(handle: &'a Handle, handles: &'a Handles) -> Self {
+        Self { handle, sas: &handles.manual }
+    }
+
+    /// Every SA as it was configured.
+    pub fn iter(&self) -> impl Iterator<Item = &'a ManualSa> {
+        self.sas.iter()
+    }
+
+    /// What each has done.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn status(&self) -> Result<Vec<ManualStatus>, GatewayError> {
+        if self.sas.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sas = self.sas.clone();
+        self.handle.with_plane(move |plane| sas.status(plane)).await
+    }
+}
