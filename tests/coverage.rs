@@ -267,18 +267,17 @@ fn located(path: &str) -> String {
 
 fn render(table: &Table) -> String {
     let mut out = String::from(
-        "# What the RFCs ask for, and where it is kept\n\n\
-         Written by `UPDATE_COVERAGE=1 cargo test --test coverage` from `rfc-coverage.toml`, which the same test holds against the\n\
-         sources: the code and the tests named here exist, and every citation in `crates/ike` is of a section listed here.\n\
-         Requirements are in short words of our own; the RFCs have the full ones. Paths are below `crates/ike/src` unless they\n\
-         begin with `crates/`.\n",
+        "# RFC requirements, code and tests\n\n\
+         `UPDATE_COVERAGE=1 cargo test --test coverage` writes this page from `rfc-coverage.toml`. The same test compares the table with\n\
+         the sources: the code and the tests named here exist, and every citation in `crates/ike` is of a section listed here. The\n\
+         requirements are short summaries; the RFCs have the full text. Paths are below `crates/ike/src` unless they begin with `crates/`.\n",
     );
     let count = |of: &dyn Fn(&Requirement) -> bool| {
         table.rfc.iter().flat_map(|r| &r.requirement).filter(|r| of(r)).count()
     };
     _ = writeln!(
         out,
-        "\n{} requirements: {} kept, {} not applicable, {} kept otherwise or not (\"deviates\").",
+        "\n{} requirements: {} met, {} not applicable, {} deviations (\"deviates\").",
         count(&|_| true),
         count(&|r| !r.code.is_empty()),
         count(&|r| r.not_applicable.is_some()),

@@ -1,6 +1,6 @@
 //! Many steps of `ip` at once.
 
-use cli::demo::isolation::Namespace;
+use lab::isolation::Namespace;
 use std::io::Write;
 use std::process::{Command, Stdio};
 

@@ -1,6 +1,6 @@
 //! Where it was measured.
 
-use cli::experiment::machine::Machine;
+use lab::machine::Machine;
 
 /// The machine in one line.
 pub fn description() -> String {

@@ -40,7 +40,8 @@ const QUICK: Scale = Scale { tunnels: 2_000, handshakes: 200, peers: 100, rounds
 
 const INTRODUCTION: &str = "# Handshakes
 
-What tunnels cost the control plane of a gateway that has very many. Made by `cargo bench --bench handshake -- --write`;
+This page measures the cost of very many tunnels for the control plane of a gateway. Made by
+`cargo bench --bench handshake -- --write`;
 `--quick` does a tenth of it.
 ";
 

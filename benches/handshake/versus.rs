@@ -6,8 +6,8 @@ mod vici;
 
 use crate::batch::ip;
 use crate::table::Table;
-use cli::demo::isolation::Namespace;
 use daemon::{Daemon, End, Kind};
+use lab::isolation::Namespace;
 use std::fmt::Write as _;
 
 /// Addresses of the responder, and of the initiator.

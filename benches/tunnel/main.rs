@@ -26,8 +26,8 @@ mod vpn;
 mod wire;
 
 use clap::Parser;
-use cli::experiment::machine::Machine;
 use indicatif::{ProgressBar, ProgressStyle};
+use lab::machine::Machine;
 use measure::{Measure, Subject};
 use plan::Part;
 use record::{Clock, Record};

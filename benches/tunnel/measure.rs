@@ -3,7 +3,7 @@
 use crate::load::{datagrams, echoes};
 use crate::vpn::Running;
 use crate::wire::{Host, Placement, Wire};
-use cli::experiment::traffic::streams::Streams;
+use lab::load::streams::Streams;
 use serde::{Deserialize, Serialize};
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};

@@ -5,8 +5,8 @@ use crate::plan::Part;
 use crate::report::Figures;
 use crate::vpn::{STRONGSWAN, TAILSCALE, VPND, Vpn, WIRE, with_tunnels};
 use crate::wire::{Placement, Wire};
-use cli::experiment::plot::{Axis, Panel, Plot, Series, Style};
-use cli::experiment::statistics::Spread;
+use lab::plot::{Axis, Panel, Plot, Series, Style};
+use lab::statistics::Spread;
 
 /// Each VPN looks the same in every picture.
 const STYLES: [(&str, Style); 8] = [

@@ -1,8 +1,8 @@
 //! Two hosts and the wire between them.
 
 use crate::batch;
-use cli::demo::isolation::Namespace;
-use cli::experiment::traffic::End;
+use lab::isolation::Namespace;
+use lab::load::End;
 use nix::sched::{CpuSet, sched_setaffinity};
 use nix::unistd::{Pid, gettid};
 use serde::{Deserialize, Serialize};

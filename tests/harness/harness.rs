@@ -52,7 +52,7 @@ impl Need {
         match self {
             Self::Root => (!nix::unistd::geteuid().is_root()).then(|| "not run as root".to_owned()),
             Self::Namespaces => {
-                cli::demo::isolation::Namespace::new("probe").err().map(|e| e.to_string())
+                lab::isolation::Namespace::new("probe").err().map(|e| e.to_string())
             }
             Self::UserNamespaces => {
                 use std::os::unix::process::CommandExt;

@@ -3,8 +3,8 @@
 //! Nothing has a name in the system: whatever happens to the test, the kernel removes it with the test's threads.
 
 use super::output;
-use cli::demo::capture::{Capture, Seen};
-use cli::demo::isolation::Namespace;
+use lab::capture::{Capture, Seen};
+use lab::isolation::Namespace;
 use nix::net::if_::if_nametoindex;
 use std::fs;
 use std::path::Path;

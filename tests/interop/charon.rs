@@ -3,7 +3,7 @@
 use crate::eventually;
 use crate::launch;
 use crate::setup::{CONNECTION, Setup};
-use cli::demo::isolation::Namespace;
+use lab::isolation::Namespace;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;

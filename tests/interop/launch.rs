@@ -1,7 +1,7 @@
 //! How charon is started in a namespace: its settings, its process, and `swanctl` to command it.
 
 use crate::needs;
-use cli::demo::isolation::Namespace;
+use lab::isolation::Namespace;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};

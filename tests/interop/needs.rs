@@ -47,7 +47,7 @@ pub fn lacking() -> Option<String> {
     if let Some(plugin) = PACKED_APART.iter().find(absent) {
         return Some(format!("strongSwan has no plugin {plugin}"));
     }
-    cli::demo::isolation::Namespace::new("probe").err().map(|error| error.to_string())
+    lab::isolation::Namespace::new("probe").err().map(|error| error.to_string())
 }
 
 /// The outcome of a scenario that cannot run.

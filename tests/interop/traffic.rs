@@ -1,7 +1,7 @@
 //! Traffic whose losses can be told: pings, a TCP stream of known octets, and numbered datagrams that are echoed.
 
 use crate::{PATIENCE, eventually, world};
-use cli::demo::isolation::Namespace;
+use lab::isolation::Namespace;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Read, Write};

@@ -2,8 +2,8 @@
 
 use crate::eventually;
 use crate::setup::{CHILD_TUNNEL, IKE_TUNNEL, Setup};
-use cli::demo::isolation::Namespace;
 use control::protocol::{Child as ChildTunnel, ChildSa, Tunnel};
+use lab::isolation::Namespace;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};

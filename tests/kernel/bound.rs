@@ -8,7 +8,7 @@ use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::policies::{self, changed};
 use crate::harness::space::{Space, Watch};
 use crate::harness::until;
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use std::net::IpAddr;
 
 pub fn group() -> Group {

@@ -5,7 +5,7 @@ use crate::card;
 use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::{Space, Watch};
 use crate::harness::until;
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use std::net::IpAddr;
 
 /// The gateways run.

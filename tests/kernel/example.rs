@@ -7,7 +7,7 @@ use crate::harness::Need;
 use crate::harness::gateway::Gateway;
 use crate::harness::policies;
 use crate::harness::until;
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use std::fs::{self, Permissions};
 use std::net::IpAddr;
 use std::os::unix::fs::PermissionsExt;

@@ -6,9 +6,9 @@ mod words;
 
 use crate::guest::{Group, Kernel, Scenario, scenario};
 use crate::harness::until;
-use cli::demo::traffic::Stream;
 use crypto::Suite;
 use esp::plane::Encapsulation;
+use lab::traffic::Stream;
 use pair::{By, Pair, Setup};
 use policy::{Integrity, KeyBits, Mode};
 

@@ -6,7 +6,7 @@ use crate::harness::policies::{self, changed};
 use crate::harness::space::{Space, Watch};
 use crate::harness::{Need, until};
 use crate::offloaded;
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use std::net::IpAddr;
 
 const PING: &[Need] = &[Need::Program("ping")];

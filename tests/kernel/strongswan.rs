@@ -11,7 +11,7 @@ use crate::harness::space::Space;
 use crate::harness::{BUFFERS, Need, policies, until};
 use crate::neighbours::introduce;
 use charon::{Charon, NAME};
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use setup::{Protection, Setup};
 use std::net::IpAddr;
 

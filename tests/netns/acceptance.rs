@@ -3,7 +3,7 @@
 
 use crate::harness::gateway::Gateway;
 use crate::harness::{GATEWAYS, PINGED, TOGETHER, backlog_drops, policies, test, until};
-use cli::demo::traffic::{Echoes, Pings, Stream};
+use lab::traffic::{Echoes, Pings, Stream};
 use libtest_mimic::Trial;
 use std::net::IpAddr;
 

@@ -3,7 +3,7 @@
 use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::Space;
 use crate::harness::{Need, PATIENCE, policies, test, until};
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::{IpAddr, UdpSocket};
 

@@ -5,7 +5,7 @@ use crate::harness::gateway::Gateway;
 use crate::harness::space::Space;
 use crate::harness::{Need, backlog_drops, policies, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
-use cli::demo::traffic::{Echoes, Pings};
+use lab::traffic::{Echoes, Pings};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use sim::fleet::Fleet;

@@ -5,7 +5,7 @@ use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::Space;
 use crate::harness::{FILTERED, Need, test, until};
 use crate::networks;
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::IpAddr;
 

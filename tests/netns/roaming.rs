@@ -3,7 +3,7 @@
 use crate::harness::gateway::{GIVES_UP, Gateway, PATIENT};
 use crate::harness::{GATEWAYS, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, hosts, passes, two_with};
-use cli::demo::traffic::Stream;
+use lab::traffic::Stream;
 use libtest_mimic::Trial;
 
 pub fn trials() -> Vec<Trial> {

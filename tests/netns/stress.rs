@@ -4,7 +4,7 @@
 use crate::harness::gateway::Gateway;
 use crate::harness::{BUFFERS, GATEWAYS, TOGETHER, backlog_drops, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, two_with};
-use cli::demo::traffic::{Pings, Stream};
+use lab::traffic::{Pings, Stream};
 use libtest_mimic::Trial;
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -3,7 +3,7 @@
 use super::vici::Vici;
 use super::{HUB, SPOKES, Suite};
 use crate::launch;
-use cli::demo::isolation::Namespace;
+use lab::isolation::Namespace;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write as _};

@@ -5,7 +5,6 @@ pub mod bench;
 pub mod client;
 pub mod kernel;
 pub mod machine;
-pub mod nic;
 pub mod plot;
 pub mod remarks;
 pub mod report;

@@ -179,7 +179,7 @@ fn a_daemon_puts_in_force_what_is_put() {
     bench.client().ask(Command::Activate { names: vec![] }).expect("the twin starts everything");
     assert_eq!(bench.tunnels(), ["site/site_lan established"]);
     let diff = "\
-the policy store store would change: 1 new, 6 besides
+the policy store store would change: 1 new; 6 other objects unchanged
   + IPSecTunnel second
 tunnels would change
   site/second  new
@@ -198,7 +198,7 @@ tunnels would change
     assert_eq!(
         bench.told(&["put", "--force", "other.xml"]),
         "\
-the policy store store has changed: 1 replaced, 6 besides
+the policy store store has changed: 1 replaced; 6 other objects unchanged
   ~ IPSecTunnel second
       IPSecRemoteIdentity/IPV4_Address_Range/From_IPAddr: \"10.4.0.0\" → \"10.5.0.0\"
       IPSecRemoteIdentity/IPV4_Address_Range/To_IPAddr: \"10.4.0.255\" → \"10.5.0.255\"
@@ -210,7 +210,7 @@ tunnels have changed
     assert_eq!(
         bench.told(&["delete", "--type", "IPSecTunnel", "--name", "second"]),
         "\
-the policy store store has changed: 1 deleted, 6 besides
+the policy store store has changed: 1 deleted; 6 other objects unchanged
   - IPSecTunnel second
 tunnels have changed
   site/second  deleted

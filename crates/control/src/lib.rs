@@ -5,3 +5,4 @@
 
 pub mod client;
 pub mod protocol;
+pub mod quantity;

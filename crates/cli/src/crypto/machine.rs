@@ -1,10 +1,11 @@
 //! What this machine can do for cryptography, and what a daemon uses of it.
 
 use super::kernel::{self, Registered};
-use super::nic::{self, Device};
 use super::service::served;
 use ::crypto::{Cpu, CryptoProviders, Function, HIDING, Provider};
 use control::protocol::{CryptoState, Served, Tunable};
+use lab::machine::Processor;
+use lab::nic::{self, Device};
 use serde::Serialize;
 
 /// The answer to `vpnctl crypto info`.
@@ -22,17 +23,6 @@ pub struct Machine {
     pub tunables: Option<Vec<Tunable>>,
     /// What could not be found out, and what is strange.
     pub remarks: Vec<String>,
-}
-
-/// A processor.
-#[derive(Clone, Debug, Serialize)]
-pub struct Processor {
-    /// As in `x86_64`.
-    pub architecture: &'static str,
-    /// As the kernel calls it.
-    pub model: Option<String>,
-    /// Those made for cryptography, and those that widen them.
-    pub instructions: Vec<&'static str>,
 }
 
 /// A function of the data plane.
@@ -78,24 +68,13 @@ impl Machine {
             served,
         });
         let functions = functions.collect();
-        let cpu = Processor {
-            architecture: std::env::consts::ARCH,
-            model: model(),
-            instructions: cpu.names().collect(),
-        };
+        let cpu = Processor::look();
         Self { cpu, functions, kernel, devices, tunables, remarks }
     }
 }
 
-/// What a plot of this machine is called.
+/// The title of a plot of this machine's ciphers.
 pub fn title() -> String {
-    let cpu = model().unwrap_or_else(|| std::env::consts::ARCH.to_owned());
-    format!("Ciphers of vpnd on {cpu}")
-}
-
-fn model() -> Option<String> {
-    let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
-    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
-    let (_, name) = lines.find(|(field, _)| field.trim() == "model name")?;
-    Some(name.trim().to_owned())
+    let Processor { model, architecture, .. } = Processor::look();
+    format!("Ciphers of vpnd on {}", model.as_deref().unwrap_or(architecture))
 }

@@ -11,9 +11,13 @@ pub fn stored(stored: &Stored, colour: Colour) -> String {
         .map(|effect| (count(effect), if effect == "added" { "new" } else { effect }));
     let mut parts: Vec<String> =
         counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    if stored.others > 0 {
-        parts.push(format!("{} besides", stored.others));
-    }
+    let others = match stored.others {
+        0 => None,
+        1 => Some("1 other object unchanged".to_owned()),
+        others => Some(format!("{others} other objects unchanged")),
+    };
+    // One clause for the objects of the command, and one for the others.
+    parts = [(!parts.is_empty()).then(|| parts.join(", ")), others].into_iter().flatten().collect();
     let nothing = stored.objects.iter().all(|object| object.effect == "unchanged");
     let directory = plain(&stored.directory);
     let head = match (stored.dry_run, nothing) {
@@ -24,7 +28,7 @@ pub fn stored(stored: &Stored, colour: Colour) -> String {
     };
     let mut text = match parts.as_slice() {
         [] => format!("{head}: there was nothing\n"),
-        parts => format!("{head}: {}\n", parts.join(", ")),
+        parts => format!("{head}: {}\n", parts.join("; ")),
     };
     for object in stored.objects.iter().filter(|object| object.effect != "unchanged") {
         describe(&mut text, object, colour);

@@ -1,0 +1,168 @@
+use super::*;
+
+fn findings() -> Findings {
+    Findings {
+        ok: false,
+        ike_suite: "AES-CBC-256/HMAC-SHA2-256-128/PRF-HMAC-SHA2-256/ECP-256".to_owned(),
+        esp_suite: "AES-GCM-16-256".to_owned(),
+        mode: "tunnel".to_owned(),
+        encapsulation: "udp".to_owned(),
+        esp_spis: ["10000001".to_owned(), "20000002".to_owned()],
+        packets_sent: 8_000,
+        packets_lost: 0,
+        packets_duplicated: 0,
+        round_trip_median_us: 240,
+        round_trip_p99_us: 1_930,
+        tcp_bytes: 1 << 30,
+        throughput_bps: 2_400_000_000,
+        child_rekeys: 4,
+        ike_rekeys: 3,
+        esp_packets: 1_000_000,
+        esp_refused: 0,
+        wire_frames: 900_000,
+        ike_messages: 26,
+        neighbour_frames: 4,
+        cleartext_packets: 0,
+        seconds: 14.2,
+        problems: Vec::new(),
+    }
+}
+
+#[test]
+fn a_good_run_has_no_problems() {
+    let mut findings = findings();
+    findings.judge(Asked { child: 4, ike: 3 });
+    assert!(findings.ok, "{:?}", findings.problems);
+}
+
+#[test]
+fn every_fault_is_a_problem() {
+    let asked = Asked { child: 4, ike: 3 };
+    let faults: [fn(&mut Findings); 7] = [
+        |f| f.packets_lost = 1,
+        |f| f.packets_duplicated = 1,
+        |f| f.cleartext_packets = 1,
+        |f| f.child_rekeys = 3,
+        |f| f.ike_rekeys = 2,
+        |f| f.esp_packets = 15_999,
+        |f| f.tcp_bytes = 0,
+    ];
+    for (i, fault) in faults.iter().enumerate() {
+        let mut findings = findings();
+        fault(&mut findings);
+        findings.judge(asked);
+        assert!(!findings.ok && findings.problems.len() == 1, "{i}: {:?}", findings.problems);
+    }
+}
+
+#[test]
+fn the_demo_runs_the_sample_policy_with_another_key() {
+    let policies = private_policies().expect("random octets");
+    assert!(POLICIES.iter().all(|policy| policy.contains(SAMPLE_KEY)));
+    for policy in &policies {
+        assert!(!policy.contains(SAMPLE_KEY));
+        for name in [TUNNEL, CHILD] {
+            assert!(policy.contains(&format!("_TunnelName=\"{name}\"")), "{name}");
+        }
+        for address in [LEFT, RIGHT] {
+            assert!(policy.contains(&address.to_string()), "{address}");
+        }
+    }
+}
+
+#[test]
+fn the_script_is_in_order_and_rekeys_from_both_ends() {
+    assert!(SCRIPT.is_sorted_by_key(|(at, ..)| *at));
+    for kind in [Step::RekeyChild, Step::RekeyIke] {
+        for right in [false, true] {
+            assert!(SCRIPT.iter().any(|(_, step, by)| *step == kind && *by == right));
+        }
+    }
+}
+
+/// Whether this process may make namespaces; says so where a test is skipped for it.
+fn namespaces() -> Option<[Namespace; 2]> {
+    match (Namespace::new("left"), Namespace::new("right")) {
+        (Ok(left), Ok(right)) => Some([left, right]),
+        (Err(error), _) | (_, Err(error)) => {
+            let required = std::env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all");
+            assert!(!required, "{error}");
+            eprintln!("skipped: {error}");
+            None
+        }
+    }
+}
+
+#[test]
+fn the_watch_sees_every_packet_in_the_clear_and_no_other() {
+    let Some([left, right]) = namespaces() else { return };
+    network::connect((&left, LEFT), (&right, RIGHT)).expect("a wire");
+    let captures =
+        [&left, &right].map(|space| space.run(|| Capture::start(if_nametoindex(network::WIRE)?)));
+    let [plain, natt, ike] = [5001, 4500, 500].map(|port| {
+        let socket = right.run(move || std::net::UdpSocket::bind((RIGHT, port)));
+        let socket = socket.expect("a free port");
+        socket.set_read_timeout(Some(Duration::from_secs(300))).expect("a socket takes it");
+        socket
+    });
+    let source = left.run(|| std::net::UdpSocket::bind((LEFT, 0))).expect("our address");
+    // Each has arrived before the next is sent, so that the watch has it when it is told to finish.
+    let send = |to: &std::net::UdpSocket, payload: &[u8]| {
+        let target = to.local_addr().expect("it is bound");
+        source.send_to(payload, target).expect("a route");
+        assert_eq!(to.recv(&mut [0; 200]).expect("it arrives"), payload.len());
+    };
+    for _ in 0..3 {
+        send(&plain, b"in the clear");
+    }
+    for _ in 0..5 {
+        send(&natt, &[1; 100]);
+        send(&ike, &[1; 100]);
+    }
+    send(&natt, &[0; 100]);
+    let frames = left.run(network::frames).expect("the wire is there");
+    for capture in captures {
+        let seen = capture.expect("a watch").finish().expect("it counts");
+        assert_eq!((seen.cleartext, seen.ike), (3, 6), "{seen:?}");
+        assert!(seen.neighbour >= 2, "{seen:?}");
+    }
+    assert!(frames >= 14 + 2, "{frames}");
+}
+
+/// Waits for something that must happen; the limit only ends a test that hangs.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(300);
+    while !is_so() {
+        assert!(Instant::now() < limit, "it never happens");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn traffic_counts_what_it_sends() {
+    let Some([left, right]) = namespaces() else { return };
+    network::connect((&left, LEFT), (&right, RIGHT)).expect("a wire");
+    let ends = ((&left, LEFT.into()), (&right, RIGHT.into()));
+    let stream = Stream::start(ends.0, ends.1, 0).expect("a connection");
+    let pings = Pings::start(ends.0, ends.1).expect("sockets");
+    until(|| stream.received() >= 10 << 20 && pings.echoed() >= 20);
+    let echoes = pings.finish().expect("no error");
+    assert!(echoes.sent >= 20 && echoes.sent - echoes.lost >= 20, "{echoes:?}");
+    assert!(echoes.median <= echoes.p99 && !echoes.median.is_zero());
+    assert!(stream.finish().expect("every octet right") >= 10 << 20);
+}
+
+#[test]
+fn a_broken_wire_is_a_loss() {
+    let Some([left, right]) = namespaces() else { return };
+    network::connect((&left, LEFT), (&right, RIGHT)).expect("a wire");
+    let ends = ((&left, LEFT.into()), (&right, RIGHT.into()));
+    let pings = Pings::start(ends.0, ends.1).expect("sockets");
+    // With its namespace gone, the far end of the wire and the echo on it are gone.
+    let (echo_space, _) = ends.1;
+    echo_space.run(|| network::cut().expect("the wire is there"));
+    let before = pings.sent();
+    until(|| pings.sent() >= before + 50);
+    let echoes = pings.finish_after(Duration::from_millis(100)).expect("no error");
+    assert!(echoes.lost > 0 && echoes.lost <= echoes.sent, "{echoes:?}");
+}

@@ -1,0 +1,166 @@
+//! `vpnctl experiment`: the measurements that were published of other systems, on this product and this machine.
+//!
+//! Each experiment builds two hosts in namespaces of its own, starts a `vpnd` on either, sends traffic, and writes a report
+//! with pictures and the raw figures. What is compared takes turns, round after round, so that a machine that grows slower
+//! or faster meanwhile does not decide.
+
+use crate::interrupt::Interrupt;
+use crate::isolation;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+mod confinement;
+mod figures;
+mod handshakes;
+mod in_core;
+pub mod lab;
+mod multicore;
+mod null_vs_gcm;
+mod offload;
+mod readiness;
+mod workloads;
+
+use crate::report::Report;
+pub use lab::Effort;
+use lab::Lab;
+
+/// One of the experiments.
+struct Experiment {
+    /// Its name on the command line, and the directory of its report.
+    name: &'static str,
+    /// The document whose measurement it repeats.
+    document: &'static str,
+    run: fn(&Lab) -> Result<Report, String>,
+}
+
+/// All of them, in the order they run.
+const EXPERIMENTS: &[Experiment] = &[
+    Experiment {
+        name: "in-core",
+        document: "Accelerate AIX IPsec with the help of Power in-core capability",
+        run: in_core::run,
+    },
+    Experiment {
+        name: "offload",
+        document: "Tips and Tricks for IPsec on Intel 10 Gbe NICs",
+        run: offload::run,
+    },
+    Experiment {
+        name: "workloads",
+        document: "Linux on System z cryptographic support",
+        run: workloads::run,
+    },
+    Experiment {
+        name: "handshakes",
+        document: "Linux on System z cryptographic support",
+        run: handshakes::run,
+    },
+    Experiment {
+        name: "null-vs-gcm",
+        document: "Galois Counter Mode & IPsec with 10G",
+        run: null_vs_gcm::run,
+    },
+    Experiment {
+        name: "multicore",
+        document: "Towards High-performance IPsec on Cavium OCTEON Platform",
+        run: multicore::run,
+    },
+];
+
+/// The name that stands for every experiment.
+pub const ALL: &str = "all";
+
+/// The name and the document of every experiment, in the order they run.
+pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
+    EXPERIMENTS.iter().map(|experiment| (experiment.name, experiment.document))
+}
+
+/// The experiments to run, and where their reports go.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// One of [`list`], or [`ALL`].
+    pub name: String,
+    /// How thoroughly to measure.
+    pub effort: Effort,
+    /// Directory for the reports; `None`: docs/measurements where there is one, and measurements elsewhere.
+    pub output: Option<PathBuf>,
+    /// Prints the figures of the experiment `offload` on this kernel and writes no report, as its guest does.
+    pub raw: bool,
+}
+
+/// Runs experiments and writes their reports. Must be called while the process has a single thread.
+///
+/// # Errors
+/// Where no namespace can be made, an experiment fails or a signal has come; a text for people.
+pub fn run(request: &Request) -> Result<(), String> {
+    let vpnd = program()?;
+    let directory = request.output.clone().unwrap_or_else(|| {
+        let documents = PathBuf::from("docs/measurements");
+        if documents.is_dir() { documents } else { PathBuf::from("measurements") }
+    });
+    let effort = request.effort;
+    if !request.raw {
+        readiness::place(&directory)?;
+    }
+    isolation::enter().map_err(|error| error.to_string())?;
+    let interrupt = Interrupt::listen().map_err(|e| format!("cannot listen for signals: {e}"))?;
+    let lab = || Lab::new(effort, vpnd.clone(), interrupt.clone());
+    if request.raw {
+        return offload::print(&lab());
+    }
+    let chosen = EXPERIMENTS.iter().filter(|e| [e.name, ALL].contains(&request.name.as_str()));
+    let chosen: Vec<&Experiment> = chosen.collect();
+    let names: Vec<&str> = chosen.iter().map(|experiment| experiment.name).collect();
+    for note in readiness::notes(&lab(), &names) {
+        eprintln!("note: {note}");
+    }
+    let mut failures = Vec::new();
+    for (number, experiment) in (1..).zip(&chosen) {
+        let Experiment { name, document, run } = experiment;
+        let begun = Instant::now();
+        let of =
+            if chosen.len() > 1 { format!("[{number}/{}] ", chosen.len()) } else { String::new() };
+        eprintln!("{of}{name}, after \"{document}\"");
+        let lab = lab();
+        let outcome = run(&lab);
+        lab.finish();
+        if interrupt.is_set() {
+            return Err(format!(
+                "interrupted; everything is taken down. {}",
+                match number {
+                    1 => "Nothing was written".to_owned(),
+                    _ => format!("What was finished before {name} is in {}", directory.display()),
+                }
+            ));
+        }
+        let how = format!("vpnctl experiment {name}{}", effort.option());
+        let written = outcome.and_then(|r| r.write(&directory.join(name), &lab.machine, &how));
+        match written {
+            Ok(path) => println!("{} ({:.0} s)", path.display(), begun.elapsed().as_secs_f64()),
+            // One that fails does not keep the others from what they can tell.
+            Err(error) => {
+                eprintln!("{name}: {error}");
+                failures.push(*name);
+            }
+        }
+        // After each, so that what there is can be found.
+        figures::write(&directory)?;
+    }
+    println!("{}", directory.join(figures::FILE).display());
+    match failures.as_slice() {
+        [] => Ok(()),
+        failures => Err(format!("failed: {}", failures.join(", "))),
+    }
+}
+
+/// `vpnd` beside this program, or in the search path.
+fn program() -> Result<PathBuf, String> {
+    let own = std::env::current_exe().ok();
+    let beside = own.as_deref().and_then(Path::parent).map(|directory| directory.join("vpnd"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = beside.into_iter().chain(std::env::split_paths(&path).map(|d| d.join("vpnd")));
+    found.into_iter().find(|path| path.is_file()).ok_or_else(|| {
+        "there is no vpnd beside this program nor in the search path; install it with vpnctl"
+            .to_owned()
+    })
+}

@@ -1,0 +1,329 @@
+//! Handshakes as the System z document has them: how many per second with 1 to 32 in parallel, and how much of the machine
+//! they take, with a preshared key and with certificates.
+
+mod certificates;
+
+use super::lab::{Effort, Lab};
+use crate::load::processor;
+use crate::plot::{Axis, Panel, Plot, Series, Style};
+use crate::report::Report;
+use crate::site::{Authentication, Site, Tunnels};
+use crate::statistics::{Spread, percentile};
+use crate::table::Table;
+use control::client::Client;
+use control::protocol::{Command as Ask, Reply};
+use serde::Serialize;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+const PARALLEL: [usize; 6] = [1, 2, 4, 8, 16, 32];
+/// How long a tunnel may take to come up.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// One measurement.
+#[derive(Clone, Debug, Serialize)]
+struct Row {
+    round: usize,
+    authentication: &'static str,
+    parallel: usize,
+    handshakes: usize,
+    seconds: f64,
+    /// Processor time of the initiator and of the responder.
+    cpu_seconds: [f64; 2],
+    p50_ms: f64,
+    p99_ms: f64,
+}
+
+impl Row {
+    fn rate(&self) -> f64 {
+        self.handshakes as f64 / self.seconds
+    }
+
+    /// Milliseconds of processor time of both for one.
+    fn cost(&self) -> f64 {
+        (self.cpu_seconds[0] + self.cpu_seconds[1]) * 1e3 / self.handshakes as f64
+    }
+}
+
+/// Measures, and writes what came out.
+pub(super) fn run(lab: &Lab) -> Result<Report, String> {
+    let rounds = lab.effort.pick(1, 2, 5);
+    let settle = Duration::from_millis(lab.effort.pick(5, 100, 200));
+    let lasting = Duration::from_millis(lab.effort.pick(50, 500, 1_000));
+    let parallel = match lab.effort {
+        Effort::Rehearsal => &PARALLEL[2..3],
+        _ => &PARALLEL[..],
+    };
+    let most = parallel.last().copied().unwrap_or(1);
+    // One more than that stays up, so that a handshake is never the first of the daemon.
+    let number = u8::try_from(most).unwrap_or(u8::MAX - 1) + 1;
+    let all = Authentication::ALL.map(|authentication| Tunnels { authentication, number });
+    let directory = certificates::write(&all)?;
+    let mut site = Site::bare()?;
+    // Both daemons are shown all of it; each finds what is its own.
+    let config = format!("[certificates]\ndirectory = {:?}\n", directory.display().to_string());
+    site.start(&lab.vpnd, &Tunnels::policies(&all), &config)?;
+    up(&mut |ask| site.ask(0, ask), &all[0].name(number - 1))?;
+    // Kept for the whole time: a daemon takes no more than 32 clients, and closed ones go in its own time.
+    let mut clients: Vec<Client> =
+        (1..most).map(|_| site.node(0).and_then(|node| node.client())).collect::<Result<_, _>>()?;
+    lab.expect(rounds * all.len() * parallel.len());
+    let mut rows = Vec::new();
+    for round in 0..rounds {
+        for tunnels in &all {
+            for &number in parallel {
+                lab.step(format!("{}, {number} in parallel", tunnels.authentication.name()))?;
+                let row = measure(&mut site, &mut clients, tunnels, number, [settle, lasting])?;
+                rows.push(Row { round, ..row });
+            }
+        }
+    }
+    let figures = Figures { rows: &rows, parallel };
+    let mut report = Report::new("IKE handshakes");
+    write(&mut report, lab, &figures, &lab.rounds(rounds, lasting));
+    report.data(&rows);
+    Ok(report)
+}
+
+/// Whoever takes commands to the initiator.
+type Asking<'a> = &'a mut dyn FnMut(Ask) -> Result<Reply, String>;
+
+fn up(ask: Asking<'_>, name: &str) -> Result<(), String> {
+    match ask(Ask::Activate { names: vec![name.to_owned()] })? {
+        Reply::Activations(activations) if activations.iter().all(|a| a.up) => Ok(()),
+        Reply::Activations(activations) => {
+            let why = activations.into_iter().find_map(|a| a.failure);
+            let why = why.map_or_else(|| "no reason is told".to_owned(), |failure| failure.message);
+            Err(format!("the tunnel {name} did not come up: {why}"))
+        }
+        reply => Err(format!("an unexpected reply: {reply:?}")),
+    }
+}
+
+/// What all threads share.
+#[derive(Default)]
+struct Course {
+    /// 0: finding its pace, 1: measured, 2: over.
+    phase: AtomicU8,
+    ended: AtomicU64,
+}
+
+/// Sets a tunnel up and deletes it until it is over; how long each took to come up.
+fn repeat(ask: Asking<'_>, name: &str, course: &Course) -> Result<Vec<Duration>, String> {
+    let mut times = Vec::new();
+    loop {
+        let begun = Instant::now();
+        up(ask, name)?;
+        let took = begun.elapsed();
+        ask(Ask::Deactivate { name: name.to_owned() })?;
+        match course.phase.load(Relaxed) {
+            0 => {}
+            1 => {
+                times.push(took);
+                course.ended.fetch_add(1, Relaxed);
+            }
+            _ => return Ok(times),
+        }
+    }
+}
+
+fn measure(
+    site: &mut Site,
+    clients: &mut [Client],
+    tunnels: &Tunnels,
+    parallel: usize,
+    [settle, lasting]: [Duration; 2],
+) -> Result<Row, String> {
+    let processes = [site.node(0)?.process(), site.node(1)?.process()];
+    let used = || {
+        let [initiator, responder] = processes.map(processor::used);
+        Ok::<_, String>([initiator?, responder?])
+    };
+    let course = Course::default();
+    let names: Vec<String> = (0..tunnels.number).map(|n| tunnels.name(n)).take(parallel).collect();
+    let node = site.node(0)?;
+    let (mut times, lasted, before, after) = scope(|scope| {
+        let mut threads = Vec::new();
+        for (n, client) in clients.iter_mut().take(parallel - 1).enumerate() {
+            let (course, name) = (&course, &names[n + 1]);
+            threads.push(scope.spawn(move || {
+                repeat(&mut |ask| client.ask(ask).map_err(|e| e.to_string()), name, course)
+            }));
+        }
+        let (course, name) = (&course, &names[0]);
+        threads.push(scope.spawn(move || repeat(&mut |ask| node.ask(ask), name, course)));
+        sleep(settle);
+        let (before, begun) = (used(), Instant::now());
+        course.phase.store(1, Relaxed);
+        sleep(lasting);
+        while course.ended.load(Relaxed) == 0 && begun.elapsed() < PATIENCE {
+            sleep(Duration::from_millis(1));
+        }
+        let (after, lasted) = (used(), begun.elapsed());
+        course.phase.store(2, Relaxed);
+        let mut times = Vec::new();
+        for thread in threads {
+            let outcome = thread.join().unwrap_or_else(|_| Err("a thread panicked".to_owned()));
+            times.extend(outcome?);
+        }
+        Ok::<_, String>((times, lasted, before?, after?))
+    })?;
+    times.sort_unstable();
+    let ms: Vec<f64> = times.iter().map(|time| time.as_secs_f64() * 1e3).collect();
+    let at = |share| {
+        percentile(&ms, share).ok_or_else(|| format!("no handshake ended within {PATIENCE:?}"))
+    };
+    let cpu = |end: usize| after[end].saturating_sub(before[end]).as_secs_f64();
+    Ok(Row {
+        round: 0,
+        authentication: tunnels.authentication.name(),
+        parallel,
+        handshakes: times.len(),
+        seconds: lasted.as_secs_f64(),
+        cpu_seconds: [cpu(0), cpu(1)],
+        p50_ms: at(0.5)?,
+        p99_ms: at(0.99)?,
+    })
+}
+
+/// What was measured, looked at from all sides.
+struct Figures<'a> {
+    rows: &'a [Row],
+    parallel: &'a [usize],
+}
+
+impl Figures<'_> {
+    fn spread(
+        &self,
+        of: Authentication,
+        parallel: usize,
+        figure: impl Fn(&Row) -> f64,
+    ) -> Option<Spread> {
+        let fits = |row: &&Row| row.authentication == of.name() && row.parallel == parallel;
+        Spread::of(self.rows.iter().filter(fits).map(figure))
+    }
+
+    fn median(&self, of: Authentication, parallel: usize, figure: impl Fn(&Row) -> f64) -> f64 {
+        self.spread(of, parallel, figure).map_or(0.0, |spread| spread.median)
+    }
+
+    fn panel(&self, label: &str, figure: impl Fn(&Row) -> f64 + Copy) -> Panel {
+        Panel {
+            caption: String::new(),
+            x: Axis::steps("handshakes in parallel", self.parallel),
+            y: Axis::linear(label),
+            series: [0, 2, 1]
+                .into_iter()
+                .zip(Authentication::ALL)
+                .map(|(colour, authentication)| {
+                    let at =
+                        |n: &usize| Some((*n as f64, self.spread(authentication, *n, figure)?));
+                    let points = self.parallel.iter().filter_map(at).collect();
+                    Series {
+                        name: authentication.name().to_owned(),
+                        style: Style::solid(colour),
+                        points,
+                    }
+                })
+                .collect(),
+            mark: None,
+        }
+    }
+}
+
+fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
+    let cores = lab.machine.cores as f64;
+    report.say(format!(
+        "The document measured SSL handshakes with 1 to 32 connections in parallel, with the public-key work in software and \
+         in an accelerator (Crypto Express2). Here two `vpnd` on one machine with {cores} cores set tunnels up and delete them, \
+         so many at a time: IKE_SA_INIT with X25519, IKE_AUTH with the Child SA, installed in the data plane of both, and the \
+         exchange that deletes it all. Both daemons share the cores; rates are of both together. Certificates have one \
+         authority above them. {rounds}",
+    ));
+    report.section("Rate");
+    report.plot("rate", &Plot {
+        title: "Handshakes per second".to_owned(),
+        quote: "The document: up to 4 times as many handshakes with the accelerator as without, with up to 32 connections."
+            .to_owned(),
+        panels: vec![figures.panel("handshakes/s", Row::rate)],
+        columns: 1,
+    });
+    let most = figures.parallel.last().copied().unwrap_or(1);
+    let gains: Vec<String> = Authentication::ALL
+        .iter()
+        .map(|a| {
+            let rate = |n| figures.median(*a, n, Row::rate);
+            format!("{}: {:.1} times", a.name(), rate(most) / rate(figures.parallel[0]).max(1e-9))
+        })
+        .collect();
+    report.say(format!(
+        "With {most} in parallel as many handshakes end in a second as one by one: {}. One by one, the ends wait for each \
+         other; in parallel, signatures and their verification run on as many threads as there are cores.",
+        gains.join(", "),
+    ));
+    report.section("CPU");
+    report.plot("cpu", &Plot {
+        title: "CPU of handshakes".to_owned(),
+        quote: "The document: with the accelerator about half of the CPU is saved at 32 connections.".to_owned(),
+        panels: vec![
+            figures.panel("share of the machine (%)", move |row: &Row| {
+                (row.cpu_seconds[0] + row.cpu_seconds[1]) * 100.0 / row.seconds / cores
+            }),
+            figures.panel("CPU per handshake, both ends (ms)", Row::cost),
+        ],
+        columns: 2,
+    });
+    let cost = |a| figures.median(a, most, Row::cost);
+    let [key, ecdsa, rsa] = Authentication::ALL.map(cost);
+    report.say(format!(
+        "There is no accelerator for public-key operations here, nor a driver for one: it could save at most the \
+         difference in cost between certificates and a preshared key. At {most} in parallel that is {:.0} % of a \
+         handshake with ECDSA and \
+         {:.0} % with RSA.",
+        100.0 * (1.0 - key / ecdsa.max(1e-9)),
+        100.0 * (1.0 - key / rsa.max(1e-9)),
+    ));
+    report.section("Time until a tunnel is up");
+    report.plot("time", &Plot {
+        title: "Time until a tunnel is up".to_owned(),
+        quote: "From the command to the answer that the tunnel is up; the document has no such figure.".to_owned(),
+        panels: vec![
+            figures.panel("median (ms)", |row: &Row| row.p50_ms),
+            figures.panel("99th percentile (ms)", |row: &Row| row.p99_ms),
+        ],
+        columns: 2,
+    });
+    report.section("All figures");
+    let mut table = Table::new([
+        "authentication",
+        "in parallel",
+        "handshakes/s",
+        "initiator CPU ms",
+        "responder CPU ms",
+        "CPU share %",
+        "p50 ms",
+        "p99 ms",
+    ]);
+    for authentication in Authentication::ALL {
+        for &n in figures.parallel {
+            let middle = |digits: usize, of: &dyn Fn(&Row) -> f64| {
+                format!("{:.digits$}", figures.median(authentication, n, of))
+            };
+            let rate = figures.spread(authentication, n, Row::rate);
+            table.row([
+                authentication.name().to_owned(),
+                n.to_string(),
+                rate.map_or_else(|| "–".to_owned(), |rate| rate.show(0)),
+                middle(2, &|row| row.cpu_seconds[0] * 1e3 / row.handshakes as f64),
+                middle(2, &|row| row.cpu_seconds[1] * 1e3 / row.handshakes as f64),
+                middle(0, &|row| {
+                    (row.cpu_seconds[0] + row.cpu_seconds[1]) * 100.0 / row.seconds / cores
+                }),
+                middle(2, &|row| row.p50_ms),
+                middle(2, &|row| row.p99_ms),
+            ]);
+        }
+    }
+    report.table(&table);
+}

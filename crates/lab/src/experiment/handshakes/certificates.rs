@@ -1,0 +1,80 @@
+//! Certificates for both ends of every tunnel that wants them.
+
+use crate::site::{Authentication, Tunnels};
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize,
+};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Where they are; `/run` is this process's own.
+const DIRECTORY: &str = "/run/vpnctl-experiment/certificates";
+
+/// Writes them where `vpnd` looks for them, and returns the directory.
+///
+/// # Errors
+/// Where a key cannot be made or a file not be written.
+pub(super) fn write(all: &[Tunnels]) -> Result<PathBuf, String> {
+    let directory = PathBuf::from(DIRECTORY);
+    for part in ["ca", "certs", "private"] {
+        let path = directory.join(part);
+        fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    for tunnels in all {
+        let Some(key) = key(tunnels.authentication) else { continue };
+        authority(&directory, tunnels, key)
+            .map_err(|error| format!("making certificates: {error}"))?;
+    }
+    Ok(directory)
+}
+
+fn key(authentication: Authentication) -> Option<fn() -> Result<KeyPair, rcgen::Error>> {
+    match authentication {
+        Authentication::PresharedKey => None,
+        Authentication::EcdsaP256 => Some(|| KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)),
+        Authentication::Rsa2048 => {
+            Some(|| KeyPair::generate_rsa_for(&PKCS_RSA_SHA256, RsaKeySize::_2048))
+        }
+    }
+}
+
+/// An authority and what it has signed. The certificates of an end share a key: making one for each takes long, and what is
+/// measured uses it.
+fn authority(
+    directory: &Path,
+    tunnels: &Tunnels,
+    key: fn() -> Result<KeyPair, rcgen::Error>,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let label = tunnels.authentication.label();
+    let mut params = named(&format!("authority {label}"), vec![])?;
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+    let root = key()?;
+    put(directory, &format!("ca/{label}.der"), params.self_signed(&root)?.der())?;
+    let issuer = Issuer::new(params, root);
+    for end in [0, 1] {
+        let own = key()?;
+        put(directory, &format!("private/{label}{end}.der"), &own.serialize_der())?;
+        for n in 0..tunnels.number {
+            let identity = tunnels.identity(n, end);
+            let certificate = named(&identity, vec![identity.clone()])?.signed_by(&own, &issuer)?;
+            put(directory, &format!("certs/{identity}.der"), certificate.der())?;
+        }
+    }
+    Ok(())
+}
+
+fn named(name: &str, alternatives: Vec<String>) -> Result<CertificateParams, rcgen::Error> {
+    let mut params = CertificateParams::new(alternatives)?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, name);
+    Ok(params)
+}
+
+fn put(directory: &Path, name: &str, octets: &[u8]) -> std::io::Result<()> {
+    let path = directory.join(name);
+    fs::write(&path, octets)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600))
+}

@@ -1,0 +1,231 @@
+//! What the figures say.
+
+use super::figures::{CLOSELY, Case, Figures, SCHEDULES};
+use super::{CBC, COMPLETION, GCM, LENGTHS, MIDDLE, Row, prediction, schedules};
+use crate::experiment::lab::Lab;
+use crate::plot::{Axis, Panel, Plot, Series, Style};
+use crate::report::Report;
+use crate::site::Cipher;
+use crate::statistics::Spread;
+use crate::table::Table;
+
+/// Lengths that stand for short, middle and long packets.
+pub(super) const THREE: [usize; 3] = [LENGTHS[0], MIDDLE, LENGTHS[5]];
+
+fn style_of(cipher: usize) -> Style {
+    // One colour for each key length; what has a MAC beside the cipher is dashed.
+    if cipher < 3 {
+        Style::solid(cipher)
+    } else {
+        Style::dashed(cipher % 3 + 3 * usize::from(cipher > 5))
+    }
+}
+
+pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
+    report.say(format!(
+        "The document measured IPsec (transport mode, ESP with HMAC) on one processor with 16 cores, between generators on ports \
+         of 2 × 10 Gbit/s. Here datagrams of one length go in both directions at once between two hosts on one machine with {} \
+         cores, in transport mode over {} flows with an SA each. The flows take turns packet by packet, so that no two that \
+         follow each other can be joined (GRO): each packet is sealed, sent, opened and written on its own account, as the \
+         document's are. Both gateways, generator and sink share the cores. A length is that of the IP packet before it is \
+         protected; rates are of both directions together, and of packets that arrived. {rounds}",
+        lab.machine.cores,
+        super::FLOWS,
+    ));
+    lengths_and_ciphers(report, figures);
+    cores(report, lab, figures);
+    schedules::write(report, figures);
+    prediction::write(report, lab, figures);
+    report.section("All figures");
+    report.table(&all(figures));
+}
+
+fn lengths_and_ciphers(report: &mut Report, figures: &Figures<'_>) {
+    report.section("Packet lengths and ciphers");
+    let alone = |cipher: &Cipher, length| Case {
+        cipher: cipher.name,
+        schedule: COMPLETION,
+        workers: 1,
+        length,
+    };
+    let panel = |label: &str, of: fn(&Row) -> f64| Panel {
+        caption: String::new(),
+        x: Axis::steps("packet length (octets)", figures.lengths),
+        y: Axis::linear(label),
+        series: figures
+            .ciphers
+            .iter()
+            .enumerate()
+            .map(|(n, cipher)| {
+                let at = |length| figures.spread(alone(cipher, length), of);
+                figures.over_lengths(cipher.name, style_of(n), at)
+            })
+            .collect(),
+        mark: None,
+    };
+    report.plot("lengths", &Plot {
+        title: "Throughput by packet length and cipher".to_owned(),
+        quote: "The document (AES, DES and 3DES with SHA-1): AES-128 is best, and with hardware the differences are small; \
+                20 Gbit/s at 512 octets with 16 cores. The cost of a packet as such decides about small ones."
+            .to_owned(),
+        panels: vec![
+            panel("throughput (Gbit/s)", Row::gbits),
+            panel("packets/s", |row| row.packets_per_second),
+        ],
+        columns: 2,
+    });
+    let largest = figures.lengths.last().copied().unwrap_or(MIDDLE);
+    let compared = |of: Cipher, by: Cipher| {
+        let ratio = figures.ratio(alone(&of, largest), alone(&by, largest));
+        ratio.map_or_else(|| "–".to_owned(), |spread| spread.times(100.0).show(0))
+    };
+    report.say(format!(
+        "Run to completion, one worker for each gateway. In percent of packets per second at {largest} octets, AES-256 \
+         keeps {} of \
+         what AES-128 carries with GCM, and {} with CBC; CBC with SHA-1 keeps {} of what GCM carries.",
+        compared(with_key_256(figures, GCM), GCM),
+        compared(with_key_256(figures, CBC), CBC),
+        compared(CBC, GCM),
+    ));
+    let means = |of: &dyn Fn(&Row) -> f64| {
+        figures.lengths.iter().map(|l| figures.median(alone(&GCM, *l), of)).collect::<Vec<_>>()
+    };
+    if let ([short, .., long], Some(first)) =
+        (&means(&|row| row.cpu_ns)[..], figures.lengths.first())
+    {
+        report.say(format!(
+            "Most of what a packet costs it costs as such: with AES-128-GCM one of {largest} octets takes {long:.0} ns of both \
+             daemons' processor time, one of {first} octets {short:.0} ns.",
+        ));
+    }
+    if !cfg!(feature = "legacy") {
+        report.say(
+            "DES and 3DES are not in this build: they protect nothing any more (RFC 8221). `vpnd` and `vpnctl` built with \
+             `cargo build --release -p vpn-cli --features legacy` measure them, too.",
+        );
+    }
+}
+
+/// The cipher with the longest key of a family; the family's own where there is no other.
+fn with_key_256(figures: &Figures<'_>, family: Cipher) -> Cipher {
+    let of =
+        |c: &&Cipher| c.authentication == family.authentication && c.name.starts_with("AES-256");
+    figures.ciphers.iter().find(of).copied().unwrap_or(family)
+}
+
+fn cores(report: &mut Report, lab: &Lab, figures: &Figures<'_>) {
+    report.section("Number of workers");
+    let panel = |cipher: Cipher, label: &str, of: &dyn Fn(Case) -> Option<Spread>| {
+        let line = |(colour, length): (usize, usize), (schedule, dashed): (&'static str, bool)| {
+            let at = |workers: &usize| {
+                let case = Case { cipher: cipher.name, schedule, workers: *workers, length };
+                Some((*workers as f64, of(case)?))
+            };
+            Series {
+                name: format!("{length} octets, {schedule}"),
+                style: Style { colour, dashed },
+                points: figures.workers.iter().filter_map(at).collect(),
+            }
+        };
+        let lengths = figures.among(&THREE).into_iter().enumerate();
+        Panel {
+            caption: cipher.name.to_owned(),
+            x: Axis::steps("workers of each gateway", figures.workers),
+            y: Axis::linear(label),
+            series: lengths.flat_map(|l| SCHEDULES.map(|s| line(l, s))).collect(),
+            mark: None,
+        }
+    };
+    let panels = CLOSELY.into_iter().flat_map(|cipher| {
+        let rate = |of: fn(&Row) -> f64| move |case| figures.spread(case, of);
+        [
+            panel(cipher, "throughput (Gbit/s)", &rate(Row::gbits)),
+            panel(cipher, "packets/s", &rate(|row| row.packets_per_second)),
+            Panel {
+                mark: Some((1.0, "linear".to_owned())),
+                ..panel(cipher, "scaling efficiency (1 = linear)", &|c| figures.efficiency(c))
+            },
+        ]
+    });
+    report.plot(
+        "workers",
+        &Plot {
+            title: "Throughput by number of workers".to_owned(),
+            quote: "The document: nearly linear from 1 to 16 cores.".to_owned(),
+            panels: panels.collect(),
+            columns: 3,
+        },
+    );
+    let mut table =
+        Table::new(["cipher", "schedule", "octets", "workers", "packets/s", "efficiency"]);
+    for (cipher, schedule) in
+        CLOSELY.into_iter().flat_map(|c| SCHEDULES.map(|(schedule, _)| (c, schedule)))
+    {
+        for &length in figures.lengths {
+            let at = |workers| Case { cipher: cipher.name, schedule, workers, length };
+            let rate = |workers| figures.median(at(workers), |row| row.packets_per_second);
+            let most = figures.most();
+            let efficiency = figures.efficiency(at(most));
+            table.row([
+                cipher.name.to_owned(),
+                schedule.to_owned(),
+                length.to_string(),
+                format!("1 → {most}"),
+                format!("{:.0} → {:.0}", rate(1), rate(most)),
+                efficiency.map_or_else(|| "–".to_owned(), |spread| spread.show(2)),
+            ]);
+        }
+    }
+    report.table(&table);
+    report.say(format!(
+        "Efficiency: packets per second by those of one worker times the number of workers; 1 is linear. {}",
+        match lab.machine.cores < 8 {
+            true => format!(
+                "**{} cores cannot show scaling:** two gateways with one worker each, generator and sink keep them busy \
+                 already, so that a second worker finds no core that is free. The prediction below computes the rates of \
+                 a machine with more cores from the cost of a packet.",
+                lab.machine.cores
+            ),
+            false => "Both gateways, generator and sink share the cores: the last of them are not free for workers.".to_owned(),
+        }
+    ));
+}
+
+/// One row for each case.
+fn all(figures: &Figures<'_>) -> Table {
+    let mut table = Table::new([
+        "cipher",
+        "octets",
+        "schedule",
+        "workers",
+        "packets/s",
+        "Gbit/s",
+        "loss %",
+        "CPU ns",
+        "generator and sink, ns",
+    ]);
+    for cipher in figures.ciphers {
+        for &length in figures.lengths {
+            for (schedule, _) in SCHEDULES {
+                for &workers in figures.workers {
+                    let case = Case { cipher: cipher.name, schedule, workers, length };
+                    let Some(rate) = figures.spread(case, |row| row.packets_per_second) else {
+                        continue;
+                    };
+                    table.row([
+                        cipher.name.to_owned(),
+                        length.to_string(),
+                        schedule.to_owned(),
+                        workers.to_string(),
+                        rate.show(0),
+                        format!("{:.3}", figures.median(case, Row::gbits)),
+                        format!("{:.2}", figures.median(case, |row| row.loss * 100.0)),
+                        format!("{:.0}", figures.median(case, |row| row.cpu_ns)),
+                        format!("{:.0}", figures.median(case, |row| row.traffic_ns)),
+                    ]);
+                }
+            }
+        }
+    }
+    table
+}

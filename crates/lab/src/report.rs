@@ -1,0 +1,137 @@
+//! A report: Markdown with pictures, and the raw data beside it.
+
+use crate::machine::Machine;
+use crate::plot::Plot;
+use crate::table::Table;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// What an experiment found.
+#[derive(Debug)]
+pub struct Report {
+    title: String,
+    text: String,
+    plots: Vec<(String, String)>,
+    rows: Vec<serde_json::Value>,
+}
+
+impl Report {
+    /// An empty one.
+    pub fn new(title: impl Into<String>) -> Self {
+        Self { title: title.into(), text: String::new(), plots: Vec::new(), rows: Vec::new() }
+    }
+
+    /// Adds a paragraph.
+    pub fn say(&mut self, paragraph: impl AsRef<str>) {
+        let _ = writeln!(self.text, "{}\n", paragraph.as_ref().trim());
+    }
+
+    /// Begins a section.
+    pub fn section(&mut self, title: &str) {
+        self.say(format!("## {title}"));
+    }
+
+    /// Adds a table.
+    pub fn table(&mut self, table: &Table) {
+        self.say(table.to_string());
+    }
+
+    /// Adds a picture, which will be the file `name.svg`.
+    pub fn plot(&mut self, name: &str, plot: &Plot) {
+        let file = format!("{name}.svg");
+        self.say(format!("![{}]({file})", plot.title.replace(['[', ']'], "")));
+        self.plots.push((file, plot.svg()));
+    }
+
+    /// Adds what was measured, each of the rows an object.
+    ///
+    /// # Panics
+    /// Where a row is no object that JSON can hold.
+    pub fn data(&mut self, rows: impl IntoIterator<Item = impl Serialize>) {
+        let rows = rows.into_iter();
+        self.rows.extend(rows.map(|row| serde_json::to_value(row).expect("plain values")));
+    }
+
+    /// Writes `README.md`, the pictures and `data.json` to a directory, which is made where there is none; what was
+    /// there before of pictures goes. Returns the file to read.
+    ///
+    /// # Errors
+    /// Where a file cannot be written; the text names it.
+    pub fn write(&self, directory: &Path, machine: &Machine, how: &str) -> Result<PathBuf, String> {
+        let name = |path: &Path| path.display().to_string();
+        fs::create_dir_all(directory)
+            .map_err(|e| format!("cannot make {}: {e}", name(directory)))?;
+        let put = |file: &str, text: &str| {
+            let path = directory.join(file);
+            fs::write(&path, text).map_err(|e| format!("cannot write {}: {e}", name(&path)))?;
+            Ok::<_, String>(path)
+        };
+        let there =
+            fs::read_dir(directory).map_err(|e| format!("cannot read {}: {e}", name(directory)))?;
+        for path in there.flatten().map(|entry| entry.path()) {
+            if path.extension().is_some_and(|extension| extension == "svg") {
+                fs::remove_file(&path)
+                    .map_err(|e| format!("cannot remove {}: {e}", name(&path)))?;
+            }
+        }
+        for (file, svg) in &self.plots {
+            put(file, svg)?;
+        }
+        let head = serde_json::json!({ "title": self.title, "made_by": how, "machine": machine });
+        let head = serde_json::to_string(&head).expect("plain values");
+        let rows: Vec<String> = self.rows.iter().map(serde_json::Value::to_string).collect();
+        let head = head.trim_end_matches('}');
+        put("data.json", &format!("{head},\n\"rows\":[\n{}\n]}}\n", rows.join(",\n")))?;
+        let text = format!(
+            "# {}\n\nMade by `{how}`; all measured values are in [data.json](data.json). {machine}\n\n{}\n",
+            self.title,
+            self.text.trim_end(),
+        );
+        put("README.md", &text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plot::Axis;
+
+    #[test]
+    fn a_report_is_markdown_pictures_and_data() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let place = directory.path().join("new");
+        fs::create_dir(&place).expect("writable");
+        fs::write(place.join("old.svg"), "").expect("writable");
+        let mut report = Report::new("Title");
+        report.section("Section");
+        report.say("text\n");
+        let panel = crate::plot::Panel {
+            caption: String::new(),
+            x: Axis::groups("x", ["a"]),
+            y: Axis::linear("y (s)"),
+            series: vec![],
+            mark: None,
+        };
+        let plot =
+            Plot { title: "Rates".into(), quote: String::new(), panels: vec![panel], columns: 1 };
+        report.plot("rates", &plot);
+        report.data([serde_json::json!({ "value": 1 }), serde_json::json!({ "value": 2 })]);
+        let file = report.write(&place, &Machine::look(), "vpnctl experiment x").expect("writable");
+        let text = fs::read_to_string(file).expect("it is there");
+        assert!(text.starts_with("# Title\n\nMade by `vpnctl experiment x`"), "{text}");
+        assert!(text.contains("\n## Section\n\ntext\n\n![Rates](rates.svg)\n"), "{text}");
+        assert!(!place.join("old.svg").exists() && place.join("rates.svg").exists());
+        let data = fs::read_to_string(place.join("data.json")).expect("it is there");
+        let data: serde_json::Value = serde_json::from_str(&data).expect("JSON");
+        assert_eq!(data["rows"][1]["value"], 2);
+        assert!(data["machine"]["cores"].as_u64() > Some(0));
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_named() {
+        let wrong = Report::new("").write(Path::new("/proc/none"), &Machine::look(), "");
+        assert!(wrong.expect_err("no such directory").starts_with("cannot make /proc/none: "));
+    }
+}

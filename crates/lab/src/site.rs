@@ -1,0 +1,256 @@
+//! Two hosts, a wire between them, and a `vpnd` on each: what experiments measure.
+//!
+//! What is compared stands side by side: a site has any number of nets, each with a suite of its own, whose tunnels are all
+//! up at once. An experiment goes from one to the other by the addresses its traffic has, and changes how both daemons work
+//! while they run.
+
+mod policy;
+
+pub use policy::{Authentication, Cipher, Mode, Net, Tunnels, policies};
+
+use crate::isolation::Namespace;
+use crate::load::{End, processor};
+use crate::network;
+use crate::node::{Node, Setup};
+use control::protocol::workers::Workers;
+use control::protocol::{Command as Ask, Reply, WorkersChange};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+/// Addresses on the wire.
+pub const WIRE: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 10), Ipv4Addr::new(192, 0, 2, 20)];
+
+/// Name of the wire at either end.
+pub use crate::network::WIRE as DEVICE;
+
+/// Two hosts that are connected.
+pub struct Site {
+    /// Dropped before their namespaces.
+    nodes: Option<[Node; 2]>,
+    /// Dropped behind the daemons.
+    files: Option<Files>,
+    spaces: [Namespace; 2],
+}
+
+/// How both daemons work.
+#[derive(Clone, Copy, Debug)]
+pub struct Work<'a> {
+    /// `event`, `poll` or `adaptive`.
+    pub wait: &'a str,
+    /// `run-to-completion` or `pipeline`.
+    pub schedule: &'a str,
+    /// `auto`, or how many.
+    pub workers: &'a str,
+}
+
+impl Default for Work<'_> {
+    /// What `vpnd` does unless told otherwise.
+    fn default() -> Self {
+        Self { wait: "adaptive", schedule: "run-to-completion", workers: "auto" }
+    }
+}
+
+impl Site {
+    /// Two hosts without daemons.
+    ///
+    /// # Errors
+    /// Where the system refuses.
+    pub fn bare() -> Result<Self, String> {
+        let space = |name| Namespace::new(name).map_err(|error| error.to_string());
+        let spaces = [space("left")?, space("right")?];
+        network::connect((&spaces[0], WIRE[0]), (&spaces[1], WIRE[1]))?;
+        Ok(Self { nodes: None, files: None, spaces })
+    }
+
+    /// Starts a daemon on either host, with these policies and these lines in section `[esp]` of the configuration.
+    ///
+    /// # Errors
+    /// Where one does not start.
+    pub fn start(
+        &mut self,
+        program: &Path,
+        policies: &[String; 2],
+        config: &str,
+    ) -> Result<(), String> {
+        let files = Files::new();
+        // There is little room, and what goes well fills it.
+        let config = &format!("{config}\n[log]\nlevel = \"warn\"\n");
+        let start = |end: usize, name| {
+            let setup = Setup { program, policy: &policies[end], config };
+            Node::start(name, &self.spaces[end], &files.0.join(name), setup, &|| false)
+        };
+        self.nodes = Some([start(0, "left")?, start(1, "right")?]);
+        self.files = Some(files);
+        Ok(())
+    }
+
+    /// A host with a tunnel for every net, all of them up.
+    ///
+    /// # Errors
+    /// Where a daemon does not start or a tunnel does not come up.
+    pub fn with_nets(program: &Path, nets: &[Net], config: &str) -> Result<Self, String> {
+        let mut site = Self::bare()?;
+        for end in [0, 1] {
+            let addresses = nets.iter().flat_map(|net| net.addresses(end)).collect();
+            network::give(&site.spaces[end], addresses)?;
+        }
+        site.start(program, &policies(nets), config)?;
+        site.activate()?;
+        Ok(site)
+    }
+
+    /// Brings all tunnels up.
+    ///
+    /// # Errors
+    /// Where one does not come up.
+    pub fn activate(&mut self) -> Result<(), String> {
+        match self.ask(0, Ask::Activate { names: vec![] })? {
+            Reply::Activations(activations) => {
+                let failed = activations.iter().find_map(|a| Some((&a.name, a.failure.as_ref()?)));
+                failed.map_or(Ok(()), |(name, failure)| {
+                    Err(format!("the tunnel {name} did not come up: {}", failure.message))
+                })
+            }
+            reply => Err(format!("an unexpected reply: {reply:?}")),
+        }
+    }
+
+    /// An end of traffic on the left (0) or right (1) host.
+    pub fn end(&self, end: usize, address: Ipv4Addr) -> End<'_> {
+        End { space: &self.spaces[end], address }
+    }
+
+    /// The left (0) or right (1) daemon.
+    ///
+    /// # Errors
+    /// Where none has been started.
+    pub fn node(&mut self, end: usize) -> Result<&mut Node, String> {
+        self.nodes.as_mut().map(|nodes| &mut nodes[end]).ok_or_else(|| "no vpnd runs".to_owned())
+    }
+
+    /// Commands a daemon.
+    ///
+    /// # Errors
+    /// Where it refuses or does not answer.
+    pub fn ask(&mut self, end: usize, command: Ask) -> Result<Reply, String> {
+        self.node(end)?.ask(command)
+    }
+
+    /// Has both daemons use the CPU's instructions for cryptography, or do without.
+    ///
+    /// # Errors
+    /// Where a daemon does not answer.
+    pub fn set_in_core(&mut self, on: bool) -> Result<(), String> {
+        for end in [0, 1] {
+            let tunable = "in_core_enabled".to_owned();
+            self.ask(end, Ask::CryptoSet { tunable, value: Some(on.into()), persist: false })?;
+        }
+        Ok(())
+    }
+
+    /// Changes how both daemons work.
+    ///
+    /// # Errors
+    /// Where one refuses.
+    pub fn set_work(&mut self, work: Work<'_>) -> Result<(), String> {
+        let change = WorkersChange {
+            workers: Some(work.workers.to_owned()),
+            schedule: Some(work.schedule.to_owned()),
+            wait: Some(work.wait.to_owned()),
+            affinity: None,
+        };
+        [0, 1]
+            .into_iter()
+            .try_for_each(|end| self.ask(end, Ask::WorkersSet(change.clone())).map(drop))
+    }
+
+    /// What a daemon's workers have done.
+    ///
+    /// # Errors
+    /// Where it does not answer.
+    pub fn workers(&mut self, end: usize) -> Result<Workers, String> {
+        match self.ask(end, Ask::Workers)? {
+            Reply::Workers(workers) => Ok(workers),
+            reply => Err(format!("an unexpected reply: {reply:?}")),
+        }
+    }
+
+    /// Runs a program on the left (0) or right (1) host; what it prints.
+    ///
+    /// # Errors
+    /// Where it fails; the text is what it says of that.
+    pub fn command(&self, end: usize, program: &str, words: &[&str]) -> Result<String, String> {
+        let mut command = Command::new(program);
+        command.args(words);
+        let output = self.spaces[end].run(move || command.output());
+        let output = output.map_err(|error| format!("{program}: {error}"))?;
+        let text = |octets: &[u8]| {
+            let text = String::from_utf8_lossy(octets);
+            text.trim().trim_end_matches('.').replace('\n', "; ")
+        };
+        match output.status.success() {
+            true => Ok(text(&output.stdout)),
+            false => {
+                // Its last words may be keys.
+                let words = words[..words.len().min(3)].join(" ");
+                Err(format!("{program} {words}: {}", text(&output.stderr)))
+            }
+        }
+    }
+
+    /// Processor time so far: of the left daemon, of the right one, and of this process, whose threads are the traffic.
+    ///
+    /// # Errors
+    /// Where a daemon is gone.
+    pub fn used(&self) -> Result<Used, String> {
+        let of = |end: usize| {
+            self.nodes.as_ref().map_or(Ok(Duration::ZERO), |n| processor::used(n[end].process()))
+        };
+        Ok(Used { daemons: [of(0)?, of(1)?], traffic: processor::used(std::process::id())? })
+    }
+}
+
+/// The directory of a site's daemons, in the `/run` that this process has to itself. It goes with them.
+struct Files(PathBuf);
+
+impl Files {
+    fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(Path::new("/run/vpnctl-experiment").join(number.to_string()))
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Processor time.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Used {
+    /// Of the left and the right daemon.
+    pub daemons: [Duration; 2],
+    /// Of generator and sink.
+    pub traffic: Duration,
+}
+
+impl Used {
+    /// Of all three.
+    pub fn all(self) -> Duration {
+        self.daemons[0] + self.daemons[1] + self.traffic
+    }
+
+    /// What has been added since.
+    #[must_use]
+    pub fn since(self, before: Self) -> Self {
+        let daemon = |end: usize| self.daemons[end].saturating_sub(before.daemons[end]);
+        let traffic = self.traffic.saturating_sub(before.traffic);
+        Self { daemons: [daemon(0), daemon(1)], traffic }
+    }
+}

@@ -1,0 +1,389 @@
+//! Traffic whose losses can be counted: numbered small datagrams that are echoed, and a TCP stream of known octets.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::isolation::Namespace;
+
+/// Between two small packets.
+const INTERVAL: Duration = Duration::from_millis(1);
+/// Packets without an echo are lost once no echo has come for this long.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Packets that may be under way at a time: a sender that was not scheduled for a while must not fill the host's queues.
+const WINDOW: u64 = 128;
+/// Between two packets beyond the window: they show when the path carries packets again.
+const PROBE: Duration = Duration::from_millis(10);
+/// A connection that does nothing for this long is broken.
+const STALLED: Duration = Duration::from_secs(60);
+/// Octets of a small packet.
+const SMALL: usize = 64;
+/// How often threads look whether they are to stop.
+const TICK: Duration = Duration::from_millis(50);
+
+/// What became of the small packets.
+#[derive(Clone, Debug, Default)]
+pub struct Echoes {
+    /// Packets sent.
+    pub sent: u64,
+    /// Packets without an echo.
+    pub lost: u64,
+    /// Echoes that came twice.
+    pub duplicates: u64,
+    /// Median round trip.
+    pub median: Duration,
+    /// The round trip that 99 of 100 did not exceed.
+    pub p99: Duration,
+}
+
+/// How far a flow of small packets is.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Packets sent.
+    sent: AtomicU64,
+    /// Echoes received, those that came twice not counted.
+    echoed: AtomicU64,
+    /// The number after that of the newest packet whose echo has come: those before it are not under way any more.
+    past: AtomicU64,
+    duplicates: AtomicU64,
+    /// Nanoseconds without an echo, after everything is sent, until the missing packets are lost.
+    silence: AtomicU64,
+}
+
+/// A flow of small packets.
+pub struct Pings {
+    stop: Arc<AtomicBool>,
+    all_sent: Arc<AtomicBool>,
+    sender: JoinHandle<io::Result<u64>>,
+    receiver: JoinHandle<io::Result<Vec<Option<Duration>>>>,
+    progress: Arc<Progress>,
+    echo_stop: Arc<AtomicBool>,
+    echo: JoinHandle<io::Result<()>>,
+}
+
+impl Pings {
+    /// Sends a packet every millisecond from `from` in `left` to `to` in `right`, where each is echoed.
+    pub fn start(
+        (left, from): (&Namespace, IpAddr),
+        (right, to): (&Namespace, IpAddr),
+    ) -> io::Result<Self> {
+        let target = right.run(move || bind(to))?;
+        let source = left.run(move || bind(from))?;
+        source.connect(target.local_addr()?)?;
+
+        let echo_stop = Arc::new(AtomicBool::new(false));
+        let echo = {
+            let stop = Arc::clone(&echo_stop);
+            thread::Builder::new().name("echo".to_owned()).spawn(move || echo(&target, &stop))?
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let all_sent = Arc::new(AtomicBool::new(false));
+        let progress = Arc::new(Progress::default());
+        let start = Instant::now();
+        let receiver = {
+            let source = source.try_clone()?;
+            let (all_sent, progress) = (Arc::clone(&all_sent), Arc::clone(&progress));
+            thread::Builder::new()
+                .name("echoes".to_owned())
+                .spawn(move || collect(&source, start, &all_sent, &progress))?
+        };
+        let sender = {
+            let (stop, progress) = (Arc::clone(&stop), Arc::clone(&progress));
+            thread::Builder::new()
+                .name("pings".to_owned())
+                .spawn(move || send(&source, start, &stop, &progress))?
+        };
+        Ok(Self { stop, all_sent, sender, receiver, progress, echo_stop, echo })
+    }
+
+    /// Packets sent so far.
+    pub fn sent(&self) -> u64 {
+        self.progress.sent.load(Ordering::Relaxed)
+    }
+
+    /// Packets whose echo has come so far.
+    pub fn echoed(&self) -> u64 {
+        self.progress.echoed.load(Ordering::Relaxed)
+    }
+
+    /// Stops sending, waits for the last echoes and counts.
+    ///
+    /// # Errors
+    /// Where a socket failed.
+    pub fn finish(self) -> io::Result<Echoes> {
+        self.finish_after(SILENCE)
+    }
+
+    /// The same; packets without an echo are lost once no echo has come for so long.
+    ///
+    /// # Errors
+    /// Where a socket failed.
+    pub fn finish_after(self, silence: Duration) -> io::Result<Echoes> {
+        let silence = u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX);
+        self.progress.silence.store(silence, Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = join(self.sender)?;
+        self.all_sent.store(true, Ordering::Release);
+        let trips = join(self.receiver)?;
+        self.echo_stop.store(true, Ordering::Relaxed);
+        join(self.echo)?;
+        let mut times: Vec<Duration> = trips.into_iter().flatten().collect();
+        times.sort_unstable();
+        let quantile = |percent: usize| {
+            times.get((times.len() * percent / 100).min(times.len().saturating_sub(1))).copied()
+        };
+        Ok(Echoes {
+            sent,
+            lost: sent - times.len() as u64,
+            duplicates: self.progress.duplicates.load(Ordering::Relaxed),
+            median: quantile(50).unwrap_or_default(),
+            p99: quantile(99).unwrap_or_default(),
+        })
+    }
+}
+
+fn bind(address: IpAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(SocketAddr::new(address, 0))?;
+    socket.set_read_timeout(Some(TICK))?;
+    // Losses are to be those of the tunnel, not of a program that was not scheduled for a while.
+    socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20)?;
+    Ok(socket)
+}
+
+fn send(
+    socket: &UdpSocket,
+    start: Instant,
+    stop: &AtomicBool,
+    progress: &Progress,
+) -> io::Result<u64> {
+    let mut packet = [0xa5; SMALL];
+    let mut number = 0;
+    while !stop.load(Ordering::Relaxed) {
+        // By the clock, not by the last packet: a delayed thread catches up.
+        let due = INTERVAL * u32::try_from(number).unwrap_or(u32::MAX);
+        thread::sleep(due.saturating_sub(start.elapsed()));
+        if number >= progress.past.load(Ordering::Relaxed) + WINDOW {
+            thread::sleep(PROBE);
+        }
+        packet[..8].copy_from_slice(&u64::to_be_bytes(number));
+        let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        packet[8..16].copy_from_slice(&now.to_be_bytes());
+        number += 1;
+        progress.sent.store(number, Ordering::Relaxed);
+        match socket.send(&packet) {
+            // Refused by this host's own stack: the packet is lost, and will be counted so.
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Ok(number)
+}
+
+/// Round trips by number, `None` for packets without an echo.
+fn collect(
+    socket: &UdpSocket,
+    start: Instant,
+    all_sent: &AtomicBool,
+    progress: &Progress,
+) -> io::Result<Vec<Option<Duration>>> {
+    let mut trips: Vec<Option<Duration>> = Vec::new();
+    let mut missing = 0;
+    let mut deadline = None;
+    let mut packet = [0; SMALL];
+    loop {
+        if all_sent.load(Ordering::Acquire) {
+            let silence = Duration::from_nanos(progress.silence.load(Ordering::Relaxed));
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + silence);
+            let all = trips.len() as u64 == progress.sent.load(Ordering::Relaxed) && missing == 0;
+            if all || Instant::now() >= deadline {
+                return Ok(trips);
+            }
+        }
+        match socket.recv(&mut packet) {
+            Ok(SMALL) => {}
+            Ok(_) => continue,
+            Err(error) if is_timeout(&error) => continue,
+            // An ICMP error for one packet; the packet itself is counted as lost.
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => continue,
+            Err(error) => return Err(error),
+        }
+        let field = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| packet[at + i]));
+        let number = field(0);
+        if number >= progress.sent.load(Ordering::Relaxed) {
+            return Err(io::Error::new(ErrorKind::InvalidData, "an echo of what was never sent"));
+        }
+        let index = usize::try_from(number).map_err(io::Error::other)?;
+        if index >= trips.len() {
+            missing += index - trips.len() + 1;
+            trips.resize(index + 1, None);
+        }
+        let trip = start.elapsed().saturating_sub(Duration::from_nanos(field(8)));
+        if trips[index].replace(trip).is_some() {
+            progress.duplicates.fetch_add(1, Ordering::Relaxed);
+        } else {
+            missing -= 1;
+            progress.echoed.fetch_add(1, Ordering::Relaxed);
+        }
+        progress.past.fetch_max(number + 1, Ordering::Relaxed);
+        deadline = None;
+    }
+}
+
+fn echo(socket: &UdpSocket, stop: &AtomicBool) -> io::Result<()> {
+    let mut packet = [0; 2048];
+    while !stop.load(Ordering::Relaxed) {
+        match socket.recv_from(&mut packet) {
+            Ok((length, from)) => {
+                // As above: what is refused here is missing at the other end.
+                let _ = socket.send_to(&packet[..length], from);
+            }
+            Err(error) if is_timeout(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Length of the pattern a stream repeats; no power of two, so that no shift by a packet goes unnoticed.
+const PATTERN: usize = 65_521;
+
+fn pattern() -> Vec<u8> {
+    let mut state = 1_u32;
+    let next = |_| {
+        // Marsaglia's xorshift with his triple 13, 17, 5.
+        state ^= state << 13;
+        state ^= state >> 17;
+        state ^= state << 5;
+        state.to_le_bytes()[0]
+    };
+    (0..PATTERN).map(next).collect()
+}
+
+/// A TCP connection that carries as much as it is allowed to.
+pub struct Stream {
+    stop: Arc<AtomicBool>,
+    rate: Arc<AtomicU64>,
+    received: Arc<AtomicU64>,
+    sender: JoinHandle<io::Result<u64>>,
+    receiver: JoinHandle<io::Result<u64>>,
+}
+
+impl Stream {
+    /// Connects from `from` in `left` to `to` in `right` and sends `rate` octets per second; 0: as fast as it goes.
+    pub fn start(
+        (left, from): (&Namespace, IpAddr),
+        (right, to): (&Namespace, IpAddr),
+        rate: u64,
+    ) -> io::Result<Self> {
+        let listener = right.run(move || TcpListener::bind(SocketAddr::new(to, 0)))?;
+        let target = listener.local_addr()?;
+        let sender = left.run(move || dial(from, target))?;
+        let (receiver, _) = listener.accept()?;
+        receiver.set_read_timeout(Some(STALLED))?;
+        sender.set_write_timeout(Some(STALLED))?;
+        // Closing waits until the other end knows of it: nothing of the connection is sent after the end of the stream,
+        // when the tunnel may be gone.
+        socket2::SockRef::from(&receiver).set_linger(Some(STALLED))?;
+
+        let stop = Arc::new(AtomicBool::new(false));
+        let rate = Arc::new(AtomicU64::new(rate));
+        let received = Arc::new(AtomicU64::new(0));
+        let sender = {
+            let (stop, rate) = (Arc::clone(&stop), Arc::clone(&rate));
+            thread::Builder::new()
+                .name("stream".to_owned())
+                .spawn(move || fill(sender, &stop, &rate))?
+        };
+        let receiver = {
+            let received = Arc::clone(&received);
+            thread::Builder::new()
+                .name("sink".to_owned())
+                .spawn(move || drain(receiver, &received))?
+        };
+        Ok(Self { stop, rate, received, sender, receiver })
+    }
+
+    /// Changes the rate.
+    pub fn set_rate(&self, rate: u64) {
+        self.rate.store(rate, Ordering::Relaxed);
+    }
+
+    /// Octets that have arrived and were right.
+    pub fn received(&self) -> u64 {
+        self.received.load(Ordering::Relaxed)
+    }
+
+    /// Ends the stream; the octets that arrived.
+    ///
+    /// # Errors
+    /// Where the connection broke, or octets were wrong or missing.
+    pub fn finish(self) -> io::Result<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let sent = join(self.sender)?;
+        let received = join(self.receiver)?;
+        if sent == received {
+            Ok(received)
+        } else {
+            Err(io::Error::other(format!("{sent} octets were sent, {received} arrived")))
+        }
+    }
+}
+
+fn dial(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
+    let socket =
+        socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
+    socket.bind(&SocketAddr::from((from, 0)).into())?;
+    socket.connect_timeout(&to.into(), STALLED)?;
+    Ok(socket.into())
+}
+
+fn fill(mut stream: TcpStream, stop: &AtomicBool, rate: &AtomicU64) -> io::Result<u64> {
+    let pattern = pattern();
+    let (mut sent, mut at) = (0_u64, 0_usize);
+    while !stop.load(Ordering::Relaxed) {
+        let rate = rate.load(Ordering::Relaxed);
+        // Paced in pieces of ten milliseconds.
+        let most = if rate == 0 { PATTERN } else { usize::try_from(rate / 100).unwrap_or(PATTERN) };
+        let piece = &pattern[at..PATTERN.min(at + most.max(1))];
+        let written = stream.write(piece)?;
+        sent += written as u64;
+        at = (at + written) % PATTERN;
+        if let Some(nanoseconds) = (written as u64 * 1_000_000_000).checked_div(rate) {
+            thread::sleep(Duration::from_nanos(nanoseconds));
+        }
+    }
+    stream.shutdown(std::net::Shutdown::Write)?;
+    Ok(sent)
+}
+
+fn drain(mut stream: TcpStream, received: &AtomicU64) -> io::Result<u64> {
+    let pattern = pattern();
+    let mut at = 0;
+    let mut buffer = vec![0; 1 << 18];
+    loop {
+        let length = stream.read(&mut buffer)?;
+        if length == 0 {
+            return Ok(received.load(Ordering::Relaxed));
+        }
+        let mut octets = &buffer[..length];
+        while !octets.is_empty() {
+            let (piece, rest) = octets.split_at(octets.len().min(PATTERN - at));
+            if piece != &pattern[at..at + piece.len()] {
+                return Err(io::Error::new(ErrorKind::InvalidData, "other octets than were sent"));
+            }
+            at = (at + piece.len()) % PATTERN;
+            octets = rest;
+        }
+        received.fetch_add(length as u64, Ordering::Relaxed);
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+fn join<T>(thread: JoinHandle<io::Result<T>>) -> io::Result<T> {
+    thread.join().unwrap_or_else(|_| Err(io::Error::other("a traffic thread panicked")))
+}
