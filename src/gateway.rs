@@ -8,16 +8,16 @@ use crate::closed::Closed;
 use crate::driver::{GatewayError, Handle};
 use crate::events::Events;
 use crate::manual::ManualSas;
+use crate::planes::Report;
 use crypto::CryptoProviders;
-use esp::placement::Placement;
 use esp::plane::DataPlane;
-use esp::planes::Report;
-use esp::userspace::workers::Workers;
 use ike::proof::trust::Trust;
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use userspace::workers::Workers;
+use xfrm::placement::Placement;
 
 /// A running gateway. Clones are the same gateway.
 ///

@@ -74,6 +74,7 @@
 
 pub mod certificates;
 pub mod manual;
+pub mod planes;
 pub mod revocation;
 pub mod store;
 
@@ -95,3 +96,5 @@ pub use crypto;
 pub use esp;
 pub use ike;
 pub use policy;
+pub use userspace;
+pub use xfrm;

@@ -8,12 +8,12 @@ pub use ledger::LedgerError;
 use crate::driver::{GatewayError, WeakHandle};
 use esp::manual::{Installed, ManualError};
 use esp::plane::{DataPlane, Notice, SaId, Usage};
-use esp::xfrm::REQIDS;
 use ledger::{Fingerprint, Ledger};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use xfrm::REQIDS;
 
 /// Where the ledger of sequence numbers is unless told otherwise.
 pub const DEFAULT_LEDGER: &str = "/var/lib/vpnd/sequences";

@@ -5,20 +5,21 @@ use crate::closed::Closed;
 use crate::driver::{self, NatT, Surroundings};
 use crate::gateway::{Gateway, Handles};
 use crate::manual::ManualSas;
+use crate::planes::{self, Planes};
 use crypto::{Choice as CryptoChoice, CryptoProviders};
 use esp::filter::Filter;
 use esp::manual::Way;
 use esp::path_mtu::Outer;
-use esp::placement::{self, Placement};
-use esp::planes::{self, KernelPlane, Planes};
-use esp::userspace::workers::{Settings as WorkerSettings, Workers};
-use esp::userspace::{self, Hooks, IkeReceiver, Offering};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
+use userspace::workers::{Settings as WorkerSettings, Workers};
+use userspace::{self, Hooks, IkeReceiver, Offering};
+use xfrm::KernelPlane;
+use xfrm::placement::{self, Placement};
 
 /// Settings of the data planes that come with this crate.
 #[derive(Clone, Debug, Default)]

@@ -1,6 +1,6 @@
 //! The host's addresses, and waiting for them to change.
 
-use esp::userspace::Host;
+use host::Host;
 use std::io;
 use std::os::fd::AsFd;
 use tokio::io::Interest;

@@ -86,7 +86,7 @@ impl IkeSocket {
         }
         socket.set_mark(mark)?;
         // IKE is never to wait for the SAs that it makes.
-        esp::xfrm::let_pass(socket.as_fd(), address.is_ipv6())?;
+        host::let_pass(socket.as_fd(), address.is_ipv6())?;
         socket.set_nonblocking(true)?;
         // Forcing needs a right over the initial user namespace; without it the host's limit applies.
         if set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {

@@ -3,14 +3,14 @@
 use super::Handles;
 use crate::driver::{Activation, GatewayError, Handle};
 use crate::manual::{ManualSa, ManualSas, ManualStatus};
+use crate::planes::Found;
 use crypto::CryptoProviders;
 use esp::filter::{Filter, FilterStatus};
-use esp::placement::{Placed, Report as OffloadReport};
 use esp::plane::{PacketSummary, Resynced};
-use esp::planes::Found;
 use esp::trace::Trace;
 use ike::status::IkeStatus;
 use std::sync::Arc;
+use xfrm::placement::{Placed, Report as OffloadReport};
 
 /// The tunnels of a gateway's policy.
 #[derive(Clone, Copy, Debug)]

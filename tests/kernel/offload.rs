@@ -5,15 +5,15 @@ use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
 use crate::harness::space::Space;
 use crypto::Suite;
-use esp::placement::{Choice, Place, Placement, Report, Wanted};
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, Rule, RuleId, SaId, Spi,
     TrafficSelectors,
 };
-use esp::xfrm::{Config, Hooks, Xfrm, commands};
 use policy::{AddressRange, KeyBits, Mode, PortRange, Secret, Selector};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xfrm::placement::{Choice, Place, Placement, Report, Wanted};
+use xfrm::{Config, Hooks, Xfrm, commands};
 
 pub fn group() -> Group {
     Group {

@@ -2,10 +2,6 @@
 
 use control::protocol::DEFAULT_SOCKET;
 use esp::path_mtu::{DontFragment, Outer};
-use esp::placement::{self, Wanted};
-use esp::planes::Choice;
-use esp::userspace::workers::{Affinity, Count, Schedule, Settings};
-use esp::userspace::{Offering, Wait};
 use policy::Policy;
 use serde::Deserialize;
 use serde::de::{self, Deserializer, Visitor};
@@ -18,8 +14,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tracing_subscriber::filter::Targets;
+use userspace::workers::{Affinity, Count, Schedule, Settings};
+use userspace::{Offering, Wait};
 use vpn::manual::{ManualSaError, ManualSas};
+use vpn::planes::Choice;
 use vpn::{OffloadSettings, PlaneSettings};
+use xfrm::placement::{self, Wanted};
 use zeroize::Zeroizing;
 
 mod certificates;

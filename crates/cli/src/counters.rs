@@ -12,8 +12,8 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
             .iter()
             .find(|d| d.name() == name)
             .map(|d| d.explanation())
-            .or_else(|| esp::userspace::explanation(name)),
-        "xfrm" => esp::xfrm::Statistic::ALL.iter().find(|s| s.name == name).map(|s| s.explanation),
+            .or_else(|| userspace::explanation(name)),
+        "xfrm" => xfrm::Statistic::ALL.iter().find(|s| s.name == name).map(|s| s.explanation),
         _ => None,
     }
 }

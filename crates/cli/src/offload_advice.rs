@@ -3,12 +3,12 @@
 
 use crate::crypto::remarks::named;
 use ::crypto::Suite;
-use esp::placement::{Need, Wanted};
 use esp::plane::Encapsulation;
-use esp::planes::Choice;
 use policy::{ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
 use vpn::PlaneSettings;
+use vpn::planes::Choice;
+use xfrm::placement::{Need, Wanted};
 
 /// A remark for each suite that tunnels prefer whose SAs cards are to have, although no card knows it.
 pub fn of(policy: &Policy, planes: &PlaneSettings) -> Vec<String> {
@@ -53,10 +53,10 @@ fn like(suite: Suite) -> Suite {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use esp::placement;
     use policy::{AhIntegrity, ChildProposal, EspEncryption, Integrity, Protection};
     use std::sync::Arc;
     use vpn::OffloadSettings;
+    use xfrm::placement;
 
     fn advice(protections: &[Protection], choice: Choice, wanted: Wanted) -> Vec<String> {
         let sample = include_str!("../../../config/left.xml");

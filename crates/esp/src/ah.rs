@@ -2,12 +2,15 @@
 
 #![forbid(unsafe_code)]
 
+#[doc(hidden)]
+pub use crate::ip::{IPV6_LEN, write_header};
+
 use crate::header::{DESTINATION_OPTIONS, HOP_BY_HOP, ROUTING};
-use crate::ip::{IPV4_LEN, IPV6_LEN, Sum, put_word, word_at};
+use crate::ip::{IPV4_LEN, Sum, put_word, word_at};
 use crypto::Suite;
 
 /// IP protocol number.
-pub(crate) const AH: u8 = 51;
+pub const AH: u8 = 51;
 
 /// Octets before the ICV: next header, length, two reserved, SPI, sequence number.
 pub(crate) const FIXED: usize = 12;
@@ -16,7 +19,7 @@ pub(crate) const FIXED: usize = 12;
 pub(crate) const IMPLICIT: usize = 4;
 
 /// Octets of headers before AH: more than any honest packet has.
-pub(crate) const MAX_HEADERS: usize = 256;
+pub const MAX_HEADERS: usize = 256;
 
 /// Octets of what the ICV field holds, without padding.
 pub(crate) fn field_len(suite: Suite) -> usize {
@@ -71,7 +74,7 @@ pub(crate) fn names_next(headers: &[u8]) -> Option<usize> {
 }
 
 /// Writes the length of the whole packet into headers that something follows.
-pub(crate) fn set_len(headers: &mut [u8], len: usize) {
+pub fn set_len(headers: &mut [u8], len: usize) {
     match headers[0] >> 4 {
         4 => put_word(headers, 2, len as u16),
         _ => put_word(headers, 4, (len - IPV6_LEN) as u16),

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 
 mod paths;
 mod sender;
-pub(crate) mod stages;
+pub mod stages;
 
 pub use crate::spd::Lookups;
 pub use sender::Sender;

@@ -113,13 +113,13 @@ pub enum Always {
 }
 
 /// ICMPv6 by which neighbours, routers and the multicast groups of both are found (RFC 4861 §4, RFC 2710, RFC 3810).
-pub(crate) const NEIGHBOURS: [u8; 9] = [130, 131, 132, 133, 134, 135, 136, 137, 143];
+pub const NEIGHBOURS: [u8; 9] = [130, 131, 132, 133, 134, 135, 136, 137, 143];
 
 /// ICMPv6 Packet Too Big (RFC 4443 §3.2).
-pub(crate) const PACKET_TOO_BIG: u8 = 2;
+pub const PACKET_TOO_BIG: u8 = 2;
 
 /// Type and code of ICMP "fragmentation needed" (RFC 1191 §4).
-pub(crate) const FRAGMENTATION_NEEDED: u16 = 0x0304;
+pub const FRAGMENTATION_NEEDED: u16 = 0x0304;
 
 const ICMP: u8 = 1;
 const UDP: u8 = 17;
@@ -135,7 +135,7 @@ impl Filter {
     }
 
     /// The rules that let pass what goes one way.
-    pub(crate) fn bypasses(&self, way: Direction) -> impl Iterator<Item = &FilterRule> {
+    pub fn bypasses(&self, way: Direction) -> impl Iterator<Item = &FilterRule> {
         let bypasses = |rule: &&FilterRule| rule.action == FilterAction::Bypass;
         self.rules.iter().filter(bypasses).filter(move |rule| rule.direction.includes(way))
     }

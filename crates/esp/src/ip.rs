@@ -14,7 +14,8 @@ pub(crate) const ICMPV6: u8 = 58;
 pub(crate) const NO_NEXT_HEADER: u8 = 59;
 
 pub(crate) const IPV4_LEN: usize = 20;
-pub(crate) const IPV6_LEN: usize = 40;
+/// Octets of an IPv6 header without extensions.
+pub const IPV6_LEN: usize = 40;
 
 /// TTL of a rebuilt header where the socket did not tell the outer one.
 const DEFAULT_TTL: u8 = 64;
@@ -145,7 +146,7 @@ pub(crate) fn header_len(source: IpAddr) -> usize {
 
 /// Writes a header without options before `payload_len` octets of `protocol`. Both addresses are of one family, and
 /// the packet fits 65,535 octets.
-pub(crate) fn write_header(
+pub fn write_header(
     out: &mut [u8],
     source: IpAddr,
     destination: IpAddr,

@@ -10,16 +10,12 @@ pub mod filter;
 pub mod manual;
 pub mod offload;
 pub mod path_mtu;
-pub mod placement;
 pub mod plane;
-pub mod planes;
 mod prefetch;
 pub mod queue;
 #[doc(hidden)]
 pub mod steps;
 pub mod trace;
-pub mod userspace;
-pub mod xfrm;
 
 mod coalesce;
 mod fragment;

@@ -75,7 +75,7 @@ const CHANGES_EVERY: Duration = Duration::from_secs(10);
 const PLATEAUS: [usize; 8] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 576];
 
 /// Octets below which nobody is believed: what every host takes in IPv4, and every link carries in IPv6.
-pub(crate) fn floor(peer: IpAddr) -> usize {
+pub fn floor(peer: IpAddr) -> usize {
     if peer.is_ipv4() { 576 } else { 1280 }
 }
 

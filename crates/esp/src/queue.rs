@@ -184,7 +184,7 @@ impl ReceiveQueue {
     }
 
     /// How many packets were taken in, those that were put together counted one by one.
-    pub(crate) fn accepted(&self) -> usize {
+    pub fn accepted(&self) -> usize {
         self.accepted
     }
 

@@ -1,4 +1,3 @@
 //! Where the files that `tests/interleaving.rs` takes every way through get what threads share: there it is loom's.
 
-pub(crate) use std::sync::Mutex;
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

@@ -4,7 +4,6 @@
 
 use crate::filter::{Always, DefaultAction, FilterRule};
 use crate::plane::{Path, RuleId, SaId, Spi};
-use crate::xfrm::Binding;
 use crypto::Suite;
 use policy::Mode;
 
@@ -69,6 +68,15 @@ pub struct KernelPolicy {
     pub priority: u32,
     /// What else than addresses and ports the packet must have.
     pub binding: Binding,
+}
+
+/// Marks and interfaces that a tunnel's packets must have, for tunnels that routes choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Binding {
+    /// Value and mask of the packets' mark.
+    pub mark: Option<(u32, u32)>,
+    /// Identifier of the XFRM interface that they pass (`ip link add type xfrm if_id`).
+    pub if_id: Option<u32>,
 }
 
 /// An SA that a packet may take.

@@ -9,9 +9,9 @@
     reason = "the models use what threads share, and not the unit tests beside it"
 )]
 
-#[path = "../src/userspace/order.rs"]
+#[path = "../../userspace/src/order.rs"]
 mod order;
-#[path = "../src/userspace/pool.rs"]
+#[path = "../../userspace/src/pool.rs"]
 mod pool;
 #[path = "../src/replay.rs"]
 mod replay;

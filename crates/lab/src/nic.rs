@@ -1,9 +1,9 @@
 //! What network cards offer IPsec: their features, as the kernel's ethtool interface tells them.
 
-use esp::placement::{EspFeatures, Features};
 use serde::Serialize;
 use std::io;
 use std::path::Path;
+use xfrm::placement::{EspFeatures, Features};
 
 /// A network device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -11,8 +11,6 @@ use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
     Spi, TrafficSelectors, Usage,
 };
-use esp::userspace::{self, Userspace};
-use esp::xfrm::{self, Offload, Xfrm};
 use nix::net::if_::if_nametoindex;
 use policy::{AddressRange, Mode, Secret, Selector};
 use std::collections::BTreeMap;
@@ -20,6 +18,8 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
+use userspace::Userspace;
+use xfrm::{Offload, Xfrm};
 
 /// The port of ESP in UDP (RFC 3948 §2.1).
 const NATT: u16 = 4500;
@@ -458,8 +458,8 @@ fn forget<P: DataPlane>(installed: u32) -> impl FnOnce(&mut P) {
 /// A socket whose ESP in UDP is the kernel's, in the calling thread's namespace.
 fn listen(address: IpAddr) -> std::io::Result<UdpSocket> {
     let socket = UdpSocket::bind((address, NATT))?;
-    xfrm::let_pass(socket.as_fd(), address.is_ipv6())?;
-    xfrm::decapsulate(socket.as_fd())?;
+    host::let_pass(socket.as_fd(), address.is_ipv6())?;
+    host::decapsulate(socket.as_fd())?;
     Ok(socket)
 }
 

@@ -3,7 +3,6 @@
 use super::Named;
 use super::filter::{Addresses, Ports, Protocol, whole};
 use ::crypto::Suite;
-use esp::placement::{Choice, Wanted};
 use esp::plane::{Encapsulation, Path, Spi, TrafficSelectors};
 use policy::{AddressRange, AhIntegrity, Integrity, KeyBits, Mode, Secret, Selector};
 use serde::Deserialize;
@@ -11,6 +10,7 @@ use serde::de::{self, Deserializer, MapAccess, Visitor};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use vpn::manual::{ManualSa, Way};
+use xfrm::placement::{Choice, Wanted};
 
 mod key;
 

@@ -193,9 +193,9 @@ fn planes_are_chosen_for_all_tunnels_and_for_one() {
         "[esp]\ndataplane = \"auto\"\n[tunnel.\"a b\"]\ndataplane = \"xfrm\"\nmark = \"0x11/0xff\"\nif_id = 7\n",
     );
     let planes = config.expect("valid").planes();
-    assert_eq!(planes.choice, esp::planes::Choice::Auto);
+    assert_eq!(planes.choice, vpn::planes::Choice::Auto);
     let tunnel = planes.tunnels["a b"];
-    assert_eq!(tunnel.choice, Some(esp::planes::Choice::Xfrm));
+    assert_eq!(tunnel.choice, Some(vpn::planes::Choice::Xfrm));
     assert_eq!((tunnel.binding.mark, tunnel.binding.if_id), (Some((0x11, 0xff)), Some(7)));
     let unknown = parse("[esp]\ndataplane = \"kernel\"\n").expect_err("no such plane");
     assert!(unknown.contains("\"userspace\" and \"xfrm\""), "{unknown}");

@@ -1,12 +1,12 @@
 //! `[tunnel."NAME"]`: what one phase 2 tunnel is to have that others have not.
 
 use super::Named;
-use esp::placement::Wanted;
-use esp::planes::{self, Choice};
-use esp::xfrm::Binding;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::str::FromStr;
+use vpn::planes::{self, Choice};
+use xfrm::Binding;
+use xfrm::placement::Wanted;
 
 /// What one tunnel is to have.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]

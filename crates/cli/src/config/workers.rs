@@ -1,12 +1,12 @@
 //! The values of `[esp]` that say how packets are carried.
 
-use esp::userspace::Offering;
-use esp::userspace::workers::{Affinity, Count};
 use serde::de::{self, Deserializer, Visitor};
 use serde::{Deserialize, de::Unexpected};
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
+use userspace::Offering;
+use userspace::workers::{Affinity, Count};
 
 /// Reads a value by its name.
 pub(super) fn by_name<'de, D, T>(deserializer: D) -> Result<T, D::Error>

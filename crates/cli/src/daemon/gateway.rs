@@ -1,19 +1,19 @@
 //! The seam between the daemon and the engine, with an in-memory twin.
 
 use esp::filter::{Filter, FilterStatus};
-use esp::placement::{Placed, Report};
 use esp::plane::{DataPlane, PacketSummary};
-use esp::planes::Found;
 use esp::trace::Trace;
-use esp::userspace::workers::Workers;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use userspace::workers::Workers;
 use vpn::manual::ManualStatus;
+use vpn::planes::Found;
 use vpn::{Activation, Events, GatewayError};
+use xfrm::placement::{Placed, Report};
 
 pub mod memory;
 

@@ -5,10 +5,10 @@ use super::{Daemon, Gateway};
 use crate::offload_advice;
 use crate::view;
 use control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
-use esp::placement::Placed;
-use esp::userspace::Devices;
+use host::Devices;
 use std::collections::BTreeMap;
 use tracing::info;
+use xfrm::placement::Placed;
 use zeroize::Zeroizing;
 
 impl<G: Gateway> Daemon<G> {
@@ -48,7 +48,7 @@ impl<G: Gateway> Daemon<G> {
         let commands = tokio::task::spawn_blocking(move || {
             let mut devices = Devices::default();
             let names = std::cell::RefCell::new(&mut devices);
-            esp::xfrm::commands(keys, &|index| names.borrow_mut().name(index))
+            xfrm::commands(keys, &|index| names.borrow_mut().name(index))
         });
         let commands = commands.await.map_err(std::io::Error::other).and_then(|listed| listed);
         let commands = commands.map_err(|error| {

@@ -11,10 +11,10 @@ use control::protocol::{
     TraceInfo, Unrouted,
 };
 use esp::filter::{Filter, FilterStatus};
-use esp::planes::{Found, KernelUse};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{info, warn};
+use vpn::planes::{Found, KernelUse};
 
 impl<G: Gateway> Daemon<G> {
     pub(super) async fn overview(&self) -> Result<Overview, Refusal> {
@@ -71,7 +71,7 @@ impl<G: Gateway> Daemon<G> {
         let mut counters = self.gateway().counters().await.map_err(refusal)?;
         if matches!(self.gateway().planes().kernel, KernelUse::Used { .. }) {
             // In the thread that is surely in the plane's namespace.
-            let asked = self.gateway().with_plane(|_| esp::xfrm::statistics()).await;
+            let asked = self.gateway().with_plane(|_| xfrm::statistics()).await;
             let kernel = asked.map_err(refusal)?.into_iter();
             counters.extend(kernel.map(|(name, n)| (format!("xfrm.{name}"), n)));
         }

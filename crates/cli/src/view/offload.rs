@@ -1,7 +1,7 @@
 //! Network cards and the SAs in them.
 
 use control::protocol::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo};
-use esp::placement::{CardReport, Fallback, Place, Placed, Report};
+use xfrm::placement::{CardReport, Fallback, Place, Placed, Report};
 
 /// Shows every card, every SA in the kernel, and refusals that no card is to blame for.
 pub fn offload(report: &Report) -> OffloadInfo {

@@ -2,7 +2,7 @@
 
 use control::protocol::WorkersChange;
 use control::protocol::workers::{Lookups, Passed, Queue, Stage, Thread, Workers};
-use esp::userspace::workers::{Change, Report, StageReport, ThreadReport};
+use userspace::workers::{Change, Report, StageReport, ThreadReport};
 
 /// Shows the threads that carry packets.
 pub fn workers(report: &Report) -> Workers {
@@ -56,7 +56,7 @@ fn stage(stage: &StageReport) -> Stage {
     }
 }
 
-fn passed(stage: esp::userspace::Stage, flow: esp::userspace::Flow) -> Passed {
+fn passed(stage: userspace::Stage, flow: userspace::Flow) -> Passed {
     Passed {
         stage: stage.name().to_owned(),
         batches: flow.batches,

@@ -51,12 +51,7 @@ impl Sender {
 
     /// The first half of it: finds the SA and claims sequence numbers. `None` if nothing is to be sent, for which the
     /// reason has been counted. [`Datapath::seal`] is the second.
-    pub(crate) fn admit(
-        &mut self,
-        now: Instant,
-        packet: &mut [u8],
-        offload: Offload,
-    ) -> Option<Admitted> {
+    pub fn admit(&mut self, now: Instant, packet: &mut [u8], offload: Offload) -> Option<Admitted> {
         let (shared, flows) = (&*self.datapath.0, &mut self.flows);
         shared.admit(now, packet, offload, &mut |header| flows.look_up(&shared.spd, header))
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A packet or super-packet that has its SA and its sequence numbers.
-pub(crate) struct Admitted {
+pub struct Admitted {
     sa: Arc<Outbound>,
     claim: Claim,
     /// What was put together of fragments, in place of the packet that was the last of them.
@@ -26,7 +26,7 @@ pub(crate) struct Admitted {
 
 /// Packets that were opened before their turn, in the order they came.
 #[derive(Default)]
-pub(crate) struct Opened {
+pub struct Opened {
     groups: Vec<Group>,
     packets: Vec<(Ahead, Arrival)>,
     /// Where each of `packets` lies.
@@ -44,7 +44,7 @@ struct Group {
 
 impl Opened {
     /// Forgets all packets and keeps the memory.
-    pub(crate) fn clear(&mut self) {
+    pub fn clear(&mut self) {
         self.groups.clear();
         self.packets.clear();
         self.places.clear();
@@ -54,13 +54,7 @@ impl Opened {
 impl Datapath {
     /// The second half of [`Datapath::encapsulate`]: protects the very packet that was admitted, and appends what comes of
     /// it to `queue`.
-    pub(crate) fn seal(
-        &self,
-        now: Instant,
-        admitted: Admitted,
-        packet: &mut [u8],
-        queue: &mut SendQueue,
-    ) {
+    pub fn seal(&self, now: Instant, admitted: Admitted, packet: &mut [u8], queue: &mut SendQueue) {
         let Admitted { sa, claim, mut whole } = admitted;
         let packet = whole.as_deref_mut().unwrap_or(packet);
         let shared = &*self.0;
@@ -71,7 +65,7 @@ impl Datapath {
 
     /// Opens ESP packets that arrived together, as [`Datapath::decapsulate_run`] does, but before their turn. `place` is
     /// the caller's name for the message they came in, and where in it they begin.
-    pub(crate) fn open_ahead(
+    pub fn open_ahead(
         &self,
         place: (usize, usize),
         datagrams: &[u8],
@@ -105,7 +99,7 @@ impl Datapath {
 
     /// Commits what was opened ahead, now that everything before it has been, and hands what passes to `write`.
     /// `octets` gives those of a message; `again` is scratch space.
-    pub(crate) fn settle<'o>(
+    pub fn settle<'o>(
         &self,
         now: Instant,
         opened: &mut Opened,
@@ -146,7 +140,7 @@ impl Datapath {
 impl Shared {
     /// The first half of [`Datapath::encapsulate`]: finds the SA by `look_up` and claims sequence numbers. `None` if
     /// nothing is to be sent, for which the reason has been counted.
-    pub(super) fn admit<L: FnMut(&Header) -> Verdict>(
+    pub fn admit<L: FnMut(&Header) -> Verdict>(
         &self,
         now: Instant,
         packet: &mut [u8],

@@ -12,12 +12,12 @@ use crate::load::datagrams::{Count, Flow, Pace};
 use crate::report::Report;
 use crate::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use control::protocol::workers::Workers;
-use esp::userspace::Stage;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use userspace::Stage;
 
 /// The document's lengths of packets, octets.
 const LENGTHS: [usize; 6] = [64, 128, 256, 512, 1024, 1280];

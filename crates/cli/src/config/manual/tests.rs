@@ -1,9 +1,9 @@
 use crate::config::Config;
-use esp::placement::{Choice, Wanted};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use vpn::manual::{ManualSa, Way};
+use xfrm::placement::{Choice, Wanted};
 
 const KEY: &str = "0x44434241343332312423222114131211f4f3f2f1";
 

@@ -3,11 +3,8 @@
 use super::Gateway;
 use esp::datapath::{Datapath, Settings};
 use esp::filter::{Filter, FilterStatus};
-use esp::placement::{Placed, Placement, Report};
 use esp::plane::{DataPlane, Encapsulation, PacketSummary, Rule, RuleId, Spi, TrafficSelectors};
-use esp::planes::Found;
 use esp::trace::Trace;
-use esp::userspace::workers::Workers;
 use ike::CommandError;
 use ike::event::{Event, EventKind};
 use ike::failure::Failure;
@@ -20,8 +17,11 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
+use userspace::workers::Workers;
 use vpn::manual::ManualStatus;
+use vpn::planes::Found;
 use vpn::{Activation, Events, GatewayError};
+use xfrm::placement::{Placed, Placement, Report};
 
 /// The twin of [`vpn::Gateway`]. Whole phase 1 tunnels come and go, whichever child is named.
 #[derive(Clone)]

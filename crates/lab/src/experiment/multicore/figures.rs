@@ -4,7 +4,7 @@ use super::{CBC, COMPLETION, GCM, PIPELINE, Row};
 use crate::plot::{Series, Style};
 use crate::site::Cipher;
 use crate::statistics::Spread;
-use esp::userspace::Stage;
+use userspace::Stage;
 
 /// The two ciphers that are looked at closely: the document's best, and what took its place.
 pub(super) const CLOSELY: [Cipher; 2] = [GCM, CBC];

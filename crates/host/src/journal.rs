@@ -1,0 +1,395 @@
+//! What was changed on the host, on record before it is changed, so that it can be undone: at shutdown, or at the next
+//! start after a crash.
+//!
+//! The record is a file per device and network namespace. Its owner holds a lock on it for as long as it runs; a file
+//! whose lock can be had is left over from a process that did not get to clean up.
+
+use crate::netlink::{Family, MarkRule, Netlink};
+use crate::nft;
+use crate::system::{SystemError, refused};
+use rustix::fs::{FlockOperation, flock};
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::mem;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// Where the settings are that the plane changes.
+const SETTINGS: &str = "/proc/sys/net/";
+
+/// Something that was changed on the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Routes in a table.
+    Table(u32),
+    /// The rules of both families that lead to it.
+    Rules {
+        /// Packets with this mark skip the rules.
+        mark: u32,
+        /// The table they lead to.
+        table: u32,
+        /// Their place among the rules.
+        priority: u32,
+    },
+    /// A kernel setting.
+    Sysctl {
+        /// Its file below `/proc/sys/net`.
+        path: PathBuf,
+        /// The value it had.
+        previous: String,
+        /// The value it was given.
+        set: String,
+    },
+    /// A table of nftables.
+    Guard(String),
+    /// The table of nftables that filters; it stays after a crash until another takes its place.
+    Filter(String),
+    /// Routing rules of this priority, which lead some traffic past the tunnels.
+    Exceptions(u32),
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Table(table) => write!(f, "table {table}"),
+            Self::Rules { mark, table, priority } => write!(f, "rules {mark} {table} {priority}"),
+            Self::Sysctl { path, previous, set } => {
+                write!(f, "sysctl {previous} {set} {}", path.display())
+            }
+            Self::Guard(name) => write!(f, "guard {name}"),
+            Self::Filter(name) => write!(f, "filter {name}"),
+            Self::Exceptions(priority) => write!(f, "exceptions {priority}"),
+        }
+    }
+}
+
+impl Change {
+    fn parse(line: &str) -> Option<Self> {
+        let (kind, rest) = line.split_once(' ')?;
+        match kind {
+            "table" => Some(Self::Table(rest.parse().ok()?)),
+            "guard" => Some(Self::Guard(rest.to_owned())),
+            "filter" => Some(Self::Filter(rest.to_owned())),
+            "exceptions" => Some(Self::Exceptions(rest.parse().ok()?)),
+            "rules" => {
+                let mut numbers = rest.split(' ').map(str::parse);
+                let mut next = || numbers.next()?.ok();
+                Some(Self::Rules { mark: next()?, table: next()?, priority: next()? })
+            }
+            "sysctl" => {
+                let mut parts = rest.splitn(3, ' ');
+                let mut next = || parts.next().map(str::to_owned);
+                let (previous, set, path) = (next()?, next()?, next()?);
+                // What is undone is written as root: a record can name settings of the network and no other file.
+                let setting = path.starts_with(SETTINGS) && !path.split('/').any(|p| p == "..");
+                setting.then(|| Self::Sysctl { previous, set, path: path.into() })
+            }
+            _ => None,
+        }
+    }
+
+    fn undo(&self, netlink: &mut Netlink) -> io::Result<()> {
+        match self {
+            Self::Rules { mark, table, priority } => Family::BOTH.iter().try_for_each(|&family| {
+                let (mark, table, priority) = (*mark, *table, *priority);
+                netlink.delete_rule(&MarkRule { family, mark, table, priority })
+            }),
+            Self::Table(table) => {
+                Family::BOTH.iter().try_for_each(|&family| netlink.flush(family, *table))
+            }
+            Self::Sysctl { path, previous, set } => match fs::read_to_string(path) {
+                // Whoever changed it since knows better.
+                Ok(now) if now.trim() == set => fs::write(path, previous),
+                Ok(_) => Ok(()),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+                Err(e) => Err(e),
+            },
+            Self::Guard(name) | Self::Filter(name) => nft::remove(name),
+            Self::Exceptions(priority) => Family::BOTH
+                .iter()
+                .try_for_each(|&family| netlink.remove_exceptions(family, *priority)),
+        }
+    }
+}
+
+/// The record of one running plane. Dropping it undoes everything, unless that was [switched off](Journal::keep_on_drop).
+pub struct Journal {
+    netlink: Netlink,
+    file: File,
+    path: PathBuf,
+    /// How the names of records in this namespace end.
+    suffix: String,
+    changes: Vec<Change>,
+    /// The filter that a crashed owner left: it is nothing to undo until [`Journal::filter_is_settled`].
+    filter_left: Vec<Change>,
+    kept: bool,
+}
+
+impl Journal {
+    /// Opens the record of a device, and undoes what a crashed owner left.
+    pub fn open(state_dir: &Path, device: &str) -> Result<Self, SystemError> {
+        let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
+        fs::create_dir_all(state_dir)
+            .map_err(|e| refused(format!("creating {}", state_dir.display()), &e))?;
+        let namespace = fs::metadata("/proc/thread-self/ns/net")
+            .map_err(|e| refused("finding this thread's network namespace".to_owned(), &e))?
+            .ino();
+        let suffix = format!(".{namespace}.plane");
+        let path = state_dir.join(format!("{device}{suffix}"));
+        let fault =
+            |e: &io::Error| refused(format!("opening the state file {}", path.display()), e);
+
+        let file = locked(&path).map_err(|e| fault(&e))?.ok_or_else(|| SystemError {
+            what: format!("starting the userspace plane on {device}"),
+            why: format!(
+                "another process uses the device (it holds {}); stop it, or give this one another device and table",
+                path.display()
+            ),
+        })?;
+        let (changes, filter_left) = Default::default();
+        let mut journal =
+            Self { netlink, file, path: path.clone(), suffix, changes, filter_left, kept: false };
+        let left_over = read(&mut journal.file).map_err(|e| fault(&e))?;
+        // What was closed stays closed until it is known what this start wants.
+        let (filter, left_over) =
+            left_over.into_iter().partition(|change| matches!(change, Change::Filter(_)));
+        journal.filter_left = filter;
+        undo(left_over, &mut journal.netlink, &path);
+        journal.rewrite().map_err(|e| fault(&e))?;
+        Ok(journal)
+    }
+
+    /// Puts a change on record; to be called before it is made.
+    pub fn record(&mut self, change: &Change) -> Result<(), SystemError> {
+        if self.changes.contains(change) {
+            return Ok(());
+        }
+        self.changes.push(change.clone());
+        writeln!(self.file, "{change}")
+            .map_err(|e| refused(format!("writing the state file {}", self.path.display()), &e))
+    }
+
+    /// Sets a kernel setting after its former value is on record.
+    pub fn set_sysctl(&mut self, path: PathBuf, value: &str) -> Result<(), SystemError> {
+        let fault = |e: &io::Error| refused(format!("setting {} to {value}", path.display()), e);
+        let previous = fs::read_to_string(&path).map_err(|e| fault(&e))?.trim().to_owned();
+        if previous == value {
+            return Ok(());
+        }
+        self.record(&Change::Sysctl { path: path.clone(), previous, set: value.to_owned() })?;
+        fs::write(&path, value).map_err(|e| fault(&e))
+    }
+
+    /// Takes back that a change is going to be made.
+    pub fn forget(&mut self, change: &Change) {
+        self.changes.retain(|c| c != change);
+    }
+
+    /// Undoes everything but what the filter has changed.
+    pub fn undo_presence(&mut self) {
+        let of_filter =
+            |change: &Change| matches!(change, Change::Filter(_) | Change::Exceptions(_));
+        let (kept, gone) = mem::take(&mut self.changes).into_iter().partition(of_filter);
+        self.changes = kept;
+        undo(gone, &mut self.netlink, &self.path);
+        if let Err(error) = self.rewrite() {
+            tracing::warn!(%error, file = %self.path.display(), "writing the state file");
+        }
+    }
+
+    /// Says whether dropping this leaves everything as it is, on record for the next start, as if the process had been killed.
+    pub fn keep_on_drop(&mut self, kept: bool) {
+        self.kept = kept;
+    }
+
+    /// Takes note that the start has succeeded, and that the filter which a crashed owner left is replaced or gone.
+    pub fn filter_is_settled(&mut self) {
+        self.filter_left.clear();
+    }
+
+    /// Leaves on record what is in force.
+    fn rewrite(&mut self) -> io::Result<()> {
+        self.file.set_len(0)?;
+        let mut changes = self.filter_left.iter().chain(&self.changes);
+        changes.try_for_each(|change| writeln!(self.file, "{change}"))
+    }
+
+    /// Makes sure that no other plane of this namespace uses the table, and clears it of what a crashed one left.
+    pub fn claim(&mut self, state_dir: &Path, table: u32) -> Result<(), SystemError> {
+        let entries = fs::read_dir(state_dir)
+            .map_err(|e| refused(format!("reading {}", state_dir.display()), &e))?;
+        for path in entries.flatten().map(|e| e.path()) {
+            if path == self.path || !path.to_string_lossy().ends_with(&self.suffix) {
+                continue;
+            }
+            let uses_table = |changes: &[Change]| changes.contains(&Change::Table(table));
+            match locked(&path) {
+                Ok(Some(mut file)) => {
+                    let changes = read(&mut file).unwrap_or_default();
+                    if uses_table(&changes) || changes.is_empty() {
+                        undo(changes, &mut self.netlink, &path);
+                        remove(&path);
+                    } else {
+                        tracing::warn!(
+                            file = %path.display(),
+                            "another plane did not shut down, and its traffic stays blocked until it starts again"
+                        );
+                    }
+                }
+                Ok(None) => {
+                    let in_use = File::open(&path).and_then(|mut f| read(&mut f));
+                    if uses_table(&in_use.unwrap_or_default()) {
+                        return Err(SystemError {
+                            what: format!("using routing table {table}"),
+                            why: format!(
+                                "another process uses it (see {}); choose another table",
+                                path.display()
+                            ),
+                        });
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, file = %path.display(), "reading a state file")
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Journal {
+    fn drop(&mut self) {
+        if self.kept || std::thread::panicking() {
+            // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
+            return;
+        }
+        self.changes.retain(|change| !self.filter_left.contains(change));
+        undo(mem::take(&mut self.changes), &mut self.netlink, &self.path);
+        if !self.filter_left.is_empty() {
+            // The start has failed: the next one decides.
+            if let Err(error) = self.rewrite() {
+                tracing::warn!(%error, file = %self.path.display(), "writing the state file");
+            }
+            return;
+        }
+        // Removed while still locked: whoever waits for the lock finds the name gone and makes a new file.
+        remove(&self.path);
+    }
+}
+
+fn read(file: &mut File) -> io::Result<Vec<Change>> {
+    let mut text = String::new();
+    file.read_to_string(&mut text)?;
+    Ok(text.lines().filter_map(Change::parse).collect())
+}
+
+/// Undoes changes, latest first.
+fn undo(changes: Vec<Change>, netlink: &mut Netlink, record: &Path) {
+    for change in changes.into_iter().rev() {
+        if let Err(error) = change.undo(netlink) {
+            tracing::warn!(%error, record = %record.display(), "cannot undo \"{change}\"; undo it by hand");
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::warn!(%error, file = %path.display(), "removing the state file");
+    }
+}
+
+/// Opens a file and locks it; `None` if someone else holds the lock. A file that another user has put there is refused:
+/// it would say what is to be undone as root.
+fn locked(path: &Path) -> io::Result<Option<File>> {
+    loop {
+        let file = OpenOptions::new()
+            .read(true)
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(path)?;
+        let owner = file.metadata()?.uid();
+        if owner != rustix::process::geteuid().as_raw() {
+            let text = format!(
+                "it belongs to user {owner}; remove it, and let no other user write its directory"
+            );
+            return Err(io::Error::other(text));
+        }
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(e) => return Err(e.into()),
+        }
+        // The former owner may have removed the file between our opening and locking it.
+        if fs::metadata(path).is_ok_and(|m| file.metadata().is_ok_and(|f| f.ino() == m.ino())) {
+            return Ok(Some(file));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_survive_the_file() {
+        for change in [
+            Change::Table(4500),
+            Change::Rules { mark: 7, table: 4500, priority: 100 },
+            Change::Sysctl {
+                path: "/proc/sys/net/ipv4/conf/a b/rp_filter".into(),
+                previous: "1".to_owned(),
+                set: "2".to_owned(),
+            },
+            Change::Guard("vpn_guard".to_owned()),
+            Change::Filter("vpn_filter".to_owned()),
+            Change::Exceptions(4499),
+        ] {
+            assert_eq!(Change::parse(&change.to_string()), Some(change));
+        }
+    }
+
+    #[test]
+    fn unknown_lines_are_ignored() {
+        for line in [
+            "",
+            "table",
+            "table x",
+            "rules 1 2",
+            "rules 1 2 x",
+            "sysctl 1 2",
+            "sysctl 1 2 /etc/passwd",
+            "sysctl 1 2 /proc/sys/net/../kernel/core_pattern",
+            "else 1",
+        ] {
+            assert_eq!(Change::parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused() {
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let path = std::env::temp_dir().join(format!("planted-{}.plane", std::process::id()));
+        fs::write(&path, "table 4500\n").expect("written");
+        std::os::unix::fs::chown(&path, Some(65_534), None).expect("given away");
+        let refused = locked(&path).expect_err("refused").to_string();
+        fs::remove_file(&path).expect("remove");
+        assert!(refused.contains("65534"), "{refused}");
+    }
+
+    #[test]
+    fn a_locked_file_has_one_owner() {
+        let path = std::env::temp_dir().join(format!("lock-{}.plane", std::process::id()));
+        let first = locked(&path).expect("open").expect("lock");
+        assert!(locked(&path).expect("open").is_none());
+        fs::remove_file(&path).expect("remove");
+        let second = locked(&path).expect("open");
+        assert!(second.is_some(), "a removed file does not stand in the way");
+        drop(first);
+        fs::remove_file(&path).expect("remove");
+    }
+}

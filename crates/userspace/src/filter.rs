@@ -1,0 +1,415 @@
+//! The filter on the host: an nftables table that drops, and routing rules that lead bypassed traffic past the device.
+//!
+//! Without rules and with both defaults at "permit" there is neither. The table outlives a crash, so that "deny" stays
+//! closed; the next start puts its own in its place, or removes it.
+
+use super::Config;
+use super::refusal::{plane_error, refused};
+use esp::filter::{
+    DefaultAction, Direction, FRAGMENTATION_NEEDED, Filter, FilterAction, FilterCounts, FilterRule,
+    NEIGHBOURS, PACKET_TOO_BIG, Tally,
+};
+use esp::plane::PlaneError;
+use host::journal::{Change, Journal};
+use host::netlink::{Exception, Family, Netlink};
+use host::nft;
+use host::{lacks_family, prefixes};
+use policy::Selector;
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::io;
+use std::sync::Arc;
+
+/// Routing rules that one filter may need: ranges that are no prefixes take several.
+const MAX_EXCEPTIONS: usize = 4096;
+
+/// The filter in force.
+pub(super) struct Enforcement {
+    netlink: Netlink,
+    host: Host,
+    /// Priority of the routing rules for bypassed traffic; that of the tunnels' follows.
+    priority: u32,
+    filter: Arc<Filter>,
+    installed: bool,
+    exceptions: Vec<Exception>,
+}
+
+/// What the table needs to know of the plane.
+struct Host {
+    table: String,
+    device: String,
+    mark: u32,
+    natt_port: u16,
+    /// Whether the kernel protects packets, too.
+    beside_kernel: bool,
+}
+
+impl Enforcement {
+    /// Puts the configured filter in force, and an end to what a crashed plane has left.
+    pub(super) fn start(config: &Config, journal: &mut Journal) -> Result<Self, PlaneError> {
+        let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
+        let mut enforcement = Self {
+            netlink,
+            host: Host {
+                table: nft::table("filter", &config.device),
+                device: config.device.clone(),
+                mark: config.mark,
+                natt_port: config.natt_port,
+                beside_kernel: config.beside_kernel,
+            },
+            priority: config.rule_priority.saturating_sub(1),
+            filter: Arc::default(),
+            installed: false,
+            exceptions: Vec::new(),
+        };
+        enforcement.apply(&config.filter, journal)?;
+        Ok(enforcement)
+    }
+
+    /// What is in force.
+    pub(super) fn filter(&self) -> &Arc<Filter> {
+        &self.filter
+    }
+
+    /// Replaces the filter; on error the former stays in force.
+    pub(super) fn apply(
+        &mut self,
+        filter: &Arc<Filter>,
+        journal: &mut Journal,
+    ) -> Result<(), PlaneError> {
+        let exceptions = exceptions(filter, self.priority)?;
+        let before = std::mem::take(&mut self.exceptions);
+        // Routes first: a packet that is let pass is to find its way.
+        let applied = self
+            .except(&before, &exceptions, journal)
+            .and_then(|()| self.fill_table(filter, journal));
+        let Err(error) = applied else {
+            self.withdraw(&before, &exceptions);
+            self.exceptions = exceptions;
+            self.filter = Arc::clone(filter);
+            return Ok(());
+        };
+        self.withdraw(&exceptions, &before);
+        self.exceptions = before;
+        Err(error)
+    }
+
+    /// What the filter has done.
+    pub(super) fn counts(&self) -> FilterCounts {
+        let rules = vec![Tally::default(); self.filter.rules.len()];
+        let mut counts = FilterCounts { rules, ..FilterCounts::default() };
+        if !self.installed {
+            return counts;
+        }
+        match nft::counters(&self.host.table) {
+            Ok(text) => {
+                let found = read_counters(&text);
+                let of = |name: &str| found.get(name).copied().unwrap_or_default();
+                for (place, tally) in counts.rules.iter_mut().enumerate() {
+                    *tally = of(&rule_counter(place));
+                }
+                (counts.denied_ipv4, counts.denied_ipv6) = (of(DENIED[0]), of(DENIED[1]));
+            }
+            Err(error) => tracing::warn!(%error, "reading the filter's counters"),
+        }
+        counts
+    }
+
+    fn except(
+        &mut self,
+        before: &[Exception],
+        wanted: &[Exception],
+        journal: &mut Journal,
+    ) -> Result<(), PlaneError> {
+        if wanted.is_empty() {
+            return Ok(());
+        }
+        journal.record(&Change::Exceptions(self.priority)).map_err(plane_error)?;
+        let mut families = Vec::new();
+        for family in Family::BOTH {
+            match self.netlink.add_landing(family, self.priority) {
+                Ok(()) => families.push(family),
+                Err(e) if family == Family::V6 && lacks_family(&e) => {}
+                Err(e) => return Err(refused("adding a routing rule".to_owned(), &e)),
+            }
+        }
+        let new = |e: &&Exception| !before.contains(e) && families.contains(&e.family());
+        for exception in wanted.iter().filter(new) {
+            self.netlink
+                .add_exception(exception)
+                .map_err(|e| refused(format!("leading {exception} past the tunnel device"), &e))?;
+        }
+        Ok(())
+    }
+
+    /// Withdraws routing rules that are not among those to be kept.
+    fn withdraw(&mut self, exceptions: &[Exception], kept: &[Exception]) {
+        for exception in exceptions.iter().filter(|e| !kept.contains(e)) {
+            if let Err(error) = self.netlink.delete_exception(exception) {
+                tracing::warn!(%error, "withdrawing the routing rule for {exception}");
+            }
+        }
+    }
+
+    fn fill_table(&mut self, filter: &Filter, journal: &mut Journal) -> Result<(), PlaneError> {
+        let fault = |e: &io::Error| refused("filtering with nftables".to_owned(), e);
+        let change = Change::Filter(self.host.table.clone());
+        if filter.is_open() {
+            nft::remove(&self.host.table).map_err(|e| fault(&e))?;
+            self.installed = false;
+            return Ok(());
+        }
+        if !nft::available() {
+            return Err(PlaneError::System {
+                what: "filtering traffic outside of tunnels".to_owned(),
+                why: "the program nft is missing; install nftables, or have both families permitted and no rules"
+                    .to_owned(),
+            });
+        }
+        journal.record(&change).map_err(plane_error)?;
+        let former = self.counts();
+        let tally = |rule: &FilterRule| {
+            let place = self.filter.rules.iter().position(|r| r == rule);
+            place.and_then(|at| former.rules.get(at).copied()).unwrap_or_default()
+        };
+        let kept = FilterCounts { rules: filter.rules.iter().map(tally).collect(), ..former };
+        nft::run(&script(&self.host, filter, &kept)).map_err(|e| fault(&e))?;
+        self.installed = true;
+        Ok(())
+    }
+}
+
+/// Names of the counters of what no rule covers.
+const DENIED: [&str; 2] = ["denied_ipv4", "denied_ipv6"];
+
+fn rule_counter(place: usize) -> String {
+    format!("rule_{}", place + 1)
+}
+
+/// The whole table, in place of the former.
+fn script(host: &Host, filter: &Filter, counts: &FilterCounts) -> String {
+    let Host { table, device, mark, natt_port, beside_kernel } = host;
+    // What the kernel has opened, what it is going to protect, and what it has protected.
+    let [opened, protected] = match beside_kernel {
+        true => [
+            "    meta ipsec exists accept\n".to_owned(),
+            format!(
+                "    rt ipsec exists accept\n    meta l4proto {{ 50, 51 }} accept\n    udp sport {natt_port} accept\n"
+            ),
+        ],
+        false => Default::default(),
+    };
+    let mut counters = String::new();
+    let names = (0..filter.rules.len()).map(rule_counter).chain(DENIED.map(str::to_owned));
+    let tallies = counts.rules.iter().chain([&counts.denied_ipv4, &counts.denied_ipv6]);
+    for (name, Tally { packets, bytes }) in names.zip(tallies) {
+        // Writing to a String cannot fail.
+        let _ = writeln!(counters, "  counter {name} {{ packets {packets} bytes {bytes} }}");
+    }
+    let neighbours = NEIGHBOURS.map(|kind| kind.to_string()).join(", ");
+    let [kind, code] = FRAGMENTATION_NEEDED.to_be_bytes();
+    let (incoming, outgoing) =
+        (verdicts(filter, &[Direction::In]), verdicts(filter, &[Direction::Out]));
+    let passing = verdicts(filter, &[Direction::Out, Direction::In]);
+    let mut denied = String::new();
+    for (family, action, counter) in
+        [("ipv4", filter.ipv4, DENIED[0]), ("ipv6", filter.ipv6, DENIED[1])]
+    {
+        if action == DefaultAction::Deny {
+            let _ = writeln!(denied, "    meta nfproto {family} counter name {counter} drop");
+        }
+    }
+    // Naming the table before deleting it makes the deletion succeed where there is none yet.
+    format!(
+        "table inet {table}
+delete table inet {table}
+table inet {table} {{
+{counters}
+  chain always {{
+    icmpv6 type {{ {PACKET_TOO_BIG}, {neighbours} }} accept
+    icmp type {kind} icmp code {code} accept
+  }}
+  chain incoming {{
+    type filter hook input priority 0; policy accept;
+    iifname \"lo\" accept
+    meta l4proto {{ 50, 51 }} accept
+    udp dport {{ 500, {natt_port} }} accept
+    jump always
+{incoming}{opened}    iifname \"{device}\" accept
+{denied}  }}
+  chain outgoing {{
+    type filter hook output priority 0; policy accept;
+    oifname \"lo\" accept
+    meta mark {mark:#x} accept
+    jump always
+{outgoing}{protected}    oifname \"{device}\" accept
+{denied}  }}
+  chain passing {{
+    type filter hook forward priority 0; policy accept;
+    jump always
+{passing}{opened}{protected}    iifname \"{device}\" accept
+    oifname \"{device}\" accept
+{denied}  }}
+}}
+"
+    )
+}
+
+/// What the rules say of packets that go one of these ways, rule by rule.
+fn verdicts(filter: &Filter, ways: &[Direction]) -> String {
+    let mut text = String::new();
+    for (place, rule) in filter.rules.iter().enumerate() {
+        let verdict = match rule.action {
+            FilterAction::Bypass => "accept",
+            FilterAction::Discard => "drop",
+        };
+        for way in ways.iter().filter(|way| rule.direction.includes(**way)) {
+            let (local, remote) = (&rule.traffic.local, &rule.traffic.remote);
+            let (from, to) = if *way == Direction::In { (remote, local) } else { (local, remote) };
+            for flow in nft::flows(from, to) {
+                let _ = writeln!(text, "    {flow} counter name {} {verdict}", rule_counter(place));
+            }
+        }
+    }
+    text
+}
+
+/// The routing rules for what leaves unprotected.
+fn exceptions(filter: &Filter, priority: u32) -> Result<Vec<Exception>, PlaneError> {
+    let mut found = Vec::new();
+    for (place, rule) in filter.rules.iter().enumerate() {
+        if rule.action != FilterAction::Bypass || !rule.direction.includes(Direction::Out) {
+            continue;
+        }
+        for (local, remote) in pairs(rule) {
+            let (from, to) = (prefixes(&local.addresses), prefixes(&remote.addresses));
+            if found.len() + from.len() * to.len() > MAX_EXCEPTIONS {
+                return Err(PlaneError::System {
+                    what: format!(
+                        "leading {} of the filter past the tunnel device",
+                        rule.title(place)
+                    ),
+                    why: "its ranges take too many routing rules; use prefixes".to_owned(),
+                });
+            }
+            for from in from {
+                found.extend(to.iter().map(|to| Exception {
+                    priority,
+                    from,
+                    to: *to,
+                    protocol: local.protocol,
+                    ports: [local.ports, remote.ports],
+                }));
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn pairs(rule: &FilterRule) -> impl Iterator<Item = (&Selector, &Selector)> {
+    let family = |s: &Selector| s.addresses.start().is_ipv4();
+    let remote = &rule.traffic.remote;
+    rule.traffic.local.iter().flat_map(move |local| {
+        remote.iter().filter(move |r| family(r) == family(local)).map(move |r| (local, r))
+    })
+}
+
+/// Reads `nft list counters`: a name, and the numbers in the line after it.
+fn read_counters(text: &str) -> BTreeMap<&str, Tally> {
+    let mut counters = BTreeMap::new();
+    let mut name = None;
+    for line in text.lines() {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["counter", of, "{", ..] => name = Some(*of),
+            ["packets", packets, "bytes", bytes] => {
+                if let (Some(name), Ok(packets), Ok(bytes)) =
+                    (name.take(), packets.parse(), bytes.parse())
+                {
+                    counters.insert(name, Tally { packets, bytes });
+                }
+            }
+            _ => {}
+        }
+    }
+    counters
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esp::plane::TrafficSelectors;
+    use policy::{AddressRange, PortRange};
+
+    fn rule(action: FilterAction, direction: Direction) -> FilterRule {
+        let of = |start: &str, end: &str, ports| Selector {
+            protocol: 6,
+            addresses: AddressRange::new(
+                start.parse().expect("an address"),
+                end.parse().expect("an address"),
+            )
+            .expect("a range"),
+            ports,
+        };
+        let ssh = PortRange::new(22, 22).expect("a range");
+        let traffic = TrafficSelectors {
+            local: vec![of("192.0.2.1", "192.0.2.1", ssh)],
+            remote: vec![of("198.51.100.0", "198.51.100.2", PortRange::ANY)],
+        };
+        FilterRule { name: None, action, direction, traffic }
+    }
+
+    #[test]
+    fn each_chain_has_the_rules_of_its_way() {
+        let rules = vec![
+            rule(FilterAction::Bypass, Direction::Both),
+            rule(FilterAction::Discard, Direction::In),
+        ];
+        let filter = Filter { rules, ipv4: DefaultAction::Deny, ..Filter::default() };
+        let into = "    ip saddr 198.51.100.0-198.51.100.2 ip daddr 192.0.2.1 meta l4proto 6 th dport 22-22";
+        let out = "    ip saddr 192.0.2.1 ip daddr 198.51.100.0-198.51.100.2 meta l4proto 6 th sport 22-22";
+        let first = |flow| format!("{flow} counter name rule_1 accept\n");
+        let second = format!("{into} counter name rule_2 drop\n");
+        assert_eq!(verdicts(&filter, &[Direction::In]), first(into) + &second);
+        assert_eq!(verdicts(&filter, &[Direction::Out]), first(out));
+        let both = verdicts(&filter, &[Direction::Out, Direction::In]);
+        assert_eq!(both, first(out) + &first(into) + &second);
+
+        let host = Host {
+            table: "t".to_owned(),
+            device: "vpn0".to_owned(),
+            mark: 0x76,
+            natt_port: 4500,
+            beside_kernel: false,
+        };
+        let counts = FilterCounts {
+            rules: vec![Tally { packets: 3, bytes: 180 }, Tally::default()],
+            ..FilterCounts::default()
+        };
+        let script = script(&host, &filter, &counts);
+        assert!(script.contains("counter rule_1 { packets 3 bytes 180 }"), "{script}");
+        assert_eq!(script.matches("meta nfproto ipv4 counter name denied_ipv4 drop").count(), 3);
+        assert!(!script.contains("nfproto ipv6"), "{script}");
+    }
+
+    #[test]
+    fn only_what_leaves_unprotected_is_led_past_the_device() {
+        let of = |action, direction| {
+            let filter = Filter { rules: vec![rule(action, direction)], ..Filter::default() };
+            let found = exceptions(&filter, 4499).expect("few");
+            found.iter().map(ToString::to_string).collect::<Vec<_>>()
+        };
+        let expected = ["192.0.2.1/32 to 198.51.100.0/31", "192.0.2.1/32 to 198.51.100.2/32"];
+        assert_eq!(of(FilterAction::Bypass, Direction::Both), expected);
+        assert_eq!(of(FilterAction::Bypass, Direction::Out), expected);
+        assert!(of(FilterAction::Bypass, Direction::In).is_empty());
+        assert!(of(FilterAction::Discard, Direction::Both).is_empty());
+    }
+
+    #[test]
+    fn counters_are_read() {
+        let text = "table inet t {\n\tcounter rule_1 {\n\t\tpackets 5 bytes 420\n\t}\n\tcounter x {\n\t}\n}\n";
+        let tally = Tally { packets: 5, bytes: 420 };
+        assert_eq!(read_counters(text), BTreeMap::from([("rule_1", tally)]));
+    }
+}

@@ -1,0 +1,148 @@
+//! IKE on the port that ESP uses (RFC 3948 §2.2): it has sockets of its own there, which work while no worker does.
+
+use super::arriving::{NON_ESP_MARKER, sort};
+use super::datagrams::Ring;
+use super::lane::Wire;
+use super::outer::Routers;
+use super::socket::Port;
+use super::worker::Shared;
+use esp::queue::{Coalesce, ReceiveQueue};
+use socket2::Socket;
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// An IKE message that came to the port of ESP in UDP; the non-ESP marker is removed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IkeDatagram {
+    /// The address and port it came to.
+    pub local: SocketAddr,
+    /// Where it came from.
+    pub remote: SocketAddr,
+    /// The message, from the IKE header on.
+    pub octets: Vec<u8>,
+}
+
+/// Sends from the port that ESP in UDP uses. Clones share the sockets, which close with the last of them.
+#[derive(Clone)]
+pub struct IkeSender {
+    pub(super) port: Arc<Port>,
+}
+
+impl IkeSender {
+    /// Sends an IKE message behind the non-ESP marker (RFC 3948 §2.2), from the address of `local`; its port is not
+    /// used.
+    pub fn send_ike(&self, local: SocketAddr, remote: SocketAddr, octets: &[u8]) -> io::Result<()> {
+        let marked = [&NON_ESP_MARKER, octets].concat();
+        self.port.send_datagram(local.ip(), remote, &marked)
+    }
+
+    /// Keeps the mappings of NATs on the way alive (RFC 3948 §2.3).
+    pub fn send_keepalive(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<()> {
+        self.port.send_datagram(local.ip(), remote, &[0xff])
+    }
+}
+
+/// Most messages of one receiving call.
+const MESSAGES: usize = 8;
+
+/// What no worker receives: IKE on the port of ESP, and routers' words on the paths. Whoever owns one waits until its
+/// descriptor is readable and then calls [`receive`](Self::receive). The port stays taken as long as it lives.
+pub struct IkeReceiver {
+    shared: Arc<Shared>,
+    source: Source,
+}
+
+enum Source {
+    Port(Box<Receiving>),
+    Routers(Routers),
+}
+
+/// The port, for one family.
+struct Receiving {
+    port: Arc<Port>,
+    family: usize,
+    ring: Ring,
+    /// ESP that the kernel has put together with IKE.
+    queue: ReceiveQueue,
+}
+
+impl IkeReceiver {
+    /// One for each family that the host has, and as many for `routers`.
+    pub(super) fn all(shared: &Arc<Shared>, port: &Arc<Port>, routers: Vec<Routers>) -> Vec<Self> {
+        let receiving = |family| Receiving {
+            port: Arc::clone(port),
+            family,
+            ring: Ring::new(MESSAGES),
+            queue: ReceiveQueue::new(0, Coalesce::default()),
+        };
+        let families = (0..2).filter(|family| port.first()[*family].is_some());
+        let ports = families.map(|family| Source::Port(Box::new(receiving(family))));
+        let sources = ports.chain(routers.into_iter().map(Source::Routers));
+        sources.map(|source| Self { shared: Arc::clone(shared), source }).collect()
+    }
+
+    /// Hands on what has come, at most a few messages at a time. Returns whether there may be more.
+    pub fn receive(&mut self) -> bool {
+        match &mut self.source {
+            Source::Port(receiving) => receiving.receive(&self.shared),
+            Source::Routers(routers) => routers.receive(&self.shared),
+        }
+    }
+
+    /// Another handle to the socket, for whoever watches it.
+    ///
+    /// # Errors
+    /// Where the process has too many descriptors.
+    pub fn socket(&self) -> io::Result<UdpSocket> {
+        Ok(self.source.socket().try_clone()?.into())
+    }
+}
+
+impl Receiving {
+    fn receive(&mut self, shared: &Shared) -> bool {
+        let received = match self.ring.receive(socket(&self.port, self.family).as_fd(), MESSAGES) {
+            Ok(received) => received,
+            // An ICMP answer to something sent before; there may be more behind it.
+            Err(error) => {
+                tracing::debug!(%error, "receiving IKE");
+                return true;
+            }
+        };
+        let now = Instant::now();
+        for message in (0..received).filter_map(|index| self.ring.datagram(index)) {
+            let queue = &mut self.queue;
+            sort(Wire::Udp, &message, self.port.number(), &shared.hooks, &mut |esp| {
+                let (octets, len) = (esp.octets, esp.segment_len);
+                shared.datapath.decapsulate_run(now, octets, len, esp.arrival, queue);
+            });
+        }
+        for (packet, offload) in self.queue.packets() {
+            shared.inside.write(packet, offload);
+        }
+        self.queue.clear();
+        // Fewer than asked for may also mean that an error waits behind them.
+        received > 0
+    }
+}
+
+impl Source {
+    fn socket(&self) -> &Socket {
+        match self {
+            Self::Port(receiving) => socket(&receiving.port, receiving.family),
+            Self::Routers(routers) => &routers.socket,
+        }
+    }
+}
+
+fn socket(port: &Port, family: usize) -> &Socket {
+    port.first()[family].as_ref().expect("made for the families there are")
+}
+
+impl AsFd for IkeReceiver {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.source.socket().as_fd()
+    }
+}

@@ -1,0 +1,82 @@
+//! A way in and out of the kernel: a queue of the device, and sockets. Every lane is served by one worker at a time, and
+//! outlives it: what waits in it when a worker goes is taken by the next.
+
+use super::socket::{Port, Sockets};
+use super::steering;
+use super::tun::Tun;
+use esp::plane::PlaneError;
+use socket2::Socket;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// A queue of the device and the sockets whose packets belong with it: what a worker writes to a queue makes the kernel
+/// send the flow's other direction through the same one.
+pub(super) struct Lane {
+    pub tun: Tun,
+    pub sockets: Sockets,
+    /// Whether this one reads the sockets of native ESP and of AH. Each of those would get every packet, so that there
+    /// is one of a kind.
+    pub reads_raw: bool,
+}
+
+impl Lane {
+    pub(super) fn first(tun: Tun, port: &Arc<Port>) -> Result<Self, PlaneError> {
+        Ok(Self { tun, sockets: Sockets::join(port)?, reads_raw: true })
+    }
+
+    /// One more beside `self`.
+    pub(super) fn another(&self) -> Result<Self, PlaneError> {
+        let sockets = Sockets::join(self.sockets.port())?;
+        Ok(Self { tun: self.tun.another()?, sockets, reads_raw: false })
+    }
+
+    /// The sockets that are read.
+    pub(super) fn readable(&self) -> impl Iterator<Item = (Wire, &Socket)> {
+        let port = self.sockets.port();
+        let udp = self.sockets.udp().iter().zip([Wire::Udp, Wire::Udp]);
+        let native = port.native().iter().zip([Wire::Native4, Wire::Native6]);
+        let raw = native.chain(port.ah().iter().zip([Wire::Ah4, Wire::Ah6]));
+        udp.chain(raw.filter(|_| self.reads_raw))
+            .filter_map(|(socket, wire)| Some((wire, socket.as_ref()?)))
+    }
+
+    /// Takes nothing from the network while nobody reads.
+    pub(super) fn close(&self) {
+        for (wire, socket) in self.readable() {
+            let closed = match wire {
+                Wire::Udp => steering::close(socket),
+                Wire::Native4 | Wire::Ah4 => steering::seclude(socket, Ipv4Addr::LOCALHOST.into()),
+                Wire::Native6 | Wire::Ah6 => steering::seclude(socket, Ipv6Addr::LOCALHOST.into()),
+            };
+            if let Err(error) = closed {
+                tracing::debug!(%error, "what comes while no SA is up waits in the socket");
+            }
+        }
+    }
+
+    /// Takes what comes again.
+    pub(super) fn reopen(&self) -> std::io::Result<()> {
+        self.readable().try_for_each(|(wire, socket)| match wire {
+            Wire::Udp => steering::reopen(socket),
+            Wire::Native4 | Wire::Ah4 => steering::admit(socket, Ipv4Addr::UNSPECIFIED.into()),
+            Wire::Native6 | Wire::Ah6 => steering::admit(socket, Ipv6Addr::UNSPECIFIED.into()),
+        })
+    }
+}
+
+/// What a socket hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    Udp,
+    Native4,
+    Native6,
+    Ah4,
+    Ah6,
+}
+
+impl Wire {
+    /// Whether one message may be many packets.
+    pub(super) fn coalesces(self) -> bool {
+        self == Self::Udp
+    }
+}

@@ -1,0 +1,472 @@
+//! The pipeline: one thread reads, any thread does the cryptography, and what is done leaves in order.
+//!
+//! 1. the reader takes batches from the device and the sockets (super-packets, and what a receiving call hands over);
+//!    outbound packets get their SA and their sequence numbers there, in order;
+//! 2. each batch goes through one bounded queue to whichever worker is free, which seals or opens it as a whole;
+//! 3. batches come out in the order they were read ([`InOrder`]), by the hand of whoever finished the one that was due:
+//!    outbound ones to the sockets, inbound ones past the anti-replay window to the device.
+//!
+//! Batches come from two pools and go back there. A reader that finds none free works on what is queued, so that what is
+//! under way is bounded and the kernel's queues hold the rest. One packet alone, with nothing else under way, is not
+//! worth handing over: the reader does it.
+
+use super::ah;
+use super::arriving::sort;
+use super::bell::Bell;
+use super::datagrams::{Arena, BATCH, Ring};
+use super::lane::{Lane, Wire};
+use super::order::InOrder;
+use super::pool::Pool;
+use super::stage::{Gauge, Stage};
+use super::waiting::{Patience, Sources, Wait};
+use super::worker::{DEVICE_BATCH, LONGEST, Post, Shared};
+use crossbeam_channel::{Receiver, Sender, TryRecvError};
+use esp::datapath::{
+    self,
+    stages::{Admitted, Opened},
+};
+use esp::queue::{Coalesce, ReceiveQueue, SendQueue};
+use std::cell::RefCell;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Batches of each direction.
+const BATCHES: usize = 16;
+
+/// Most messages of one inbound batch where each may hold many packets.
+const MESSAGES: usize = 8;
+
+/// Octets of a queue of one batch: what the longest batch fills, and a little.
+const QUEUE: usize = 1 << 18;
+
+/// A batch on its way out.
+struct Outgoing {
+    lane: Arc<Lane>,
+    buffer: Vec<u8>,
+    used: usize,
+    packets: Vec<(Range<usize>, Admitted)>,
+    send: SendQueue,
+}
+
+/// A batch on its way in.
+struct Incoming {
+    lane: Arc<Lane>,
+    wire: Wire,
+    ring: Ring,
+    received: usize,
+    opened: Opened,
+    receive: ReceiveQueue,
+}
+
+/// What is to be done with a batch, and its number in its direction.
+enum Job {
+    Seal(u64, Box<Outgoing>),
+    Open(u64, Box<Incoming>),
+}
+
+type Sink<T> = Box<dyn FnMut(T) + Send>;
+
+/// What the threads of one pipeline share.
+pub(super) struct Pipeline {
+    shared: Arc<Shared>,
+    jobs: Receiver<Job>,
+    outgoing: Arc<Pool<Outgoing>>,
+    incoming: Arc<Pool<Incoming>>,
+    sending: InOrder<Box<Outgoing>, Sink<Box<Outgoing>>>,
+    writing: InOrder<Box<Incoming>, Sink<Box<Incoming>>>,
+    /// Rung for a reader that found a pool empty.
+    freed: Arc<Bell>,
+}
+
+/// How much is under way.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Depth {
+    /// Batches that wait for a worker, of both directions.
+    pub queued: usize,
+    /// Batches between being read and having left, and how many there may be: out, and in.
+    pub outgoing: (usize, usize),
+    pub incoming: (usize, usize),
+}
+
+thread_local! {
+    /// Whoever brings the batch that is due does the work of the last stage, and counts it.
+    static GAUGE: RefCell<Arc<Gauge>> = RefCell::default();
+}
+
+fn count(stage: Stage, packets: usize, octets: usize, begun: Instant) {
+    GAUGE.with_borrow(|gauge| gauge.count(stage, packets, octets, begun.elapsed()));
+}
+
+impl Pipeline {
+    /// Makes the pipeline, and what its reader puts jobs into: when that is gone the workers end with the last job.
+    pub(super) fn new(shared: &Arc<Shared>, first: &Arc<Lane>) -> io::Result<(Self, Feed)> {
+        let (feed, jobs) = crossbeam_channel::bounded(2 * BATCHES);
+        let freed = Arc::new(Bell::new()?);
+        let outgoing = Arc::new(Pool::new(BATCHES, || Outgoing::new(first)));
+        let incoming = Arc::new(Pool::new(BATCHES, || Incoming::new(first)));
+        let pipeline = Self {
+            shared: Arc::clone(shared),
+            jobs,
+            sending: InOrder::new(BATCHES, send_out(&outgoing, &freed)),
+            writing: InOrder::new(
+                BATCHES,
+                write_out(shared, &incoming, &freed, first.tun.coalesce()),
+            ),
+            outgoing,
+            incoming,
+            freed,
+        };
+        Ok((pipeline, Feed(feed)))
+    }
+
+    pub(super) fn depth(&self) -> Depth {
+        Depth {
+            queued: self.jobs.len(),
+            outgoing: self.outgoing.used(),
+            incoming: self.incoming.used(),
+        }
+    }
+
+    /// Works on batches until no more can come.
+    pub(super) fn work(&self, wait: Wait, gauge: &Arc<Gauge>) {
+        GAUGE.replace(Arc::clone(gauge));
+        let mut patience = Patience::new(wait);
+        loop {
+            let next = if patience.is_awake() {
+                match self.jobs.try_recv() {
+                    Ok(job) => Some(job),
+                    Err(TryRecvError::Disconnected) => return,
+                    Err(TryRecvError::Empty) => None,
+                }
+            } else {
+                match self.jobs.recv() {
+                    Ok(job) => Some(job),
+                    Err(_) => return,
+                }
+            };
+            match next {
+                Some(job) => {
+                    self.does(job);
+                    patience.load();
+                }
+                None => patience.in_vain(),
+            }
+        }
+    }
+
+    fn does(&self, job: Job) {
+        let begun = Instant::now();
+        match job {
+            Job::Seal(number, mut batch) => {
+                batch.seal(&self.shared, begun);
+                count(Stage::Seal, batch.send.packets(), batch.send.len(), begun);
+                self.sending.put(number, batch);
+            }
+            Job::Open(number, mut batch) => {
+                let octets = batch.open(&self.shared);
+                count(Stage::Open, batch.receive.accepted(), octets, begun);
+                self.writing.put(number, batch);
+            }
+        }
+    }
+}
+
+/// What the reader puts jobs into.
+pub(super) struct Feed(Sender<Job>);
+
+/// Reads until it is told to stop, or the device is gone; the feed goes with it. `alone`: there is no other thread.
+pub(super) fn read(post: &Post, pipeline: &Pipeline, feed: Feed, alone: bool) -> io::Result<()> {
+    GAUGE.replace(Arc::clone(&post.gauge));
+    let sender = post.shared.datapath.sender();
+    let mut reader = Reader { post, pipeline, sender, feed: &feed.0, alone, sealed: 0, opened: 0 };
+    reader.run()
+}
+
+struct Reader<'a> {
+    post: &'a Post,
+    pipeline: &'a Pipeline,
+    sender: datapath::Sender,
+    feed: &'a Sender<Job>,
+    alone: bool,
+    /// Numbers given out, by direction.
+    sealed: u64,
+    opened: u64,
+}
+
+/// What became of an attempt to read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Read {
+    Nothing,
+    /// So many packets, or messages.
+    Some(usize),
+    /// There was no batch to read to.
+    NoRoom,
+}
+
+impl Reader<'_> {
+    fn run(&mut self) -> io::Result<()> {
+        let Post { shared, lanes, stop, .. } = self.post;
+        let mut sources = Sources::new()?;
+        sources.add(&**stop)?;
+        sources.add(&shared.release.bell)?;
+        sources.add(&*self.pipeline.freed)?;
+        let first = 3;
+        let mut work = Vec::new();
+        for lane in lanes {
+            sources.add(&lane.tun)?;
+            work.push((lane, None));
+            for (wire, socket) in lane.readable() {
+                sources.add(socket)?;
+                work.push((lane, Some((wire, socket))));
+            }
+        }
+        let mut patience = Patience::new(self.post.wait);
+        let mut full = false;
+        loop {
+            // Without room to read to, only its return is of interest.
+            match full {
+                true => sources.wait_for_first(first, &mut patience)?,
+                false => sources.wait(&mut patience)?,
+            }
+            if sources.ready(0) && stop.is_wanted() {
+                return Ok(());
+            }
+            if sources.ready(1) && shared.release.take() {
+                self.release(lanes);
+            }
+            if sources.ready(2) {
+                self.pipeline.freed.quieten();
+            }
+            let mut moved = 0;
+            let retry = std::mem::take(&mut full);
+            for (index, (lane, socket)) in work.iter().enumerate() {
+                if !retry && !sources.ready(first + index) {
+                    continue;
+                }
+                let read = match socket {
+                    None => self.read_device(lane)?,
+                    Some((wire, socket)) => self.read_socket(lane, *wire, socket),
+                };
+                match read {
+                    Read::Nothing => {}
+                    Read::Some(packets) => moved += packets,
+                    Read::NoRoom => full = true,
+                }
+            }
+            // Rather than wait for others, do what they have not begun.
+            while (full || self.alone)
+                && let Ok(job) = self.pipeline.jobs.try_recv()
+            {
+                self.pipeline.does(job);
+                full = false;
+            }
+            patience.moved(moved);
+        }
+    }
+
+    fn read_device(&mut self, lane: &Arc<Lane>) -> io::Result<Read> {
+        let Some(mut batch) = self.pipeline.outgoing.take() else { return Ok(Read::NoRoom) };
+        let begun = Instant::now();
+        batch.lane = Arc::clone(lane);
+        let (mut read, mut octets) = (0, 0);
+        while read < DEVICE_BATCH && batch.used + LONGEST <= batch.buffer.len() {
+            let room = batch.used..batch.used + LONGEST;
+            let Some((length, offload)) = lane.tun.read(&mut batch.buffer[room])? else { break };
+            read += 1;
+            octets += length;
+            let range = batch.used..batch.used + length;
+            let packet = &mut batch.buffer[range.clone()];
+            if let Some(admitted) = self.sender.admit(begun, packet, offload) {
+                batch.used = range.end;
+                batch.packets.push((range, admitted));
+            }
+        }
+        if read == 0 {
+            self.pipeline.outgoing.give(batch);
+            return Ok(Read::Nothing);
+        }
+        count(Stage::Read, read, octets, begun);
+        self.post.gauge.looked_up(self.sender.take_lookups());
+        let lone = read == 1 && octets < LONE;
+        self.hand_over(lone, |reader| {
+            reader.sealed += 1;
+            Job::Seal(reader.sealed - 1, batch)
+        });
+        Ok(Read::Some(read))
+    }
+
+    fn read_socket(&mut self, lane: &Arc<Lane>, wire: Wire, socket: &socket2::Socket) -> Read {
+        let Some(mut batch) = self.pipeline.incoming.take() else { return Read::NoRoom };
+        let begun = Instant::now();
+        batch.lane = Arc::clone(lane);
+        batch.wire = wire;
+        let limit = if wire.coalesces() { MESSAGES } else { BATCH };
+        batch.received = batch.ring.receive(socket.as_fd(), limit).unwrap_or_else(|error| {
+            tracing::debug!(%error, "receiving");
+            0
+        });
+        let received = batch.received;
+        if received == 0 {
+            self.pipeline.incoming.give(batch);
+            return Read::Nothing;
+        }
+        let (packets, octets) = batch.ring.amount(received);
+        count(Stage::Receive, packets, octets, begun);
+        let lone = received == 1 && octets < LONE;
+        self.hand_over(lone, |reader| {
+            reader.opened += 1;
+            Job::Open(reader.opened - 1, batch)
+        });
+        Read::Some(received)
+    }
+
+    /// Sends the packets that were kept for an SA, behind what was read before.
+    fn release(&mut self, lanes: &[Arc<Lane>]) {
+        let Some(lane) = lanes.first() else { return };
+        let mut batch = loop {
+            match self.pipeline.outgoing.take() {
+                Some(batch) => break batch,
+                None => match self.pipeline.jobs.try_recv() {
+                    Ok(job) => self.pipeline.does(job),
+                    Err(_) => std::thread::yield_now(),
+                },
+            }
+        };
+        batch.lane = Arc::clone(lane);
+        self.post.shared.datapath.flush_held(Instant::now(), &mut batch.send);
+        self.hand_over(true, |reader| {
+            reader.sealed += 1;
+            Job::Seal(reader.sealed - 1, batch)
+        });
+    }
+
+    fn hand_over(&mut self, lone: bool, job: impl FnOnce(&mut Self) -> Job) {
+        let job = job(self);
+        // The one batch that is in use is this.
+        let depth = self.pipeline.depth();
+        if lone && depth.outgoing.0 + depth.incoming.0 == 1 {
+            return self.pipeline.does(job);
+        }
+        // There is room for every batch there is, and somebody who takes it: this thread.
+        if let Err(error) = self.feed.send(job) {
+            self.pipeline.does(error.into_inner());
+        }
+    }
+}
+
+/// Octets of a packet or message that is not worth handing over, if it is alone.
+const LONE: usize = 2048;
+
+impl Outgoing {
+    fn new(lane: &Arc<Lane>) -> Self {
+        Self {
+            lane: Arc::clone(lane),
+            // Pages that no packet reaches are never touched and cost nothing.
+            buffer: vec![0; 2 * LONGEST],
+            used: 0,
+            packets: Vec::with_capacity(DEVICE_BATCH),
+            send: SendQueue::new(QUEUE),
+        }
+    }
+
+    fn seal(&mut self, shared: &Shared, now: Instant) {
+        for (range, admitted) in self.packets.drain(..) {
+            shared.datapath.seal(now, admitted, &mut self.buffer[range], &mut self.send);
+        }
+        self.used = 0;
+    }
+}
+
+impl Incoming {
+    fn new(lane: &Arc<Lane>) -> Self {
+        Self {
+            lane: Arc::clone(lane),
+            wire: Wire::Udp,
+            ring: Ring::new(BATCH),
+            received: 0,
+            opened: Opened::default(),
+            receive: ReceiveQueue::new(QUEUE, lane.tun.coalesce()),
+        }
+    }
+
+    /// Returns how many octets there were.
+    fn open(&mut self, shared: &Shared) -> usize {
+        let port = self.lane.sockets.port().number();
+        let (opened, receive) = (&mut self.opened, &mut self.receive);
+        let mut octets = 0;
+        for index in 0..self.received {
+            let Some(message) = self.ring.datagram(index) else { continue };
+            octets += message.octets.len();
+            sort(self.wire, &message, port, &shared.hooks, &mut |esp| {
+                let place = (index, esp.at);
+                let (octets, len) = (esp.octets, esp.segment_len);
+                shared.datapath.open_ahead(place, octets, len, esp.arrival, opened, receive);
+            });
+        }
+        octets
+    }
+}
+
+/// The last stage of the way out.
+fn send_out(pool: &Arc<Pool<Outgoing>>, freed: &Arc<Bell>) -> Sink<Box<Outgoing>> {
+    let (pool, freed) = (Arc::clone(pool), Arc::clone(freed));
+    let mut arena = Arena::new();
+    Box::new(move |mut batch| {
+        if !batch.send.is_empty() {
+            let begun = Instant::now();
+            batch.lane.sockets.send(&batch.send, &mut arena);
+            count(Stage::Send, batch.send.packets(), batch.send.len(), begun);
+            batch.send.clear();
+        }
+        if pool.give(batch) {
+            freed.ring();
+        }
+    })
+}
+
+/// The last stage of the way in.
+fn write_out(
+    shared: &Arc<Shared>,
+    pool: &Arc<Pool<Incoming>>,
+    freed: &Arc<Bell>,
+    coalesce: Coalesce,
+) -> Sink<Box<Incoming>> {
+    let (shared, pool, freed) = (Arc::clone(shared), Arc::clone(pool), Arc::clone(freed));
+    let mut again = ReceiveQueue::new(0, coalesce);
+    Box::new(move |mut batch| {
+        let begun = Instant::now();
+        let (mut packets, mut octets) = (0, 0);
+        {
+            let Incoming { lane, wire, ring, received, opened, receive } = &mut *batch;
+            let of_run = |run| ring.datagram(run).map(|m| m.octets).unwrap_or_default();
+            let mut write = |packet: &[u8], offload| {
+                packets += 1;
+                octets += packet.len();
+                shared.write(&lane.tun, packet, offload);
+            };
+            // AH has no way to be opened ahead of its turn.
+            let open_ah = match wire {
+                Wire::Ah4 => Some(ah::from_v4 as fn(&Shared, Instant, &_, &mut _)),
+                Wire::Ah6 => Some(ah::from_v6 as _),
+                Wire::Udp | Wire::Native4 | Wire::Native6 => None,
+            };
+            if let Some(open) = open_ah {
+                let messages = (0..*received).filter_map(|index| ring.datagram(index));
+                messages.for_each(|message| open(&shared, begun, &message, receive));
+                receive.packets().for_each(|(packet, offload)| write(packet, offload));
+            } else {
+                shared.datapath.settle(begun, opened, receive, &of_run, &mut again, &mut write);
+            }
+            receive.clear();
+        }
+        if packets > 0 {
+            count(Stage::Write, packets, octets, begun);
+        }
+        if pool.give(batch) {
+            freed.ring();
+        }
+    })
+}

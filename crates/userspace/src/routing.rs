@@ -1,0 +1,268 @@
+//! Which packets the kernel hands to the TUN device: the routes of every rule, in a table of their own.
+//!
+//! A rule's routes stand from the moment the rule is added, whether or not an SA serves it, so that its packets reach
+//! the datapath, which drops what it cannot protect. Behind each route stands a blackhole for the same prefix with a
+//! worse metric: the kernel removes the first when the device vanishes with a killed process, the second remains, and
+//! nothing leaves in the clear until the next start cleans up.
+
+use super::refusal::{plane_error, refused};
+use esp::plane::{PlaneError, Rule, RuleId};
+use host::journal::{Change, Journal};
+use host::netlink::{Family, MarkRule, Netlink, Route, Target};
+use host::{Prefix, lacks_family, prefixes};
+use policy::Selector;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+const DEVICE_METRIC: u32 = 10;
+const BLACKHOLE_METRIC: u32 = 20;
+
+/// The routes of all rules.
+pub(super) struct Routing {
+    netlink: Netlink,
+    device: u32,
+    table: u32,
+    mark: u32,
+    families: Vec<Family>,
+    /// Every routed prefix, and the rules that want it.
+    wanted: BTreeMap<Prefix, BTreeSet<RuleId>>,
+    rules: BTreeMap<RuleId, Routed>,
+    loosened: BTreeSet<String>,
+}
+
+/// A rule, as far as routes are concerned.
+#[derive(Default)]
+struct Routed {
+    /// What it protects on this side: where its preferred source addresses come from.
+    local: Vec<Selector>,
+    /// Those of [`Routing::wanted`] that it wants.
+    prefixes: BTreeSet<Prefix>,
+}
+
+impl Routing {
+    /// Sends everything without the mark to `table`, which is empty at first.
+    pub(super) fn start(
+        mut netlink: Netlink,
+        device: u32,
+        (mark, table, priority): (u32, u32, u32),
+        journal: &mut Journal,
+    ) -> Result<Self, PlaneError> {
+        journal.record(&Change::Table(table)).map_err(plane_error)?;
+        journal.record(&Change::Rules { mark, table, priority }).map_err(plane_error)?;
+        let mut families = Vec::new();
+        for family in Family::BOTH {
+            match netlink.add_rule(&MarkRule { family, mark, table, priority }) {
+                Ok(()) => families.push(family),
+                Err(e) if family == Family::V6 && lacks_family(&e) => {
+                    tracing::info!("this host has no IPv6; tunnels carry IPv4 only");
+                }
+                Err(e) => {
+                    return Err(refused(
+                        format!(
+                            "adding the routing rule {priority}: not fwmark {mark:#x} lookup {table}"
+                        ),
+                        &e,
+                    ));
+                }
+            }
+        }
+        let (wanted, rules, loosened) = Default::default();
+        Ok(Self { netlink, device, table, mark, families, wanted, rules, loosened })
+    }
+
+    /// Routes the remote addresses of a rule to the device, and no longer those of a former rule of its name. On error
+    /// nothing of the rule remains.
+    pub(super) fn add(&mut self, rule: &Rule) -> Result<(), PlaneError> {
+        let prefixes = self.prefixes(&rule.selectors.remote);
+        let routed = self.rules.entry(rule.id).or_default();
+        routed.local.clone_from(&rule.selectors.local);
+        let former = routed.prefixes.clone();
+        routed.prefixes.extend(&prefixes);
+        for prefix in &prefixes {
+            self.wanted.entry(*prefix).or_default().insert(rule.id);
+        }
+        let owned = self.owned();
+        for prefix in &prefixes {
+            if let Err(e) = self.put(*prefix, &owned) {
+                self.remove(rule.id);
+                return Err(refused(
+                    format!("routing {prefix} to the tunnel device for {}", rule.tunnel),
+                    &e,
+                ));
+            }
+        }
+        for prefix in former.difference(&prefixes) {
+            self.release(*prefix, rule.id, &owned);
+        }
+        if let Some(routed) = self.rules.get_mut(&rule.id) {
+            routed.prefixes = prefixes;
+        }
+        Ok(())
+    }
+
+    /// A rule goes on under another name.
+    pub(super) fn rename(&mut self, rule: RuleId, to: RuleId) {
+        let Some(routed) = self.rules.remove(&rule) else { return };
+        for prefix in &routed.prefixes {
+            if let Some(rules) = self.wanted.get_mut(prefix) {
+                rules.remove(&rule);
+                rules.insert(to);
+            }
+        }
+        self.rules.insert(to, routed);
+    }
+
+    /// Withdraws the routes no other rule wants.
+    pub(super) fn remove(&mut self, rule: RuleId) {
+        let Some(routed) = self.rules.remove(&rule) else { return };
+        let owned = self.owned();
+        for prefix in routed.prefixes {
+            self.release(prefix, rule, &owned);
+        }
+    }
+
+    /// Puts a rule's routes again: its source addresses may have come or gone since it was added, and the kernel
+    /// deletes the routes that prefer an address which goes.
+    pub(super) fn refresh(&mut self, rule: RuleId) {
+        let Some(routed) = self.rules.get(&rule) else { return };
+        let prefixes = routed.prefixes.clone();
+        let owned = self.owned();
+        for prefix in prefixes {
+            if let Err(error) = self.put(prefix, &owned) {
+                tracing::warn!(%error, "renewing the route to {prefix}");
+            }
+        }
+    }
+
+    /// Lowers the device's MTU.
+    pub(super) fn set_mtu(&mut self, mtu: u16) -> io::Result<()> {
+        self.netlink.set_mtu(self.device, mtu)
+    }
+
+    /// How many packets the device had no room for.
+    pub(super) fn dropped(&mut self) -> io::Result<u64> {
+        self.netlink.dropped(self.device)
+    }
+
+    /// Lets the protected packets of a peer in whose own address is routed to the device. The reverse path of such a
+    /// packet is the device, not the interface it arrives on, and strict reverse path filtering would drop it.
+    pub(super) fn admit_peer(&mut self, peer: IpAddr, journal: &mut Journal) {
+        // The kernel filters reverse paths of IPv4 only.
+        let IpAddr::V4(_) = peer else { return };
+        // However many rules there are: every SA asks.
+        if !(0..=32).any(|length| self.wanted.contains_key(&Prefix::holding(peer, length))) {
+            return;
+        }
+        let interface = match self.netlink.egress(peer, self.mark) {
+            Ok(Some(index)) => self.netlink.link(index).map(|(name, _)| name),
+            Ok(None) => return,
+            Err(e) => Err(e),
+        };
+        match interface {
+            Ok(name) if self.loosened.contains(&name) => {}
+            Ok(name) => {
+                if let Err(error) = loosen(&name, journal) {
+                    tracing::warn!(%error, interface = name, "cannot loosen rp_filter; packets of {peer} may be dropped");
+                }
+                self.loosened.insert(name);
+            }
+            Err(error) => tracing::debug!(%error, %peer, "no route to the peer yet"),
+        }
+    }
+
+    /// Lets in the peers that a rule names as its remote side, as transport mode does: their IKE messages come before
+    /// any SA tells where the peer is.
+    pub(super) fn admit_hosts(&mut self, rule: &Rule, journal: &mut Journal) {
+        for range in rule.selectors.remote.iter().map(|s| s.addresses) {
+            if range.start() == range.end() {
+                self.admit_peer(range.start(), journal);
+            }
+        }
+    }
+
+    /// Takes a prefix from a rule: the others keep the route, the last one takes it along.
+    fn release(&mut self, prefix: Prefix, rule: RuleId, owned: &[IpAddr]) {
+        let Some(rules) = self.wanted.get_mut(&prefix) else { return };
+        rules.remove(&rule);
+        let outcome = if rules.is_empty() {
+            self.wanted.remove(&prefix);
+            self.withdraw(prefix)
+        } else {
+            self.put(prefix, owned)
+        };
+        if let Err(error) = outcome {
+            tracing::warn!(%error, "withdrawing the route to {prefix}");
+        }
+    }
+
+    fn put(&mut self, prefix: Prefix, owned: &[IpAddr]) -> io::Result<()> {
+        let source = self.wanted.get(&prefix).and_then(|rules| {
+            rules
+                .iter()
+                .filter_map(|r| self.rules.get(r))
+                .flat_map(|routed| &routed.local)
+                .find_map(|s| preferred(s, Family::of(prefix.address), owned))
+        });
+        let (table, index) = (self.table, self.device);
+        // The blackhole comes first and goes last: there is no moment without a route.
+        self.netlink.put_route(&Route {
+            table,
+            prefix,
+            metric: BLACKHOLE_METRIC,
+            target: Target::Blackhole,
+        })?;
+        self.netlink.put_route(&Route {
+            table,
+            prefix,
+            metric: DEVICE_METRIC,
+            target: Target::Device { index, source },
+        })
+    }
+
+    fn withdraw(&mut self, prefix: Prefix) -> io::Result<()> {
+        let (table, index) = (self.table, self.device);
+        let target = Target::Device { index, source: None };
+        self.netlink.delete_route(&Route { table, prefix, metric: DEVICE_METRIC, target })?;
+        let target = Target::Blackhole;
+        self.netlink.delete_route(&Route { table, prefix, metric: BLACKHOLE_METRIC, target })
+    }
+
+    fn owned(&mut self) -> Vec<IpAddr> {
+        self.netlink.addresses().unwrap_or_else(|error| {
+            tracing::warn!(%error, "cannot list this host's addresses; routes prefer no source");
+            Vec::new()
+        })
+    }
+
+    fn prefixes(&self, remote: &[Selector]) -> BTreeSet<Prefix> {
+        remote
+            .iter()
+            .flat_map(|s| prefixes(&s.addresses))
+            .filter(|p| self.families.contains(&Family::of(p.address)))
+            .collect()
+    }
+}
+
+/// The first address this host owns that a selector holds.
+fn preferred(selector: &Selector, family: Family, owned: &[IpAddr]) -> Option<IpAddr> {
+    owned
+        .iter()
+        .copied()
+        .find(|a| Family::of(*a) == family && !a.is_loopback() && selector.addresses.contains(*a))
+}
+
+/// Turns strict reverse path filtering of an interface into loose; the kernel takes the laxer of 1 and 2 as the
+/// larger number of `all` and the interface's own.
+fn loosen(interface: &str, journal: &mut Journal) -> Result<(), PlaneError> {
+    let strict = [rp_filter("all"), rp_filter(interface)]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .any(|value| value.trim() == "1");
+    if strict { journal.set_sysctl(rp_filter(interface), "2").map_err(plane_error) } else { Ok(()) }
+}
+
+fn rp_filter(interface: &str) -> PathBuf {
+    ["/proc/sys/net/ipv4/conf", interface, "rp_filter"].iter().collect()
+}

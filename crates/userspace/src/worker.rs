@@ -1,0 +1,434 @@
+//! Run to completion: a thread that moves packets, each to its end before the next is begun.
+//!
+//! 1. wait until the device, a socket or a command has something;
+//! 2. outbound: read super-packets from the device until it is empty or the send queue is full, or a single one where they
+//!    come one by one; the datapath cuts and seals each into the queue; send the queue's runs together; with very many flows
+//!    some are read before the first is sealed, so that what they need comes from memory together;
+//! 3. inbound: receive a batch, or a single message where they come one by one; the datapath opens each packet into the
+//!    receive queue, which puts the segments of a flow together again; write them to the device;
+//! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
+//!    wake-up costs more than the look.
+//!
+//! A worker serves both directions of its lanes. Everything it owns is its own and everything it shares is lock-free or
+//! per SA, so that workers stand beside each other.
+
+use super::arriving::sort;
+use super::bell::Bell;
+use super::datagrams::{Arena, BATCH, Ring};
+use super::lane::{Lane, Wire};
+use super::manners::Manners;
+use super::stage::{Gauge, Stage};
+use super::tun::Tun;
+use super::waiting::{Patience, Sources, Wait};
+use super::{Hooks, ah};
+use esp::datapath::{Datapath, Sender};
+use esp::offload::Offload;
+use esp::queue::{ReceiveQueue, SendQueue};
+use socket2::Socket;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::{Duration, Instant};
+
+/// Octets of a queue: several super-packets, and little enough to stay in a core's cache.
+const QUEUE: usize = 1 << 20;
+
+/// Most super-packets from the device before the sockets have their turn.
+pub(super) const DEVICE_BATCH: usize = 32;
+
+/// Most octets of packets that are read before the first of them is protected, but for the last.
+const AHEAD_OCTETS: usize = LONGEST / 2;
+
+/// Where packets begin: a line of a cache.
+const ALIGNED: usize = 64;
+
+/// So long without a packet from the device, or from the sockets, is a rest.
+const REST: Duration = Duration::from_micros(100);
+
+/// Most messages of one receiving call where each may hold many packets.
+const COALESCED_BATCH: usize = 16;
+
+/// Most batches of one source that are drained: what a full queue holds. Who sends faster than that keeps no order.
+const DRAINED: usize = 2048;
+
+/// Longest packet the device hands over.
+pub(super) const LONGEST: usize = 65_536;
+
+/// What all workers of a plane share.
+pub(super) struct Shared {
+    pub datapath: Datapath,
+    pub hooks: Hooks,
+    pub release: Arc<Release>,
+    pub inside: Arc<Inside>,
+}
+
+impl Shared {
+    /// Hands a packet to the device.
+    pub(super) fn write(&self, tun: &Tun, packet: &[u8], offload: Offload) {
+        self.inside.write_to(tun, packet, offload);
+    }
+}
+
+/// The way to the device, for those who have no lane.
+#[derive(Default)]
+pub(super) struct Inside {
+    /// The first one of the device, while there is one.
+    lane: RwLock<Weak<Lane>>,
+    /// Inner packets that the device did not take.
+    pub unwritten: AtomicU64,
+}
+
+impl Inside {
+    /// There is a device.
+    pub(super) fn is_at(&self, lane: &Arc<Lane>) {
+        *self.lane.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(lane);
+    }
+
+    /// Hands a packet to the device, if there is one.
+    pub(super) fn write(&self, packet: &[u8], offload: Offload) {
+        let lane = self.lane.read().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(lane) = lane {
+            self.write_to(&lane.tun, packet, offload);
+        }
+    }
+
+    fn write_to(&self, tun: &Tun, packet: &[u8], offload: Offload) {
+        if let Err(error) = tun.write(packet, offload) {
+            self.unwritten.fetch_add(1, Ordering::Relaxed);
+            tracing::debug!(%error, octets = packet.len(), "writing to the tunnel device");
+        }
+    }
+}
+
+/// How packets that were kept for an SA get to a worker.
+pub(super) struct Release {
+    pub bell: Bell,
+    wanted: AtomicBool,
+}
+
+impl Release {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { bell: Bell::new()?, wanted: AtomicBool::new(false) })
+    }
+
+    pub(super) fn want(&self) {
+        self.wanted.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Whether it was wanted since the last call.
+    pub(super) fn take(&self) -> bool {
+        self.bell.quieten();
+        self.wanted.swap(false, Ordering::AcqRel)
+    }
+}
+
+/// How one worker is told to stop.
+pub(super) struct Stop {
+    bell: Bell,
+    wanted: AtomicBool,
+}
+
+impl Stop {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self { bell: Bell::new()?, wanted: AtomicBool::new(false) })
+    }
+
+    /// Ends the worker after its current round.
+    pub(super) fn want(&self) {
+        self.wanted.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    pub(super) fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Acquire)
+    }
+}
+
+impl AsFd for Stop {
+    fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+}
+
+/// What one worker works with.
+pub(super) struct Post {
+    pub shared: Arc<Shared>,
+    pub lanes: Vec<Arc<Lane>>,
+    /// Whether it sends the packets that were kept for an SA.
+    pub releases: bool,
+    pub wait: Wait,
+    pub stop: Arc<Stop>,
+    pub gauge: Arc<Gauge>,
+}
+
+/// Moves packets until it is told to stop, or the device is gone.
+pub(super) fn run(post: &Post) -> io::Result<()> {
+    Worker::new(post).run()
+}
+
+/// Empties the lanes, one after the other in their order, which is the order in which flows move when lanes are added.
+pub(super) fn drain(post: &Post) -> io::Result<()> {
+    Worker::new(post).drain()
+}
+
+struct Worker<'a> {
+    post: &'a Post,
+    /// The packets just read; their octets are scratch space for the datapath.
+    packets: Vec<u8>,
+    /// Where they lie.
+    taken: Vec<(Range<usize>, Offload)>,
+    sender: Sender,
+    send: SendQueue,
+    receive: ReceiveQueue,
+    arena: Arena,
+    ring: Ring,
+    from_device: Pace,
+    from_sockets: Pace,
+}
+
+impl<'a> Worker<'a> {
+    fn new(post: &'a Post) -> Self {
+        let coalesce = post.lanes.first().map(|lane| lane.tun.coalesce()).unwrap_or_default();
+        Self {
+            post,
+            packets: vec![0; AHEAD_OCTETS + LONGEST],
+            taken: Vec::new(),
+            sender: post.shared.datapath.sender(),
+            send: SendQueue::new(QUEUE),
+            receive: ReceiveQueue::new(QUEUE, coalesce),
+            arena: Arena::new(),
+            ring: Ring::new(BATCH),
+            from_device: Pace::new(),
+            from_sockets: Pace::new(),
+        }
+    }
+
+    fn drain(&mut self) -> io::Result<()> {
+        for lane in &self.post.lanes {
+            let mut rounds = 0;
+            while self.outbound(lane)? > 0 && rounds < DRAINED {
+                rounds += 1;
+            }
+            for (wire, socket) in lane.readable() {
+                let mut rounds = 0;
+                while self.inbound(lane, wire, socket) > 0 && rounds < DRAINED {
+                    rounds += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn run(&mut self) -> io::Result<()> {
+        let Post { shared, lanes, stop, .. } = self.post;
+        let mut sources = Sources::new()?;
+        sources.add(&**stop)?;
+        if self.post.releases {
+            sources.add(&shared.release.bell)?;
+        }
+        // What each source is, in the order they are looked at.
+        let first = 1 + usize::from(self.post.releases);
+        let mut work: Vec<(&Lane, Option<(Wire, &Socket)>)> = Vec::new();
+        for lane in lanes {
+            sources.add(&lane.tun)?;
+            work.push((lane, None));
+            for (wire, socket) in lane.readable() {
+                sources.add(socket)?;
+                work.push((lane, Some((wire, socket))));
+            }
+        }
+        let (mut patience, mut manners) = (Patience::new(self.post.wait), Manners::new());
+        loop {
+            sources.wait(&mut patience)?;
+            if sources.ready(0) && stop.is_wanted() {
+                return Ok(());
+            }
+            if self.post.releases && sources.ready(1) && shared.release.take() {
+                shared.datapath.flush_held(Instant::now(), &mut self.send);
+                if let Some((lane, _)) = work.first() {
+                    self.flush_send(lane, Instant::now());
+                }
+            }
+            let mut moved = 0;
+            for (index, (lane, socket)) in work.iter().enumerate() {
+                if sources.ready(first + index) {
+                    moved += match socket {
+                        None => self.outbound(lane)?,
+                        Some((wire, socket)) => self.inbound(lane, *wire, socket),
+                    };
+                }
+            }
+            patience.moved(moved);
+            manners.woken(moved);
+        }
+    }
+
+    /// Device to sockets; returns how many packets the device had.
+    fn outbound(&mut self, lane: &Lane) -> io::Result<usize> {
+        let begun = Instant::now();
+        let most = self.from_device.batch(begun, DEVICE_BATCH);
+        let (mut read, mut octets) = (0, 0);
+        let mut more = true;
+        while more && read < most && !self.send.is_full() {
+            more = self.take(lane, most - read)?;
+            if self.taken.len() > 1 {
+                let packets = self.taken.iter().map(|(place, _)| &self.packets[place.clone()]);
+                self.sender.prefetch(packets);
+            }
+            for (place, offload) in self.taken.drain(..) {
+                read += 1;
+                octets += place.len();
+                // A discard is counted where it is found.
+                let packet = &mut self.packets[place];
+                let _ = self.sender.encapsulate(begun, packet, offload, &mut self.send);
+            }
+        }
+        let sealed = Instant::now();
+        if read > 0 {
+            // Reading and sealing alternate, and a look at the clock between costs as much as a small packet.
+            let gauge = &self.post.gauge;
+            gauge.count(Stage::Read, read, octets, Default::default());
+            gauge.looked_up(self.sender.take_lookups());
+            let (packets, octets) = (self.send.packets(), self.send.len());
+            gauge.count(Stage::Seal, packets, octets, sealed - begun);
+        }
+        let sent = self.flush_send(lane, sealed);
+        if read > 0 {
+            self.from_device.passed(sent, read);
+        }
+        Ok(read)
+    }
+
+    /// Reads the packets that are protected next, and says whether the device may have more.
+    fn take(&mut self, lane: &Lane, most: usize) -> io::Result<bool> {
+        let most = most.min(self.sender.ahead());
+        let mut at = 0;
+        while self.taken.len() < most && at < AHEAD_OCTETS {
+            let space = &mut self.packets[at..at + LONGEST];
+            let Some((length, offload)) = lane.tun.read(space)? else { return Ok(false) };
+            self.taken.push((at..at + length, offload));
+            at += length.next_multiple_of(ALIGNED);
+        }
+        Ok(true)
+    }
+
+    /// Sends what is in the queue, and says when that was done.
+    fn flush_send(&mut self, lane: &Lane, begun: Instant) -> Instant {
+        if self.send.is_empty() {
+            return begun;
+        }
+        lane.sockets.send(&self.send, &mut self.arena);
+        let sent = Instant::now();
+        let (packets, octets) = (self.send.packets(), self.send.len());
+        self.post.gauge.count(Stage::Send, packets, octets, sent - begun);
+        self.send.clear();
+        sent
+    }
+
+    /// One socket to the device; returns how many messages the socket had.
+    fn inbound(&mut self, lane: &Lane, wire: Wire, socket: &Socket) -> usize {
+        let begun = Instant::now();
+        let most = if wire.coalesces() { COALESCED_BATCH } else { BATCH };
+        let limit = self.from_sockets.batch(begun, most);
+        let received = match self.ring.receive(socket.as_fd(), limit) {
+            Ok(received) => received,
+            // Errors of single datagrams (an ICMP answer to an earlier one) are the sender's news, not ours.
+            Err(error) => {
+                tracing::debug!(%error, "receiving");
+                return 0;
+            }
+        };
+        if received == 0 {
+            return 0;
+        }
+        let now = Instant::now();
+        self.from_sockets.passed(now, received);
+        let mut since = now;
+        let (mut packets, mut octets) = (0, 0);
+        let shared = &*self.post.shared;
+        let port = lane.sockets.port().number();
+        for index in 0..received {
+            let Some(incoming) = self.ring.datagram(index) else { continue };
+            packets += incoming.packets();
+            octets += incoming.octets.len();
+            let receive = &mut self.receive;
+            match wire {
+                Wire::Ah4 => ah::from_v4(shared, now, &incoming, receive),
+                Wire::Ah6 => ah::from_v6(shared, now, &incoming, receive),
+                wire => sort(wire, &incoming, port, &shared.hooks, &mut |esp| {
+                    let (octets, len) = (esp.octets, esp.segment_len);
+                    shared.datapath.decapsulate_run(now, octets, len, esp.arrival, receive);
+                }),
+            }
+            if receive.is_full() {
+                write_out(self.post, lane, since, receive);
+                since = Instant::now();
+            }
+        }
+        write_out(self.post, lane, since, &mut self.receive);
+        self.post.gauge.count(Stage::Receive, packets, octets, now - begun);
+        received
+    }
+}
+
+/// How packets come from one side.
+///
+/// Looking whether there is a second one takes its time, for which the first would wait. Where they come one by one, the
+/// first after a rest is therefore passed on at once; if there is another, the next wait ends at once.
+struct Pace {
+    /// When packets were last passed on.
+    last: Instant,
+    /// It was one packet.
+    alone: bool,
+}
+
+impl Pace {
+    fn new() -> Self {
+        Self { last: Instant::now(), alone: true }
+    }
+
+    /// How many packets to take before they are passed on, of `most`.
+    fn batch(&self, now: Instant, most: usize) -> usize {
+        if self.alone && now.saturating_duration_since(self.last) >= REST { 1 } else { most }
+    }
+
+    /// Takes note of a batch.
+    fn passed(&mut self, now: Instant, packets: usize) {
+        *self = Self { last: now, alone: packets == 1 };
+    }
+}
+
+/// Writes everything to the device; it was opened since `begun`.
+fn write_out(post: &Post, lane: &Lane, begun: Instant, queue: &mut ReceiveQueue) {
+    let opened = Instant::now();
+    let (mut packets, mut octets) = (0, 0);
+    for (packet, offload) in queue.packets() {
+        packets += 1;
+        octets += packet.len();
+        post.shared.write(&lane.tun, packet, offload);
+    }
+    post.gauge.count(Stage::Open, queue.accepted(), octets, opened - begun);
+    if packets > 0 {
+        post.gauge.count(Stage::Write, packets, octets, opened.elapsed());
+    }
+    queue.clear();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_after_a_rest_and_a_packet_alone_the_next_goes_alone() {
+        let (mut pace, now) = (Pace::new(), Instant::now());
+        for (packets, rest, batch) in
+            [(1, REST, 1), (1, REST / 2, DEVICE_BATCH), (2, REST, DEVICE_BATCH)]
+        {
+            pace.passed(now, packets);
+            assert_eq!(pace.batch(now + rest, DEVICE_BATCH), batch, "{packets} {rest:?}");
+        }
+    }
+}

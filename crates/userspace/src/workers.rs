@@ -1,0 +1,458 @@
+//! The threads that carry packets: how many, after which schedule, how they wait, and changing all of it while packets
+//! pass.
+//!
+//! There are none while no SA is up and no rule waits for a packet: the sockets then take nothing, and what the device
+//! holds when work begins is dropped as packets without an SA are.
+
+mod report;
+mod settings;
+
+pub use report::{Depth, Report, StageReport, ThreadReport};
+pub use settings::{Affinity, Change, Count, Schedule, Settings, SettingsError};
+
+use super::lane::Lane;
+use super::manners::yield_to_wakers;
+use super::pipeline::{self, Pipeline};
+use super::refused;
+use super::stage::{Flow, Gauge, Stage};
+use super::steering::fill;
+use super::worker::{self, Post, Shared, Stop};
+use esp::datapath::Lookups;
+use esp::plane::PlaneError;
+use esp::queue::SendQueue;
+use host::namespace::Namespace;
+use rustix::thread::{CpuSet, sched_setaffinity};
+use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// The workers of one plane: a handle to look at and to change them, from before the plane starts to after its end.
+/// Clones share everything.
+#[derive(Clone)]
+pub struct Workers(Arc<Mutex<State>>);
+
+struct State {
+    settings: Settings,
+    plane: Option<Plane>,
+    team: Option<Team>,
+    /// What teams have done that are gone.
+    past: [Flow; Stage::ALL.len()],
+    past_lookups: Lookups,
+}
+
+/// What the threads are there for.
+struct Plane {
+    device: String,
+    namespace: Option<Namespace>,
+    shared: Arc<Shared>,
+    lanes: Vec<Arc<Lane>>,
+    /// Datagrams that full sockets had no room for.
+    unreceived: u64,
+    /// Datagrams that the sockets have not taken because no SA was up.
+    declined: u64,
+    /// What the sockets have dropped in all that is accounted for.
+    accounted: u64,
+}
+
+/// The threads that run together.
+struct Team {
+    threads: Vec<Thread>,
+    pipeline: Option<Arc<Pipeline>>,
+}
+
+struct Thread {
+    name: String,
+    role: &'static str,
+    stop: Arc<Stop>,
+    gauge: Arc<Gauge>,
+    since: Instant,
+    /// Its number in `/proc`, once it runs.
+    tid: Arc<AtomicU32>,
+    handle: JoinHandle<()>,
+}
+
+impl Workers {
+    /// Workers that are to be as these say, once there is work.
+    pub fn new(settings: Settings) -> Self {
+        Self(Arc::new(Mutex::new(State {
+            settings,
+            plane: None,
+            team: None,
+            past: Default::default(),
+            past_lookups: Lookups::default(),
+        })))
+    }
+
+    /// How they are set.
+    pub fn settings(&self) -> Settings {
+        self.lock().settings.clone()
+    }
+
+    /// Changes how they work, without losing a packet: what is under way is finished in its order, and what comes
+    /// meanwhile waits in the kernel's queues. Blocks for about a millisecond.
+    ///
+    /// # Errors
+    /// Where a CPU is not to be had or the system refuses; everything is then as before.
+    pub fn change(&self, change: &Change) -> Result<Settings, SettingsError> {
+        let mut state = self.lock();
+        let settings = change.applied_to(&state.settings);
+        settings.check()?;
+        let before = std::mem::replace(&mut state.settings, settings.clone());
+        if state.team.is_some() && before != settings {
+            state.disband();
+            let outcome = state.widen().and_then(|()| state.assemble());
+            if let Err(error) = outcome {
+                state.settings = before;
+                if state.team.is_none()
+                    && let Err(error) = state.assemble()
+                {
+                    tracing::error!(%error, "no worker is left; no traffic passes until a restart");
+                }
+                return Err(SettingsError::System(error));
+            }
+        }
+        Ok(settings)
+    }
+
+    /// What they are doing.
+    pub fn report(&self) -> Report {
+        self.lock().report()
+    }
+
+    /// Lets them work for a plane.
+    pub(super) fn attach(
+        &self,
+        device: &str,
+        shared: Arc<Shared>,
+        first: Arc<Lane>,
+    ) -> Result<(), PlaneError> {
+        let mut state = self.lock();
+        state.settings.check().map_err(|error| PlaneError::System {
+            what: "setting up the workers".to_owned(),
+            why: error.to_string(),
+        })?;
+        if state.plane.is_some() {
+            return Err(PlaneError::System {
+                what: "setting up the workers".to_owned(),
+                why: "these workers serve another plane; give each its own".to_owned(),
+            });
+        }
+        first.close();
+        first.sockets.port().steer(1)?;
+        let namespace = Namespace::current()
+            .inspect_err(|error| tracing::debug!(%error, "the network namespace has no name"))
+            .ok();
+        let mut plane = Plane {
+            device: device.to_owned(),
+            namespace,
+            shared,
+            lanes: vec![first],
+            unreceived: 0,
+            declined: 0,
+            accounted: 0,
+        };
+        // Some sockets are older than this device.
+        plane.accounted = plane.dropped();
+        state.plane = Some(plane);
+        Ok(())
+    }
+
+    /// Ends all work for the plane.
+    pub(super) fn detach(&self) {
+        let mut state = self.lock();
+        state.disband();
+        state.plane = None;
+    }
+
+    /// Has them begin, if they have not.
+    pub(super) fn begin(&self) -> Result<(), PlaneError> {
+        let mut state = self.lock();
+        if state.team.is_some() {
+            return Ok(());
+        }
+        let opened = state.plane.as_mut().map_or(Ok(()), Plane::open);
+        let begun = opened.and_then(|()| state.widen()).and_then(|()| state.assemble());
+        begun.inspect_err(|_| {
+            if let Some(plane) = &mut state.plane {
+                plane.close();
+                plane.narrow();
+            }
+        })
+    }
+
+    /// Has them rest until they are to [begin](Self::begin).
+    pub(super) fn rest(&self) {
+        let mut state = self.lock();
+        if state.team.is_none() {
+            return;
+        }
+        state.disband();
+        let Some(plane) = &mut state.plane else { return };
+        plane.close();
+        // What waits in lanes that go is not to go without being counted.
+        let going = plane.lanes.iter().skip(1).cloned().collect();
+        if let Err(error) = state.drain(going) {
+            tracing::debug!(%error, "what waited in the lanes is lost");
+        }
+        if let Some(plane) = &mut state.plane {
+            plane.narrow();
+        }
+    }
+
+    /// Datagrams that full sockets had no room for, and those that came while no SA was up.
+    pub(super) fn lost(&self) -> (u64, u64) {
+        let mut state = self.lock();
+        let open = state.team.is_some();
+        state.plane.as_mut().map_or((0, 0), |plane| {
+            plane.account(open);
+            (plane.unreceived, plane.declined)
+        })
+    }
+
+    /// A thread that panicked left nothing half done.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for Workers {
+    fn default() -> Self {
+        Self::new(Settings::default())
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Workers").field(&self.settings()).finish()
+    }
+}
+
+impl State {
+    /// Opens the lanes that the settings ask for; nobody works. Those that are too many stay, because packets may wait
+    /// in them.
+    fn widen(&mut self) -> Result<(), PlaneError> {
+        let Some(plane) = &mut self.plane else { return Ok(()) };
+        let wanted = match self.settings.schedule {
+            Schedule::RunToCompletion => self.settings.number(),
+            Schedule::Pipeline => 1,
+        };
+        let before = plane.lanes.clone();
+        if wanted <= before.len() {
+            return Ok(());
+        }
+        plane.widen(wanted)?;
+        // The kernel now sends some flows another way. What it sent the old way comes first.
+        self.drain(before)
+    }
+
+    /// Brings to its end what waits in lanes that nobody serves.
+    fn drain(&mut self, lanes: Vec<Arc<Lane>>) -> Result<(), PlaneError> {
+        let Some(plane) = &self.plane else { return Ok(()) };
+        if lanes.is_empty() {
+            return Ok(());
+        }
+        let gauge = Arc::new(Gauge::default());
+        let failed = |e: io::Error| refused("emptying the lanes".to_owned(), &e);
+        let post = Post {
+            shared: Arc::clone(&plane.shared),
+            lanes,
+            releases: false,
+            wait: self.settings.wait,
+            stop: Arc::new(Stop::new().map_err(failed)?),
+            gauge: Arc::clone(&gauge),
+        };
+        worker::drain(&post).map_err(failed)?;
+        self.retire(&gauge);
+        Ok(())
+    }
+
+    /// Keeps what somebody has counted who counts no more.
+    fn retire(&mut self, gauge: &Gauge) {
+        for (past, stage) in self.past.iter_mut().zip(Stage::ALL) {
+            *past += gauge.flow(stage);
+        }
+        self.past_lookups += gauge.lookups();
+    }
+
+    fn assemble(&mut self) -> Result<(), PlaneError> {
+        let Some(plane) = &self.plane else { return Ok(()) };
+        let number = self.settings.number();
+        let mut team = Team { threads: Vec::new(), pipeline: None };
+        let outcome = match self.settings.schedule {
+            Schedule::RunToCompletion => team.run_to_completion(plane, &self.settings, number),
+            Schedule::Pipeline => team.pipeline(plane, &self.settings, number),
+        };
+        let outcome = outcome.map_err(|e| refused("starting a worker thread".to_owned(), &e));
+        self.team = Some(team);
+        outcome.inspect_err(|_| self.disband())
+    }
+
+    /// Stops all threads; they finish what they have begun.
+    fn disband(&mut self) {
+        let Some(team) = self.team.take() else { return };
+        for thread in &team.threads {
+            thread.stop.want();
+        }
+        for thread in team.threads {
+            if thread.handle.join().is_err() {
+                tracing::error!(thread = thread.name, "a worker thread had panicked");
+            }
+            self.retire(&thread.gauge);
+        }
+    }
+}
+
+impl Plane {
+    /// Begins to take packets.
+    fn open(&mut self) -> Result<(), PlaneError> {
+        self.account(false);
+        let Some(first) = self.lanes.first() else { return Ok(()) };
+        // Nobody has read the device since the last SA went, and its packets have waited for none.
+        let (mut packet, mut none) = (vec![0; worker::LONGEST], SendQueue::new(0));
+        let read = |packet: &mut [u8]| first.tun.read(packet);
+        while let Some((length, offload)) =
+            read(&mut packet).map_err(|e| refused("reading the TUN device".into(), &e))?
+        {
+            let packet = &mut packet[..length];
+            let datapath = &self.shared.datapath;
+            let _ = datapath.encapsulate(Instant::now(), packet, offload, &mut none);
+        }
+        first.reopen().map_err(|e| refused("opening the sockets of ESP".into(), &e))?;
+        first.sockets.port().leave_to_kernel()
+    }
+
+    /// Takes no more.
+    fn close(&mut self) {
+        self.account(true);
+        let Some(first) = self.lanes.first() else { return };
+        self.lanes.iter().for_each(|lane| lane.close());
+        if let Err(error) = first.sockets.port().steer(1) {
+            tracing::debug!(%error, "steering ESP to the first lane");
+        }
+    }
+
+    /// Gives up all lanes but the first.
+    fn narrow(&mut self) {
+        self.account(false);
+        self.lanes.truncate(1);
+        self.accounted = self.dropped();
+    }
+
+    /// Puts what the sockets have dropped down to one cause or the other.
+    fn account(&mut self, open: bool) {
+        let dropped = self.dropped();
+        let more = dropped.saturating_sub(self.accounted);
+        *(if open { &mut self.unreceived } else { &mut self.declined }) += more;
+        self.accounted = dropped;
+    }
+
+    fn widen(&mut self, wanted: usize) -> Result<(), PlaneError> {
+        let Some(first) = self.lanes.first().map(Arc::clone) else { return Ok(()) };
+        while self.lanes.len() < wanted {
+            let another = || first.another();
+            let lane = match &self.namespace {
+                Some(namespace) => namespace.inside(another).map_err(|e| {
+                    refused("entering the network namespace of the plane".into(), &e)
+                })??,
+                None => another()?,
+            };
+            self.lanes.push(Arc::new(lane));
+        }
+        first.sockets.port().steer(self.lanes.len())
+    }
+
+    /// What the sockets have dropped in all.
+    fn dropped(&self) -> u64 {
+        let sockets = self.lanes.iter().flat_map(|lane| lane.readable());
+        sockets.map(|(_, socket)| fill(socket).dropped).sum()
+    }
+}
+
+impl Team {
+    fn run_to_completion(
+        &mut self,
+        plane: &Plane,
+        settings: &Settings,
+        number: usize,
+    ) -> io::Result<()> {
+        for index in 0..number {
+            let lanes = plane.lanes.iter().skip(index).step_by(number).cloned().collect();
+            self.start(plane, settings, "worker", |stop, gauge| {
+                let shared = Arc::clone(&plane.shared);
+                let post =
+                    Post { shared, lanes, releases: index == 0, wait: settings.wait, stop, gauge };
+                move || failed(worker::run(&post))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn pipeline(&mut self, plane: &Plane, settings: &Settings, number: usize) -> io::Result<()> {
+        let Some(first) = plane.lanes.first() else { return Ok(()) };
+        let (pipeline, feed) = Pipeline::new(&plane.shared, first)?;
+        let pipeline = Arc::new(pipeline);
+        let wait = settings.wait;
+        for _ in 1..number {
+            let pipeline = Arc::clone(&pipeline);
+            self.start(plane, settings, "crypto", |_, gauge| move || pipeline.work(wait, &gauge))?;
+        }
+        self.pipeline = Some(Arc::clone(&pipeline));
+        let (shared, lanes) = (Arc::clone(&plane.shared), plane.lanes.clone());
+        self.start(plane, settings, "reader", |stop, gauge| {
+            let post = Post { shared, lanes, releases: true, wait, stop, gauge };
+            move || failed(pipeline::read(&post, &pipeline, feed, number == 1))
+        })
+    }
+
+    fn start<W: FnOnce() + Send + 'static>(
+        &mut self,
+        plane: &Plane,
+        settings: &Settings,
+        role: &'static str,
+        work: impl FnOnce(Arc<Stop>, Arc<Gauge>) -> W,
+    ) -> io::Result<()> {
+        let index = self.threads.len();
+        let (stop, gauge) = (Arc::new(Stop::new()?), Arc::new(Gauge::default()));
+        let tid = Arc::new(AtomicU32::new(0));
+        let cpu = settings.affinity.cpu(index);
+        let work = work(Arc::clone(&stop), Arc::clone(&gauge));
+        let name = format!("{}-{index}", plane.device);
+        let handle = std::thread::Builder::new().name(name.clone()).spawn({
+            let tid = Arc::clone(&tid);
+            move || {
+                tid.store(
+                    rustix::thread::gettid().as_raw_nonzero().get() as u32,
+                    Ordering::Relaxed,
+                );
+                if let Some(cpu) = cpu {
+                    stay_on(cpu);
+                }
+                if let Err(error) = yield_to_wakers() {
+                    tracing::debug!(%error, "a worker interrupts those who wake it");
+                }
+                work();
+            }
+        })?;
+        let since = Instant::now();
+        self.threads.push(Thread { name, role, stop, gauge, since, tid, handle });
+        Ok(())
+    }
+}
+
+fn failed(outcome: io::Result<()>) {
+    if let Err(error) = outcome {
+        // Routes lead to a device nobody reads now: traffic stops rather than leaks.
+        tracing::error!(%error, "the tunnel device failed; no traffic passes until a restart");
+    }
+}
+
+fn stay_on(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    if let Err(error) = sched_setaffinity(None, &set) {
+        tracing::warn!(%error, cpu, "a worker cannot be kept on its CPU, and runs on any");
+    }
+}

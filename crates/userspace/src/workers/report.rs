@@ -1,0 +1,228 @@
+//! What workers are doing, for people and programs to look at.
+
+use super::super::pipeline;
+use super::super::stage::{Flow, Stage};
+use super::super::steering::fill;
+use super::{Settings, State, Thread};
+use esp::datapath::Lookups;
+use esp::discard::Discard;
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+/// The workers at one moment.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// How they are set.
+    pub settings: Settings,
+    /// How many threads that makes.
+    pub number: usize,
+    /// The threads that run; none while no SA is up and no rule waits for a packet.
+    pub threads: Vec<ThreadReport>,
+    /// What has passed each stage since the start, over all threads there were.
+    pub stages: Vec<StageReport>,
+    /// How the SAs of outbound packets were found since the start, over all threads there were.
+    pub lookups: Lookups,
+}
+
+/// One thread.
+#[derive(Clone, Debug)]
+pub struct ThreadReport {
+    /// Its name, as `ps -L` shows it.
+    pub name: String,
+    /// `worker` (both directions from end to end), or `reader` and `crypto` of the pipeline.
+    pub role: &'static str,
+    /// How long it has been there.
+    pub age: Duration,
+    /// The CPU it is or was last on, where the system tells.
+    pub cpu: Option<usize>,
+    /// Time of CPU it has taken, where the system tells.
+    pub cpu_time: Option<Duration>,
+    /// How often it went to sleep, and so had to be woken, where the system tells.
+    pub wakeups: Option<u64>,
+    /// What has passed each stage by it.
+    pub stages: Vec<(Stage, Flow)>,
+}
+
+impl ThreadReport {
+    /// The share of its time that it moved packets.
+    pub fn busy(&self) -> f64 {
+        let busy: Duration = self.stages.iter().map(|(_, flow)| flow.busy).sum();
+        (busy.as_secs_f64() / self.age.as_secs_f64().max(1e-9)).min(1.0)
+    }
+}
+
+/// One stage.
+#[derive(Clone, Debug)]
+pub struct StageReport {
+    /// Which.
+    pub stage: Stage,
+    /// What has passed it.
+    pub flow: Flow,
+    /// What waits for it; `None` where the system does not tell, and where nothing ever waits.
+    pub depth: Option<Depth>,
+    /// Packets dropped, by reason, without those that never happened.
+    pub drops: BTreeMap<&'static str, u64>,
+}
+
+/// A queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Depth {
+    /// What is in it.
+    pub waiting: u64,
+    /// What there is room for.
+    pub room: u64,
+    /// `octets` or `batches`.
+    pub unit: &'static str,
+}
+
+impl State {
+    pub(super) fn report(&mut self) -> Report {
+        let threads: Vec<ThreadReport> =
+            self.team.iter().flat_map(|team| &team.threads).map(Thread::report).collect();
+        let mut lookups = self.past_lookups;
+        for thread in self.team.iter().flat_map(|team| &team.threads) {
+            lookups += thread.gauge.lookups();
+        }
+        Report {
+            settings: self.settings.clone(),
+            number: self.settings.number(),
+            stages: Stage::ALL.map(|stage| self.stage(stage, &threads)).into(),
+            threads,
+            lookups,
+        }
+    }
+
+    fn stage(&mut self, stage: Stage, threads: &[ThreadReport]) -> StageReport {
+        let mut flow = self.past[stage as usize];
+        for (_, more) in threads.iter().flat_map(|t| &t.stages).filter(|(of, _)| *of == stage) {
+            flow += *more;
+        }
+        let open = self.team.is_some();
+        let pipeline = self.team.as_ref().and_then(|team| team.pipeline.as_ref());
+        let pipeline = pipeline.map(|pipeline| pipeline.depth());
+        let Some(plane) = &mut self.plane else {
+            return StageReport { stage, flow, depth: None, drops: BTreeMap::new() };
+        };
+        plane.account(open);
+        let mut drops: BTreeMap<&'static str, u64> = plane.shared.datapath.counters();
+        if let Some(unknown) = drops.get_mut(Discard::UnknownSpi.name()) {
+            *unknown += plane.declined;
+        }
+        let here: Vec<_> =
+            Discard::ALL.iter().filter(|d| Stage::of(**d) == stage).map(|d| d.name()).collect();
+        drops.retain(|reason, count| *count > 0 && here.contains(reason));
+        let system = match stage {
+            Stage::Send => {
+                let port = plane.lanes.first().map(|lane| lane.sockets.port());
+                Some(("unsent", port.map_or(0, |port| port.unsent.load(Ordering::Relaxed))))
+            }
+            Stage::Receive => Some(("unreceived", plane.unreceived)),
+            Stage::Write => {
+                Some(("unwritten", plane.shared.inside.unwritten.load(Ordering::Relaxed)))
+            }
+            _ => None,
+        };
+        drops.extend(system.filter(|(_, count)| *count > 0));
+        let depth = match stage {
+            Stage::Receive => {
+                let sockets = plane.lanes.iter().flat_map(|lane| lane.readable());
+                let (waiting, room) = sockets
+                    .map(|(_, socket)| fill(socket))
+                    .fold((0, 0), |(w, r), fill| (w + fill.waiting, r + fill.room));
+                Some(Depth { waiting, room, unit: "octets" })
+            }
+            _ => pipeline.and_then(|depth| in_batches(stage, depth)),
+        };
+        StageReport { stage, flow, depth, drops }
+    }
+}
+
+/// What waits in the pipeline. Batches that are under way and not queued are being worked on, or wait for their turn.
+fn in_batches(stage: Stage, depth: pipeline::Depth) -> Option<Depth> {
+    let (waiting, room) = match stage {
+        Stage::Seal | Stage::Open => (depth.queued, depth.outgoing.1 + depth.incoming.1),
+        Stage::Send => depth.outgoing,
+        Stage::Write => depth.incoming,
+        Stage::Read | Stage::Receive => return None,
+    };
+    Some(Depth { waiting: waiting as u64, room: room as u64, unit: "batches" })
+}
+
+impl Thread {
+    fn report(&self) -> ThreadReport {
+        let told = Told::of(self.tid.load(Ordering::Relaxed));
+        ThreadReport {
+            name: self.name.clone(),
+            role: self.role,
+            age: self.since.elapsed(),
+            cpu: told.cpu,
+            cpu_time: told.cpu_time,
+            wakeups: told.wakeups,
+            stages: Stage::ALL.map(|stage| (stage, self.gauge.flow(stage))).into(),
+        }
+    }
+}
+
+/// What `/proc` tells of a thread.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Told {
+    cpu: Option<usize>,
+    cpu_time: Option<Duration>,
+    wakeups: Option<u64>,
+}
+
+impl Told {
+    fn of(tid: u32) -> Self {
+        let read = |file| fs::read_to_string(format!("/proc/self/task/{tid}/{file}"));
+        let (Ok(stat), Ok(schedstat), Ok(status)) =
+            (read("stat"), read("schedstat"), read("status"))
+        else {
+            return Self::default();
+        };
+        Self::read(&stat, &schedstat, &status)
+    }
+
+    fn read(stat: &str, schedstat: &str, status: &str) -> Self {
+        // Fields are counted from behind the name, which may hold anything.
+        let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let mut fields = behind_name.split_whitespace();
+        let nanoseconds = schedstat.split_whitespace().next().and_then(|ns| ns.parse().ok());
+        let wakeups = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
+            .and_then(|count| count.trim().parse().ok());
+        Self {
+            // The 39th of proc(5), the 37th behind the name.
+            cpu: fields.nth(36).and_then(|cpu| cpu.parse().ok()),
+            cpu_time: nanoseconds.map(Duration::from_nanos),
+            wakeups,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_is_understood() {
+        let stat = "42 (vpn0) 1-0) S 1 42 42 0 -1 4194560 100 0 0 0 5 7 0 0 20 0 1 0 200 8000 300 1844 1 1 0 0 0 0 0 \
+                    4096 0 0 0 0 17 3 0 0 0 0 0";
+        let told = Told::read(
+            stat,
+            "120000000 5000 77\n",
+            "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n",
+        );
+        let cpu_time = Some(Duration::from_millis(120));
+        assert_eq!(told, Told { cpu: Some(3), cpu_time, wakeups: Some(12) });
+        assert_eq!(Told::read("", "", ""), Told::default());
+    }
+
+    #[test]
+    fn the_system_tells_of_this_thread() {
+        let told = Told::of(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+        assert!(told.cpu.is_some() && told.wakeups.is_some(), "{told:?}");
+    }
+}

@@ -1,0 +1,62 @@
+//! Which policy and which SAs a packet would meet in the kernel.
+
+#![forbid(unsafe_code)]
+
+use super::policies::priority;
+use super::{Installed, Xfrm};
+use esp::plane::{PacketSummary, RuleId, SaId};
+use esp::trace::{Course, DecidedBy, KernelPolicy, SaFacts};
+use std::cmp::Reverse;
+
+impl Xfrm {
+    /// The course of a packet that a rule covers, which decides; whether it leaves.
+    pub(super) fn course_by(
+        &self,
+        id: RuleId,
+        packet: &PacketSummary,
+        leaves: bool,
+    ) -> Option<Course> {
+        let ruled = self.rules.get(&id)?;
+        let of_rule = self.sas.iter().filter(|(_, sa)| sa.rule == id);
+        let mut sas: Vec<(Reverse<u64>, SaFacts)> = of_rule
+            .filter(|(_, sa)| sa.form.inbound != leaves)
+            .filter_map(|(id, sa)| match leaves {
+                // The youngest is asked first, one in standby not at all.
+                true => Some((Reverse(sa.serial?), sa.facts(*id, packet))),
+                false => Some((Reverse(0), sa.facts(*id, packet))),
+            })
+            .filter(|(_, sa)| leaves || sa.carries)
+            .collect();
+        sas.sort_by_key(|(turn, _)| *turn);
+        let sas: Vec<SaFacts> = sas.into_iter().map(|(_, sa)| sa).collect();
+        let unserved = leaves && !sas.iter().any(|sa| sa.carries);
+        let priority = priority(id).ok()? + u32::from(unserved);
+        let rule = &ruled.rule;
+        let decided_by = DecidedBy::Tunnel {
+            rule: rule.id,
+            tunnel: rule.tunnel.clone(),
+            trap: rule.trap,
+            kernel: Some(KernelPolicy { priority, binding: ruled.binding }),
+        };
+        Some(Course { decided_by, sas, behind: Vec::new() })
+    }
+}
+
+impl Installed {
+    fn facts(&self, id: SaId, packet: &PacketSummary) -> SaFacts {
+        let PacketSummary { protocol, source, destination } = *packet;
+        let form = &self.form;
+        let (local, remote) =
+            if form.inbound { (destination, source) } else { (source, destination) };
+        SaFacts {
+            id,
+            spi: form.spi,
+            suite: form.suite,
+            mode: form.mode,
+            path: form.path,
+            // The kernel finds out.
+            inner_mtu: 0,
+            carries: self.selectors.covers(protocol, local, remote),
+        }
+    }
+}

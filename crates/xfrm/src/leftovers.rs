@@ -1,0 +1,38 @@
+//! What a plane that crashed has left in the kernel: everything that is this plane's, as there is one at a time.
+
+#![forbid(unsafe_code)]
+
+use super::netlink::Kernel;
+use super::ownership::Own;
+use super::refusal;
+use super::state::{binding_in, name_of};
+use esp::plane::PlaneError;
+use netlink_packet_xfrm::policy::DelGetMessage;
+use netlink_packet_xfrm::{UserPolicyId, XfrmMessage};
+
+/// Removes SAs, whose keys nobody has any more; returns the policies, which are removed later.
+pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneError> {
+    let what = || "removing what an earlier run left in the kernel".to_owned();
+    let (mut orders, mut stale) = (Vec::new(), Vec::new());
+    let own = Own::list(kernel).map_err(|e| refusal(what(), &e))?;
+    for state in &own.states {
+        orders.push(XfrmMessage::DeleteSa(name_of(&state.user_sa_info, &state.nlas)));
+    }
+    for policy in &own.policies {
+        let info = &policy.user_policy_info;
+        let user_policy_id =
+            UserPolicyId { selector: info.selector, index: 0, direction: info.direction };
+        stale.push(DelGetMessage { user_policy_id, nlas: binding_in(&policy.nlas) });
+    }
+    if !orders.is_empty() || !stale.is_empty() {
+        let (sas, policies) = (orders.len(), stale.len());
+        tracing::info!(sas, policies, "removing what an earlier run has left in the kernel");
+    }
+    for order in orders {
+        match kernel.order(order) {
+            Err(error) if !error.is_absent() => return Err(refusal(what(), &error)),
+            _ => {}
+        }
+    }
+    Ok(stale)
+}

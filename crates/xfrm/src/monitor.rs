@@ -1,0 +1,257 @@
+//! What the kernel reports by itself: packets that want an SA, SAs that reach a limit, peers that move, and what others
+//! change.
+
+#![forbid(unsafe_code)]
+
+use super::flow::address;
+use super::known::Known;
+use super::larval::Larvae;
+use super::netlink::{Kernel, Netlink, messages, parse, wipe};
+use super::ownership::{has_our_rank, templates};
+use super::policies::rule_of;
+use super::reports::{self, By};
+use super::state::Name;
+use super::{Hooks, REQIDS};
+use esp::plane::{Notice, PacketSummary, PlaneError, SaId};
+use netlink_packet_xfrm::monitor::AcquireMessage;
+use netlink_packet_xfrm::policy::DelGetMessage;
+use netlink_packet_xfrm::state::GetDumpMessage;
+use netlink_packet_xfrm::{
+    AF_INET, Selector, XFRM_MSG_ACQUIRE, XFRM_MSG_DELPOLICY, XFRM_MSG_DELSA, XFRM_MSG_EXPIRE,
+    XFRM_MSG_FLUSHPOLICY, XFRM_MSG_FLUSHSA, XFRM_MSG_MAPPING, XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE,
+    XFRMNLGRP_MAPPING, XFRMNLGRP_POLICY, XFRMNLGRP_SA, XfrmAttrs, XfrmMessage,
+};
+use netlink_sys::protocols::NETLINK_XFRM;
+use netlink_sys::{Socket, SocketAddr};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::net::UnixStream;
+use std::thread::JoinHandle;
+use std::time::Instant;
+use zeroize::{Zeroize, Zeroizing};
+
+/// The number under which the kernel knows the monitor. A namespace has each but once, which keeps a second plane away.
+const PORT: u32 = 0x7670_6e64;
+
+/// Octets that wait to be read when thousands of SAs change at once.
+const BUFFER: usize = 4 << 20;
+
+/// Something of this plane was removed from the kernel, and not by it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disturbance {
+    /// An SA.
+    State(SaId),
+    /// All SAs (`ip xfrm state flush`).
+    States,
+    /// A policy, or all of them.
+    Policies,
+    /// There was more to report than was read: anything may have happened.
+    Unknown,
+}
+
+/// The thread that listens. Dropping it ends the thread.
+pub(super) struct Monitor {
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Monitor {
+    /// Starts it beside a plane that asks the kernel from this port.
+    pub(super) fn start(hooks: Hooks, known: &Known, plane: u32) -> Result<Self, PlaneError> {
+        let refused = |error: &io::Error| PlaneError::System {
+            what: "listening to the kernel's XFRM".to_owned(),
+            why: match error.raw_os_error() {
+                Some(libc::EADDRINUSE) => {
+                    "another kernel plane runs in this network namespace; stop it first".to_owned()
+                }
+                _ => error.to_string(),
+            },
+        };
+        let (stop, stopped) = UnixStream::pair().map_err(|e| refused(&e))?;
+        let kernel = Netlink::open().map_err(|e| refused(&e))?;
+        let socket = listen([plane, kernel.port()]).map_err(|e| refused(&e))?;
+        let larvae = Larvae::default();
+        let listener = Listener { socket, hooks, known: known.clone(), kernel, larvae };
+        let thread = std::thread::Builder::new()
+            .name("xfrm-monitor".to_owned())
+            .spawn(move || listener.run(&stopped))
+            .map_err(|e| refused(&e))?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Monitor {
+    fn drop(&mut self) {
+        self.stop.take();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn listen(own: [u32; 2]) -> io::Result<Socket> {
+    let mut socket = Socket::new(NETLINK_XFRM)?;
+    socket.bind(&SocketAddr::new(PORT, 0))?;
+    socket.set_non_blocking(true)?;
+    // What the plane itself changes, and this thread, they know, and with an SA that is added the kernel tells its keys.
+    reports::only(
+        &socket,
+        &[
+            (XFRM_MSG_ACQUIRE, By::Anyone),
+            (XFRM_MSG_EXPIRE, By::Anyone),
+            (XFRM_MSG_MAPPING, By::Anyone),
+            (XFRM_MSG_FLUSHSA, By::Anyone),
+            (XFRM_MSG_FLUSHPOLICY, By::Anyone),
+            (XFRM_MSG_DELSA, By::Others(own)),
+            (XFRM_MSG_DELPOLICY, By::Others(own)),
+        ],
+    )?;
+    // The host's limit may be lower; what is lost then is made good.
+    if rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        let _ = socket.set_rx_buf_sz(BUFFER as u32);
+    }
+    for group in
+        [XFRMNLGRP_ACQUIRE, XFRMNLGRP_EXPIRE, XFRMNLGRP_SA, XFRMNLGRP_POLICY, XFRMNLGRP_MAPPING]
+    {
+        socket.add_membership(group)?;
+    }
+    Ok(socket)
+}
+
+struct Listener {
+    socket: Socket,
+    hooks: Hooks,
+    known: Known,
+    kernel: Netlink,
+    larvae: Larvae,
+}
+
+impl Listener {
+    fn run(mut self, stopped: &UnixStream) {
+        let mut octets = Zeroizing::new(vec![0; 1 << 16]);
+        loop {
+            let mut watched =
+                [PollFd::new(&self.socket, PollFlags::IN), PollFd::new(stopped, PollFlags::IN)];
+            let wait = self.larvae.next().map(|at| {
+                let left = at.saturating_duration_since(Instant::now());
+                // Rather late than over and over.
+                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() }
+            });
+            match poll(&mut watched, wait.as_ref()) {
+                Ok(_) if !watched[1].revents().is_empty() => {
+                    self.larvae.remove(None, &mut self.kernel);
+                    return;
+                }
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => {
+                    tracing::error!(%error, "the kernel's reports about SAs are no longer heard");
+                    return;
+                }
+            }
+            self.larvae.remove(Some(Instant::now()), &mut self.kernel);
+            match self.socket.recv(&mut &mut octets[..], 0) {
+                Ok(length) => {
+                    let length = length.min(octets.len());
+                    for heard in messages(&octets[..length]) {
+                        if let Some(mut message) = parse(heard.message_type(), heard.payload()) {
+                            self.hear(&message);
+                            wipe(&mut message);
+                        }
+                    }
+                    octets[..length].zeroize();
+                }
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {
+                    self.look_at_all();
+                    (self.hooks.disturbance)(Disturbance::Unknown);
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Finds out what was reported and not heard: which SAs have reached a limit.
+    fn look_at_all(&mut self) {
+        let known = self.known.names();
+        match self.kernel.list(XfrmMessage::GetDumpSa(GetDumpMessage::default())) {
+            Ok(listed) => {
+                let states = listed.iter().filter_map(|message| match message {
+                    XfrmMessage::AddSa(state) => Some(state),
+                    _ => None,
+                });
+                let missed = self.known.missed(&known, states);
+                missed.into_iter().for_each(|notice| (self.hooks.notice)(notice));
+            }
+            Err(error) => tracing::warn!(%error, "limits that SAs have reached are not known"),
+        }
+    }
+
+    fn hear(&mut self, message: &XfrmMessage) {
+        let hooks = self.hooks.clone();
+        let disturbed = |what| (hooks.disturbance)(what);
+        match message {
+            XfrmMessage::Acquire(acquire) => {
+                if let Some(notice) = acquired(acquire) {
+                    self.larvae.add(acquire, Instant::now());
+                    (self.hooks.notice)(notice);
+                }
+            }
+            XfrmMessage::Expire(message) => {
+                let (info, hard) = (&message.expire.state, message.expire.hard != 0);
+                if let Some(sa) = self.known.expire(&Name::of_info(info), hard) {
+                    (self.hooks.notice)(Notice::Expiring { sa, hard });
+                }
+            }
+            XfrmMessage::Mapping(message) => {
+                let map = &message.map;
+                if let Some(sa) = self.known.find(&Name::of(&map.id)) {
+                    let remote = (address(&map.new_saddr, map.id.family), map.new_sport).into();
+                    (self.hooks.notice)(Notice::PeerMoved { sa, remote });
+                }
+            }
+            XfrmMessage::DeleteSa(message) => {
+                if let Some(sa) = self.known.find(&Name::of(&message.user_sa_id)) {
+                    disturbed(Disturbance::State(sa));
+                }
+            }
+            XfrmMessage::FlushSa(_) => disturbed(Disturbance::States),
+            XfrmMessage::FlushPolicy(_) => disturbed(Disturbance::Policies),
+            XfrmMessage::DeletePolicy(message) if is_ours(message) => {
+                disturbed(Disturbance::Policies);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a policy that is gone had this plane's priority.
+fn is_ours(message: &DelGetMessage) -> bool {
+    message.nlas.iter().any(|attribute| match attribute {
+        XfrmAttrs::PolicyInfo(info) => has_our_rank(info),
+        _ => false,
+    })
+}
+
+/// The notice for a packet that met a policy of this plane and no SA.
+fn acquired(message: &AcquireMessage) -> Option<Notice> {
+    let (rule, _) = rule_of(message.acquire.policy.priority)?;
+    let ours = templates(&message.nlas).any(|template| REQIDS.contains(&template.reqid));
+    let packet = summary(&message.acquire.selector);
+    ours.then_some(Notice::Acquire { rule, packet })
+}
+
+/// The packet that a selector was made of.
+fn summary(selector: &Selector) -> PacketSummary {
+    let end = |a, port, mask| -> (IpAddr, Option<u16>) {
+        (address(a, selector.family), (mask == u16::MAX).then_some(port))
+    };
+    let mut source = end(&selector.saddr, selector.sport, selector.sport_mask);
+    let mut destination = end(&selector.daddr, selector.dport, selector.dport_mask);
+    let icmp = if selector.family == AF_INET { 1 } else { super::flow::ICMPV6 };
+    if selector.proto == icmp {
+        // Type and code are both ends'.
+        let both = source.1.zip(destination.1).map(|(kind, code)| kind << 8 | code & 0xff);
+        (source.1, destination.1) = (both, both);
+    }
+    PacketSummary { protocol: selector.proto, source, destination }
+}

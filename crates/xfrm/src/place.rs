@@ -1,0 +1,395 @@
+//! Puts SAs where the operator wants them: into a network card, or where that is not to be had, into the kernel alone.
+
+#![forbid(unsafe_code)]
+
+use super::spd::Template;
+use super::{Offload, RuleId, SaId, Xfrm, give, refusal};
+use crate::placement::{Need, Place, Placed, Reason, Step, Steps};
+use esp::manual::Way;
+use esp::plane::{InboundSa, OutboundSa, PlaneError, Resynced};
+use netlink_packet_xfrm::XfrmAttrs;
+use netlink_packet_xfrm::state::ModifyMessage;
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// Installs an SA with a choice of offload.
+type Install<'a> = &'a mut dyn FnMut(&mut Xfrm, Option<Offload>) -> Result<(), PlaneError>;
+
+/// What is asked for an SA.
+struct About {
+    id: SaId,
+    rule: RuleId,
+    inbound: bool,
+    spi: esp::plane::Spi,
+    remote: IpAddr,
+    need: Need,
+}
+
+impl Xfrm {
+    pub(super) fn place_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        let about = About {
+            id: sa.id,
+            rule: sa.rule,
+            inbound: true,
+            spi: sa.spi,
+            remote: sa.path.remote.ip(),
+            need: Need { suite: sa.suite, encapsulation: sa.path.encapsulation },
+        };
+        self.place(&about, &mut |plane, offload| {
+            let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
+            plane.install_inbound(InboundSa { key, selectors, ..sa }, offload)
+        })
+    }
+
+    pub(super) fn place_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        let about = About {
+            id: sa.id,
+            rule: sa.rule,
+            inbound: false,
+            spi: sa.spi,
+            remote: sa.path.remote.ip(),
+            need: Need { suite: sa.suite, encapsulation: sa.path.encapsulation },
+        };
+        self.place(&about, &mut |plane, offload| {
+            let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
+            plane.install_outbound(OutboundSa { key, selectors, ..sa }, offload)
+        })
+    }
+
+    /// Tries one place after the other, and reads back what came of it.
+    fn place(&mut self, about: &About, install: Install<'_>) -> Result<(), PlaneError> {
+        let tunnel = self.rules.get(&about.rule).ok_or(PlaneError::NoSuchRule(about.rule))?;
+        let tunnel = tunnel.rule.tunnel.clone();
+        let steps = self.steps(&tunnel, about);
+        let mut declined = Vec::new();
+        let mut card = None;
+        if let Some((passed, reason)) = steps.passed {
+            card = passed.map(|card| card.name);
+            declined.push((Place::Crypto, reason));
+        }
+        let (mut place, mut full) = (None, None);
+        for step in steps.tries {
+            card = Some(step.card.name.clone());
+            match install(self, Some(Offload::of(&step))) {
+                Ok(()) if self.in_force(about.id) == Some(Offload::of(&step)) => {
+                    place = Some(step.place);
+                    break;
+                }
+                Ok(()) => {
+                    declined.push((step.place, Reason::Ignored));
+                    if let Some(sa) = self.sas.get_mut(&about.id) {
+                        sa.form.offload = None;
+                    }
+                    place = Some(Place::Software);
+                    break;
+                }
+                Err(error) => {
+                    let why = reason(error)?;
+                    if why == Reason::Full {
+                        full = Some(step.card.index);
+                    }
+                    declined.push((step.place, why));
+                }
+            }
+        }
+        let place = match place {
+            Some(place) => place,
+            None => {
+                install(self, None)?;
+                Place::Software
+            }
+        };
+        if let (Place::Software, Some(card)) = (place, full) {
+            self.waiting.add(about.id, about.rule, (card, about.inbound));
+        }
+        self.tell_placed(about, tunnel, place, card, declined);
+        Ok(())
+    }
+
+    fn steps(&self, tunnel: &str, about: &About) -> Steps {
+        let way = if about.inbound { Way::In } else { Way::Out };
+        let by_hand = about.id.is_manual().then_some(way);
+        self.config.placement.steps(tunnel, by_hand, about.remote, &about.need)
+    }
+
+    fn tell_placed(
+        &mut self,
+        about: &About,
+        tunnel: String,
+        place: Place,
+        card: Option<String>,
+        declined: Vec<(Place, Reason)>,
+    ) {
+        for (wanted, reason) in &declined {
+            // Of thousands that find no room, one line says it; the rest is counted.
+            if self.told.insert((*wanted, reason.name(), card.clone())) {
+                let device = card.as_deref().unwrap_or("-");
+                let (wanted, place) = (wanted.name(), place.name());
+                let text = format!("no {wanted} offload: {reason}; {place} instead");
+                // Where nothing was promised nothing is amiss.
+                match reason {
+                    Reason::NoFeature | Reason::NoRoute => tracing::info!(tunnel, device, "{text}"),
+                    _ => tracing::warn!(tunnel, device, "{text} (vpnctl offload counts them)"),
+                }
+            }
+        }
+        let (inbound, spi) = (about.inbound, about.spi);
+        let placed = Placed { tunnel, inbound, spi, place, card, declined };
+        self.config.placement.note(about.id, placed);
+    }
+
+    /// What the kernel says of an SA's offload.
+    fn in_force(&mut self, sa: SaId) -> Option<Offload> {
+        offload_of(&self.read_back(sa)?)
+    }
+
+    /// Makes an SA anew in the kernel, with its sequence numbers; `change` is what is different then.
+    pub(super) fn remake(
+        &mut self,
+        id: SaId,
+        change: &mut dyn FnMut(&mut super::Form),
+    ) -> Result<(), PlaneError> {
+        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let (name, binding) = (sa.form.name(), sa.form.binding);
+        if self.has_expired(id) {
+            return Ok(());
+        }
+        self.count_in_card(id);
+        self.known.remove(&name);
+        // The kernel tells how far it has come: until there packets pass, and its successor goes on behind. What it would carry
+        // in between is dropped, so nothing comes in between.
+        let ended = self.delete(&name, &binding).map_err(|error| {
+            self.known.insert(name, id);
+            refusal(format!("making SA {:08x} anew", name.spi), &error)
+        })?;
+        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        if let Some(state) = &ended {
+            sa.count(state, &self.config.crypto);
+        }
+        let replay = sa.succeed(ended.as_ref());
+        change(&mut sa.form);
+        self.known.insert(sa.form.name(), id);
+        let made = give(&mut *self.kernel, (&sa.form, &sa.key), &replay, "making anew");
+        if made.is_err() {
+            // It is nowhere, and its traffic dropped, until it is put back.
+            self.config.placement.forget(id);
+        }
+        made.and_then(|()| self.fit_policies(id))
+    }
+
+    /// Has policies fit an SA as it is now.
+    pub(super) fn fit_policies(&mut self, id: SaId) -> Result<(), PlaneError> {
+        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
+        let (form, rule) = (&sa.form, sa.rule);
+        if !form.inbound {
+            return self.serve(id);
+        }
+        let (offload, ends) = (form.offload.filter(|offload| offload.packet), form.ends());
+        if let Some(ruled) = self.rules.get_mut(&rule)
+            && let Some((_, template)) = ruled.receiving.iter_mut().find(|(sa, _)| *sa == id)
+        {
+            let ends = template.ends.map(|_| ends);
+            *template = Template { offload, ends, ..*template };
+        }
+        self.guard(rule)
+    }
+
+    /// Puts back what is missing in the kernel, takes SAs out of cards that have gone, and puts those into cards again that
+    /// are wanted there and were not to be had.
+    pub(super) fn resync_all(&mut self) -> Result<Resynced, PlaneError> {
+        let mut done = Resynced::default();
+        self.config.placement.look_again();
+        let offloaded: Vec<(SaId, Offload)> = self.offloaded().collect();
+        let there = self.states()?;
+        let mut outcome = Ok(());
+        for (id, offload) in offloaded {
+            let name = self.sas.get(&id).map(|sa| sa.form.name());
+            let found = name.and_then(|name| there.get(&name));
+            if found == Some(&Some(offload)) {
+                continue;
+            }
+            if found.is_none() && self.is_back_in_card(id, offload) {
+                done.sas += 1;
+            } else {
+                done.moved += 1;
+                outcome = outcome.and(self.leave_card(id));
+            }
+        }
+        // Before SAs, what keeps traffic from leaking.
+        let policies = self.restore_policies();
+        let states = self.restore_states();
+        done.sas += *states.as_ref().unwrap_or(&0);
+        done.policies = *policies.as_ref().unwrap_or(&0);
+        let software: Vec<SaId> = (self.sas.iter())
+            .filter(|(id, sa)| sa.form.offload.is_none() && !self.has_expired(**id))
+            .map(|(id, _)| *id)
+            .collect();
+        let mut full = BTreeSet::new();
+        for id in software {
+            done.moved += usize::from(self.enter_card(id, &mut full)?);
+        }
+        let outcome = outcome.and(policies).and(states);
+        self.amiss = outcome.is_err();
+        outcome.map(|_| done)
+    }
+
+    /// Puts an SA that others have removed back into its card. Whether it is there then.
+    fn is_back_in_card(&mut self, id: SaId, offload: Offload) -> bool {
+        self.config.placement.is_there(id, offload.device)
+            && self.put_back(id).is_ok()
+            && self.in_force(id) == Some(offload)
+    }
+
+    /// Whether a card has lost what it had: one of its SAs stands for all.
+    pub(super) fn cards_have_lost(&mut self) -> bool {
+        let mut seen = BTreeSet::new();
+        let one_of_each: Vec<(SaId, Offload)> =
+            self.offloaded().filter(|(_, offload)| seen.insert(offload.device)).collect();
+        one_of_each.into_iter().any(|(id, offload)| self.in_force(id) != Some(offload))
+    }
+
+    /// The SAs that a card should have.
+    fn offloaded(&self) -> impl Iterator<Item = (SaId, Offload)> {
+        let all = self.sas.iter().filter_map(|(id, sa)| Some((*id, sa.form.offload?)));
+        all.filter(|(id, _)| !self.has_expired(*id))
+    }
+
+    /// Takes an SA out of a card that has refused its policy; another SA's error is the caller's.
+    pub(super) fn leave_card_for(&mut self, id: SaId, error: PlaneError) -> Result<(), PlaneError> {
+        let offloaded = self.sas.get(&id).is_some_and(|sa| sa.form.offload.is_some());
+        if !offloaded {
+            return Err(error);
+        }
+        let Some((about, tunnel)) = self.about(id) else { return Err(error) };
+        let card = self.config.placement.placed(id).and_then(|was| was.card);
+        let declined = vec![(Place::Packet, reason(error)?)];
+        let steps = self.steps(&tunnel, &about);
+        let crypto = steps.tries.iter().find(|step| step.place == Place::Crypto).map(Offload::of);
+        let made = self.remake(id, &mut |form| form.offload = crypto);
+        let place = if crypto.is_some() && made.is_ok() && self.in_force(id) == crypto {
+            Place::Crypto
+        } else {
+            self.remake(id, &mut |form| form.offload = None)?;
+            Place::Software
+        };
+        self.tell_placed(&about, tunnel, place, card, declined);
+        Ok(())
+    }
+
+    fn leave_card(&mut self, id: SaId) -> Result<(), PlaneError> {
+        if let Err(error) = self.remake(id, &mut |form| form.offload = None) {
+            // Whatever the card had is lost, and nothing else is there.
+            self.config.placement.forget(id);
+            return Err(error);
+        }
+        let Some((about, tunnel)) = self.about(id) else { return Ok(()) };
+        let was = self.config.placement.placed(id);
+        let (place, card) = was.map_or((Place::Crypto, None), |was| (was.place, was.card));
+        let declined = vec![(place, Reason::Gone)];
+        self.tell_placed(&about, tunnel, Place::Software, card, declined);
+        Ok(())
+    }
+
+    /// Notes where an SA is that was nowhere.
+    pub(super) fn tell_found(&mut self, id: SaId) {
+        if self.config.placement.placed(id).is_some() {
+            return;
+        }
+        let Some((about, tunnel)) = self.about(id) else { return };
+        let place = match self.sas.get(&id).and_then(|sa| sa.form.offload) {
+            Some(offload) if offload.packet => Place::Packet,
+            Some(_) => Place::Crypto,
+            None => Place::Software,
+        };
+        self.tell_placed(&about, tunnel, place, None, Vec::new());
+    }
+
+    /// Whether a card took an SA that the kernel has had in software. An SA is not disturbed for a card that has just had
+    /// no room for another of its direction.
+    pub(super) fn enter_card(
+        &mut self,
+        id: SaId,
+        full: &mut BTreeSet<(u32, bool)>,
+    ) -> Result<bool, PlaneError> {
+        let Some((about, tunnel)) = self.about(id) else { return Ok(false) };
+        let steps = self.steps(&tunnel, &about);
+        if steps.tries.is_empty() && self.waiting.has(id) {
+            // Room there will never be.
+            self.waiting.remove(id);
+            let was = self.config.placement.placed(id);
+            let wanted = was.as_ref().and_then(|was| was.declined.first());
+            let declined = vec![(wanted.map_or(Place::Crypto, |wanted| wanted.0), Reason::Gone)];
+            let card = was.and_then(|was| was.card);
+            self.tell_placed(&about, tunnel, Place::Software, card, declined);
+            return Ok(false);
+        }
+        for step in steps.tries {
+            let room = (step.card.index, about.inbound);
+            if full.contains(&room) {
+                return Ok(false);
+            }
+            let (offload, card) = (Offload::of(&step), Some(step.card.name.clone()));
+            let made = self.remake(id, &mut |form| form.offload = Some(offload));
+            if made.is_ok() && self.in_force(id) == Some(offload) {
+                self.waiting.remove(id);
+                self.tell_placed(&about, tunnel, step.place, card, Vec::new());
+                return Ok(true);
+            }
+            let why = match made {
+                Ok(()) => Reason::Ignored,
+                Err(error) => reason(error)?,
+            };
+            // As it was.
+            self.remake(id, &mut |form| form.offload = None)?;
+            self.tell_found(id);
+            if why == Reason::Full {
+                full.insert(room);
+                self.waiting.add(id, about.rule, room);
+            } else {
+                self.waiting.remove(id);
+            }
+        }
+        Ok(false)
+    }
+
+    fn about(&self, id: SaId) -> Option<(About, String)> {
+        let sa = self.sas.get(&id)?;
+        let tunnel = self.rules.get(&sa.rule)?.rule.tunnel.clone();
+        let form = &sa.form;
+        let about = About {
+            id,
+            rule: sa.rule,
+            inbound: form.inbound,
+            spi: form.spi,
+            remote: form.path.remote.ip(),
+            need: Need { suite: form.suite, encapsulation: form.path.encapsulation },
+        };
+        Some((about, tunnel))
+    }
+}
+
+impl Offload {
+    fn of(step: &Step) -> Self {
+        Self { device: step.card.index, packet: step.place == Place::Packet }
+    }
+}
+
+/// Why a card did not take an SA; other errors are no card's.
+fn reason(error: PlaneError) -> Result<Reason, PlaneError> {
+    match error {
+        PlaneError::Full { .. } => Ok(Reason::Full),
+        PlaneError::System { why, .. } => Ok(Reason::Refused(why)),
+        other => Err(other),
+    }
+}
+
+/// What the kernel says of an SA's offload.
+pub(super) fn offload_of(state: &ModifyMessage) -> Option<Offload> {
+    state.nlas.iter().find_map(|attribute| match attribute {
+        XfrmAttrs::OffloadDevice(offload) => {
+            Some(Offload { device: offload.ifindex.unsigned_abs(), packet: offload.flags & 4 != 0 })
+        }
+        _ => None,
+    })
+}

@@ -1,0 +1,326 @@
+//! Where the kernel protects the packets of an SA: in a network card as a whole, with the card doing the cryptography, or
+//! in software.
+//!
+//! [`Placement`] keeps what the operator wants and what came of it; [`steps()`] says, without asking anybody, what to try and
+//! why the rest is not tried. Whoever installs SAs goes through the steps, reads back what is in force (the kernel takes
+//! crypto offload for a card without it and uses software), and notes the outcome.
+
+#![forbid(unsafe_code)]
+
+mod cards;
+mod features;
+mod report;
+mod steps;
+
+pub use cards::{Card, Cards, KernelCards};
+pub use features::{EspFeatures, Features};
+pub use report::{CardReport, Fallback, Placed, Report};
+pub use steps::{Need, Step, Steps, steps};
+
+use esp::manual::Way;
+use esp::plane::SaId;
+use policy::AddressRange;
+use report::Ledger;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where packets are protected, the best place first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Place {
+    /// The card does everything: it knows SA and policy.
+    Packet,
+    /// The card does the cryptography, the kernel the rest.
+    Crypto,
+    /// The kernel does everything.
+    Software,
+}
+
+/// What the operator wants of cards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// As much as the card does.
+    Auto,
+    /// Packet offload, or none.
+    Packet,
+    /// Crypto offload, or none.
+    Crypto,
+    /// None.
+    #[default]
+    Off,
+}
+
+/// What is wanted, and of which card.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// What.
+    pub wanted: Wanted,
+    /// Name of the card; `None`: the one by which packets to the peer leave.
+    pub device: Option<String>,
+}
+
+/// Why an SA is not where it was wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// No route leads to the peer.
+    NoRoute,
+    /// No card of that name.
+    NoCard(String),
+    /// The card has no `esp-hw-offload`.
+    NoFeature,
+    /// It has, but it is switched off.
+    FeatureOff,
+    /// No card knows what the SA does.
+    Unsupported(&'static str),
+    /// There is no room for one more SA (ENOSPC).
+    Full,
+    /// The kernel said yes and does it in software.
+    Ignored,
+    /// The kernel or its driver said no, in its words.
+    Refused(String),
+    /// The card has gone, with the SA in it.
+    Gone,
+}
+
+impl Place {
+    /// `packet`, `crypto` or `software`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Packet => "packet",
+            Self::Crypto => "crypto",
+            Self::Software => "software",
+        }
+    }
+}
+
+impl Wanted {
+    /// The name in configurations.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Packet => "packet",
+            Self::Crypto => "crypto",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl Choice {
+    /// The same with other words on it, where there are any; without a name the device is found by the route.
+    pub fn changed(&self, wanted: Option<Wanted>, device: Option<&str>) -> Option<Self> {
+        let asked = wanted.is_some() || device.is_some();
+        let wanted = wanted.unwrap_or(self.wanted);
+        let device = match device {
+            Some(name) => (!name.is_empty()).then(|| name.to_owned()),
+            None => self.device.clone(),
+        };
+        asked.then_some(Self { wanted, device })
+    }
+}
+
+impl FromStr for Wanted {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let all = [Self::Auto, Self::Packet, Self::Crypto, Self::Off];
+        let known = all.into_iter().find(|wanted| wanted.name() == text);
+        known.ok_or_else(|| format!("no offload {text:?}; use auto, packet, crypto or off"))
+    }
+}
+
+impl Reason {
+    /// A stable name, to count by.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::NoRoute => "no_route",
+            Self::NoCard(_) => "no_card",
+            Self::NoFeature => "no_feature",
+            Self::FeatureOff => "feature_off",
+            Self::Unsupported(_) => "unsupported",
+            Self::Full => "full",
+            Self::Ignored => "ignored",
+            Self::Refused(_) => "refused",
+            Self::Gone => "gone",
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRoute => f.write_str("no route leads to the peer"),
+            Self::NoCard(name) => write!(f, "there is no device {name}"),
+            Self::NoFeature => f.write_str("the device has no esp-hw-offload"),
+            Self::FeatureOff => {
+                f.write_str("esp-hw-offload is switched off (ethtool -K DEVICE esp-hw-offload on)")
+            }
+            Self::Unsupported(what) => f.write_str(what),
+            Self::Full => f.write_str("the device has no room for another SA"),
+            Self::Ignored => f.write_str(
+                "the driver does not know such an SA: the kernel does it itself; most cards do AES-GCM-16-128, which \
+                 is to stand first in the policy's proposals then",
+            ),
+            Self::Refused(words) => f.write_str(words),
+            Self::Gone => f.write_str("the device has gone"),
+        }
+    }
+}
+
+/// What is wanted of cards, and what came of it. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct Placement(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    choice: Choice,
+    /// Of single tunnels, by name.
+    others: BTreeMap<String, Choice>,
+    /// Of SAs that are keyed by hand, by name and direction.
+    by_hand: BTreeMap<(String, Way), Choice>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    cards: Option<Box<dyn Cards>>,
+    ledger: Ledger,
+}
+
+impl fmt::Debug for Placement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Placement({:?}, {:?})", self.0.choice, self.0.others)
+    }
+}
+
+impl Placement {
+    /// What is wanted for every tunnel but these, which are named.
+    pub fn new(choice: Choice, others: BTreeMap<String, Choice>) -> Self {
+        Self::with_manual(choice, others, BTreeMap::new())
+    }
+
+    /// The same, and what is wanted for single SAs that are keyed by hand, by name and direction.
+    pub fn with_manual(
+        choice: Choice,
+        others: BTreeMap<String, Choice>,
+        by_hand: BTreeMap<(String, Way), Choice>,
+    ) -> Self {
+        Self(Arc::new(Shared { choice, others, by_hand, state: Mutex::default() }))
+    }
+
+    /// Has it ask others about cards than the kernel.
+    pub fn ask(&self, cards: Box<dyn Cards>) {
+        self.lock().cards = Some(cards);
+    }
+
+    /// Has it ask the kernel, of the calling thread's network namespace, unless somebody else is to be asked.
+    pub(crate) fn ask_kernel(&self) {
+        let mut state = self.lock();
+        if state.cards.is_none() {
+            match KernelCards::open() {
+                Ok(cards) => state.cards = Some(Box::new(cards)),
+                Err(error) => tracing::warn!(%error, "network cards cannot be asked about"),
+            }
+        }
+    }
+
+    /// What is wanted for a tunnel.
+    pub fn choice(&self, tunnel: &str) -> &Choice {
+        self.0.others.get(tunnel).unwrap_or(&self.0.choice)
+    }
+
+    /// What is wanted for an SA that is keyed by hand.
+    pub fn choice_by_hand(&self, name: &str, way: Way) -> &Choice {
+        let own = self.0.by_hand.get(&(name.to_owned(), way));
+        own.unwrap_or_else(|| self.choice(name))
+    }
+
+    /// What to try for an SA of a tunnel, with the peer at this address; `by_hand` where it is keyed by hand.
+    pub fn steps(&self, tunnel: &str, by_hand: Option<Way>, remote: IpAddr, need: &Need) -> Steps {
+        let choice = match by_hand {
+            Some(way) => self.choice_by_hand(tunnel, way),
+            None => self.choice(tunnel),
+        };
+        if choice.wanted == Wanted::Off {
+            return Steps::default();
+        }
+        let mut state = self.lock();
+        let cards = state.cards.as_mut();
+        let card = match &choice.device {
+            Some(name) => {
+                cards.and_then(|c| c.named(name)).ok_or_else(|| Reason::NoCard(name.clone()))
+            }
+            None => cards.and_then(|c| c.towards(remote)).ok_or(Reason::NoRoute),
+        };
+        steps(choice.wanted, card, need)
+    }
+
+    /// Has cards and the ways to peers be asked for anew: something about the host may have changed.
+    pub fn look_again(&self) {
+        self.lock().cards.iter_mut().for_each(|cards| cards.look_again());
+    }
+
+    /// Whether a route leads packets with that mark to an address; so it is where nobody can be asked.
+    pub fn routes_lead_to(&self, address: IpAddr, mark: u32) -> bool {
+        self.lock().cards.as_mut().is_none_or(|cards| cards.lead_to(address, mark))
+    }
+
+    /// The name of the device by which packets to a peer leave.
+    pub fn device_towards(&self, peer: IpAddr) -> Option<String> {
+        Some(self.lock().cards.as_mut()?.towards(peer)?.name)
+    }
+
+    /// The first address of this host in a range.
+    pub fn own_within(&self, range: &AddressRange) -> Option<IpAddr> {
+        self.lock().cards.as_mut()?.own_within(range)
+    }
+
+    /// Notes where an SA is.
+    pub fn note(&self, sa: SaId, placed: Placed) {
+        self.lock().ledger.note(sa, placed);
+    }
+
+    /// Where an SA is.
+    pub fn placed(&self, sa: SaId) -> Option<Placed> {
+        self.lock().ledger.placed(sa).cloned()
+    }
+
+    /// Where every SA is.
+    pub fn sas(&self) -> Vec<Placed> {
+        self.lock().ledger.sas().cloned().collect()
+    }
+
+    /// Whether the card that an SA was put into is there, as the device of this number, and offloads.
+    pub(crate) fn is_there(&self, sa: SaId, device: u32) -> bool {
+        let mut state = self.lock();
+        let State { cards, ledger } = &mut *state;
+        let name = ledger.placed(sa).and_then(|placed| placed.card.as_deref());
+        let card = name.and_then(|name| cards.as_mut()?.named(name));
+        card.is_some_and(|card| card.index == device && card.esp == Some(true))
+    }
+
+    /// An SA is gone.
+    pub fn forget(&self, sa: SaId) {
+        self.lock().ledger.forget(sa);
+    }
+
+    /// Every card that is wanted or used, what it does, and what it did not do and why.
+    pub fn report(&self) -> Report {
+        let mut state = self.lock();
+        let mut names: Vec<String> = state.ledger.cards().map(str::to_owned).collect();
+        let choices = self.0.others.values().chain(self.0.by_hand.values());
+        let choices = choices.chain([&self.0.choice]);
+        names.extend(choices.filter_map(|choice| choice.device.clone()));
+        names.sort();
+        names.dedup();
+        let State { cards, ledger } = &mut *state;
+        let mut named = |name: &str| cards.as_mut()?.named(name);
+        let present = names.into_iter().map(|name| (name.clone(), named(&name))).collect();
+        ledger.report(present)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

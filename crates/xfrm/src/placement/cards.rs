@@ -1,0 +1,124 @@
+//! Network cards: by name, or by the way that packets take.
+
+#![forbid(unsafe_code)]
+
+use super::features::{EspFeatures, Features};
+use host::Routes;
+use policy::AddressRange;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+/// A network device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// The kernel's number.
+    pub index: u32,
+    /// As in `eth4`.
+    pub name: String,
+    /// Whether its `esp-hw-offload` is switched on; `None`: it has none.
+    pub esp: Option<bool>,
+    /// Whether it fills in the checksums of what it encrypts (`esp-tx-csum-hw-offload`).
+    pub checksum: bool,
+}
+
+/// Who knows the host's cards: the kernel, or a twin in memory.
+pub trait Cards: Send {
+    /// The one of that name.
+    fn named(&mut self, name: &str) -> Option<Card>;
+    /// The one by which packets to that address leave.
+    fn towards(&mut self, remote: IpAddr) -> Option<Card>;
+    /// Takes nothing for known any more.
+    fn look_again(&mut self) {}
+    /// Whether a route leads packets with that mark to an address.
+    fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool;
+    /// The first address of this host in a range.
+    fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr>;
+}
+
+/// How long answers are taken for what they were: thousands of SAs may come at once, and tunnels to one network.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// Asks the kernel. It belongs to the network namespace of the thread that opened it, whoever uses it later.
+pub struct KernelCards {
+    routes: Routes,
+    kernel: EspFeatures,
+    answers: Option<(Instant, Answers)>,
+}
+
+/// What the kernel has said.
+#[derive(Default)]
+struct Answers {
+    /// Of devices by name.
+    features: Option<BTreeMap<String, Features>>,
+    /// Index and name of the device towards a peer.
+    ways: BTreeMap<IpAddr, Option<(u32, String)>>,
+    /// Whether a route leads packets with a mark to an address.
+    leading: BTreeMap<(IpAddr, u32), bool>,
+    /// This host's addresses.
+    own: Option<Vec<IpAddr>>,
+}
+
+impl KernelCards {
+    /// Opens it in the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// Where the kernel gives no netlink socket.
+    pub fn open() -> io::Result<Self> {
+        let (routes, kernel) = (Routes::open()?, EspFeatures::open()?);
+        Ok(Self { routes, kernel, answers: None })
+    }
+
+    /// Whom to ask, and what is known without.
+    fn ask(&mut self) -> (&mut Routes, &EspFeatures, &mut Answers) {
+        let fresh = self.answers.take().filter(|(at, _)| at.elapsed() < FRESH);
+        let (_, answers) =
+            self.answers.insert(fresh.unwrap_or_else(|| (Instant::now(), Answers::default())));
+        (&mut self.routes, &self.kernel, answers)
+    }
+
+    fn card(&mut self, index: u32, name: String) -> Card {
+        let (_, kernel, answers) = self.ask();
+        let features = answers.features.get_or_insert_with(|| {
+            let found = kernel.list().inspect_err(|error| {
+                tracing::warn!(%error, "what network cards offer cannot be found out");
+            });
+            found.unwrap_or_default()
+        });
+        let known = features.get(&name);
+        let active = |feature| known.and_then(|features| features.get(feature)).copied();
+        let esp = active("esp-hw-offload");
+        Card { index, name, esp, checksum: active("esp-tx-csum-hw-offload") == Some(true) }
+    }
+}
+
+impl Cards for KernelCards {
+    fn named(&mut self, name: &str) -> Option<Card> {
+        let index = self.routes.index(name).ok()??;
+        Some(self.card(index, name.to_owned()))
+    }
+
+    fn towards(&mut self, remote: IpAddr) -> Option<Card> {
+        let (routes, _, answers) = self.ask();
+        let way = answers.ways.entry(remote);
+        let (index, name) = way.or_insert_with(|| routes.egress(remote).ok().flatten()).clone()?;
+        Some(self.card(index, name))
+    }
+
+    fn look_again(&mut self) {
+        self.answers = None;
+    }
+
+    fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool {
+        let (routes, _, answers) = self.ask();
+        let leads = answers.leading.entry((address, mark));
+        *leads.or_insert_with(|| routes.lead_to(address, mark))
+    }
+
+    fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr> {
+        let (routes, _, answers) = self.ask();
+        let own = answers.own.get_or_insert_with(|| routes.own().unwrap_or_default());
+        own.iter().copied().find(|address| range.contains(*address))
+    }
+}

@@ -1,0 +1,192 @@
+//! Where SAs are, and what was not to be had.
+
+#![forbid(unsafe_code)]
+
+use super::{Card, Place, Reason};
+use esp::plane::{SaId, Spi};
+use std::collections::BTreeMap;
+
+/// Where an SA is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    /// Its tunnel.
+    pub tunnel: String,
+    /// Whether it receives.
+    pub inbound: bool,
+    /// Its SPI.
+    pub spi: Spi,
+    /// What was read back.
+    pub place: Place,
+    /// The card that it is in, or that did not take it.
+    pub card: Option<String>,
+    /// What was not to be had before, each with its reason.
+    pub declined: Vec<(Place, Reason)>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// By name.
+    pub cards: Vec<CardReport>,
+    /// Every SA of the kernel plane.
+    pub sas: Vec<Placed>,
+    /// What was not to be had although no card can be blamed: no route leads to the peer.
+    pub fallbacks: Vec<Fallback>,
+}
+
+/// What a card does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardReport {
+    /// Its name.
+    pub name: String,
+    /// The card; `None`: it is not there.
+    pub card: Option<Card>,
+    /// SAs in it, those that receive and those that send.
+    pub inside: [usize; 2],
+    /// For how many of each direction it had room when one more was refused; `None`: none was.
+    pub room: [Option<usize>; 2],
+    /// What it did not take.
+    pub fallbacks: Vec<Fallback>,
+}
+
+/// How often something was not to be had for one reason, since the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallback {
+    /// What.
+    pub place: Place,
+    /// Why, the last time.
+    pub reason: Reason,
+    /// How often.
+    pub count: u64,
+}
+
+#[derive(Default)]
+pub(super) struct Ledger {
+    sas: BTreeMap<SaId, Placed>,
+    cards: BTreeMap<String, Kept>,
+    cardless: Fallbacks,
+}
+
+#[derive(Default)]
+struct Kept {
+    /// SAs in it, those that receive and those that send.
+    inside: [usize; 2],
+    room: [Option<usize>; 2],
+    fallbacks: Fallbacks,
+}
+
+type Fallbacks = BTreeMap<(Place, &'static str), (u64, Reason)>;
+
+impl Ledger {
+    pub(super) fn note(&mut self, sa: SaId, placed: Placed) {
+        self.forget(sa);
+        let way = usize::from(!placed.inbound);
+        let kept = placed.card.as_ref().map(|card| self.cards.entry(card.clone()).or_default());
+        let (fallbacks, mut card) = match kept {
+            Some(kept) => (&mut kept.fallbacks, Some((&mut kept.inside[way], &mut kept.room[way]))),
+            None => (&mut self.cardless, None),
+        };
+        for (place, reason) in &placed.declined {
+            let entry = fallbacks.entry((*place, reason.name())).or_insert((0, reason.clone()));
+            *entry = (entry.0 + 1, reason.clone());
+            if let (Reason::Full, Some((inside, room))) = (reason, &mut card) {
+                **room = Some(**inside);
+            }
+        }
+        if let (true, Some((inside, room))) = (placed.place != Place::Software, card) {
+            *inside += 1;
+            // It has more than was known.
+            if room.is_some_and(|room| room < *inside) {
+                *room = None;
+            }
+        }
+        self.sas.insert(sa, placed);
+    }
+
+    pub(super) fn placed(&self, sa: SaId) -> Option<&Placed> {
+        self.sas.get(&sa)
+    }
+
+    pub(super) fn sas(&self) -> impl Iterator<Item = &Placed> {
+        self.sas.values()
+    }
+
+    pub(super) fn forget(&mut self, sa: SaId) {
+        let Some(placed) = self.sas.remove(&sa) else { return };
+        if placed.place != Place::Software
+            && let Some(kept) = placed.card.and_then(|card| self.cards.get_mut(&card))
+        {
+            kept.inside[usize::from(!placed.inbound)] -= 1;
+        }
+    }
+
+    pub(super) fn cards(&self) -> impl Iterator<Item = &str> {
+        self.cards.keys().map(String::as_str)
+    }
+
+    pub(super) fn report(&self, present: BTreeMap<String, Option<Card>>) -> Report {
+        let listed = |fallbacks: &Fallbacks| {
+            let each = fallbacks.iter().map(|((place, _), (count, reason))| Fallback {
+                place: *place,
+                reason: reason.clone(),
+                count: *count,
+            });
+            each.collect::<Vec<_>>()
+        };
+        let card = |(name, card): (String, Option<Card>)| {
+            let kept = self.cards.get(&name);
+            CardReport {
+                card,
+                inside: kept.map_or([0; 2], |kept| kept.inside),
+                room: kept.map_or([None; 2], |kept| kept.room),
+                fallbacks: kept.map(|kept| listed(&kept.fallbacks)).unwrap_or_default(),
+                name,
+            }
+        };
+        Report {
+            cards: present.into_iter().map(card).collect(),
+            sas: self.sas.values().cloned().collect(),
+            fallbacks: listed(&self.cardless),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(place: Place, declined: Vec<(Place, Reason)>) -> Placed {
+        let (tunnel, card) = ("t".to_owned(), Some("eth4".to_owned()));
+        Placed { tunnel, inbound: false, spi: Spi(256), place, card, declined }
+    }
+
+    #[test]
+    fn what_is_in_a_card_and_what_is_not_is_counted() {
+        let mut ledger = Ledger::default();
+        for number in 0..3 {
+            ledger.note(SaId(number), placed(Place::Crypto, vec![]));
+        }
+        for number in 3..5 {
+            let full = vec![(Place::Packet, Reason::Full), (Place::Crypto, Reason::Full)];
+            ledger.note(SaId(number), placed(Place::Software, full));
+        }
+        let cards = |ledger: &Ledger| {
+            ledger.report(BTreeMap::from([("eth4".to_owned(), None)])).cards.remove(0)
+        };
+        let card = cards(&ledger);
+        assert_eq!((card.inside, card.room), ([0, 3], [None, Some(3)]));
+        let counts: Vec<_> =
+            card.fallbacks.iter().map(|f| (f.place.name(), f.reason.name(), f.count)).collect();
+        assert_eq!(counts, [("packet", "full", 2), ("crypto", "full", 2)]);
+
+        // A card may get more room, or had less for a while.
+        ledger.note(SaId(5), placed(Place::Crypto, vec![]));
+        assert_eq!((cards(&ledger).inside, cards(&ledger).room), ([0, 4], [None, None]));
+        ledger.forget(SaId(5));
+
+        // An SA that is noted again has moved.
+        ledger.note(SaId(0), placed(Place::Software, vec![(Place::Crypto, Reason::Gone)]));
+        ledger.forget(SaId(1));
+        assert_eq!(cards(&ledger).inside, [0, 1]);
+    }
+}

@@ -1,0 +1,117 @@
+//! What to try for an SA, and why the rest is not tried. Pure.
+
+#![forbid(unsafe_code)]
+
+use super::{Card, Place, Reason, Wanted};
+use crypto::Suite;
+use esp::plane::Encapsulation;
+
+/// What an SA asks of a card.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// Its suite.
+    pub suite: Suite,
+    /// How its packets travel.
+    pub encapsulation: Encapsulation,
+}
+
+/// One attempt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Where; never [`Place::Software`], which is what is left.
+    pub place: Place,
+    /// By which card.
+    pub card: Card,
+}
+
+/// Attempts in their order; where all fail, the kernel does it in software.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// What to try.
+    pub tries: Vec<Step>,
+    /// What is wanted and not even tried, and why; the card, where there is one.
+    pub passed: Option<(Option<Card>, Reason)>,
+}
+
+/// What to try with a card, or why there is none.
+pub fn steps(wanted: Wanted, card: Result<Card, Reason>, need: &Need) -> Steps {
+    let places: &[Place] = match wanted {
+        Wanted::Off => return Steps::default(),
+        Wanted::Auto => &[Place::Packet, Place::Crypto],
+        Wanted::Packet => &[Place::Packet],
+        Wanted::Crypto => &[Place::Crypto],
+    };
+    let card = match card {
+        Ok(card) => card,
+        Err(reason) => return Steps { tries: Vec::new(), passed: Some((None, reason)) },
+    };
+    let obstacle = match card.esp {
+        None => Some(Reason::NoFeature),
+        Some(false) => Some(Reason::FeatureOff),
+        Some(true) => need.obstacle().map(Reason::Unsupported),
+    };
+    if let Some(reason) = obstacle {
+        return Steps { tries: Vec::new(), passed: Some((Some(card), reason)) };
+    }
+    let tries = places.iter().map(|place| Step { place: *place, card: card.clone() }).collect();
+    Steps { tries, passed: None }
+}
+
+impl Need {
+    /// What the kernel or all its drivers refuse (net/xfrm/xfrm_device.c, and the drivers' checks of an SA).
+    pub fn obstacle(&self) -> Option<&'static str> {
+        match (self.suite, self.encapsulation) {
+            (Suite::Ah(_), _) => Some("cards do not know AH"),
+            (_, Encapsulation::Udp) => Some("the kernel offloads no ESP in UDP"),
+            (Suite::AesGcm16(_) | Suite::AesGmac(_) | Suite::ChaCha20Poly1305, _) => None,
+            _ => Some("cards know no cipher with a MAC of its own; use AES-GCM"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use policy::{Integrity, KeyBits};
+
+    const GCM: Need =
+        Need { suite: Suite::AesGcm16(KeyBits::B128), encapsulation: Encapsulation::Native };
+
+    fn card(esp: Option<bool>) -> Card {
+        Card { index: 4, name: "eth4".to_owned(), esp, checksum: false }
+    }
+
+    fn places(steps: &Steps) -> Vec<&'static str> {
+        steps.tries.iter().map(|step| step.place.name()).collect()
+    }
+
+    #[test]
+    fn the_best_place_comes_first() {
+        for (wanted, expected) in [
+            (Wanted::Auto, vec!["packet", "crypto"]),
+            (Wanted::Packet, vec!["packet"]),
+            (Wanted::Crypto, vec!["crypto"]),
+            (Wanted::Off, vec![]),
+        ] {
+            let steps = steps(wanted, Ok(card(Some(true))), &GCM);
+            assert_eq!((places(&steps), steps.passed), (expected, None));
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_not_tried_and_told() {
+        let cbc = Suite::AesCbcMac(KeyBits::B256, Integrity::HmacSha2_256_128);
+        for (esp, need, name) in [
+            (None, GCM, "no_feature"),
+            (Some(false), GCM, "feature_off"),
+            (Some(true), Need { encapsulation: Encapsulation::Udp, ..GCM }, "unsupported"),
+            (Some(true), Need { suite: cbc, ..GCM }, "unsupported"),
+        ] {
+            let steps = steps(Wanted::Auto, Ok(card(esp)), &need);
+            assert!(steps.tries.is_empty());
+            assert_eq!(steps.passed.map(|(_, reason)| reason.name()), Some(name));
+        }
+        let none = steps(Wanted::Auto, Err(Reason::NoRoute), &GCM);
+        assert_eq!(none.passed, Some((None, Reason::NoRoute)));
+    }
+}

@@ -1,0 +1,69 @@
+//! What this kernel's XFRM can do.
+
+#![forbid(unsafe_code)]
+
+use super::netlink::{Kernel, Netlink, Refused};
+use super::state::Form;
+use super::{Binding, REQIDS};
+use crypto::Suite;
+use esp::plane::{Encapsulation, Limits, Path, Spi};
+use netlink_packet_xfrm::XfrmMessage;
+use policy::{Mode, Secret};
+use std::io;
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ability {
+    /// Suites that it takes.
+    pub suites: Vec<Suite>,
+    /// Those that it does not, with its reason.
+    pub missing: Vec<(Suite, String)>,
+}
+
+/// Tries suites: an SA of each is added in the calling thread's network namespace and removed at once. Between
+/// addresses that no packet has.
+///
+/// # Errors
+/// Where the kernel has no XFRM, or CAP_NET_ADMIN is missing.
+pub fn probe(suites: &[Suite]) -> io::Result<Ability> {
+    Ok(probe_on(&mut Netlink::open()?, suites))
+}
+
+fn probe_on(kernel: &mut dyn Kernel, suites: &[Suite]) -> Ability {
+    let mut ability = Ability::default();
+    for suite in suites {
+        match attempt(kernel, *suite) {
+            Ok(()) => ability.suites.push(*suite),
+            Err(why) => ability.missing.push((*suite, why)),
+        }
+    }
+    ability
+}
+
+fn attempt(kernel: &mut dyn Kernel, suite: Suite) -> Result<(), String> {
+    let path = Path {
+        // Documentation's addresses (RFC 5737).
+        local: ([192, 0, 2, 1], 0).into(),
+        remote: ([192, 0, 2, 2], 0).into(),
+        encapsulation: if suite.is_ah() { Encapsulation::Ah } else { Encapsulation::Native },
+    };
+    let form = Form {
+        inbound: true,
+        spi: Spi(0x7670_6e64),
+        suite,
+        esn: false,
+        replay_window: 32,
+        mode: Mode::Tunnel,
+        path,
+        flow: None,
+        limits: Limits::default(),
+        reqid: *REQIDS.end(),
+        binding: Binding::default(),
+        offload: None,
+    };
+    let key = Secret::new(vec![0x5a; suite.key_material_len()]);
+    let message = form.message(&key, None).map_err(|e| e.to_string())?;
+    kernel.order(XfrmMessage::AddSa(message)).map_err(|e: Refused| e.to_string())?;
+    let name = form.name().message(&form.binding);
+    kernel.order(XfrmMessage::DeleteSa(name)).map_err(|e| e.to_string())
+}

@@ -1,0 +1,276 @@
+//! The kernel's policies as they should be. Pure: it says what to change, and others tell the kernel.
+//!
+//! The kernel has one policy for a direction and a flow. Several rules and SAs may want one each; the one that comes
+//! first is in force, and the next takes its place when it goes.
+
+#![forbid(unsafe_code)]
+
+use super::binding;
+use super::flow::{Flow, family};
+use super::ownership::PolicyName;
+use super::{Binding, Offload};
+use esp::plane::Spi;
+use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage};
+use netlink_packet_xfrm::{
+    Address, Id, LifetimeConfig, UserOffloadDev, UserPolicyId, UserPolicyInfo, UserTemplate,
+    XFRM_MODE_TRANSPORT, XFRM_MODE_TUNNEL, XFRM_POLICY_ALLOW, XFRM_POLICY_BLOCK, XFRM_POLICY_FWD,
+    XFRM_POLICY_IN, XFRM_POLICY_OUT, XfrmAttrs, XfrmMessage,
+};
+use policy::Mode;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+/// Which packets the kernel asks a policy for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Way {
+    /// For this host.
+    In,
+    /// That leave.
+    Out,
+    /// For others, through this host.
+    Forward,
+}
+
+/// What the kernel tells policies apart by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub way: Way,
+    pub flow: Flow,
+    pub binding: Binding,
+}
+
+/// Which of those that want a policy comes first: the lowest priority, and then the youngest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub priority: u32,
+    pub serial: Reverse<u64>,
+}
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    /// It passes as it is.
+    Bypass,
+    /// It is dropped.
+    Block,
+    /// It must have come, or must leave, by an SA.
+    Protect(Template),
+    /// It may have come by an SA, or as it is.
+    Tolerate(Template),
+}
+
+/// Which SAs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Template {
+    /// ESP or AH.
+    pub protocol: u8,
+    pub mode: Mode,
+    pub reqid: u32,
+    /// This one alone.
+    pub spi: Option<Spi>,
+    /// Between these outer addresses, where it matters.
+    pub ends: Option<(IpAddr, IpAddr)>,
+    /// In whose device the policy is to be kept, too.
+    pub offload: Option<Offload>,
+}
+
+/// What the kernel is to be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    Put(Key, u32, Action),
+    Delete(Key),
+}
+
+#[derive(Default)]
+pub(super) struct Spd(BTreeMap<Key, BTreeMap<Place, Action>>);
+
+impl Spd {
+    /// Wants a policy, or another one in the same place.
+    pub(super) fn insert(&mut self, key: Key, place: Place, action: Action) -> Option<Change> {
+        let wanted = self.0.entry(key).or_default();
+        let before = wanted.insert(place, action);
+        let first = wanted.first_key_value().is_some_and(|(p, _)| *p == place);
+        (first && before != Some(action)).then_some(Change::Put(key, place.priority, action))
+    }
+
+    /// No longer wants the policy in that place.
+    pub(super) fn remove(&mut self, key: Key, place: Place) -> Option<Change> {
+        let wanted = self.0.get_mut(&key)?;
+        let was_first = wanted.first_key_value().is_some_and(|(p, _)| *p == place);
+        wanted.remove(&place)?;
+        let next = wanted.first_key_value().map(|(p, action)| (p.priority, *action));
+        if wanted.is_empty() {
+            self.0.remove(&key);
+        }
+        was_first.then_some(match next {
+            Some((priority, action)) => Change::Put(key, priority, action),
+            None => Change::Delete(key),
+        })
+    }
+
+    /// What was wanted in a place.
+    pub(super) fn get(&self, key: &Key, place: &Place) -> Option<Action> {
+        self.0.get(key)?.get(place).copied()
+    }
+
+    /// Everything that should be in force.
+    pub(super) fn in_force(&self) -> impl Iterator<Item = Change> {
+        self.0.iter().filter_map(|(key, wanted)| {
+            let (place, action) = wanted.first_key_value()?;
+            Some(Change::Put(*key, place.priority, *action))
+        })
+    }
+}
+
+impl Change {
+    pub(super) fn message(&self) -> XfrmMessage {
+        match self {
+            Self::Put(key, priority, action) => {
+                let info = UserPolicyInfo {
+                    selector: key.flow.wire(),
+                    lifetime_cfg: LifetimeConfig::default(),
+                    priority: *priority,
+                    direction: key.way.number(),
+                    action: match action {
+                        Action::Block => XFRM_POLICY_BLOCK,
+                        Action::Bypass | Action::Protect(_) | Action::Tolerate(_) => {
+                            XFRM_POLICY_ALLOW
+                        }
+                    },
+                    ..UserPolicyInfo::default()
+                };
+                let mut nlas = binding::attributes(key.binding);
+                if let Action::Protect(template) | Action::Tolerate(template) = action {
+                    let optional = u8::from(matches!(action, Action::Tolerate(_)));
+                    let wire = UserTemplate { optional, ..template.wire(&key.flow) };
+                    nlas.push(XfrmAttrs::Template(vec![wire]));
+                    // The policy itself says its direction; the kernel refuses to be told twice.
+                    nlas.extend(template.offload.map(|o| o.attribute(false)));
+                }
+                XfrmMessage::UpdatePolicy(ModifyMessage { user_policy_info: info, nlas })
+            }
+            Self::Delete(key) => {
+                let (selector, direction) = (key.flow.wire(), key.way.number());
+                let user_policy_id = UserPolicyId { selector, index: 0, direction };
+                let nlas = binding::attributes(key.binding);
+                XfrmMessage::DeletePolicy(DelGetMessage { user_policy_id, nlas })
+            }
+        }
+    }
+}
+
+impl Change {
+    /// What the kernel tells the policy by.
+    pub(super) fn name(&self) -> PolicyName {
+        let (Self::Put(key, ..) | Self::Delete(key)) = self;
+        PolicyName::new(key.flow.wire(), key.way.number(), &binding::attributes(key.binding))
+    }
+}
+
+impl Way {
+    pub(super) fn number(self) -> u8 {
+        match self {
+            Self::In => XFRM_POLICY_IN,
+            Self::Out => XFRM_POLICY_OUT,
+            Self::Forward => XFRM_POLICY_FWD,
+        }
+    }
+}
+
+impl Template {
+    fn wire(&self, flow: &Flow) -> UserTemplate {
+        let any: IpAddr = match flow.source.address {
+            IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let (source, destination) = self.ends.unwrap_or((any, any));
+        let id = Id {
+            daddr: Address::from_ip(&destination),
+            spi: self.spi.map_or(0, |spi| spi.0),
+            proto: self.protocol,
+        };
+        UserTemplate {
+            id,
+            family: family(destination),
+            saddr: Address::from_ip(&source),
+            reqid: self.reqid,
+            mode: mode(self.mode),
+            share: 0,
+            optional: 0,
+            // The SA says which algorithms.
+            aalgos: u32::MAX,
+            ealgos: u32::MAX,
+            calgos: u32::MAX,
+        }
+    }
+}
+
+pub(super) fn mode(mode: Mode) -> u8 {
+    match mode {
+        Mode::Transport => XFRM_MODE_TRANSPORT,
+        Mode::Tunnel => XFRM_MODE_TUNNEL,
+    }
+}
+
+impl Offload {
+    /// As it is asked for; `inbound` for what arrives.
+    pub(super) fn attribute(self, inbound: bool) -> XfrmAttrs {
+        // linux/xfrm.h: XFRM_OFFLOAD_INBOUND and XFRM_OFFLOAD_PACKET.
+        let flags = if inbound { 2 } else { 0 } | if self.packet { 4 } else { 0 };
+        let ifindex = i32::try_from(self.device).unwrap_or(i32::MAX);
+        XfrmAttrs::OffloadDevice(UserOffloadDev { ifindex, flags })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::flow::{End, Port};
+    use super::*;
+
+    fn key() -> Key {
+        let address = IpAddr::from([10, 0, 0, 1]);
+        let end = End { address, length: 32, port: Port::default() };
+        let flow = Flow { source: end, destination: end, protocol: 0 };
+        Key { way: Way::Out, flow, binding: Binding::default() }
+    }
+
+    fn place(priority: u32, serial: u64) -> Place {
+        Place { priority, serial: Reverse(serial) }
+    }
+
+    fn by(spi: u32) -> Action {
+        Action::Protect(Template {
+            protocol: 50,
+            mode: Mode::Tunnel,
+            reqid: 7,
+            spi: Some(Spi(spi)),
+            ends: None,
+            offload: None,
+        })
+    }
+
+    #[test]
+    fn the_youngest_sa_of_the_first_rule_is_in_force_and_the_next_takes_over() {
+        let (mut spd, key) = (Spd::default(), key());
+        let put = |priority, action| Some(Change::Put(key, priority, action));
+        assert_eq!(spd.insert(key, place(11, 0), Action::Block), put(11, Action::Block));
+        assert_eq!(spd.insert(key, place(10, 1), by(1)), put(10, by(1)));
+        assert_eq!(spd.insert(key, place(10, 2), by(2)), put(10, by(2)));
+        // Of a later rule.
+        assert_eq!(spd.insert(key, place(20, 3), by(3)), None);
+        assert_eq!(spd.remove(key, place(10, 1)), None);
+        assert_eq!(spd.remove(key, place(10, 2)), put(11, Action::Block));
+        assert_eq!(spd.remove(key, place(11, 0)), put(20, by(3)));
+        assert_eq!(spd.remove(key, place(20, 3)), Some(Change::Delete(key)));
+        assert_eq!(spd.in_force().count(), 0);
+    }
+
+    #[test]
+    fn what_stays_as_it_is_is_not_told() {
+        let (mut spd, key) = (Spd::default(), key());
+        assert!(spd.insert(key, place(1, 0), by(1)).is_some());
+        assert_eq!(spd.insert(key, place(1, 0), by(1)), None);
+        assert!(spd.insert(key, place(1, 0), by(2)).is_some());
+    }
+}

@@ -1,0 +1,53 @@
+//! What the crypto facility learns of SAs in the kernel and in network cards.
+
+use super::place::{BOTH, plane};
+use super::twin::{Twin, inbound, outbound};
+use crate::Xfrm;
+use crate::placement::Wanted;
+use crypto::{Direction, Place};
+use esp::plane::{DataPlane, SaId};
+
+/// Has the kernel count packets of 100 octets.
+fn pass(twin: &Twin, spi: u32, packets: u64) {
+    let mut tables = twin.tables();
+    let lifetime = &mut tables.states.get_mut(&spi).expect("there").user_sa_info.lifetime_cur;
+    lifetime.packets += packets;
+    lifetime.bytes += packets * 100;
+}
+
+fn work(plane: &mut Xfrm) -> Vec<(Direction, Place, u64, u64)> {
+    plane.tell_work();
+    let work = plane.config.crypto.work();
+    work.iter().map(|((_, way, place), n)| (*way, *place, n.operations, n.octets)).collect()
+}
+
+#[test]
+fn what_an_sa_has_done_is_attributed_to_where_it_was_and_outlives_it() {
+    let (mut plane, twin, _) = plane(Wanted::Auto, None);
+    plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+    pass(&twin, 0x101, 3);
+    pass(&twin, 0x201, 5);
+    let sent = (Direction::Encrypt, Place::Kernel, 5, 500);
+    let received = (Direction::Decrypt, Place::Kernel, 3, 300);
+    assert_eq!(work(&mut plane), [sent, received]);
+    assert_eq!(work(&mut plane), [sent, received], "nothing is counted twice");
+
+    // A card takes them: what follows is its work.
+    pass(&twin, 0x201, 1);
+    twin.tables().card = Some(BOTH);
+    assert_eq!(plane.resync().expect("the kernel can").moved, 2);
+    assert_eq!(twin.in_card(), [2, 0]);
+    pass(&twin, 0x101, 20);
+    pass(&twin, 0x201, 30);
+    // And they end before anybody asks.
+    plane.remove(SaId(1));
+    plane.remove(SaId(2));
+    let expected = [
+        (Direction::Encrypt, Place::Kernel, 6, 600),
+        (Direction::Encrypt, Place::Nic, 30, 3000),
+        received,
+        (Direction::Decrypt, Place::Nic, 20, 2000),
+    ];
+    assert_eq!(work(&mut plane), expected);
+}

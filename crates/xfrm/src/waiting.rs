@@ -1,0 +1,198 @@
+//! SAs that are in software because a network card had no room for them, and the places that have become free since.
+//!
+//! A place that becomes free goes to an SA of the tunnel that had it, where one waits: so a tunnel whose SAs are rekeyed
+//! stays in its card. Then it goes to who has waited longest.
+
+#![forbid(unsafe_code)]
+
+use super::{Installed, Xfrm};
+use esp::plane::Notice;
+use esp::plane::{RuleId, SaId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// How many SAs go into cards at a time: key management has to do besides.
+const AT_ONCE: usize = 64;
+
+/// A card's index, and whether its SAs receive.
+type Table = (u32, bool);
+
+/// Who waits, and for what.
+#[derive(Default)]
+pub(super) struct Waiting {
+    /// In the order in which they came.
+    queues: BTreeMap<Table, BTreeSet<(u64, SaId)>>,
+    of_rule: BTreeSet<(Table, RuleId, SaId)>,
+    places: BTreeMap<SaId, (Table, RuleId, u64)>,
+    free: VecDeque<(Table, RuleId)>,
+    turn: u64,
+}
+
+impl Waiting {
+    /// An SA of a rule waits for room in a card.
+    pub(super) fn add(&mut self, sa: SaId, rule: RuleId, table: Table) {
+        if self.places.get(&sa).is_some_and(|place| (place.0, place.1) == (table, rule)) {
+            // In its turn.
+            return;
+        }
+        self.remove(sa);
+        self.turn += 1;
+        self.queues.entry(table).or_default().insert((self.turn, sa));
+        self.of_rule.insert((table, rule, sa));
+        self.places.insert(sa, (table, rule, self.turn));
+    }
+
+    /// An SA waits no more.
+    pub(super) fn remove(&mut self, sa: SaId) {
+        let Some((table, rule, turn)) = self.places.remove(&sa) else { return };
+        self.of_rule.remove(&(table, rule, sa));
+        if let Some(queue) = self.queues.get_mut(&table) {
+            queue.remove(&(turn, sa));
+            if queue.is_empty() {
+                self.queues.remove(&table);
+            }
+        }
+    }
+
+    /// An SA is of another rule now.
+    pub(super) fn rename(&mut self, sa: SaId, to: RuleId) {
+        if let Some((table, rule, _)) = self.places.get_mut(&sa) {
+            self.of_rule.remove(&(*table, *rule, sa));
+            *rule = to;
+            self.of_rule.insert((*table, to, sa));
+        }
+    }
+
+    /// A place in a card has become free, which an SA of a rule had. Returns whether somebody waits for one of that card.
+    pub(super) fn free(&mut self, rule: RuleId, table: Table) -> bool {
+        // Where both directions share what room there is, either may use it.
+        let wanted = [table, other(table)].iter().any(|table| self.queues.contains_key(table));
+        if wanted {
+            self.free.push_back((table, rule));
+        }
+        wanted
+    }
+
+    /// Who may have the next place that is free.
+    pub(super) fn next(&mut self) -> Option<SaId> {
+        while let Some((table, rule)) = self.free.pop_front() {
+            let found = [table, other(table)].into_iter().find_map(|table| {
+                let of_rule = (table, rule, SaId(0))..=(table, rule, SaId(u64::MAX));
+                let own = self.of_rule.range(of_rule).next_back().map(|(.., sa)| *sa);
+                own.or_else(|| self.queues.get(&table)?.first().map(|(_, sa)| *sa))
+            });
+            if found.is_some() {
+                return found;
+            }
+        }
+        None
+    }
+
+    /// Whether there is a place that nobody has been chosen for.
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// Whether an SA waits.
+    pub(super) fn has(&self, sa: SaId) -> bool {
+        self.places.contains_key(&sa)
+    }
+
+    /// How many wait.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+}
+
+impl Xfrm {
+    /// An SA is gone, and with it what it had of a card.
+    pub(super) fn leave_room(&mut self, id: SaId, removed: &Installed) {
+        self.waiting.remove(id);
+        let Some(offload) = removed.form.offload else { return };
+        if self.waiting.free(removed.rule, (offload.device, removed.form.inbound)) {
+            self.tell_room();
+        }
+    }
+
+    /// Not at once: of many SAs that go one after the other some wait for the others' places.
+    fn tell_room(&mut self) {
+        if !std::mem::replace(&mut self.room_is_told, true) {
+            (self.notice)(Notice::Room);
+        }
+    }
+
+    /// Puts SAs that wait into places that have become free: one for each.
+    pub(super) fn fill_cards(&mut self) {
+        self.room_is_told = false;
+        let (mut entered, mut full) = (0, BTreeSet::new());
+        for _ in 0..AT_ONCE {
+            let Some(id) = self.waiting.next() else { break };
+            match self.enter_card(id, &mut full) {
+                Ok(moved) => entered += usize::from(moved),
+                Err(error) => {
+                    self.amiss = true;
+                    tracing::error!(%error, "an SA is missing in the kernel; its traffic is blocked");
+                }
+            }
+        }
+        if entered > 0 {
+            let waiting = self.waiting.len();
+            tracing::info!(sas = entered, waiting, "into a network card that has room again");
+        }
+        if self.waiting.has_room() {
+            self.tell_room();
+        }
+    }
+}
+
+fn other((card, inbound): Table) -> Table {
+    (card, !inbound)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const IN: Table = (4, true);
+    const OUT: Table = (4, false);
+    const A: RuleId = RuleId(1);
+    const B: RuleId = RuleId(2);
+    const C: RuleId = RuleId(3);
+
+    #[test]
+    fn a_place_goes_to_the_tunnel_that_had_it_and_then_to_who_waits_longest() {
+        let mut waiting = Waiting::default();
+        for (sa, rule) in [(1, A), (2, B), (3, C)] {
+            waiting.add(SaId(sa), rule, IN);
+        }
+        let next = |waiting: &mut Waiting| {
+            let sa = waiting.next()?;
+            waiting.remove(sa);
+            Some(sa.0)
+        };
+        assert_eq!(next(&mut waiting), None, "nothing is free");
+        assert!(waiting.free(C, IN) && waiting.free(C, IN));
+        assert_eq!([next(&mut waiting), next(&mut waiting)], [Some(3), Some(1)]);
+        // What sends may leave room for what receives.
+        assert!(waiting.free(A, OUT));
+        assert_eq!((next(&mut waiting), waiting.len()), (Some(2), 0));
+        assert!(!waiting.free(A, IN), "nobody waits");
+        assert_eq!(next(&mut waiting), None);
+    }
+
+    #[test]
+    fn who_has_gone_or_waits_for_another_card_is_not_chosen() {
+        let mut waiting = Waiting::default();
+        waiting.add(SaId(1), A, IN);
+        waiting.add(SaId(2), A, (5, true));
+        waiting.add(SaId(3), B, IN);
+        waiting.rename(SaId(3), C);
+        waiting.remove(SaId(1));
+        waiting.remove(SaId(9));
+        assert!(waiting.free(A, IN));
+        assert_eq!(waiting.next(), Some(SaId(3)));
+        waiting.remove(SaId(3));
+        assert!(!waiting.free(C, IN));
+        assert!(waiting.free(C, (5, false)));
+        assert_eq!((waiting.next(), waiting.len()), (Some(SaId(2)), 1));
+    }
+}

@@ -1,0 +1,197 @@
+//! Which plane a tunnel is to have, and what came of it.
+
+#![forbid(unsafe_code)]
+
+use super::Unrouted;
+use super::guard::Manner;
+use esp::manual::Way;
+use esp::plane::RuleId;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use xfrm::Binding;
+use xfrm::placement::{Placement, Wanted};
+
+/// Where packets are to be protected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// In the kernel where it can, else in this process.
+    Auto,
+    /// In this process.
+    #[default]
+    Userspace,
+    /// In the kernel.
+    Xfrm,
+}
+
+/// No plane of that name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no data plane {0:?}; there are \"auto\", \"userspace\" and \"xfrm\"")]
+pub struct NoSuchChoice(pub String);
+
+impl FromStr for Choice {
+    type Err = NoSuchChoice;
+
+    fn from_str(name: &str) -> Result<Self, NoSuchChoice> {
+        let all = [Self::Auto, Self::Userspace, Self::Xfrm];
+        let found = all.into_iter().find(|choice| choice.to_string() == name);
+        found.ok_or_else(|| NoSuchChoice(name.to_owned()))
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Auto => "auto",
+            Self::Userspace => "userspace",
+            Self::Xfrm => "xfrm",
+        })
+    }
+}
+
+/// What tunnels are to have.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// All but those below.
+    pub choice: Choice,
+    /// By the name of the child tunnel.
+    pub tunnels: BTreeMap<String, Tunnel>,
+    /// Told what came of it; a clone shows it.
+    pub report: Report,
+    /// What network cards are to do for tunnels in the kernel; a clone shows what they do.
+    pub placement: Placement,
+    /// Whether others have disturbed the kernel's plane since it was put right last.
+    pub disturbed: Arc<AtomicBool>,
+}
+
+/// What one tunnel is to have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tunnel {
+    /// Its plane, where it is not that of all.
+    pub choice: Option<Choice>,
+    /// What else its packets must have in the kernel.
+    pub binding: Binding,
+}
+
+impl Config {
+    /// Where a tunnel's packets are to be protected.
+    pub fn choice_of(&self, tunnel: &str) -> Choice {
+        self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
+    }
+
+    /// How a tunnel in the kernel can be guarded; `None` where it cannot, or need not.
+    pub(super) fn guarded(&self, tunnel: &str) -> Option<Manner> {
+        let binding = self.tunnels.get(tunnel).map(|tunnel| tunnel.binding).unwrap_or_default();
+        // Of a tunnel as well, where nothing is keyed by hand.
+        let leaving = self.placement.choice_by_hand(tunnel, Way::Out);
+        let by_card = matches!(leaving.wanted, Wanted::Auto | Wanted::Packet);
+        // An XFRM interface drops what has no policy.
+        let possible = binding.if_id.is_none() && !(by_card && binding.mark.is_some());
+        possible.then_some(Manner { mark: binding.mark, by_card })
+    }
+
+    fn choices(&self) -> impl Iterator<Item = Choice> {
+        [self.choice].into_iter().chain(self.tunnels.values().filter_map(|t| t.choice))
+    }
+
+    pub(super) fn wants_kernel(&self) -> bool {
+        self.choices().any(|choice| choice != Choice::Userspace)
+    }
+
+    pub(super) fn insists_on_kernel(&self) -> bool {
+        self.choices().any(|choice| choice == Choice::Xfrm)
+    }
+
+    pub(super) fn bindings(&self) -> BTreeMap<String, Binding> {
+        let bound = |(name, tunnel): (&String, &Tunnel)| (name.clone(), tunnel.binding);
+        self.tunnels.iter().map(bound).collect()
+    }
+}
+
+/// What has been found out, shared between a plane and whoever reports it.
+#[derive(Clone, Default)]
+pub struct Report(Arc<Mutex<Found>>);
+
+/// What has been found out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// About the kernel.
+    pub kernel: KernelUse,
+    /// Whether a tunnel is in userspace.
+    pub userspace: bool,
+    /// Tunnels that are in userspace because the kernel does not take them, and why.
+    pub fallbacks: BTreeMap<String, String>,
+    /// Tunnels in the kernel to whose remote network no route leads.
+    pub unrouted: BTreeMap<RuleId, Unrouted>,
+}
+
+/// Whether the kernel protects packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum KernelUse {
+    /// Nobody wants that.
+    #[default]
+    NotWanted,
+    /// It does.
+    Used {
+        /// Suites that it does not have.
+        missing: Vec<String>,
+    },
+    /// It cannot, and why.
+    Unusable(String),
+}
+
+impl Report {
+    /// What is known now.
+    pub fn found(&self) -> Found {
+        self.lock().clone()
+    }
+
+    pub(super) fn kernel(&self, kernel: KernelUse) {
+        self.lock().kernel = kernel;
+    }
+
+    pub(super) fn userspace(&self, used: bool) {
+        self.lock().userspace = used;
+    }
+
+    /// Returns whether that is news.
+    pub(super) fn fell_back(&self, tunnel: &str, why: &str) -> bool {
+        let before = self.lock().fallbacks.insert(tunnel.to_owned(), why.to_owned());
+        before.is_none_or(|before| before != why)
+    }
+
+    /// Which remote network of a rule has no route, if one has none; returns whether that is news.
+    pub(super) fn routed(&self, rule: RuleId, unrouted: Option<Unrouted>) -> bool {
+        let mut found = self.lock();
+        match unrouted {
+            None => found.unrouted.remove(&rule).is_some(),
+            Some(now) => found.unrouted.insert(rule, now.clone()) != Some(now),
+        }
+    }
+
+    pub(super) fn lacks_route(&self, rule: RuleId) -> bool {
+        self.lock().unrouted.contains_key(&rule)
+    }
+
+    pub(super) fn rename(&self, rule: RuleId, to: RuleId) {
+        let mut found = self.lock();
+        let renamed = found.unrouted.remove(&rule);
+        found.unrouted.extend(renamed.map(|unrouted| (to, unrouted)));
+    }
+
+    pub(super) fn forget(&self, tunnel: &str) {
+        self.lock().fallbacks.remove(tunnel);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Found> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.lock().fmt(f)
+    }
+}

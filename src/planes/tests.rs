@@ -1,0 +1,285 @@
+//! Which plane gets what, with planes that only note it.
+
+use super::*;
+use crypto::Suite;
+use esp::plane::{Encapsulation, Limits, Spi, TrafficSelectors};
+use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
+use std::sync::Mutex;
+use xfrm::placement::{Card, Cards};
+
+/// What a plane was asked, and by what it refuses.
+#[derive(Default)]
+struct Noted {
+    asked: Vec<String>,
+    refuses: Option<&'static str>,
+}
+
+impl Noted {
+    fn note(&mut self, what: &str, number: u64) -> Result<(), PlaneError> {
+        self.asked.push(format!("{what} {number}"));
+        match self.refuses {
+            Some(refused) if refused == what => {
+                Err(PlaneError::System { what: what.to_owned(), why: "cannot".to_owned() })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn take(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.asked)
+    }
+}
+
+impl DataPlane for Noted {
+    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        self.note("rule", rule.id.0.into())
+    }
+
+    fn rename_rule(&mut self, _: RuleId, to: RuleId) {
+        let _ = self.note("rename", to.0.into());
+    }
+
+    fn set_trap(&mut self, rule: RuleId) {
+        let _ = self.note("trap", rule.0.into());
+    }
+
+    fn remove_rule(&mut self, rule: RuleId) {
+        let _ = self.note("remove rule", rule.0.into());
+    }
+
+    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        self.note("inbound", sa.id.0)
+    }
+
+    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        self.note("outbound", sa.id.0)
+    }
+
+    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        self.note("promote", sa.0)
+    }
+
+    fn relocate(&mut self, sa: SaId, _: Path) -> Result<(), PlaneError> {
+        self.note("relocate", sa.0)
+    }
+
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
+        self.note("remove", sa.0).ok().map(|()| Usage::default())
+    }
+
+    fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        self.note("usage", sa.0).ok().map(|()| Usage::default())
+    }
+}
+
+impl KernelPlane for Noted {
+    fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        self.note("leave alone", rule.id.0.into())
+    }
+
+    fn course(&self, _: RuleId, _: &PacketSummary, _: bool) -> Option<Course> {
+        None
+    }
+
+    fn settle(&mut self) {}
+}
+
+fn planes(choice: Choice, refuses: Option<&'static str>) -> Planes<Noted, Noted> {
+    let other = Tunnel { choice: Some(Choice::Userspace), ..Tunnel::default() };
+    let tunnels = [("other".to_owned(), other)].into();
+    let config = Config { choice, tunnels, ..Config::default() };
+    Planes::of(Noted::default(), Some(Noted { refuses, ..Noted::default() }), config)
+}
+
+fn traffic() -> TrafficSelectors {
+    let one = |last| Selector::all_of(AddressRange::from(IpAddr::from([10, 0, 0, last])));
+    TrafficSelectors { local: vec![one(1)], remote: vec![one(2)] }
+}
+
+fn rule(id: u32, tunnel: &str) -> Rule {
+    Rule { id: RuleId(id), tunnel: tunnel.to_owned(), selectors: traffic(), trap: false }
+}
+
+fn inbound(id: u64) -> InboundSa {
+    InboundSa {
+        id: SaId(id),
+        rule: RuleId(1),
+        spi: Spi(0x100),
+        suite: Suite::AesGcm16(KeyBits::B128),
+        key: Secret::new(vec![0; 20]),
+        esn: true,
+        replay_window: 64,
+        mode: Mode::Tunnel,
+        path: Path {
+            local: ([192, 0, 2, 1], 4500).into(),
+            remote: ([192, 0, 2, 2], 4500).into(),
+            encapsulation: Encapsulation::Udp,
+        },
+        selectors: traffic().into(),
+        limits: Limits::default(),
+    }
+}
+
+fn outbound(id: u64) -> OutboundSa {
+    let InboundSa { rule, suite, key, esn, mode, path, selectors, limits, .. } = inbound(id);
+    let (id, spi) = (SaId(id), Spi(0x200));
+    OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby: false }
+}
+
+#[test]
+fn a_tunnel_is_in_the_plane_that_is_chosen_and_the_other_keeps_its_place_free() {
+    for choice in [Choice::Auto, Choice::Xfrm] {
+        let mut planes = planes(choice, None);
+        planes.add_rule(rule(1, "branch")).expect("added");
+        assert_eq!(planes.add_rules(vec![rule(2, "other"), rule(3, "third")]), []);
+        planes.add_inbound(inbound(7)).expect("added");
+        planes.promote(SaId(7)).expect("promoted");
+        planes.remove(SaId(7));
+        planes.remove_rule(RuleId(2));
+        let kernel = planes.kernel.as_mut().expect("there").take();
+        assert_eq!(
+            kernel,
+            [
+                "rule 1",
+                "rule 3",
+                "leave alone 2",
+                "inbound 7",
+                "promote 7",
+                "remove 7",
+                "remove rule 2"
+            ]
+        );
+        assert_eq!(planes.userspace.take(), ["rule 2", "remove rule 2"]);
+    }
+}
+
+#[test]
+fn traffic_that_the_kernel_cannot_tell_goes_to_userspace_or_is_refused() {
+    let mut auto = planes(Choice::Auto, Some("rule"));
+    auto.add_rule(rule(1, "branch")).expect("added");
+    assert_eq!(auto.userspace.take(), ["rule 1"]);
+    let fallbacks = auto.config.report.found().fallbacks;
+    assert_eq!(fallbacks.get("branch").map(String::as_str), Some("rule: cannot"));
+    auto.remove_rule(RuleId(1));
+    assert!(auto.config.report.found().fallbacks.is_empty());
+
+    let mut kernel = planes(Choice::Xfrm, Some("rule"));
+    let refused = kernel.add_rule(rule(1, "branch")).expect_err("refused").to_string();
+    assert_eq!(refused, "rule: cannot");
+    assert!(kernel.userspace.take().is_empty());
+}
+
+#[test]
+fn a_tunnel_whose_sa_the_kernel_refuses_moves_and_nothing_is_let_go_before() {
+    let mut auto = planes(Choice::Auto, Some("inbound"));
+    auto.add_rule(rule(1, "branch")).expect("added");
+    auto.add_inbound(inbound(7)).expect("added");
+    assert_eq!(auto.userspace.take(), ["rule 1", "inbound 7"]);
+    let kernel = auto.kernel.as_mut().expect("there").take();
+    assert_eq!(kernel, ["rule 1", "inbound 7", "leave alone 1"]);
+    // There it stays.
+    auto.add_inbound(inbound(8)).expect("added");
+    auto.usage(SaId(8)).expect("there");
+    assert_eq!(auto.userspace.take(), ["inbound 8", "usage 8"]);
+
+    let mut kernel = planes(Choice::Xfrm, Some("inbound"));
+    kernel.add_rule(rule(1, "branch")).expect("added");
+    let refused = kernel.add_inbound(inbound(7)).expect_err("refused").to_string();
+    assert_eq!(refused, "inbound: cannot");
+    assert!(kernel.userspace.take().is_empty());
+    assert_eq!(kernel.usage(SaId(7)), None);
+}
+
+#[test]
+fn an_sa_that_the_kernel_refuses_takes_its_mate_along() {
+    let mut auto = planes(Choice::Auto, Some("outbound"));
+    auto.add_rule(rule(1, "branch")).expect("added");
+    auto.add_inbound(inbound(7)).expect("added");
+    auto.add_outbound(outbound(8)).expect("added");
+    assert_eq!(auto.userspace.take(), ["rule 1", "inbound 7", "outbound 8"]);
+    let kernel = auto.kernel.as_mut().expect("there").take();
+    let expected = ["rule 1", "inbound 7", "outbound 8", "leave alone 1", "usage 7", "remove 7"];
+    assert_eq!(kernel, expected);
+    for sa in [7, 8] {
+        auto.remove(SaId(sa));
+    }
+    assert_eq!(auto.userspace.take(), ["remove 7", "remove 8"]);
+    assert!(auto.config.report.found().fallbacks.contains_key("branch"));
+
+    // Without its mate it would be half a tunnel.
+    let mut alone = planes(Choice::Auto, Some("outbound"));
+    alone.add_rule(rule(1, "branch")).expect("added");
+    alone.add_outbound(outbound(8)).expect_err("refused");
+    let mut kernel = planes(Choice::Xfrm, Some("outbound"));
+    kernel.add_rule(rule(1, "branch")).expect("added");
+    kernel.add_inbound(inbound(7)).expect("added");
+    kernel.add_outbound(outbound(8)).expect_err("refused");
+    assert!(alone.userspace.take().is_empty() && kernel.userspace.take().is_empty());
+}
+
+/// A host with one device and an address of each side, and routes to some networks.
+#[derive(Clone, Default)]
+struct Host(Arc<Mutex<Vec<IpAddr>>>);
+
+impl Cards for Host {
+    fn named(&mut self, _: &str) -> Option<Card> {
+        None
+    }
+
+    fn towards(&mut self, _: IpAddr) -> Option<Card> {
+        Some(Card { index: 2, name: "eth0".to_owned(), esp: None, checksum: false })
+    }
+
+    fn lead_to(&mut self, address: IpAddr, _: u32) -> bool {
+        self.0.lock().expect("no test panics with it").contains(&address)
+    }
+
+    fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr> {
+        let own = IpAddr::from([10, 1, 0, 1]);
+        range.contains(own).then_some(own)
+    }
+}
+
+#[test]
+fn a_remote_network_without_a_route_is_told_until_it_has_one() {
+    let (mut planes, host) = (planes(Choice::Auto, None), Host::default());
+    planes.config.placement.ask(Box::new(host.clone()));
+    let side = |first: [u8; 4], last: [u8; 4]| {
+        vec![Selector::all_of(AddressRange::new(first.into(), last.into()).expect("in order"))]
+    };
+    let (local, remote) =
+        (side([10, 1, 0, 0], [10, 1, 0, 255]), side([10, 2, 0, 0], [10, 2, 0, 255]));
+    let selectors = TrafficSelectors { local, remote };
+    planes.add_rule(Rule { selectors: selectors.clone(), ..rule(1, "branch") }).expect("added");
+    planes.add_rule(Rule { selectors, ..rule(2, "other") }).expect("in userspace");
+    let told = |planes: &Planes<Noted, Noted>| {
+        let unrouted = planes.config.report.found().unrouted;
+        unrouted.into_iter().map(|(rule, told)| (rule.0, told.command)).collect::<Vec<_>>()
+    };
+    let command = |hop| format!("ip route add 10.2.0.0/24 {hop} src 10.1.0.1");
+    assert_eq!(told(&planes), [(1, command("via ROUTER"))]);
+    // Its peer is known now, and so is the way.
+    planes.add_inbound(inbound(7)).expect("added");
+    planes.add_outbound(outbound(8)).expect("added");
+    assert_eq!(told(&planes), [(1, command("dev eth0"))]);
+    planes.rename_rule(RuleId(1), RuleId(4));
+    assert_eq!(told(&planes), [(4, command("dev eth0"))]);
+
+    host.0.lock().expect("no test panics with it").push([10, 2, 0, 1].into());
+    planes.network_changed();
+    assert_eq!(told(&planes), []);
+    host.0.lock().expect("no test panics with it").clear();
+    planes.network_changed();
+    assert_eq!(told(&planes), [(4, command("dev eth0"))]);
+    planes.remove_rule(RuleId(4));
+    assert_eq!(told(&planes), []);
+}
+
+#[test]
+fn choices_are_read_by_their_names() {
+    for choice in [Choice::Auto, Choice::Userspace, Choice::Xfrm] {
+        assert_eq!(choice.to_string().parse(), Ok(choice));
+    }
+    let unknown = "kernel".parse::<Choice>().expect_err("none of that name").to_string();
+    assert!(unknown.contains("\"xfrm\""), "{unknown}");
+}
