@@ -169,7 +169,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    const LIMITS: Limits = Limits { time: Duration::from_secs(20), size: 64, address: |_| true };
+    const LIMITS: Limits = Limits { time: Duration::from_secs(300), size: 64, address: |_| true };
 
     /// Serves these answers, one connection each; the URL of the server, and what it was asked.
     async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {

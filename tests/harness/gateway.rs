@@ -19,8 +19,11 @@ pub struct Gateway {
     process: Option<Child>,
 }
 
-/// Whoever does not answer at once on this machine does not answer.
-pub const QUICK: &str = "retransmit_after = \"300ms\"\nretransmissions = 3\n";
+/// Lines of `[ike]`: a lost message is soon sent again, and a peer that is slow on a busy host is not given up (two minutes).
+pub const PATIENT: &str = "retransmit_after = \"500ms\"\nretransmissions = 8\n";
+
+/// Lines of `[ike]`: a peer that does not answer is given up after six seconds. For tests in which a peer dies.
+pub const GIVES_UP: &str = "retransmit_after = \"1s\"\nretransmissions = 2\n";
 
 impl Gateway {
     /// One without a daemon yet; `ike` and `esp` are lines of those sections of its configuration.

@@ -161,7 +161,7 @@ impl Space {
     /// Whether all of `count` echo requests are answered. None is taken for lost that is merely late.
     pub fn pings(&self, options: &str, count: u32, to: &str) -> Result<(), String> {
         // With a deadline, ping sends until it has as many answers, and where one is late, one more.
-        let (_, text) = self.try_sh(&format!("ping -q -c {count} -i 0.01 -w 10 {options} {to}"));
+        let (_, text) = self.try_sh(&format!("ping -q -c {count} -i 0.01 -w 120 {options} {to}"));
         let before = text.split(" received").next().and_then(|t| t.split_whitespace().last());
         let received = before.and_then(|number| number.parse().ok());
         if received.is_some_and(|n: u32| n >= count) { Ok(()) } else { Err(text) }

@@ -56,7 +56,7 @@ impl Charon {
 
     /// Starts the tunnel and waits until it is up or has failed.
     pub fn initiate(&self) -> Result<String, String> {
-        self.swanctl(&["--initiate", "--child", CONNECTION, "--timeout", "15"])
+        self.swanctl(&["--initiate", "--child", CONNECTION, "--timeout", "240"])
     }
 
     /// Its SAs.

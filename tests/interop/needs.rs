@@ -52,8 +52,9 @@ pub fn lacking() -> Option<String> {
 
 /// The outcome of a scenario that cannot run.
 pub fn without(why: &str) -> Result<Completion, Failed> {
-    if env::var("VPN_TEST_REQUIRE").is_ok_and(|value| value == "all") {
+    if left_out::is_forbidden() {
         return Err(Failed::from(format!("required, but {why}")));
     }
+    left_out::note(why, 1);
     Ok(Completion::ignored_with(why))
 }

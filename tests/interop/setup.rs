@@ -108,7 +108,7 @@ impl Default for Setup {
             networks: [["10.1.0.0", "10.1.0.255"], ["10.2.0.0", "10.2.0.255"]],
             charon_networks: ["10.1.0.0/24", "10.2.0.0/24"],
             vpnd_ike: "",
-            retransmit: ("500ms", 4),
+            retransmit: ("500ms", 8),
             charon: "",
             charon_connection: "",
             charon_child: "",

@@ -1,6 +1,6 @@
 //! Traffic whose losses can be told: pings, a TCP stream of known octets, and numbered datagrams that are echoed.
 
-use crate::{eventually, world};
+use crate::{PATIENCE, eventually, world};
 use lab::isolation::Namespace;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ pub fn ping_with((namespace, from): Endpoint<'_>, to: IpAddr, count: u32, octets
     let [from, to, octets] = [from.to_string(), to.to_string(), octets.to_string()];
     for _ in 0..count {
         // One at a time: after a first answer, ping waits for the others no longer than two round trips.
-        let arguments = ["-n", "-W", "5", "-c", "1", "-s", &octets, "-I", &from, &to];
+        let arguments = ["-n", "-W", "120", "-c", "1", "-s", &octets, "-I", &from, &to];
         let printed = world::run(namespace, "ping", &arguments);
         let printed = printed.unwrap_or_else(|error| panic!("{error}"));
         assert!(printed.contains(" 0% packet loss"), "{printed}");
@@ -48,13 +48,13 @@ pub fn stream(
     (server, to): Endpoint<'_>,
     octets: u64,
 ) -> io::Result<()> {
-    const TIMEOUT: Option<Duration> = Some(Duration::from_secs(10));
+    const TIMEOUT: Option<Duration> = Some(PATIENCE);
     let listener = server.run(move || TcpListener::bind((to, 0)))?;
     let target = listener.local_addr()?;
     let mut sender: TcpStream = client.run(move || {
         let socket = Socket::new(Domain::for_address(target), Type::STREAM, None)?;
         socket.bind(&SocketAddr::new(from, 0).into())?;
-        socket.connect_timeout(&target.into(), Duration::from_secs(10))?;
+        socket.connect_timeout(&target.into(), PATIENCE)?;
         io::Result::Ok(socket.into())
     })?;
     let (mut receiver, _) = listener.accept()?;
@@ -79,8 +79,12 @@ pub fn stream(
 const SIZE: usize = 200;
 /// How often threads look whether they are to stop.
 const TICK: Duration = Duration::from_millis(20);
-/// The silence after which no more echoes are awaited.
-const QUIET: Duration = Duration::from_millis(500);
+/// Datagrams without an echo are lost once nothing has come for this long.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Datagrams that may be under way at a time: a sender that was not scheduled for a while must not fill the host's queues.
+const WINDOW: u64 = 64;
+/// Between two datagrams beyond the window: they show when the path carries datagrams again.
+const PROBE: Duration = Duration::from_millis(10);
 
 /// What became of the datagrams.
 #[derive(Clone, Debug)]
@@ -99,11 +103,22 @@ impl Counts {
     }
 }
 
+/// How far a flow is.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Datagrams sent.
+    sent: AtomicU64,
+    /// Echoes received.
+    echoed: AtomicU64,
+    /// The number after that of the newest datagram whose echo has come: those before it are not under way any more.
+    past: AtomicU64,
+}
+
 /// A datagram a millisecond, echoed at the far end.
 pub struct Flow {
     stop: Arc<AtomicBool>,
     echo_stop: Arc<AtomicBool>,
-    sent: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     sender: JoinHandle<u64>,
     receiver: JoinHandle<BTreeSet<u64>>,
     echo: JoinHandle<BTreeSet<u64>>,
@@ -141,7 +156,7 @@ impl Flow {
         };
         let (source, target) = (bind(left, from), bind(right, to));
         source.connect(target.local_addr().expect("it is bound")).expect("a route");
-        let sent = Arc::default();
+        let progress = Arc::<Progress>::default();
         let [stop, echo_stop] = [(), ()].map(|()| Arc::new(AtomicBool::new(false)));
         let echo = {
             let stop = Arc::clone(&echo_stop);
@@ -149,29 +164,40 @@ impl Flow {
         };
         let receiver = {
             let source = source.try_clone().expect("a descriptor is free");
-            let stop = Arc::clone(&echo_stop);
-            thread::spawn(move || collect(&source, &stop))
+            let (stop, progress) = (Arc::clone(&echo_stop), Arc::clone(&progress));
+            thread::spawn(move || collect(&source, &stop, &progress))
         };
         let sender = {
-            let (stop, sent) = (Arc::clone(&stop), Arc::clone(&sent));
-            thread::spawn(move || send(&source, &stop, &sent))
+            let (stop, progress) = (Arc::clone(&stop), Arc::clone(&progress));
+            thread::spawn(move || send(&source, &stop, &progress))
         };
-        Self { stop, echo_stop, sent, sender, receiver, echo }
+        Self { stop, echo_stop, progress, sender, receiver, echo }
     }
 
-    /// Waits until so many more datagrams are sent.
+    /// Datagrams sent so far, which is the number of the next.
+    pub fn sent(&self) -> u64 {
+        self.progress.sent.load(Ordering::Relaxed)
+    }
+
+    /// Waits until so many more datagrams have come back.
     pub fn pass(&self, more: u64) {
-        let target = self.sent.load(Ordering::Relaxed) + more;
-        eventually("datagrams are sent", || {
-            (self.sent.load(Ordering::Relaxed) >= target).then_some(())
-        });
+        let echoed = || self.progress.echoed.load(Ordering::Relaxed);
+        let target = echoed() + more;
+        eventually("datagrams are echoed", || (echoed() >= target).then_some(()));
     }
 
     /// Ends it and counts.
     pub fn finish(self) -> Counts {
         self.stop.store(true, Ordering::Relaxed);
         let sent = self.sender.join().expect("sending does not panic");
-        // The threads stop when nothing has come for a while.
+        let (mut echoed, mut since) = (0, Instant::now());
+        while echoed < sent && since.elapsed() < SILENCE {
+            thread::sleep(TICK);
+            let now = self.progress.echoed.load(Ordering::Relaxed);
+            if now > echoed {
+                (echoed, since) = (now, Instant::now());
+            }
+        }
         self.echo_stop.store(true, Ordering::Relaxed);
         let there = self.echo.join().expect("every datagram is as it was sent");
         let back = self.receiver.join().expect("every echo is as it was sent");
@@ -181,37 +207,33 @@ impl Flow {
     }
 }
 
-fn send(socket: &UdpSocket, stop: &AtomicBool, sent: &AtomicU64) -> u64 {
+fn send(socket: &UdpSocket, stop: &AtomicBool, progress: &Progress) -> u64 {
     let start = Instant::now();
     let mut next = 0;
     while !stop.load(Ordering::Relaxed) {
         // By the clock, not by the last datagram: a delayed thread catches up.
         let due = Duration::from_millis(next);
         thread::sleep(due.saturating_sub(start.elapsed()));
+        if next >= progress.past.load(Ordering::Relaxed) + WINDOW {
+            thread::sleep(PROBE);
+        }
         // What the host's own stack refuses is lost, and will be counted so.
         let _ = socket.send(&fill(next));
         next += 1;
-        sent.store(next, Ordering::Relaxed);
+        progress.sent.store(next, Ordering::Relaxed);
     }
     next
 }
 
-/// Calls for every datagram, until nothing comes any more after `stop`.
+/// Calls for every datagram, until `stop`.
 fn receive(socket: &UdpSocket, stop: &AtomicBool, mut take: impl FnMut(&[u8], SocketAddr)) {
     let mut packet = [0; 2 * SIZE];
-    let mut quiet_since = Instant::now();
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         match socket.recv_from(&mut packet) {
-            Ok((SIZE, from)) => {
-                take(&packet[..SIZE], from);
-                quiet_since = Instant::now();
-            }
+            Ok((SIZE, from)) => take(&packet[..SIZE], from),
             Ok((length, _)) => panic!("a datagram of {length} octets"),
             Err(error) if is_timeout(&error) || error.kind() == ErrorKind::ConnectionRefused => {}
             Err(error) => panic!("{error}"),
-        }
-        if stop.load(Ordering::Relaxed) && quiet_since.elapsed() > QUIET {
-            return;
         }
     }
 }
@@ -226,10 +248,13 @@ fn reflect(socket: &UdpSocket, stop: &AtomicBool) -> BTreeSet<u64> {
     seen
 }
 
-fn collect(socket: &UdpSocket, stop: &AtomicBool) -> BTreeSet<u64> {
+fn collect(socket: &UdpSocket, stop: &AtomicBool, progress: &Progress) -> BTreeSet<u64> {
     let mut seen = BTreeSet::new();
     receive(socket, stop, |packet, _| {
-        assert!(seen.insert(number(packet)), "an echo came twice");
+        let number = number(packet);
+        assert!(seen.insert(number), "an echo came twice");
+        progress.past.fetch_max(number + 1, Ordering::Relaxed);
+        progress.echoed.store(seen.len() as u64, Ordering::Relaxed);
     });
     seen
 }

@@ -4,7 +4,7 @@
 use crate::flush;
 use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::policies::{self, changed};
 use crate::harness::space::{Space, Watch};
 use crate::harness::until;
@@ -25,12 +25,10 @@ pub fn group() -> Group {
 }
 
 const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("nft"), Need::Program("ping")];
-const QUICK: &str = "retransmit_after = \"300ms\"\nretransmissions = 6\n";
-
 /// The gateways of the sample for two sites on one wire, with these lines of the configuration, not started.
 fn sites(policies: &[String; 2], lines: &str, outer: [&str; 2], inner: [&str; 2]) -> [Gateway; 2] {
     let [left, right] = [("left", 0), ("right", 1)].map(|(name, end)| {
-        Gateway::new(name, &policies[end], QUICK, &format!("dataplane = \"xfrm\"\n{lines}"))
+        Gateway::new(name, &policies[end], PATIENT, &format!("dataplane = \"xfrm\"\n{lines}"))
     });
     Space::connect((&left.space, "wire", &[outer[0]]), (&right.space, "wire", &[outer[1]]));
     for (gateway, address) in [(&left, inner[0]), (&right, inner[1])] {
@@ -182,7 +180,7 @@ const NETS: [&str; 2] = [
 fn translated() {
     let [of_hub, of_guest] =
         policies::guest("guest", "10.2.0.", "172.16.1.2", ["192.0.2.1", "192.0.2.1"]);
-    let ike = format!("{QUICK}mobike = false\n");
+    let ike = format!("{PATIENT}mobike = false\n");
     let gateway = |name, policy: &str| Gateway::new(name, policy, &ike, "dataplane = \"xfrm\"\n");
     let mut gateways = [gateway("hub", &of_hub), gateway("guest", &of_guest)];
     let [hub, guest] = &gateways;

@@ -2,13 +2,11 @@
 //! addresses are no device's, so that they outlive the card.
 
 use crate::card;
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::{Space, Watch};
 use crate::harness::until;
 use lab::traffic::Stream;
 use std::net::IpAddr;
-
-const QUICK: &str = "retransmit_after = \"300ms\"\nretransmissions = 6\n";
 
 /// The gateways run.
 pub struct World {
@@ -22,8 +20,8 @@ impl World {
     pub fn new(policies: &[String; 2], offload: &str) -> Self {
         let kernel = "dataplane = \"xfrm\"\nencap = \"never\"\n";
         let of_left = format!("{kernel}offload = \"{offload}\"\n");
-        let left = Gateway::new("left", &policies[0], QUICK, &of_left);
-        let right = Gateway::new("right", &policies[1], QUICK, kernel);
+        let left = Gateway::new("left", &policies[0], PATIENT, &of_left);
+        let right = Gateway::new("right", &policies[1], PATIENT, kernel);
         let router = Space::new("router");
         router.set("ipv4/ip_forward", "1");
         card::connect((&left.space, &["198.51.100.1/30"]), (&router, &["198.51.100.2/30"]));

@@ -3,9 +3,9 @@
 use crate::card;
 use crate::carded::{World, says};
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::Need;
 use crate::harness::policies::{self, changed};
 use crate::harness::space::Space;
+use crate::harness::{Need, PATIENCE};
 use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::sync::Arc;
@@ -121,7 +121,7 @@ const PORT: u16 = 4000;
 fn every_one_passes(ends: [&Space; 2]) {
     for (from, to) in [(0, 1), (1, 0)] {
         let taker = ends[to].run(|| UdpSocket::bind(("0.0.0.0", PORT))).expect("a free port");
-        taker.set_read_timeout(Some(Duration::from_secs(5))).expect("a socket");
+        taker.set_read_timeout(Some(PATIENCE)).expect("a socket");
         ends[from].run(move || {
             for tunnel in 0..TUNNELS {
                 let addresses = [LEFT_END, right_end(tunnel)];

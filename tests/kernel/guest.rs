@@ -148,7 +148,7 @@ impl Guest {
             let _ = write!(line, " {}", quoted(word));
         }
         let output = Command::new(Path::new(SCRIPTS).join("boot"))
-            .args(["-t", "300", "-c", &processor.0.to_string(), "-k"])
+            .args(["-t", "1200", "-c", &processor.0.to_string(), "-k"])
             .arg(kernel)
             .arg(line)
             .output()

@@ -1,7 +1,7 @@
 //! Two daemons, of which the kernel protects the packets of one or both.
 
 use crate::guest::{Group, Kernel, scenario};
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::policies::{self, changed};
 use crate::harness::space::{Space, Watch};
 use crate::harness::{Need, until};
@@ -10,8 +10,6 @@ use lab::traffic::Stream;
 use std::net::IpAddr;
 
 const PING: &[Need] = &[Need::Program("ping")];
-const QUICK: &str = "retransmit_after = \"300ms\"\nretransmissions = 6\n";
-
 pub fn group() -> Group {
     Group {
         name: "planes",
@@ -39,7 +37,7 @@ const RIGHT: [u8; 4] = [10, 2, 0, 1];
 fn sites(policies: &[String; 2], planes: [&str; 2], esp: &str) -> [Gateway; 2] {
     let [left, right] = [("left", 0), ("right", 1)].map(|(name, end)| {
         let esp = format!("dataplane = \"{}\"\n{esp}", planes[end]);
-        Gateway::new(name, &policies[end], QUICK, &esp)
+        Gateway::new(name, &policies[end], PATIENT, &esp)
     });
     Space::connect(
         (&left.space, "wire", &["192.0.2.1/24"]),
@@ -95,7 +93,7 @@ fn packets(gateway: &Gateway, child: &str) -> [u64; 2] {
 fn transport() {
     let policies = policies::vendor();
     let mut gateways = [("left", 0), ("right", 1)].map(|(name, end)| {
-        Gateway::new(name, &policies[end], QUICK, "dataplane = \"xfrm\"\nencap = \"never\"\n")
+        Gateway::new(name, &policies[end], PATIENT, "dataplane = \"xfrm\"\nencap = \"never\"\n")
     });
     Space::connect(
         (&gateways[0].space, "wire", &["192.0.2.10/24"]),

@@ -2,8 +2,8 @@
 //! nothing lost however often the keys change.
 
 use crate::harness::gateway::Gateway;
-use crate::harness::{GATEWAYS, PINGED, policies, test, until};
-use lab::traffic::{Pings, Stream};
+use crate::harness::{GATEWAYS, PINGED, TOGETHER, backlog_drops, policies, test, until};
+use lab::traffic::{Echoes, Pings, Stream};
 use libtest_mimic::Trial;
 use std::net::IpAddr;
 
@@ -32,7 +32,7 @@ fn under_traffic(
     [left, right]: &[Gateway; 2],
     [from, to]: [IpAddr; 2],
     happens: impl FnOnce(&dyn Fn()),
-) {
+) -> Echoes {
     let ends = ((&left.space.0, from), (&right.space.0, to));
     let stream = Stream::start(ends.0, ends.1, GENTLE).expect("a connection");
     let pings = Pings::start(ends.0, ends.1).expect("sockets");
@@ -42,7 +42,9 @@ fn under_traffic(
         let arrived = || (stream.received() >= enough).then_some(());
         until("traffic", arrived, || format!("{:?} {:?}", left.discards(), right.discards()));
     };
+    let drops = backlog_drops();
     happens(&some_more);
+    until("a hundred echoes", || (pings.echoed() > 100).then_some(()), String::new);
     let echoes = pings.finish().expect("the flow ends");
     let octets = stream.finish().expect("every octet is right");
     let discards = || {
@@ -50,13 +52,17 @@ fn under_traffic(
             |g: &Gateway| format!("{}: {:?} {}", g.name, g.discards(), g.space.kernel_losses());
         of(left) + &of(right)
     };
-    assert_eq!((echoes.lost, echoes.duplicates), (0, 0), "of {}; {}", echoes.sent, discards());
-    assert!(echoes.sent > 100 && octets > 0, "{echoes:?}, {octets} octets of TCP");
+    // Between the hosts only this machine's own queues may lose packets, which it counts.
+    let drops = (backlog_drops() - drops) * TOGETHER;
+    assert!(echoes.lost <= drops, "{} of {} lost; {}", echoes.lost, echoes.sent, discards());
+    assert_eq!(echoes.duplicates, 0, "{}", discards());
+    assert!(octets > 0, "{echoes:?}, {octets} octets of TCP");
     for gateway in [left, right] {
         let discards = gateway.discards();
         let lost = discards.iter().filter(|(reason, _)| reason.starts_with("esp."));
         assert_eq!(lost.collect::<Vec<_>>(), Vec::<&(String, u64)>::new(), "{}", gateway.name);
     }
+    echoes
 }
 
 fn rekeyed_under_traffic() {
@@ -84,7 +90,7 @@ fn rekeyed_under_traffic() {
     left.space.pings("", 50, "192.0.2.20").expect("echoes");
 
     let both = [left, right];
-    under_traffic(&gateways, addresses, |some_more| {
+    let echoes = under_traffic(&gateways, addresses, |some_more| {
         for round in 0..CHILD_REKEYS {
             let turn = usize::from(round % 2 == 1);
             assert_eq!(both[turn].ctl_ok(&["rekey", "LP2"]), "LP2: rekeyed\n");
@@ -103,7 +109,8 @@ fn rekeyed_under_traffic() {
         assert_eq!(child["rekeys"], CHILD_REKEYS, "{status}");
         assert_eq!(child["refused"], 0, "{status}");
         let packets = |field: &str| child[field].as_u64().expect("a number");
-        assert!(packets("packets_in") > 1000 && packets("packets_out") > 1000, "{status}");
+        let least = echoes.sent - echoes.lost;
+        assert!(packets("packets_in") > least && packets("packets_out") > least, "{status}");
     }
     gateways.iter_mut().for_each(Gateway::stop);
     for watch in watches {

@@ -1,12 +1,11 @@
 //! AH between two gateways: packets of protocol 51 in either mode and family, whole and unaltered.
 
-use crate::harness::gateway::{Gateway, QUICK};
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::Space;
-use crate::harness::{Need, policies, test, until};
+use crate::harness::{Need, PATIENCE, policies, test, until};
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::{IpAddr, UdpSocket};
-use std::time::Duration;
 
 const NEEDS: &[Need] = &[
     Need::Root,
@@ -37,7 +36,7 @@ const INNER: [&str; 2] = ["10.1.0.1", "10.2.0.1"];
 fn extension_headers(left: &Gateway, right: &Gateway, to: &str) {
     let address: IpAddr = to.parse().expect("an address");
     let socket = right.space.run(move || UdpSocket::bind((address, 0))).expect("an address");
-    socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
     let port = socket.local_addr().expect("bound").port();
     let script = left.path("options.py");
     // IPV6_HOPOPTS and IPV6_DSTOPTS: the kernel fills in what follows each.
@@ -64,7 +63,7 @@ fn over(family: u8, mode: &str, algorithm: &str) {
          AH_ExtendedSeqNum=\"1\" AH_KeyRefreshKB=\"0\" AH_KeyRefreshMinutes=\"60\"/>"
     );
     let policy = |end| policies::site_with(end, family == 6, mode == "Transport", &ah);
-    let gateway = |name, end| Gateway::new(name, &policy(end), QUICK, "");
+    let gateway = |name, end| Gateway::new(name, &policy(end), PATIENT, "");
     let mut gateways = [gateway("left", 0), gateway("right", 1)];
     let wire = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
     Space::connect((&gateways[0].space, "wire", &wire[0]), (&gateways[1].space, "wire", &wire[1]));

@@ -1,6 +1,6 @@
 //! The policy with certificates as it stands among the samples: X.500 names, RSA keys, revocation lists, IPv6.
 
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::policies::{changed, exchange};
 use crate::harness::space::Space;
 use crate::harness::{GATEWAYS, Need, PINGED, output, test, until};
@@ -43,8 +43,7 @@ fn policies() -> [String; 2] {
 fn two() -> [Gateway; 2] {
     let [left, right] = policies();
     let [left, right] = [("left", left), ("right", right)].map(|(name, policy)| {
-        let ike = "retransmit_after = \"300ms\"\nretransmissions = 3\n";
-        let gateway = Gateway::new(name, &policy, ike, "");
+        let gateway = Gateway::new(name, &policy, PATIENT, "");
         let config = gateway.path("vpnd.toml");
         let text = fs::read_to_string(&config).expect("it was written");
         let directory = gateway.path("certificates");

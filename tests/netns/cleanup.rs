@@ -1,6 +1,6 @@
 //! What a daemon leaves behind, in order or not: nothing in the system, and nothing in the clear on the wire.
 
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::{FILTERED, policies, test};
 use libtest_mimic::Trial;
 use std::net::UdpSocket;
@@ -19,7 +19,7 @@ fn two() -> [Gateway; 2] {
     let gateways = Gateway::pair(
         &policies::vendor(),
         [10, 20],
-        "retransmit_after = \"200ms\"\nretransmissions = 2\nliveness_interval = \"off\"\n",
+        &format!("{PATIENT}liveness_interval = \"off\"\n"),
     );
     for gateway in &gateways {
         // Strict: the daemon has to loosen it, and to restore it.

@@ -1,13 +1,13 @@
 //! `vpnd start` and `vpnctl` through the life of a tunnel.
 
-use crate::harness::{GATEWAYS, test};
+use crate::harness::{GATEWAYS, PATIENCE, test, until};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -15,7 +15,7 @@ pub fn trials() -> Vec<Trial> {
         test("what prevents a start is told", GATEWAYS, what_prevents_a_start_is_told),
         test("three capabilities are enough", GATEWAYS, three_capabilities_are_enough),
         test("the service manager is told", GATEWAYS, the_service_manager_is_told),
-        test("who has no tunnel sleeps", GATEWAYS, who_has_no_tunnel_sleeps),
+        test("a daemon without tunnels sleeps", GATEWAYS, a_daemon_without_tunnels_sleeps),
     ]
 }
 
@@ -126,7 +126,7 @@ fn the_service_manager_is_told() {
     let [mut left, _right] = two();
     let path = left.path("notify");
     let manager = UnixDatagram::bind(&path).expect("a free path");
-    manager.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+    manager.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
     let mut command = left.command();
     command.env("NOTIFY_SOCKET", &path);
     left.start_as(command);
@@ -145,18 +145,15 @@ fn the_service_manager_is_told() {
     assert!(left.wait().success());
 }
 
-fn who_has_no_tunnel_sleeps() {
+fn a_daemon_without_tunnels_sleeps() {
     let [mut left, _] = two();
     left.start();
     assert_eq!(left.ctl_ok(&["list"]).lines().count(), 1, "the header alone");
     // What the start and the question have begun comes to an end first.
-    let deadline = Instant::now() + Duration::from_secs(15);
-    loop {
+    let sleeps_for_a_second = || {
         let before = left.sleeps();
         std::thread::sleep(Duration::from_secs(1));
-        if left.sleeps() == before {
-            return;
-        }
-        assert!(Instant::now() < deadline, "a daemon without SAs wakes up every second");
-    }
+        (left.sleeps() == before).then_some(())
+    };
+    until("a second in which no thread wakes up", sleeps_for_a_second, String::new);
 }

@@ -1,6 +1,6 @@
 //! The failures a person meets: what `vpnctl activate` says, what both logs say, and what the peer is told.
 
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{GIVES_UP, Gateway};
 use crate::harness::policies::{changed, site, vendor};
 use crate::harness::{GATEWAYS, test, until};
 use libtest_mimic::Trial;
@@ -12,9 +12,6 @@ pub fn trials() -> Vec<Trial> {
         test("failures in transport mode", GATEWAYS, in_transport_mode),
     ]
 }
-
-/// A refusal in IKE_SA_INIT is believed after twice the first time.
-const IKE: &str = "retransmit_after = \"150ms\"\nretransmissions = 2\n";
 
 /// What is wrong, and what is to be read of it.
 struct Case<'a> {
@@ -56,7 +53,7 @@ fn fails(left: &mut Gateway, right: &mut Gateway, case: &Case<'_>) -> String {
 }
 
 fn no_answer() {
-    let [mut left, _right] = Gateway::pair(&site(), [1, 2], IKE);
+    let [mut left, _right] = Gateway::pair(&site(), [1, 2], GIVES_UP);
     left.start();
     let told = left.ctl_fails(&["activate"], 1);
     let words =
@@ -68,7 +65,7 @@ fn no_answer() {
 }
 
 fn between_two_sites() {
-    let [mut left, mut right] = Gateway::pair(&site(), [1, 2], IKE);
+    let [mut left, mut right] = Gateway::pair(&site(), [1, 2], GIVES_UP);
     let with = |from: &str, to: &str| {
         let [here, there] = site();
         [here, changed(&there, from, to)]
@@ -143,7 +140,7 @@ fn between_two_sites() {
 }
 
 fn in_transport_mode() {
-    let [mut left, mut right] = Gateway::pair(&vendor(), [10, 20], IKE);
+    let [mut left, mut right] = Gateway::pair(&vendor(), [10, 20], GIVES_UP);
     let [here, there] = vendor();
     let tunnel = |text: &str| {
         changed(text, "ESP_EncapsulationMode=\"Transport\"", "ESP_EncapsulationMode=\"Tunnel\"")

@@ -1,7 +1,7 @@
 //! Traffic that is no tunnel's: rules before the tunnels, a default behind them, and questions about both.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::{FILTERED, policies, test};
+use crate::harness::gateway::{Gateway, PATIENT};
+use crate::harness::{FILTERED, PATIENCE, policies, test};
 use libtest_mimic::Trial;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -22,9 +22,8 @@ const DENY: &str = "[filter]\nipv4 = \"deny\"\nipv6 = \"deny\"\n\
 /// The two gateways, the right one with this filter.
 fn two(left: &str, right: &str) -> [Gateway; 2] {
     let policies = policies::site();
-    let ike = "retransmit_after = \"200ms\"\nretransmissions = 2\n";
     let gateways = [("left", 0, left), ("right", 1, right)]
-        .map(|(name, end, filter)| Gateway::new(name, &policies[end], ike, filter));
+        .map(|(name, end, filter)| Gateway::new(name, &policies[end], PATIENT, filter));
     let [here, there] = &gateways;
     let ends = [["192.0.2.1/24", "2001:db8::1/64"], ["192.0.2.2/24", "2001:db8::2/64"]];
     crate::harness::space::Space::connect(
@@ -37,28 +36,52 @@ fn two(left: &str, right: &str) -> [Gateway; 2] {
     gateways
 }
 
-fn is_reachable(from: &Gateway, address: &str) -> bool {
-    from.space.try_sh(&format!("ping -q -c 1 -W 0.2 {address}")).0
+/// What a test expects of packets. Those that pass may take their time; for those that do not, a moment is waited.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Expect {
+    Passes,
+    Dropped,
 }
 
-/// Whether a TCP connection brings an octet from a listener at the right gateway.
-fn connects(left: &Gateway, right: &Gateway, port: u16) -> bool {
+impl Expect {
+    fn wait(self) -> Duration {
+        match self {
+            Self::Passes => PATIENCE,
+            Self::Dropped => Duration::from_millis(300),
+        }
+    }
+}
+
+fn is_reachable(from: &Gateway, address: &str) -> bool {
+    pinged(from, address, Expect::Passes)
+}
+
+fn is_closed(from: &Gateway, address: &str) -> bool {
+    !pinged(from, address, Expect::Dropped)
+}
+
+fn pinged(from: &Gateway, address: &str, expect: Expect) -> bool {
+    let wait = expect.wait().as_secs_f64();
+    from.space.try_sh(&format!("ping -q -c 1 -W {wait} {address}")).0
+}
+
+/// Whether a TCP connection is made to a listener at the right gateway, and its end comes through.
+fn connects(left: &Gateway, right: &Gateway, port: u16, expect: Expect) -> bool {
     let to = SocketAddr::from(([192, 0, 2, 2], port));
     let listener = right.space.run(move || TcpListener::bind(to)).expect("a free port");
-    let stream =
-        left.space.run(move || TcpStream::connect_timeout(&to, Duration::from_millis(300)));
+    let stream = left.space.run(move || TcpStream::connect_timeout(&to, expect.wait()));
     let Ok(mut stream) = stream else { return false };
     drop(listener.accept().expect("it has connected"));
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
     stream.read(&mut [0]).expect("the end comes through") == 0
 }
 
-fn echoes(left: &Gateway, right: &Gateway, to: Ipv4Addr) -> bool {
+fn echoes(left: &Gateway, right: &Gateway, to: Ipv4Addr, expect: Expect) -> bool {
     let near = left.space.run(|| UdpSocket::bind((Ipv4Addr::new(10, 1, 0, 1), 0)));
     let far = right.space.run(move || UdpSocket::bind((to, 0))).expect("an address");
     let near = near.expect("an address");
     for socket in [&near, &far] {
-        socket.set_read_timeout(Some(Duration::from_millis(500))).expect("a socket takes it");
+        socket.set_read_timeout(Some(expect.wait())).expect("a socket takes it");
     }
     let mut octet = [0];
     near.send_to(&[1], far.local_addr().expect("bound")).expect("a route");
@@ -74,12 +97,15 @@ fn deny() {
     left.start();
     right.start();
     right.await_log(&["\"level\":\"WARN\"", "ssh", "vpnctl filter --ipv4 permit --ipv6 permit"]);
-    assert!(!is_reachable(&left, "192.0.2.2") && !is_reachable(&left, "2001:db8::2"));
-    assert!(!is_reachable(&right, "192.0.2.1"), "nor does it send");
+    assert!(is_closed(&left, "192.0.2.2") && is_closed(&left, "2001:db8::2"));
+    assert!(is_closed(&right, "192.0.2.1"), "nor does it send");
     assert!(is_reachable(&right, "127.0.0.1"));
-    assert!(connects(&left, &right, 2222) && !connects(&left, &right, 2223));
+    assert!(
+        connects(&left, &right, 2222, Expect::Passes)
+            && !connects(&left, &right, 2223, Expect::Dropped)
+    );
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
-    assert!(echoes(&left, &right, Ipv4Addr::new(10, 2, 0, 1)), "the tunnel passes");
+    assert!(echoes(&left, &right, Ipv4Addr::new(10, 2, 0, 1), Expect::Passes), "the tunnel passes");
     left.ctl_ok(&["rekey", "site_lan"]);
 
     let status = right.json(&["status", "--json"]);
@@ -108,9 +134,9 @@ fn deny() {
     // At run time, and back.
     let open = right.ctl_ok(&["filter", "--ipv4", "permit"]);
     assert!(open.contains("other IPv4  permit"), "{open}");
-    assert!(is_reachable(&left, "192.0.2.2") && !is_reachable(&left, "2001:db8::2"));
+    assert!(is_reachable(&left, "192.0.2.2") && is_closed(&left, "2001:db8::2"));
     right.ctl_ok(&["filter", "--ipv4", "deny"]);
-    assert!(!is_reachable(&left, "192.0.2.2"));
+    assert!(is_closed(&left, "192.0.2.2"));
     let counted = right.json(&["filter", "--json"]);
     assert!(count(&counted["rules"][0]["decided"]) >= 4, "what was counted stays: {counted}");
     left.stop();
@@ -124,7 +150,7 @@ fn deny_outlives_a_crash() {
     let untouched = right.space.state();
     right.start();
     right.crash();
-    assert!(!is_reachable(&left, "192.0.2.2"), "closed while nobody runs");
+    assert!(is_closed(&left, "192.0.2.2"), "closed while nobody runs");
 
     // A start that fails opens nothing, either.
     let port = right.space.run(|| UdpSocket::bind("0.0.0.0:4500")).expect("a free port");
@@ -132,10 +158,10 @@ fn deny_outlives_a_crash() {
     let failed = right.space.run(move || command.output()).expect("vpnd is built");
     assert_eq!(failed.status.code(), Some(1), "{failed:?}");
     drop(port);
-    assert!(!is_reachable(&left, "192.0.2.2"), "closed after a failed start");
+    assert!(is_closed(&left, "192.0.2.2"), "closed after a failed start");
 
     right.start();
-    assert!(!is_reachable(&left, "192.0.2.2"));
+    assert!(is_closed(&left, "192.0.2.2"));
     right.crash();
     // Whoever starts it without the filter wants it open.
     let text = std::fs::read_to_string(right.path("vpnd.toml")).expect("it is there");
@@ -159,10 +185,13 @@ fn bypass() {
     left.start();
     right.start();
     let (bypassed, protected) = (Ipv4Addr::new(10, 2, 0, 9), Ipv4Addr::new(10, 2, 0, 1));
-    assert!(echoes(&left, &right, bypassed), "no tunnel is needed");
-    assert!(!echoes(&left, &right, protected));
+    assert!(echoes(&left, &right, bypassed, Expect::Passes), "no tunnel is needed");
+    assert!(!echoes(&left, &right, protected, Expect::Dropped));
     left.ctl_ok(&["activate"]);
-    assert!(echoes(&left, &right, bypassed) && echoes(&left, &right, protected));
+    assert!(
+        echoes(&left, &right, bypassed, Expect::Passes)
+            && echoes(&left, &right, protected, Expect::Passes)
+    );
     let sa = left.child_sa("site_lan");
     assert_eq!((&sa["packets_out"], &sa["packets_in"]), (&1.into(), &1.into()), "{sa}");
     // Both ways at both ends.
@@ -191,7 +220,7 @@ fn reload() {
     write(&text.replace("local_port = 2222", "local_port = 99999"));
     let refused = right.ctl_fails(&["reload"], 1);
     assert!(refused.contains("vpnd.toml: TOML parse error at line"), "{refused}");
-    assert!(!is_reachable(&left, "192.0.2.2"));
+    assert!(is_closed(&left, "192.0.2.2"));
 
     let ping = "[[filter.rule]]\naction = \"bypass\"\nprotocol = \"icmp\"\n";
     write(&text.replace("ipv6 = \"deny\"\n", &format!("ipv6 = \"permit\"\n{ping}")));
@@ -203,10 +232,13 @@ fn reload() {
     ] {
         assert!(told.contains(part), "{part}: {told}");
     }
-    assert!(!is_reachable(&left, "192.0.2.2") && !is_reachable(&left, "2001:db8::2"));
+    assert!(is_closed(&left, "192.0.2.2") && is_closed(&left, "2001:db8::2"));
     right.ctl_ok(&["reload"]);
     assert!(is_reachable(&left, "192.0.2.2") && is_reachable(&left, "2001:db8::2"));
-    assert!(connects(&left, &right, 2222) && !connects(&left, &right, 2223));
+    assert!(
+        connects(&left, &right, 2222, Expect::Passes)
+            && !connects(&left, &right, 2223, Expect::Dropped)
+    );
 
     write(&format!(
         "{}\n[log]\nlevel = \"debug\"\n",

@@ -1,13 +1,12 @@
 //! SAs without IKE: keys by hand, sequence numbers that go on over restarts and crashes.
 
 use crate::harness::gateway::Gateway;
-use crate::harness::{GATEWAYS, test};
+use crate::harness::{GATEWAYS, PATIENCE, test};
 use crate::site::two;
 use libtest_mimic::Trial;
 use std::fs::{self, Permissions};
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
-use std::time::Duration;
 
 pub fn trials() -> Vec<Trial> {
     vec![test("SAs keyed by hand carry traffic, over restarts and crashes", GATEWAYS, by_hand)]
@@ -48,7 +47,7 @@ fn echoes(left: &Gateway, right: &Gateway) {
     let [near, far] = [(left, 0), (right, 1)].map(|(gateway, end)| {
         let to = SocketAddr::from((ADDRESSES[end], 7007));
         let socket = gateway.space.run(move || UdpSocket::bind(to)).expect("an address");
-        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
         socket
     });
     let mut octets = [0; 8];

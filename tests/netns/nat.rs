@@ -1,6 +1,6 @@
 //! Address translators of the kernel in between: several clients behind one, and one at each end.
 
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::Space;
 use crate::harness::{FILTERED, policies, test};
 use libtest_mimic::Trial;
@@ -13,7 +13,6 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-const IKE: &str = "retransmit_after = \"300ms\"\nretransmissions = 6\n";
 /// A host behind the gateway.
 const HOST: &str = "10.1.0.1";
 
@@ -47,7 +46,7 @@ fn behind(nat: &Space, device: &'static str, gateway: &Gateway, number: usize) {
 
 impl Client {
     fn new(policy: &str, name: &'static str, host: String) -> Self {
-        let gateway = Gateway::new(name, policy, IKE, "");
+        let gateway = Gateway::new(name, policy, PATIENT, "");
         gateway.space.ip(&format!("address add {host}/32 dev lo"));
         Self { gateway, name, host }
     }
@@ -79,7 +78,7 @@ fn several() {
     let (of_hub, of_clients): (Vec<String>, Vec<String>) =
         sides.map(|[hub, own]| (hub, own)).unzip();
     let of_hub: Vec<&str> = of_hub.iter().map(String::as_str).collect();
-    let mut hub = Gateway::new("hub", &policies::together(&of_hub), IKE, "");
+    let mut hub = Gateway::new("hub", &policies::together(&of_hub), PATIENT, "");
     hub.space.ip(&format!("address add {HOST}/32 dev lo"));
     let nat = translator("192.0.2.254", (&hub.space, "192.0.2.1/24"));
     let watch = hub.space.watch("wire");
@@ -117,7 +116,7 @@ fn several() {
 fn both_ends() {
     let [of_hub, of_client] =
         policies::guest("guest", "10.2.0.", "172.16.1.2", ["172.16.2.2", "192.0.2.2"]);
-    let mut hub = Gateway::new("hub", &of_hub, IKE, "");
+    let mut hub = Gateway::new("hub", &of_hub, PATIENT, "");
     hub.space.ip(&format!("address add {HOST}/32 dev lo"));
     let mut client = Client::new(&of_client, "guest", "10.2.0.1".into());
     let far = Space::new("nat");

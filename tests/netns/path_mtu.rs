@@ -1,7 +1,7 @@
 //! Two networks whose gateways have a router between them that carries less than they think: one that says so, and one
 //! that keeps it to itself.
 
-use crate::harness::gateway::{Gateway, QUICK};
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::Space;
 use crate::harness::{FILTERED, Need, test, until};
 use crate::networks;
@@ -64,7 +64,7 @@ impl Row {
     fn new(outer: u8, esp: &str, protocol: Protocol) -> Self {
         let gateway = |name, end| {
             let policy = protocol(networks::policy(end, outer == 6));
-            Gateway::new(name, &policy, &format!("{QUICK}\n"), esp)
+            Gateway::new(name, &policy, &format!("{PATIENT}\n"), esp)
         };
         let gateways = [gateway("left", 0), gateway("right", 1)];
         let hosts = networks::hosts([&gateways[0].space, &gateways[1].space]);
@@ -110,7 +110,7 @@ impl Row {
 
     fn ping(&self, options: &str, len: u64, to: &str) -> (bool, String) {
         let headers = if to.contains(':') { 48 } else { 28 };
-        self.hosts[0].try_sh(&format!("ping -c 1 -W 1 {options} -s {} {to}", len - headers))
+        self.hosts[0].try_sh(&format!("ping -c 1 -W 120 {options} -s {} {to}", len - headers))
     }
 
     fn stop(mut self) {
@@ -151,7 +151,7 @@ fn learned(outer: u8, encap: &str, protocol: Protocol) {
         // What does not fit any more is told so, by the gateway in the name of the far host.
         let fresh = if to.contains(':') { "-I fd01::7" } else { "" };
         let saying = || {
-            let (answered, text) = row.ping(&format!("-M do {fresh}"), inner + 1, to);
+            let (answered, text) = row.ping(&format!("-W 1 -M do {fresh}"), inner + 1, to);
             assert!(!answered, "{text}");
             let said = [format!("mtu = {inner}"), format!("mtu={inner}"), format!("mtu: {inner}")];
             said.iter().any(|said| text.contains(said)).then_some(())
@@ -163,7 +163,7 @@ fn learned(outer: u8, encap: &str, protocol: Protocol) {
         row.stream(1, [from, to]);
     }
     // What may be fragmented is, before ESP: nobody between the gateways needs to. The right gateway learns by the answers.
-    let passes = || row.ping("-M dont", 4000, HOSTS[0][1]).0.then_some(());
+    let passes = || row.ping("-W 1 -M dont", 4000, HOSTS[0][1]).0.then_some(());
     until("a large packet to pass", passes, || left.ctl_ok(&["counters"]));
     assert_eq!(row.router.counter("Ip FragCreates"), 0);
     let sums = || ["Ip ReasmReqds", "Ip6ReasmReqds"].map(|name| left.space.counter(name));
@@ -230,7 +230,8 @@ fn fragmented_on_the_way() {
         assert!(answered, "{df}: {text}");
         assert!(row.router.counter("Ip FragCreates") > 0, "{df}: the router had nothing to do");
         // Said in the inner packet, it is said outside with "copy".
-        let (answered, text) = row.ping("-M do", inner, HOSTS[0][1]);
+        let wait = if df == "clear" { "" } else { "-W 1" };
+        let (answered, text) = row.ping(&format!("-M do {wait}"), inner, HOSTS[0][1]);
         assert_eq!(answered, df == "clear", "{df}: {text}");
         row.stop();
     }

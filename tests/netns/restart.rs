@@ -1,6 +1,6 @@
 //! A peer that dies without a word, and comes back.
 
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{GIVES_UP, Gateway, PATIENT};
 use crate::harness::{GATEWAYS, policies, test, until};
 use crate::site::{hosts, passes, two_with};
 use libtest_mimic::Trial;
@@ -14,11 +14,9 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-const QUICK: &str = "retransmit_after = \"200ms\"\nretransmissions = 2\n";
-
-/// Lines of `[ike]` with which a silent peer is missed within two seconds.
+/// Lines of `[ike]` with which a dead peer is noticed after some seconds.
 fn watchful() -> String {
-    format!("{QUICK}liveness_interval = \"1s\"\n")
+    format!("{GIVES_UP}liveness_interval = \"1s\"\n")
 }
 
 /// Both gateways, of which the left one starts the tunnel by itself.
@@ -91,7 +89,7 @@ fn a_dead_peer_is_noticed() {
 }
 
 fn initial_contact() {
-    let [mut left, mut right] = two_with(&format!("{QUICK}liveness_interval = \"off\"\n"));
+    let [mut left, mut right] = two_with(&format!("{PATIENT}liveness_interval = \"off\"\n"));
     left.start();
     right.start();
     left.ctl_ok(&["activate"]);

@@ -1,6 +1,6 @@
 //! Addresses that change under a running flow (RFC 4555).
 
-use crate::harness::gateway::Gateway;
+use crate::harness::gateway::{GIVES_UP, Gateway, PATIENT};
 use crate::harness::{GATEWAYS, test, until};
 use crate::site::{LEFT_INNER, RIGHT_INNER, hosts, passes, two_with};
 use lab::traffic::Stream;
@@ -60,10 +60,8 @@ fn spis(gateway: &Gateway) -> [String; 2] {
     ["initiator_spi", "responder_spi"].map(|field| sa[field].to_string())
 }
 
-const QUICK: &str = "retransmit_after = \"300ms\"\nretransmissions = 6\n";
-
 fn initiator() {
-    let [mut left, mut right] = up(QUICK);
+    let [mut left, mut right] = up(PATIENT);
     let watch = left.space.watch("wire");
     let before = spis(&left);
     let stream = stream(&left, &right);
@@ -86,7 +84,7 @@ fn initiator() {
 }
 
 fn responder() {
-    let [left, right] = up(QUICK);
+    let [left, right] = up(PATIENT);
     let before = spis(&left);
     let stream = stream(&left, &right);
     replace(&right, "192.0.2.2", "192.0.2.9");
@@ -98,7 +96,7 @@ fn responder() {
 }
 
 fn dead_path() {
-    let ike = format!("{QUICK}liveness_interval = \"1s\"\n");
+    let ike = format!("{PATIENT}liveness_interval = \"1s\"\n");
     let [mut left, mut right] = two_with(&ike);
     right.space.ip("address add 192.0.2.12/24 dev wire");
     left.start();
@@ -123,7 +121,7 @@ fn dead_path() {
 }
 
 fn without() {
-    let [left, right] = up(&format!("{QUICK}mobike = false\nliveness_interval = \"1s\"\n"));
+    let [left, right] = up(&format!("{GIVES_UP}mobike = false\nliveness_interval = \"1s\"\n"));
     replace(&left, "192.0.2.1", "192.0.2.9");
     left.await_log(&["\"event\":\"closed\"", "the peer does not answer"]);
     right.await_log(&["\"event\":\"closed\"", "the peer does not answer"]);

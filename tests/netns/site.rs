@@ -1,16 +1,15 @@
 //! The two gateways of the sample policies, each with a host of its network on its loopback device.
 
-use crate::harness::gateway::Gateway;
-use crate::harness::policies;
+use crate::harness::gateway::{Gateway, PATIENT};
+use crate::harness::{PATIENCE, policies};
 use std::net::{Ipv4Addr, UdpSocket};
-use std::time::Duration;
 
 pub const LEFT_INNER: Ipv4Addr = Ipv4Addr::new(10, 1, 0, 1);
 pub const RIGHT_INNER: Ipv4Addr = Ipv4Addr::new(10, 2, 0, 1);
 
-/// Both gateways, connected but without daemons; who does not answer is given up within a second.
+/// Both gateways, connected but without daemons.
 pub fn two() -> [Gateway; 2] {
-    two_with("retransmit_after = \"200ms\"\nretransmissions = 2\n")
+    two_with(PATIENT)
 }
 
 /// The same with other lines in the section `[ike]` of their configuration.
@@ -25,7 +24,7 @@ pub fn two_with(ike: &str) -> [Gateway; 2] {
 pub fn hosts(left: &Gateway, right: &Gateway) -> (UdpSocket, UdpSocket) {
     let from = left.space.run(|| UdpSocket::bind((LEFT_INNER, 0))).expect("an address");
     let to = right.space.run(|| UdpSocket::bind((RIGHT_INNER, 0))).expect("an address");
-    to.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+    to.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
     from.connect(to.local_addr().expect("bound")).expect("a route");
     (from, to)
 }

@@ -1,9 +1,9 @@
 //! The policy store of a running daemon: files and their mirrors are put, and what is up stays up.
 
-use crate::harness::gateway::{Gateway, QUICK};
+use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::policies::{SITE, changed};
 use crate::harness::space::Space;
-use crate::harness::{GATEWAYS, test};
+use crate::harness::{GATEWAYS, PATIENCE, test};
 use crate::site::{LEFT_INNER, RIGHT_INNER, passes};
 use libtest_mimic::Trial;
 use std::fs::{self, File, Permissions};
@@ -11,7 +11,6 @@ use std::io::Write;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -73,14 +72,14 @@ fn sockets(left: (&Gateway, Ipv4Addr), right: (&Gateway, Ipv4Addr)) -> (UdpSocke
         gateway.space.run(move || UdpSocket::bind((address, 0))).expect("an address")
     };
     let (from, to) = (bind(left), bind(right));
-    to.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket takes it");
+    to.set_read_timeout(Some(PATIENCE)).expect("a socket takes it");
     from.connect(to.local_addr().expect("bound")).expect("a route");
     (from, to)
 }
 
 fn hosts(text: &str, numbers: [u8; 2], children: &[&str]) {
     let empty = [String::new(), String::new()];
-    let [mut left, mut right] = Gateway::pair(&empty, numbers, QUICK);
+    let [mut left, mut right] = Gateway::pair(&empty, numbers, PATIENT);
     start(&mut left);
     start(&mut right);
     put_both(&left, &right, text);
@@ -93,7 +92,7 @@ fn hosts(text: &str, numbers: [u8; 2], children: &[&str]) {
 }
 
 fn gateways() {
-    let [mut left, mut right] = ["left", "right"].map(|name| Gateway::new(name, "", QUICK, ""));
+    let [mut left, mut right] = ["left", "right"].map(|name| Gateway::new(name, "", PATIENT, ""));
     let ends: [(Ipv4Addr, Ipv4Addr); 2] = [
         (Ipv4Addr::new(198, 51, 100, 1), LEFT_INNER),
         (Ipv4Addr::new(203, 0, 113, 1), RIGHT_INNER),
@@ -126,7 +125,7 @@ fn spis(gateway: &Gateway, name: &str) -> [String; 2] {
 
 fn puts_and_crashes() {
     let empty = [String::new(), String::new()];
-    let [mut left, mut right] = Gateway::pair(&empty, [1, 2], QUICK);
+    let [mut left, mut right] = Gateway::pair(&empty, [1, 2], PATIENT);
     left.space.ip("address add 10.1.0.1/32 dev lo");
     right.space.ip("address add 10.2.0.1/32 dev lo");
     start(&mut left);

@@ -81,7 +81,7 @@ mod tests {
         ] {
             let speed = Speed::measure(provider, suite, 100, Duration::from_millis(4));
             let Speed { seal, open } = speed.expect("it has the suite");
-            assert!(seal > 1.0 && open > 1.0, "{provider} {suite}: {seal} {open}");
+            assert!(seal > 0.0 && open > 0.0, "{provider} {suite}: {seal} {open}");
         }
         assert!(Speed::measure(Provider::Ring, cbc, 64, Duration::ZERO).is_err());
     }

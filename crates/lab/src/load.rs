@@ -14,7 +14,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How long a connection may take, and an octet that is waited for.
-const PATIENCE: Duration = Duration::from_secs(10);
+pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An end of traffic: a namespace and an address there.
 #[derive(Clone, Copy)]

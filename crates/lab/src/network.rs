@@ -57,7 +57,7 @@ pub fn give(namespace: &Namespace, addresses: Vec<Ipv4Addr>) -> Result<(), Strin
 
 /// Waits until the kernel, which takes its time over a carrier, lets packets through.
 fn await_carrier() -> Result<(), String> {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     let running = |device: InterfaceAddress| {
         device.interface_name == WIRE && device.flags.contains(InterfaceFlags::IFF_RUNNING)
     };

@@ -16,9 +16,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long a daemon may take to start, and to answer one command.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(120);
 /// How long a daemon may take to stop; after that it is killed.
-const FAREWELL: Duration = Duration::from_secs(8);
+const FAREWELL: Duration = Duration::from_secs(60);
 
 /// What a daemon is started with.
 #[derive(Clone, Copy, Debug)]

@@ -11,8 +11,14 @@ use crate::isolation::Namespace;
 
 /// Between two small packets.
 const INTERVAL: Duration = Duration::from_millis(1);
-/// How long an echo may take before its packet counts as lost.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// Packets without an echo are lost once no echo has come for this long.
+const SILENCE: Duration = Duration::from_secs(10);
+/// Packets that may be under way at a time: a sender that was not scheduled for a while must not fill the host's queues.
+const WINDOW: u64 = 128;
+/// Between two packets beyond the window: they show when the path carries packets again.
+const PROBE: Duration = Duration::from_millis(10);
+/// A connection that does nothing for this long is broken.
+const STALLED: Duration = Duration::from_secs(60);
 /// Octets of a small packet.
 const SMALL: usize = 64;
 /// How often threads look whether they are to stop.
@@ -33,13 +39,27 @@ pub struct Echoes {
     pub p99: Duration,
 }
 
+/// How far a flow of small packets is.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Packets sent.
+    sent: AtomicU64,
+    /// Echoes received, those that came twice not counted.
+    echoed: AtomicU64,
+    /// The number after that of the newest packet whose echo has come: those before it are not under way any more.
+    past: AtomicU64,
+    duplicates: AtomicU64,
+    /// Nanoseconds without an echo, after everything is sent, until the missing packets are lost.
+    silence: AtomicU64,
+}
+
 /// A flow of small packets.
 pub struct Pings {
     stop: Arc<AtomicBool>,
     all_sent: Arc<AtomicBool>,
     sender: JoinHandle<io::Result<u64>>,
     receiver: JoinHandle<io::Result<Vec<Option<Duration>>>>,
-    duplicates: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     echo_stop: Arc<AtomicBool>,
     echo: JoinHandle<io::Result<()>>,
 }
@@ -61,28 +81,49 @@ impl Pings {
         };
         let stop = Arc::new(AtomicBool::new(false));
         let all_sent = Arc::new(AtomicBool::new(false));
-        let sent = Arc::new(AtomicU64::new(0));
-        let duplicates = Arc::new(AtomicU64::new(0));
+        let progress = Arc::new(Progress::default());
         let start = Instant::now();
         let receiver = {
             let source = source.try_clone()?;
-            let (all_sent, sent) = (Arc::clone(&all_sent), Arc::clone(&sent));
-            let twice = Arc::clone(&duplicates);
+            let (all_sent, progress) = (Arc::clone(&all_sent), Arc::clone(&progress));
             thread::Builder::new()
                 .name("echoes".to_owned())
-                .spawn(move || collect(&source, start, &all_sent, &sent, &twice))?
+                .spawn(move || collect(&source, start, &all_sent, &progress))?
         };
         let sender = {
-            let stop = Arc::clone(&stop);
+            let (stop, progress) = (Arc::clone(&stop), Arc::clone(&progress));
             thread::Builder::new()
                 .name("pings".to_owned())
-                .spawn(move || send(&source, start, &stop, &sent))?
+                .spawn(move || send(&source, start, &stop, &progress))?
         };
-        Ok(Self { stop, all_sent, sender, receiver, duplicates, echo_stop, echo })
+        Ok(Self { stop, all_sent, sender, receiver, progress, echo_stop, echo })
+    }
+
+    /// Packets sent so far.
+    pub fn sent(&self) -> u64 {
+        self.progress.sent.load(Ordering::Relaxed)
+    }
+
+    /// Packets whose echo has come so far.
+    pub fn echoed(&self) -> u64 {
+        self.progress.echoed.load(Ordering::Relaxed)
     }
 
     /// Stops sending, waits for the last echoes and counts.
+    ///
+    /// # Errors
+    /// Where a socket failed.
     pub fn finish(self) -> io::Result<Echoes> {
+        self.finish_after(SILENCE)
+    }
+
+    /// The same; packets without an echo are lost once no echo has come for so long.
+    ///
+    /// # Errors
+    /// Where a socket failed.
+    pub fn finish_after(self, silence: Duration) -> io::Result<Echoes> {
+        let silence = u64::try_from(silence.as_nanos()).unwrap_or(u64::MAX);
+        self.progress.silence.store(silence, Ordering::Relaxed);
         self.stop.store(true, Ordering::Relaxed);
         let sent = join(self.sender)?;
         self.all_sent.store(true, Ordering::Release);
@@ -97,7 +138,7 @@ impl Pings {
         Ok(Echoes {
             sent,
             lost: sent - times.len() as u64,
-            duplicates: self.duplicates.load(Ordering::Relaxed),
+            duplicates: self.progress.duplicates.load(Ordering::Relaxed),
             median: quantile(50).unwrap_or_default(),
             p99: quantile(99).unwrap_or_default(),
         })
@@ -116,7 +157,7 @@ fn send(
     socket: &UdpSocket,
     start: Instant,
     stop: &AtomicBool,
-    sent: &AtomicU64,
+    progress: &Progress,
 ) -> io::Result<u64> {
     let mut packet = [0xa5; SMALL];
     let mut number = 0;
@@ -124,11 +165,14 @@ fn send(
         // By the clock, not by the last packet: a delayed thread catches up.
         let due = INTERVAL * u32::try_from(number).unwrap_or(u32::MAX);
         thread::sleep(due.saturating_sub(start.elapsed()));
+        if number >= progress.past.load(Ordering::Relaxed) + WINDOW {
+            thread::sleep(PROBE);
+        }
         packet[..8].copy_from_slice(&u64::to_be_bytes(number));
         let now = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
         packet[8..16].copy_from_slice(&now.to_be_bytes());
         number += 1;
-        sent.store(number, Ordering::Relaxed);
+        progress.sent.store(number, Ordering::Relaxed);
         match socket.send(&packet) {
             // Refused by this host's own stack: the packet is lost, and will be counted so.
             Ok(_) | Err(_) => {}
@@ -142,8 +186,7 @@ fn collect(
     socket: &UdpSocket,
     start: Instant,
     all_sent: &AtomicBool,
-    sent: &AtomicU64,
-    duplicates: &AtomicU64,
+    progress: &Progress,
 ) -> io::Result<Vec<Option<Duration>>> {
     let mut trips: Vec<Option<Duration>> = Vec::new();
     let mut missing = 0;
@@ -151,8 +194,9 @@ fn collect(
     let mut packet = [0; SMALL];
     loop {
         if all_sent.load(Ordering::Acquire) {
-            let deadline = *deadline.get_or_insert_with(|| Instant::now() + PATIENCE);
-            let all = trips.len() as u64 == sent.load(Ordering::Relaxed) && missing == 0;
+            let silence = Duration::from_nanos(progress.silence.load(Ordering::Relaxed));
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + silence);
+            let all = trips.len() as u64 == progress.sent.load(Ordering::Relaxed) && missing == 0;
             if all || Instant::now() >= deadline {
                 return Ok(trips);
             }
@@ -167,7 +211,7 @@ fn collect(
         }
         let field = |at: usize| u64::from_be_bytes(std::array::from_fn(|i| packet[at + i]));
         let number = field(0);
-        if number >= sent.load(Ordering::Relaxed) {
+        if number >= progress.sent.load(Ordering::Relaxed) {
             return Err(io::Error::new(ErrorKind::InvalidData, "an echo of what was never sent"));
         }
         let index = usize::try_from(number).map_err(io::Error::other)?;
@@ -177,10 +221,13 @@ fn collect(
         }
         let trip = start.elapsed().saturating_sub(Duration::from_nanos(field(8)));
         if trips[index].replace(trip).is_some() {
-            duplicates.fetch_add(1, Ordering::Relaxed);
+            progress.duplicates.fetch_add(1, Ordering::Relaxed);
         } else {
             missing -= 1;
+            progress.echoed.fetch_add(1, Ordering::Relaxed);
         }
+        progress.past.fetch_max(number + 1, Ordering::Relaxed);
+        deadline = None;
     }
 }
 
@@ -234,11 +281,11 @@ impl Stream {
         let target = listener.local_addr()?;
         let sender = left.run(move || dial(from, target))?;
         let (receiver, _) = listener.accept()?;
-        receiver.set_read_timeout(Some(Duration::from_secs(10)))?;
-        sender.set_write_timeout(Some(Duration::from_secs(10)))?;
+        receiver.set_read_timeout(Some(STALLED))?;
+        sender.set_write_timeout(Some(STALLED))?;
         // Closing waits until the other end knows of it: nothing of the connection is sent after the end of the stream,
         // when the tunnel may be gone.
-        socket2::SockRef::from(&receiver).set_linger(Some(Duration::from_secs(10)))?;
+        socket2::SockRef::from(&receiver).set_linger(Some(STALLED))?;
 
         let stop = Arc::new(AtomicBool::new(false));
         let rate = Arc::new(AtomicU64::new(rate));
@@ -288,7 +335,7 @@ fn dial(from: IpAddr, to: SocketAddr) -> io::Result<TcpStream> {
     let socket =
         socket2::Socket::new(socket2::Domain::for_address(to), socket2::Type::STREAM, None)?;
     socket.bind(&SocketAddr::from((from, 0)).into())?;
-    socket.connect_timeout(&to.into(), Duration::from_secs(10))?;
+    socket.connect_timeout(&to.into(), STALLED)?;
     Ok(socket.into())
 }
 

@@ -19,14 +19,13 @@ use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, Notice, OutboundSa, Path, Rule, RuleId, SaId, Spi,
     TrafficSelectors,
 };
-use network::{Gateway, MARKER, Network, inside, ping, tcp_echo, udp_arrives, udp_echo};
+use network::{Gateway, MARKER, Network, PATIENCE, inside, ping, tcp_echo, udp_arrives, udp_echo};
 use policy::{AddressRange, Integrity, KeyBits, Mode, Secret, Selector};
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
 use userspace::{Config, Hooks, IkeDatagram, Userspace};
 
 const GCM: Suite = Suite::AesGcm16(KeyBits::B128);
@@ -240,7 +239,7 @@ fn without_an_sa_nothing_leaves_and_the_kept_packet_follows() {
     let sender = network::udp(network.namespace(0), a);
     sender.send_to(MARKER, target).expect("the kernel takes it");
 
-    let notice = acquired.recv_timeout(Duration::from_secs(5)).expect("a notice");
+    let notice = acquired.recv_timeout(PATIENCE).expect("a notice");
     let Notice::Acquire { rule: RULE, packet } = notice else { panic!("{notice:?}") };
     assert_eq!((packet.source.0, packet.destination.0), (a, b));
     let seen = capture.finish();
@@ -329,7 +328,7 @@ fn ike_shares_the_port() {
         let sender = a.with(|plane| plane.ike_sender());
         sender.send_keepalive(local, remote).expect("sent");
         sender.send_ike(local, remote, b"an IKE message").expect("sent");
-        let got = received.recv_timeout(Duration::from_secs(5)).expect("it arrives");
+        let got = received.recv_timeout(PATIENCE).expect("it arrives");
         let octets = b"an IKE message".to_vec();
         assert_eq!(got, IkeDatagram { local: remote, remote: local, octets });
     }
@@ -353,7 +352,7 @@ fn ike_reaches_a_peer_whose_own_address_is_protected() {
     let (local, remote) = (form.path(Side::A).local, form.path(Side::A).remote);
     let sender = planes[0].with(|plane| plane.ike_sender());
     sender.send_ike(local, remote, b"an IKE message").expect("sent");
-    let got = received.recv_timeout(Duration::from_secs(5)).expect("it arrives");
+    let got = received.recv_timeout(PATIENCE).expect("it arrives");
     assert_eq!(got.octets, b"an IKE message");
 }
 

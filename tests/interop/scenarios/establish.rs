@@ -19,7 +19,7 @@ fn from_charon(world: &mut World) {
 /// strongSwan brings up what `vpnd`'s policy was made of.
 fn converted_from_charon(world: &mut World) {
     let [_, child] = world.setup.charon_names();
-    let initiate = ["--initiate", "--child", child, "--timeout", "15"];
+    let initiate = ["--initiate", "--child", child, "--timeout", "240"];
     world.charon.swanctl(&initiate).expect("strongSwan brings it up");
     world.vpnd.wait_up();
     proven(world);
@@ -114,7 +114,7 @@ pub fn all() -> Vec<Scenario> {
         Setup { second: Second::Child, ..Setup::default() },
         |world| {
             world.up_from_charon();
-            let second = ["--initiate", "--child", SECOND_CHILD, "--timeout", "15"];
+            let second = ["--initiate", "--child", SECOND_CHILD, "--timeout", "240"];
             world.charon.swanctl(&second).expect("a second Child SA");
             two_children(world);
             super::rekey::ike_with_any_children_by_charon(world);
@@ -130,11 +130,15 @@ pub fn all() -> Vec<Scenario> {
     ));
     scenarios.push(scenario(
         "establish::both_at_once",
-        Setup { charon: "retransmit_timeout = 0.3", retransmit: ("200ms", 3), ..Setup::default() },
+        Setup {
+            charon: "retransmit_timeout = 0.3\n  retransmit_tries = 8",
+            retransmit: ("200ms", 9),
+            ..Setup::default()
+        },
         |world| {
             world.cross(
                 &["activate", IKE_TUNNEL],
-                &["--initiate", "--child", CONNECTION, "--timeout", "15"],
+                &["--initiate", "--child", CONNECTION, "--timeout", "240"],
             );
             assert!(world.charon.log().contains("net[2]"), "two IKE SAs were made");
             world.vpnd.wait_up();

@@ -128,8 +128,8 @@ pub fn all() -> Vec<Scenario> {
     ];
     for (name, steps, words) in crossing {
         let setup = Setup {
-            charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 10",
-            retransmit: ("300ms", 6),
+            charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 20",
+            retransmit: ("300ms", 9),
             ..Setup::default()
         };
         scenarios.push(scenario(format!("rekey::crossing::{name}"), setup, move |world| {
@@ -148,8 +148,8 @@ pub fn all() -> Vec<Scenario> {
     scenarios.push(scenario(
         "rekey::messages_lost",
         Setup {
-            charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 10",
-            retransmit: ("200ms", 8),
+            charon: "retransmit_timeout = 0.3\n  retransmit_base = 1.2\n  retransmit_tries = 20",
+            retransmit: ("200ms", 10),
             ..Setup::default()
         },
         |world| {

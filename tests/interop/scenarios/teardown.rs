@@ -73,7 +73,7 @@ pub fn all() -> Vec<Scenario> {
             "teardown::charon_dies",
             Setup {
                 vpnd_ike: "liveness_interval = \"1s\"",
-                retransmit: ("200ms", 3),
+                retransmit: ("1s", 2),
                 ..Setup::default()
             },
             |world| {
@@ -91,7 +91,7 @@ pub fn all() -> Vec<Scenario> {
             "teardown::charon_dies_and_vpnd_brings_it_back",
             Setup {
                 vpnd_ike: "liveness_interval = \"1s\"\nliveness_action = \"restart\"",
-                retransmit: ("200ms", 3),
+                retransmit: ("1s", 2),
                 ..Setup::default()
             },
             |world| {
@@ -111,7 +111,7 @@ pub fn all() -> Vec<Scenario> {
         scenario(
             "teardown::vpnd_dies_and_charon_brings_it_back",
             Setup {
-                charon: "retransmit_timeout = 0.2\n  retransmit_tries = 3",
+                charon: "retransmit_timeout = 0.6\n  retransmit_tries = 3",
                 charon_connection: "dpd_delay = 1s\n    keyingtries = 0",
                 charon_child: "dpd_action = restart",
                 ..Setup::default()

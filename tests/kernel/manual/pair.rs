@@ -3,6 +3,7 @@
 
 use super::words;
 use crate::card;
+use crate::harness::PATIENCE;
 use crate::harness::space::Space;
 use crate::neighbours::introduce;
 use crypto::Suite;
@@ -17,7 +18,6 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 use userspace::Userspace;
 use xfrm::{Offload, Xfrm};
 
@@ -384,7 +384,7 @@ impl Pair {
         ours.connect(theirs.local_addr().expect("bound")).expect("a route");
         theirs.connect(ours.local_addr().expect("bound")).expect("a route");
         for socket in [&ours, &theirs] {
-            socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+            socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
         }
         [ours, theirs]
     }

@@ -44,7 +44,7 @@ impl Charon {
 
     /// Starts the tunnel and waits until it is up.
     pub fn initiate(&self) {
-        self.swanctl(&["--initiate", "--child", NAME, "--timeout", "20"]);
+        self.swanctl(&["--initiate", "--child", NAME, "--timeout", "240"]);
     }
 
     /// Waits until one Child SA is installed and none is being renewed; what is listed of it. Those that were replaced

@@ -102,7 +102,7 @@ fn the_watch_sees_every_packet_in_the_clear_and_no_other() {
     let [plain, natt, ike] = [5001, 4500, 500].map(|port| {
         let socket = right.run(move || std::net::UdpSocket::bind((RIGHT, port)));
         let socket = socket.expect("a free port");
-        socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket takes it");
+        socket.set_read_timeout(Some(Duration::from_secs(300))).expect("a socket takes it");
         socket
     });
     let source = left.run(|| std::net::UdpSocket::bind((LEFT, 0))).expect("our address");
@@ -129,6 +129,15 @@ fn the_watch_sees_every_packet_in_the_clear_and_no_other() {
     assert!(frames >= 14 + 2, "{frames}");
 }
 
+/// Waits for something that must happen; the limit only ends a test that hangs.
+fn until(mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(300);
+    while !is_so() {
+        assert!(Instant::now() < limit, "it never happens");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
 #[test]
 fn traffic_counts_what_it_sends() {
     let Some([left, right]) = namespaces() else { return };
@@ -136,12 +145,9 @@ fn traffic_counts_what_it_sends() {
     let ends = ((&left, LEFT.into()), (&right, RIGHT.into()));
     let stream = Stream::start(ends.0, ends.1, 0).expect("a connection");
     let pings = Pings::start(ends.0, ends.1).expect("sockets");
-    let deadline = Instant::now() + Duration::from_secs(10);
-    while stream.received() < 10 << 20 && Instant::now() < deadline {
-        thread::yield_now();
-    }
+    until(|| stream.received() >= 10 << 20 && pings.echoed() >= 20);
     let echoes = pings.finish().expect("no error");
-    assert!(echoes.sent > 0 && echoes.lost == 0, "{echoes:?}");
+    assert!(echoes.sent >= 20 && echoes.sent - echoes.lost >= 20, "{echoes:?}");
     assert!(echoes.median <= echoes.p99 && !echoes.median.is_zero());
     assert!(stream.finish().expect("every octet right") >= 10 << 20);
 }
@@ -155,10 +161,8 @@ fn a_broken_wire_is_a_loss() {
     // With its namespace gone, the far end of the wire and the echo on it are gone.
     let (echo_space, _) = ends.1;
     echo_space.run(|| network::cut().expect("the wire is there"));
-    let before = Instant::now();
-    while before.elapsed() < Duration::from_millis(50) {
-        thread::yield_now();
-    }
-    let echoes = pings.finish().expect("no error");
+    let before = pings.sent();
+    until(|| pings.sent() >= before + 50);
+    let echoes = pings.finish_after(Duration::from_millis(100)).expect("no error");
     assert!(echoes.lost > 0 && echoes.lost <= echoes.sent, "{echoes:?}");
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const PARALLEL: [usize; 6] = [1, 2, 4, 8, 16, 32];
 /// How long a tunnel may take to come up.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One measurement.
 #[derive(Clone, Debug, Serialize)]

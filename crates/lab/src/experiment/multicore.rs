@@ -184,7 +184,7 @@ fn measure(
     sleep(lasting);
     let mut after = look(site, &flows)?;
     // A machine that is busy with other things may take longer for the first.
-    while after.delivered == before.delivered && before.at.elapsed() < Duration::from_secs(10) {
+    while after.delivered == before.delivered && before.at.elapsed() < Duration::from_secs(60) {
         sleep(Duration::from_millis(5));
         after = look(site, &flows)?;
     }

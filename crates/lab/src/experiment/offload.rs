@@ -221,7 +221,7 @@ fn measure(
     let before = look()?;
     sleep(lasting);
     let mut after = look()?;
-    while after.0 == before.0 && before.2.elapsed() < Duration::from_secs(10) {
+    while after.0 == before.0 && before.2.elapsed() < Duration::from_secs(60) {
         sleep(Duration::from_millis(5));
         after = look()?;
     }

@@ -1,6 +1,6 @@
 //! With and without what the kernel offers for many packets at once.
 
-use crate::network::{Gateway, Network, ping, tcp_echo, udp, udp_echo};
+use crate::network::{Gateway, Network, PATIENCE, ping, tcp_echo, udp, udp_echo};
 use crate::schedules::working;
 use crate::{Agreement, Side, TUNNEL, config, connect, silent};
 use esp::plane::DataPlane;
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsRawFd;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use userspace::workers::Workers;
 use userspace::{Config, Flow, Offering, Stage};
 
@@ -105,7 +105,7 @@ fn udp_crosses_the_device_in_super_packets() {
         }
         assert!(received == sent, "in order and whole");
         // They have arrived, but may not have been counted.
-        let patience = Instant::now() + Duration::from_secs(5);
+        let patience = Instant::now() + PATIENCE;
         let passed = loop {
             let now = [flow(&workers[0], Stage::Read), flow(&workers[1], Stage::Write)];
             let passed = [0, 1].map(|n| now[n].octets - before[n].octets);

@@ -1,6 +1,6 @@
 //! Workers of both schedules: order within a flow, changes while packets pass, and rest while there is nothing to do.
 
-use crate::network::{Gateway, Network, inside, tcp_echo, udp, udp_echo};
+use crate::network::{Gateway, Network, PATIENCE, inside, tcp_echo, udp, udp_echo};
 use crate::{Agreement, RULE, Side, TUNNEL, config, connect, silent};
 use esp::plane::{DataPlane, Encapsulation, Rule, SaId};
 use std::net::UdpSocket;
@@ -177,7 +177,7 @@ fn no_thread_runs_while_there_is_nothing_to_protect() {
     let number = workers.settings().number();
     let running = appeared("idle0-", number);
     // With an SA and without packets they sleep: no wake-up in a while, after the start has settled.
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let before = wakeups(&running);
         std::thread::sleep(Duration::from_millis(100));
@@ -240,7 +240,7 @@ fn threads(prefix: &str) -> Vec<String> {
 
 /// The same, once there are so many: a thread takes its name only when it runs.
 fn appeared(prefix: &str, number: usize) -> Vec<String> {
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + PATIENCE;
     loop {
         let there = threads(prefix);
         if there.len() == number {
