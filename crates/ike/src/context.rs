@@ -3,9 +3,9 @@
 use crate::config::Config;
 use crate::contacts::Contacts;
 use crate::crypto::rng::Rng;
+use crate::deadlines::after;
 use crate::discard::Discard;
 use crate::effect::Effects;
-use crate::deadlines::after;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;

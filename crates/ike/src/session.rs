@@ -14,9 +14,9 @@ mod tasks;
 
 use crate::context::Cx;
 use crate::datagram::Datagram;
+use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
 use crate::effect::{Lingering, Lost};
-use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::failure::Failure;
 use crate::impossible::impossible;

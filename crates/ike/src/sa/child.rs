@@ -2,8 +2,8 @@
 
 use crate::context::Cx;
 use crate::deadlines::Deadline;
-use crate::effect::{Effect, Effects, Lost};
 use crate::deadlines::after;
+use crate::effect::{Effect, Effects, Lost};
 use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;

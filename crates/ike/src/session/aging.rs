@@ -3,8 +3,8 @@
 use super::Session;
 use crate::context::Cx;
 use crate::deadlines::Deadline;
-use crate::effect::Effects;
 use crate::deadlines::after;
+use crate::effect::Effects;
 use crate::sa::active::Active;
 use crate::sa::child::ChildState;
 use crate::sa::{IkeSa, Phase, State};

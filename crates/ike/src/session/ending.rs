@@ -3,9 +3,9 @@
 use super::most_children;
 use super::{Ending, Session};
 use crate::context::Cx;
+use crate::deadlines::after;
 use crate::effect::Lingering;
 use crate::effect::{Effect, Effects};
-use crate::deadlines::after;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;

@@ -2,8 +2,8 @@
 
 use super::Session;
 use crate::context::Cx;
-use crate::effect::{Effect, Effects};
 use crate::deadlines::after;
+use crate::effect::{Effect, Effects};
 use crate::sa::State;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
