@@ -9,11 +9,11 @@
 
 mod choice;
 mod guard;
-mod routes;
+mod route_check;
 #[cfg(test)]
 mod tests;
 
-pub use routes::Unrouted;
+pub use route_check::Unrouted;
 
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 
@@ -24,7 +24,7 @@ use esp::plane::{
     DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule,
     RuleId, SaId, Usage,
 };
-use esp::trace::{Course, DecidedBy, Trace};
+use esp::trace::{DecidedBy, OneWayTrace, Trace};
 use guard::Guard;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -284,15 +284,20 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     }
 
     /// What becomes of a packet: the first rule that covers it decides, in whichever plane it is.
-    fn course(&self, packet: &PacketSummary, leaves: bool, elsewhere: Course) -> Course {
+    fn trace_one_way(
+        &self,
+        packet: &PacketSummary,
+        leaves: bool,
+        elsewhere: OneWayTrace,
+    ) -> OneWayTrace {
         let PacketSummary { protocol, source, destination } = *packet;
         let (local, remote) = if leaves { (source, destination) } else { (destination, source) };
         let mut covering =
             self.rules.values().filter(|(rule, _)| rule.selectors.covers(protocol, local, remote));
         let Some((first, Place::Kernel)) = covering.next() else { return elsewhere };
-        let course = self.kernel.as_ref().and_then(|k| k.course(first.id, packet, leaves));
+        let course = self.kernel.as_ref().and_then(|k| k.trace_one_way(first.id, packet, leaves));
         let behind = covering.map(|(rule, _)| format!("tunnel {}", rule.tunnel)).collect();
-        course.map_or(elsewhere, |course| Course { behind, ..course })
+        course.map_or(elsewhere, |course| OneWayTrace { behind, ..course })
     }
 }
 
@@ -496,8 +501,8 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
 
     fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
         let Trace { leaving, arriving, inbound_guard } = self.userspace.trace(packet)?;
-        let leaving = self.course(packet, true, leaving);
-        let arriving = self.course(packet, false, arriving);
+        let leaving = self.trace_one_way(packet, true, leaving);
+        let arriving = self.trace_one_way(packet, false, arriving);
         // The kernel's policies are a guard of their own.
         let in_kernel = matches!(arriving.decided_by, DecidedBy::Tunnel { kernel: Some(_), .. });
         Some(Trace { leaving, arriving, inbound_guard: inbound_guard || in_kernel })

@@ -2,7 +2,7 @@
 
 use crypto::{Choice, CryptoProviders, Provider, Suite};
 use esp::datapath::{Arrival, Datapath, Sender, Settings};
-use esp::offload::{Offload, PartialChecksum, Segmentation};
+use esp::gso::{Gso, PartialChecksum, Segmentation};
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, Rule, RuleId, SaId, Spi,
     TrafficSelectors,
@@ -36,7 +36,7 @@ pub struct Ends {
     opened: ReceiveQueue,
     arrival: Arrival,
     packet: Vec<u8>,
-    offload: Offload,
+    offload: Gso,
     times: usize,
 }
 
@@ -120,7 +120,7 @@ impl Ends {
             opened: ReceiveQueue::new(QUEUE, Coalesce { tcp: true, udp: true }),
             arrival: Arrival { path: back, tos: Some(0), ttl: None },
             packet: Vec::new(),
-            offload: Offload::NONE,
+            offload: Gso::NONE,
             times: 0,
         }
     }
@@ -170,7 +170,7 @@ pub fn host(n: u32) -> Ipv4Addr {
 
 /// A TCP super-packet to a host, of so many segments of `len` octets with all headers; or, if there is one, a packet. What
 /// a device leaves to be done is left.
-pub fn super_packet(destination: Ipv4Addr, len: usize, segments: usize) -> (Vec<u8>, Offload) {
+pub fn super_packet(destination: Ipv4Addr, len: usize, segments: usize) -> (Vec<u8>, Gso) {
     let payload = len - HEADERS;
     let total = HEADERS + payload * segments;
     let mut packet = vec![0; total];
@@ -189,7 +189,7 @@ pub fn super_packet(destination: Ipv4Addr, len: usize, segments: usize) -> (Vec<
         *octet = (n * 7 + n / 251) as u8;
     }
     let several = segments > 1;
-    let offload = Offload {
+    let offload = Gso {
         segmentation: if several { Segmentation::Tcp } else { Segmentation::None },
         segment_len: if several { payload as u16 } else { 0 },
         header_len: if several { HEADERS as u16 } else { 0 },

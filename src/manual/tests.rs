@@ -1,7 +1,7 @@
 use super::*;
 use crypto::Suite;
 use esp::datapath::{Datapath, Settings};
-use esp::offload::Offload;
+use esp::gso::Gso;
 use esp::plane::{
     Encapsulation, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, Spi, TrafficSelectors,
 };
@@ -40,7 +40,7 @@ fn send(plane: &Datapath) {
     // An IPv4 header alone, of a protocol without ports.
     let mut packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     let mut queue = SendQueue::new(4096);
-    plane.encapsulate(Instant::now(), &mut packet, Offload::default(), &mut queue).expect("an SA");
+    plane.encapsulate(Instant::now(), &mut packet, Gso::default(), &mut queue).expect("an SA");
 }
 
 /// A start with these SAs.

@@ -77,7 +77,7 @@ impl KernelPlane for Noted {
         self.note("leave alone", rule.id.0.into())
     }
 
-    fn course(&self, _: RuleId, _: &PacketSummary, _: bool) -> Option<Course> {
+    fn trace_one_way(&self, _: RuleId, _: &PacketSummary, _: bool) -> Option<OneWayTrace> {
         None
     }
 

@@ -4,7 +4,7 @@ use crate::view::{encapsulation_name, mode_name};
 use control::protocol::{CourseInfo, TraceInfo, TracedSa};
 use esp::filter::{DefaultAction, FilterAction};
 use esp::plane::PacketSummary;
-use esp::trace::{Course, DecidedBy, KernelPolicy, SaFacts, Trace, protocol_name};
+use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, SaFacts, Trace, protocol_name};
 use std::net::{IpAddr, SocketAddr};
 
 /// The answer to who asks about a packet.
@@ -20,7 +20,7 @@ pub fn explain(packet: &PacketSummary, trace: &Trace) -> TraceInfo {
 }
 
 fn course(
-    course: &Course,
+    course: &OneWayTrace,
     family: &str,
     by_tunnel: impl FnOnce() -> (&'static str, String),
 ) -> CourseInfo {
@@ -65,7 +65,7 @@ fn course(
     }
 }
 
-fn leaving_by_tunnel(course: &Course) -> (&'static str, String) {
+fn leaving_by_tunnel(course: &OneWayTrace) -> (&'static str, String) {
     let DecidedBy::Tunnel { tunnel, trap, kernel, .. } = &course.decided_by else {
         return Default::default();
     };
@@ -105,7 +105,7 @@ fn leaving_by_tunnel(course: &Course) -> (&'static str, String) {
     }
 }
 
-fn arriving_by_tunnel(course: &Course, guarded: bool) -> (&'static str, String) {
+fn arriving_by_tunnel(course: &OneWayTrace, guarded: bool) -> (&'static str, String) {
     let DecidedBy::Tunnel { tunnel, kernel, .. } = &course.decided_by else {
         return Default::default();
     };

@@ -2,9 +2,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::gso::{Gso, PartialChecksum, Segmentation};
 use crate::header::{Fragment, Header};
 use crate::ip::{IPV4_LEN, IPV6_LEN, Sum, TCP, UDP, adjust, long_at, put_word, word_at};
-use crate::offload::{Offload, PartialChecksum, Segmentation};
 use crate::queue::Coalesce;
 
 /// Room for IPv6 without extension headers and TCP with all its options, in steps that a CPU compares at once.
@@ -162,9 +162,9 @@ impl Flow {
     }
 
     /// Writes the headers of what was put together, and says what the device is to do with it.
-    pub(crate) fn finish(&self, packet: &mut [u8]) -> Offload {
+    pub(crate) fn finish(&self, packet: &mut [u8]) -> Gso {
         if self.count == 1 {
-            return Offload { checksum_verified: true, ..Offload::NONE };
+            return Gso { checksum_verified: true, ..Gso::NONE };
         }
         let len = packet.len();
         if self.ipv6 {
@@ -188,7 +188,7 @@ impl Flow {
             6
         };
         put_word(upper, offset, pseudo);
-        Offload {
+        Gso {
             segmentation: if self.tcp { Segmentation::Tcp } else { Segmentation::Udp },
             segment_len: self.segment_len as u16,
             header_len: self.headers_len as u16,

@@ -4,9 +4,9 @@
 
 use crate::discard::{Counters, Discard};
 use crate::filter::{Filter, FilterCounts, FilterStatus};
+use crate::gso::{Gso, Segmentation};
 use crate::header::Header;
 use crate::inbound::Inbound;
-use crate::offload::{Offload, Segmentation};
 use crate::outbound::{Outbound, Unsent};
 use crate::path_mtu::{DontFragment, Fit, Outer};
 use crate::plane::{
@@ -18,7 +18,7 @@ use crate::sad::{Found, Sad};
 use crate::spd::{Entry, Service, Spd, Verdict};
 use crate::trace::Trace;
 use crypto::{CipherError, CryptoProviders, KeyedSa, KeyedSas, Suite};
-use paths::{Rescue, Surroundings};
+use paths::{Retry, Surroundings};
 use policy::Mode;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
@@ -185,11 +185,11 @@ impl Datapath {
         &self,
         now: Instant,
         packet: &mut [u8],
-        offload: Offload,
+        gso: Gso,
         queue: &mut SendQueue,
     ) -> Result<(), Discard> {
         let shared = &*self.0;
-        shared.encapsulate(now, packet, offload, queue, &mut |header| shared.spd.lookup(header))
+        shared.encapsulate(now, packet, gso, queue, &mut |header| shared.spd.lookup(header))
     }
 
     /// Opens an ESP packet (from the SPI on) and appends the inner packet to `queue`.
@@ -279,7 +279,7 @@ impl Datapath {
                     continue;
                 }
                 // Counted there; there is nobody else to tell.
-                _ = self.encapsulate(now, &mut packet.octets, packet.offload, queue);
+                _ = self.encapsulate(now, &mut packet.octets, packet.gso, queue);
             }
         }
     }
@@ -315,35 +315,34 @@ impl Shared {
         &self,
         now: Instant,
         packet: &mut [u8],
-        offload: Offload,
+        gso: Gso,
         look_up: &mut impl FnMut(&Header) -> Verdict,
-        protect: &mut impl FnMut(Arc<Outbound>, &mut [u8], Header, Offload) -> Result<T, Unsent>,
+        protect: &mut impl FnMut(Arc<Outbound>, &mut [u8], Header, Gso) -> Result<T, Unsent>,
     ) -> Result<Option<Taken<T>>, Discard> {
         let since_epoch = self.since_epoch(now);
-        let outcome = describe(packet, offload).map_err(Unsent::from).and_then(|header| {
-            match look_up(&header) {
-                Verdict::Protect(sa) => protect(sa, packet, header, offload).map(Some),
+        let outcome =
+            describe(packet, gso).map_err(Unsent::from).and_then(|header| match look_up(&header) {
+                Verdict::Protect(sa) => protect(sa, packet, header, gso).map(Some),
                 Verdict::NoSa(entry) => {
-                    self.miss(since_epoch, &entry, packet, &header, offload)?;
+                    self.miss(since_epoch, &entry, packet, &header, gso)?;
                     Ok(None)
                 }
                 Verdict::Drop(discard) => Err(discard.into()),
-            }
-        });
+            });
         let refused = match outcome {
             Ok(taken) => return Ok(taken.map(|by| Taken { by, whole: None })),
             // It is not found again: it was taken from its rule before it was closed.
-            Err(Unsent::Gone) => return self.admit(now, packet, offload, look_up, protect),
+            Err(Unsent::Gone) => return self.admit(now, packet, gso, look_up, protect),
             Err(Unsent::Refused(discard)) => discard,
         };
-        match self.rescue(since_epoch, refused, packet, offload) {
-            Rescue::Refused(discard) => Err(self.counters.count(discard)),
-            Rescue::Again => self.admit(now, packet, offload, look_up, protect),
-            Rescue::Whole(mut whole) => {
-                let taken = self.admit(now, &mut whole, Offload::NONE, look_up, protect)?;
+        match self.retry(since_epoch, refused, packet, gso) {
+            Retry::Refused(discard) => Err(self.counters.count(discard)),
+            Retry::Again => self.admit(now, packet, gso, look_up, protect),
+            Retry::Whole(mut whole) => {
+                let taken = self.admit(now, &mut whole, Gso::NONE, look_up, protect)?;
                 Ok(taken.map(|taken| Taken { whole: Some(whole), ..taken }))
             }
-            Rescue::Kept => Ok(None),
+            Retry::Kept => Ok(None),
         }
     }
 
@@ -352,16 +351,16 @@ impl Shared {
         &self,
         now: Instant,
         packet: &mut [u8],
-        offload: Offload,
+        gso: Gso,
         queue: &mut SendQueue,
         look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Result<(), Discard> {
         let since_epoch = self.since_epoch(now);
         let notify = |notice| self.notify(notice);
-        let mut protect = |sa: Arc<Outbound>, packet: &mut [u8], header: Header, offload| {
-            sa.protect(since_epoch, packet, &header, offload, queue, &notify)
+        let mut protect = |sa: Arc<Outbound>, packet: &mut [u8], header: Header, gso| {
+            sa.protect(since_epoch, packet, &header, gso, queue, &notify)
         };
-        self.admit(now, packet, offload, look_up, &mut protect).map(drop)
+        self.admit(now, packet, gso, look_up, &mut protect).map(drop)
     }
 
     /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run, and
@@ -399,7 +398,7 @@ impl Shared {
         entry: &Entry,
         packet: &[u8],
         header: &Header,
-        offload: Offload,
+        gso: Gso,
     ) -> Result<(), Discard> {
         let Entry { rule, service } = entry;
         if !rule.trap {
@@ -414,7 +413,7 @@ impl Shared {
         if served {
             return Err(Discard::NoSa);
         }
-        service.hold(now, packet, offload, &|discard| _ = self.counters.count(discard))?;
+        service.hold(now, packet, gso, &|discard| _ = self.counters.count(discard))?;
         // An SA may have arrived between the look-up and now, and found nothing to release.
         if service.is_served() {
             self.release(service);
@@ -543,7 +542,7 @@ impl DataPlane for Datapath {
         let (id, spi, path, standby) = (sa.id, sa.spi, sa.path, sa.standby);
         let transports = sa.mode == Mode::Transport;
         let provider = shared.settings.crypto.provider(sa.suite);
-        shared.spd.heed_ports(&sa.selectors);
+        shared.spd.enable_port_matching(&sa.selectors);
         shared.enter_path(&path, id, Some(spi));
         let sa = Outbound::new(sa, provider, shared.room(&path)).map_err(|error| {
             shared.leave_path(&path, id, Some(spi));
@@ -661,9 +660,9 @@ impl DataPlane for Datapath {
     }
 }
 
-fn describe(packet: &[u8], offload: Offload) -> Result<Header, Discard> {
+fn describe(packet: &[u8], gso: Gso) -> Result<Header, Discard> {
     let mut header = Header::parse(packet).ok_or(Discard::OutboundMalformed)?;
-    if offload.segmentation != Segmentation::None {
+    if gso.segmentation != Segmentation::None {
         header.len = packet.len();
     }
     Ok(header)
@@ -717,6 +716,6 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-mod course;
 #[cfg(test)]
 mod tests;
+mod trace;

@@ -212,7 +212,7 @@ impl ManualSa {
 mod tests {
     use super::*;
     use crate::datapath::{Arrival, Datapath, Settings};
-    use crate::offload::Offload;
+    use crate::gso::Gso;
     use crate::plane::Encapsulation;
     use crate::queue::{Coalesce, ReceiveQueue, SendQueue};
     use crate::sample;
@@ -262,7 +262,7 @@ mod tests {
             let here = here.expect("taken");
             let mut queue = SendQueue::new(4096);
             let mut packet = sample::udp(false, (1, 2), b"by hand");
-            left.encapsulate(Instant::now(), &mut packet, Offload::default(), &mut queue)
+            left.encapsulate(Instant::now(), &mut packet, Gso::default(), &mut queue)
                 .expect("an SA");
             let sealed = queue.octets(&queue.runs()[0]);
             assert_eq!(sealed[..4], 7_u32.to_be_bytes());

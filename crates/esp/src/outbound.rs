@@ -2,7 +2,7 @@
 //!
 //! 1. transport mode: the packet must be one that its own header can be taken off;
 //! 2. fill in the checksum the device left open, or split the super-packet into segments; what is too long for the path
-//!    is cut into fragments, or refused ([`squeeze`]);
+//!    is cut into fragments, or refused ([`fit_to_mtu`]);
 //! 3. claim sequence numbers for all of it, or refuse it (RFC 4303 §3.3.3);
 //! 4. lower the MSS of a SYN;
 //! 5. header, IV, then plaintext and trailer sealed straight into the send queue.
@@ -13,14 +13,14 @@
 #![forbid(unsafe_code)]
 
 mod ah;
-mod squeeze;
+mod fit_to_mtu;
 
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, alignment, clamp_mss};
 use crate::fragment::Fragments;
+use crate::gso::{Gso, Segmentation};
 use crate::header::{Fragment, Header};
 use crate::ip::{IPIP, IPV6};
-use crate::offload::{Offload, Segmentation};
 use crate::plane::{Limits, Notice, OutboundSa, Path, SaId, Spi, TrafficSelectors, Usage};
 use crate::prefetch;
 use crate::queue::SendQueue;
@@ -29,8 +29,8 @@ use crate::sequence::{NoNumber, Sequence};
 use crate::trace::SaFacts;
 use arc_swap::ArcSwap;
 use crypto::{Aad, Amount, Cipher, CipherError, Direction, Keyed, KeyedSa, Provider, Suite};
+use fit_to_mtu::{MtuFit, tells_dont_fragment};
 use policy::Mode;
-use squeeze::{Squeeze, tells_dont_fragment};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -163,11 +163,11 @@ impl Outbound {
         now: Duration,
         packet: &mut [u8],
         header: &Header,
-        offload: Offload,
+        gso: Gso,
         queue: &mut SendQueue,
         notify: &dyn Fn(Notice),
     ) -> Result<(), Unsent> {
-        self.protect_counted(now, packet, header, offload, queue, notify)
+        self.protect_counted(now, packet, header, gso, queue, notify)
             .inspect_err(|unsent| self.refuse(*unsent))
     }
 
@@ -183,12 +183,12 @@ impl Outbound {
         now: Duration,
         packet: &mut [u8],
         header: &Header,
-        offload: Offload,
+        gso: Gso,
         queue: &mut SendQueue,
         notify: &dyn Fn(Notice),
     ) -> Result<(), Unsent> {
         let placement = self.placement.load();
-        let cut = self.cut(packet, header, offload, &placement, None)?;
+        let cut = self.cut(packet, header, gso, &placement, None)?;
         let sequence = self.claim(cut.amount(), notify)?;
         self.seal_cut(now, sequence, cut, &placement, queue);
         Ok(())
@@ -199,16 +199,22 @@ impl Outbound {
         &self,
         packet: &mut [u8],
         header: Header,
-        offload: Offload,
+        gso: Gso,
         notify: &dyn Fn(Notice),
     ) -> Result<Claim, Unsent> {
-        self.cut(packet, &header, offload, &self.placement.load(), None)
+        self.cut(packet, &header, gso, &self.placement.load(), None)
             .map_err(Unsent::from)
             .and_then(|cut| {
-                let (amount, squeeze) = (cut.amount(), cut.squeeze);
-                Ok((self.claim(amount, notify)?, amount, squeeze))
+                let (amount, fit_to_mtu) = (cut.amount(), cut.fit_to_mtu);
+                Ok((self.claim(amount, notify)?, amount, fit_to_mtu))
             })
-            .map(|(sequence, amount, squeeze)| Claim { header, offload, sequence, amount, squeeze })
+            .map(|(sequence, amount, fit_to_mtu)| Claim {
+                header,
+                gso,
+                sequence,
+                amount,
+                fit_to_mtu,
+            })
             .inspect_err(|unsent| self.refuse(*unsent))
     }
 
@@ -223,12 +229,12 @@ impl Outbound {
     ) -> Result<(), Discard> {
         let placement = self.placement.load();
         let cut = self
-            .cut(packet, &claim.header, claim.offload, &placement, Some(claim.squeeze))
+            .cut(packet, &claim.header, claim.gso, &placement, Some(claim.fit_to_mtu))
             .inspect_err(|discard| {
-            self.given_up.fetch_add(claim.amount.operations, Relaxed);
-            self.bytes.fetch_sub(claim.amount.octets, Relaxed);
-            self.refuse(Unsent::Refused(*discard));
-        })?;
+                self.given_up.fetch_add(claim.amount.operations, Relaxed);
+                self.bytes.fetch_sub(claim.amount.octets, Relaxed);
+                self.refuse(Unsent::Refused(*discard));
+            })?;
         self.seal_cut(now, claim.sequence, cut, &placement, queue);
         Ok(())
     }
@@ -241,36 +247,35 @@ impl Outbound {
         &self,
         packet: &'p mut [u8],
         header: &'p Header,
-        offload: Offload,
+        gso: Gso,
         placement: &Placement,
-        admitted: Option<Squeeze>,
+        admitted: Option<MtuFit>,
     ) -> Result<Cut<'p>, Discard> {
         if self.mode == Mode::Transport {
             self.may_be_transported(header, &packet[..header.transport], &placement.path)?;
         }
         let may_fragment = !tells_dont_fragment(placement, self.mode, header, packet);
-        let (form, longest) = if offload.segmentation == Segmentation::None {
+        let (form, longest) = if gso.segmentation == Segmentation::None {
             let packet = &mut packet[..header.len];
-            if !has_checksum(packet, header, offload) {
+            if !has_checksum(packet, header, gso) {
                 return Err(Discard::OutboundMalformed);
             }
             let len = packet.len();
-            (Form::Whole(packet, offload), len)
+            (Form::Whole(packet, gso), len)
         } else {
-            let segments =
-                Segments::new(packet, header, offload).ok_or(Discard::OutboundMalformed)?;
+            let segments = Segments::new(packet, header, gso).ok_or(Discard::OutboundMalformed)?;
             let longest = segments.longest();
             (Form::Segments(segments), longest)
         };
-        let squeeze = match admitted {
-            Some(squeeze) => squeeze,
+        let fit_to_mtu = match admitted {
+            Some(fit_to_mtu) => fit_to_mtu,
             None if longest > placement.unasked => {
-                self.squeeze(placement, header, form.first_octets(), longest)?
+                self.fit_to_mtu(placement, header, form.first_octets(), longest)?
             }
-            None => Squeeze::Fits,
+            None => MtuFit::Fits,
         };
-        let may_fragment = may_fragment || squeeze == Squeeze::Outside;
-        Ok(Cut { header, form, squeeze, may_fragment })
+        let may_fragment = may_fragment || fit_to_mtu == MtuFit::Outside;
+        Ok(Cut { header, form, fit_to_mtu, may_fragment })
     }
 
     #[inline(always)]
@@ -283,7 +288,7 @@ impl Outbound {
         queue: &mut SendQueue,
     ) {
         let count = cut.count();
-        let Cut { header, form, squeeze, may_fragment } = cut;
+        let Cut { header, form, fit_to_mtu, may_fragment } = cut;
         let (skip, next_header) = match self.mode {
             Mode::Tunnel => (0, if header.ipv6 { IPV6 } else { IPIP }),
             Mode::Transport => (header.transport, header.protocol),
@@ -291,17 +296,18 @@ impl Outbound {
         let (path, tos) = (&placement.path, header.tos);
         let mut cover = Cover { path, tos, may_fragment, skip, next_header, alike: false };
         match form {
-            Form::Whole(packet, offload) => {
-                complete_checksum(packet, header, offload);
+            Form::Whole(packet, gso) => {
+                complete_checksum(packet, header, gso);
                 clamp_mss(packet, header, placement.inner_mtu);
-                queue.reserve(self.sealed_len(squeeze.longest(packet.len())) * count as usize);
-                self.seal_pieces(&mut sequence, packet, header, squeeze, &cover, queue);
+                queue.reserve(self.sealed_len(fit_to_mtu.longest(packet.len())) * count as usize);
+                self.seal_pieces(&mut sequence, packet, header, fit_to_mtu, &cover, queue);
             }
             Form::Segments(mut segments) => {
-                queue
-                    .reserve(self.sealed_len(squeeze.longest(segments.longest())) * count as usize);
+                queue.reserve(
+                    self.sealed_len(fit_to_mtu.longest(segments.longest())) * count as usize,
+                );
                 while let Some(segment) = segments.next() {
-                    self.seal_pieces(&mut sequence, segment, header, squeeze, &cover, queue);
+                    self.seal_pieces(&mut sequence, segment, header, fit_to_mtu, &cover, queue);
                     cover.alike = true;
                 }
             }
@@ -344,11 +350,11 @@ impl Outbound {
         sequence: &mut u64,
         packet: &mut [u8],
         header: &Header,
-        squeeze: Squeeze,
+        fit_to_mtu: MtuFit,
         cover: &Cover<'_>,
         queue: &mut SendQueue,
     ) {
-        let Squeeze::Fragments { mtu } = squeeze else {
+        let MtuFit::Fragments { mtu } = fit_to_mtu else {
             self.seal_one(*sequence, packet, cover, queue);
             *sequence += 1;
             return;
@@ -459,30 +465,30 @@ impl From<Discard> for Unsent {
 /// A packet with its sequence numbers, from `sequence` on.
 pub(crate) struct Claim {
     header: Header,
-    offload: Offload,
+    gso: Gso,
     sequence: u64,
     amount: Amount,
-    squeeze: Squeeze,
+    fit_to_mtu: MtuFit,
 }
 
 /// A packet, and what it is sent as.
 struct Cut<'p> {
     header: &'p Header,
     form: Form<'p>,
-    squeeze: Squeeze,
+    fit_to_mtu: MtuFit,
     may_fragment: bool,
 }
 
 /// Lives on the stack for the time of one packet.
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation per packet")]
 enum Form<'p> {
-    Whole(&'p mut [u8], Offload),
+    Whole(&'p mut [u8], Gso),
     Segments(Segments<'p>),
 }
 
 impl Cut<'_> {
     fn count(&self) -> u64 {
-        let pieces = |len| self.squeeze.pieces(len, self.header) as u64;
+        let pieces = |len| self.fit_to_mtu.pieces(len, self.header) as u64;
         match &self.form {
             Form::Whole(packet, _) => pieces(packet.len()),
             Form::Segments(segments) => {

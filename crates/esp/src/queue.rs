@@ -3,8 +3,8 @@
 #![forbid(unsafe_code)]
 
 use crate::coalesce::{FEW_HEADERS, Flow, MAX_HEADERS, Next};
+use crate::gso::Gso;
 use crate::header::Header;
-use crate::offload::Offload;
 use crate::plane::Path;
 use std::ops::Range;
 
@@ -152,7 +152,7 @@ pub struct ReceiveQueue {
     /// fixed number can be looked at.
     buffer: Vec<u8>,
     used: usize,
-    packets: Vec<(Range<usize>, Offload)>,
+    packets: Vec<(Range<usize>, Gso)>,
     /// How many packets were taken in, those that were put together counted one by one.
     accepted: usize,
     /// What the last of `packets` may grow into.
@@ -178,9 +178,9 @@ impl ReceiveQueue {
     }
 
     /// Ends the super-packet being built and gives all packets, in the order they are to be written.
-    pub fn packets(&mut self) -> impl Iterator<Item = (&[u8], Offload)> {
+    pub fn packets(&mut self) -> impl Iterator<Item = (&[u8], Gso)> {
         self.finish_flow();
-        self.packets.iter().map(|(range, offload)| (&self.buffer[range.clone()], *offload))
+        self.packets.iter().map(|(range, gso)| (&self.buffer[range.clone()], *gso))
     }
 
     /// How many packets were taken in, those that were put together counted one by one.
@@ -195,8 +195,8 @@ impl ReceiveQueue {
     }
 
     /// Some of the packets, which a [`cut`](Self::cut) has counted.
-    pub(crate) fn part(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], Offload)> {
-        self.packets[range].iter().map(|(range, offload)| (&self.buffer[range.clone()], *offload))
+    pub(crate) fn part(&self, range: Range<usize>) -> impl Iterator<Item = (&[u8], Gso)> {
+        self.packets[range].iter().map(|(range, gso)| (&self.buffer[range.clone()], *gso))
     }
 
     /// Whether it is time to write: the next datagrams might make the buffer grow.
@@ -300,17 +300,16 @@ impl ReceiveQueue {
             self.abandon();
         }
         self.finish_flow();
-        let offload = Offload { checksum_verified: flow.is_some(), ..Offload::NONE };
-        self.packets.push((self.used..self.used + header.len, offload));
+        let gso = Gso { checksum_verified: flow.is_some(), ..Gso::NONE };
+        self.packets.push((self.used..self.used + header.len, gso));
         self.used += header.len;
         self.flow = flow;
     }
 
     fn finish_flow(&mut self) {
         if let Some(flow) = self.flow.take() {
-            let (range, offload) =
-                self.packets.last_mut().expect("a flow is that of the last packet");
-            *offload = flow.finish(&mut self.buffer[range.clone()]);
+            let (range, gso) = self.packets.last_mut().expect("a flow is that of the last packet");
+            *gso = flow.finish(&mut self.buffer[range.clone()]);
         }
     }
 }

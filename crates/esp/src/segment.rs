@@ -3,9 +3,9 @@
 
 #![forbid(unsafe_code)]
 
+use crate::gso::{Gso, Segmentation};
 use crate::header::{Fragment, Header};
 use crate::ip::{IPV6_LEN, Sum, TCP, UDP, nonzero_for_udp, put_word, word_at};
-use crate::offload::{Offload, Segmentation};
 
 /// IPv6 with some extension headers, and TCP with all its options.
 const MAX_HEADERS: usize = 192;
@@ -34,14 +34,14 @@ pub(crate) struct Segments<'p> {
 impl<'p> Segments<'p> {
     /// `None` if the packet is not what the offload says, or more than can be split. The length in its IP header is not
     /// relied on.
-    pub(crate) fn new(packet: &'p mut [u8], header: &Header, offload: Offload) -> Option<Self> {
-        let (protocol, shortest) = match offload.segmentation {
+    pub(crate) fn new(packet: &'p mut [u8], header: &Header, gso: Gso) -> Option<Self> {
+        let (protocol, shortest) = match gso.segmentation {
             Segmentation::Tcp => (TCP, 20),
             Segmentation::Udp => (UDP, 8),
             Segmentation::None => return None,
         };
         let transport = header.transport;
-        let segment_len = usize::from(offload.segment_len);
+        let segment_len = usize::from(gso.segment_len);
         if header.protocol != protocol
             || header.fragment != Fragment::Whole
             || segment_len == 0
@@ -169,17 +169,17 @@ impl<'p> Segments<'p> {
 }
 
 /// Whether a partial checksum, if there is one, lies in the packet.
-pub(crate) fn has_checksum(packet: &[u8], header: &Header, offload: Offload) -> bool {
-    offload.checksum.is_none_or(|partial| {
+pub(crate) fn has_checksum(packet: &[u8], header: &Header, gso: Gso) -> bool {
+    gso.checksum.is_none_or(|partial| {
         let start = usize::from(partial.start);
         start >= header.transport && start + usize::from(partial.offset) + 2 <= packet.len()
     })
 }
 
 /// Fills in a partial checksum. `false` if it does not lie in the packet.
-pub(crate) fn complete_checksum(packet: &mut [u8], header: &Header, offload: Offload) -> bool {
-    let Some(partial) = offload.checksum else { return true };
-    if !has_checksum(packet, header, offload) {
+pub(crate) fn complete_checksum(packet: &mut [u8], header: &Header, gso: Gso) -> bool {
+    let Some(partial) = gso.checksum else { return true };
+    if !has_checksum(packet, header, gso) {
         return false;
     }
     let start = usize::from(partial.start);
@@ -193,18 +193,18 @@ pub(crate) fn complete_checksum(packet: &mut [u8], header: &Header, offload: Off
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gso::PartialChecksum;
     use crate::ip::rebuild_checksum;
-    use crate::offload::PartialChecksum;
     use crate::queue::{Coalesce, ReceiveQueue};
     use crate::sample::{self, ACK, PSH, checksums_hold};
     use proptest::prelude::*;
 
     const TIMESTAMPS: [u8; 12] = [1, 1, 8, 10, 0, 0, 0, 1, 0, 0, 0, 2];
 
-    fn split(packet: &mut [u8], offload: Offload) -> Option<Vec<Vec<u8>>> {
+    fn split(packet: &mut [u8], gso: Gso) -> Option<Vec<Vec<u8>>> {
         let mut header = Header::parse(packet).expect("a whole packet");
         header.len = packet.len();
-        let mut segments = Segments::new(packet, &header, offload)?;
+        let mut segments = Segments::new(packet, &header, gso)?;
         let (count, octets, longest) = (segments.count(), segments.octets(), segments.longest());
         let shortest = segments.shortest();
         let mut all = Vec::new();
@@ -218,14 +218,14 @@ mod tests {
         Some(all)
     }
 
-    fn coalesce(segments: &[Vec<u8>]) -> Vec<(Vec<u8>, Offload)> {
+    fn coalesce(segments: &[Vec<u8>]) -> Vec<(Vec<u8>, Gso)> {
         let mut queue = ReceiveQueue::new(1 << 10, Coalesce { tcp: true, udp: true });
         for (i, segment) in segments.iter().enumerate() {
             // Both ways to open a packet must come to the same.
             queue.begin(segment.len() + 40, i % 3 != 2)[..segment.len()].copy_from_slice(segment);
             queue.accept(&Header::parse(segment).expect("a whole packet"));
         }
-        queue.packets().map(|(packet, offload)| (packet.to_vec(), offload)).collect()
+        queue.packets().map(|(packet, gso)| (packet.to_vec(), gso)).collect()
     }
 
     /// A super-packet as a device hands it over: the checksum field holds the sum of the pseudo-header.
@@ -236,7 +236,7 @@ mod tests {
         options: &[u8],
         mss: usize,
         len: usize,
-    ) -> (Vec<u8>, Offload) {
+    ) -> (Vec<u8>, Gso) {
         let payload = sample::payload(len);
         let mut packet = if tcp {
             sample::tcp(ipv6, 0xffff_ff00, flags, options, &payload)
@@ -250,7 +250,7 @@ mod tests {
             Sum::default().pseudo(header.source(), header.destination(), protocol, upper_len);
         let offset = if tcp { 16 } else { 6 };
         put_word(&mut packet, header.transport + offset, pseudo.fold());
-        let offload = Offload {
+        let gso = Gso {
             segmentation: if tcp { Segmentation::Tcp } else { Segmentation::Udp },
             segment_len: mss as u16,
             header_len: (packet.len() - len) as u16,
@@ -260,7 +260,7 @@ mod tests {
             }),
             checksum_verified: false,
         };
-        (packet, offload)
+        (packet, gso)
     }
 
     proptest! {
@@ -269,10 +269,10 @@ mod tests {
             ipv6: bool, tcp: bool, flags: u8, options in 0..11usize, mss in 1..2000usize, len in 0..20_000usize,
         ) {
             let flags = flags & !0x02;
-            let (mut packet, offload) = super_packet(ipv6, tcp, flags, &[1; 40][..options * 4], mss, len);
+            let (mut packet, gso) = super_packet(ipv6, tcp, flags, &[1; 40][..options * 4], mss, len);
             let headers = packet.len() - len;
             let before = packet.clone();
-            let segments = split(&mut packet, offload).expect("as described");
+            let segments = split(&mut packet, gso).expect("as described");
             let mut payload: Vec<u8> = Vec::new();
             let transport = if ipv6 { 40 } else { 20 };
             for (i, segment) in segments.iter().enumerate() {
@@ -301,13 +301,13 @@ mod tests {
             let len = (mss * count).saturating_sub(less % mss).min(60_000);
             prop_assume!(len > mss);
             let flags = if push { ACK | PSH } else { ACK };
-            let (mut packet, offload) = super_packet(ipv6, tcp, flags, &TIMESTAMPS, mss, len);
+            let (mut packet, gso) = super_packet(ipv6, tcp, flags, &TIMESTAMPS, mss, len);
             let before = packet.clone();
-            let segments = split(&mut packet, offload).expect("as described");
+            let segments = split(&mut packet, gso).expect("as described");
             let whole = coalesce(&segments);
             prop_assert_eq!(whole.len(), 1);
             prop_assert!(whole[0].0 == before);
-            prop_assert_eq!(whole[0].1, offload);
+            prop_assert_eq!(whole[0].1, gso);
         }
 
         /// Whatever comes in, splitting what goes out gives it again: nothing is lost, reordered or changed.
@@ -335,12 +335,12 @@ mod tests {
                 sent.push(packet);
             }
             let mut again = Vec::new();
-            for (mut packet, offload) in coalesce(&sent) {
-                if offload.segmentation == Segmentation::None {
-                    prop_assert!(!offload.checksum_verified || checksums_hold(&packet));
+            for (mut packet, gso) in coalesce(&sent) {
+                if gso.segmentation == Segmentation::None {
+                    prop_assert!(!gso.checksum_verified || checksums_hold(&packet));
                     again.push(packet);
                 } else {
-                    again.extend(split(&mut packet, offload).expect("as described"));
+                    again.extend(split(&mut packet, gso).expect("as described"));
                 }
             }
             // The identification of atomic packets is not kept (RFC 6864 §4.1).
@@ -362,9 +362,9 @@ mod tests {
                 put_word(&mut packet, if first == 0x60 { 4 } else { 2 }, if first == 0x60 { len.saturating_sub(40) } else { len });
             }
             let virtio = [1, kind, a[0], a[1], a[2], a[3], a[4], 0, a[6], 0];
-            if let (Some(header), Some(offload)) = (Header::parse(&packet), Offload::from_virtio(&virtio)) {
-                complete_checksum(&mut packet.clone(), &header, offload);
-                if let Some(mut segments) = Segments::new(&mut packet, &header, offload) {
+            if let (Some(header), Some(gso)) = (Header::parse(&packet), Gso::from_virtio(&virtio)) {
+                complete_checksum(&mut packet.clone(), &header, gso);
+                if let Some(mut segments) = Segments::new(&mut packet, &header, gso) {
                     while segments.next().is_some() {}
                 }
             }
@@ -373,8 +373,8 @@ mod tests {
 
     #[test]
     fn a_wrong_checksum_is_not_made_right() {
-        let (mut packet, offload) = super_packet(false, true, ACK, &[], 100, 300);
-        let mut segments = split(&mut packet, offload).expect("as described");
+        let (mut packet, gso) = super_packet(false, true, ACK, &[], 100, 300);
+        let mut segments = split(&mut packet, gso).expect("as described");
         *segments[1].last_mut().expect("not empty") ^= 1;
         let packets = coalesce(&segments);
         assert_eq!(packets.len(), 3);
@@ -387,8 +387,8 @@ mod tests {
     fn only_segments_with_equal_headers_are_joined() {
         for ipv6 in [false, true] {
             for tcp in [false, true] {
-                let (mut packet, offload) = super_packet(ipv6, tcp, ACK, &TIMESTAMPS, 100, 200);
-                let segments = split(&mut packet, offload).expect("as described");
+                let (mut packet, gso) = super_packet(ipv6, tcp, ACK, &TIMESTAMPS, 100, 200);
+                let segments = split(&mut packet, gso).expect("as described");
                 assert_eq!(coalesce(&segments).len(), 1);
                 let (transport, headers) = (if ipv6 { 40 } else { 20 }, segments[0].len() - 100);
                 // Lengths and checksums follow from the rest, and the identification of atomic packets means nothing.
@@ -418,10 +418,10 @@ mod tests {
     fn partial_checksums_are_completed() {
         for ipv6 in [false, true] {
             for tcp in [false, true] {
-                let (mut packet, offload) = super_packet(ipv6, tcp, ACK, &[], 0, 333);
+                let (mut packet, gso) = super_packet(ipv6, tcp, ACK, &[], 0, 333);
                 let header = Header::parse(&packet).expect("whole");
                 assert!(!checksums_hold(&packet));
-                assert!(complete_checksum(&mut packet, &header, offload));
+                assert!(complete_checksum(&mut packet, &header, gso));
                 assert!(checksums_hold(&packet));
             }
         }
@@ -433,11 +433,7 @@ mod tests {
         let header = Header::parse(&packet).expect("whole");
         for (start, offset) in [(0, 10), (20, 15), (20, u16::MAX), (u16::MAX, u16::MAX)] {
             let checksum = Some(PartialChecksum { start, offset });
-            assert!(!complete_checksum(
-                &mut packet,
-                &header,
-                Offload { checksum, ..Offload::NONE }
-            ));
+            assert!(!complete_checksum(&mut packet, &header, Gso { checksum, ..Gso::NONE }));
         }
     }
 }

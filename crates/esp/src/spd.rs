@@ -10,8 +10,8 @@ pub(crate) use flows::{AHEAD, Flow, Flows};
 
 use crate::discard::Discard;
 use crate::filter::{Direction, Filter, FilterAction};
+use crate::gso::Gso;
 use crate::header::Header;
-use crate::offload::Offload;
 use crate::outbound::Outbound;
 use crate::plane::{Rule, RuleId, SaId, TrafficSelectors};
 use arc_swap::ArcSwap;
@@ -90,7 +90,7 @@ struct Held {
 pub(crate) struct HeldPacket {
     since: Duration,
     pub(crate) octets: Vec<u8>,
-    pub(crate) offload: Offload,
+    pub(crate) gso: Gso,
 }
 
 impl HeldPacket {
@@ -122,7 +122,7 @@ impl Spd {
     }
 
     /// To be called before such traffic makes a difference.
-    pub(crate) fn heed_ports(&self, traffic: &TrafficSelectors) {
+    pub(crate) fn enable_port_matching(&self, traffic: &TrafficSelectors) {
         if traffic.name_ports() && !self.by_port.swap(true, Relaxed) {
             self.changed();
         }
@@ -161,7 +161,7 @@ impl Spd {
 
     /// Replaces the filter.
     pub(crate) fn set_filter(&self, filter: Arc<Filter>) {
-        filter.rules.iter().for_each(|rule| self.heed_ports(&rule.traffic));
+        filter.rules.iter().for_each(|rule| self.enable_port_matching(&rule.traffic));
         let filters = !filter.rules.is_empty();
         self.filter.store(filter);
         self.filters.store(filters, Relaxed);
@@ -180,7 +180,7 @@ impl Spd {
 
     /// Adds a rule, or changes the one of that name and lets it keep its SAs.
     pub(crate) fn insert(&self, rule: Rule) {
-        self.heed_ports(&rule.selectors);
+        self.enable_port_matching(&rule.selectors);
         let mut by_id = self.by_id();
         let before = by_id.get(&rule.id).cloned();
         let service = before.as_ref().map(|e| Arc::clone(&e.service)).unwrap_or_default();
@@ -260,7 +260,7 @@ impl Service {
         &self,
         now: Duration,
         packet: &[u8],
-        offload: Offload,
+        gso: Gso,
         count: &dyn Fn(Discard),
     ) -> Result<(), Discard> {
         let mut held = self.held();
@@ -272,7 +272,7 @@ impl Service {
             return Err(Discard::HoldFull);
         }
         held.octets += packet.len();
-        held.packets.push_back(HeldPacket { since: now, octets: packet.to_vec(), offload });
+        held.packets.push_back(HeldPacket { since: now, octets: packet.to_vec(), gso });
         Ok(())
     }
 

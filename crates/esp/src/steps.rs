@@ -4,9 +4,9 @@
 
 use crate::datapath::{Datapath, Sender};
 use crate::discard::Discard;
+use crate::gso::Gso;
 use crate::header::Header;
 use crate::ip::Sum;
-use crate::offload::Offload;
 use crate::plane::Spi;
 use crate::queue::ReceiveQueue;
 use crate::replay::Window;
@@ -44,10 +44,10 @@ pub fn find(datapath: &Datapath, spi: Spi) -> bool {
 }
 
 /// Cuts a super-packet and hands over each segment; returns how many there were.
-pub fn segment(packet: &mut [u8], offload: Offload, mut each: impl FnMut(&[u8])) -> usize {
+pub fn segment(packet: &mut [u8], gso: Gso, mut each: impl FnMut(&[u8])) -> usize {
     let Some(mut header) = Header::parse(packet) else { return 0 };
     header.len = packet.len();
-    let Some(mut segments) = Segments::new(packet, &header, offload) else { return 0 };
+    let Some(mut segments) = Segments::new(packet, &header, gso) else { return 0 };
     while let Some(segment) = segments.next() {
         each(segment);
     }

@@ -15,16 +15,16 @@ pub use description::{BadDescription, parse, protocol, protocol_name};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// If it leaves this side.
-    pub leaving: Course,
+    pub leaving: OneWayTrace,
     /// If it comes to this side.
-    pub arriving: Course,
+    pub arriving: OneWayTrace,
     /// Whether cleartext that should have come protected is dropped (RFC 4301 §5.2).
     pub inbound_guard: bool,
 }
 
 /// What becomes of a packet that goes one way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Course {
+pub struct OneWayTrace {
     /// The first that covers it.
     pub decided_by: DecidedBy,
     /// SAs of the tunnel, where one decides: for a packet that leaves, in the order in which they are asked; for one

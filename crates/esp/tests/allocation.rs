@@ -2,7 +2,7 @@
 
 use crypto::Suite;
 use esp::datapath::{Arrival, Datapath, Settings};
-use esp::offload::{Offload, Segmentation};
+use esp::gso::{Gso, Segmentation};
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Limits, OutboundSa, Path, Rule, RuleId, SaId, Spi,
     TrafficSelectors,
@@ -40,7 +40,7 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 /// A TCP super-packet of 40 segments.
-fn super_packet() -> (Vec<u8>, Offload) {
+fn super_packet() -> (Vec<u8>, Gso) {
     let len = 40 + 40 * 1360u16;
     let mut packet = vec![0; usize::from(len)];
     packet[0] = 0x45;
@@ -48,7 +48,7 @@ fn super_packet() -> (Vec<u8>, Offload) {
     packet[8..10].copy_from_slice(&[64, 6]);
     packet[12..20].copy_from_slice(&[10, 1, 0, 1, 10, 2, 0, 2]);
     packet[32..34].copy_from_slice(&[0x50, 0x10]);
-    (packet, Offload { segmentation: Segmentation::Tcp, segment_len: 1360, ..Offload::NONE })
+    (packet, Gso { segmentation: Segmentation::Tcp, segment_len: 1360, ..Gso::NONE })
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn no_allocation_with(suite: Suite) {
         })
         .expect("a new SA");
 
-    let (original, offload) = super_packet();
+    let (original, gso) = super_packet();
     let mut packet = original.clone();
     let mut sender = sender.sender();
     let mut sent = SendQueue::new(1 << 18);
@@ -122,7 +122,7 @@ fn no_allocation_with(suite: Suite) {
         packet.copy_from_slice(&original);
         sent.clear();
         received.clear();
-        sender.encapsulate(now, &mut packet, offload, &mut sent).expect("an SA serves it");
+        sender.encapsulate(now, &mut packet, gso, &mut sent).expect("an SA serves it");
         let run = &sent.runs()[0];
         let octets = sent.octets(run);
         let accepted =

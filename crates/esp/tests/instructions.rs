@@ -26,27 +26,27 @@ const TOLERANCE: f64 = 3.0;
 const RECORD: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/instructions.json");
 
 /// What is counted, by name: so many packets of so many octets at once, sealed, or sealed and opened.
-const COURSES: [(&str, Course); 11] = [
-    ("library: seal 64", Course::Library { len: 64, open: false }),
-    ("library: seal 1400", Course::Library { len: 1400, open: false }),
-    ("library: open 1400", Course::Library { len: 1400, open: true }),
-    ("seal packet 64", Course::Path { len: 64, segments: 1, open: false }),
-    ("seal packet 1400", Course::Path { len: 1400, segments: 1, open: false }),
-    ("seal super-packet 1400", Course::Path { len: 1400, segments: 44, open: false }),
-    ("seal super-packet 512", Course::Path { len: 512, segments: 64, open: false }),
-    ("open packet 64", Course::Path { len: 64, segments: 1, open: true }),
-    ("open packet 1400", Course::Path { len: 1400, segments: 1, open: true }),
-    ("open super-packet 1400", Course::Path { len: 1400, segments: 44, open: true }),
-    ("open super-packet 512", Course::Path { len: 512, segments: 64, open: true }),
+const COURSES: [(&str, OneWayTrace); 11] = [
+    ("library: seal 64", OneWayTrace::Library { len: 64, open: false }),
+    ("library: seal 1400", OneWayTrace::Library { len: 1400, open: false }),
+    ("library: open 1400", OneWayTrace::Library { len: 1400, open: true }),
+    ("seal packet 64", OneWayTrace::Path { len: 64, segments: 1, open: false }),
+    ("seal packet 1400", OneWayTrace::Path { len: 1400, segments: 1, open: false }),
+    ("seal super-packet 1400", OneWayTrace::Path { len: 1400, segments: 44, open: false }),
+    ("seal super-packet 512", OneWayTrace::Path { len: 512, segments: 64, open: false }),
+    ("open packet 64", OneWayTrace::Path { len: 64, segments: 1, open: true }),
+    ("open packet 1400", OneWayTrace::Path { len: 1400, segments: 1, open: true }),
+    ("open super-packet 1400", OneWayTrace::Path { len: 1400, segments: 44, open: true }),
+    ("open super-packet 512", OneWayTrace::Path { len: 512, segments: 64, open: true }),
 ];
 
 #[derive(Clone, Copy)]
-enum Course {
+enum OneWayTrace {
     Library { len: usize, open: bool },
     Path { len: usize, segments: usize, open: bool },
 }
 
-impl Course {
+impl OneWayTrace {
     /// Does it so many times; returns how many packets each time has.
     fn run(self, rounds: usize) -> usize {
         match self {
@@ -136,7 +136,7 @@ fn count_all() -> Result<Counts, String> {
     let alone = COURSES.iter().map(|(name, course)| {
         let before = match course {
             // What is opened is sealed first.
-            Course::Path { open: true, .. } => all[name.replace("open", "seal").as_str()],
+            OneWayTrace::Path { open: true, .. } => all[name.replace("open", "seal").as_str()],
             _ => 0.0,
         };
         ((*name).to_owned(), (all[name] - before).round() as u64)

@@ -187,7 +187,7 @@ impl Journal {
     }
 
     /// Undoes everything but what the filter has changed.
-    pub fn undo_presence(&mut self) {
+    pub fn undo_device(&mut self) {
         let of_filter =
             |change: &Change| matches!(change, Change::Filter(_) | Change::Exceptions(_));
         let (kept, gone) = mem::take(&mut self.changes).into_iter().partition(of_filter);

@@ -4,7 +4,7 @@
 use crate::traffic::InnerPacket;
 use esp::datapath::{Arrival, Datapath};
 use esp::discard::Discard;
-use esp::offload::Offload;
+use esp::gso::Gso;
 use esp::plane::{
     DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
     RuleId, SaId, Spi, Usage,
@@ -360,7 +360,7 @@ fn packets_of(queue: &SendQueue) -> Vec<(Vec<u8>, Path)> {
 
 fn encapsulate(datapath: &Datapath, now: Instant, packet: &InnerPacket) -> Verdict {
     let mut queue = SendQueue::new(0);
-    match datapath.encapsulate(now, &mut packet.encode(), Offload::NONE, &mut queue) {
+    match datapath.encapsulate(now, &mut packet.encode(), Gso::NONE, &mut queue) {
         Err(Discard::NoPolicy) => Verdict::NoRule,
         Err(_) => Verdict::NoSa,
         Ok(()) => match packets_of(&queue).pop() {

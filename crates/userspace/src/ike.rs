@@ -2,8 +2,8 @@
 
 use super::arriving::{NON_ESP_MARKER, sort};
 use super::datagrams::Ring;
-use super::lane::Wire;
 use super::outer::Routers;
+use super::queue_pair::Wire;
 use super::socket::Port;
 use super::worker::Shared;
 use esp::queue::{Coalesce, ReceiveQueue};

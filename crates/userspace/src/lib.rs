@@ -21,27 +21,27 @@
 
 mod ah;
 mod arriving;
-mod bell;
 mod datagrams;
+mod device;
+mod event_fd;
 mod filter;
 mod guard;
 mod ike;
-mod lane;
-mod manners;
 mod offering;
 mod order;
 mod outer;
 mod pipeline;
 mod plane;
 mod pool;
-mod presence;
+mod queue_pair;
 mod refusal;
-mod routing;
+mod sched_policy;
 mod socket;
 mod stage;
 mod steering;
 mod sync;
 mod tun;
+mod tun_routes;
 mod waiting;
 mod worker;
 pub mod workers;
@@ -52,11 +52,12 @@ pub use stage::{Flow, Stage};
 pub use waiting::Wait;
 
 use crypto::{CryptoProviders, Suite};
+use device::{Device, Lost};
 use esp::datapath::{Datapath, Inward, Settings};
 use esp::discard::Discard;
 use esp::encap::inner_mtu;
 use esp::filter::Filter;
-use esp::offload::Offload;
+use esp::gso::Gso;
 use esp::path_mtu::Outer;
 use esp::plane::{DataPlane, Encapsulation, Notice, PlaneError, Rule, RuleId, SaId, Spi};
 use filter::Enforcement;
@@ -64,7 +65,6 @@ use host::journal::Journal;
 use host::nft;
 use outer::{Routers, Wayfinder};
 use policy::{KeyBits, Mode};
-use presence::{Lost, Presence};
 use refusal::{check_capabilities, plane_error, refused};
 use socket::Port;
 use std::collections::{BTreeMap, BTreeSet};
@@ -72,7 +72,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
-use worker::{Inside, Release, Shared};
+use worker::{Release, Shared, TunWriter};
 use workers::Workers;
 
 /// The smallest MTU of a device that carries IPv6 (RFC 8200 §5).
@@ -89,7 +89,7 @@ pub struct Config {
     pub outer: Outer,
     /// Mark of the packets that must not enter a tunnel: those of this plane, and those of IKE.
     pub mark: u32,
-    /// Routing table for the rules' routes; no one else may use it.
+    /// TunRoutes table for the rules' routes; no one else may use it.
     pub table: u32,
     /// Priority of the routing rule that leads to the table.
     pub rule_priority: u32,
@@ -163,7 +163,7 @@ pub struct Userspace {
     // Declared in the order in which they are to go: the host's settings, then the device.
     enforcement: Enforcement,
     journal: Journal,
-    presence: Option<Presence>,
+    device: Option<Device>,
     shared: Arc<Shared>,
     port: Arc<Port>,
     datapath: Datapath,
@@ -205,7 +205,7 @@ impl Userspace {
         let mut plane = Self {
             enforcement,
             journal,
-            presence: None,
+            device: None,
             shared,
             port,
             datapath,
@@ -255,8 +255,8 @@ impl Userspace {
 
     /// Whether cleartext that should have been protected is dropped (RFC 4301 §5.2), where there are rules.
     pub fn inbound_guard(&self) -> bool {
-        match &self.presence {
-            Some(presence) => presence.has_guard(),
+        match &self.device {
+            Some(device) => device.has_guard(),
             None => self.config.inbound_guard && nft::available(),
         }
     }
@@ -270,7 +270,7 @@ impl Userspace {
         // What comes while there is no SA is of none.
         *counters.entry(Discard::UnknownSpi.name()).or_default() += declined + declined_before;
         counters.insert("unreceived", unreceived + before);
-        let routing = self.presence.as_mut().map(|presence| &mut presence.routing);
+        let routing = self.device.as_mut().map(|device| &mut device.routing);
         let unread = routing.and_then(|routing| routing.dropped().ok()).unwrap_or(0);
         counters.insert("unread", unread + unread_before);
         counters.insert("unsent", self.port.unsent.load(Ordering::Relaxed));
@@ -307,10 +307,10 @@ fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
     };
     let wayfinder = Wayfinder::new(config.mark)
         .map_err(|e| refused("opening a socket that asks for MTUs".into(), &e))?;
-    let inside = Arc::new(Inside::default());
+    let inside = Arc::new(TunWriter::default());
     let on_answer: Inward = {
         let inside = Arc::clone(&inside);
-        Arc::new(move |packet: &[u8]| inside.write(packet, Offload::NONE))
+        Arc::new(move |packet: &[u8]| inside.write(packet, Gso::NONE))
     };
     let outer_mtu = config.outer.mtu().into();
     let settings = Settings {

@@ -12,14 +12,14 @@
 
 use super::ah;
 use super::arriving::sort;
-use super::bell::Bell;
 use super::datagrams::{Arena, BATCH, Ring};
-use super::lane::{Lane, Wire};
+use super::event_fd::EventFd;
 use super::order::InOrder;
 use super::pool::Pool;
-use super::stage::{Gauge, Stage};
+use super::queue_pair::{QueuePair, Wire};
+use super::stage::{Stage, StageStats};
 use super::waiting::{Patience, Sources, Wait};
-use super::worker::{DEVICE_BATCH, LONGEST, Post, Shared};
+use super::worker::{DEVICE_BATCH, LONGEST, Shared, WorkerConfig};
 use crossbeam_channel::{Receiver, Sender, TryRecvError};
 use esp::datapath::{
     self,
@@ -44,7 +44,7 @@ const QUEUE: usize = 1 << 18;
 
 /// A batch on its way out.
 struct Outgoing {
-    lane: Arc<Lane>,
+    queue_pair: Arc<QueuePair>,
     buffer: Vec<u8>,
     used: usize,
     packets: Vec<(Range<usize>, Admitted)>,
@@ -53,7 +53,7 @@ struct Outgoing {
 
 /// A batch on its way in.
 struct Incoming {
-    lane: Arc<Lane>,
+    queue_pair: Arc<QueuePair>,
     wire: Wire,
     ring: Ring,
     received: usize,
@@ -78,7 +78,7 @@ pub(super) struct Pipeline {
     sending: InOrder<Box<Outgoing>, Sink<Box<Outgoing>>>,
     writing: InOrder<Box<Incoming>, Sink<Box<Incoming>>>,
     /// Rung for a reader that found a pool empty.
-    freed: Arc<Bell>,
+    freed: Arc<EventFd>,
 }
 
 /// How much is under way.
@@ -93,18 +93,18 @@ pub(super) struct Depth {
 
 thread_local! {
     /// Whoever brings the batch that is due does the work of the last stage, and counts it.
-    static GAUGE: RefCell<Arc<Gauge>> = RefCell::default();
+    static GAUGE: RefCell<Arc<StageStats>> = RefCell::default();
 }
 
 fn count(stage: Stage, packets: usize, octets: usize, begun: Instant) {
-    GAUGE.with_borrow(|gauge| gauge.count(stage, packets, octets, begun.elapsed()));
+    GAUGE.with_borrow(|stats| stats.count(stage, packets, octets, begun.elapsed()));
 }
 
 impl Pipeline {
     /// Makes the pipeline, and what its reader puts jobs into: when that is gone the workers end with the last job.
-    pub(super) fn new(shared: &Arc<Shared>, first: &Arc<Lane>) -> io::Result<(Self, Feed)> {
+    pub(super) fn new(shared: &Arc<Shared>, first: &Arc<QueuePair>) -> io::Result<(Self, Feed)> {
         let (feed, jobs) = crossbeam_channel::bounded(2 * BATCHES);
-        let freed = Arc::new(Bell::new()?);
+        let freed = Arc::new(EventFd::new()?);
         let outgoing = Arc::new(Pool::new(BATCHES, || Outgoing::new(first)));
         let incoming = Arc::new(Pool::new(BATCHES, || Incoming::new(first)));
         let pipeline = Self {
@@ -131,8 +131,8 @@ impl Pipeline {
     }
 
     /// Works on batches until no more can come.
-    pub(super) fn work(&self, wait: Wait, gauge: &Arc<Gauge>) {
-        GAUGE.replace(Arc::clone(gauge));
+    pub(super) fn work(&self, wait: Wait, stats: &Arc<StageStats>) {
+        GAUGE.replace(Arc::clone(stats));
         let mut patience = Patience::new(wait);
         loop {
             let next = if patience.is_awake() {
@@ -178,15 +178,20 @@ impl Pipeline {
 pub(super) struct Feed(Sender<Job>);
 
 /// Reads until it is told to stop, or the device is gone; the feed goes with it. `alone`: there is no other thread.
-pub(super) fn read(post: &Post, pipeline: &Pipeline, feed: Feed, alone: bool) -> io::Result<()> {
-    GAUGE.replace(Arc::clone(&post.gauge));
+pub(super) fn read(
+    post: &WorkerConfig,
+    pipeline: &Pipeline,
+    feed: Feed,
+    alone: bool,
+) -> io::Result<()> {
+    GAUGE.replace(Arc::clone(&post.stats));
     let sender = post.shared.datapath.sender();
     let mut reader = Reader { post, pipeline, sender, feed: &feed.0, alone, sealed: 0, opened: 0 };
     reader.run()
 }
 
 struct Reader<'a> {
-    post: &'a Post,
+    post: &'a WorkerConfig,
     pipeline: &'a Pipeline,
     sender: datapath::Sender,
     feed: &'a Sender<Job>,
@@ -208,19 +213,19 @@ enum Read {
 
 impl Reader<'_> {
     fn run(&mut self) -> io::Result<()> {
-        let Post { shared, lanes, stop, .. } = self.post;
+        let WorkerConfig { shared, queue_pairs, stop, .. } = self.post;
         let mut sources = Sources::new()?;
         sources.add(&**stop)?;
         sources.add(&shared.release.bell)?;
         sources.add(&*self.pipeline.freed)?;
         let first = 3;
         let mut work = Vec::new();
-        for lane in lanes {
-            sources.add(&lane.tun)?;
-            work.push((lane, None));
-            for (wire, socket) in lane.readable() {
+        for queue_pair in queue_pairs {
+            sources.add(&queue_pair.tun)?;
+            work.push((queue_pair, None));
+            for (wire, socket) in queue_pair.readable() {
                 sources.add(socket)?;
-                work.push((lane, Some((wire, socket))));
+                work.push((queue_pair, Some((wire, socket))));
             }
         }
         let mut patience = Patience::new(self.post.wait);
@@ -235,20 +240,20 @@ impl Reader<'_> {
                 return Ok(());
             }
             if sources.ready(1) && shared.release.take() {
-                self.release(lanes);
+                self.release(queue_pairs);
             }
             if sources.ready(2) {
                 self.pipeline.freed.quieten();
             }
             let mut moved = 0;
             let retry = std::mem::take(&mut full);
-            for (index, (lane, socket)) in work.iter().enumerate() {
+            for (index, (queue_pair, socket)) in work.iter().enumerate() {
                 if !retry && !sources.ready(first + index) {
                     continue;
                 }
                 let read = match socket {
-                    None => self.read_device(lane)?,
-                    Some((wire, socket)) => self.read_socket(lane, *wire, socket),
+                    None => self.read_device(queue_pair)?,
+                    Some((wire, socket)) => self.read_socket(queue_pair, *wire, socket),
                 };
                 match read {
                     Read::Nothing => {}
@@ -267,14 +272,16 @@ impl Reader<'_> {
         }
     }
 
-    fn read_device(&mut self, lane: &Arc<Lane>) -> io::Result<Read> {
+    fn read_device(&mut self, queue_pair: &Arc<QueuePair>) -> io::Result<Read> {
         let Some(mut batch) = self.pipeline.outgoing.take() else { return Ok(Read::NoRoom) };
         let begun = Instant::now();
-        batch.lane = Arc::clone(lane);
+        batch.queue_pair = Arc::clone(queue_pair);
         let (mut read, mut octets) = (0, 0);
         while read < DEVICE_BATCH && batch.used + LONGEST <= batch.buffer.len() {
             let room = batch.used..batch.used + LONGEST;
-            let Some((length, offload)) = lane.tun.read(&mut batch.buffer[room])? else { break };
+            let Some((length, offload)) = queue_pair.tun.read(&mut batch.buffer[room])? else {
+                break;
+            };
             read += 1;
             octets += length;
             let range = batch.used..batch.used + length;
@@ -289,7 +296,7 @@ impl Reader<'_> {
             return Ok(Read::Nothing);
         }
         count(Stage::Read, read, octets, begun);
-        self.post.gauge.looked_up(self.sender.take_lookups());
+        self.post.stats.looked_up(self.sender.take_lookups());
         let lone = read == 1 && octets < LONE;
         self.hand_over(lone, |reader| {
             reader.sealed += 1;
@@ -298,10 +305,15 @@ impl Reader<'_> {
         Ok(Read::Some(read))
     }
 
-    fn read_socket(&mut self, lane: &Arc<Lane>, wire: Wire, socket: &socket2::Socket) -> Read {
+    fn read_socket(
+        &mut self,
+        queue_pair: &Arc<QueuePair>,
+        wire: Wire,
+        socket: &socket2::Socket,
+    ) -> Read {
         let Some(mut batch) = self.pipeline.incoming.take() else { return Read::NoRoom };
         let begun = Instant::now();
-        batch.lane = Arc::clone(lane);
+        batch.queue_pair = Arc::clone(queue_pair);
         batch.wire = wire;
         let limit = if wire.coalesces() { MESSAGES } else { BATCH };
         batch.received = batch.ring.receive(socket.as_fd(), limit).unwrap_or_else(|error| {
@@ -324,8 +336,8 @@ impl Reader<'_> {
     }
 
     /// Sends the packets that were kept for an SA, behind what was read before.
-    fn release(&mut self, lanes: &[Arc<Lane>]) {
-        let Some(lane) = lanes.first() else { return };
+    fn release(&mut self, queue_pairs: &[Arc<QueuePair>]) {
+        let Some(queue_pair) = queue_pairs.first() else { return };
         let mut batch = loop {
             match self.pipeline.outgoing.take() {
                 Some(batch) => break batch,
@@ -335,7 +347,7 @@ impl Reader<'_> {
                 },
             }
         };
-        batch.lane = Arc::clone(lane);
+        batch.queue_pair = Arc::clone(queue_pair);
         self.post.shared.datapath.flush_held(Instant::now(), &mut batch.send);
         self.hand_over(true, |reader| {
             reader.sealed += 1;
@@ -361,9 +373,9 @@ impl Reader<'_> {
 const LONE: usize = 2048;
 
 impl Outgoing {
-    fn new(lane: &Arc<Lane>) -> Self {
+    fn new(queue_pair: &Arc<QueuePair>) -> Self {
         Self {
-            lane: Arc::clone(lane),
+            queue_pair: Arc::clone(queue_pair),
             // Pages that no packet reaches are never touched and cost nothing.
             buffer: vec![0; 2 * LONGEST],
             used: 0,
@@ -381,20 +393,20 @@ impl Outgoing {
 }
 
 impl Incoming {
-    fn new(lane: &Arc<Lane>) -> Self {
+    fn new(queue_pair: &Arc<QueuePair>) -> Self {
         Self {
-            lane: Arc::clone(lane),
+            queue_pair: Arc::clone(queue_pair),
             wire: Wire::Udp,
             ring: Ring::new(BATCH),
             received: 0,
             opened: Opened::default(),
-            receive: ReceiveQueue::new(QUEUE, lane.tun.coalesce()),
+            receive: ReceiveQueue::new(QUEUE, queue_pair.tun.coalesce()),
         }
     }
 
     /// Returns how many octets there were.
     fn open(&mut self, shared: &Shared) -> usize {
-        let port = self.lane.sockets.port().number();
+        let port = self.queue_pair.sockets.port().number();
         let (opened, receive) = (&mut self.opened, &mut self.receive);
         let mut octets = 0;
         for index in 0..self.received {
@@ -411,13 +423,13 @@ impl Incoming {
 }
 
 /// The last stage of the way out.
-fn send_out(pool: &Arc<Pool<Outgoing>>, freed: &Arc<Bell>) -> Sink<Box<Outgoing>> {
+fn send_out(pool: &Arc<Pool<Outgoing>>, freed: &Arc<EventFd>) -> Sink<Box<Outgoing>> {
     let (pool, freed) = (Arc::clone(pool), Arc::clone(freed));
     let mut arena = Arena::new();
     Box::new(move |mut batch| {
         if !batch.send.is_empty() {
             let begun = Instant::now();
-            batch.lane.sockets.send(&batch.send, &mut arena);
+            batch.queue_pair.sockets.send(&batch.send, &mut arena);
             count(Stage::Send, batch.send.packets(), batch.send.len(), begun);
             batch.send.clear();
         }
@@ -431,7 +443,7 @@ fn send_out(pool: &Arc<Pool<Outgoing>>, freed: &Arc<Bell>) -> Sink<Box<Outgoing>
 fn write_out(
     shared: &Arc<Shared>,
     pool: &Arc<Pool<Incoming>>,
-    freed: &Arc<Bell>,
+    freed: &Arc<EventFd>,
     coalesce: Coalesce,
 ) -> Sink<Box<Incoming>> {
     let (shared, pool, freed) = (Arc::clone(shared), Arc::clone(pool), Arc::clone(freed));
@@ -440,12 +452,12 @@ fn write_out(
         let begun = Instant::now();
         let (mut packets, mut octets) = (0, 0);
         {
-            let Incoming { lane, wire, ring, received, opened, receive } = &mut *batch;
+            let Incoming { queue_pair, wire, ring, received, opened, receive } = &mut *batch;
             let of_run = |run| ring.datagram(run).map(|m| m.octets).unwrap_or_default();
             let mut write = |packet: &[u8], offload| {
                 packets += 1;
                 octets += packet.len();
-                shared.write(&lane.tun, packet, offload);
+                shared.write(&queue_pair.tun, packet, offload);
             };
             // AH has no way to be opened ahead of its turn.
             let open_ah = match wire {

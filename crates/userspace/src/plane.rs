@@ -1,6 +1,6 @@
 //! The plane as key management knows it: rules come, change and go, and so do their SAs.
 
-use super::presence::Presence;
+use super::device::Device;
 use super::refusal::refused;
 use super::{Userspace, device_mtu};
 use crypto::Suite;
@@ -30,7 +30,7 @@ impl DataPlane for Userspace {
         });
         match guarded {
             Ok(()) => self.add_guarded_rule(rule),
-            Err(error) => self.attend().and(Err(error)),
+            Err(error) => self.sync_workers().and(Err(error)),
         }
     }
 
@@ -52,8 +52,8 @@ impl DataPlane for Userspace {
     fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
         let Some(renamed) = self.rules.remove(&rule) else { return };
         self.datapath.rename_rule(rule, to);
-        if let Some(presence) = &mut self.presence {
-            presence.routing.rename(rule, to);
+        if let Some(device) = &mut self.device {
+            device.routing.rename(rule, to);
         }
         self.rules.insert(to, Rule { id: to, ..renamed });
     }
@@ -63,21 +63,21 @@ impl DataPlane for Userspace {
             rule.trap = true;
         }
         // What has waited in the device until now has waited for nothing, and asks for nothing.
-        if let Err(error) = self.attend() {
+        if let Err(error) = self.sync_workers() {
             tracing::error!(%error, "packets that wait for a tunnel are not seen");
         }
         self.datapath.set_trap(rule);
     }
 
     fn remove_rule(&mut self, rule: RuleId) {
-        if let Some(presence) = &mut self.presence {
-            presence.routing.remove(rule);
+        if let Some(device) = &mut self.device {
+            device.routing.remove(rule);
         }
         if self.rules.remove(&rule).is_some() {
             self.rebuild_guard();
         }
         self.datapath.remove_rule(rule);
-        if let Err(error) = self.attend() {
+        if let Err(error) = self.sync_workers() {
             tracing::error!(%error, "no worker runs");
         }
     }
@@ -106,8 +106,8 @@ impl DataPlane for Userspace {
     fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
         let (id, rule, path, form) = (sa.id, sa.rule, sa.path, (sa.suite, sa.mode));
         self.lower_device_mtu(form, &path);
-        if let Some(presence) = &mut self.presence {
-            presence.routing.refresh(rule);
+        if let Some(device) = &mut self.device {
+            device.routing.refresh(rule);
         }
         self.expect_work(id)?;
         self.datapath.add_outbound(sa).inspect_err(|_| self.forget(id))?;
@@ -190,32 +190,32 @@ impl DataPlane for Userspace {
 impl Userspace {
     /// Makes device, routing and guard, if they are not there.
     pub(super) fn appear(&mut self) -> Result<(), PlaneError> {
-        if self.presence.is_some() {
+        if self.device.is_some() {
             return Ok(());
         }
         let Self { config, mtu, port, shared, journal, .. } = self;
-        let presence = Presence::start(config, *mtu, port, shared, journal);
-        let guarded = presence.and_then(|mut presence| {
-            presence.start_guard(config, &self.enforcement, journal)?;
-            Ok(presence)
+        let device = Device::start(config, *mtu, port, shared, journal);
+        let guarded = device.and_then(|mut device| {
+            device.start_guard(config, &self.enforcement, journal)?;
+            Ok(device)
         });
-        self.presence = Some(guarded.inspect_err(|_| {
+        self.device = Some(guarded.inspect_err(|_| {
             config.workers.detach();
-            journal.undo_presence();
+            journal.undo_device();
         })?);
         Ok(())
     }
 
     /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this plane
     /// is to be seen on the host.
-    fn attend(&mut self) -> Result<(), PlaneError> {
+    fn sync_workers(&mut self) -> Result<(), PlaneError> {
         if self.installed.is_empty() && !self.rules.values().any(|rule| rule.trap) {
             self.config.workers.rest();
             if self.config.beside_kernel
                 && self.rules.is_empty()
-                && let Some(presence) = self.presence.take()
+                && let Some(device) = self.device.take()
             {
-                self.lost += presence.end(&self.config, &mut self.journal);
+                self.lost += device.end(&self.config, &mut self.journal);
             }
             return Ok(());
         }
@@ -225,7 +225,7 @@ impl Userspace {
     /// Has the workers begin before an SA is in force, and knows it from then on.
     fn expect_work(&mut self, sa: SaId) -> Result<(), PlaneError> {
         let first = self.installed.insert(sa);
-        self.attend().inspect_err(|_| {
+        self.sync_workers().inspect_err(|_| {
             if first {
                 self.installed.remove(&sa);
             }
@@ -237,7 +237,7 @@ impl Userspace {
         if self.datapath.usage(sa).is_none() {
             self.installed.remove(&sa);
         }
-        if let Err(error) = self.attend() {
+        if let Err(error) = self.sync_workers() {
             tracing::error!(%error, "no worker runs");
         }
     }
@@ -248,30 +248,30 @@ impl Userspace {
         // The datapath first: what the routes bring it, it knows. The routes last: they change where traffic goes.
         self.datapath.add_rule(rule.clone())?;
         self.rules.insert(id, rule.clone());
-        self.attend().and_then(|()| self.route(&rule)).inspect_err(|_| self.remove_rule(id))
+        self.sync_workers().and_then(|()| self.route(&rule)).inspect_err(|_| self.remove_rule(id))
     }
 
     fn route(&mut self, rule: &Rule) -> Result<(), PlaneError> {
-        let Some(presence) = &mut self.presence else { return Ok(()) };
-        presence.routing.add(rule)?;
-        presence.routing.admit_hosts(rule, &mut self.journal);
+        let Some(device) = &mut self.device else { return Ok(()) };
+        device.routing.add(rule)?;
+        device.routing.admit_hosts(rule, &mut self.journal);
         Ok(())
     }
 
     /// Guards these rules, too: all of them or none.
     fn guard(&self, rules: &[Rule]) -> io::Result<()> {
-        self.presence.as_ref().map_or(Ok(()), |presence| presence.extend_guard(rules))
+        self.device.as_ref().map_or(Ok(()), |device| device.extend_guard(rules))
     }
 
     fn rebuild_guard(&self) {
-        if let Some(presence) = &self.presence {
-            presence.rebuild_guard(&self.config, &self.enforcement, self.rules.values());
+        if let Some(device) = &self.device {
+            device.rebuild_guard(&self.config, &self.enforcement, self.rules.values());
         }
     }
 
     fn admit_peer(&mut self, peer: IpAddr) {
-        if let Some(presence) = &mut self.presence {
-            presence.routing.admit_peer(peer, &mut self.journal);
+        if let Some(device) = &mut self.device {
+            device.routing.admit_peer(peer, &mut self.journal);
         }
     }
 
@@ -286,7 +286,7 @@ impl Userspace {
         if mtu >= self.mtu {
             return;
         }
-        let routing = self.presence.as_mut().map(|presence| &mut presence.routing);
+        let routing = self.device.as_mut().map(|device| &mut device.routing);
         match routing.map_or(Ok(()), |routing| routing.set_mtu(mtu)) {
             Ok(()) => {
                 self.mtu = mtu;

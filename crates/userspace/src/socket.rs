@@ -53,7 +53,7 @@ pub(super) struct Port {
 
 /// Who gets ESP in UDP.
 struct Steering {
-    lanes: usize,
+    queue_pairs: usize,
     /// SPIs of this plane's SAs; of interest only beside the kernel's.
     own: BTreeSet<u32>,
 }
@@ -96,7 +96,7 @@ impl Port {
             ah,
             fragmenting: OnceLock::new(),
             kernel: kernel.transpose()?,
-            steering: Mutex::new(Steering { lanes: 1, own: BTreeSet::new() }),
+            steering: Mutex::new(Steering { queue_pairs: 1, own: BTreeSet::new() }),
             segments: AtomicBool::new(!without.contains(&Offering::UdpSegmentation)),
             receives_runs: !without.contains(&Offering::UdpGro),
             unsent: AtomicU64::new(0),
@@ -169,9 +169,9 @@ impl Port {
     }
 
     /// Has ESP go to so many of the sockets that have joined, the earliest ones.
-    pub(super) fn steer(&self, lanes: usize) -> Result<(), PlaneError> {
+    pub(super) fn steer(&self, queue_pairs: usize) -> Result<(), PlaneError> {
         let mut steering = self.steering();
-        steering.lanes = lanes;
+        steering.queue_pairs = queue_pairs;
         self.attach(&steering)
     }
 
@@ -206,7 +206,7 @@ impl Port {
     fn attach(&self, steering: &Steering) -> Result<(), PlaneError> {
         let own = self.kernel.as_ref().map(|_| &steering.own);
         for socket in self.first.iter().flatten() {
-            steering::steer(socket, steering.lanes as u32, own)
+            steering::steer(socket, steering.queue_pairs as u32, own)
                 .map_err(|e| refused(format!("steering UDP port {} by SPI", self.number), &e))?;
         }
         let Some(own) = own else { return Ok(()) };
@@ -259,10 +259,10 @@ impl Port {
     }
 }
 
-/// One lane's sockets.
+/// One queue_pair's sockets.
 pub(super) struct Sockets {
     udp: [Option<Socket>; 2],
-    /// Whether routers may now fragment what the one of IPv4 sends; only who serves the lane sends.
+    /// Whether routers may now fragment what the one of IPv4 sends; only who serves the queue_pair sends.
     fragmenting: AtomicBool,
     port: Arc<Port>,
 }

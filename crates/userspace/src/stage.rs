@@ -76,7 +76,7 @@ impl std::ops::AddAssign for Flow {
 /// What one thread has done in each stage. Only that thread counts; anybody reads.
 #[derive(Default)]
 #[repr(align(128))]
-pub(super) struct Gauge {
+pub(super) struct StageStats {
     stages: [Counts; Stage::ALL.len()],
     known: AtomicU64,
     searched: AtomicU64,
@@ -90,7 +90,7 @@ struct Counts {
     busy: AtomicU64,
 }
 
-impl Gauge {
+impl StageStats {
     pub(super) fn count(&self, stage: Stage, packets: usize, octets: usize, busy: Duration) {
         let counts = &self.stages[stage as usize];
         add(&counts.batches, 1);
@@ -130,13 +130,13 @@ mod tests {
 
     #[test]
     fn stages_are_counted_apart() {
-        let gauge = Gauge::default();
-        gauge.count(Stage::Seal, 44, 60_000, Duration::from_micros(9));
-        gauge.count(Stage::Seal, 1, 100, Duration::from_micros(1));
+        let stats = StageStats::default();
+        stats.count(Stage::Seal, 44, 60_000, Duration::from_micros(9));
+        stats.count(Stage::Seal, 1, 100, Duration::from_micros(1));
         let busy = Duration::from_micros(10);
         let flow = Flow { batches: 2, packets: 45, octets: 60_100, busy };
-        assert_eq!(gauge.flow(Stage::Seal), flow);
-        assert_eq!(gauge.flow(Stage::Send), Flow::default());
+        assert_eq!(stats.flow(Stage::Seal), flow);
+        assert_eq!(stats.flow(Stage::Send), Flow::default());
     }
 
     #[test]

@@ -18,9 +18,13 @@ const SPREAD: u32 = 0x9e37_79b1;
 /// SPIs that can be told apart from the kernel's: a program has 4096 steps at most, and each SPI takes two.
 pub(super) const MOST_SPIS: usize = 2000;
 
-/// Has ESP go to the `lanes` sockets that joined the port of `socket` after the first, and all else to the first. With
-/// `own`, ESP with other SPIs than these goes to the socket that joined next, and lanes are those behind.
-pub(super) fn steer(socket: &Socket, lanes: u32, own: Option<&BTreeSet<u32>>) -> io::Result<()> {
+/// Has ESP go to the `queue_pairs` sockets that joined the port of `socket` after the first, and all else to the first. With
+/// `own`, ESP with other SPIs than these goes to the socket that joined next, and queue_pairs are those behind.
+pub(super) fn steer(
+    socket: &Socket,
+    queue_pairs: u32,
+    own: Option<&BTreeSet<u32>>,
+) -> io::Result<()> {
     // Data begin behind the UDP header. A load past the end, as of a keepalive's one octet, ends the program with 0.
     let mut program = vec![
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
@@ -39,10 +43,10 @@ pub(super) fn steer(socket: &Socket, lanes: u32, own: Option<&BTreeSet<u32>>) ->
         program.push(step(libc::BPF_RET | libc::BPF_K, 1));
     }
     program.extend([
-        // With more lanes an SPI stays or goes to a later one.
+        // With more queue_pairs an SPI stays or goes to a later one.
         step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, SPREAD),
         step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
-        step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, lanes.max(1)),
+        step(libc::BPF_ALU | libc::BPF_MUL | libc::BPF_K, queue_pairs.max(1)),
         step(libc::BPF_ALU | libc::BPF_RSH | libc::BPF_K, 16),
         step(libc::BPF_ALU | libc::BPF_ADD | libc::BPF_K, 1 + u32::from(own.is_some())),
         step(libc::BPF_RET | libc::BPF_A, 0),
@@ -166,8 +170,8 @@ mod tests {
     use std::net::UdpSocket;
 
     /// What the program computes.
-    fn lane_of(spi: u32, lanes: u32) -> u32 {
-        ((spi.wrapping_mul(SPREAD) >> 16) * lanes) >> 16
+    fn lane_of(spi: u32, queue_pairs: u32) -> u32 {
+        ((spi.wrapping_mul(SPREAD) >> 16) * queue_pairs) >> 16
     }
 
     fn bound(address: SocketAddr) -> Socket {
@@ -186,14 +190,14 @@ mod tests {
     fn ike_goes_to_the_first_and_esp_by_its_spi() {
         let first = bound(([127, 0, 0, 1], 0).into());
         let address = first.local_addr().expect("bound").as_socket().expect("of IP");
-        let lanes = [bound(address), bound(address), bound(address)];
+        let queue_pairs = [bound(address), bound(address), bound(address)];
         let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
         for spread in [1, 2, 3] {
             steer(&first, spread, None).expect("the kernel takes it");
             for spi in 256u32..272 {
                 sender.send_to(&[&spi.to_be_bytes()[..], b"esp"].concat(), address).expect("sent");
-                let got = lanes.each_ref().map(|lane| received(lane).is_some());
-                let expected = [0, 1, 2].map(|lane| lane_of(spi, spread) == lane);
+                let got = queue_pairs.each_ref().map(|queue_pair| received(queue_pair).is_some());
+                let expected = [0, 1, 2].map(|queue_pair| lane_of(spi, spread) == queue_pair);
                 assert_eq!(got, expected, "{spi} among {spread}");
             }
             for other in [&[0xff][..], &[0, 0, 0, 0, 1, 2, 3]] {
@@ -207,7 +211,7 @@ mod tests {
     fn beside_the_kernel_only_own_spis_come_to_lanes() {
         let first = bound(([127, 0, 0, 1], 0).into());
         let address = first.local_addr().expect("bound").as_socket().expect("of IP");
-        let [kernel, lane] = [bound(address), bound(address)];
+        let [kernel, queue_pair] = [bound(address), bound(address)];
         let sender = UdpSocket::bind("127.0.0.1:0").expect("bound");
         for own in [BTreeSet::new(), [0x101].into(), (0x100..0x100 + MOST_SPIS as u32).collect()] {
             steer(&first, 1, Some(&own)).expect("the kernel takes it");
@@ -215,7 +219,7 @@ mod tests {
                 sender
                     .send_to(&[&u32::to_be_bytes(spi)[..], b"esp"].concat(), address)
                     .expect("sent");
-                let got = [&kernel, &lane].map(|socket| received(socket).is_some());
+                let got = [&kernel, &queue_pair].map(|socket| received(socket).is_some());
                 assert_eq!(got, [!own.contains(&spi), own.contains(&spi)], "{spi:#x}");
             }
             sender.send_to(&[0, 0, 0, 0, 1, 2, 3], address).expect("sent");
@@ -225,11 +229,11 @@ mod tests {
 
     #[test]
     fn consecutive_spis_spread_and_more_lanes_move_them_on() {
-        for lanes in 1..=64 {
-            let mut taken = vec![0; lanes as usize];
-            for spi in 0xc000_0000..0xc000_0000 + 64 * lanes {
-                taken[lane_of(spi, lanes) as usize] += 1;
-                assert!(lane_of(spi, lanes) <= lane_of(spi, lanes + 1));
+        for queue_pairs in 1..=64 {
+            let mut taken = vec![0; queue_pairs as usize];
+            for spi in 0xc000_0000..0xc000_0000 + 64 * queue_pairs {
+                taken[lane_of(spi, queue_pairs) as usize] += 1;
+                assert!(lane_of(spi, queue_pairs) <= lane_of(spi, queue_pairs + 1));
             }
             assert!(taken.iter().all(|count| (48..=80).contains(count)), "{taken:?}");
         }

@@ -4,7 +4,7 @@
 //! into a buffer of its own, where the datapath seals segments straight into the send buffer.
 
 use super::refused;
-use esp::offload::{Offload, VIRTIO_LEN};
+use esp::gso::{Gso, VIRTIO_LEN};
 use esp::plane::PlaneError;
 use esp::queue::Coalesce;
 use host::netlink::Netlink;
@@ -15,24 +15,24 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 /// An open TUN device.
 pub(super) struct Tun {
     device: SyncDevice,
-    offload: bool,
+    gso: bool,
     coalesce: Coalesce,
 }
 
 impl Tun {
     /// Creates the device, which is down and disappears with the returned value; if it may, one that takes super-packets.
-    pub(super) fn create(name: &str, offload: bool) -> Result<Self, PlaneError> {
+    pub(super) fn create(name: &str, gso: bool) -> Result<Self, PlaneError> {
         let creating = |e: io::Error| refused(format!("creating the TUN device {name}"), &e);
         // A device with several queues would let us in beside its owner.
         if Netlink::open().and_then(|mut n| n.link_index(name)).map_err(creating)?.is_some() {
             return Err(creating(io::Error::from_raw_os_error(libc::EBUSY)));
         }
         // With several queues, more can be opened while the device is in use.
-        let build = |offload| {
+        let build = |gso| {
             let builder = DeviceBuilder::new().name(name).multi_queue(true);
-            builder.offload(offload).enable(false).build_sync()
+            builder.offload(gso).enable(false).build_sync()
         };
-        let device = match offload {
+        let device = match gso {
             true => build(true).or_else(|error| {
                 tracing::info!(%error, "the tunnel device takes no offloads; throughput will be lower");
                 build(false)
@@ -51,9 +51,9 @@ impl Tun {
 
     fn of(device: SyncDevice) -> io::Result<Self> {
         device.set_nonblocking(true)?;
-        let offload = device.tcp_gso();
-        let coalesce = Coalesce { tcp: offload, udp: offload && device.udp_gso() };
-        Ok(Self { device, offload, coalesce })
+        let gso = device.tcp_gso();
+        let coalesce = Coalesce { tcp: gso, udp: gso && device.udp_gso() };
+        Ok(Self { device, gso, coalesce })
     }
 
     /// What the device takes in one piece.
@@ -63,29 +63,29 @@ impl Tun {
 
     /// Reads a packet or super-packet to `buffer`; `None` if there is none. A packet whose header is not understood
     /// is skipped.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Offload)>> {
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Gso)>> {
         loop {
-            if !self.offload {
+            if !self.gso {
                 let length = pending(rustix::io::read(&self.device, &mut *buffer))?;
-                return Ok(length.map(|l| (l, Offload::NONE)));
+                return Ok(length.map(|l| (l, Gso::NONE)));
             }
             let mut header = [0; VIRTIO_LEN];
             let parts = &mut [IoSliceMut::new(&mut header), IoSliceMut::new(&mut *buffer)];
             let Some(length) = pending(rustix::io::readv(&self.device, parts))? else {
                 return Ok(None);
             };
-            match (length.checked_sub(VIRTIO_LEN), Offload::from_virtio(&header)) {
-                (Some(length), Some(offload)) => return Ok(Some((length, offload))),
+            match (length.checked_sub(VIRTIO_LEN), Gso::from_virtio(&header)) {
+                (Some(length), Some(gso)) => return Ok(Some((length, gso))),
                 _ => tracing::debug!(?header, length, "a packet the tunnel device should not send"),
             }
         }
     }
 
     /// Hands a packet or super-packet to the kernel.
-    pub(super) fn write(&self, packet: &[u8], offload: Offload) -> io::Result<()> {
-        if self.offload {
+    pub(super) fn write(&self, packet: &[u8], gso: Gso) -> io::Result<()> {
+        if self.gso {
             let ipv6 = packet.first().is_some_and(|b| b >> 4 == 6);
-            let header = offload.to_virtio(ipv6);
+            let header = gso.to_virtio(ipv6);
             rustix::io::writev(&self.device, &[IoSlice::new(&header), IoSlice::new(packet)])?;
         } else {
             rustix::io::write(&self.device, packet)?;

@@ -113,7 +113,7 @@ impl Patience {
 
 /// Descriptors that a worker waits for.
 ///
-/// Asking the kernel costs the same however many there are: a lane has sockets that hardly ever get a packet.
+/// Asking the kernel costs the same however many there are: a queue_pair has sockets that hardly ever get a packet.
 pub(super) struct Sources<'a> {
     epoll: OwnedFd,
     added: Vec<BorrowedFd<'a>>,

@@ -9,20 +9,20 @@
 //! 4. after a round that moved much, look again for a moment before sleeping: the next packets are near, and a
 //!    wake-up costs more than the look.
 //!
-//! A worker serves both directions of its lanes. Everything it owns is its own and everything it shares is lock-free or
+//! A worker serves both directions of its queue_pairs. Everything it owns is its own and everything it shares is lock-free or
 //! per SA, so that workers stand beside each other.
 
 use super::arriving::sort;
-use super::bell::Bell;
 use super::datagrams::{Arena, BATCH, Ring};
-use super::lane::{Lane, Wire};
-use super::manners::Manners;
-use super::stage::{Gauge, Stage};
+use super::event_fd::EventFd;
+use super::queue_pair::{QueuePair, Wire};
+use super::sched_policy::Manners;
+use super::stage::{Stage, StageStats};
 use super::tun::Tun;
 use super::waiting::{Patience, Sources, Wait};
 use super::{Hooks, ah};
 use esp::datapath::{Datapath, Sender};
-use esp::offload::Offload;
+use esp::gso::Gso;
 use esp::queue::{ReceiveQueue, SendQueue};
 use socket2::Socket;
 use std::io;
@@ -61,41 +61,42 @@ pub(super) struct Shared {
     pub datapath: Datapath,
     pub hooks: Hooks,
     pub release: Arc<Release>,
-    pub inside: Arc<Inside>,
+    pub inside: Arc<TunWriter>,
 }
 
 impl Shared {
     /// Hands a packet to the device.
-    pub(super) fn write(&self, tun: &Tun, packet: &[u8], offload: Offload) {
-        self.inside.write_to(tun, packet, offload);
+    pub(super) fn write(&self, tun: &Tun, packet: &[u8], gso: Gso) {
+        self.inside.write_to(tun, packet, gso);
     }
 }
 
-/// The way to the device, for those who have no lane.
+/// The way to the device, for those who have no queue_pair.
 #[derive(Default)]
-pub(super) struct Inside {
+pub(super) struct TunWriter {
     /// The first one of the device, while there is one.
-    lane: RwLock<Weak<Lane>>,
+    queue_pair: RwLock<Weak<QueuePair>>,
     /// Inner packets that the device did not take.
     pub unwritten: AtomicU64,
 }
 
-impl Inside {
+impl TunWriter {
     /// There is a device.
-    pub(super) fn is_at(&self, lane: &Arc<Lane>) {
-        *self.lane.write().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(lane);
+    pub(super) fn is_at(&self, queue_pair: &Arc<QueuePair>) {
+        *self.queue_pair.write().unwrap_or_else(PoisonError::into_inner) =
+            Arc::downgrade(queue_pair);
     }
 
     /// Hands a packet to the device, if there is one.
-    pub(super) fn write(&self, packet: &[u8], offload: Offload) {
-        let lane = self.lane.read().unwrap_or_else(PoisonError::into_inner).upgrade();
-        if let Some(lane) = lane {
-            self.write_to(&lane.tun, packet, offload);
+    pub(super) fn write(&self, packet: &[u8], gso: Gso) {
+        let queue_pair = self.queue_pair.read().unwrap_or_else(PoisonError::into_inner).upgrade();
+        if let Some(queue_pair) = queue_pair {
+            self.write_to(&queue_pair.tun, packet, gso);
         }
     }
 
-    fn write_to(&self, tun: &Tun, packet: &[u8], offload: Offload) {
-        if let Err(error) = tun.write(packet, offload) {
+    fn write_to(&self, tun: &Tun, packet: &[u8], gso: Gso) {
+        if let Err(error) = tun.write(packet, gso) {
             self.unwritten.fetch_add(1, Ordering::Relaxed);
             tracing::debug!(%error, octets = packet.len(), "writing to the tunnel device");
         }
@@ -104,13 +105,13 @@ impl Inside {
 
 /// How packets that were kept for an SA get to a worker.
 pub(super) struct Release {
-    pub bell: Bell,
+    pub bell: EventFd,
     wanted: AtomicBool,
 }
 
 impl Release {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { bell: Bell::new()?, wanted: AtomicBool::new(false) })
+        Ok(Self { bell: EventFd::new()?, wanted: AtomicBool::new(false) })
     }
 
     pub(super) fn want(&self) {
@@ -127,13 +128,13 @@ impl Release {
 
 /// How one worker is told to stop.
 pub(super) struct Stop {
-    bell: Bell,
+    bell: EventFd,
     wanted: AtomicBool,
 }
 
 impl Stop {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self { bell: Bell::new()?, wanted: AtomicBool::new(false) })
+        Ok(Self { bell: EventFd::new()?, wanted: AtomicBool::new(false) })
     }
 
     /// Ends the worker after its current round.
@@ -154,32 +155,32 @@ impl AsFd for Stop {
 }
 
 /// What one worker works with.
-pub(super) struct Post {
+pub(super) struct WorkerConfig {
     pub shared: Arc<Shared>,
-    pub lanes: Vec<Arc<Lane>>,
+    pub queue_pairs: Vec<Arc<QueuePair>>,
     /// Whether it sends the packets that were kept for an SA.
     pub releases: bool,
     pub wait: Wait,
     pub stop: Arc<Stop>,
-    pub gauge: Arc<Gauge>,
+    pub stats: Arc<StageStats>,
 }
 
 /// Moves packets until it is told to stop, or the device is gone.
-pub(super) fn run(post: &Post) -> io::Result<()> {
+pub(super) fn run(post: &WorkerConfig) -> io::Result<()> {
     Worker::new(post).run()
 }
 
-/// Empties the lanes, one after the other in their order, which is the order in which flows move when lanes are added.
-pub(super) fn drain(post: &Post) -> io::Result<()> {
+/// Empties the queue_pairs, one after the other in their order, which is the order in which flows move when queue_pairs are added.
+pub(super) fn drain(post: &WorkerConfig) -> io::Result<()> {
     Worker::new(post).drain()
 }
 
 struct Worker<'a> {
-    post: &'a Post,
+    post: &'a WorkerConfig,
     /// The packets just read; their octets are scratch space for the datapath.
     packets: Vec<u8>,
     /// Where they lie.
-    taken: Vec<(Range<usize>, Offload)>,
+    taken: Vec<(Range<usize>, Gso)>,
     sender: Sender,
     send: SendQueue,
     receive: ReceiveQueue,
@@ -190,8 +191,12 @@ struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    fn new(post: &'a Post) -> Self {
-        let coalesce = post.lanes.first().map(|lane| lane.tun.coalesce()).unwrap_or_default();
+    fn new(post: &'a WorkerConfig) -> Self {
+        let coalesce = post
+            .queue_pairs
+            .first()
+            .map(|queue_pair| queue_pair.tun.coalesce())
+            .unwrap_or_default();
         Self {
             post,
             packets: vec![0; AHEAD_OCTETS + LONGEST],
@@ -207,14 +212,14 @@ impl<'a> Worker<'a> {
     }
 
     fn drain(&mut self) -> io::Result<()> {
-        for lane in &self.post.lanes {
+        for queue_pair in &self.post.queue_pairs {
             let mut rounds = 0;
-            while self.outbound(lane)? > 0 && rounds < DRAINED {
+            while self.outbound(queue_pair)? > 0 && rounds < DRAINED {
                 rounds += 1;
             }
-            for (wire, socket) in lane.readable() {
+            for (wire, socket) in queue_pair.readable() {
                 let mut rounds = 0;
-                while self.inbound(lane, wire, socket) > 0 && rounds < DRAINED {
+                while self.inbound(queue_pair, wire, socket) > 0 && rounds < DRAINED {
                     rounds += 1;
                 }
             }
@@ -223,7 +228,7 @@ impl<'a> Worker<'a> {
     }
 
     fn run(&mut self) -> io::Result<()> {
-        let Post { shared, lanes, stop, .. } = self.post;
+        let WorkerConfig { shared, queue_pairs, stop, .. } = self.post;
         let mut sources = Sources::new()?;
         sources.add(&**stop)?;
         if self.post.releases {
@@ -231,16 +236,16 @@ impl<'a> Worker<'a> {
         }
         // What each source is, in the order they are looked at.
         let first = 1 + usize::from(self.post.releases);
-        let mut work: Vec<(&Lane, Option<(Wire, &Socket)>)> = Vec::new();
-        for lane in lanes {
-            sources.add(&lane.tun)?;
-            work.push((lane, None));
-            for (wire, socket) in lane.readable() {
+        let mut work: Vec<(&QueuePair, Option<(Wire, &Socket)>)> = Vec::new();
+        for queue_pair in queue_pairs {
+            sources.add(&queue_pair.tun)?;
+            work.push((queue_pair, None));
+            for (wire, socket) in queue_pair.readable() {
                 sources.add(socket)?;
-                work.push((lane, Some((wire, socket))));
+                work.push((queue_pair, Some((wire, socket))));
             }
         }
-        let (mut patience, mut manners) = (Patience::new(self.post.wait), Manners::new());
+        let (mut patience, mut sched_policy) = (Patience::new(self.post.wait), Manners::new());
         loop {
             sources.wait(&mut patience)?;
             if sources.ready(0) && stop.is_wanted() {
@@ -248,54 +253,54 @@ impl<'a> Worker<'a> {
             }
             if self.post.releases && sources.ready(1) && shared.release.take() {
                 shared.datapath.flush_held(Instant::now(), &mut self.send);
-                if let Some((lane, _)) = work.first() {
-                    self.flush_send(lane, Instant::now());
+                if let Some((queue_pair, _)) = work.first() {
+                    self.flush_send(queue_pair, Instant::now());
                 }
             }
             let mut moved = 0;
-            for (index, (lane, socket)) in work.iter().enumerate() {
+            for (index, (queue_pair, socket)) in work.iter().enumerate() {
                 if sources.ready(first + index) {
                     moved += match socket {
-                        None => self.outbound(lane)?,
-                        Some((wire, socket)) => self.inbound(lane, *wire, socket),
+                        None => self.outbound(queue_pair)?,
+                        Some((wire, socket)) => self.inbound(queue_pair, *wire, socket),
                     };
                 }
             }
             patience.moved(moved);
-            manners.woken(moved);
+            sched_policy.woken(moved);
         }
     }
 
     /// Device to sockets; returns how many packets the device had.
-    fn outbound(&mut self, lane: &Lane) -> io::Result<usize> {
+    fn outbound(&mut self, queue_pair: &QueuePair) -> io::Result<usize> {
         let begun = Instant::now();
         let most = self.from_device.batch(begun, DEVICE_BATCH);
         let (mut read, mut octets) = (0, 0);
         let mut more = true;
         while more && read < most && !self.send.is_full() {
-            more = self.take(lane, most - read)?;
+            more = self.take(queue_pair, most - read)?;
             if self.taken.len() > 1 {
                 let packets = self.taken.iter().map(|(place, _)| &self.packets[place.clone()]);
                 self.sender.prefetch(packets);
             }
-            for (place, offload) in self.taken.drain(..) {
+            for (place, gso) in self.taken.drain(..) {
                 read += 1;
                 octets += place.len();
                 // A discard is counted where it is found.
                 let packet = &mut self.packets[place];
-                let _ = self.sender.encapsulate(begun, packet, offload, &mut self.send);
+                let _ = self.sender.encapsulate(begun, packet, gso, &mut self.send);
             }
         }
         let sealed = Instant::now();
         if read > 0 {
             // Reading and sealing alternate, and a look at the clock between costs as much as a small packet.
-            let gauge = &self.post.gauge;
-            gauge.count(Stage::Read, read, octets, Default::default());
-            gauge.looked_up(self.sender.take_lookups());
+            let stats = &self.post.stats;
+            stats.count(Stage::Read, read, octets, Default::default());
+            stats.looked_up(self.sender.take_lookups());
             let (packets, octets) = (self.send.packets(), self.send.len());
-            gauge.count(Stage::Seal, packets, octets, sealed - begun);
+            stats.count(Stage::Seal, packets, octets, sealed - begun);
         }
-        let sent = self.flush_send(lane, sealed);
+        let sent = self.flush_send(queue_pair, sealed);
         if read > 0 {
             self.from_device.passed(sent, read);
         }
@@ -303,33 +308,33 @@ impl<'a> Worker<'a> {
     }
 
     /// Reads the packets that are protected next, and says whether the device may have more.
-    fn take(&mut self, lane: &Lane, most: usize) -> io::Result<bool> {
+    fn take(&mut self, queue_pair: &QueuePair, most: usize) -> io::Result<bool> {
         let most = most.min(self.sender.ahead());
         let mut at = 0;
         while self.taken.len() < most && at < AHEAD_OCTETS {
             let space = &mut self.packets[at..at + LONGEST];
-            let Some((length, offload)) = lane.tun.read(space)? else { return Ok(false) };
-            self.taken.push((at..at + length, offload));
+            let Some((length, gso)) = queue_pair.tun.read(space)? else { return Ok(false) };
+            self.taken.push((at..at + length, gso));
             at += length.next_multiple_of(ALIGNED);
         }
         Ok(true)
     }
 
     /// Sends what is in the queue, and says when that was done.
-    fn flush_send(&mut self, lane: &Lane, begun: Instant) -> Instant {
+    fn flush_send(&mut self, queue_pair: &QueuePair, begun: Instant) -> Instant {
         if self.send.is_empty() {
             return begun;
         }
-        lane.sockets.send(&self.send, &mut self.arena);
+        queue_pair.sockets.send(&self.send, &mut self.arena);
         let sent = Instant::now();
         let (packets, octets) = (self.send.packets(), self.send.len());
-        self.post.gauge.count(Stage::Send, packets, octets, sent - begun);
+        self.post.stats.count(Stage::Send, packets, octets, sent - begun);
         self.send.clear();
         sent
     }
 
     /// One socket to the device; returns how many messages the socket had.
-    fn inbound(&mut self, lane: &Lane, wire: Wire, socket: &Socket) -> usize {
+    fn inbound(&mut self, queue_pair: &QueuePair, wire: Wire, socket: &Socket) -> usize {
         let begun = Instant::now();
         let most = if wire.coalesces() { COALESCED_BATCH } else { BATCH };
         let limit = self.from_sockets.batch(begun, most);
@@ -349,7 +354,7 @@ impl<'a> Worker<'a> {
         let mut since = now;
         let (mut packets, mut octets) = (0, 0);
         let shared = &*self.post.shared;
-        let port = lane.sockets.port().number();
+        let port = queue_pair.sockets.port().number();
         for index in 0..received {
             let Some(incoming) = self.ring.datagram(index) else { continue };
             packets += incoming.packets();
@@ -364,12 +369,12 @@ impl<'a> Worker<'a> {
                 }),
             }
             if receive.is_full() {
-                write_out(self.post, lane, since, receive);
+                write_out(self.post, queue_pair, since, receive);
                 since = Instant::now();
             }
         }
-        write_out(self.post, lane, since, &mut self.receive);
-        self.post.gauge.count(Stage::Receive, packets, octets, now - begun);
+        write_out(self.post, queue_pair, since, &mut self.receive);
+        self.post.stats.count(Stage::Receive, packets, octets, now - begun);
         received
     }
 }
@@ -402,17 +407,22 @@ impl Pace {
 }
 
 /// Writes everything to the device; it was opened since `begun`.
-fn write_out(post: &Post, lane: &Lane, begun: Instant, queue: &mut ReceiveQueue) {
+fn write_out(
+    post: &WorkerConfig,
+    queue_pair: &QueuePair,
+    begun: Instant,
+    queue: &mut ReceiveQueue,
+) {
     let opened = Instant::now();
     let (mut packets, mut octets) = (0, 0);
-    for (packet, offload) in queue.packets() {
+    for (packet, gso) in queue.packets() {
         packets += 1;
         octets += packet.len();
-        post.shared.write(&lane.tun, packet, offload);
+        post.shared.write(&queue_pair.tun, packet, gso);
     }
-    post.gauge.count(Stage::Open, queue.accepted(), octets, opened - begun);
+    post.stats.count(Stage::Open, queue.accepted(), octets, opened - begun);
     if packets > 0 {
-        post.gauge.count(Stage::Write, packets, octets, opened.elapsed());
+        post.stats.count(Stage::Write, packets, octets, opened.elapsed());
     }
     queue.clear();
 }

@@ -10,13 +10,13 @@ mod settings;
 pub use report::{Depth, Report, StageReport, ThreadReport};
 pub use settings::{Affinity, Change, Count, Schedule, Settings, SettingsError};
 
-use super::lane::Lane;
-use super::manners::yield_to_wakers;
 use super::pipeline::{self, Pipeline};
+use super::queue_pair::QueuePair;
 use super::refused;
-use super::stage::{Flow, Gauge, Stage};
+use super::sched_policy::yield_to_wakers;
+use super::stage::{Flow, Stage, StageStats};
 use super::steering::fill;
-use super::worker::{self, Post, Shared, Stop};
+use super::worker::{self, Shared, Stop, WorkerConfig};
 use esp::datapath::Lookups;
 use esp::plane::PlaneError;
 use esp::queue::SendQueue;
@@ -48,7 +48,7 @@ struct Plane {
     device: String,
     namespace: Option<Namespace>,
     shared: Arc<Shared>,
-    lanes: Vec<Arc<Lane>>,
+    queue_pairs: Vec<Arc<QueuePair>>,
     /// Datagrams that full sockets had no room for.
     unreceived: u64,
     /// Datagrams that the sockets have not taken because no SA was up.
@@ -67,7 +67,7 @@ struct Thread {
     name: String,
     role: &'static str,
     stop: Arc<Stop>,
-    gauge: Arc<Gauge>,
+    stats: Arc<StageStats>,
     since: Instant,
     /// Its number in `/proc`, once it runs.
     tid: Arc<AtomicU32>,
@@ -127,7 +127,7 @@ impl Workers {
         &self,
         device: &str,
         shared: Arc<Shared>,
-        first: Arc<Lane>,
+        first: Arc<QueuePair>,
     ) -> Result<(), PlaneError> {
         let mut state = self.lock();
         state.settings.check().map_err(|error| PlaneError::System {
@@ -149,7 +149,7 @@ impl Workers {
             device: device.to_owned(),
             namespace,
             shared,
-            lanes: vec![first],
+            queue_pairs: vec![first],
             unreceived: 0,
             declined: 0,
             accounted: 0,
@@ -192,10 +192,10 @@ impl Workers {
         state.disband();
         let Some(plane) = &mut state.plane else { return };
         plane.close();
-        // What waits in lanes that go is not to go without being counted.
-        let going = plane.lanes.iter().skip(1).cloned().collect();
+        // What waits in queue_pairs that go is not to go without being counted.
+        let going = plane.queue_pairs.iter().skip(1).cloned().collect();
         if let Err(error) = state.drain(going) {
-            tracing::debug!(%error, "what waited in the lanes is lost");
+            tracing::debug!(%error, "what waited in the queue_pairs is lost");
         }
         if let Some(plane) = &mut state.plane {
             plane.narrow();
@@ -231,7 +231,7 @@ impl fmt::Debug for Workers {
 }
 
 impl State {
-    /// Opens the lanes that the settings ask for; nobody works. Those that are too many stay, because packets may wait
+    /// Opens the queue_pairs that the settings ask for; nobody works. Those that are too many stay, because packets may wait
     /// in them.
     fn widen(&mut self) -> Result<(), PlaneError> {
         let Some(plane) = &mut self.plane else { return Ok(()) };
@@ -239,7 +239,7 @@ impl State {
             Schedule::RunToCompletion => self.settings.number(),
             Schedule::Pipeline => 1,
         };
-        let before = plane.lanes.clone();
+        let before = plane.queue_pairs.clone();
         if wanted <= before.len() {
             return Ok(());
         }
@@ -248,33 +248,33 @@ impl State {
         self.drain(before)
     }
 
-    /// Brings to its end what waits in lanes that nobody serves.
-    fn drain(&mut self, lanes: Vec<Arc<Lane>>) -> Result<(), PlaneError> {
+    /// Brings to its end what waits in queue_pairs that nobody serves.
+    fn drain(&mut self, queue_pairs: Vec<Arc<QueuePair>>) -> Result<(), PlaneError> {
         let Some(plane) = &self.plane else { return Ok(()) };
-        if lanes.is_empty() {
+        if queue_pairs.is_empty() {
             return Ok(());
         }
-        let gauge = Arc::new(Gauge::default());
-        let failed = |e: io::Error| refused("emptying the lanes".to_owned(), &e);
-        let post = Post {
+        let stats = Arc::new(StageStats::default());
+        let failed = |e: io::Error| refused("emptying the queue_pairs".to_owned(), &e);
+        let post = WorkerConfig {
             shared: Arc::clone(&plane.shared),
-            lanes,
+            queue_pairs,
             releases: false,
             wait: self.settings.wait,
             stop: Arc::new(Stop::new().map_err(failed)?),
-            gauge: Arc::clone(&gauge),
+            stats: Arc::clone(&stats),
         };
         worker::drain(&post).map_err(failed)?;
-        self.retire(&gauge);
+        self.retire(&stats);
         Ok(())
     }
 
     /// Keeps what somebody has counted who counts no more.
-    fn retire(&mut self, gauge: &Gauge) {
+    fn retire(&mut self, stats: &StageStats) {
         for (past, stage) in self.past.iter_mut().zip(Stage::ALL) {
-            *past += gauge.flow(stage);
+            *past += stats.flow(stage);
         }
-        self.past_lookups += gauge.lookups();
+        self.past_lookups += stats.lookups();
     }
 
     fn assemble(&mut self) -> Result<(), PlaneError> {
@@ -300,7 +300,7 @@ impl State {
             if thread.handle.join().is_err() {
                 tracing::error!(thread = thread.name, "a worker thread had panicked");
             }
-            self.retire(&thread.gauge);
+            self.retire(&thread.stats);
         }
     }
 }
@@ -309,7 +309,7 @@ impl Plane {
     /// Begins to take packets.
     fn open(&mut self) -> Result<(), PlaneError> {
         self.account(false);
-        let Some(first) = self.lanes.first() else { return Ok(()) };
+        let Some(first) = self.queue_pairs.first() else { return Ok(()) };
         // Nobody has read the device since the last SA went, and its packets have waited for none.
         let (mut packet, mut none) = (vec![0; worker::LONGEST], SendQueue::new(0));
         let read = |packet: &mut [u8]| first.tun.read(packet);
@@ -327,17 +327,17 @@ impl Plane {
     /// Takes no more.
     fn close(&mut self) {
         self.account(true);
-        let Some(first) = self.lanes.first() else { return };
-        self.lanes.iter().for_each(|lane| lane.close());
+        let Some(first) = self.queue_pairs.first() else { return };
+        self.queue_pairs.iter().for_each(|queue_pair| queue_pair.close());
         if let Err(error) = first.sockets.port().steer(1) {
-            tracing::debug!(%error, "steering ESP to the first lane");
+            tracing::debug!(%error, "steering ESP to the first queue_pair");
         }
     }
 
-    /// Gives up all lanes but the first.
+    /// Gives up all queue_pairs but the first.
     fn narrow(&mut self) {
         self.account(false);
-        self.lanes.truncate(1);
+        self.queue_pairs.truncate(1);
         self.accounted = self.dropped();
     }
 
@@ -350,23 +350,23 @@ impl Plane {
     }
 
     fn widen(&mut self, wanted: usize) -> Result<(), PlaneError> {
-        let Some(first) = self.lanes.first().map(Arc::clone) else { return Ok(()) };
-        while self.lanes.len() < wanted {
+        let Some(first) = self.queue_pairs.first().map(Arc::clone) else { return Ok(()) };
+        while self.queue_pairs.len() < wanted {
             let another = || first.another();
-            let lane = match &self.namespace {
+            let queue_pair = match &self.namespace {
                 Some(namespace) => namespace.inside(another).map_err(|e| {
                     refused("entering the network namespace of the plane".into(), &e)
                 })??,
                 None => another()?,
             };
-            self.lanes.push(Arc::new(lane));
+            self.queue_pairs.push(Arc::new(queue_pair));
         }
-        first.sockets.port().steer(self.lanes.len())
+        first.sockets.port().steer(self.queue_pairs.len())
     }
 
     /// What the sockets have dropped in all.
     fn dropped(&self) -> u64 {
-        let sockets = self.lanes.iter().flat_map(|lane| lane.readable());
+        let sockets = self.queue_pairs.iter().flat_map(|queue_pair| queue_pair.readable());
         sockets.map(|(_, socket)| fill(socket).dropped).sum()
     }
 }
@@ -379,11 +379,18 @@ impl Team {
         number: usize,
     ) -> io::Result<()> {
         for index in 0..number {
-            let lanes = plane.lanes.iter().skip(index).step_by(number).cloned().collect();
-            self.start(plane, settings, "worker", |stop, gauge| {
+            let queue_pairs =
+                plane.queue_pairs.iter().skip(index).step_by(number).cloned().collect();
+            self.start(plane, settings, "worker", |stop, stats| {
                 let shared = Arc::clone(&plane.shared);
-                let post =
-                    Post { shared, lanes, releases: index == 0, wait: settings.wait, stop, gauge };
+                let post = WorkerConfig {
+                    shared,
+                    queue_pairs,
+                    releases: index == 0,
+                    wait: settings.wait,
+                    stop,
+                    stats,
+                };
                 move || failed(worker::run(&post))
             })?;
         }
@@ -391,18 +398,18 @@ impl Team {
     }
 
     fn pipeline(&mut self, plane: &Plane, settings: &Settings, number: usize) -> io::Result<()> {
-        let Some(first) = plane.lanes.first() else { return Ok(()) };
+        let Some(first) = plane.queue_pairs.first() else { return Ok(()) };
         let (pipeline, feed) = Pipeline::new(&plane.shared, first)?;
         let pipeline = Arc::new(pipeline);
         let wait = settings.wait;
         for _ in 1..number {
             let pipeline = Arc::clone(&pipeline);
-            self.start(plane, settings, "crypto", |_, gauge| move || pipeline.work(wait, &gauge))?;
+            self.start(plane, settings, "crypto", |_, stats| move || pipeline.work(wait, &stats))?;
         }
         self.pipeline = Some(Arc::clone(&pipeline));
-        let (shared, lanes) = (Arc::clone(&plane.shared), plane.lanes.clone());
-        self.start(plane, settings, "reader", |stop, gauge| {
-            let post = Post { shared, lanes, releases: true, wait, stop, gauge };
+        let (shared, queue_pairs) = (Arc::clone(&plane.shared), plane.queue_pairs.clone());
+        self.start(plane, settings, "reader", |stop, stats| {
+            let post = WorkerConfig { shared, queue_pairs, releases: true, wait, stop, stats };
             move || failed(pipeline::read(&post, &pipeline, feed, number == 1))
         })
     }
@@ -412,13 +419,13 @@ impl Team {
         plane: &Plane,
         settings: &Settings,
         role: &'static str,
-        work: impl FnOnce(Arc<Stop>, Arc<Gauge>) -> W,
+        work: impl FnOnce(Arc<Stop>, Arc<StageStats>) -> W,
     ) -> io::Result<()> {
         let index = self.threads.len();
-        let (stop, gauge) = (Arc::new(Stop::new()?), Arc::new(Gauge::default()));
+        let (stop, stats) = (Arc::new(Stop::new()?), Arc::new(StageStats::default()));
         let tid = Arc::new(AtomicU32::new(0));
         let cpu = settings.affinity.cpu(index);
-        let work = work(Arc::clone(&stop), Arc::clone(&gauge));
+        let work = work(Arc::clone(&stop), Arc::clone(&stats));
         let name = format!("{}-{index}", plane.device);
         let handle = std::thread::Builder::new().name(name.clone()).spawn({
             let tid = Arc::clone(&tid);
@@ -437,7 +444,7 @@ impl Team {
             }
         })?;
         let since = Instant::now();
-        self.threads.push(Thread { name, role, stop, gauge, since, tid, handle });
+        self.threads.push(Thread { name, role, stop, stats, since, tid, handle });
         Ok(())
     }
 }

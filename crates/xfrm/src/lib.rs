@@ -29,7 +29,6 @@
 mod algorithm;
 mod binding;
 mod command;
-mod course;
 mod flow;
 mod known;
 mod larval;
@@ -49,6 +48,7 @@ mod state;
 mod statistics;
 #[cfg(test)]
 mod tests;
+mod trace;
 mod waiting;
 mod work;
 

@@ -10,7 +10,7 @@ use esp::plane::{
     DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule, RuleId,
     SaId, Usage,
 };
-use esp::trace::Course;
+use esp::trace::OneWayTrace;
 use netlink_packet_xfrm::XfrmMessage;
 use std::collections::BTreeSet;
 
@@ -197,7 +197,12 @@ pub trait KernelPlane: DataPlane {
     /// Lets a rule's traffic pass, which is protected elsewhere, in the rule's place among the others.
     fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError>;
     /// What becomes of a packet that a rule of this plane covers and decides about; `None` without such a rule.
-    fn course(&self, rule: RuleId, packet: &PacketSummary, leaves: bool) -> Option<Course>;
+    fn trace_one_way(
+        &self,
+        rule: RuleId,
+        packet: &PacketSummary,
+        leaves: bool,
+    ) -> Option<OneWayTrace>;
     /// Removes what an earlier run has left and nothing of this one has replaced.
     fn settle(&mut self);
 }
@@ -207,7 +212,12 @@ impl KernelPlane for Xfrm {
         self.put_rule(rule, true)
     }
 
-    fn course(&self, rule: RuleId, packet: &PacketSummary, leaves: bool) -> Option<Course> {
+    fn trace_one_way(
+        &self,
+        rule: RuleId,
+        packet: &PacketSummary,
+        leaves: bool,
+    ) -> Option<OneWayTrace> {
         self.course_by(rule, packet, leaves)
     }
 

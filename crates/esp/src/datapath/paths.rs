@@ -6,9 +6,9 @@
 use super::{Datapath, Installed, Shared, lock};
 use crate::discard::Discard;
 use crate::encap::Room;
+use crate::gso::{Gso, Segmentation};
 use crate::header::{Fragment, Header};
 use crate::icmp;
-use crate::offload::{Offload, Segmentation};
 use crate::path_mtu::{Outer, Paths, TooBig};
 use crate::plane::{Path, SaId, Spi};
 use crate::rate::Bucket;
@@ -52,7 +52,7 @@ impl Surroundings {
 }
 
 /// What becomes of a packet that was refused, on a second look.
-pub(super) enum Rescue {
+pub(super) enum Retry {
     /// It is refused.
     Refused(Discard),
     /// It may be tried once more: what was known of its path was out of date.
@@ -180,41 +180,41 @@ impl Shared {
 
     /// A second look at a packet that was refused.
     #[cold]
-    pub(super) fn rescue(
+    pub(super) fn retry(
         &self,
         now: Duration,
         refused: Discard,
         packet: &mut [u8],
-        offload: Offload,
-    ) -> Rescue {
+        gso: Gso,
+    ) -> Retry {
         match refused {
-            Discard::TooBig if self.age_paths(now) => Rescue::Again,
-            Discard::TooBig => Rescue::Refused(self.tell_too_big(now, packet, offload)),
+            Discard::TooBig if self.age_paths(now) => Retry::Again,
+            Discard::TooBig => Retry::Refused(self.tell_too_big(now, packet, gso)),
             Discard::TransportFragment => self.keep_fragment(now, packet, refused),
             // A later fragment shows no ports for a rule to go by; the whole packet does.
             Discard::NoPolicy if self.surroundings.transports.load(Relaxed) > 0 => {
                 self.keep_fragment(now, packet, refused)
             }
-            _ => Rescue::Refused(refused),
+            _ => Retry::Refused(refused),
         }
     }
 
-    fn keep_fragment(&self, now: Duration, packet: &[u8], refused: Discard) -> Rescue {
+    fn keep_fragment(&self, now: Duration, packet: &[u8], refused: Discard) -> Retry {
         let header = Header::parse(packet);
         let Some(header) = header.filter(|h| h.fragment != Fragment::Whole) else {
-            return Rescue::Refused(refused);
+            return Retry::Refused(refused);
         };
         let shows_ports = header.fragment != Fragment::Later;
         if refused == Discard::NoPolicy
             && (shows_ports || !self.is_transport_peer(header.destination()))
         {
-            return Rescue::Refused(refused);
+            return Retry::Refused(refused);
         }
         let expired = || _ = self.counters.count(Discard::TransportFragment);
         match lock(&self.surroundings.fragments).take(now, packet, &header, &expired) {
-            Ok(Some(whole)) => Rescue::Whole(whole),
-            Ok(None) => Rescue::Kept,
-            Err(discard) => Rescue::Refused(discard),
+            Ok(Some(whole)) => Retry::Whole(whole),
+            Ok(None) => Retry::Kept,
+            Err(discard) => Retry::Refused(discard),
         }
     }
 
@@ -225,16 +225,16 @@ impl Shared {
         })
     }
 
-    fn tell_too_big(&self, now: Duration, packet: &mut [u8], offload: Offload) -> Discard {
+    fn tell_too_big(&self, now: Duration, packet: &mut [u8], gso: Gso) -> Discard {
         if !lock(&self.surroundings.tellable).take(now) {
             return Discard::TooBigUntold;
         }
         let Some(mut header) = Header::parse(packet) else { return Discard::TooBigUntold };
-        if offload.segmentation != Segmentation::None {
+        if gso.segmentation != Segmentation::None {
             header.len = packet.len();
         }
         let Verdict::Protect(sa) = self.spd.lookup(&header) else { return Discard::TooBigUntold };
-        let Some(answer) = sa.told_too_big(packet, &header, offload) else {
+        let Some(answer) = sa.told_too_big(packet, &header, gso) else {
             return Discard::TooBigUntold;
         };
         match &self.settings.on_answer {

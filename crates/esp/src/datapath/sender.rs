@@ -4,8 +4,8 @@
 
 use super::stages::Admitted;
 use super::{Datapath, Discard};
+use crate::gso::Gso;
 use crate::header::Header;
-use crate::offload::Offload;
 use crate::queue::SendQueue;
 use crate::spd::{AHEAD, Flows, Lookups, Verdict};
 use std::time::Instant;
@@ -29,13 +29,12 @@ impl Sender {
         &mut self,
         now: Instant,
         packet: &mut [u8],
-        offload: Offload,
+        gso: Gso,
         queue: &mut SendQueue,
     ) -> Result<(), Discard> {
         let (shared, flows) = (&*self.datapath.0, &mut self.flows);
-        shared.encapsulate(now, packet, offload, queue, &mut |header| {
-            flows.look_up(&shared.spd, header)
-        })
+        shared
+            .encapsulate(now, packet, gso, queue, &mut |header| flows.look_up(&shared.spd, header))
     }
 
     /// How many packets to have before the first is given to [`encapsulate`](Self::encapsulate): more than one where that
@@ -51,9 +50,9 @@ impl Sender {
 
     /// The first half of it: finds the SA and claims sequence numbers. `None` if nothing is to be sent, for which the
     /// reason has been counted. [`Datapath::seal`] is the second.
-    pub fn admit(&mut self, now: Instant, packet: &mut [u8], offload: Offload) -> Option<Admitted> {
+    pub fn admit(&mut self, now: Instant, packet: &mut [u8], gso: Gso) -> Option<Admitted> {
         let (shared, flows) = (&*self.datapath.0, &mut self.flows);
-        shared.claim(now, packet, offload, &mut |header| flows.look_up(&shared.spd, header))
+        shared.claim(now, packet, gso, &mut |header| flows.look_up(&shared.spd, header))
     }
 
     /// Whether an SA serves such a packet.

@@ -5,9 +5,9 @@
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
 use super::{Arrival, Datapath, Shared, Taken};
+use crate::gso::Gso;
 use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
-use crate::offload::Offload;
 use crate::outbound::{Claim, Outbound};
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::spd::Verdict;
@@ -89,7 +89,7 @@ impl Datapath {
         queue: &mut ReceiveQueue,
         octets: &dyn Fn(usize) -> &'o [u8],
         again: &mut ReceiveQueue,
-        write: &mut dyn FnMut(&[u8], Offload),
+        write: &mut dyn FnMut(&[u8], Gso),
     ) {
         let shared = &*self.0;
         let now = shared.since_epoch(now);
@@ -100,7 +100,7 @@ impl Datapath {
         for (group, end) in groups.iter().zip(ends) {
             let ahead = &packets[group.packets.clone()];
             if group.sa.settle(now, ahead, numbers, &count, &notify) {
-                queue.part(group.first..end).for_each(|(packet, offload)| write(packet, offload));
+                queue.part(group.first..end).for_each(|(packet, gso)| write(packet, gso));
                 continue;
             }
             again.clear();
@@ -113,7 +113,7 @@ impl Datapath {
                 }
             }
             receiving.finish(&notify);
-            again.packets().for_each(|(packet, offload)| write(packet, offload));
+            again.packets().for_each(|(packet, gso)| write(packet, gso));
         }
         // An SA that was deleted meanwhile goes with the last of its packets.
         opened.clear();
@@ -127,16 +127,16 @@ impl Shared {
         &self,
         now: Instant,
         packet: &mut [u8],
-        offload: Offload,
+        gso: Gso,
         look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Option<Admitted> {
         let notify = |notice| self.notify(notice);
-        let mut claim = |sa: Arc<Outbound>, packet: &mut [u8], header, offload| {
-            let claim = sa.admit(packet, header, offload, &notify)?;
+        let mut claim = |sa: Arc<Outbound>, packet: &mut [u8], header, gso| {
+            let claim = sa.admit(packet, header, gso, &notify)?;
             Ok((sa, claim))
         };
         let Taken { by: (sa, claim), whole } =
-            self.admit(now, packet, offload, look_up, &mut claim).ok()??;
+            self.admit(now, packet, gso, look_up, &mut claim).ok()??;
         Some(Admitted { sa, claim, whole })
     }
 }

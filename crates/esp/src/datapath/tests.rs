@@ -1,8 +1,8 @@
 //! Two datapaths back to back.
 
 use super::*;
+use crate::gso::PartialChecksum;
 use crate::ip::{TCP, UDP};
-use crate::offload::PartialChecksum;
 use crate::plane::{Encapsulation, Limits, TrafficSelectors};
 use crate::queue::{Coalesce, RUN_OCTETS, RUN_PACKETS};
 use crate::sample::{self, ACK, checksums_hold};
@@ -13,7 +13,7 @@ use std::net::{IpAddr, SocketAddr};
 
 mod authentication;
 mod cost;
-mod course;
+mod fit_to_mtu;
 mod flows;
 mod foreign;
 mod fragments;
@@ -25,8 +25,8 @@ mod published;
 mod removal;
 mod rules;
 mod scapy;
-mod squeeze;
 mod stages;
+mod trace;
 
 const RULE: RuleId = RuleId(1);
 const OUT: SaId = SaId(1);
@@ -182,15 +182,15 @@ impl Pair {
     }
 
     fn protect(&self, packet: &[u8]) -> Result<Vec<u8>, Discard> {
-        let mut packets = self.protect_all(packet, Offload::NONE)?;
+        let mut packets = self.protect_all(packet, Gso::NONE)?;
         assert_eq!(packets.len(), 1);
         Ok(packets.remove(0))
     }
 
-    fn protect_all(&self, packet: &[u8], offload: Offload) -> Result<Vec<Vec<u8>>, Discard> {
+    fn protect_all(&self, packet: &[u8], gso: Gso) -> Result<Vec<Vec<u8>>, Discard> {
         let mut queue = SendQueue::new(0);
         let mut way_out = lock(&self.way_out);
-        way_out.encapsulate(self.now, &mut packet.to_vec(), offload, &mut queue)?;
+        way_out.encapsulate(self.now, &mut packet.to_vec(), gso, &mut queue)?;
         Ok(datagrams(&queue))
     }
 
@@ -207,8 +207,8 @@ impl Pair {
             }
             _ => self.receiver.decapsulate(self.now, datagram, arrival, &mut queue)?,
         }
-        let (packet, offload) = queue.packets().next().expect("what was accepted");
-        assert_eq!(offload, Offload::NONE);
+        let (packet, gso) = queue.packets().next().expect("what was accepted");
+        assert_eq!(gso, Gso::NONE);
         Ok(packet.to_vec())
     }
 
@@ -299,7 +299,7 @@ fn super_packets_leave_in_runs_and_arrive_whole() {
         } else {
             sample::udp(false, (1, 2), &data)
         };
-        let offload = Offload {
+        let gso = Gso {
             segmentation: if tcp { Segmentation::Tcp } else { Segmentation::Udp },
             segment_len: 1348,
             header_len: 0,
@@ -307,7 +307,7 @@ fn super_packets_leave_in_runs_and_arrive_whole() {
             checksum_verified: false,
         };
         let mut queue = SendQueue::new(1 << 18);
-        pair.sender.encapsulate(pair.now, &mut packet.clone(), offload, &mut queue).expect("an SA");
+        pair.sender.encapsulate(pair.now, &mut packet.clone(), gso, &mut queue).expect("an SA");
         assert_eq!(queue.runs().len(), 1);
         assert_eq!(datagrams(&queue).len(), data.len().div_ceil(1348));
         assert!(queue.runs()[0].range.len() <= RUN_OCTETS);
@@ -345,7 +345,7 @@ fn runs_hold_to_their_limits() {
         for _ in 0..times {
             let mut packet = sample::udp(false, (1, 2), &sample::payload(len));
             crate::ip::set_ecn(&mut packet, tos);
-            pair.sender.encapsulate(pair.now, &mut packet, Offload::NONE, queue).expect("an SA");
+            pair.sender.encapsulate(pair.now, &mut packet, Gso::NONE, queue).expect("an SA");
         }
     };
     send(&mut queue, 10, 0, RUN_PACKETS + 1);

@@ -83,7 +83,7 @@ impl State {
             self.team.iter().flat_map(|team| &team.threads).map(Thread::report).collect();
         let mut lookups = self.past_lookups;
         for thread in self.team.iter().flat_map(|team| &team.threads) {
-            lookups += thread.gauge.lookups();
+            lookups += thread.stats.lookups();
         }
         Report {
             settings: self.settings.clone(),
@@ -115,7 +115,7 @@ impl State {
         drops.retain(|reason, count| *count > 0 && here.contains(reason));
         let system = match stage {
             Stage::Send => {
-                let port = plane.lanes.first().map(|lane| lane.sockets.port());
+                let port = plane.queue_pairs.first().map(|queue_pair| queue_pair.sockets.port());
                 Some(("unsent", port.map_or(0, |port| port.unsent.load(Ordering::Relaxed))))
             }
             Stage::Receive => Some(("unreceived", plane.unreceived)),
@@ -127,7 +127,7 @@ impl State {
         drops.extend(system.filter(|(_, count)| *count > 0));
         let depth = match stage {
             Stage::Receive => {
-                let sockets = plane.lanes.iter().flat_map(|lane| lane.readable());
+                let sockets = plane.queue_pairs.iter().flat_map(|queue_pair| queue_pair.readable());
                 let (waiting, room) = sockets
                     .map(|(_, socket)| fill(socket))
                     .fold((0, 0), |(w, r), fill| (w + fill.waiting, r + fill.room));
@@ -160,7 +160,7 @@ impl Thread {
             cpu: told.cpu,
             cpu_time: told.cpu_time,
             wakeups: told.wakeups,
-            stages: Stage::ALL.map(|stage| (stage, self.gauge.flow(stage))).into(),
+            stages: Stage::ALL.map(|stage| (stage, self.stats.flow(stage))).into(),
         }
     }
 }

@@ -291,7 +291,7 @@ fn a_super_packet_is_cut_before_ah() {
         let kind = Kind { ipv6, mode, ..SHA256 };
         let pair = Pair::new(kind);
         let mut packet = sample::tcp(ipv6, 7, ACK, &[], &sample::payload(10_300));
-        let offload = Offload {
+        let gso = Gso {
             segmentation: Segmentation::Tcp,
             segment_len: 1_000,
             header_len: 0,
@@ -299,7 +299,7 @@ fn a_super_packet_is_cut_before_ah() {
             checksum_verified: false,
         };
         let mut queue = SendQueue::new(0);
-        pair.sender.encapsulate(pair.now, &mut packet, offload, &mut queue).expect("sealed");
+        pair.sender.encapsulate(pair.now, &mut packet, gso, &mut queue).expect("sealed");
         let mut received = ReceiveQueue::new(0, Coalesce { tcp: true, udp: true });
         let mut count = 0;
         for outer in datagrams(&queue) {

@@ -97,8 +97,8 @@ proptest! {
                     };
                     sender.prefetch([&packet[..], &[]].into_iter());
                     let (mut one, mut other) = (SendQueue::new(0), SendQueue::new(0));
-                    let searched = datapath.encapsulate(now, &mut packet.clone(), Offload::NONE, &mut one);
-                    let looked_up = sender.encapsulate(now, &mut packet.clone(), Offload::NONE, &mut other);
+                    let searched = datapath.encapsulate(now, &mut packet.clone(), Gso::NONE, &mut one);
+                    let looked_up = sender.encapsulate(now, &mut packet.clone(), Gso::NONE, &mut other);
                     prop_assert_eq!(
                         spi(searched.map(|()| datagrams(&one))),
                         spi(looked_up.map(|()| datagrams(&other)))

@@ -100,7 +100,7 @@ fn transport_mode_makes_fragments_whole_before_esp() {
         fragments.reverse();
         let (last, others) = fragments.split_last().expect("several");
         for fragment in others {
-            assert_eq!(pair.protect_all(fragment, Offload::NONE), Ok(Vec::new()), "kept");
+            assert_eq!(pair.protect_all(fragment, Gso::NONE), Ok(Vec::new()), "kept");
         }
         let opened = pair.open(&pair.protect(last).expect("whole")).expect("authentic");
         assert_eq!(upper_layer(&opened), upper_layer(&packet));
@@ -109,9 +109,7 @@ fn transport_mode_makes_fragments_whole_before_esp() {
         let mut sealed = Vec::new();
         for fragment in &fragments {
             let mut fragment = fragment.clone();
-            if let Some(admitted) =
-                pair.sender.sender().admit(pair.now, &mut fragment, Offload::NONE)
-            {
+            if let Some(admitted) = pair.sender.sender().admit(pair.now, &mut fragment, Gso::NONE) {
                 let mut queue = SendQueue::new(0);
                 pair.sender.seal(pair.now, admitted, &mut fragment, &mut queue);
                 sealed.extend(datagrams(&queue));
@@ -137,12 +135,12 @@ fn transport_mode_for_a_port_finds_the_fragments_that_show_none() {
     let packet = sample::udp(false, (1, 2), &sample::payload(3000));
     let fragments = in_fragments(&packet, 1000);
     let sealed: Vec<_> =
-        fragments.iter().flat_map(|f| pair.protect_all(f, Offload::NONE).expect("kept")).collect();
+        fragments.iter().flat_map(|f| pair.protect_all(f, Gso::NONE).expect("kept")).collect();
     assert_eq!(sealed.len(), 1);
     // Of another port, it is refused as a whole.
     let other = in_fragments(&sample::udp(false, (1, 3), &sample::payload(1500)), 1000);
     assert_eq!(pair.protect(&other[0]), Err(Discard::NoPolicy));
-    assert_eq!(pair.protect_all(&other[1], Offload::NONE), Ok(Vec::new()), "kept");
+    assert_eq!(pair.protect_all(&other[1], Gso::NONE), Ok(Vec::new()), "kept");
 }
 
 #[test]
@@ -151,10 +149,10 @@ fn fragments_of_a_packet_that_is_never_whole_are_counted() {
     let mut pair = Pair::new(kind);
     let fragments = in_fragments(&sample::udp(false, (1, 2), &sample::payload(3000)), 1000);
     for fragment in &fragments[1..] {
-        assert_eq!(pair.protect_all(fragment, Offload::NONE), Ok(Vec::new()));
+        assert_eq!(pair.protect_all(fragment, Gso::NONE), Ok(Vec::new()));
     }
     pair.now += Duration::from_secs(16);
-    assert_eq!(pair.protect_all(&fragments[0], Offload::NONE), Ok(Vec::new()));
+    assert_eq!(pair.protect_all(&fragments[0], Gso::NONE), Ok(Vec::new()));
     assert_eq!(pair.count(Discard::TransportFragment), fragments.len() as u64 - 1);
 }
 
@@ -236,9 +234,8 @@ fn segments_behind_extension_headers_stay_alone() {
             .expect("authentic");
     }
     // Splitting would not restore what differs between them, so that none is put together with another.
-    let packets: Vec<_> =
-        received.packets().map(|(packet, offload)| (packet.to_vec(), offload)).collect();
-    assert_eq!(packets, sent.into_iter().map(|packet| (packet, Offload::NONE)).collect::<Vec<_>>());
+    let packets: Vec<_> = received.packets().map(|(packet, gso)| (packet.to_vec(), gso)).collect();
+    assert_eq!(packets, sent.into_iter().map(|packet| (packet, Gso::NONE)).collect::<Vec<_>>());
 }
 
 #[test]
@@ -259,7 +256,7 @@ fn what_was_made_whole_is_fragmented_after_esp() {
         let mut queue = SendQueue::new(0);
         for mut fragment in fragments {
             let sender = &pair.sender;
-            sender.encapsulate(pair.now, &mut fragment, Offload::NONE, &mut queue).expect("kept");
+            sender.encapsulate(pair.now, &mut fragment, Gso::NONE, &mut queue).expect("kept");
         }
         assert_eq!(queue.runs().len(), 1);
         assert!(queue.runs()[0].may_fragment);

@@ -82,8 +82,8 @@ proptest! {
         let pair = Pair::new(Kind::PLAIN);
         let data = sample::payload(9 * 500);
         let packet = sample::tcp(false, 7, ACK, &[1; 12], &data);
-        let offload = Offload { segmentation: Segmentation::Tcp, segment_len: 500, ..Offload::NONE };
-        let mut sent = pair.protect_all(&packet, offload).expect("an SA");
+        let gso = Gso { segmentation: Segmentation::Tcp, segment_len: 500, ..Gso::NONE };
+        let mut sent = pair.protect_all(&packet, gso).expect("an SA");
         let mut forged = sent[at].clone();
         let flip = 8 + flip.index(forged.len() - 8);
         forged[flip] ^= 0x40;

@@ -84,15 +84,15 @@ fn the_widest_window_takes_what_is_as_late_as_it_says() {
 }
 
 /// A super-packet of so many segments.
-fn super_packet(segments: usize) -> (Vec<u8>, Offload) {
-    let offload = Offload {
+fn super_packet(segments: usize) -> (Vec<u8>, Gso) {
+    let gso = Gso {
         segmentation: Segmentation::Tcp,
         segment_len: 10,
         header_len: 0,
         checksum: Some(PartialChecksum { start: 20, offset: 16 }),
         checksum_verified: false,
     };
-    (sample::tcp(false, 1, ACK, &[], &sample::payload(10 * segments)), offload)
+    (sample::tcp(false, 1, ACK, &[], &sample::payload(10 * segments)), gso)
 }
 
 const THREADS: usize = 4;
@@ -117,18 +117,16 @@ fn numbers_of_64_bits_roll_over_while_many_threads_seal_and_open() {
                 let feed = feed.clone();
                 scope.spawn(move || {
                     for _ in 0..PACKETS {
-                        let (mut packet, offload) = super_packet(3);
+                        let (mut packet, gso) = super_packet(3);
                         let mut queue = SendQueue::new(0);
                         if steps {
-                            let admitted =
-                                pair.sender.sender().admit(pair.now, &mut packet, offload);
+                            let admitted = pair.sender.sender().admit(pair.now, &mut packet, gso);
                             let admitted = admitted.expect("an SA serves it");
                             std::thread::yield_now();
                             pair.sender.seal(pair.now, admitted, &mut packet, &mut queue);
                         } else {
                             let sender = &pair.sender;
-                            let sealed =
-                                sender.encapsulate(pair.now, &mut packet, offload, &mut queue);
+                            let sealed = sender.encapsulate(pair.now, &mut packet, gso, &mut queue);
                             sealed.expect("no end");
                         }
                         datagrams(&queue).into_iter().for_each(|d| feed.send(d).expect("received"));
@@ -165,9 +163,9 @@ fn the_end_of_the_numbers_is_the_end_for_all_threads() {
                 scope.spawn(|| {
                     let (mut numbers, mut sender) = (Vec::new(), pair.sender.sender());
                     for n in 0..50 {
-                        let (mut packet, offload) = super_packet(1 + n % 4);
+                        let (mut packet, gso) = super_packet(1 + n % 4);
                         let mut queue = SendQueue::new(0);
-                        match sender.encapsulate(pair.now, &mut packet, offload, &mut queue) {
+                        match sender.encapsulate(pair.now, &mut packet, gso, &mut queue) {
                             Ok(()) => numbers.extend(
                                 datagrams(&queue)
                                     .iter()

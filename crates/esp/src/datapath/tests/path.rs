@@ -10,7 +10,7 @@ fn transport_mode_takes_off_only_a_plain_header_of_its_own() {
     assert!(pair.protect(&good).is_ok());
     let mut fragment = good.clone();
     fragment[6] = 0x20;
-    assert_eq!(pair.protect_all(&fragment, Offload::NONE), Ok(Vec::new()), "kept for the others");
+    assert_eq!(pair.protect_all(&fragment, Gso::NONE), Ok(Vec::new()), "kept for the others");
     let mut options = good.clone();
     options[0] = 0x46;
     assert_eq!(pair.protect(&options), Err(Discard::TransportHeader));
@@ -145,7 +145,7 @@ fn relocated_sas_send_to_the_new_place() {
     pair.sender.clone().relocate(OUT, path).expect("installed");
     let mut queue = SendQueue::new(0);
     let mut packet = sample::udp(false, (1, 2), &[]);
-    pair.sender.encapsulate(pair.now, &mut packet, Offload::NONE, &mut queue).expect("an SA");
+    pair.sender.encapsulate(pair.now, &mut packet, Gso::NONE, &mut queue).expect("an SA");
     assert_eq!(queue.runs()[0].path, path);
 }
 

@@ -29,7 +29,7 @@ fn a_packet_with_numbers_is_counted_though_it_is_sealed_after_the_sa_is_gone() {
     let mut datapath = pair.sender.clone();
     let mut sender = datapath.sender();
     let mut whole = packet();
-    let admitted = sender.admit(pair.now, &mut whole, Offload::NONE).expect("an SA serves it");
+    let admitted = sender.admit(pair.now, &mut whole, Gso::NONE).expect("an SA serves it");
     let done = datapath.remove(OUT).expect("it was there");
     assert_eq!((done.packets, done.bytes), (1, whole.len() as u64));
     assert_eq!(datapath.remove(OUT), None);
@@ -57,11 +57,11 @@ fn a_packet_whose_sa_goes_before_it_has_numbers_takes_the_next() {
         };
         let mut queue = SendQueue::new(0);
         if ahead {
-            let admitted = shared.claim(pair.now, &mut packet(), Offload::NONE, &mut look_up);
+            let admitted = shared.claim(pair.now, &mut packet(), Gso::NONE, &mut look_up);
             pair.sender.seal(pair.now, admitted.expect("served"), &mut packet(), &mut queue);
         } else {
             shared
-                .encapsulate(pair.now, &mut packet(), Offload::NONE, &mut queue, &mut look_up)
+                .encapsulate(pair.now, &mut packet(), Gso::NONE, &mut queue, &mut look_up)
                 .expect("the next SA takes it");
         }
         assert_eq!(packets(replaced.flatten()), 0);
@@ -81,8 +81,7 @@ fn a_packet_whose_last_sa_goes_is_dropped_and_counted() {
         verdict
     };
     let mut queue = SendQueue::new(0);
-    let outcome =
-        shared.encapsulate(pair.now, &mut packet(), Offload::NONE, &mut queue, &mut look_up);
+    let outcome = shared.encapsulate(pair.now, &mut packet(), Gso::NONE, &mut queue, &mut look_up);
     assert_eq!(outcome, Err(Discard::NoSa));
     assert!(queue.is_empty());
     assert_eq!(pair.count(Discard::NoSa), 1);
@@ -146,11 +145,11 @@ fn every_packet_is_in_one_count_whatever_goes_meanwhile() {
             receive.clear();
             if ahead {
                 let mut packet = packet();
-                let admitted = sender.admit(now, &mut packet, Offload::NONE).expect("one serves");
+                let admitted = sender.admit(now, &mut packet, Gso::NONE).expect("one serves");
                 datapath.seal(now, admitted, &mut packet, &mut send);
             } else {
                 let packet = &mut packet();
-                sender.encapsulate(now, packet, Offload::NONE, &mut send).expect("one serves");
+                sender.encapsulate(now, packet, Gso::NONE, &mut send).expect("one serves");
             }
             let datagram = datagrams(&send).remove(0);
             let arrival = Kind::PLAIN.arrival();

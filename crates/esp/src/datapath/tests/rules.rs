@@ -142,7 +142,7 @@ fn a_trap_asks_for_an_sa_and_keeps_packets_until_it_comes() {
     let mut queue = SendQueue::new(0);
     let send = |after: Duration, len: usize, queue: &mut SendQueue| {
         let mut packet = sample::udp(false, (1, 2), &sample::payload(len));
-        datapath.encapsulate(now + after, &mut packet, Offload::NONE, queue)
+        datapath.encapsulate(now + after, &mut packet, Gso::NONE, queue)
     };
     let second = Duration::from_secs(1);
     // One that will be too old, then as many as are kept.
@@ -192,13 +192,13 @@ fn packets_kept_too_long_or_for_a_rule_that_goes_are_dropped() {
     datapath.add_rule(rule(true)).expect("a new rule");
     let mut queue = SendQueue::new(0);
     let mut packet = sample::udp(false, (1, 2), &[]);
-    datapath.encapsulate(now, &mut packet, Offload::NONE, &mut queue).expect("kept");
+    datapath.encapsulate(now, &mut packet, Gso::NONE, &mut queue).expect("kept");
     datapath.add_outbound(Kind::PLAIN.outbound()).expect("new");
     datapath.flush_held(now + Duration::from_secs(60), &mut queue);
     assert!(queue.is_empty());
     assert_eq!(datapath.counters()["hold_expired"], 1);
     datapath.remove(OUT);
-    datapath.encapsulate(now, &mut packet, Offload::NONE, &mut queue).expect("kept");
+    datapath.encapsulate(now, &mut packet, Gso::NONE, &mut queue).expect("kept");
     datapath.remove_rule(RULE);
     assert_eq!(datapath.counters()["no_policy"], 1);
 }

@@ -99,7 +99,7 @@ fn sequence_numbers_follow_the_order_of_admission() {
         (0..3).map(|n| sample::udp(false, (4000, n), &sample::payload(20))).collect();
     let (mut admitted, mut sender) = (Vec::new(), pair.sender.sender());
     for packet in &mut packets {
-        admitted.push(sender.admit(pair.now, packet, Offload::NONE).expect("an SA serves it"));
+        admitted.push(sender.admit(pair.now, packet, Gso::NONE).expect("an SA serves it"));
     }
     let mut sealed = Vec::new();
     for (packet, admitted) in packets.iter_mut().zip(admitted).rev() {
@@ -131,7 +131,7 @@ fn segments_are_put_together_across_datagrams_but_not_across_sas() {
         (0..3).map(|n| pair.protect(&segment(n)).expect("sealed")).collect();
     for n in 3..5 {
         let mut queue = SendQueue::new(0);
-        sender.encapsulate(pair.now, &mut segment(n), Offload::NONE, &mut queue).expect("sealed");
+        sender.encapsulate(pair.now, &mut segment(n), Gso::NONE, &mut queue).expect("sealed");
         datagrams.extend(super::datagrams(&queue));
     }
     let mut opened = Opened::default();

@@ -3,7 +3,7 @@
 use super::*;
 use crate::filter::{DefaultAction, Direction, FilterAction, FilterRule};
 use crate::plane::PacketSummary;
-use crate::trace::{Course, DecidedBy};
+use crate::trace::{DecidedBy, OneWayTrace};
 
 const ECHO: &str = "udp 10.1.0.1:7 10.2.0.2:7";
 
@@ -24,7 +24,7 @@ fn packet(text: &str) -> PacketSummary {
     crate::trace::parse(text).expect("a packet")
 }
 
-fn courses(datapath: &Datapath, text: &str) -> [Course; 2] {
+fn courses(datapath: &Datapath, text: &str) -> [OneWayTrace; 2] {
     let trace = datapath.clone().trace(&packet(text)).expect("it can tell");
     [trace.leaving, trace.arriving]
 }

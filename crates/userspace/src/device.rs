@@ -1,12 +1,12 @@
-//! What the host has of the plane while there are rules: the device with its first lane, routes, and the guard.
+//! What the host has of the plane while there are rules: the device with its first queue_pair, routes, and the guard.
 
 use super::filter::Enforcement;
-use super::lane::Lane;
 use super::offering::Offering;
+use super::queue_pair::QueuePair;
 use super::refusal::{plane_error, refused};
-use super::routing::Routing;
 use super::socket::Port;
 use super::tun::Tun;
+use super::tun_routes::TunRoutes;
 use super::worker::Shared;
 use super::{Config, guard};
 use esp::plane::{PlaneError, Rule};
@@ -20,13 +20,13 @@ use std::sync::Arc;
 /// of a TUN device. At 200,000 packets per second it takes as long as a worker may have to wait for a core.
 const WAITING: u32 = 1000;
 
-/// A device, and what leads traffic to it. [`Presence::end`] undoes it.
-pub(super) struct Presence {
+/// A device, and what leads traffic to it. [`Device::end`] undoes it.
+pub(super) struct Device {
     // Declared in the order in which they are to go: the host's settings, then the device.
-    pub routing: Routing,
+    pub routing: TunRoutes,
     /// The guard's table; `None` where there is none.
     guard: Option<String>,
-    _lane: Arc<Lane>,
+    _queue_pair: Arc<QueuePair>,
 }
 
 /// What a plane lost by a device that is gone.
@@ -48,7 +48,7 @@ impl AddAssign for Lost {
     }
 }
 
-impl Presence {
+impl Device {
     /// Creates the device and the routing table, which is empty at first, and has the workers serve it.
     pub(super) fn start(
         config: &Config,
@@ -63,11 +63,11 @@ impl Presence {
         let (netlink, index) = configure(&config.device, mtu)
             .map_err(|e| refused(format!("setting up {}", config.device), &e))?;
         let numbers = (config.mark, config.table, config.rule_priority);
-        let routing = Routing::start(netlink, index, numbers, journal)?;
-        let lane = Arc::new(Lane::first(tun, port)?);
-        config.workers.attach(&config.device, Arc::clone(shared), Arc::clone(&lane))?;
-        shared.inside.is_at(&lane);
-        Ok(Self { routing, guard: None, _lane: lane })
+        let routing = TunRoutes::start(netlink, index, numbers, journal)?;
+        let queue_pair = Arc::new(QueuePair::first(tun, port)?);
+        config.workers.attach(&config.device, Arc::clone(shared), Arc::clone(&queue_pair))?;
+        shared.inside.is_at(&queue_pair);
+        Ok(Self { routing, guard: None, _queue_pair: queue_pair })
     }
 
     /// Takes everything off the host again.
@@ -75,7 +75,7 @@ impl Presence {
         let unread = self.routing.dropped().unwrap_or(0);
         let (unreceived, declined) = config.workers.lost();
         config.workers.detach();
-        journal.undo_presence();
+        journal.undo_device();
         Lost { unread, unreceived, declined }
     }
 

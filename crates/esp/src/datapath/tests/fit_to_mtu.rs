@@ -109,7 +109,7 @@ fn what_may_be_fragmented_is_before_esp() {
     for kind in kinds() {
         let pair = told(kind, DontFragment::Set, 1000.max(if kind.ipv6 { 1280 } else { 0 }));
         let packet = inner(false, false, 4000);
-        let sealed = pair.protect_all(&packet, Offload::NONE).expect("in fragments");
+        let sealed = pair.protect_all(&packet, Gso::NONE).expect("in fragments");
         let largest = pair.sender.clone().fit(OUT).expect("installed").inner_mtu;
         let mut expected = packet.clone();
         let mut fragments = Fragments::new(&mut expected, 20, largest);
@@ -132,7 +132,7 @@ fn numbers_that_were_claimed_suffice_whatever_the_path_does_between() {
     let mut first = inner(false, false, 3000);
     let mut second = inner(false, true, 60);
     let admit = |packet: &mut Vec<u8>| {
-        pair.sender.sender().admit(pair.now, packet, Offload::NONE).expect("an SA serves it")
+        pair.sender.sender().admit(pair.now, packet, Gso::NONE).expect("an SA serves it")
     };
     let admitted = [admit(&mut first), admit(&mut second)];
     learn(&pair, 600).expect("believed");
@@ -148,7 +148,7 @@ fn numbers_that_were_claimed_suffice_whatever_the_path_does_between() {
 #[test]
 fn super_packets_are_refused_or_cut_once_more() {
     let pair = told(Kind::PLAIN, DontFragment::Set, 1400);
-    let offload = Offload {
+    let gso = Gso {
         segmentation: Segmentation::Tcp,
         segment_len: 1380,
         header_len: 0,
@@ -156,7 +156,7 @@ fn super_packets_are_refused_or_cut_once_more() {
         checksum_verified: false,
     };
     let mut packet = sample::tcp(false, 7, ACK, &[], &sample::payload(5_000));
-    assert_eq!(pair.protect_all(&packet, offload), Err(Discard::TooBig));
+    assert_eq!(pair.protect_all(&packet, gso), Err(Discard::TooBig));
     let answers = pair.sender.take_answers();
     // The first segment is quoted, as its sender's TCP would have sent it.
     let quoted = &answers[0][28..];
@@ -164,7 +164,7 @@ fn super_packets_are_refused_or_cut_once_more() {
     assert_eq!(usize::from(word_at(&answers[0], 26)), fits(Kind::PLAIN, 1400));
 
     packet[6] = 0;
-    let sealed = pair.protect_all(&packet, offload).expect("fragments of segments");
+    let sealed = pair.protect_all(&packet, gso).expect("fragments of segments");
     assert_eq!(sealed.len(), 2 * 3 + 1, "three segments in two fragments each, and the rest");
     let opened: Vec<Vec<u8>> = sealed.iter().map(|d| pair.open(d).expect("authentic")).collect();
     let payload: usize = opened.iter().map(|p| p.len() - 20).sum();
@@ -184,7 +184,7 @@ fn the_outer_packet_says_what_the_setting_wants() {
         let pair = untold(Kind::PLAIN, setting);
         let mut queue = SendQueue::new(0);
         let mut packet = inner(false, inner_says, 100);
-        pair.sender.encapsulate(pair.now, &mut packet, Offload::NONE, &mut queue).expect("an SA");
+        pair.sender.encapsulate(pair.now, &mut packet, Gso::NONE, &mut queue).expect("an SA");
         assert_eq!(queue.runs()[0].may_fragment, expected, "{setting:?} {inner_says}");
     }
     // Packets of both kinds do not leave in one run.
@@ -192,7 +192,7 @@ fn the_outer_packet_says_what_the_setting_wants() {
     let mut queue = SendQueue::new(0);
     for says in [true, false, false] {
         let mut packet = inner(false, says, 100);
-        pair.sender.encapsulate(pair.now, &mut packet, Offload::NONE, &mut queue).expect("an SA");
+        pair.sender.encapsulate(pair.now, &mut packet, Gso::NONE, &mut queue).expect("an SA");
     }
     assert_eq!(queue.runs().len(), 2);
 }
@@ -201,10 +201,7 @@ fn the_outer_packet_says_what_the_setting_wants() {
 fn where_routers_fragment_nothing_is_refused() {
     let clear = told(Kind::PLAIN, DontFragment::Clear, 1000);
     for says in [true, false] {
-        assert_eq!(
-            clear.protect_all(&inner(false, says, 1400), Offload::NONE).map(|p| p.len()),
-            Ok(1)
-        );
+        assert_eq!(clear.protect_all(&inner(false, says, 1400), Gso::NONE).map(|p| p.len()), Ok(1));
     }
     assert!(clear.protect(&inner(true, true, 1400)).is_ok());
     let copy = told(Kind::PLAIN, DontFragment::Copy, 1000);
@@ -240,7 +237,7 @@ fn transport_mode_answers_for_its_own_host() {
     let pair = told(kind, DontFragment::Set, 1000);
     let mut queue = SendQueue::new(0);
     let mut packet = inner(false, false, 1400);
-    pair.sender.encapsulate(pair.now, &mut packet, Offload::NONE, &mut queue).expect("whole");
+    pair.sender.encapsulate(pair.now, &mut packet, Gso::NONE, &mut queue).expect("whole");
     assert!(queue.runs()[0].may_fragment);
 }
 
@@ -267,7 +264,7 @@ fn ah_asks_routers_as_esp_does_and_learns_of_them() {
     let largest = fits(kind, 1400);
     assert_eq!(pair.protect(&inner(false, true, largest)).map(|sealed| sealed.len()), Ok(1400));
     assert_eq!(pair.protect(&inner(false, true, largest + 1)), Err(Discard::TooBig));
-    let pieces = pair.protect_all(&inner(false, false, 3000), Offload::NONE).expect("in fragments");
+    let pieces = pair.protect_all(&inner(false, false, 3000), Gso::NONE).expect("in fragments");
     assert!(pieces.len() == 3 && pieces.iter().all(|piece| piece.len() <= 1400));
 }
 
@@ -356,7 +353,7 @@ proptest! {
         for (n, (len, says)) in packets.into_iter().enumerate() {
             let _ = learn(&pair, mtus[n % mtus.len()]);
             let fit = pair.sender.clone().fit(OUT).expect("installed");
-            let Ok(sealed) = pair.protect_all(&inner(false, says, len), Offload::NONE) else {
+            let Ok(sealed) = pair.protect_all(&inner(false, says, len), Gso::NONE) else {
                 prop_assert!(says && len > fit.inner_mtu);
                 continue;
             };

@@ -81,7 +81,7 @@ impl Manners {
             && let Some(policy) = self.opinion.form(Instant::now(), each)
             && let Err(error) = schedule(policy)
         {
-            tracing::debug!(%error, policy, "a worker cannot change its manners");
+            tracing::debug!(%error, policy, "a worker cannot change its sched_policy");
         }
     }
 }
@@ -177,13 +177,13 @@ mod tests {
 
     #[test]
     fn few_packets_at_a_time_are_judged_and_many_are_not() {
-        let mut manners = Manners::new();
-        (0..JUDGED).for_each(|_| manners.woken(MANY - 1));
-        assert_eq!(manners.wakes, JUDGED);
-        manners.woken(MANY);
-        assert_eq!(manners.wakes, 0);
-        (0..=JUDGED).for_each(|_| manners.woken(MANY - 1));
-        assert_eq!(manners.wakes, 0, "judged");
+        let mut sched_policy = Manners::new();
+        (0..JUDGED).for_each(|_| sched_policy.woken(MANY - 1));
+        assert_eq!(sched_policy.wakes, JUDGED);
+        sched_policy.woken(MANY);
+        assert_eq!(sched_policy.wakes, 0);
+        (0..=JUDGED).for_each(|_| sched_policy.woken(MANY - 1));
+        assert_eq!(sched_policy.wakes, 0, "judged");
     }
 
     #[test]

@@ -5,7 +5,7 @@
 use super::policies::priority;
 use super::{Installed, Xfrm};
 use esp::plane::{PacketSummary, RuleId, SaId};
-use esp::trace::{Course, DecidedBy, KernelPolicy, SaFacts};
+use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, SaFacts};
 use std::cmp::Reverse;
 
 impl Xfrm {
@@ -15,7 +15,7 @@ impl Xfrm {
         id: RuleId,
         packet: &PacketSummary,
         leaves: bool,
-    ) -> Option<Course> {
+    ) -> Option<OneWayTrace> {
         let ruled = self.rules.get(&id)?;
         let of_rule = self.sas.iter().filter(|(_, sa)| sa.rule == id);
         let mut sas: Vec<(Reverse<u64>, SaFacts)> = of_rule
@@ -38,7 +38,7 @@ impl Xfrm {
             trap: rule.trap,
             kernel: Some(KernelPolicy { priority, binding: ruled.binding }),
         };
-        Some(Course { decided_by, sas, behind: Vec::new() })
+        Some(OneWayTrace { decided_by, sas, behind: Vec::new() })
     }
 }
 

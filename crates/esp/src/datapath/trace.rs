@@ -7,7 +7,7 @@ use crate::filter::{Direction, Filter};
 use crate::header::Header;
 use crate::plane::{PacketSummary, Rule};
 use crate::spd::Cover;
-use crate::trace::{Course, DecidedBy, Trace};
+use crate::trace::{DecidedBy, OneWayTrace, Trace};
 
 impl Shared {
     pub(super) fn trace(&self, packet: &PacketSummary) -> Trace {
@@ -17,7 +17,7 @@ impl Shared {
         Trace { leaving, arriving, inbound_guard: false }
     }
 
-    fn leaving(&self, packet: &PacketSummary, header: &Header, filter: &Filter) -> Course {
+    fn leaving(&self, packet: &PacketSummary, header: &Header, filter: &Filter) -> OneWayTrace {
         let tunnels = self.spd.covering(|rule| header.leaves_by(&rule.selectors));
         let tunnels: Vec<&Rule> = tunnels.iter().map(|entry| &entry.rule).collect();
         let (decided_by, sas) = match self.spd.find(header) {
@@ -29,10 +29,10 @@ impl Shared {
             }
         };
         let behind = behind(&decided_by, packet, Direction::Out, filter, &tunnels);
-        Course { decided_by, sas, behind }
+        OneWayTrace { decided_by, sas, behind }
     }
 
-    fn arriving(&self, packet: &PacketSummary, header: &Header, filter: &Filter) -> Course {
+    fn arriving(&self, packet: &PacketSummary, header: &Header, filter: &Filter) -> OneWayTrace {
         let tunnels = self.spd.covering(|rule| header.arrives_by(&rule.selectors));
         let tunnels: Vec<&Rule> = tunnels.iter().map(|entry| &entry.rule).collect();
         let decided_by = match (filter.first(packet, Direction::In), tunnels.first()) {
@@ -52,7 +52,7 @@ impl Shared {
             _ => Vec::new(),
         };
         let behind = behind(&decided_by, packet, Direction::In, filter, &tunnels);
-        Course { decided_by, sas, behind }
+        OneWayTrace { decided_by, sas, behind }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A way in and out of the kernel: a queue of the device, and sockets. Every lane is served by one worker at a time, and
+//! A way in and out of the kernel: a queue of the device, and sockets. Every queue_pair is served by one worker at a time, and
 //! outlives it: what waits in it when a worker goes is taken by the next.
 
 use super::socket::{Port, Sockets};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// A queue of the device and the sockets whose packets belong with it: what a worker writes to a queue makes the kernel
 /// send the flow's other direction through the same one.
-pub(super) struct Lane {
+pub(super) struct QueuePair {
     pub tun: Tun,
     pub sockets: Sockets,
     /// Whether this one reads the sockets of native ESP and of AH. Each of those would get every packet, so that there
@@ -19,7 +19,7 @@ pub(super) struct Lane {
     pub reads_raw: bool,
 }
 
-impl Lane {
+impl QueuePair {
     pub(super) fn first(tun: Tun, port: &Arc<Port>) -> Result<Self, PlaneError> {
         Ok(Self { tun, sockets: Sockets::join(port)?, reads_raw: true })
     }

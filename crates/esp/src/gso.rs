@@ -37,7 +37,7 @@ pub struct PartialChecksum {
 
 /// What was left undone in a packet that a device hands over, or may be left to the device that takes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Offload {
+pub struct Gso {
     /// What the packet is to be split into.
     pub segmentation: Segmentation,
     /// Octets of payload per segment; 0 without segmentation.
@@ -50,7 +50,7 @@ pub struct Offload {
     pub checksum_verified: bool,
 }
 
-impl Offload {
+impl Gso {
     /// A packet that is complete as it is.
     pub const NONE: Self = Self {
         segmentation: Segmentation::None,
@@ -111,20 +111,20 @@ mod tests {
     fn virtio_header_round_trip() {
         for ipv6 in [false, true] {
             for segmentation in [Segmentation::None, Segmentation::Tcp, Segmentation::Udp] {
-                let offload = Offload {
+                let gso = Gso {
                     segmentation,
                     segment_len: 1400,
                     header_len: 52,
                     checksum: Some(PartialChecksum { start: 20, offset: 16 }),
                     checksum_verified: false,
                 };
-                assert_eq!(Offload::from_virtio(&offload.to_virtio(ipv6)), Some(offload));
+                assert_eq!(Gso::from_virtio(&gso.to_virtio(ipv6)), Some(gso));
             }
         }
     }
 
     #[test]
     fn udp_fragmentation_is_not_taken_for_segmentation() {
-        assert_eq!(Offload::from_virtio(&[0, 3, 0, 0, 0, 0, 0, 0, 0, 0]), None);
+        assert_eq!(Gso::from_virtio(&[0, 3, 0, 0, 0, 0, 0, 0, 0, 0]), None);
     }
 }

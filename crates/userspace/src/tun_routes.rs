@@ -20,7 +20,7 @@ const DEVICE_METRIC: u32 = 10;
 const BLACKHOLE_METRIC: u32 = 20;
 
 /// The routes of all rules.
-pub(super) struct Routing {
+pub(super) struct TunRoutes {
     netlink: Netlink,
     device: u32,
     table: u32,
@@ -37,11 +37,11 @@ pub(super) struct Routing {
 struct Routed {
     /// What it protects on this side: where its preferred source addresses come from.
     local: Vec<Selector>,
-    /// Those of [`Routing::wanted`] that it wants.
+    /// Those of [`TunRoutes::wanted`] that it wants.
     prefixes: BTreeSet<Prefix>,
 }
 
-impl Routing {
+impl TunRoutes {
     /// Sends everything without the mark to `table`, which is empty at first.
     pub(super) fn start(
         mut netlink: Netlink,

@@ -7,9 +7,9 @@ use super::Outbound;
 use crate::discard::Discard;
 use crate::encap::Placement;
 use crate::fragment::{self, dont_fragment};
+use crate::gso::{Gso, Segmentation};
 use crate::header::Header;
 use crate::icmp;
-use crate::offload::{Offload, Segmentation};
 use crate::path_mtu::{DontFragment, Fit};
 use crate::queue::RUN_OCTETS;
 use crate::segment::{Segments, complete_checksum};
@@ -20,7 +20,7 @@ const IPV6_MTU: usize = 1280;
 
 /// How packets are made to fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Squeeze {
+pub(super) enum MtuFit {
     /// They do.
     Fits,
     /// The outer packets are fragmented, by this host or by routers.
@@ -29,7 +29,7 @@ pub(super) enum Squeeze {
     Fragments { mtu: usize },
 }
 
-impl Squeeze {
+impl MtuFit {
     /// Octets of the longest piece of a packet of that length.
     pub(super) fn longest(self, len: usize) -> usize {
         match self {
@@ -64,26 +64,26 @@ pub(super) fn tells_dont_fragment(
 
 impl Outbound {
     /// What becomes of a packet with a piece of `longest` octets, which is not known to fit.
-    pub(super) fn squeeze(
+    pub(super) fn fit_to_mtu(
         &self,
         placement: &Placement,
         header: &Header,
         octets: &[u8],
         longest: usize,
-    ) -> Result<Squeeze, Discard> {
+    ) -> Result<MtuFit, Discard> {
         if self.sealed_len(longest) > RUN_OCTETS {
             return Err(Discard::TooLong);
         }
         if longest <= placement.fits {
-            return Ok(Squeeze::Fits);
+            return Ok(MtuFit::Fits);
         }
         let clear = placement.dont_fragment == DontFragment::Clear && !self.suite.is_ah();
         if clear || header.ipv6 && longest <= IPV6_MTU {
-            return Ok(Squeeze::Outside);
+            return Ok(MtuFit::Outside);
         }
         // Of fragments that this host made, and that were put together for it here.
         if self.mode == Mode::Transport && longest > placement.device_mtu {
-            return Ok(Squeeze::Outside);
+            return Ok(MtuFit::Outside);
         }
         if header.ipv6 || dont_fragment(octets) {
             return Err(Discard::TooBig);
@@ -91,11 +91,11 @@ impl Outbound {
         // In transport mode no fragment may go through ESP (RFC 4301 §7); where the outer packet takes over that it may be
         // fragmented, the network does it.
         if self.mode == Mode::Transport || placement.dont_fragment == DontFragment::Copy {
-            return Ok(Squeeze::Outside);
+            return Ok(MtuFit::Outside);
         }
         let mtu = placement.fits;
         fragment::count(longest, header.transport, mtu).ok_or(Discard::TooBig)?;
-        Ok(Squeeze::Fragments { mtu })
+        Ok(MtuFit::Fragments { mtu })
     }
 
     /// The message to the sender of a packet that was refused as too big; `None` if it must not be told.
@@ -103,16 +103,16 @@ impl Outbound {
         &self,
         packet: &mut [u8],
         header: &Header,
-        offload: Offload,
+        gso: Gso,
     ) -> Option<Vec<u8>> {
         let fits = self.placement.load().fits;
         let mtu = if header.ipv6 { fits.max(IPV6_MTU) } else { fits };
-        if offload.segmentation == Segmentation::None {
-            complete_checksum(&mut packet[..header.len], header, offload);
+        if gso.segmentation == Segmentation::None {
+            complete_checksum(&mut packet[..header.len], header, gso);
             return icmp::too_big(packet, header, mtu);
         }
         // The first segment is what the sender would have sent without offloads.
-        let mut segments = Segments::new(packet, header, offload)?;
+        let mut segments = Segments::new(packet, header, gso)?;
         let segment = segments.next()?;
         icmp::too_big(segment, &Header { len: segment.len(), ..*header }, mtu)
     }
