@@ -21,6 +21,7 @@ use crypto::{CipherError, CryptoProviders, KeyedSa, KeyedSas, Suite};
 use paths::{Retry, Surroundings};
 use policy::Mode;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -60,6 +61,20 @@ pub struct Settings {
     pub on_answer: Option<Inward>,
     /// Called when kept packets may go: who owns the sockets is to call [`Datapath::flush_held`].
     pub on_release: Option<Arc<dyn Fn() + Send + Sync>>,
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The rest is functions.
+        f.debug_struct("Settings")
+            .field("outer_mtu", &self.outer_mtu)
+            .field("path_mtu", &self.path_mtu)
+            .field("dont_fragment", &self.dont_fragment)
+            .field("learned_for", &self.learned_for)
+            .field("natt_port", &self.natt_port)
+            .field("mss_clamp", &self.mss_clamp)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Takes a packet for the hosts behind the tunnel.
@@ -103,6 +118,12 @@ struct Taken<T> {
     by: T,
     /// The packet, where it was put together of fragments.
     whole: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Datapath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Datapath").field("settings", &self.0.settings).finish_non_exhaustive()
+    }
 }
 
 struct Shared {
