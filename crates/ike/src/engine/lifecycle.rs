@@ -169,10 +169,12 @@ impl<P: DataPlane> Engine<P> {
     pub fn disconnect(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
         let not_up = || CommandError::NotUp(name.into());
         if let Some(tunnel) = self.policy.tunnel(name).cloned() {
-            for child in &tunnel.children {
-                self.deactivate(&child.name);
-            }
             let ids: Vec<SessionId> = self.sessions_of(&tunnel.name).map(|(id, _)| id).collect();
+            for child in &tunnel.children {
+                if !ids.is_empty() || self.is_retrying(&child.name) {
+                    self.deactivate(&child.name);
+                }
+            }
             if ids.is_empty() {
                 return Err(not_up());
             }
@@ -185,12 +187,15 @@ impl<P: DataPlane> Engine<P> {
             return Err(self.no_such_tunnel(name));
         };
         let tunnel = tunnel.name.clone();
-        self.deactivate(name);
+        let retrying = self.is_retrying(name);
         // Crossing starts make two for a moment.
         let ids: Vec<SessionId> = self.sessions_of(&tunnel).map(|(id, _)| id).collect();
         let mut done = false;
         for id in ids {
             done |= self.ask_session(now, id, |session, cx| session.drop_child(cx, name));
+        }
+        if done || retrying {
+            self.deactivate(name);
         }
         if done { Ok(()) } else { Err(not_up()) }
     }

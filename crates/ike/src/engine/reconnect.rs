@@ -131,6 +131,11 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
+    /// Whether the next attempt to start this child tunnel is scheduled.
+    pub(super) fn is_retrying(&self, child: &str) -> bool {
+        self.deadlines.of(&Waiter::Retry(child.into())).is_some()
+    }
+
     /// A tunnel that the operator takes down stays down.
     pub(super) fn deactivate(&mut self, child: &str) {
         self.forget_retry(child);
