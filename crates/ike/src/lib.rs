@@ -38,7 +38,7 @@
 //! let policy = Arc::new(policy::Policy::default());
 //! let plane = Datapath::new(Settings::default(), now);
 //! // The seed feeds every random choice: a gateway takes it from the system.
-//! let mut engine = Engine::new(policy, Config::default(), plane, [7; 32], now);
+//! let mut engine = Engine::new(policy, Config::default(), plane, [7; 32], now)?;
 //! loop {
 //!     match engine.poll() {
 //!         Output::Transmit(datagram) => println!("send {} octets", datagram.octets.len()),
@@ -47,6 +47,7 @@
 //!         Output::Wait(deadline) => break assert_eq!(deadline, None),
 //!     }
 //! }
+//! # Ok::<(), ike::InvalidSettings>(())
 //! ```
 //!
 //! # Where to change what
