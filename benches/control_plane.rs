@@ -5,7 +5,7 @@
 
 use criterion::{Bencher, BenchmarkId, Criterion, criterion_group, criterion_main};
 use ike::event::EventKind;
-use ike::{Config, Datagram};
+use ike::{Config, Datagram, Output};
 use policy::Group;
 use sim::fleet::{End, Fleet, Mail, Plan};
 use std::hint::black_box;
@@ -157,7 +157,7 @@ fn deadlines(criterion: &mut Criterion) {
                 scene.get_or_insert_with(|| Scene::up(&Plan::of(tunnels), &lively));
             bencher.iter(|| {
                 fleet.spokes.handle_timeout(*now);
-                black_box(fleet.spokes.poll_timeout()).expect("a tunnel waits for something")
+                black_box(fleet.spokes.deadline()).expect("a tunnel waits for something")
             });
         });
     }
@@ -177,7 +177,10 @@ fn strangers(criterion: &mut Criterion) {
             let remote = SocketAddr::new(Ipv4Addr::from_bits(number).into(), 500);
             let datagram = Datagram { local: request.remote, remote, octets: &octets };
             fleet.hub.handle_datagram(now, datagram);
-            fleet.hub.poll_transmit().expect("a cookie")
+            match fleet.hub.poll() {
+                Output::Transmit(cookie) => cookie,
+                other => panic!("a cookie was expected: {other:?}"),
+            }
         });
     });
     assert_eq!(fleet.hub.inventory().half_open, 0, "strangers cost no memory");

@@ -18,7 +18,7 @@ use handle::Command;
 use ike::discard::Discard;
 use ike::priority_queue::PriorityQueue;
 use ike::proof::Done;
-use ike::{Datagram, Engine, Transmit};
+use ike::{Datagram, Engine, Output, Transmit};
 use jobs::Jobs;
 use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
@@ -230,12 +230,13 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         mut done: mpsc::UnboundedReceiver<Done>,
     ) -> Closed {
         self.look_at_addresses();
-        self.drain();
+        let mut deadline = self.drain();
         let mut ending: Option<(Instant, Closed)> = None;
         // Whether every handle is gone: nobody can stop the engine any more.
         let mut abandoned = false;
         let closed = loop {
-            let wake = self.wake_at(ending.as_ref().map(|(give_up, _)| *give_up));
+            let give_up = ending.as_ref().map(|(give_up, _)| *give_up);
+            let wake = [deadline, self.waiting.next(), give_up].into_iter().flatten().min();
             let sockets = Arc::clone(&self.sockets);
             tokio::select! {
                 received = sockets.receive() => received.into_iter().for_each(|d| self.sort_in(d)),
@@ -262,7 +263,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 () = addresses::changed(self.host.as_ref()) => self.look_at_addresses(),
                 () = sleep_until(wake) => self.engine.handle_timeout(Instant::now()),
             }
-            self.drain();
+            deadline = self.drain();
             self.waiting.expire(Instant::now());
             if let Some((_, closed)) =
                 ending.take_if(|(at, _)| self.engine.is_idle() || *at <= Instant::now())
@@ -304,11 +305,6 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             }
             Err(error) => tracing::warn!(%error, "cannot list this host's addresses"),
         }
-    }
-
-    fn wake_at(&self, give_up: Option<Instant>) -> Option<Instant> {
-        let engine = self.engine.poll_timeout().map(|deadline| deadline.at);
-        [engine, self.waiting.next(), give_up].into_iter().flatten().min()
     }
 
     /// Takes in what has come meanwhile, so that what is urgent is not kept behind what is not.
@@ -382,25 +378,31 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         plane.into_iter().map(|(k, v)| (format!("esp.{k}"), v)).chain(ike).collect()
     }
 
-    fn drain(&mut self) {
-        while let Some(transmit) = self.engine.poll_transmit() {
-            let nat_t = transmit.local.port() != ike::IKE_PORT;
-            let sent =
-                if nat_t { (self.send_nat_t)(&transmit) } else { self.sockets.send(&transmit) };
-            if let Err(error) = &sent {
-                tracing::debug!(%error, remote = %transmit.remote, "IKE message not sent");
+    /// Does what the engine asks for. Returns when the engine wants to be woken.
+    #[must_use]
+    fn drain(&mut self) -> Option<Instant> {
+        loop {
+            match self.engine.poll() {
+                Output::Transmit(transmit) => self.send(&transmit),
+                Output::Job(job) => self.jobs.start(job),
+                Output::Event(event) => {
+                    let under_way = self.engine.is_under_way(&event.tunnel);
+                    self.waiting.see(&event, under_way);
+                    // Nobody may be listening.
+                    let _ = self.events.send(event);
+                }
+                Output::Wait(deadline) => return deadline.map(|deadline| deadline.at),
             }
-            self.engine.handle_sent(&transmit, sent.map_err(|error| error.to_string()));
         }
-        while let Some(job) = self.engine.poll_job() {
-            self.jobs.start(job);
+    }
+
+    fn send(&mut self, transmit: &Transmit) {
+        let nat_t = transmit.local.port() != ike::IKE_PORT;
+        let sent = if nat_t { (self.send_nat_t)(transmit) } else { self.sockets.send(transmit) };
+        if let Err(error) = &sent {
+            tracing::debug!(%error, remote = %transmit.remote, "IKE message not sent");
         }
-        while let Some(event) = self.engine.poll_event() {
-            let under_way = self.engine.is_under_way(&event.tunnel);
-            self.waiting.see(&event, under_way);
-            // Nobody may be listening.
-            let _ = self.events.send(event);
-        }
+        self.engine.handle_sent(transmit, sent.map_err(|error| error.to_string()));
     }
 }
 

@@ -63,6 +63,7 @@
 //! | a setting of the builder, the order of a start | `src/builder/host.rs` |
 //! | a start with a data plane of the caller's | `src/builder/custom.rs` |
 //! | a method of the running gateway | `src/gateway.rs`, `src/gateway/views.rs` |
+//! | which plane serves a tunnel, and what happens if the kernel refuses it | `src/planes.rs`, `src/planes/choice.rs` |
 //! | a command from the gateway to the engine | `src/driver/handle.rs`, then `Driver::command` in `src/driver.rs` |
 //! | how long a command waits, and for which events | `src/driver/waiting.rs` |
 //! | the order of a stop | the end of `Driver::run` in `src/driver.rs` |

@@ -4,7 +4,7 @@
 use crate::clock;
 use crate::table::Table;
 use ike::priority_queue::PriorityQueue;
-use ike::{Config, Datagram, Engine, EventKind, Transmit};
+use ike::{Config, Datagram, Engine, EventKind, Output, Transmit};
 use policy::{Group, Policy};
 use sim::fleet::{End, Fleet, Plan};
 use std::collections::VecDeque;
@@ -74,10 +74,18 @@ impl Scene {
 
     /// Whether the friend had something to say.
     fn friend_speaks(&mut self) -> bool {
-        let sent: Vec<_> = std::iter::from_fn(|| self.friend.poll_transmit()).collect();
-        let any = !sent.is_empty();
-        sent.into_iter().for_each(|s| self.queue.push(s));
-        any
+        let mut any = false;
+        loop {
+            match self.friend.poll() {
+                Output::Transmit(sent) => {
+                    any = true;
+                    self.queue.push(sent);
+                }
+                Output::Event(_) => {}
+                Output::Job(job) => unreachable!("the friend has a preshared key: {job:?}"),
+                Output::Wait(_) => return any,
+            }
+        }
     }
 
     fn knock(&mut self) {

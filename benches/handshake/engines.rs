@@ -89,7 +89,7 @@ impl Bench {
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
-            let next = [self.fleet.hub.poll_timeout(), self.fleet.spokes.poll_timeout()];
+            let next = [self.fleet.hub.deadline(), self.fleet.spokes.deadline()];
             let next = next.into_iter().flatten().map(|d| d.at).min();
             let Some(at) = next.filter(|at| *at <= end) else { break };
             self.now = at.max(self.now);
@@ -193,7 +193,7 @@ fn fill(plan: &Plan) -> Vec<(String, String)> {
     clock::charge(&mut spent, || {
         for _ in 0..idle {
             bench.fleet.hub.handle_timeout(bench.now);
-            std::hint::black_box(bench.fleet.hub.poll_timeout());
+            std::hint::black_box(bench.fleet.hub.deadline());
         }
     });
     say("asking for the next deadline, ns", (spent.as_nanos() / idle).to_string());

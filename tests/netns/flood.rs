@@ -54,7 +54,10 @@ fn request(policy: &str) -> Vec<u8> {
     let policy = policy::xml::read("guest.xml", policy).expect("it is right").policy;
     let mut guest = Fleet::start(policy.into(), &ike::Config::default(), now, [7; 32]);
     guest.connect(now, "guest").expect("it is in the policy");
-    guest.poll_transmit().expect("a request").octets
+    match guest.poll() {
+        ike::Output::Transmit(request) => request.octets,
+        other => panic!("a request was expected: {other:?}"),
+    }
 }
 
 /// An IPv4 packet with a UDP datagram without a checksum (RFC 768), of a request with an SPI of its own.

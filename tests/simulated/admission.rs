@@ -100,9 +100,9 @@ fn half_open_sas_are_forgotten() {
     world.run_for(SOON);
     let answered = |w: &World| w.ladder().sent_by("right").filter(|l| l.response).count();
     assert!(answered(&world) >= 200, "the scenario opens some");
-    assert!(world.host(right).engine.poll_timeout().is_some());
+    assert!(world.host(right).engine.deadline().is_some());
     world.run_for(SETTLED);
-    assert_eq!(world.host(right).engine.poll_timeout(), None);
+    assert_eq!(world.host(right).engine.deadline(), None);
 }
 
 #[test]

@@ -80,7 +80,7 @@ fn stopping_ends_even_if_the_peer_is_gone() {
     world.stop(left);
     assert_eq!(world.plane(left).outbound().count(), 0, "nothing is sent into the void");
     assert!(world.run_until(SETTLED, |w| w.host(left).engine.is_idle()));
-    assert_eq!(world.host(left).engine.poll_timeout(), None);
+    assert_eq!(world.host(left).engine.deadline(), None);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::calm;
 use esp::datapath::Datapath;
 use ike::Datagram;
 use ike::Inventory;
+use ike::Output;
 use ike::event::EventKind;
 use ike::{Config, Engine};
 use sim::fleet::{End, Fleet, KnownBy, Plan};
@@ -45,7 +46,7 @@ fn pass(fleet: &mut Fleet, now: &mut Instant, time: Duration) {
     let end = *now + time;
     loop {
         fleet.settle(*now);
-        let next = [fleet.hub.poll_timeout(), fleet.spokes.poll_timeout()];
+        let next = [fleet.hub.deadline(), fleet.spokes.deadline()];
         let Some(at) = next.into_iter().flatten().map(|d| d.at).min().filter(|at| *at <= end)
         else {
             break;
@@ -82,7 +83,7 @@ fn every_tunnel_of_many_comes_up_is_rekeyed_and_goes() {
         holds(&fleet.hub, 0);
         holds(&fleet.spokes, 0);
         assert!(fleet.hub.is_idle() && fleet.spokes.is_idle());
-        assert_eq!(fleet.hub.poll_timeout(), None);
+        assert_eq!(fleet.hub.deadline(), None);
     }
 }
 
@@ -123,8 +124,7 @@ fn a_flood_costs_no_memory_and_nobody_a_tunnel() {
         fleet.hub.handle_datagram(now, datagram);
         most = most.max(fleet.hub.inventory().half_open);
         // What is sent back goes nowhere: nobody is there.
-        while fleet.hub.poll_transmit().is_some() {}
-        while fleet.hub.poll_event().is_some() {}
+        while !matches!(fleet.hub.poll(), Output::Wait(_)) {}
         now += Duration::from_micros(100);
         if n == STRANGERS / 2 {
             // In the middle of it a friend whose first request waited knocks, and the tunnel that is up is asked for life.

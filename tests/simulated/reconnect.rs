@@ -3,6 +3,7 @@
 
 use crate::{SETTLED, SOON, calm, ike_spis};
 use ike::event::EventKind;
+use ike::status::Next;
 use ike::{Config, RestartAction};
 use sim::host::Side;
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
@@ -62,6 +63,21 @@ fn a_child_that_the_peer_deletes_comes_back_if_it_starts_by_itself() {
     world.run_for(SETTLED);
     assert!(!is_up(&mut world, left, "net1"));
     assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn a_refused_deactivation_changes_nothing() {
+    let site = Site { on_demand: false, ..Site::default() };
+    let mut world = World::new(1);
+    let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
+    let waits = |world: &mut World| world.status(left)[0].children[0].next.clone();
+    let before = waits(&mut world);
+    assert!(matches!(before, Some(Next::Command { deactivated: false })), "{before:?}");
+    for name in [Site::TUNNEL, "net0"] {
+        assert!(!world.disconnect(left, name), "it is not up");
+        let after = waits(&mut world);
+        assert!(matches!(after, Some(Next::Command { deactivated: false })), "{name}: {after:?}");
+    }
 }
 
 #[test]

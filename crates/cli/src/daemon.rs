@@ -190,7 +190,7 @@ fn run_gateway(
         };
         let events = builder.subscribe();
         let gateway = builder.start().await?;
-        let log = tokio::spawn(follow(events));
+        let log = tokio::spawn(follow(events, config.log.format));
         let providers = gateway.crypto().providers();
         let (crypto, remarks) = Tunables::start(&config.crypto, Arc::clone(providers));
         for remark in remarks.into_iter().chain(crypto::remarks::of(&policy, providers)) {

@@ -1,9 +1,50 @@
-//! The daemon `vpnd` and the command `vpnctl`: everything but their arguments.
+//! The programs `vpnd` and `vpnctl`: their commands, the daemon around a gateway, and what they print.
+//!
+//! ```text
+//! vpnctl ── commands/NAME.rs ── control::Client ══ socket ══ daemon/server.rs ── daemon/service.rs ── vpn::Gateway
+//!               │                                                                    │
+//!           report/ (text)                                                       view/ (gateway's values → protocol)
+//! vpnd ──── check.rs, demo.rs, daemon.rs ── config.rs, policy_file.rs, certificates.rs
+//! ```
+//!
+//! The protocol is the crate `control`, conversion the crate `convert`, the demo and the experiments the crate `lab`.
+//!
+//! # Example
+//!
+//! A policy is checked as `vpnd check` checks it:
+//!
+//! ```
+//! let config = cli::config::Config::default();
+//! let outcome = cli::check::check(&cli::check::Request {
+//!     file: "../../config/aix-sample-left.xml".as_ref(),
+//!     config: &config,
+//!     lenient: false,
+//!     format: cli::check::Format::default(),
+//!     colour: cli::report::Colour(false),
+//! });
+//! assert!(outcome.is_good, "{}", outcome.errors);
+//! ```
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | Where does a new `vpnctl` command go? | a file in `commands/`, a line in the table of `commands.rs` |
+//! | Where does the daemon carry a command out? | `daemon/service.rs` |
+//! | Where do values of the gateway become fields of the protocol? | `view.rs`, `view/` |
+//! | How is an answer printed? | `report/`, one file per subject |
+//! | What does `vpnctl why` advise? | `why.rs` |
+//! | Where is a setting of `vpnd.toml` added? | `config.rs`, `config/` |
+//! | What happens at start and at the end? | `daemon.rs` |
+//! | Who may connect to the socket, and how much may they send? | `daemon/server.rs` |
+//! | Where are AIX's commands (`ike`, `ikedb`, …)? | `aix/` |
+//! | What does `vpnctl top` show? | `top/` |
 #![forbid(unsafe_code)]
 
 pub mod aix;
 pub mod certificates;
 pub mod check;
+pub mod commands;
 pub mod config;
 pub mod convert;
 pub mod counters;
@@ -11,7 +52,6 @@ pub mod course;
 pub mod crypto;
 pub mod daemon;
 pub mod demo;
-pub mod experiment;
 pub mod filter;
 mod offload_advice;
 pub mod policy_file;

@@ -2,7 +2,7 @@
 
 use clap::{Command, Subcommand, ValueEnum};
 use clap_complete::CompleteEnv;
-use clap_complete::engine::{CompletionCandidate, complete};
+use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::env::Shells;
 use control::client::Client;
 use control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply};
@@ -83,6 +83,11 @@ impl ShellCommand {
 /// Answers a shell that asks for completions, and ends; returns where none does.
 pub fn answer(command: fn() -> Command) {
     CompleteEnv::with_factory(command).var(VARIABLE).complete();
+}
+
+/// Completes names of tunnels.
+pub fn tunnel_names() -> ArgValueCompleter {
+    ArgValueCompleter::new(tunnels)
 }
 
 /// Names of phase 1 and phase 2 tunnels that begin like this; none where no daemon tells them at once.

@@ -1,6 +1,50 @@
-//! How `vpnctl` and other programs talk to a running `vpnd`: one JSON object per line over a Unix socket.
+//! The control protocol of `vpnd` and its client: watch and command a running daemon.
 //!
-//! `docs/control.md` describes the protocol for those who write a client in another language.
+//! A daemon listens on a Unix socket. A client sends one JSON object per line and gets one back; after
+//! [`Command::Events`](protocol::Command::Events) the daemon sends a line for every event. `docs/control.md` describes the
+//! fields for clients in other languages. This crate depends on serde and little else: a monitor links neither the gateway
+//! nor a terminal.
+//!
+//! ```text
+//! your program                                   vpnd
+//!   Client::ask(Command) ──{"command":"list"}──▶ server ──▶ gateway
+//!   Reply                ◀──{"result":{…}}────── server
+//!   Client::next_event() ◀──{"event":{…}}─────── server      (after Command::Events)
+//! ```
+//!
+//! # Example
+//!
+//! Print the tunnels that are down:
+//!
+//! ```no_run
+//! use control::client::Client;
+//! use control::protocol::{Command, DEFAULT_SOCKET, Reply};
+//!
+//! let mut client = Client::connect(DEFAULT_SOCKET.as_ref())?;
+//! match client.ask(Command::List { all: true })? {
+//!     Reply::Tunnels(tunnels) => {
+//!         for tunnel in tunnels.iter().filter(|tunnel| !tunnel.is_active()) {
+//!             println!("{} is down", tunnel.name);
+//!         }
+//!     }
+//!     reply => return Err(client.unexpected(&reply)),
+//! }
+//! # Ok::<(), control::client::ClientError>(())
+//! ```
+//!
+//! `examples/monitor.rs` follows a daemon's tunnels and events:
+//! `cargo run -p vpn-control --example monitor -- /run/vpnd/control.sock`.
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | Where is a command or a kind of reply added? | `protocol.rs` (`Command`, `Reply`) |
+//! | Where are the fields of one answer? | `protocol/`, one file per subject |
+//! | How is a bad request refused? | `protocol/request.rs` |
+//! | Where does the daemon fill the fields in? | crate `cli`, `view/` |
+//! | Where does the daemon carry a command out? | crate `cli`, `daemon/service.rs` |
+//! | How does a client wait, and what do its errors say? | `client.rs` |
 #![forbid(unsafe_code)]
 
 pub mod client;

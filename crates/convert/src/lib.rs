@@ -1,9 +1,53 @@
-//! Other people's configurations → AIX_VPN: what a strongSwan administrator brings.
+//! Configurations of other IPsec daemons become policies: strongSwan's swanctl.conf, and ipsec.conf of its relatives.
 //!
-//! Three steps. `swanctl` and `ipsec` read a file into `draft::Connection`s, which have the words of the file and
-//! where they stand; `assemble` makes tunnels of these; `write` makes the document. Whatever is in a file and does not
-//! arrive in the document or in the settings is a [`Finding`]: nothing is dropped in silence.
-
+//! ```text
+//! swanctl.conf ── swanctl ──┐
+//!                           ├─▶ draft ── assemble ─▶ policy::Policy ── write ─▶ AIX_VPN XML
+//! ipsec.conf ──── ipsec ────┘      │         │
+//! ipsec.secrets ─ keys ─────┘      └─ settings ─▶ lines for vpnd.toml
+//!                                  every setting that is not taken over ─▶ Finding
+//! ```
+//!
+//! A reader turns a file into drafts that keep the words of the file and their lines; `assemble` makes tunnels of them;
+//! `write` makes the document. Every setting of a file ends up in the document, in the lines for `vpnd.toml`, or in a
+//! [`Finding`]: none is dropped in silence.
+//!
+//! # Example
+//!
+//! ```
+//! use convert::source::{Disk, File};
+//! use convert::{Format, Options, convert};
+//!
+//! let text = "connections {
+//!   site {
+//!     local_addrs = 192.0.2.1
+//!     remote_addrs = 192.0.2.2
+//!     local { auth = psk }
+//!     remote { auth = psk }
+//!     children { lan { local_ts = 10.1.0.0/16
+//!                      remote_ts = 10.2.0.0/16 } }
+//!   }
+//! }
+//! secrets { ike-site { secret = \"not a good one\" } }
+//! ";
+//! let file = File { name: "swanctl.conf".into(), text: text.to_owned().into() };
+//! let converted = convert(Format::Swanctl, file, None, &mut Disk::default(), &Options::default())?;
+//! assert_eq!(converted.tunnels, (1, 1));
+//! # Ok::<(), convert::Finding>(())
+//! ```
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | Where is an option of swanctl.conf read? | `swanctl/connection.rs`; its syntax: `swanctl/syntax.rs`, `swanctl/section.rs` |
+//! | Where is an option of ipsec.conf read? | `ipsec/connection.rs`; its syntax: `ipsec/syntax.rs` |
+//! | Where are settings reported that are not taken over? | `finding.rs` (`Report`), by the reader of each option |
+//! | Where are proposals translated? | `proposal.rs` |
+//! | Which side of a connection becomes local? | `assemble.rs` |
+//! | Which settings go into vpnd.toml? | `settings.rs` |
+//! | How is the document written? | `write.rs` |
+//! | What does `vpnctl policy convert` print? | crate `cli`, `convert.rs` |
 #![forbid(unsafe_code)]
 
 pub mod finding;

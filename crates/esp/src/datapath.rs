@@ -21,6 +21,7 @@ use crypto::{CipherError, CryptoProviders, KeyedSa, KeyedSas, Suite};
 use paths::{Retry, Surroundings};
 use policy::Mode;
 use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,6 +63,20 @@ pub struct Settings {
     pub on_release: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The rest is functions.
+        f.debug_struct("Settings")
+            .field("outer_mtu", &self.outer_mtu)
+            .field("path_mtu", &self.path_mtu)
+            .field("dont_fragment", &self.dont_fragment)
+            .field("learned_for", &self.learned_for)
+            .field("natt_port", &self.natt_port)
+            .field("mss_clamp", &self.mss_clamp)
+            .finish_non_exhaustive()
+    }
+}
+
 /// Takes a packet for the hosts behind the tunnel.
 pub type Inward = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
@@ -97,6 +112,19 @@ pub struct Arrival {
 /// The pure packet work of the userspace plane. Clones share everything.
 #[derive(Clone)]
 pub struct Datapath(Arc<Shared>);
+
+/// The SA's part of a packet that was admitted.
+struct Taken<T> {
+    by: T,
+    /// The packet, where it was put together of fragments.
+    whole: Option<Vec<u8>>,
+}
+
+impl fmt::Debug for Datapath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Datapath").field("settings", &self.0.settings).finish_non_exhaustive()
+    }
+}
 
 struct Shared {
     settings: Settings,
@@ -240,28 +268,19 @@ impl Datapath {
     ) -> usize {
         let shared = &*self.0;
         let since_epoch = shared.since_epoch(now);
+        let segment_len = segment_len.max(1);
         let mut accepted = 0;
-        let mut rest = datagrams.chunks(segment_len.max(1)).peekable();
-        shared.prefetch(rest.clone());
-        while let Some(first) = rest.peek() {
-            let sa = match shared.find(first) {
-                Ok(sa) => sa,
-                Err(discard) => {
-                    shared.counters.count(discard);
-                    rest.next();
-                    continue;
-                }
-            };
-            let spi = sa.spi.0.to_be_bytes();
+        shared.prefetch(datagrams.chunks(segment_len));
+        shared.for_each_run(datagrams, segment_len, |sa, _, run| {
             let mut receiving = sa.receive();
-            while let Some(datagram) = rest.next_if(|datagram| datagram.starts_with(&spi)) {
+            for datagram in run.chunks(segment_len) {
                 match receiving.open(since_epoch, datagram, &arrival, queue) {
                     Ok(()) => accepted += 1,
                     Err(discard) => _ = shared.counters.count(discard),
                 }
             }
             receiving.finish(&|notice| shared.notify(notice));
-        }
+        });
         accepted
     }
 
@@ -308,35 +327,88 @@ impl Datapath {
 }
 
 impl Shared {
-    /// Protects a packet by what `look_up` says of it.
-    fn encapsulate<L: FnMut(&Header) -> Verdict>(
+    /// Decides about a packet from the device: `look_up` names its SA, and `protect` has that SA protect the packet at once,
+    /// or claim the sequence numbers for it. Both schedules decide here, and only here. `None`: nothing is sent now.
+    ///
+    /// # Errors
+    /// The reason why the packet is dropped, which has been counted.
+    fn admit<T>(
+        &self,
+        now: Instant,
+        packet: &mut [u8],
+        gso: Gso,
+        look_up: &mut impl FnMut(&Header) -> Verdict,
+        protect: &mut impl FnMut(Arc<Outbound>, &mut [u8], Header, Gso) -> Result<T, Unsent>,
+    ) -> Result<Option<Taken<T>>, Discard> {
+        let since_epoch = self.since_epoch(now);
+        let outcome =
+            describe(packet, gso).map_err(Unsent::from).and_then(|header| match look_up(&header) {
+                Verdict::Protect(sa) => protect(sa, packet, header, gso).map(Some),
+                Verdict::NoSa(entry) => {
+                    self.miss(since_epoch, &entry, packet, &header, gso)?;
+                    Ok(None)
+                }
+                Verdict::Drop(discard) => Err(discard.into()),
+            });
+        let refused = match outcome {
+            Ok(taken) => return Ok(taken.map(|by| Taken { by, whole: None })),
+            // It is not found again: it was taken from its rule before it was closed.
+            Err(Unsent::Gone) => return self.admit(now, packet, gso, look_up, protect),
+            Err(Unsent::Refused(discard)) => discard,
+        };
+        match self.retry(since_epoch, refused, packet, gso) {
+            Retry::Refused(discard) => Err(self.counters.count(discard)),
+            Retry::Again => self.admit(now, packet, gso, look_up, protect),
+            Retry::Whole(mut whole) => {
+                let taken = self.admit(now, &mut whole, Gso::NONE, look_up, protect)?;
+                Ok(taken.map(|taken| Taken { whole: Some(whole), ..taken }))
+            }
+            Retry::Kept => Ok(None),
+        }
+    }
+
+    /// Admits a packet and seals it at once.
+    fn encapsulate(
         &self,
         now: Instant,
         packet: &mut [u8],
         gso: Gso,
         queue: &mut SendQueue,
-        look_up: &mut L,
+        look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Result<(), Discard> {
         let since_epoch = self.since_epoch(now);
-        let outcome =
-            describe(packet, gso).map_err(Unsent::from).and_then(|header| match look_up(&header) {
-                Verdict::Protect(sa) => {
-                    sa.protect(since_epoch, packet, &header, gso, queue, &|n| self.notify(n))
-                }
-                Verdict::NoSa(entry) => Ok(self.miss(since_epoch, &entry, packet, &header, gso)?),
-                Verdict::Drop(discard) => Err(discard.into()),
-            });
-        let refused = match outcome {
-            Ok(()) => return Ok(()),
-            // It is not found again: it was taken from its rule before it was closed.
-            Err(Unsent::Gone) => return self.encapsulate(now, packet, gso, queue, look_up),
-            Err(Unsent::Refused(discard)) => discard,
+        let notify = |notice| self.notify(notice);
+        let mut protect = |sa: Arc<Outbound>, packet: &mut [u8], header: Header, gso| {
+            sa.protect(since_epoch, packet, &header, gso, queue, &notify)
         };
-        match self.retry(since_epoch, refused, packet, gso) {
-            Retry::Refused(discard) => Err(self.counters.count(discard)),
-            Retry::Again => self.encapsulate(now, packet, gso, queue, look_up),
-            Retry::Whole(mut whole) => self.encapsulate(now, &mut whole, Gso::NONE, queue, look_up),
-            Retry::Kept => Ok(()),
+        self.admit(now, packet, gso, look_up, &mut protect).map(drop)
+    }
+
+    /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run, and
+    /// the run. Datagrams of no SA are counted.
+    fn for_each_run<'d>(
+        &self,
+        datagrams: &'d [u8],
+        segment_len: usize,
+        mut each: impl FnMut(&Arc<Inbound>, usize, &'d [u8]),
+    ) {
+        let mut rest = datagrams;
+        while !rest.is_empty() {
+            let first = &rest[..segment_len.min(rest.len())];
+            let sa = match self.find(first) {
+                Ok(sa) => sa,
+                Err(discard) => {
+                    self.counters.count(discard);
+                    rest = &rest[first.len()..];
+                    continue;
+                }
+            };
+            let spi = sa.spi.0.to_be_bytes();
+            let same = rest.chunks(segment_len).take_while(|datagram| datagram.starts_with(&spi));
+            let (run, tail) = rest.split_at(same.map(<[u8]>::len).sum());
+            let offset = datagrams.len() - rest.len();
+            rest = tail;
+            each(&sa, offset, run);
         }
     }
 

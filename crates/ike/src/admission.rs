@@ -1,4 +1,4 @@
-//! What a stranger may cost: half-open IKE SAs are counted, cookies asked for (RFC 7296 §2.6).
+//! Limits on the cost of strangers: half-open IKE SAs are counted, cookies demanded (RFC 7296 §2.6).
 
 use crate::config::Config;
 use crate::crypto::prf::prf;
@@ -21,7 +21,7 @@ const SECRET_FOR: Duration = Duration::from_secs(60);
 /// So many neighbourhoods it takes to fill every place of half-open IKE SAs.
 const NEIGHBOURHOODS: usize = 16;
 
-/// What to do with a request of a stranger.
+/// The decision about a request of a stranger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Admission {
     /// Go on.
@@ -149,7 +149,7 @@ impl Admissions {
     }
 }
 
-/// What one stranger can answer for: an IPv4 address, or the 64 bits that come with an IPv6 link.
+/// The addresses that one stranger can answer from: an IPv4 address, or the 64 bits that come with an IPv6 link.
 type Neighbourhood = (bool, u64);
 
 fn neighbourhood(address: IpAddr) -> Neighbourhood {
@@ -159,7 +159,7 @@ fn neighbourhood(address: IpAddr) -> Neighbourhood {
     }
 }
 
-/// What a cookie is made of.
+/// The input of a cookie.
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub datagram: Datagram<'a>,

@@ -1,4 +1,4 @@
-//! What happens when an exchange of ours and a request of the peer meet (RFC 7296 §2.8.1, §2.8.2, §2.25).
+//! Collisions: an exchange of ours meets a request of the peer (RFC 7296 §2.8.1, §2.8.2, §2.25).
 
 use crate::rejection::Rejection;
 use crate::sa::active::Active;
@@ -11,7 +11,7 @@ use esp::plane::Spi;
 /// IKE SAs that a peer may have beside each other by rekeying without deleting.
 const IKE_SAS: usize = 8;
 
-/// What the peer asks for, as far as collisions are concerned.
+/// The peer's request, as far as collisions are concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     CreateChild,

@@ -15,7 +15,7 @@ pub enum Encap {
     Never,
 }
 
-/// What the policy does not say.
+/// Settings of an engine that the policy does not have.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Pause before the first retransmission (RFC 7296 §2.4), 10 ms to an hour; each further one waits 1.8 times as long.
@@ -24,9 +24,9 @@ pub struct Config {
     pub retransmissions: u32,
     /// Silence after which an empty INFORMATIONAL asks whether the peer lives; `None`: never.
     pub liveness_interval: Option<Duration>,
-    /// What becomes of a child tunnel whose peer is gone.
+    /// The action for a child tunnel whose peer is gone.
     pub liveness_action: RestartAction,
-    /// What becomes of a child tunnel that the peer has deleted.
+    /// The action for a child tunnel that the peer has deleted.
     pub close_action: RestartAction,
     /// Interval of NAT keepalives (RFC 3948 §4) while this side is behind a NAT.
     pub nat_keepalive: Duration,
@@ -84,10 +84,10 @@ impl Config {
     }
 }
 
-/// What becomes of a child tunnel that was up and went, though nobody on this side took it down.
+/// The action for a child tunnel that was up and went, though nobody on this side took it down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RestartAction {
-    /// What the policy says: AutoStart starts it again, OnDemand waits for a packet, otherwise it stays down.
+    /// As the policy says: AutoStart starts it again, OnDemand waits for a packet, otherwise it stays down.
     #[default]
     Policy,
     /// It is started again.

@@ -1,8 +1,11 @@
 //! The context that a session works in: the time, randomness, the policy, the data plane, and the engine's outputs.
 
 use crate::config::Config;
+use crate::contacts::Contacts;
 use crate::crypto::rng::Rng;
 use crate::deadlines::after;
+use crate::discard::Discard;
+use crate::effect::Effects;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
@@ -26,10 +29,17 @@ pub(crate) struct Cx<'a> {
     pub plane: &'a mut dyn DataPlane,
     pub rng: &'a mut Rng,
     pub spis: &'a mut Spis,
+    pub contacts: &'a Contacts,
     pub out: &'a mut Outputs,
 }
 
 impl Cx<'_> {
+    /// Counts a datagram that is ignored. It has no effects.
+    pub fn discard(&mut self, reason: Discard) -> Effects {
+        self.out.discard(reason);
+        Effects::none()
+    }
+
     /// A new SPI for an IKE SA of ours; the engine delivers to it from the end of this call.
     pub fn new_ike_spi(&mut self) -> IkeSpi {
         loop {

@@ -28,7 +28,7 @@ pub struct Deadline {
     pub reason: &'static str,
 }
 
-/// What waits.
+/// The owner of a deadline.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Waiter {
     Session(SessionId),
@@ -74,7 +74,7 @@ impl Deadlines {
         self.by_waiter.len()
     }
 
-    /// Who waits.
+    /// The owners of the deadlines.
     pub fn waiters(&self) -> impl Iterator<Item = &Waiter> {
         self.by_waiter.keys()
     }

@@ -6,11 +6,14 @@
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::discard::Discard;
+use crate::effect::Effects;
+use crate::exchange::Answer;
 use crate::exchange::{
     address_update, auth, create_child, delete, informational, rekey_ike, sa_init,
 };
 use crate::failure::facts::Silence;
 use crate::failure::{Failure, FailureKind};
+use crate::impossible::impossible;
 use crate::proof::Proved;
 use crate::rejection::{Rejection, unasked};
 use crate::sa::active::{Active, Purpose};
@@ -35,23 +38,25 @@ impl Session {
         spi: IkeSpi,
         header: &Header,
         datagram: Datagram<'_>,
-    ) {
-        let Some(index) = self.position(spi) else { return };
+    ) -> Effects {
+        let Some(index) = self.position(spi) else {
+            impossible!(cx.out, "the engine has found the session by this SPI");
+        };
         let sa = &self.sas[index];
         if header.from_initiator == sa.initiator {
-            return cx.out.discard(Discard::WrongInitiatorFlag);
+            return cx.discard(Discard::WrongInitiatorFlag);
         }
         if let State::InitSent(_) = sa.state {
             return sa_init::conclude(self, cx, index, header, datagram);
         }
         let (initiator_spi, responder_spi) = sa.spis();
         if (header.initiator_spi, header.responder_spi) != (initiator_spi, responder_spi) {
-            return cx.out.discard(Discard::UnknownSpi);
+            return cx.discard(Discard::UnknownSpi);
         }
         if header.response {
-            self.handle_response(cx, index, header, datagram);
+            self.handle_response(cx, index, header, datagram)
         } else {
-            self.handle_request(cx, index, header, datagram);
+            self.handle_request(cx, index, header, datagram)
         }
     }
 
@@ -61,22 +66,22 @@ impl Session {
         index: usize,
         header: &Header,
         datagram: Datagram<'_>,
-    ) {
+    ) -> Effects {
         let sa = &mut self.sas[index];
         if !sa.window.awaits(header.message_id) {
-            return cx.out.discard(Discard::UnexpectedResponse);
+            return cx.discard(Discard::UnexpectedResponse);
         }
         let keys = match &sa.state {
             State::AuthSent(auth) => &auth.keys,
             State::Established(established) => &established.keys,
             State::InitSent(_) | State::Moving => {
-                return cx.out.discard(Discard::UnexpectedResponse);
+                return cx.discard(Discard::UnexpectedResponse);
             }
         };
         let answers = &mut sa.window.answers;
         let payloads = match answers.receive(cx.now, &self.path, keys, header, datagram.octets) {
-            Err(reason) => return cx.out.discard(reason),
-            Ok(Received::Fragment) => return,
+            Err(reason) => return cx.discard(reason),
+            Ok(Received::Fragment) => return Effects::none(),
             Ok(Received::Message { payloads: Err(error), .. }) => {
                 return self.end_on_bad_response(cx, index, &error);
             }
@@ -88,10 +93,12 @@ impl Session {
                 Some(Active::Child(_) | Active::Rekey(_)) => ExchangeType::CREATE_CHILD_SA,
                 _ => ExchangeType::INFORMATIONAL,
             },
-            State::InitSent(_) | State::Moving => return,
+            State::InitSent(_) | State::Moving => {
+                impossible!(cx.out, "a state without keys has been discarded above")
+            }
         };
         if header.exchange != expected {
-            return cx.out.discard(Discard::WrongExchange);
+            return cx.discard(Discard::WrongExchange);
         }
         let retransmissions = sa.window.retransmissions();
         sa.window.concluded();
@@ -100,10 +107,12 @@ impl Session {
         if let State::AuthSent(_) = self.sas[index].state {
             return auth::conclude(self, cx, index, payloads);
         }
-        if self.is_disowned(cx, &payloads) {
-            return;
+        if let Some(effects) = self.end_if_disowned(cx, &payloads) {
+            return effects;
         }
-        let Some(established) = self.sas[index].established_mut() else { return };
+        let Some(established) = self.sas[index].established_mut() else {
+            impossible!(cx.out, "an answer to a new IKE SA has been concluded above");
+        };
         match established.active.take() {
             Some(Active::Child(pending)) => {
                 create_child::conclude(self, cx, index, *pending, payloads)
@@ -116,7 +125,7 @@ impl Session {
             Some(Active::Addresses(pending)) => {
                 address_update::conclude(self, cx, index, &pending, &payloads)
             }
-            Some(Active::Liveness) | None => {}
+            Some(Active::Liveness) | None => Effects::none(),
         }
     }
 
@@ -126,47 +135,45 @@ impl Session {
         index: usize,
         header: &Header,
         datagram: Datagram<'_>,
-    ) {
+    ) -> Effects {
         let sa = &mut self.sas[index];
         let class = sa.window.classify(header.message_id);
         if class == Request::Foreign {
-            return cx.out.discard(Discard::MessageId);
+            return cx.discard(Discard::MessageId);
         }
         if class == Request::Repeated {
-            return self.repeat_answer(cx, index, header, datagram);
+            self.repeat_answer(cx, index, header, datagram);
+            return Effects::none();
         }
         let State::Established(established) = &sa.state else {
-            return cx.out.discard(Discard::TooEarly);
+            return cx.discard(Discard::TooEarly);
         };
         let (keys, requests) = (&established.keys, &mut sa.window.requests);
         requests.forget(cx.now, cx.config.patience());
         let received = requests.receive(cx.now, &self.path, keys, header, datagram.octets);
         let (payloads, fragments) = match received {
-            Err(reason) => return cx.out.discard(reason),
-            Ok(Received::Fragment) => return,
+            Err(reason) => return cx.discard(reason),
+            Ok(Received::Fragment) => return Effects::none(),
             Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
         };
         if let Some(fragments) = &fragments {
             self.path.follow_fragments(fragments.largest);
         }
         self.heard(cx, index, datagram);
-        let (answer, fatal) = match (payloads, header.exchange) {
-            (Err(error), _) => {
-                let rejection = Rejection::unreadable(&error);
-                (vec![rejection.payload()], rejection.is_fatal())
-            }
+        let Answer { payloads: answer, fatal, mut effects } = match (payloads, header.exchange) {
+            (Err(error), _) => Answer::from(&Rejection::unreadable(&error)),
             (Ok(payloads), ExchangeType::CREATE_CHILD_SA) => {
                 create_child::answer(self, cx, index, payloads)
             }
             (Ok(payloads), ExchangeType::INFORMATIONAL) => {
-                (informational::answer(self, cx, index, &payloads, datagram), false)
+                informational::answer(self, cx, index, &payloads, datagram)
             }
             (Ok(_), _) => {
                 let rejection = Rejection::invalid_syntax(format!(
                     "{} on an established IKE SA",
                     header.exchange
                 ));
-                (vec![rejection.payload()], true)
+                Answer::from(&rejection)
             }
         };
         let ends = fatal || self.deleted.is_some();
@@ -180,10 +187,11 @@ impl Session {
                 FailureKind::ProtocolError,
                 format!("the peer's {} request cannot be read", header.exchange),
             );
-            self.end(cx, "the peer sent a malformed request", Some(failure));
+            effects += self.end(cx, "the peer sent a malformed request", Some(failure));
         } else {
-            delete::settle(self, cx);
+            effects += delete::settle(self, cx);
         }
+        effects
     }
 
     /// Answers the last request as before (RFC 7296 §2.1: bit by bit).
@@ -217,7 +225,7 @@ impl Session {
         self.mobility.also_from(datagram.local, datagram.remote, &self.path);
     }
 
-    fn end_on_bad_response(&mut self, cx: &mut Cx<'_>, index: usize, error: &WireError) {
+    fn end_on_bad_response(&mut self, cx: &mut Cx<'_>, index: usize, error: &WireError) -> Effects {
         self.sas[index].window.concluded();
         let failure =
             Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"));
@@ -232,35 +240,40 @@ impl Session {
         if self.is_closing() {
             return self.end(cx, reason, Some(failure));
         }
-        self.break_off(cx, reason, failure);
+        self.break_off(cx, reason, failure)
     }
 
-    /// Whether the peer's answer says that it could not read the request: then it has ended the IKE SA already
-    /// (RFC 7296 §2.21.3).
-    fn is_disowned(&mut self, cx: &mut Cx<'_>, payloads: &[Payload]) -> bool {
-        let Some(error) = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX) else {
-            return false;
-        };
+    /// Ends the session if the peer's answer says that it could not read the request: then the peer has ended the IKE SA
+    /// already (RFC 7296 §2.21.3).
+    fn end_if_disowned(&mut self, cx: &mut Cx<'_>, payloads: &[Payload]) -> Option<Effects> {
+        let error = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX)?;
         let failure = unasked(error);
         self.ending = Ending::ByPeer;
-        self.end(cx, "the peer could not read a request of this side", Some(failure));
-        true
+        Some(self.end(cx, "the peer could not read a request of this side", Some(failure)))
     }
 
     /// Takes what came of a job for the IKE SA with this local SPI.
-    pub fn resume(&mut self, cx: &mut Cx<'_>, spi: IkeSpi, outcome: Result<Proved, Failure>) {
-        let Some(index) = self.position(spi) else { return };
-        auth::resume(self, cx, index, outcome);
+    pub fn resume(
+        &mut self,
+        cx: &mut Cx<'_>,
+        spi: IkeSpi,
+        outcome: Result<Proved, Failure>,
+    ) -> Effects {
+        let Some(index) = self.position(spi) else {
+            impossible!(cx.out, "the engine has found the session by this SPI");
+        };
+        auth::resume(self, cx, index, outcome)
     }
 
     /// Starts what can be started.
-    pub fn pump(&mut self, cx: &mut Cx<'_>) {
+    pub fn pump(&mut self, cx: &mut Cx<'_>) -> Effects {
         self.renew_numbers();
+        let mut effects = Effects::none();
         let mut index = 0;
         while !self.is_over() && index < self.tasks.len() {
             // However many wait for the answer that is awaited.
             if self.tasks.are_general() && !self.may_ask(self.current_index()) {
-                return;
+                return effects;
             }
             let carrier = match &self.tasks[index] {
                 Task::DeleteIke(spi) | Task::RekeyIke(spi) => self.position(*spi),
@@ -281,10 +294,14 @@ impl Session {
                 index += 1;
                 continue;
             }
-            let Some(task) = self.tasks.remove(index) else { return };
-            self.start(cx, carrier, task);
+            let Some(task) = self.tasks.remove(index) else {
+                cx.out.bug("the index is smaller than the number of tasks");
+                return effects;
+            };
+            effects += self.start(cx, carrier, task);
             index = 0;
         }
+        effects
     }
 
     /// Whether an exchange of ours can begin on an IKE SA.
@@ -295,6 +312,7 @@ impl Session {
 
     /// Has the IKE SA replaced before its message IDs run out (RFC 7296 §2.2).
     fn renew_numbers(&mut self) {
+        // The session is over.
         let Some(sa) = self.sas.get(self.current_index()) else { return };
         let task = Task::RekeyIke(sa.local_spi);
         let worn = sa.window.is_worn()
@@ -307,13 +325,13 @@ impl Session {
         }
     }
 
-    fn start(&mut self, cx: &mut Cx<'_>, carrier: usize, task: Task) {
+    fn start(&mut self, cx: &mut Cx<'_>, carrier: usize, task: Task) -> Effects {
         if self.is_closing() && !matches!(task, Task::DeleteIke(_)) {
-            return;
+            return Effects::none();
         }
         match task {
-            Task::CreateChild(name) => create_child::ask_new(self, cx, carrier, &name),
-            Task::RekeyChild(spi) => create_child::ask_rekey(self, cx, carrier, spi),
+            Task::CreateChild(name) => return create_child::ask_new(self, cx, carrier, &name),
+            Task::RekeyChild(spi) => return create_child::ask_rekey(self, cx, carrier, spi),
             Task::DeleteChild(spi) => delete::ask_child(self, cx, carrier, spi),
             Task::RekeyIke(_) => rekey_ike::ask(self, cx, carrier),
             Task::DeleteIke(_) => delete::ask_ike(self, cx, carrier),
@@ -322,36 +340,38 @@ impl Session {
             Task::VerifyAddress => address_update::ask(self, cx, carrier, Purpose::Verify),
             Task::TellAddresses => address_update::ask(self, cx, carrier, Purpose::Tell),
         }
+        Effects::none()
     }
 
     /// Does what is due.
-    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) {
+    pub fn handle_timeout(&mut self, cx: &mut Cx<'_>) -> Effects {
         for sa in &mut self.sas {
             sa.window.requests.forget(cx.now, cx.config.patience());
         }
-        self.retransmit(cx);
+        let mut effects = self.retransmit(cx);
         if self.is_over() {
-            return;
+            return effects;
         }
-        sa_init::handle_timeout(self, cx);
-        auth::handle_timeout(self, cx);
+        effects += sa_init::handle_timeout(self, cx);
+        effects += auth::handle_timeout(self, cx);
         self.release_lingering(cx);
         let due: Vec<Task> =
             self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
         self.tasks.extend(due);
         self.age_children(cx);
-        self.age_ike(cx);
+        effects += self.age_ike(cx);
         if self.is_over() {
-            return;
+            return effects;
         }
-        self.age_authentication(cx);
+        effects += self.age_authentication(cx);
         if self.is_over() {
-            return;
+            return effects;
         }
         self.keep_alive(cx);
+        effects
     }
 
-    fn retransmit(&mut self, cx: &mut Cx<'_>) {
+    fn retransmit(&mut self, cx: &mut Cx<'_>) -> Effects {
         let mut given_up = Vec::new();
         let others = |s: &IkeSa| self.other_paths(cx.addresses, s.window.retransmissions());
         let others: Vec<_> = self.sas.iter().map(others).collect();
@@ -375,16 +395,17 @@ impl Session {
                 Retransmission::GiveUp => given_up.push(sa.local_spi),
             }
         }
+        let mut effects = Effects::none();
         for spi in given_up {
             let Some(index) = self.position(spi) else { continue };
             let superseded =
                 self.sas[index].established().is_some_and(|e| e.phase == Phase::Superseded);
             if superseded && spi != self.current {
-                delete::drop_ike(self, cx, index);
+                effects += delete::drop_ike(self, cx, index);
                 continue;
             }
             if self.is_closing() {
-                return self.end(cx, "the peer does not answer", None);
+                return effects.and(self.end(cx, "the peer does not answer", None));
             }
             let sent = self.sas[index].window.retransmissions() + 1;
             let silence = Silence {
@@ -396,7 +417,8 @@ impl Session {
                 unsent: self.unsent.take(),
             };
             let failure = Some(silence.into());
-            return self.end(cx, "the peer does not answer", failure);
+            return effects.and(self.end(cx, "the peer does not answer", failure));
         }
+        effects
     }
 }

@@ -12,16 +12,19 @@ pub use overview::Inventory;
 
 use crate::admission::{Admission, Admissions, Request};
 use crate::config::Config;
+use crate::contacts::Contacts;
 use crate::context::{Cx, Spis};
 use crate::crypto::rng::Rng;
 use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::Deadline;
 use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
+use crate::effect::{Effect, Effects};
 use crate::event::Event;
-use crate::exchange::half_open::HalfOpen;
+use crate::exchange::half_open::{HalfOpen, Stage};
 use crate::exchange::{auth, sa_init};
 use crate::failure::facts::{Addresses, KEPT};
+use crate::impossible::impossible;
 use crate::key_log::Sink;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
@@ -41,9 +44,10 @@ use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
 use esp::plane::{DataPlane, Notice, Resynced};
 use policy::{IkeTunnel, Policy};
-use reconnect::Retry;
+use reconnect::{Losses, Retry};
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
@@ -77,6 +81,21 @@ pub enum CommandError {
     NotUp(String),
 }
 
+/// The engine's answer to [`Engine::poll`].
+#[derive(Debug)]
+#[must_use = "an output that is dropped is a message that is never sent, or a job that is never done"]
+pub enum Output {
+    /// A datagram to send. [`Engine::handle_sent`] takes what came of it.
+    Transmit(Transmit),
+    /// Work with certificates, to be run outside, where it delays nothing else. [`Engine::handle_done`] takes what came
+    /// of it.
+    Job(Job),
+    /// News for the operator.
+    Event(Event),
+    /// There is nothing more to do now. [`Engine::handle_timeout`] is wanted at this time; `None`: nothing waits.
+    Wait(Option<Deadline>),
+}
+
 /// All IKE SAs of one gateway.
 pub struct Engine<P: DataPlane> {
     policy: PolicyIndex,
@@ -85,6 +104,7 @@ pub struct Engine<P: DataPlane> {
     plane: P,
     rng: Rng,
     spis: Spis,
+    contacts: Contacts,
     out: Outputs,
     /// Rules by the name of the child tunnel they stand for.
     rules: Rules,
@@ -101,6 +121,17 @@ pub struct Engine<P: DataPlane> {
     stopping: bool,
     /// The host's addresses at which a peer may reach it.
     addresses: Vec<IpAddr>,
+}
+
+/// Numbers only: an engine holds keys.
+impl<P: DataPlane> fmt::Debug for Engine<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine")
+            .field("tunnels", &self.policy.tunnels.len())
+            .field("inventory", &self.inventory())
+            .field("stopping", &self.stopping)
+            .finish_non_exhaustive()
+    }
 }
 
 impl<P: DataPlane> Engine<P> {
@@ -126,6 +157,7 @@ impl<P: DataPlane> Engine<P> {
             plane,
             rng,
             spis: Spis::default(),
+            contacts: Contacts::default(),
             out: Outputs::default(),
             rules: Rules::default(),
             sessions: Sessions::default(),
@@ -231,8 +263,8 @@ impl<P: DataPlane> Engine<P> {
             .get(&(datagram.remote, header.initiator_spi))
             .and_then(|s| self.half_open.get(s))
         {
-            if half.request == datagram.octets {
-                let answer = half.response.clone();
+            if half.begun.request == datagram.octets {
+                let answer = half.begun.response.clone();
                 return self.out.transmit(datagram.local, datagram.remote, answer);
             }
             return self.out.discard(Discard::UnexpectedRequest);
@@ -283,8 +315,9 @@ impl<P: DataPlane> Engine<P> {
             }
             Some(sa_init::Answer::Wasted) => self.admissions.waste(now, datagram.remote.ip()),
             Some(sa_init::Answer::HalfOpen(half)) => {
-                self.out.transmit(datagram.local, datagram.remote, half.response.clone());
-                let spi = half.sa.local_spi;
+                let answer = half.begun.response.clone();
+                self.out.transmit(datagram.local, datagram.remote, answer);
+                let spi = half.begun.local_spi;
                 self.by_init.insert((datagram.remote, header.initiator_spi), spi);
                 self.admissions.enter(datagram.remote.ip());
                 self.keep_half_open(half);
@@ -293,9 +326,9 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn keep_half_open(&mut self, half: Box<HalfOpen>) {
-        let deadline = Deadline { at: half.expires_at, reason: "half-open IKE SA" };
-        self.deadlines.set(Waiter::HalfOpen(half.sa.local_spi), Some(deadline));
-        self.half_open.insert(half.sa.local_spi, half);
+        let spi = half.begun.local_spi;
+        self.deadlines.set(Waiter::HalfOpen(spi), Some(half.deadline()));
+        self.half_open.insert(spi, half);
     }
 
     fn unknown_addresses(&self, datagram: Datagram<'_>) -> Addresses {
@@ -314,68 +347,69 @@ impl<P: DataPlane> Engine<P> {
     }
 
     fn handle_auth(&mut self, now: Instant, spi: IkeSpi, header: &Header, datagram: Datagram<'_>) {
-        let Some(mut half) = self.half_open.remove(&spi) else { return };
-        if let Some((request, answer)) = &half.refused {
-            if request == datagram.octets {
-                self.out.transmit_all(datagram.local, datagram.remote, answer);
-            } else {
-                self.out.discard(Discard::AlreadyRefused);
-            }
+        let Some(half) = self.half_open.remove(&spi) else {
+            impossible!(self.out, "the caller has looked it up");
+        };
+        if let Stage::Refused { request, answer } = &half.stage
+            && request == datagram.octets
+        {
+            self.out.transmit_all(datagram.local, datagram.remote, answer);
             self.half_open.insert(spi, half);
             return;
         }
-        let answer = auth::answer(&mut self.cx(now), &mut half, header, datagram);
-        self.settle_auth(now, half, (datagram.local, datagram.remote), answer);
+        let answer = auth::answer(&mut self.cx(now), *half, header, datagram);
+        self.settle_auth(now, spi, (datagram.local, datagram.remote), answer);
     }
 
     /// Sends what a half-open IKE SA answers to IKE_AUTH, if it does, and keeps what is left of it.
     fn settle_auth(
         &mut self,
         now: Instant,
-        mut half: Box<HalfOpen>,
+        spi: IkeSpi,
         (local, remote): (SocketAddr, SocketAddr),
         answer: auth::Answer,
     ) {
-        let spi = half.sa.local_spi;
         match answer {
-            auth::Answer::Nothing => self.keep_half_open(half),
-            auth::Answer::Refused { request, answer } => {
+            auth::Answer::Waits(half) => self.keep_half_open(half),
+            auth::Answer::Refused(half, answer) => {
                 self.out.transmit_all(local, remote, &answer);
-                half.refused = Some((request, answer));
                 self.keep_half_open(half);
             }
-            auth::Answer::Established { session, answer, initial_contact } => {
-                self.forget_half_open(spi, &half);
+            auth::Answer::Established { init, session, answer, initial_contact, effects } => {
+                self.forget_half_open(spi, init);
                 self.out.transmit_all(local, remote, &answer);
-                self.adopt(now, *session, initial_contact);
+                self.adopt(now, *session, initial_contact, effects);
             }
         }
     }
 
-    /// Takes what came of a job of [`Engine::poll_job`]. What it was for may be gone: then nothing happens.
+    /// Takes what came of an [`Output::Job`]. What it was for may be gone: then nothing happens.
     pub fn handle_done(&mut self, now: Instant, done: Done) {
         let Done { spi, outcome } = done;
         if let Some(id) = self.sessions.of_spi(spi) {
             return self.with_session(now, id, |session, cx| session.resume(cx, spi, outcome));
         }
-        let Some(mut half) = self.half_open.remove(&spi) else { return };
-        match auth::resume_answer(&mut self.cx(now), &mut half, outcome) {
-            Some((path, answer)) => self.settle_auth(now, half, path, answer),
-            None => drop(self.half_open.insert(spi, half)),
+        let Some(half) = self.half_open.remove(&spi) else { return };
+        match auth::resume_answer(&mut self.cx(now), *half, outcome) {
+            Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
+            Err(half) => drop(self.half_open.insert(spi, half)),
         }
     }
 
     fn expire_half_open(&mut self, now: Instant, spi: IkeSpi) {
-        let Some(mut half) = self.half_open.remove(&spi) else { return };
-        match auth::give_up(&mut self.cx(now), &mut half) {
-            Some((path, answer)) => self.settle_auth(now, half, path, answer),
-            None => self.forget_half_open(spi, &half),
+        let Some(half) = self.half_open.remove(&spi) else {
+            impossible!(self.out, "a half-open IKE SA that is forgotten has no deadline");
+        };
+        match auth::give_up(&mut self.cx(now), *half) {
+            Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
+            Err(half) => self.forget_half_open(spi, half.begun.init()),
         }
     }
 
-    fn forget_half_open(&mut self, spi: IkeSpi, half: &HalfOpen) {
-        if self.by_init.remove(&(half.path.remote, half.sa.remote_spi)).is_some() {
-            self.admissions.leave(half.path.remote.ip());
+    /// Forgets a half-open IKE SA and what a repeated IKE_SA_INIT finds it by.
+    fn forget_half_open(&mut self, spi: IkeSpi, init: (SocketAddr, IkeSpi)) {
+        if self.by_init.remove(&init).is_some() {
+            self.admissions.leave(init.0.ip());
         }
         self.deadlines.set(Waiter::HalfOpen(spi), None);
     }
@@ -398,18 +432,24 @@ impl<P: DataPlane> Engine<P> {
             },
             Notice::Room => self.plane.use_room(),
             Notice::Expiring { sa, hard } => {
+                // The SA has gone since the plane said so.
                 let Some((id, spi_in)) = self.sessions.of_sa(sa) else { return };
-                self.with_session(now, id, |session, _| match hard {
-                    true => session.replace_exhausted(spi_in),
-                    false => session.tasks.push_back(Task::RekeyChild(spi_in)),
+                self.with_session(now, id, |session, _| {
+                    match hard {
+                        true => session.replace_exhausted(spi_in),
+                        false => session.tasks.push_back(Task::RekeyChild(spi_in)),
+                    }
+                    Effects::none()
                 });
             }
             Notice::PeerMoved { sa, remote } => {
+                // The SA has gone since the plane said so.
                 let Some((id, _)) = self.sessions.of_sa(sa) else { return };
                 self.with_session(now, id, |session, cx| {
                     if session.path.nat_remote && !session.path.nat_local {
                         session.move_to(cx, remote);
                     }
+                    Effects::none()
                 });
             }
         }
@@ -418,6 +458,7 @@ impl<P: DataPlane> Engine<P> {
     /// Takes note that this host could not send a datagram, or that it could. It is sent again if it matters, and nothing
     /// is given up for it sooner (RFC 7296 §2.4): it tells the operator why nobody answers.
     pub fn handle_sent(&mut self, transmit: &Transmit, outcome: Result<(), String>) {
+        // A NAT keepalive is no IKE message.
         let Ok(header) = Header::parse(&transmit.octets) else { return };
         let spis = [header.initiator_spi, header.responder_spi];
         let id = spis.iter().find_map(|spi| self.sessions.of_spi(*spi));
@@ -436,7 +477,10 @@ impl<P: DataPlane> Engine<P> {
     ) {
         self.addresses = addresses.to_vec();
         for id in self.sessions.ids() {
-            self.with_session(now, id, |session, cx| session.handle_addresses(cx, source_for));
+            self.with_session(now, id, |session, cx| {
+                session.handle_addresses(cx, source_for);
+                Effects::none()
+            });
         }
     }
 
@@ -458,26 +502,26 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    // ---- outputs: drain after every input and command
+    // ---- outputs
 
-    /// The next datagram to send.
-    pub fn poll_transmit(&mut self) -> Option<Transmit> {
-        self.out.transmits.pop_front()
+    /// The next thing to do for the engine. After every input and command this is called until it answers
+    /// [`Output::Wait`], which also tells how long to wait for the next input.
+    pub fn poll(&mut self) -> Output {
+        if let Some(transmit) = self.out.transmits.pop_front() {
+            return Output::Transmit(transmit);
+        }
+        if let Some(job) = self.out.jobs.pop_front() {
+            return Output::Job(job);
+        }
+        match self.out.events.pop_front() {
+            Some(event) => Output::Event(event),
+            None => Output::Wait(self.deadline()),
+        }
     }
 
-    /// The next event.
-    pub fn poll_event(&mut self) -> Option<Event> {
-        self.out.events.pop_front()
-    }
-
-    /// The next piece of work with certificates: to be run outside, where it delays nothing else, and given back to
-    /// [`Engine::handle_done`].
-    pub fn poll_job(&mut self) -> Option<Job> {
-        self.out.jobs.pop_front()
-    }
-
-    /// When [`Engine::handle_timeout`] is wanted.
-    pub fn poll_timeout(&self) -> Option<Deadline> {
+    /// The moment at which the engine wants [`Engine::handle_timeout`]. [`Engine::poll`] tells it, too; this takes
+    /// nothing out of the engine.
+    pub fn deadline(&self) -> Option<Deadline> {
         self.deadlines.next()
     }
 
@@ -494,59 +538,92 @@ impl<P: DataPlane> Engine<P> {
             plane: &mut self.plane,
             rng: &mut self.rng,
             spis: &mut self.spis,
+            contacts: &self.contacts,
             out: &mut self.out,
         }
     }
 
-    /// Lets a session do something, has it start the exchanges that wait and can be started, and brings the tables up to
-    /// date with what it did.
-    fn with_session<T: Default>(
+    /// Lets a session do something, has it start the exchanges that wait and can be started, and applies what both cause.
+    fn with_session(
         &mut self,
         now: Instant,
         id: SessionId,
-        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> T,
+        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> Effects,
+    ) {
+        self.ask_session(now, id, |session, cx| ((), work(session, cx)));
+    }
+
+    /// The same, with an answer. Where there is no such session, the answer is the default one.
+    fn ask_session<T: Default>(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        work: impl FnOnce(&mut Session, &mut Cx<'_>) -> (T, Effects),
     ) -> T {
         let Some(mut session) = self.sessions.take(id) else { return T::default() };
         let established_before = session.is_established();
         let mut cx = self.cx(now);
-        let done = work(&mut session, &mut cx);
-        session.pump(&mut cx);
+        let (answer, effects) = work(&mut session, &mut cx);
+        let effects = effects.and(session.pump(&mut cx));
         self.out.name_peer(&session.tunnel.name, session.path.remote);
         let established_now = session.is_established() && !established_before;
-        self.put_back(now, id, session);
+        self.put_back(now, id, session, effects);
         if established_now {
             self.settle_sessions(now, id);
         }
-        done
+        answer
     }
 
-    /// Stores a session and what follows from its present state.
-    fn put_back(&mut self, now: Instant, id: SessionId, mut session: Box<Session>) {
+    /// Stores a session, or drops it if it is over, and applies the effects of its work. No other place does that.
+    fn put_back(
+        &mut self,
+        now: Instant,
+        id: SessionId,
+        mut session: Box<Session>,
+        effects: Effects,
+    ) {
         session.rest();
-        self.sessions.follow(id, &mut self.out);
-        let renewing = std::mem::take(&mut self.out.renewing);
+        let mut losses = Losses::default();
+        let (mut orphaned, mut retired) = (Vec::new(), Vec::new());
+        let mut successor_due = false;
+        for effect in effects {
+            match effect {
+                Effect::SpiTaken(spi) => self.sessions.enter_spi(id, spi),
+                Effect::SpiGivenUp(spi) => self.sessions.leave_spi(spi),
+                Effect::SaInstalled(sa, child) => self.sessions.enter_sa(id, sa, child),
+                Effect::SaForgotten(sa) => self.sessions.leave_sa(sa),
+                Effect::SessionUp => self.contacts.session_up(&session.tunnel),
+                Effect::SessionDown => self.contacts.session_down(&session.tunnel),
+                Effect::InboundOrphaned(lingering) => orphaned.push(lingering),
+                Effect::OutboundRetired(sa) => retired.push(sa),
+                Effect::SuccessorDue => successor_due = true,
+                Effect::Reconnect(name) => losses.reconnect.push(name),
+                Effect::Lost(lost) => losses.lost.push(lost),
+                Effect::Unserved(name) => losses.unserved.push(name),
+            }
+        }
         let predecessor = session.renewal.succeeds.filter(|_| session.is_over());
         let asked_for =
             self.rules.has_asked_for(&session.tunnel.name).then(|| session.tunnel.name.clone());
-        self.settle_orphans(now, id, &session.tunnel.name);
+        self.hand_over(now, id, &session.tunnel.name, orphaned, retired);
         let waiter = Waiter::Session(id);
         if session.is_over() {
             self.deadlines.set(waiter, None);
             self.deadlines.set(Waiter::Redundant(id), None);
             self.sessions.leave(id, &session);
-            self.after_session(now, *session);
+            self.after_session(now, *session, losses);
         } else {
             self.deadlines.set(waiter, session.deadline(&self.config));
             let tunnel = Arc::clone(&session.tunnel);
             self.sessions.put_back(id, session);
-            self.after_losses(now, &tunnel);
+            self.after_losses(now, &tunnel, losses);
         }
         if let Some(tunnel) = asked_for {
             self.settle_asked_for(&tunnel);
         }
         let farewells = self.out.next_farewell();
         self.deadlines.set(Waiter::Farewells, farewells);
-        if renewing {
+        if successor_due {
             self.begin_successor(now, id);
         }
         if let Some(predecessor) = predecessor {

@@ -1,4 +1,4 @@
-//! What the engine tells its owner.
+//! Events: the engine's news for its owner.
 
 use crate::failure::Failure;
 use std::fmt;
@@ -13,7 +13,7 @@ pub struct Event {
     pub child: Option<String>,
     /// Where the peer was then.
     pub peer: Option<SocketAddr>,
-    /// What happened.
+    /// The kind of event.
     pub kind: EventKind,
 }
 

@@ -11,7 +11,7 @@ use std::fmt;
 pub struct Failure {
     /// Which failure.
     pub kind: FailureKind,
-    /// What was seen: what each side offered, which identity, how many retransmissions.
+    /// The facts: the offers of both sides, the identity, the number of retransmissions.
     pub facts: Box<Facts>,
     /// Whether all that is known comes from someone who has not proved who it is.
     pub unauthenticated: bool,

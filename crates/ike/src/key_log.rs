@@ -52,9 +52,9 @@ pub struct EspKeys {
     pub suite: Suite,
     /// Extended sequence numbers.
     pub esn: bool,
-    /// Who sends on it, at the time it was made.
+    /// The sender's address at the time the SA was made.
     pub source: IpAddr,
-    /// Who receives on it, at the time it was made.
+    /// The receiver's address at the time the SA was made.
     pub destination: IpAddr,
     /// The keys.
     pub keys: DirectionKeys,

@@ -1,4 +1,4 @@
-//! What both sides agree on: algorithms and traffic.
+//! Agreement of both sides on algorithms and traffic.
 
 pub mod proposal;
 pub mod selectors;

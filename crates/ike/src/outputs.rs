@@ -8,15 +8,11 @@ use crate::failure::{Failure, FailureKind};
 use crate::key_log::{LoggedKeys, Sink};
 use crate::past_failures::Failures;
 use crate::policy_index::Candidates;
-use crate::policy_index::peer_number;
 use crate::proof::Job;
 use crate::rejection::Rejection;
-use crate::sa::child::{ChildSa, Lost};
-use crate::session::Lingering;
 use crate::wire::header::IkeSpi;
-use esp::plane::{SaId, Spi};
-use policy::IkeTunnel;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use esp::plane::SaId;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
@@ -40,7 +36,7 @@ struct Farewell {
     answer: Vec<Vec<u8>>,
 }
 
-/// What the engine hands out, and what sessions tell the engine.
+/// Everything the engine hands out, and what limits it.
 #[derive(Default)]
 pub(crate) struct Outputs {
     pub transmits: VecDeque<Transmit>,
@@ -48,25 +44,6 @@ pub(crate) struct Outputs {
     pub jobs: VecDeque<Job>,
     pub discards: BTreeMap<&'static str, u64>,
     pub failures: Failures,
-    pub known_spis: Vec<IkeSpi>,
-    pub forgotten_spis: Vec<IkeSpi>,
-    /// Each with the Child SA it belongs to, by inbound SPI.
-    pub known_sas: Vec<(SaId, Spi)>,
-    pub forgotten_sas: Vec<SaId>,
-    /// Inbound SAs of a session that is over or closing.
-    pub orphans: Vec<Lingering>,
-    /// Outbound SAs of a session that is over or closing; they go when another session's have taken over.
-    pub retired: Vec<SaId>,
-    /// The session is to have a successor.
-    pub renewing: bool,
-    /// Child tunnels to be set up anew.
-    pub reconnects: Vec<String>,
-    /// Child tunnels that the peer has deleted, of a session that goes on.
-    pub lost: Vec<Lost>,
-    /// Child tunnels that could not be set up although their IKE SA is there.
-    pub unserved: Vec<String>,
-    /// How many sessions are up between two identities, by a number made of them.
-    contacts: HashMap<u64, u32>,
     farewells: VecDeque<Farewell>,
     /// The second that began then, and the strangers refused in it.
     refused: Option<(Instant, u32)>,
@@ -109,6 +86,15 @@ impl Outputs {
         *self.discards.entry(reason.name()).or_default() += 1;
     }
 
+    /// Counts a branch that was reached although it cannot be (see [`impossible`](crate::impossible)), with its place.
+    #[track_caller]
+    pub fn bug(&mut self, why: &str) {
+        debug_assert!(false, "{why}");
+        let place = std::panic::Location::caller();
+        tracing::error!(%place, why, "a bug of this program: please report it");
+        *self.discards.entry("bug").or_default() += 1;
+    }
+
     pub fn event(&mut self, tunnel: &str, child: Option<&str>, kind: EventKind) {
         let (tunnel, child) = (tunnel.into(), child.map(Into::into));
         self.events.push_back(Event { tunnel, child, peer: None, kind });
@@ -129,6 +115,7 @@ impl Outputs {
         candidates: &Candidates,
         rejection: &Rejection,
     ) {
+        // What sorts itself out, such as another group, is no refusal.
         let Some(failure) = rejection.failure.clone().map(Failure::unauthenticated) else { return };
         if !self.may_tell(now, datagram.remote.ip(), failure.kind) {
             return;
@@ -153,45 +140,6 @@ impl Outputs {
     pub fn next_sa_id(&mut self) -> SaId {
         self.sa_ids += 1;
         SaId(self.sa_ids)
-    }
-
-    /// A Child SA is no more; its inbound half may still receive what is on its way.
-    pub fn forget_child(&mut self, child: &ChildSa) {
-        self.forgotten_sas.extend([child.inbound, child.outbound]);
-    }
-
-    pub fn know_spi(&mut self, spi: IkeSpi) {
-        self.known_spis.push(spi);
-    }
-
-    pub fn forget_spi(&mut self, spi: IkeSpi) {
-        self.forgotten_spis.push(spi);
-    }
-
-    /// A session of the tunnel is up.
-    pub fn session_up(&mut self, tunnel: &IkeTunnel) {
-        *self.contacts.entry(peer_number(tunnel)).or_default() += 1;
-    }
-
-    /// A session of the tunnel is gone.
-    pub fn session_down(&mut self, tunnel: &IkeTunnel) {
-        let peer = peer_number(tunnel);
-        if let Some(sessions) = self.contacts.get_mut(&peer) {
-            *sessions -= 1;
-            if *sessions == 0 {
-                self.contacts.remove(&peer);
-            }
-        }
-    }
-
-    /// How many sessions are up, over all identities.
-    pub fn contacts(&self) -> usize {
-        self.contacts.values().map(|n| *n as usize).sum()
-    }
-
-    /// Whether a session between the same two identities is up.
-    pub fn knows(&self, tunnel: &IkeTunnel) -> bool {
-        self.contacts.contains_key(&peer_number(tunnel))
     }
 
     /// Whether one more stranger is told that it is refused: unprotected messages cause only so many (RFC 7296 §2.4,

@@ -1,4 +1,4 @@
-//! What has failed of late, a bounded number of each. Attempts of strangers are kept apart, so that nobody without proof
+//! Recent failures, a bounded number of each kind. Attempts of strangers are kept apart, so that nobody without proof
 //! can push out what is known.
 
 use crate::datagram::Datagram;

@@ -32,7 +32,7 @@ pub(crate) struct Family {
     tunnels: Placed,
     /// Places in `tunnels` by the fingerprint of the peer's identity.
     by_peer: Index<u32>,
-    /// What their proofs take.
+    /// The kinds of proofs that these tunnels take.
     wanted: Wanted,
 }
 
@@ -190,7 +190,7 @@ impl Candidates {
         all.next().filter(|_| all.next().is_none())
     }
 
-    /// What their proofs take.
+    /// The kinds of proofs that these tunnels take.
     pub fn wanted(&self) -> Wanted {
         self.0.iter().map(|f| f.wanted).fold(Wanted::default(), Wanted::or)
     }

@@ -1,4 +1,5 @@
-//! What waits for the engine, in order of urgency: public-key work of some peers delays no sign of life of others.
+//! Messages that wait for the engine, in order of urgency: public-key work of some peers delays no sign of life of
+//! others.
 //!
 //! Messages of one IKE SA stay in order. What costs nothing to answer goes first; then what established peers ask, which
 //! may take a key exchange; then handshakes, which do.

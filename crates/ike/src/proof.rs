@@ -19,7 +19,7 @@ pub(crate) use job::{Claim, Evidence, Proved, Signing};
 pub use job::{Done, Fetch, Job, Step, Wanted};
 use policy::{Prf, Secret};
 
-/// What one side signs (RFC 7296 §2.15).
+/// The octets that one side signs (RFC 7296 §2.15).
 #[derive(Clone, Copy)]
 pub(crate) struct SignedOctets<'a> {
     /// The signer's own IKE_SA_INIT message, header included.

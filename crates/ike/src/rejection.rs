@@ -15,7 +15,7 @@ use policy::{ChildTunnel, Group, IkeProposal};
 #[derive(Clone, Debug)]
 pub(crate) struct Rejection {
     pub notify: Notify,
-    /// What went wrong in the operator's words; `None` for what sorts itself out.
+    /// The failure in the operator's words; `None` if the next message sorts it out.
     pub failure: Option<Failure>,
 }
 
@@ -45,7 +45,7 @@ impl Rejection {
         Self::because(NotifyType::NO_PROPOSAL_CHOSEN, addresses.into())
     }
 
-    /// What the policy has for the tunnel does not get to the peer.
+    /// The tunnel's proposals cannot reach the peer (AH through a NAT).
     pub fn not_through_nat(failure: Failure) -> Self {
         Self::because(NotifyType::NO_PROPOSAL_CHOSEN, failure)
     }
@@ -136,7 +136,7 @@ impl Rejection {
     }
 }
 
-/// What this side asked for in a request that was refused.
+/// The contents of a request of this side that was refused.
 pub(crate) struct Asked {
     pub offers: Offers,
     pub traffic: Option<Traffic>,
@@ -158,7 +158,7 @@ impl Asked {
     }
 }
 
-/// What a peer's error Notify means to the operator.
+/// The meaning of a peer's error Notify for the operator.
 pub(crate) fn failure_of(notify: &Notify, asked: Asked) -> Failure {
     match (notify.kind, asked) {
         (NotifyType::NO_PROPOSAL_CHOSEN, Asked { offers, .. }) => offers.into(),
@@ -173,7 +173,7 @@ pub(crate) fn failure_of(notify: &Notify, asked: Asked) -> Failure {
     }
 }
 
-/// What an error Notify means that has nothing to do with what was asked for.
+/// The meaning of an error Notify that has nothing to do with the contents of the request.
 pub(crate) fn unasked(notify: &Notify) -> Failure {
     Failure::new(FailureKind::Refused, format!("the peer answered {}", notify.kind))
 }

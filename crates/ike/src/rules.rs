@@ -23,11 +23,11 @@ pub(crate) struct Rules {
     made: u32,
 }
 
-/// What a rule stands for.
+/// The tunnel that a rule stands for.
 pub(crate) struct Ruled {
     name: Arc<str>,
     pub child: Arc<ChildTunnel>,
-    /// Who is at the other end.
+    /// The peer's identity.
     pub peer: Identity,
 }
 

@@ -15,11 +15,13 @@ mod tasks;
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
+use crate::effect::{Effect, Effects};
+use crate::effect::{Lingering, Lost};
 use crate::event::EventKind;
 use crate::failure::Failure;
+use crate::impossible::impossible;
 use crate::negotiation::selectors;
 use crate::sa::active::Active;
-use crate::sa::child::Lost;
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::LowestNonce;
@@ -31,7 +33,7 @@ use crate::task::Task;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, ProtocolId};
-use esp::plane::{PacketSummary, SaId, Spi, Usage};
+use esp::plane::{PacketSummary, Spi};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -45,18 +47,7 @@ pub(crate) use tasks::Tasks;
 /// After this many TEMPORARY_FAILUREs in a row the two sides' views have parted (RFC 7296 §2.25).
 const TEMPORARY_FAILURES: u32 = 20;
 
-/// An inbound SA that is replaced or gone for its peer, and still receives.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lingering {
-    /// Until when.
-    pub until: Instant,
-    pub sa: SaId,
-    pub spi: Spi,
-    /// Which Child SA, by its inbound SPI, has inherited the count of its packets, and what was counted then.
-    pub heir: Option<(Spi, Usage)>,
-}
-
-/// Who or what ended a session.
+/// The cause of a session's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// The peer does not answer any more, or knows nothing of it.
@@ -101,13 +92,13 @@ pub(crate) struct Session {
     last_heard: Instant,
     keepalive_at: Instant,
     closing: Option<String>,
-    /// Child tunnels to be set up anew when it is over.
+    /// Child tunnels that are to be set up again when it is over.
     reconnect: Vec<String>,
     /// How it ended, once it is over.
     pub ending: Ending,
-    /// What was up when it ended.
+    /// The child tunnels that were up when it ended.
     pub lost: Vec<Lost>,
-    /// What could not be set up before it ended.
+    /// The child tunnels that could not be set up before it ended.
     pub failed: Vec<String>,
     /// The IKE SA that the peer has just deleted; it goes once the answer is sent.
     pub deleted: Option<(IkeSpi, String)>,
@@ -193,7 +184,7 @@ impl Session {
         self.children.by_inbound(spi)
     }
 
-    /// Whose Child SAs the tunnel's proposals may make.
+    /// The protocols of the Child SAs that the tunnel's proposals may make.
     pub fn protocols(&self) -> Vec<ProtocolId> {
         let proposals = || self.tunnel.children.iter().flat_map(|c| &c.proposals);
         let ah = proposals().any(|p| p.protection.is_ah());
@@ -285,10 +276,10 @@ impl Session {
         ]
     }
 
-    /// Ends it with a Delete because of what the peer has said on it, and begins anew.
-    pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Failure) {
+    /// Ends the session with a Delete because of a message of the peer, and starts a new one.
+    pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Failure) -> Effects {
         cx.out.fail(cx.now, &self.tunnel.name, None, failure);
-        self.close_and_reconnect(cx, reason);
+        self.close_and_reconnect(cx, reason)
     }
 
     /// Notes that the peer lives, and where it is now.
@@ -311,18 +302,18 @@ impl Session {
     // ---- what exchanges bring about
 
     /// Both sides have proved who they are.
-    pub fn establish(&mut self, cx: &mut Cx<'_>, suite: String, nonces: Nonces<'_>) {
+    pub fn establish(&mut self, cx: &mut Cx<'_>, suite: String, nonces: Nonces<'_>) -> Effects {
         self.lowest_nonce = LowestNonce::of(nonces);
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
         self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
-        cx.out.session_up(&self.tunnel);
         cx.out.failures.overcome(&self.tunnel.name);
         cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
+        Effect::SessionUp.into()
     }
 
     /// Takes in a Child SA that is installed.
-    pub fn add_child(&mut self, cx: &mut Cx<'_>, child: ChildSa, rekeyed: bool) {
+    pub fn add_child(&mut self, cx: &mut Cx<'_>, child: ChildSa, rekeyed: bool) -> Effects {
         let suite = child.summary();
         let kind =
             if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
@@ -330,7 +321,9 @@ impl Session {
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
         self.temporary_failures = 0;
         self.has_served = true;
+        let effects = child.installed();
         self.children.push(child);
+        effects
     }
 
     /// Says where a Child SA stands from now on; `false` where it is gone.
@@ -340,6 +333,7 @@ impl Session {
 
     /// Has a Child SA send, if that has been waiting.
     pub fn promote_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi) {
+        // It has gone meanwhile.
         let Some(mut child) = self.children.get_mut(spi_in) else { return };
         if let Err(error) = child.promote(cx) {
             let warning = EventKind::Warning(error.to_string());
@@ -350,6 +344,7 @@ impl Session {
     /// Has a Child SA replaced that carries nothing any more; the plane may say so of both halves.
     pub fn replace_exhausted(&mut self, spi_in: Spi) {
         let delete = Task::DeleteChild(spi_in);
+        // It has gone meanwhile.
         let Some(child) = self.child_by_inbound(spi_in) else { return };
         match child.state {
             ChildState::Established => {
@@ -379,13 +374,14 @@ impl Session {
     }
 
     /// Takes the session down unless a Child SA is there or on its way.
-    pub fn close_when_idle(&mut self, cx: &mut Cx<'_>) {
+    pub fn close_when_idle(&mut self, cx: &mut Cx<'_>) -> Effects {
         let wants_more = self.tasks.iter().chain(self.delayed.iter().map(|(_, t)| t));
         if self.children.is_empty()
             && !wants_more.clone().any(|t| matches!(t, Task::CreateChild(_)))
         {
-            self.close(cx, "no Child SA could be set up");
+            return self.close(cx, "no Child SA could be set up");
         }
+        Effects::none()
     }
 
     // ---- tasks
@@ -405,7 +401,7 @@ impl Session {
     }
 
     /// Tries a task again later (RFC 7296 §2.25: not at once), or ends the session when it has been tried too often.
-    pub fn delay(&mut self, cx: &mut Cx<'_>, task: Task) {
+    pub fn delay(&mut self, cx: &mut Cx<'_>, task: Task) -> Effects {
         self.temporary_failures += 1;
         if self.temporary_failures > TEMPORARY_FAILURES {
             return self.close_and_reconnect(cx, "the peer keeps answering TEMPORARY_FAILURE");
@@ -415,6 +411,7 @@ impl Session {
         let jitter = cx.rng.below(u64::try_from(pause.as_micros()).unwrap_or(u64::MAX));
         self.delayed
             .push((after(cx.now, (pause / 2).saturating_add(Duration::from_micros(jitter))), task));
+        Effects::none()
     }
 
     // ---- outputs
@@ -430,7 +427,9 @@ impl Session {
     ) {
         let sa = &mut self.sas[index];
         let header = sa.header(exchange, sa.window.next_id(), false);
-        let Some(keys) = sa.state.keys_mut() else { return };
+        let Some(keys) = sa.state.keys_mut() else {
+            impossible!(cx.out, "protected messages go on IKE SAs with keys only");
+        };
         let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
         cx.out.transmit_all(self.path.local, self.path.remote, message.datagrams());
         sa.window.sent(cx.now, cx.config, message);
@@ -449,7 +448,9 @@ impl Session {
     ) {
         let sa = &mut self.sas[index];
         let header = sa.header(request.exchange, request.message_id, true);
-        let Some(keys) = sa.state.keys_mut() else { return };
+        let Some(keys) = sa.state.keys_mut() else {
+            impossible!(cx.out, "protected messages go on IKE SAs with keys only");
+        };
         let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
         // RFC 7296 §2.11: to where the request came from.
         cx.out.transmit_all(datagram.local, datagram.remote, message.datagrams());

@@ -57,7 +57,7 @@ pub struct IkeStatus {
     pub children: Vec<ChildStatus>,
     /// The last failure, with how long ago.
     pub last_failure: Option<(Failure, Duration)>,
-    /// Failures of late, the last one first.
+    /// Recent failures, the last one first.
     pub failures: Vec<PastFailure>,
     /// Refusals of late of those who have not proved who they are, and may have meant this tunnel.
     pub turned_away: Vec<PastFailure>,
@@ -66,7 +66,7 @@ pub struct IkeStatus {
 /// A failure, some time later.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PastFailure {
-    /// What failed.
+    /// The failure.
     pub failure: Failure,
     /// How long ago, the last time.
     pub ago: Duration,
@@ -78,7 +78,7 @@ pub struct PastFailure {
     pub overcome: bool,
 }
 
-/// What a tunnel that is not up waits for.
+/// The event that a tunnel which is not up waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Next {
@@ -155,9 +155,9 @@ pub struct ChildStatus {
     pub sa: Option<ChildSaStatus>,
     /// The last failure, with how long ago.
     pub last_failure: Option<(Failure, Duration)>,
-    /// Failures of late, the last one first.
+    /// Recent failures, the last one first.
     pub failures: Vec<PastFailure>,
-    /// What it waits for; `None` while up.
+    /// The event that it waits for; `None` while up.
     pub next: Option<Next>,
 }
 

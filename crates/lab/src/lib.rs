@@ -1,4 +1,49 @@
-//! The laboratory: namespaces, traffic, a watch on the wire, the demo and the experiments.
+//! The laboratory: network namespaces, traffic, a watch on the wire, the demo and the experiments.
+//!
+//! Tests, benchmarks, `vpnd demo` and `vpnctl experiment` build two hosts in network namespaces of this machine, start a
+//! `vpnd` in each and send traffic between them. Nothing of the machine's own network is touched, and all of it is gone
+//! when the process ends.
+//!
+//! ```text
+//!  namespace "left"                             namespace "right"
+//!  ┌──────────────────────┐                     ┌──────────────────────┐
+//!  │ traffic, load ─▶ vpnd│◀── veth (network) ─▶│vpnd ─▶ traffic, load │
+//!  └─────────────▲────────┘   ▲         ▲       └────────▲─────────────┘
+//!            node│            └ capture ┘                │node
+//!                └────────── control protocol ───────────┘
+//! ```
+//!
+//! # Example
+//!
+//! Two namespaces with a wire between them, and a watch that counts the packets in the clear:
+//!
+//! ```no_run
+//! use lab::capture::Capture;
+//! use lab::isolation::{self, Namespace};
+//! use lab::network;
+//!
+//! isolation::enter()?; // before the process has a second thread
+//! let (left, right) = (Namespace::new("left")?, Namespace::new("right")?);
+//! network::connect((&left, [192, 0, 2, 1].into()), (&right, [192, 0, 2, 2].into()))?;
+//! let capture = left.run(|| Capture::start(nix::net::if_::if_nametoindex(network::WIRE)?))?;
+//! // … traffic …
+//! assert_eq!(capture.finish()?.cleartext, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | How is a namespace made, and what does it isolate? | `isolation.rs` |
+//! | How are two namespaces connected? | `network.rs` |
+//! | Which packets count as sent in the clear? | `capture.rs` |
+//! | Which traffic checks that nothing is lost or altered? | `traffic.rs` |
+//! | Which traffic measures rates and processor time? | `load.rs`, `load/` |
+//! | How is a daemon started and stopped? | `node.rs`; two of them with policies: `site.rs` |
+//! | What does the demo do, and when does it fail? | `demo.rs` |
+//! | Where is an experiment added? | a file in `experiment/`, a line in the table of `experiment.rs` |
+//! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
 #![forbid(unsafe_code)]
 
 pub mod capture;

@@ -526,3 +526,28 @@ fn a_diagnostic_reads_like_a_compiler() {
     );
     assert_eq!(errors.errors().next().and_then(|e| e.value.clone()), None);
 }
+
+#[test]
+fn more_proposals_than_a_peer_reads_are_refused_in_their_line() {
+    let names: Vec<String> = (0..65).map(|n| format!("many{n}")).collect();
+    let line = HOST.lines().position(|l| l.contains("IPSec_ProposalRefs=")).expect("a line") + 1;
+    let refs = HOST.split("IPSec_ProposalRefs=\"").nth(1).and_then(|rest| rest.split('"').next());
+    let refs = refs.expect("a list of proposals");
+    let proposal = |name: &String| {
+        format!(
+            "<IPSecProposal IPSec_ProposalName=\"{name}\"><IPSecESPProtocol ESP_Encryption=\"ESP_AES256_GCM_16\" \
+             ESP_EncapsulationMode=\"Transport\"/></IPSecProposal>"
+        )
+    };
+    let with = |count: usize| {
+        let all: String = names[..count].iter().map(proposal).collect();
+        let list = format!("IPSec_ProposalRefs=\"{}\"", names[..count].join(" "));
+        let named = HOST.replacen(&format!("IPSec_ProposalRefs=\"{refs}\""), &list, 1);
+        read("p.xml", &named.replacen("</AIX_VPN>", &format!("{all}</AIX_VPN>"), 1))
+    };
+    assert!(with(64).is_ok(), "{}", with(64).unwrap_err());
+    let refused = with(65).expect_err("one too many");
+    let error = refused.errors().next().expect("an error");
+    assert_eq!((error.line, error.message.as_str()), (line, "65 proposals, more than 64"));
+    assert_eq!(error.help.as_deref(), Some("remove some"));
+}

@@ -5,7 +5,7 @@ use crate::host::{esp_offer, ike_offer, lifetime};
 use esp::datapath::{Datapath, Settings};
 use ike::event::Event;
 use ike::{Config, Engine};
-use ike::{Datagram, Transmit};
+use ike::{Datagram, Output, Transmit};
 use policy::{
     AddressRange, ChildTunnel, Credential, Endpoint, Group, Identity, IkeTunnel, KeyBits, Mode,
     Pfs, Policy, Role, Secret, Selector,
@@ -171,8 +171,15 @@ impl Fleet {
     /// What an end has to send; its events go to `told`.
     pub fn collect(&mut self, end: End, told: &mut Vec<Event>) -> Mail {
         let engine = self.engine(end);
-        told.extend(std::iter::from_fn(|| engine.poll_event()));
-        std::iter::from_fn(|| engine.poll_transmit()).collect()
+        let mut mail = Mail::new();
+        loop {
+            match engine.poll() {
+                Output::Transmit(transmit) => mail.push(transmit),
+                Output::Event(event) => told.push(event),
+                Output::Job(job) => unreachable!("tunnels of a fleet have preshared keys: {job:?}"),
+                Output::Wait(_) => return mail,
+            }
+        }
     }
 
     /// Hands datagrams to an end.

@@ -109,7 +109,7 @@ pub fn leftovers(world: &mut World, host: HostId) -> Vec<String> {
 /// As [`leftovers`], and no deadline either: what a stopped host must have none of.
 pub fn leftovers_after_stop(world: &mut World, host: HostId) -> Vec<String> {
     let mut found = leftovers(world, host);
-    if let Some(deadline) = world.host(host).engine.poll_timeout() {
+    if let Some(deadline) = world.host(host).engine.deadline() {
         found.push(format!("{} still waits: {}", world.host(host).name, deadline.reason));
     }
     found
@@ -175,7 +175,7 @@ fn only_tunnel(
 }
 
 fn deadline_passed(world: &World, host: HostId, now: std::time::Instant) -> Option<String> {
-    let deadline = world.host(host).engine.poll_timeout()?;
+    let deadline = world.host(host).engine.deadline()?;
     (deadline.at < now).then(|| format!("a deadline has passed: {}", deadline.reason))
 }
 

@@ -17,7 +17,7 @@ use ike::status::IkeStatus;
 use ike::wire::header::Header;
 use ike::wire::payload::Payload;
 use ike::wire::protected;
-use ike::{Config, Engine};
+use ike::{Config, Engine, Output};
 use policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -205,7 +205,7 @@ impl World {
     pub fn step(&mut self, until: Duration) -> bool {
         let arrival = self.agenda.keys().next().map(|&(at, _)| at);
         let deadline = (0..self.hosts.len())
-            .filter_map(|h| self.hosts[h].engine.poll_timeout().map(|d| (d.at, h)))
+            .filter_map(|h| self.hosts[h].engine.deadline().map(|d| (d.at, h)))
             .min()
             .map(|(at, h)| (at.saturating_duration_since(self.base), h));
         let next = arrival.into_iter().chain(deadline.map(|(at, _)| at)).min();
@@ -271,7 +271,7 @@ impl World {
     pub fn deadlines(&self) -> Vec<(String, Duration, &'static str)> {
         let now = self.instant();
         let deadline = |h: &Host| {
-            let deadline = h.engine.poll_timeout()?;
+            let deadline = h.engine.deadline()?;
             Some((h.name.clone(), deadline.at.saturating_duration_since(now), deadline.reason))
         };
         self.hosts.iter().filter_map(deadline).collect()
@@ -461,20 +461,18 @@ impl World {
     /// Takes everything an engine has to say.
     fn drain(&mut self, host: HostId) {
         loop {
-            let engine = &mut self.hosts[host.0].engine;
-            if let Some(transmit) = engine.poll_transmit() {
-                let content = match transmit.keepalive {
-                    true => Content::Keepalive,
-                    false => Content::Ike(transmit.octets),
-                };
-                let (source, destination) = (transmit.local, transmit.remote);
-                self.send(host, Parcel { source, destination, content });
-            } else if let Some(job) = engine.poll_job() {
-                self.take_job(host, job);
-            } else if let Some(event) = engine.poll_event() {
-                self.record(host, event);
-            } else {
-                break;
+            match self.hosts[host.0].engine.poll() {
+                Output::Transmit(transmit) => {
+                    let content = match transmit.keepalive {
+                        true => Content::Keepalive,
+                        false => Content::Ike(transmit.octets),
+                    };
+                    let (source, destination) = (transmit.local, transmit.remote);
+                    self.send(host, Parcel { source, destination, content });
+                }
+                Output::Job(job) => self.take_job(host, job),
+                Output::Event(event) => self.record(host, event),
+                Output::Wait(_) => break,
             }
         }
         let now = self.instant();

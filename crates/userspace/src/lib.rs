@@ -68,6 +68,7 @@ use policy::{KeyBits, Mode};
 use refusal::{check_capabilities, plane_error, refused};
 use socket::Port;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -177,6 +178,16 @@ pub struct Userspace {
     receiving: BTreeMap<SaId, Spi>,
     /// By devices that are gone.
     lost: Lost,
+}
+
+impl fmt::Debug for Userspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Userspace")
+            .field("rules", &self.rules.len())
+            .field("device", &self.config.device)
+            .field("mtu", &self.mtu)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Userspace {

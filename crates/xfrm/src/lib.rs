@@ -78,6 +78,7 @@ use spd::{Change, Place, Spd, Template, Way};
 use state::{Form, Name};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use waiting::Waiting;
@@ -173,6 +174,15 @@ struct Installed {
     told: Amount,
     /// How many sequence numbers it has passed over where it was made anew.
     skipped: u64,
+}
+
+impl fmt::Debug for Xfrm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Xfrm")
+            .field("rules", &self.rules.len())
+            .field("sas", &self.sas.len())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Xfrm {

@@ -74,17 +74,26 @@ where
 }
 
 /// Writes every event of the engine to the log until the engine is gone.
-pub async fn follow(mut events: Events) {
+pub async fn follow(mut events: Events, format: LogFormat) {
     while let Some(event) = events.recv().await {
         let count = events.missed();
         if count > 0 {
             warn!(count, "events came faster than the log took them");
         }
-        write(&event);
+        write(&event, format);
     }
 }
 
-fn write(event: &Event) {
+/// Writes an event. For people its sentence says everything; the fields follow in JSON and at the level `debug`.
+fn write(event: &Event, format: LogFormat) {
+    if format == LogFormat::Human && !tracing::enabled!(tracing::Level::DEBUG) {
+        return match &event.kind {
+            EventKind::Failed(_) | EventKind::TurnedAway(_) | EventKind::Warning(_) => {
+                warn!("{event}")
+            }
+            _ => info!("{event}"),
+        };
+    }
     let (tunnel, child) = (event.tunnel.as_str(), event.child.as_deref());
     let kind = event_name(event);
     match &event.kind {
@@ -145,8 +154,11 @@ mod tests {
         let detail = "the peer's \"key\"\nor identity differs".to_owned();
         let failure = Failure::new(FailureKind::AuthenticationFailed, detail);
         let text = logged(LogFormat::Json, |_| {
-            write(&event(None, EventKind::Failed(failure)));
-            write(&event(Some("lan"), EventKind::Rekeyed { suite: "AES-GCM-16-256".to_owned() }));
+            write(&event(None, EventKind::Failed(failure)), LogFormat::Json);
+            write(
+                &event(Some("lan"), EventKind::Rekeyed { suite: "AES-GCM-16-256".to_owned() }),
+                LogFormat::Json,
+            );
         });
         let lines: Vec<Value> = text
             .lines()
@@ -166,10 +178,25 @@ mod tests {
     #[test]
     fn human_lines_carry_no_escape_sequences_of_a_peer() {
         let text = logged(LogFormat::Human, |_| {
-            write(&event(None, EventKind::Warning("\u{1b}]0;owned\u{7}".to_owned())));
+            let warning = EventKind::Warning("\u{1b}]0;owned\u{7}".to_owned());
+            write(&event(None, warning), LogFormat::Human);
         });
         assert!(text.contains("WARN"), "{text}");
         assert!(!text.contains('\u{1b}'), "{text:?}");
+    }
+
+    #[test]
+    fn human_lines_say_everything_once_and_have_fields_at_debug() {
+        let rekeyed = || event(Some("lan"), EventKind::Rekeyed { suite: "NULL".to_owned() });
+        let text = logged(LogFormat::Human, |levels| {
+            write(&rekeyed(), LogFormat::Human);
+            levels.set("debug").expect("a level");
+            write(&rekeyed(), LogFormat::Human);
+        });
+        let lines: Vec<&str> = text.lines().filter(|line| line.contains("lan")).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert!(lines[0].contains("NULL") && !lines[0].contains('='), "{text}");
+        assert!(lines[1].contains("event=\"rekeyed\"") && lines[1].contains("suite="), "{text}");
     }
 
     #[test]

@@ -208,14 +208,16 @@ impl<G: Gateway> Daemon<G> {
     }
 
     async fn why(&self, name: &str) -> Result<Explanation, Refusal> {
-        let tunnel = self.tunnel(name).await?;
         let status = self.gateway.status().await.map_err(refusal)?;
-        let status = status.iter().find(|t| t.name == tunnel.name);
+        let named = status.iter().find(|tunnel| tunnel.name == name);
+        let carrying =
+            || status.iter().find(|tunnel| tunnel.children.iter().any(|c| c.name == name));
+        let Some(tunnel) = named.or_else(carrying) else {
+            return Err(unknown_tunnel(name, &self.tunnels().await?));
+        };
         let only = (tunnel.name != name).then_some(name);
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        status.map(|status| explain(status, only, &in_force.1)).ok_or_else(|| {
-            Refusal::new(RefusalCode::UnknownTunnel, format!("{name:?} has just gone"))
-        })
+        Ok(explain(tunnel, only, &in_force.1))
     }
 
     async fn set_workers(&self, change: &WorkersChange) -> Result<workers::Workers, Refusal> {
@@ -245,7 +247,17 @@ impl<G: Gateway> Daemon<G> {
         Arc::clone(&self.in_force.lock().unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Checks names before the engine sees them, so that every command says the same of an unknown one.
+    /// Takes what the engine answers. Of a name that it does not know, every command says the same.
+    async fn known<T>(&self, outcome: Result<T, GatewayError>) -> Result<T, Refusal> {
+        match outcome {
+            Err(GatewayError::Command(CommandError::NoSuchTunnel(name, _))) => {
+                Err(unknown_tunnel(&name, &self.tunnels().await?))
+            }
+            outcome => outcome.map_err(refusal),
+        }
+    }
+
+    /// Checks names that the engine never sees.
     async fn know(&self, names: &[String]) -> Result<(), Refusal> {
         if names.is_empty() {
             return Ok(());
@@ -272,13 +284,11 @@ impl<G: Gateway> Service for Daemon<G> {
                 Ok(Reply::Done)
             }
             Command::Activate { names } => {
-                self.know(&names).await?;
-                let activations = self.gateway.activate(names).await.map_err(refusal)?;
+                let activations = self.known(self.gateway.activate(names).await).await?;
                 Ok(Reply::Activations(activations.into_iter().map(view::activation).collect()))
             }
             Command::Deactivate { name } => {
-                self.know(std::slice::from_ref(&name)).await?;
-                self.gateway.deactivate(&name).await.map_err(refusal)?;
+                self.known(self.gateway.deactivate(&name).await).await?;
                 Ok(Reply::Done)
             }
             Command::List { all } => {
@@ -288,8 +298,7 @@ impl<G: Gateway> Service for Daemon<G> {
             }
             Command::Status { name } => Ok(Reply::Tunnels(vec![self.tunnel(&name).await?])),
             Command::Rekey { name } => {
-                self.know(std::slice::from_ref(&name)).await?;
-                self.gateway.rekey(&name).await.map_err(refusal)?;
+                self.known(self.gateway.rekey(&name).await).await?;
                 Ok(Reply::Done)
             }
             Command::Reload { dry_run } => self.reload(dry_run).await.map(Reply::Reloaded),

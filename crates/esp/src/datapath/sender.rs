@@ -52,7 +52,7 @@ impl Sender {
     /// reason has been counted. [`Datapath::seal`] is the second.
     pub fn admit(&mut self, now: Instant, packet: &mut [u8], gso: Gso) -> Option<Admitted> {
         let (shared, flows) = (&*self.datapath.0, &mut self.flows);
-        shared.admit(now, packet, gso, &mut |header| flows.look_up(&shared.spd, header))
+        shared.claim(now, packet, gso, &mut |header| flows.look_up(&shared.spd, header))
     }
 
     /// Whether an SA serves such a packet.

@@ -4,12 +4,11 @@
 //! Out: [`Sender::admit`](super::Sender::admit) in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
-use super::paths::Retry;
-use super::{Arrival, Datapath, Shared, describe};
+use super::{Arrival, Datapath, Shared, Taken};
 use crate::gso::Gso;
 use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
-use crate::outbound::{Claim, Outbound, Unsent};
+use crate::outbound::{Claim, Outbound};
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::spd::Verdict;
 use std::ops::Range;
@@ -74,27 +73,11 @@ impl Datapath {
         opened: &mut Opened,
         queue: &mut ReceiveQueue,
     ) {
-        let shared = &*self.0;
         let segment_len = segment_len.max(1);
-        let mut rest = datagrams;
-        while !rest.is_empty() {
-            let first = &rest[..segment_len.min(rest.len())];
-            let sa = match shared.find(first) {
-                Ok(sa) => sa,
-                Err(discard) => {
-                    shared.counters.count(discard);
-                    rest = &rest[first.len()..];
-                    continue;
-                }
-            };
-            let spi = sa.spi.0.to_be_bytes();
-            let same = rest.chunks(segment_len).take_while(|datagram| datagram.starts_with(&spi));
-            let octets: usize = same.map(<[u8]>::len).sum();
-            let (group, tail) = rest.split_at(octets);
-            let place = (place.0, place.1 + datagrams.len() - rest.len());
-            rest = tail;
-            opened.open(place, group, segment_len, &sa, arrival, queue);
-        }
+        let (message, at) = place;
+        self.0.for_each_run(datagrams, segment_len, |sa, offset, run| {
+            opened.open((message, at + offset), run, segment_len, sa, arrival, queue);
+        });
     }
 
     /// Commits what was opened ahead, now that everything before it has been, and hands what passes to `write`.
@@ -140,42 +123,21 @@ impl Datapath {
 impl Shared {
     /// The first half of [`Datapath::encapsulate`]: finds the SA by `look_up` and claims sequence numbers. `None` if
     /// nothing is to be sent, for which the reason has been counted.
-    pub fn admit<L: FnMut(&Header) -> Verdict>(
+    pub(super) fn claim(
         &self,
         now: Instant,
         packet: &mut [u8],
         gso: Gso,
-        look_up: &mut L,
+        look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Option<Admitted> {
-        let since_epoch = self.since_epoch(now);
-        let admitted =
-            describe(packet, gso).map_err(Unsent::from).and_then(|header| match look_up(&header) {
-                Verdict::Protect(sa) => sa
-                    .admit(packet, header, gso, &|notice| self.notify(notice))
-                    .map(|claim| Some(Admitted { sa, claim, whole: None })),
-                Verdict::NoSa(entry) => {
-                    self.miss(since_epoch, &entry, packet, &header, gso)?;
-                    Ok(None)
-                }
-                Verdict::Drop(discard) => Err(discard.into()),
-            });
-        let refused = match admitted {
-            Ok(admitted) => return admitted,
-            Err(Unsent::Gone) => return self.admit(now, packet, gso, look_up),
-            Err(Unsent::Refused(discard)) => discard,
+        let notify = |notice| self.notify(notice);
+        let mut claim = |sa: Arc<Outbound>, packet: &mut [u8], header, gso| {
+            let claim = sa.admit(packet, header, gso, &notify)?;
+            Ok((sa, claim))
         };
-        match self.retry(since_epoch, refused, packet, gso) {
-            Retry::Refused(discard) => {
-                self.counters.count(discard);
-                None
-            }
-            Retry::Again => self.admit(now, packet, gso, look_up),
-            Retry::Whole(mut whole) => {
-                let admitted = self.admit(now, &mut whole, Gso::NONE, look_up)?;
-                Some(Admitted { whole: Some(whole), ..admitted })
-            }
-            Retry::Kept => None,
-        }
+        let Taken { by: (sa, claim), whole } =
+            self.admit(now, packet, gso, look_up, &mut claim).ok()??;
+        Some(Admitted { sa, claim, whole })
     }
 }
 

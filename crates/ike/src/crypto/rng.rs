@@ -9,7 +9,7 @@ const NONCE_LEN: usize = 32;
 /// A cryptographically secure generator (ChaCha20); the same seed gives the same octets.
 pub struct Rng {
     generator: ChaCha20Rng,
-    /// What nonces begin with instead of a random octet.
+    /// The first octet of nonces; `None`: a random one.
     #[cfg(feature = "simulation")]
     nonces_begin_with: Option<u8>,
 }

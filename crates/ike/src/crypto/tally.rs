@@ -5,7 +5,7 @@ use policy::{Group, KeyKind, Prf};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-/// What is done once for a handshake or a rekey, or a few times.
+/// An operation that a handshake or a rekey needs once or a few times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
     /// A pseudorandom function of one input; prf+ takes several.

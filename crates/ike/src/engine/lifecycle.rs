@@ -5,6 +5,8 @@ use super::{CommandError, Engine};
 use crate::deadlines::Deadline;
 use crate::deadlines::Waiter;
 use crate::deadlines::after;
+use crate::effect::Lingering;
+use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::exchange::sa_init;
 use crate::failure::{Failure, FailureKind};
@@ -17,8 +19,8 @@ use crate::sa::path::{IKE_PORT, Path};
 use crate::session::{Ending, Session};
 use crate::session_id::SessionId;
 use crate::task::Task;
-use esp::plane::{DataPlane, PacketSummary, Rule, RuleId, TrafficSelectors};
-use policy::{ChildTunnel, Effect, IkeTunnel, InvalidPolicy, Policy};
+use esp::plane::{DataPlane, PacketSummary, Rule, RuleId, SaId, TrafficSelectors};
+use policy::{ChildTunnel, IkeTunnel, InvalidPolicy, Policy};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -51,13 +53,14 @@ impl<P: DataPlane> Engine<P> {
         }
         let names: Vec<String> = children.iter().map(|c| c.name.clone()).collect();
         if let Some(id) = self.session_of(&tunnel.name) {
-            return Ok(self.with_session(now, id, |session, _| {
+            return Ok(self.ask_session(now, id, |session, _| {
                 for name in names {
                     packet.into_iter().for_each(|p| session.note_packet(&name, p));
                     session.want_child(name);
                 }
-                session.is_established()
-                    && children.iter().all(|c| session.serving_child(&c.name).is_some())
+                let up = session.is_established()
+                    && children.iter().all(|c| session.serving_child(&c.name).is_some());
+                (up, Effects::none())
             }));
         }
         let local =
@@ -69,7 +72,7 @@ impl<P: DataPlane> Engine<P> {
         let mut session = sa_init::begin(&mut self.cx(now), &tunnel, &first, path);
         packet.into_iter().for_each(|p| session.note_packet(&first.name, p));
         session.tasks.extend(names.into_iter().skip(1).map(Task::CreateChild));
-        self.take_in(now, session);
+        self.take_in(now, session, Effects::none());
         Ok(false)
     }
 
@@ -166,10 +169,12 @@ impl<P: DataPlane> Engine<P> {
     pub fn disconnect(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
         let not_up = || CommandError::NotUp(name.into());
         if let Some(tunnel) = self.policy.tunnel(name).cloned() {
-            for child in &tunnel.children {
-                self.deactivate(&child.name);
-            }
             let ids: Vec<SessionId> = self.sessions_of(&tunnel.name).map(|(id, _)| id).collect();
+            for child in &tunnel.children {
+                if !ids.is_empty() || self.is_retrying(&child.name) {
+                    self.deactivate(&child.name);
+                }
+            }
             if ids.is_empty() {
                 return Err(not_up());
             }
@@ -182,12 +187,15 @@ impl<P: DataPlane> Engine<P> {
             return Err(self.no_such_tunnel(name));
         };
         let tunnel = tunnel.name.clone();
-        self.deactivate(name);
+        let retrying = self.is_retrying(name);
         // Crossing starts make two for a moment.
         let ids: Vec<SessionId> = self.sessions_of(&tunnel).map(|(id, _)| id).collect();
         let mut done = false;
         for id in ids {
-            done |= self.with_session(now, id, |session, cx| session.drop_child(cx, name));
+            done |= self.ask_session(now, id, |session, cx| session.drop_child(cx, name));
+        }
+        if done || retrying {
+            self.deactivate(name);
         }
         if done { Ok(()) } else { Err(not_up()) }
     }
@@ -200,14 +208,14 @@ impl<P: DataPlane> Engine<P> {
         let (tunnel, child) = self.tunnel_of(name)?;
         let not_up = || CommandError::NotUp(name.into());
         let id = self.session_of(&tunnel).ok_or_else(not_up)?;
-        let started = self.with_session(now, id, |session, _| {
+        let started = self.ask_session(now, id, |session, _| {
             let task = match &child {
                 None => session.is_established().then_some(Task::RekeyIke(session.current)),
                 Some(child) => session.serving_child(child).map(|c| Task::RekeyChild(c.spi_in)),
             };
-            let Some(task) = task else { return false };
-            session.queue(task);
-            true
+            let started = task.is_some();
+            task.into_iter().for_each(|task| session.queue(task));
+            (started, Effects::none())
         });
         if started { Ok(()) } else { Err(not_up()) }
     }
@@ -272,9 +280,12 @@ impl<P: DataPlane> Engine<P> {
                 continue;
             }
             if let Some(changed) = changed.filter(|a| self.child_survives(&ids, child, a)) {
-                let rekeyed = child.difference(changed).0 == Effect::Rekeyed;
+                let rekeyed = child.difference(changed).0 == policy::Effect::Rekeyed;
                 for id in &ids {
-                    self.with_session(now, *id, |session, _| session.renew(changed, rekeyed));
+                    self.with_session(now, *id, |session, _| {
+                        session.renew(changed, rekeyed);
+                        Effects::none()
+                    });
                 }
                 continue;
             }
@@ -283,13 +294,14 @@ impl<P: DataPlane> Engine<P> {
             }
             self.remove_child_tunnel(child);
         }
-        let rekeyed = before.difference(after).0 == Effect::Rekeyed;
+        let rekeyed = before.difference(after).0 == policy::Effect::Rekeyed;
         for id in ids {
             self.with_session(now, id, |session, _| {
                 session.tunnel = Arc::clone(after);
                 if rekeyed {
                     session.queue(Task::RekeyIke(session.current));
                 }
+                Effects::none()
             });
         }
     }
@@ -298,15 +310,15 @@ impl<P: DataPlane> Engine<P> {
     /// changed do not.
     fn survives(&self, before: &IkeTunnel, after: &IkeTunnel) -> bool {
         match before.difference(after).0 {
-            Effect::Rekeyed => self.sessions_of(&before.name).all(|(_, s)| s.is_settled()),
-            effect => effect <= Effect::Kept,
+            policy::Effect::Rekeyed => self.sessions_of(&before.name).all(|(_, s)| s.is_settled()),
+            effect => effect <= policy::Effect::Kept,
         }
     }
 
     /// The same of the Child SAs of a child tunnel, in these sessions.
     fn child_survives(&self, ids: &[SessionId], before: &ChildTunnel, after: &ChildTunnel) -> bool {
         let sessions = || ids.iter().filter_map(|id| self.sessions.get(*id));
-        before.difference(after).0 <= Effect::Rekeyed
+        before.difference(after).0 <= policy::Effect::Rekeyed
             && sessions()
                 .all(|s| s.has_settled_child(&before.name) || !s.has_or_wants_child(&before.name))
     }
@@ -392,7 +404,7 @@ impl<P: DataPlane> Engine<P> {
             self.forget_retry(&name);
         }
         for (spi, half) in std::mem::take(&mut self.half_open) {
-            self.forget_half_open(spi, &half);
+            self.forget_half_open(spi, half.begun.init());
         }
         for id in self.sessions.ids() {
             self.with_session(now, id, |session, cx| session.close(cx, "the gateway stops"));
@@ -417,21 +429,33 @@ impl<P: DataPlane> Engine<P> {
             .map(|(id, _)| id)
     }
 
-    pub(super) fn take_in(&mut self, now: Instant, session: Session) -> SessionId {
+    /// Gives a new session its place. `effects` are those of its making.
+    pub(super) fn take_in(
+        &mut self,
+        now: Instant,
+        session: Session,
+        effects: Effects,
+    ) -> SessionId {
         self.next_session += 1;
         let id = SessionId(self.next_session);
         self.out.name_peer(&session.tunnel.name, session.path.remote);
-        self.out.known_spis.extend(session.sas.iter().map(|s| s.local_spi));
+        let taken: Effects = session.sas.iter().map(|s| Effect::SpiTaken(s.local_spi)).collect();
         self.sessions.enter(id, &session);
-        self.put_back(now, id, Box::new(session));
+        self.put_back(now, id, Box::new(session), taken.and(effects));
         id
     }
 
     /// Takes in a session that a peer has begun.
-    pub(super) fn adopt(&mut self, now: Instant, session: Session, initial_contact: bool) {
+    pub(super) fn adopt(
+        &mut self,
+        now: Instant,
+        session: Session,
+        initial_contact: bool,
+        effects: Effects,
+    ) {
         let tunnel = Arc::clone(&session.tunnel);
         let begun_at = session.begun_at;
-        let id = self.take_in(now, session);
+        let id = self.take_in(now, session, effects);
         if initial_contact {
             // RFC 7296 §2.4: the peer knows of no other between these two identities, so whatever was up before it
             // began is dead.
@@ -519,19 +543,25 @@ impl<P: DataPlane> Engine<P> {
 
     /// Closes a session; another one of the tunnel takes over what it serves.
     pub(super) fn close_in_favour_of(&mut self, now: Instant, id: SessionId, heir: SessionId) {
-        let served = self.with_session(now, id, |session, cx| {
+        let served = self.ask_session(now, id, |session, cx| {
             session.close_as_redundant(cx, "another IKE SA serves the tunnel")
         });
         self.with_session(now, heir, |session, _| {
             served.into_iter().for_each(|name| session.want_child(name));
+            Effects::none()
         });
     }
 
-    /// What a session that ends has inbound receives for a while where another serves the same tunnel: packets of the
-    /// peer are on their way. Otherwise it ends at once.
-    pub(super) fn settle_orphans(&mut self, now: Instant, of: SessionId, tunnel: &str) {
-        let orphans = std::mem::take(&mut self.out.orphans);
-        let retired = std::mem::take(&mut self.out.retired);
+    /// Inbound SAs of a session that ends receive for a while if another one serves the same tunnel: packets of the
+    /// peer are on their way. Otherwise they go at once.
+    pub(super) fn hand_over(
+        &mut self,
+        now: Instant,
+        of: SessionId,
+        tunnel: &str,
+        orphans: Vec<Lingering>,
+        retired: Vec<SaId>,
+    ) {
         if orphans.is_empty() && retired.is_empty() {
             return;
         }
@@ -542,6 +572,7 @@ impl<P: DataPlane> Engine<P> {
                 session.relieve(cx);
                 retired.into_iter().for_each(|sa| _ = cx.plane.remove(sa));
                 orphans.into_iter().for_each(|orphan| session.linger(cx, orphan));
+                Effects::none()
             }),
             None => {
                 retired.into_iter().for_each(|sa| _ = self.plane.remove(sa));
@@ -600,16 +631,17 @@ impl Session {
     }
 
     /// Stops serving a child tunnel at once, whatever the peer says to its Delete.
-    fn abandon_child(&mut self, cx: &mut super::Cx<'_>, name: &str) {
-        self.drop_child(cx, name);
+    fn abandon_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> Effects {
+        let (_, mut effects) = self.drop_child(cx, name);
         let spis: Vec<_> = self.children.of_tunnel(name).map(|c| c.spi_in).collect();
         for spi in &spis {
-            self.remove_child(cx, *spi, false);
+            effects += self.remove_child(cx, *spi, false).1;
         }
         if !spis.is_empty() {
             let reason = "the policy changed".into();
             cx.out.event(&self.tunnel.name, Some(name), EventKind::Closed { reason });
         }
+        effects
     }
 
     /// Takes a child tunnel out of a handshake under way; `false` if nothing else is waited for.
@@ -638,9 +670,9 @@ impl Session {
     }
 
     /// Deletes one child tunnel, or stops setting it up; `false` if there is nothing of it.
-    fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> bool {
+    fn drop_child(&mut self, cx: &mut super::Cx<'_>, name: &str) -> (bool, Effects) {
         if !self.has_or_wants_child(name) {
-            return false;
+            return (false, Effects::none());
         }
         let creates = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.tasks.retain(|t| !creates(t));
@@ -659,14 +691,13 @@ impl Session {
             }
         }
         if spis.is_empty() && !self.is_established() && !self.goes_on_without(name) {
-            self.close(cx, "deactivated");
-            return true;
+            return (true, self.close(cx, "deactivated"));
         }
         if spis.is_empty() {
             let failure = Failure::new(FailureKind::Cancelled, "deactivated".into());
             cx.out.event(&self.tunnel.name, Some(name), EventKind::Failed(failure));
         }
         self.tasks.extend(spis.into_iter().map(Task::DeleteChild));
-        true
+        (true, Effects::none())
     }
 }

@@ -30,7 +30,7 @@ impl<P: DataPlane> Engine<P> {
             ike_sas: self.sessions.iter().map(|(_, s)| s.sas.len()).sum(),
             half_open: self.half_open.len(),
             strangers: self.by_init.len(),
-            contacts: self.out.contacts(),
+            contacts: self.contacts.sessions(),
             established: self.sessions.iter().filter(|(_, s)| s.is_established()).count(),
             child_sas: self.sessions.iter().map(|(_, s)| s.children.len()).sum(),
             spis: self.spis.len(),
@@ -97,7 +97,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// What a child tunnel that is not up waits for.
+    /// The event that a child tunnel which is not up waits for.
     fn next_of(
         &self,
         now: Instant,
@@ -179,11 +179,11 @@ pub struct Inventory {
     pub pending_spis: usize,
     /// Child tunnels that are to be tried again.
     pub retries: usize,
-    /// What waits for its time.
+    /// The number of deadlines.
     pub deadlines: usize,
     /// SAs in the plane whose notices reach a session.
     pub delivered_sas: usize,
-    /// What still waits although it is gone.
+    /// Deadlines whose owners are gone.
     pub stale_deadlines: usize,
 }
 

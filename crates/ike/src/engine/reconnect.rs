@@ -1,4 +1,4 @@
-//! What keeps tunnels up: those that went without this side's will come back, as the policy and the configuration have
+//! Reconnection: tunnels that went without this side's will come back, as the policy and the configuration have
 //! it, and what fails is tried again after growing pauses.
 
 use super::Engine;
@@ -6,7 +6,7 @@ use crate::config::RestartAction;
 use crate::deadlines::Deadline;
 use crate::deadlines::Waiter;
 use crate::deadlines::after;
-use crate::sa::child::Lost;
+use crate::effect::Lost;
 use crate::session::{Ending, Session};
 use esp::plane::{DataPlane, PacketSummary};
 use policy::{ChildTunnel, IkeTunnel};
@@ -20,9 +20,20 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// A packet that waits for a tunnel waits no longer than this for the next attempt: planes keep it about as long.
 const LONGEST_HOLD_OFF: Duration = Duration::from_secs(10);
 
-/// What has been up for this long is tried again at once when it goes; what goes sooner after growing pauses, so that
+/// A tunnel that has been up for this long is tried again at once when it goes, others after growing pauses, so that
 /// two ends that disagree do not go round in circles.
 const LASTING: Duration = Duration::from_secs(60);
+
+/// The child tunnels that the work of a session leaves to be done something about.
+#[derive(Default)]
+pub(super) struct Losses {
+    /// To be set up again.
+    pub reconnect: Vec<String>,
+    /// Deleted by the peer.
+    pub lost: Vec<Lost>,
+    /// Not set up although the IKE SA is there.
+    pub unserved: Vec<String>,
+}
 
 /// A child tunnel that is to be tried again, or was.
 pub(super) struct Retry {
@@ -35,16 +46,13 @@ pub(super) struct Retry {
 
 impl<P: DataPlane> Engine<P> {
     /// A session is over: what should be up is tried again.
-    pub(super) fn after_session(&mut self, now: Instant, session: Session) {
-        self.out.unserved.clear();
-        self.out.lost.clear();
+    pub(super) fn after_session(&mut self, now: Instant, session: Session, losses: Losses) {
         let tunnel = &session.tunnel;
         if self.stopping || !self.policy.has(tunnel) {
-            self.out.reconnects.clear();
             return;
         }
-        for name in std::mem::take(&mut self.out.reconnects) {
-            self.schedule_retry(now, &name, LASTING);
+        for name in &losses.reconnect {
+            self.schedule_retry(now, name, LASTING);
         }
         let action = match session.ending {
             Ending::Unanswered => self.config.liveness_action,
@@ -70,11 +78,10 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// What is to be done about Child SAs of a session that goes on: those the peer has deleted, and those that could
+    /// Handles lost Child SAs of a session that goes on: those the peer has deleted, and those that could
     /// not be set up.
-    pub(super) fn after_losses(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>) {
-        let unserved = std::mem::take(&mut self.out.unserved);
-        let lost = std::mem::take(&mut self.out.lost);
+    pub(super) fn after_losses(&mut self, now: Instant, tunnel: &Arc<IkeTunnel>, losses: Losses) {
+        let Losses { lost, unserved, .. } = losses;
         if self.stopping || (unserved.is_empty() && lost.is_empty()) {
             return;
         }
@@ -122,6 +129,11 @@ impl<P: DataPlane> Engine<P> {
                 _ => self.forget_retry(name),
             }
         }
+    }
+
+    /// Whether the next attempt to start this child tunnel is scheduled.
+    pub(super) fn is_retrying(&self, child: &str) -> bool {
+        self.deadlines.of(&Waiter::Retry(child.into())).is_some()
     }
 
     /// A tunnel that the operator takes down stays down.

@@ -1,6 +1,7 @@
 //! Reauthentication as seen from all sessions: one begins a successor, which takes over and then has it deleted.
 
 use super::{CommandError, Engine};
+use crate::effect::Effects;
 use crate::exchange::sa_init;
 use crate::sa::path::{IKE_PORT, Path};
 use crate::session_id::SessionId;
@@ -53,12 +54,15 @@ impl<P: DataPlane> Engine<P> {
         successor.renewal.succeeds = Some(id);
         let others = names.into_iter().filter(|n| *n != first.name);
         successor.tasks.extend(others.map(Task::CreateChild));
-        self.take_in(now, successor);
+        self.take_in(now, successor, Effects::none());
     }
 
     /// A successor has come to nothing: its predecessor goes on, and tries again.
     pub(super) fn put_off_renewal(&mut self, now: Instant, id: SessionId) {
-        self.with_session(now, id, |session, _| session.renewal.at = Some(now + PAUSE));
+        self.with_session(now, id, |session, _| {
+            session.renewal.at = Some(now + PAUSE);
+            Effects::none()
+        });
     }
 
     /// Has the predecessor deleted once its successor has taken over what it served.

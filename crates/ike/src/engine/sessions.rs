@@ -1,6 +1,5 @@
 //! The sessions of an engine, found by what names them: an SPI, a tunnel, a pair of identities, an SA of the plane.
 
-use crate::outputs::Outputs;
 use crate::policy_index::peer_number;
 use crate::session::Session;
 use crate::session_id::SessionId;
@@ -46,12 +45,22 @@ impl Sessions {
         self.all.insert(id, session);
     }
 
-    /// Takes note of the SPIs and SAs that a session has gained and lost.
-    pub fn follow(&mut self, id: SessionId, out: &mut Outputs) {
-        out.forgotten_spis.drain(..).for_each(|spi| _ = self.by_spi.remove(&spi));
-        self.by_spi.extend(out.known_spis.drain(..).map(|spi| (spi, id)));
-        self.by_sa.extend(out.known_sas.drain(..).map(|(sa, child)| (sa, (id, child))));
-        out.forgotten_sas.drain(..).for_each(|sa| _ = self.by_sa.remove(&sa));
+    /// Has messages for an SPI lead to a session.
+    pub fn enter_spi(&mut self, id: SessionId, spi: IkeSpi) {
+        self.by_spi.insert(spi, id);
+    }
+
+    pub fn leave_spi(&mut self, spi: IkeSpi) {
+        self.by_spi.remove(&spi);
+    }
+
+    /// Has notices about an SA lead to a session and its Child SA with this inbound SPI.
+    pub fn enter_sa(&mut self, id: SessionId, sa: SaId, child: Spi) {
+        self.by_sa.insert(sa, (id, child));
+    }
+
+    pub fn leave_sa(&mut self, sa: SaId) {
+        self.by_sa.remove(&sa);
     }
 
     pub fn is_empty(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What a simulation may do with an engine's keys and no daemon may: read along, and say what the engine would not.
+//! Access to an engine's keys for a simulation, never for a daemon: it reads messages and forges them.
 
 use super::Engine;
 use crate::crypto::rng::Rng;
@@ -38,7 +38,7 @@ impl<P: DataPlane> Engine<P> {
 
     fn keys_of(&mut self, local: IkeSpi) -> Option<&mut Keys> {
         if let Some(half) = self.half_open.get_mut(&local) {
-            return half.keys.as_mut();
+            return Some(&mut half.begun.keys);
         }
         let session = self.sessions.get_mut(self.sessions.of_spi(local)?)?;
         session.sas.iter_mut().find(|sa| sa.local_spi == local)?.state.keys_mut()

@@ -4,6 +4,7 @@
 use crate::config::Encap;
 use crate::context::Cx;
 use crate::datagram::Datagram;
+use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::{Active, PendingAddresses, Purpose};
@@ -24,7 +25,7 @@ const COOKIE: usize = 16;
 /// How often an update is tried that the peer does not carry out.
 const REFUSALS: u32 = 5;
 
-/// What IKE_AUTH says of MOBIKE (RFC 4555 §3.2, §3.4).
+/// The payloads of IKE_AUTH about MOBIKE (RFC 4555 §3.2, §3.4).
 pub(crate) fn introduction(session: &mut Session, cx: &Cx<'_>) -> Vec<Payload> {
     let mut payloads = vec![status(NotifyType::MOBIKE_SUPPORTED, vec![])];
     let others = session.other_addresses(cx);
@@ -189,9 +190,9 @@ pub(crate) fn conclude(
     index: usize,
     pending: &PendingAddresses,
     payloads: &[Payload],
-) {
+) -> Effects {
     if session.is_closing() {
-        return;
+        return Effects::none();
     }
     let parts = Parts::of(payloads);
     if let Some(cookie) = &pending.cookie {
@@ -222,6 +223,7 @@ pub(crate) fn conclude(
         }
         Purpose::Liveness | Purpose::Tell => {}
     }
+    Effects::none()
 }
 
 /// Whether the peer is where it has shown to be before.

@@ -4,20 +4,22 @@ pub(crate) mod proving;
 
 use super::address_update;
 use super::create_child::{self, ChildRequest};
-use super::half_open::{Checking, HalfOpen, Request};
+use super::half_open::{Begun, Checking, HalfOpen, Request, Stage, Unproven};
 use crate::admission::HALF_OPEN_FOR;
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::discard::Discard;
+use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
+use crate::impossible::impossible;
 use crate::negotiation::proposal::{accept_child, describe, offer_child};
 use crate::proof::wishes::Wanted;
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
-use crate::sa::auth_sent::{AuthSent, Handshake, Stage};
+use crate::sa::auth_sent::{self, AuthSent, Handshake};
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Nonces};
 use crate::sa::lowest_nonce::LowestNonce;
@@ -28,12 +30,12 @@ use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase, State};
 use crate::session::Session;
 use crate::task::Task;
-use crate::wire::header::Header;
+use crate::wire::header::{Header, IkeSpi};
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Identification, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{ChildTunnel, Effect, IkeTunnel, Mode};
+use policy::{ChildTunnel, IkeTunnel, Mode};
 use proving::{Proving, Said};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -57,7 +59,7 @@ pub(crate) fn ask(
     keys: Keys,
     child: Arc<ChildTunnel>,
     handshake: Handshake,
-) {
+) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
     if session.path.carries(&child.proposals).is_empty() {
         let failure = create_child::ah_and_nat(session, &child);
@@ -75,7 +77,7 @@ pub(crate) fn ask(
     };
     cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
     let spi_in = cx.spis.allocate(cx.rng);
-    let stage = Stage::Proving { until: cx.now + WORK_FOR };
+    let stage = auth_sent::Stage::Proving { until: cx.now + WORK_FOR };
     let sa = &mut session.sas[index];
     sa.state = State::AuthSent(Box::new(AuthSent {
         keys,
@@ -91,19 +93,22 @@ pub(crate) fn ask(
             proving::hand_out(cx, sa.local_spi, None, Some(signing));
         }
     }
+    Effects::none()
 }
 
 /// Sends our proof and asks for the first Child SA.
 fn send(session: &mut Session, cx: &mut Cx<'_>, index: usize, proof: &Evidence) {
     let tunnel = Arc::clone(&session.tunnel);
-    let State::AuthSent(auth) = &mut session.sas[index].state else { return };
-    auth.stage = Stage::Asked;
+    let State::AuthSent(auth) = &mut session.sas[index].state else {
+        impossible!(cx.out, "a proof is sent in IKE_AUTH only")
+    };
+    auth.stage = auth_sent::Stage::Asked;
     let child = Arc::clone(&auth.child);
     let spi_in = auth.spi_in;
     let (certificates, proof) = proving::payloads(proof);
     let mut payloads = vec![Payload::IdInitiator(Identification::of(&tunnel.local.identity))];
     payloads.extend(certificates);
-    if !cx.out.knows(&tunnel) {
+    if !cx.contacts.knows(&tunnel) {
         payloads.push(status(NotifyType::INITIAL_CONTACT, vec![]));
     }
     payloads.extend(proving::request(Wanted::of(&tunnel), cx.trust));
@@ -126,14 +131,17 @@ pub(crate) fn conclude(
     cx: &mut Cx<'_>,
     index: usize,
     payloads: Vec<Payload>,
-) {
+) -> Effects {
     let spi = session.sas[index].local_spi;
-    let State::AuthSent(auth) = &mut session.sas[index].state else { return };
+    let State::AuthSent(auth) = &mut session.sas[index].state else {
+        impossible!(cx.out, "the dispatcher has seen that IKE_AUTH is asked");
+    };
     match check(cx, &session.tunnel, auth, &payloads) {
         Ok(None) => finish(session, cx, index, &payloads, Ok(None)),
         Ok(Some(claim)) => {
-            auth.stage = Stage::Checking { until: cx.now + WORK_FOR, payloads };
+            auth.stage = auth_sent::Stage::Checking { until: cx.now + WORK_FOR, payloads };
             proving::hand_out(cx, spi, Some(claim), None);
+            Effects::none()
         }
         Err(failure) => finish(session, cx, index, &payloads, Err(failure)),
     }
@@ -145,29 +153,37 @@ pub(crate) fn resume(
     cx: &mut Cx<'_>,
     index: usize,
     outcome: Result<Proved, Failure>,
-) {
-    let State::AuthSent(auth) = &mut session.sas[index].state else { return };
-    match (std::mem::replace(&mut auth.stage, Stage::Asked), outcome) {
-        (Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
+) -> Effects {
+    // The job was given up, and its IKE SA has gone on.
+    let State::AuthSent(auth) = &mut session.sas[index].state else { return Effects::none() };
+    match (std::mem::replace(&mut auth.stage, auth_sent::Stage::Asked), outcome) {
+        (auth_sent::Stage::Proving { .. }, Ok(Proved { proof: Some(proof), .. })) => {
             send(session, cx, index, &proof);
+            Effects::none()
         }
-        (Stage::Proving { .. }, Err(failure)) => session.end(cx, "no proof", Some(failure)),
-        (Stage::Checking { payloads, .. }, outcome) => {
-            finish(session, cx, index, &payloads, outcome.map(|proved| proved.warning));
+        (auth_sent::Stage::Proving { .. }, Err(failure)) => {
+            session.end(cx, "no proof", Some(failure))
         }
-        (stage, _) => auth.stage = stage,
+        (auth_sent::Stage::Checking { payloads, .. }, outcome) => {
+            finish(session, cx, index, &payloads, outcome.map(|proved| proved.warning))
+        }
+        (stage, _) => {
+            auth.stage = stage;
+            Effects::none()
+        }
     }
 }
 
 /// Gives up on jobs that nobody does.
-pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
     let late = session.sas.iter().position(|s| match &s.state {
         State::AuthSent(auth) => auth.working_until().is_some_and(|until| until <= cx.now),
         _ => false,
     });
     if let Some(index) = late {
-        resume(session, cx, index, Err(too_late()));
+        return resume(session, cx, index, Err(too_late()));
     }
+    Effects::none()
 }
 
 fn too_late() -> Failure {
@@ -185,10 +201,10 @@ fn finish(
     index: usize,
     payloads: &[Payload],
     verdict: Result<Option<String>, Failure>,
-) {
+) -> Effects {
     let State::AuthSent(auth) = std::mem::replace(&mut session.sas[index].state, State::Moving)
     else {
-        return;
+        impossible!(cx.out, "an answer of IKE_AUTH is concluded in IKE_AUTH only");
     };
     let AuthSent { keys, child, spi_in, unwanted, handshake, .. } = *auth;
     let parts = Parts::of(payloads);
@@ -216,10 +232,10 @@ fn finish(
     }
     if session.is_closing() {
         cx.spis.release(spi_in);
-        return;
+        return Effects::none();
     }
     let nonces = handshake.nonces();
-    session.establish(cx, suite.to_string(), nonces);
+    let mut effects = session.establish(cx, suite.to_string(), nonces);
     session.plan_renewal(cx, &parts);
     if session.path.traverses && session.may_be_mobile(cx) {
         address_update::agree(session, &parts);
@@ -229,18 +245,23 @@ fn finish(
         if parts.sa.is_some() {
             session.tasks.push_front(Task::DeleteChild(spi_in));
         }
-    } else if let Err(failure) = conclude_child(session, cx, index, &child, spi_in, nonces, &parts)
-    {
-        cx.spis.release(spi_in);
-        cx.out.unserved.push(child.name.clone());
-        cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
-        if parts.sa.is_some() {
-            // The responder has the Child SA that we do not want.
-            session.tasks.push_front(Task::DeleteChild(spi_in));
-        }
-        // An IKE SA that carries nothing is of no use to anyone.
-        session.close_when_idle(cx);
+        return effects;
     }
+    match conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
+        Ok(installed) => effects += installed,
+        Err(failure) => {
+            cx.spis.release(spi_in);
+            effects.push(Effect::Unserved(child.name.clone()));
+            cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
+            if parts.sa.is_some() {
+                // The responder has the Child SA that we do not want.
+                session.tasks.push_front(Task::DeleteChild(spi_in));
+            }
+            // An IKE SA that carries nothing is of no use to anyone.
+            effects += session.close_when_idle(cx);
+        }
+    }
+    effects
 }
 
 fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
@@ -318,7 +339,7 @@ fn conclude_child(
     spi_in: Spi,
     nonces: Nonces<'_>,
     parts: &Parts<'_>,
-) -> Result<(), Failure> {
+) -> Result<Effects, Failure> {
     let asked = asked(child);
     let agreed = create_child::read_answer(child, &asked, &[], parts)?;
     let (choice, spi_out) =
@@ -332,7 +353,10 @@ fn conclude_child(
         )?;
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let Some(established) = session.sas[index].established() else { return Ok(()) };
+    let Some(established) = session.sas[index].established() else {
+        cx.out.bug("the caller has established the IKE SA");
+        return Ok(Effects::none());
+    };
     let blueprint = Blueprint {
         tunnel: child,
         choice,
@@ -349,149 +373,180 @@ fn conclude_child(
     };
     let sa =
         blueprint.install(cx).map_err(|e| Failure::new(FailureKind::DataPlane, e.to_string()))?;
-    session.add_child(cx, sa, false);
-    Ok(())
+    Ok(session.add_child(cx, sa, false))
 }
 
-/// What a responder makes of an IKE_AUTH request.
+/// The outcome of an IKE_AUTH request for a half-open IKE SA.
 pub(crate) enum Answer {
-    /// Not to be answered; nothing changes.
-    Nothing,
-    /// Refused: the half-open IKE SA only repeats this answer from now on.
-    /// `request` is fragment 1 of what it answers, or all of it.
-    Refused { request: Vec<u8>, answer: Vec<Vec<u8>> },
-    /// Both have proved who they are.
-    Established { session: Box<Session>, answer: Vec<Vec<u8>>, initial_contact: bool },
+    /// It stays, and nothing is answered now.
+    Waits(Box<HalfOpen>),
+    /// It stays, and only repeats this answer from now on.
+    Refused(Box<HalfOpen>, Vec<Vec<u8>>),
+    /// Both sides have proved who they are: a session takes the place of the half-open IKE SA.
+    Established {
+        /// The key that a repeated IKE_SA_INIT was found by.
+        init: (SocketAddr, IkeSpi),
+        session: Box<Session>,
+        answer: Vec<Vec<u8>>,
+        initial_contact: bool,
+        effects: Effects,
+    },
 }
 
-/// Answers an IKE_AUTH request on a half-open IKE SA.
+/// Answers an IKE_AUTH request on a half-open IKE SA that waits for one.
 pub(crate) fn answer(
     cx: &mut Cx<'_>,
-    half: &mut HalfOpen,
+    half: HalfOpen,
     header: &Header,
     datagram: Datagram<'_>,
 ) -> Answer {
-    let spis = half.sa.spis();
+    let HalfOpen { mut begun, stage } = half;
+    let waits = |begun, stage| Answer::Waits(Box::new(HalfOpen { begun, stage }));
     if header.response
         || header.exchange != ExchangeType::IKE_AUTH
         || header.message_id != 1
-        || (header.initiator_spi, header.responder_spi) != spis
+        || (header.initiator_spi, header.responder_spi) != begun.spis()
         || !header.from_initiator
     {
         cx.out.discard(Discard::WrongExchange);
-        return Answer::Nothing;
+        return waits(begun, stage);
     }
-    if half.checking.is_some() {
-        cx.out.discard(Discard::AnswerPending);
-        return Answer::Nothing;
-    }
-    let Some(keys) = &half.keys else { return Answer::Nothing };
-    let requests = &mut half.sa.window.requests;
-    let received = requests.receive(cx.now, &half.path, keys, header, datagram.octets);
+    let mut unproven = match stage {
+        Stage::Waiting(unproven) => unproven,
+        Stage::Checking(..) => {
+            cx.out.discard(Discard::AnswerPending);
+            return waits(begun, stage);
+        }
+        Stage::Refused { .. } => {
+            cx.out.discard(Discard::AlreadyRefused);
+            return waits(begun, stage);
+        }
+    };
+    let requests = &mut unproven.window.requests;
+    let received = requests.receive(cx.now, &begun.path, &begun.keys, header, datagram.octets);
     let (payloads, fragments) = match received {
         Ok(Received::Message { payloads, fragments }) => (payloads, fragments),
-        Ok(Received::Fragment) => return Answer::Nothing,
+        Ok(Received::Fragment) => return waits(begun, Stage::Waiting(unproven)),
         Err(reason) => {
             cx.out.discard(reason);
-            return Answer::Nothing;
+            return waits(begun, Stage::Waiting(unproven));
         }
     };
     // Not sooner: what anyone can send, an IKE_SA_INIT, logs no key.
-    cx.out.log_keys(|| keys.logged(spis, false));
+    cx.out.log_keys(|| begun.keys.logged(begun.spis(), false));
     if let Some(fragments) = &fragments {
-        half.path.follow_fragments(fragments.largest);
+        begun.path.follow_fragments(fragments.largest);
     }
     let request = Request {
-        reply: half.sa.header(ExchangeType::IKE_AUTH, 1, true),
+        reply: begun.answer_header(ExchangeType::IKE_AUTH, 1),
         path: (datagram.local, datagram.remote),
         octets: fragments.map_or_else(|| datagram.octets.to_vec(), |f| f.first),
     };
     let payloads = payloads.map_err(|error| Rejection::unreadable(&error));
-    let judged = payloads.and_then(|p| Ok((authenticate(cx, half, &p, datagram)?, p)));
+    let judged = payloads.and_then(|p| Ok((authenticate(cx, &begun, &unproven, &p, datagram)?, p)));
     let ((tunnel, claim), payloads) = match judged {
         Ok(judged) => judged,
-        Err(rejection) => return refuse(cx, half, request, &rejection),
+        Err(rejection) => return refuse(cx, begun, &unproven, request, &rejection),
     };
-    half.wishes.add(&payloads);
-    match (prove(half, &tunnel), claim) {
+    unproven.wishes.add(&payloads);
+    match (prove(&begun, &unproven, &tunnel), claim) {
         (Ok(Proving::Ready(proof)), None) => {
-            establish(cx, half, &request, tunnel, &payloads, &proof)
+            establish(cx, begun, *unproven, &request, tunnel, &payloads, &proof)
         }
         (Ok(Proving::Signing(signing)), Some(claim)) => {
-            proving::hand_out(cx, half.sa.local_spi, Some(claim), Some(signing));
-            half.checking = Some(Box::new(Checking { tunnel, payloads, request }));
-            half.expires_at = half.expires_at.max(cx.now + WORK_FOR);
-            Answer::Nothing
+            proving::hand_out(cx, begun.local_spi, Some(claim), Some(signing));
+            begun.expires_at = begun.expires_at.max(cx.now + WORK_FOR);
+            let checking = Box::new(Checking { tunnel, payloads, request });
+            waits(begun, Stage::Checking(unproven, checking))
         }
-        // Both follow from the same credential.
-        _ => Answer::Nothing,
+        _ => {
+            cx.out.bug("proof and claim follow from the same credential");
+            waits(begun, Stage::Waiting(unproven))
+        }
     }
 }
 
-/// Goes on with an IKE_AUTH request once its proof is checked and ours made. `None`: nothing waits for that.
+/// Goes on with an IKE_AUTH request once its proof is checked and ours made. The addresses are those of its answer; `Err`:
+/// the half-open IKE SA does not wait for that.
 pub(crate) fn resume_answer(
     cx: &mut Cx<'_>,
-    half: &mut HalfOpen,
+    half: HalfOpen,
     outcome: Result<Proved, Failure>,
-) -> Option<((SocketAddr, SocketAddr), Answer)> {
-    let Checking { tunnel, payloads, request } = *half.checking.take()?;
+) -> Result<((SocketAddr, SocketAddr), Answer), Box<HalfOpen>> {
+    let HalfOpen { begun, stage } = half;
+    let (unproven, checking) = match stage {
+        Stage::Checking(unproven, checking) => (unproven, checking),
+        stage => return Err(Box::new(HalfOpen { begun, stage })),
+    };
+    let Checking { tunnel, payloads, request } = *checking;
     let path = request.path;
     // The policy may have changed meanwhile: what was proved counts only for what it was proved to.
     let lasts = |c: &&Arc<IkeTunnel>| {
-        c.name == tunnel.name && tunnel.difference(c).0 < Effect::Reestablished
+        c.name == tunnel.name && tunnel.difference(c).0 < policy::Effect::Reestablished
     };
-    let present = half.candidates.of_peer(&tunnel.remote.identity);
+    let present = unproven.candidates.of_peer(&tunnel.remote.identity);
     let Some(tunnel) = present.into_iter().find(lasts).cloned() else {
         let detail = format!("{} is no longer in the policy as it was", tunnel.name);
         let rejection = Rejection::authentication_failed(FailureKind::NoMatchingTunnel, detail);
-        return Some((path, refuse(cx, half, request, &rejection)));
+        return Ok((path, refuse(cx, begun, &unproven, request, &rejection)));
     };
     let answer = match outcome {
         Ok(Proved { proof: Some(proof), warning }) => {
             if let Some(warning) = warning {
                 cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
             }
-            establish(cx, half, &request, tunnel, &payloads, &proof)
+            establish(cx, begun, *unproven, &request, tunnel, &payloads, &proof)
         }
-        Ok(Proved { proof: None, .. }) => Answer::Nothing,
-        Err(failure) => refuse(cx, half, request, &Rejection::unproven(failure)),
+        Ok(Proved { proof: None, .. }) => {
+            cx.out.bug("a job that was to make a proof made none");
+            Answer::Waits(Box::new(HalfOpen { begun, stage: Stage::Waiting(unproven) }))
+        }
+        Err(failure) => refuse(cx, begun, &unproven, request, &Rejection::unproven(failure)),
     };
-    Some((path, answer))
+    Ok((path, answer))
 }
 
-/// Refuses a request whose job nobody does. `None`: there is none.
+/// Refuses a request whose job nobody does. `Err`: there is none.
 pub(crate) fn give_up(
     cx: &mut Cx<'_>,
-    half: &mut HalfOpen,
-) -> Option<((SocketAddr, SocketAddr), Answer)> {
+    half: HalfOpen,
+) -> Result<((SocketAddr, SocketAddr), Answer), Box<HalfOpen>> {
     resume_answer(cx, half, Err(too_late()))
 }
 
-fn prove(half: &HalfOpen, tunnel: &IkeTunnel) -> Result<Proving, Failure> {
-    let keys = half.keys.as_ref().expect("a half-open IKE SA has keys until it is established");
+fn prove(begun: &Begun, unproven: &Unproven, tunnel: &IkeTunnel) -> Result<Proving, Failure> {
     let octets = SignedOctets {
-        message: &half.response,
-        nonce: &half.initiator_nonce,
-        sk_p: &half.proof_keys.responder,
+        message: &begun.response,
+        nonce: &unproven.initiator_nonce,
+        sk_p: &unproven.proof_keys.responder,
         id: &Identification::of(&tunnel.local.identity),
     };
-    proving::prove(tunnel, keys.suite.prf, octets, &half.wishes)
+    proving::prove(tunnel, begun.keys.suite.prf, octets, &unproven.wishes)
 }
 
-fn refuse(cx: &mut Cx<'_>, half: &mut HalfOpen, request: Request, rejection: &Rejection) -> Answer {
+fn refuse(
+    cx: &mut Cx<'_>,
+    mut begun: Begun,
+    unproven: &Unproven,
+    request: Request,
+    rejection: &Rejection,
+) -> Answer {
     let (local, remote) = request.path;
     let datagram = Datagram { local, remote, octets: &request.octets };
-    cx.out.turn_away(cx.now, datagram, &half.candidates, rejection);
-    half.expires_at = (half.begun_at + HALF_OPEN_FOR).max(cx.now + REFUSED_FOR);
-    let keys = half.keys.as_mut().expect("a half-open IKE SA has keys until it is established");
-    let answer = Message::seal(request.reply, &[rejection.payload()], keys, &half.path, cx.rng);
-    Answer::Refused { request: request.octets, answer: answer.datagrams().to_vec() }
+    cx.out.turn_away(cx.now, datagram, &unproven.candidates, rejection);
+    begun.expires_at = (begun.begun_at + HALF_OPEN_FOR).max(cx.now + REFUSED_FOR);
+    let payloads = [rejection.payload()];
+    let answer = Message::seal(request.reply, &payloads, &mut begun.keys, &begun.path, cx.rng);
+    let answer = answer.datagrams().to_vec();
+    let stage = Stage::Refused { request: request.octets, answer: answer.clone() };
+    Answer::Refused(Box::new(HalfOpen { begun, stage }), answer)
 }
 
 /// Finds the tunnel that the peer's identity names and checks its proof.
 fn authenticate(
     cx: &mut Cx<'_>,
-    half: &HalfOpen,
+    begun: &Begun,
+    unproven: &Unproven,
     payloads: &[Payload],
     datagram: Datagram<'_>,
 ) -> Result<(Arc<IkeTunnel>, Option<Claim>), Rejection> {
@@ -527,39 +582,40 @@ fn authenticate(
     let fits = |t: &&Arc<IkeTunnel>| {
         local.as_ref().is_none_or(|w| w.as_ref().is_some_and(|w| w.matches(&t.local.identity)))
     };
-    let Some(tunnel) = half.candidates.of_peer(&identity).into_iter().find(fits) else {
+    let Some(tunnel) = unproven.candidates.of_peer(&identity).into_iter().find(fits) else {
         return Err(Rejection::unknown_identity(Identities {
             peer: identity.to_string(),
             asked: local.flatten().map(|l| l.to_string()),
-            known: half.candidates.iter().take(KEPT).map(|t| Parties::of(t)).collect(),
+            known: unproven.candidates.iter().take(KEPT).map(|t| Parties::of(t)).collect(),
         }));
     };
-    let keys = half.keys.as_ref().expect("a half-open IKE SA has keys until it is established");
     let octets = SignedOctets {
-        message: &half.request,
-        nonce: &half.responder_nonce,
-        sk_p: &half.proof_keys.initiator,
+        message: &begun.request,
+        nonce: &unproven.responder_nonce,
+        sk_p: &unproven.proof_keys.initiator,
         id,
     };
     let said = Said { identity, method, data: proof, payloads };
-    let claim =
-        proving::check(cx, tunnel, keys.suite.prf, octets, said).map_err(Rejection::unproven)?;
+    let claim = proving::check(cx, tunnel, begun.keys.suite.prf, octets, said)
+        .map_err(Rejection::unproven)?;
     Ok((Arc::clone(tunnel), claim))
 }
 
 fn establish(
     cx: &mut Cx<'_>,
-    half: &mut HalfOpen,
+    begun: Begun,
+    unproven: Unproven,
     request: &Request,
     tunnel: Arc<IkeTunnel>,
     payloads: &[Payload],
     proof: &Evidence,
 ) -> Answer {
-    let Some(keys) = half.keys.take() else { return Answer::Nothing };
+    let init = begun.init();
+    let Begun { local_spi, remote_spi, path, keys, begun_at, .. } = begun;
     let parts = Parts::of(payloads);
     let (local, remote) = request.path;
     let suite = keys.suite;
-    let mut path = half.path;
+    let mut path = path;
     // RFC 7296 §2.23: the peer may have moved to port 4500 meanwhile, but to another address only behind a NAT: a copy
     // sent from elsewhere must not draw the tunnel there.
     if path.nat_remote || path.remote.ip() == remote.ip() {
@@ -568,20 +624,20 @@ fn establish(
         path.float();
     }
     let sa = IkeSa {
-        local_spi: half.sa.local_spi,
-        remote_spi: half.sa.remote_spi,
+        local_spi,
+        remote_spi,
         initiator: false,
         window: Window::default(),
         state: State::Established(Box::new(established(cx, &tunnel, keys))),
     };
-    let mut session = Session::new(Arc::clone(&tunnel), path, sa, false, half.begun_at, cx.now);
+    let mut session = Session::new(Arc::clone(&tunnel), path, sa, false, begun_at, cx.now);
     cx.out.event(&tunnel.name, None, EventKind::Negotiating { initiator: false });
-    let nonces = Nonces { initiator: &half.initiator_nonce, responder: &half.responder_nonce };
+    let nonces = unproven.nonces();
     let initial_contact = parts.notify(NotifyType::INITIAL_CONTACT).is_some();
-    if cx.out.knows(&tunnel) && !initial_contact {
+    if cx.contacts.knows(&tunnel) && !initial_contact {
         session.wait_for_predecessor(cx);
     }
-    session.establish(cx, suite.to_string(), nonces);
+    let mut effects = session.establish(cx, suite.to_string(), nonces);
     let (certificates, proof) = proving::payloads(proof);
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
     answer.extend(certificates);
@@ -595,15 +651,27 @@ fn establish(
     }
     let child = ChildRequest { rekeys: None, in_auth: true, nonces };
     match create_child::grant(&mut session, cx, 0, &parts, &child) {
-        Ok(payloads) => answer.extend(payloads),
+        Ok(granted) => {
+            answer.extend(granted.payloads);
+            effects += granted.effects;
+        }
         // RFC 7296 §1.2: the IKE SA stands without its first Child SA.
         Err(rejection) => answer.push(rejection.payload()),
     }
-    let message = match session.sas[0].state.keys_mut() {
-        Some(keys) => Message::seal(request.reply, &answer, keys, &path, cx.rng),
-        None => return Answer::Nothing,
-    };
-    let datagrams = message.datagrams().to_vec();
-    session.sas[0].window = Window::after_auth_answered(message);
-    Answer::Established { session: Box::new(session), answer: datagrams, initial_contact }
+    let mut datagrams = Vec::new();
+    match session.sas[0].state.keys_mut() {
+        Some(keys) => {
+            let message = Message::seal(request.reply, &answer, keys, &path, cx.rng);
+            datagrams.extend_from_slice(message.datagrams());
+            session.sas[0].window = Window::after_auth_answered(message);
+        }
+        None => cx.out.bug("an established IKE SA has keys"),
+    }
+    Answer::Established {
+        init,
+        session: Box::new(session),
+        answer: datagrams,
+        initial_contact,
+        effects,
+    }
 }

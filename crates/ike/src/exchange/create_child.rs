@@ -2,10 +2,12 @@
 
 mod generic;
 
-use super::rekey_ike;
+use super::{Answer, Granted, rekey_ike};
 use crate::collision::{self, Request};
 use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
+use crate::effect::Lost;
+use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Modes, Offers, Shadowed, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
@@ -16,7 +18,6 @@ use crate::negotiation::proposal::{
 use crate::negotiation::selectors;
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::active::{Active, ChildRival, PendingChild};
-use crate::sa::child::Lost;
 use crate::sa::child::{Blueprint, ChildState, History};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::{self, LowestNonce};
@@ -39,28 +40,35 @@ const RESTARTS: u8 = 3;
 const FEW: usize = 16;
 
 /// Asks for a new Child SA.
-pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name: &str) {
-    let Some(tunnel) = cx.policy.child_of(&session.tunnel, name).cloned() else { return };
+pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name: &str) -> Effects {
+    let Some(tunnel) = cx.policy.child_of(&session.tunnel, name).cloned() else {
+        return Effects::none();
+    };
     if session.serving_child(name).is_some_and(|c| c.state == ChildState::Established) {
-        return;
+        return Effects::none();
     }
     cx.out.event(&session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
     let group = tunnel.pfs.offer.first().copied();
-    ask(session, cx, index, tunnel, None, group, 0);
+    ask(session, cx, index, tunnel, None, group, 0)
 }
 
 /// Asks for the successor of a Child SA.
-pub(crate) fn ask_rekey(session: &mut Session, cx: &mut Cx<'_>, index: usize, spi_in: Spi) {
+pub(crate) fn ask_rekey(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    spi_in: Spi,
+) -> Effects {
     let Some(child) =
         session.child_by_inbound(spi_in).filter(|c| c.state == ChildState::Established)
     else {
-        return;
+        return Effects::none();
     };
     let tunnel = Arc::clone(&child.tunnel);
     // What the peer has agreed to before it need not refuse first.
     let agreed = child.choice.group.filter(|g| tunnel.pfs.offer.contains(g));
     let group = agreed.or(tunnel.pfs.offer.first().copied());
-    ask(session, cx, index, tunnel, Some(spi_in), group, 0);
+    ask(session, cx, index, tunnel, Some(spi_in), group, 0)
 }
 
 fn ask(
@@ -71,7 +79,7 @@ fn ask(
     rekeys: Option<Spi>,
     group: Option<Group>,
     restarts: u8,
-) {
+) -> Effects {
     let proposals = session.child_path().carries(&tunnel.proposals);
     if proposals.is_empty() {
         // As if the peer had refused it.
@@ -109,19 +117,20 @@ fn ask(
     };
     let active = Some(Active::Child(Box::new(pending)));
     session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
+    Effects::none()
 }
 
 fn public_value(key: &PrivateKey) -> Payload {
     Payload::KeyExchange { group: group_id(key.group()), data: key.public_value().to_vec() }
 }
 
-/// Answers a CREATE_CHILD_SA request; `true` beside the answer: the IKE SA ends with it.
+/// Answers a CREATE_CHILD_SA request.
 pub(crate) fn answer(
     session: &mut Session,
     cx: &mut Cx<'_>,
     index: usize,
     payloads: Vec<Payload>,
-) -> (Vec<Payload>, bool) {
+) -> Answer {
     let parts = Parts::of(&payloads);
     let answered = if parts
         .sa
@@ -132,8 +141,8 @@ pub(crate) fn answer(
         answer_child(session, cx, index, &parts)
     };
     match answered {
-        Ok(payloads) => (payloads, false),
-        Err(rejection) => (vec![rejection.payload()], rejection.is_fatal()),
+        Ok(granted) => granted.into(),
+        Err(rejection) => Answer::from(&rejection),
     }
 }
 
@@ -142,7 +151,7 @@ fn answer_child(
     cx: &mut Cx<'_>,
     index: usize,
     parts: &Parts<'_>,
-) -> Result<Vec<Payload>, Rejection> {
+) -> Result<Granted, Rejection> {
     let Some(initiator_nonce) = parts.nonce else {
         return Err(Rejection::invalid_syntax("CREATE_CHILD_SA without nonce".into()));
     };
@@ -186,7 +195,7 @@ fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: L
     }
 }
 
-/// What a peer asks for, besides its payloads.
+/// The context of a peer's request for a Child SA.
 pub(crate) struct ChildRequest<'a> {
     /// The Child SA to be replaced, by inbound SPI.
     pub rekeys: Option<Spi>,
@@ -202,7 +211,7 @@ pub(crate) fn grant(
     index: usize,
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
-) -> Result<Vec<Payload>, Rejection> {
+) -> Result<Granted, Rejection> {
     let granted = try_grant(session, cx, index, parts, request);
     if let Err(Rejection { failure: Some(failure), .. }) = &granted {
         let name = match session.tunnel.children.as_slice() {
@@ -222,7 +231,7 @@ fn try_grant(
     index: usize,
     parts: &Parts<'_>,
     request: &ChildRequest<'_>,
-) -> Result<Vec<Payload>, Rejection> {
+) -> Result<Granted, Rejection> {
     let (Some(theirs), Some(tsi), Some(tsr)) = (parts.sa, parts.ts_initiator, parts.ts_responder)
     else {
         return Err(Rejection::invalid_syntax(
@@ -252,10 +261,10 @@ fn try_grant(
         .and_then(|(choice, spi_out, proposal)| {
             let (shared, public) = exchange_keys(choice.group, parts)?;
             let offer = Agreed { choice, spi_in, spi_out, selectors: Arc::clone(&selectors) };
-            install(session, cx, index, &tunnel, offer, shared.as_ref(), request)?;
-            Ok((proposal, public))
+            let effects = install(session, cx, index, &tunnel, offer, shared.as_ref(), request)?;
+            Ok((proposal, public, effects))
         });
-    let (proposal, public) = match made {
+    let (proposal, public, effects) = match made {
         Ok(made) => made,
         Err(rejection) => {
             cx.spis.release(spi_in);
@@ -275,7 +284,7 @@ fn try_grant(
     let path = &session.path;
     payloads.push(Payload::TsInitiator(as_sent(&selectors.remote, tsi, seen && path.nat_remote)));
     payloads.push(Payload::TsResponder(as_sent(&selectors.local, tsr, seen && path.nat_local)));
-    Ok(payloads)
+    Ok(Granted { payloads, effects })
 }
 
 /// Refuses traffic that goes to another peer, whatever is agreed with this one (RFC 3948 §5.2).
@@ -336,7 +345,7 @@ fn exchange_keys(
     Ok((Some(shared), Some(answer)))
 }
 
-/// What both sides agree on.
+/// The agreement of both sides on a Child SA.
 struct Agreed {
     choice: ChildChoice,
     spi_in: Spi,
@@ -352,7 +361,7 @@ fn install(
     agreed: Agreed,
     shared: Option<&Secret>,
     request: &ChildRequest<'_>,
-) -> Result<(), Rejection> {
+) -> Result<Effects, Rejection> {
     let suite =
         agreed.choice.suite().expect("a chosen proposal has cipher and integrity that go together");
     let keys = match session.sas[index].established() {
@@ -377,11 +386,11 @@ fn install(
         lowest_nonce: LowestNonce::of(request.nonces),
     };
     let child = blueprint.install(cx).map_err(|e| Rejection::plane(&e))?;
-    session.add_child(cx, child, request.rekeys.is_some());
+    let effects = session.add_child(cx, child, request.rekeys.is_some());
     if request.rekeys.is_none() {
         session.settle_duplicates(&tunnel.name);
     }
-    Ok(())
+    Ok(effects)
 }
 
 fn successor_history(session: &Session, cx: &mut Cx<'_>, rekeys: Option<Spi>) -> History {
@@ -525,7 +534,7 @@ fn as_seen(
     selectors.iter().map(replace).collect()
 }
 
-/// What is granted in the peer's terms: the address that it knows in the place of the one seen.
+/// The granted traffic in the peer's terms: the address that the peer knows in place of the one seen here.
 fn as_sent(granted: &[Selector], sent: &[TrafficSelector], replaced: bool) -> Vec<TrafficSelector> {
     let known = sent.iter().find_map(|selector| match selector {
         TrafficSelector::Range(s) if s.addresses.start() == s.addresses.end() => Some(s.addresses),
@@ -587,7 +596,7 @@ pub(crate) fn conclude(
     index: usize,
     pending: PendingChild,
     payloads: Vec<Payload>,
-) {
+) -> Effects {
     let parts = Parts::of(&payloads);
     let refused = parts.error().filter(|_| parts.sa.is_none());
     if pending.unwanted || session.is_closing() {
@@ -597,19 +606,19 @@ pub(crate) fn conclude(
         if refused.is_none() && !session.is_closing() {
             session.tasks.push_front(Task::DeleteChild(pending.spi_in));
         }
-        return;
+        return Effects::none();
     }
     if let Some(error) = refused {
         cx.spis.release(pending.spi_in);
         return conclude_error(session, cx, index, pending, error.clone(), &parts);
     }
     match conclude_success(session, cx, index, &pending, &parts) {
-        Ok(()) => {}
+        Ok(effects) => effects,
         Err(failure) => {
             // The peer has a Child SA that we do not want.
             session.tasks.push_front(Task::DeleteChild(pending.spi_in));
             cx.spis.release(pending.spi_in);
-            fail(session, cx, (&pending.tunnel, pending.rekeys), failure);
+            fail(session, cx, (&pending.tunnel, pending.rekeys), failure)
         }
     }
 }
@@ -620,7 +629,7 @@ fn conclude_success(
     index: usize,
     pending: &PendingChild,
     parts: &Parts<'_>,
-) -> Result<(), Failure> {
+) -> Result<Effects, Failure> {
     let broken = |detail: String| Failure::new(FailureKind::ProtocolError, detail);
     let tunnel = &pending.tunnel;
     let asked = TrafficSelectors { local: tunnel.local.clone(), remote: tunnel.remote.clone() };
@@ -644,16 +653,14 @@ fn conclude_success(
                     // RFC 6989 §2.5
                     cx.spis.release(pending.spi_in);
                     let reason = "the peer sent an invalid public value";
-                    session.break_off(cx, reason, broken(error.to_string()));
-                    return Ok(());
+                    return Ok(session.break_off(cx, reason, broken(error.to_string())));
                 }
             }
         }
         _ => return Err(broken("the answer's key exchange does not fit what was offered".into())),
     };
     if pending.deleted.contains(&spi_out) {
-        forget_deleted(session, cx, pending);
-        return Ok(());
+        return Ok(forget_deleted(session, cx, pending));
     }
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let our_lowest = LowestNonce::of(nonces);
@@ -662,7 +669,10 @@ fn conclude_success(
     let survives = rival.is_none_or(|r| lowest_nonce::ours_survives(our_lowest, r.lowest_nonce));
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
-    let Some(established) = session.sas[index].established() else { return Ok(()) };
+    let Some(established) = session.sas[index].established() else {
+        cx.out.bug("CREATE_CHILD_SA is asked on an established IKE SA only");
+        return Ok(Effects::none());
+    };
     let keys = established.keys.child(suite, shared.as_ref(), nonces);
     let history = successor_history(session, cx, pending.rekeys);
     let blueprint = Blueprint {
@@ -686,12 +696,13 @@ fn conclude_success(
         // RFC 7296 §2.8.1: the side that made the redundant Child SA deletes it; the peer deletes the old one.
         child.state = ChildState::Unwanted;
         let spi = child.spi_in;
+        let effects = child.installed();
         session.children.push(child);
         session.tasks.push_front(Task::DeleteChild(spi));
-        return Ok(());
+        return Ok(effects);
     }
     let new = child.spi_in;
-    session.add_child(cx, child, pending.rekeys.is_some());
+    let effects = session.add_child(cx, child, pending.rekeys.is_some());
     if let Some(redundant) = rival {
         session.set_state(redundant, ChildState::Unwanted);
     }
@@ -703,44 +714,50 @@ fn conclude_success(
         }
         None => session.settle_duplicates(&tunnel.name),
     }
-    Ok(())
+    Ok(effects)
 }
 
 /// Queues what was asked for on an IKE SA that is gone.
-pub(crate) fn start_over(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) {
+pub(crate) fn start_over(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    pending: &PendingChild,
+) -> Effects {
     cx.spis.release(pending.spi_in);
     match pending.rekeys {
         _ if pending.unwanted => {}
         None => session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone())),
         Some(old) if stands(session, old) => session.tasks.push_back(Task::RekeyChild(old)),
-        Some(_) => lose(session, cx, pending),
+        Some(_) => return lose(session, cx, pending),
     }
+    Effects::none()
 }
 
 /// The peer has deleted the Child SA before its answer arrived: there is nothing to install, and what it was to replace goes,
 /// too.
-fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) {
+fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) -> Effects {
     cx.spis.release(pending.spi_in);
     let old = pending.rekeys.filter(|old| stands(session, *old));
     match old.and_then(|old| session.child_by_inbound(old)) {
         Some(old) => {
-            cx.out.lost.push(old.lost(cx.now));
-            let spi = old.spi_in;
+            let (spi, lost) = (old.spi_in, old.lost(cx.now));
             session.set_state(spi, ChildState::Unwanted);
             session.tasks.push_front(Task::DeleteChild(spi));
+            Effect::Lost(lost).into()
         }
         None => lose(session, cx, pending),
     }
 }
 
 /// The peer has taken the tunnel down while this side was about to set it up or to renew it.
-fn lose(session: &Session, cx: &mut Cx<'_>, pending: &PendingChild) {
+fn lose(session: &Session, cx: &mut Cx<'_>, pending: &PendingChild) -> Effects {
     let name = &pending.tunnel.name;
     if session.serving_child(name).is_none() {
         let reason = "deleted by the peer".into();
         cx.out.event(&session.tunnel.name, Some(name), EventKind::Closed { reason });
-        cx.out.lost.push(Lost { name: name.clone(), after: Duration::ZERO });
+        return Effect::Lost(Lost { name: name.clone(), after: Duration::ZERO }).into();
     }
+    Effects::none()
 }
 
 /// Whether a Child SA is there and not replaced yet.
@@ -755,7 +772,7 @@ fn conclude_error(
     pending: PendingChild,
     error: Notify,
     parts: &Parts<'_>,
-) {
+) -> Effects {
     // The peer's own rekey has done the work, or the Child SA is gone: so is the reason.
     if pending.rekeys.is_some_and(|old| !stands(session, old)) {
         return lose(session, cx, &pending);
@@ -777,32 +794,31 @@ fn conclude_error(
             match wanted {
                 Some(group) if pending.restarts < RESTARTS => {
                     let restarts = pending.restarts + 1;
-                    ask(session, cx, index, pending.tunnel, pending.rekeys, Some(group), restarts);
+                    ask(session, cx, index, pending.tunnel, pending.rekeys, Some(group), restarts)
                 }
                 _ => {
                     let failure = failure_of(
                         &error,
                         Asked::child(&pending.tunnel, &pending.tunnel.pfs.offer),
                     );
-                    fail(session, cx, (&pending.tunnel, pending.rekeys), failure);
+                    fail(session, cx, (&pending.tunnel, pending.rekeys), failure)
                 }
             }
         }
         NotifyType::CHILD_SA_NOT_FOUND => {
             // RFC 7296 §2.25: the peer has lost it; start from scratch.
-            if let Some(old) = pending.rekeys {
-                let lost = session
-                    .remove_child(cx, old, true)
-                    .is_some_and(|c| c.state == ChildState::Established);
-                if lost {
-                    session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone()));
-                }
+            // The request named no Child SA that the peer could have lost.
+            let Some(old) = pending.rekeys else { return Effects::none() };
+            let (gone, effects) = session.remove_child(cx, old, true);
+            if gone.is_some_and(|c| c.state == ChildState::Established) {
+                session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone()));
             }
+            effects
         }
         _ => {
             let failure =
                 failure_of(&error, Asked::child(&pending.tunnel, &pending.tunnel.pfs.offer));
-            fail(session, cx, (&pending.tunnel, pending.rekeys), failure);
+            fail(session, cx, (&pending.tunnel, pending.rekeys), failure)
         }
     }
 }
@@ -813,13 +829,14 @@ fn fail(
     cx: &mut Cx<'_>,
     (tunnel, rekeys): (&ChildTunnel, Option<Spi>),
     failure: Failure,
-) {
+) -> Effects {
     cx.out.fail(cx.now, &session.tunnel.name, Some(&tunnel.name), failure);
     if let Some(mut child) = rekeys.and_then(|old| session.child_mut(old)) {
         let left = child.expire_at.saturating_duration_since(cx.now);
         child.rekey_at = cx.now + (left / 2).max(Duration::from_secs(5));
     } else if rekeys.is_none() {
-        cx.out.unserved.push(tunnel.name.clone());
-        session.close_when_idle(cx);
+        let unserved = Effects::from(Effect::Unserved(tunnel.name.clone()));
+        return unserved.and(session.close_when_idle(cx));
     }
+    Effects::none()
 }

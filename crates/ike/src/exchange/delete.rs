@@ -2,6 +2,7 @@
 
 use super::{create_child, rekey_ike};
 use crate::context::Cx;
+use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::sa::Phase;
 use crate::sa::active::Active;
@@ -48,25 +49,32 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, payloads: &[Payload
 }
 
 /// The peer has deleted its halves.
-pub(crate) fn conclude_children(session: &mut Session, cx: &mut Cx<'_>, spis: &[Spi]) {
+pub(crate) fn conclude_children(session: &mut Session, cx: &mut Cx<'_>, spis: &[Spi]) -> Effects {
+    let mut effects = Effects::none();
     for spi in spis {
-        give_up_child(session, cx, *spi, "deleted by this side");
+        effects += give_up_child(session, cx, *spi, "deleted by this side").unwrap_or_default();
     }
+    effects
 }
 
 /// The peer has deleted its half.
-pub(crate) fn conclude_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
-    drop_ike(session, cx, index);
+pub(crate) fn conclude_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) -> Effects {
+    drop_ike(session, cx, index)
 }
 
-/// Forgets a Child SA; its successor, if it has one, takes over.
-fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &str) -> bool {
-    let Some(child) = session.child_by_inbound(spi_in) else { return false };
+/// Forgets a Child SA; its successor, if it has one, takes over. `None`: it is not there.
+fn give_up_child(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    spi_in: Spi,
+    reason: &str,
+) -> Option<Effects> {
+    let child = session.child_by_inbound(spi_in)?;
     let (name, state) = (child.tunnel.name.clone(), child.state);
     if let ChildState::Replaced(successor) = state {
         session.promote_child(cx, successor);
     }
-    let removed = session.remove_child(cx, spi_in, true);
+    let (removed, mut effects) = session.remove_child(cx, spi_in, true);
     if !matches!(state, ChildState::Replaced(_)) {
         restore(session, spi_in, &name);
         revive(session, cx, &name);
@@ -79,10 +87,10 @@ fn give_up_child(session: &mut Session, cx: &mut Cx<'_>, spi_in: Spi, reason: &s
             EventKind::Closed { reason: reason.into() },
         );
         if state == ChildState::Established {
-            cx.out.lost.extend(removed.map(|c| c.lost(cx.now)));
+            effects.extend(removed.map(|c| Effect::Lost(c.lost(cx.now))));
         }
     }
-    true
+    Some(effects)
 }
 
 /// Lets a Child SA serve on whose successor is gone: the peer has undone the rekey.
@@ -102,6 +110,7 @@ fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
     let spare = session.children.of_tunnel(name).find(|c| {
         c.state == ChildState::Unwanted && !c.created_here && !is_going(session, c.spi_in)
     });
+    // There is none.
     let Some(spare) = spare.map(|c| c.spi_in) else { return };
     session.set_state(spare, ChildState::Established);
     session.promote_child(cx, spare);
@@ -125,22 +134,27 @@ pub(crate) fn answer_children(
     index: usize,
     protocol: ProtocolId,
     spis: &[u32],
-) -> Option<Payload> {
+) -> (Option<Payload>, Effects) {
     let ours: Vec<Spi> = match session.sas[index].established().map(|e| &e.active) {
         Some(Some(Active::DeleteChildren(spis))) => spis.clone(),
         _ => Vec::new(),
     };
     let mut deleted = Vec::new();
+    let mut effects = Effects::none();
     for spi in spis {
         let Some(spi_in) = session.child_by_outbound(protocol, Spi(*spi)).map(|c| c.spi_in) else {
             note_unknown(session, Spi(*spi));
             continue;
         };
-        if give_up_child(session, cx, spi_in, "deleted by the peer") && !ours.contains(&spi_in) {
+        let given_up = give_up_child(session, cx, spi_in, "deleted by the peer");
+        if given_up.is_some() && !ours.contains(&spi_in) {
             deleted.push(spi_in.0);
         }
+        effects += given_up.unwrap_or_default();
     }
-    (!deleted.is_empty()).then_some(Payload::Delete(Delete::ChildSas { protocol, spis: deleted }))
+    let answer = (!deleted.is_empty())
+        .then_some(Payload::Delete(Delete::ChildSas { protocol, spis: deleted }));
+    (answer, effects)
 }
 
 /// The peer deletes what this side does not know: it may be what an answer still on its way would create.
@@ -155,23 +169,25 @@ fn note_unknown(session: &mut Session, spi_out: Spi) {
 }
 
 /// Does what the peer's Delete of an IKE SA asks for, after it was answered.
-pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) {
-    let Some((spi, reason)) = session.deleted.take() else { return };
-    let Some(index) = session.position(spi) else { return };
+pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
+    // The request had no Delete of an IKE SA.
+    let Some((spi, reason)) = session.deleted.take() else { return Effects::none() };
+    // The session has ended while it answered.
+    let Some(index) = session.position(spi) else { return Effects::none() };
     if session.sas.len() == 1 {
         session.ending = Ending::ByPeer;
         return session.end(cx, &reason, None);
     }
-    drop_ike(session, cx, index);
+    drop_ike(session, cx, index)
 }
 
 /// Forgets an IKE SA; the session ends with the last.
-pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
+pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) -> Effects {
     if session.sas.len() == 1 {
         return session.end(cx, "deleted", None);
     }
     let mut sa = session.sas.remove(index);
-    cx.out.forget_spi(sa.local_spi);
+    let mut effects = Effects::from(Effect::SpiGivenUp(sa.local_spi));
     // Whoever has its predecessor deleted knows the new one; if nobody does, waiting is over, too.
     session.sas.iter_mut().filter_map(|s| s.established_mut()).for_each(|e| e.unproven = false);
     match sa.established_mut().and_then(|e| e.active.take()) {
@@ -181,7 +197,7 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
                 rekey_ike::yield_to(session, cx, sa.local_spi, rival);
             }
         }
-        Some(Active::Child(pending)) => create_child::start_over(session, cx, &pending),
+        Some(Active::Child(pending)) => effects += create_child::start_over(session, cx, &pending),
         Some(Active::DeleteChildren(spis)) => {
             session.tasks.extend(spis.into_iter().map(Task::DeleteChild))
         }
@@ -194,4 +210,5 @@ pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
         let heir = session.sas.iter().rfind(serving).or(session.sas.last());
         session.current = heir.map_or(session.current, |s| s.local_spi);
     }
+    effects
 }

@@ -1,64 +1,130 @@
-//! A responder between its answer to IKE_SA_INIT and the peer's proof.
+//! A responder between its answer to IKE_SA_INIT and the peer's proof: the states of a half-open IKE SA.
 
+use crate::deadlines::Deadline;
 use crate::negotiation::proposal::choose_ike;
 use crate::policy_index::{Candidates, PolicyIndex};
 use crate::proof::wishes::Wishes;
-use crate::sa::IkeSa;
-use crate::sa::keys::{Keys, ProofKeys};
+use crate::sa::keys::{Keys, Nonces, ProofKeys};
 use crate::sa::path::Path;
-use crate::wire::header::Header;
+use crate::sa::window::Window;
+use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::{Payload, Proposal};
-use crate::wire::registry::GroupId;
+use crate::wire::registry::{ExchangeType, GroupId, PayloadType};
 use policy::IkeTunnel;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A responder that has answered.
+/// An IKE SA whose initiator has not proved yet who it is.
 pub(crate) struct HalfOpen {
+    pub begun: Begun,
+    pub stage: Stage,
+}
+
+/// The result of IKE_SA_INIT, which holds in every stage.
+pub(crate) struct Begun {
+    /// This side's SPI, which names the half-open IKE SA.
+    pub local_spi: IkeSpi,
+    /// The initiator's SPI.
+    pub remote_spi: IkeSpi,
     pub path: Path,
-    /// The tunnels that fit the addresses and the chosen suite; IKE_AUTH tells which it is.
-    pub candidates: Candidates,
-    /// What was chosen.
-    pub proposal: Proposal,
-    pub sa: IkeSa,
-    pub keys: Option<Keys>,
-    pub proof_keys: ProofKeys,
+    pub keys: Keys,
+    /// The IKE_SA_INIT request and its answer, octet by octet.
     pub request: Vec<u8>,
     pub response: Vec<u8>,
-    pub initiator_nonce: Vec<u8>,
-    pub responder_nonce: Vec<u8>,
     pub begun_at: Instant,
     /// When it is forgotten, or the work on its IKE_AUTH given up.
     pub expires_at: Instant,
-    /// A refusal in IKE_AUTH: the request (or fragment 1 of it) and the answer, kept for its repetitions.
-    pub refused: Option<(Vec<u8>, Vec<Vec<u8>>)>,
+}
+
+/// The stages of a half-open IKE SA. Each owns what is true in it.
+pub(crate) enum Stage {
+    /// The initiator's IKE_AUTH is awaited.
+    Waiting(Box<Unproven>),
+    /// A job checks the initiator's proof and makes this side's.
+    Checking(Box<Unproven>, Box<Checking>),
+    /// The proof was refused: only the answer is repeated. `request` is fragment 1 of the request, or all of it.
+    Refused { request: Vec<u8>, answer: Vec<Vec<u8>> },
+}
+
+/// Everything that a proof is checked and made with.
+pub(crate) struct Unproven {
+    /// The tunnels that fit the addresses and the chosen suite; IKE_AUTH tells which of them is meant.
+    pub candidates: Candidates,
+    /// The proposal that this side has chosen.
+    pub proposal: Proposal,
+    pub window: Window,
+    pub proof_keys: ProofKeys,
+    pub initiator_nonce: Vec<u8>,
+    pub responder_nonce: Vec<u8>,
     pub wishes: Wishes,
-    /// An IKE_AUTH request whose proof is being checked.
-    pub checking: Option<Box<Checking>>,
 }
 
-impl HalfOpen {
-    /// Looks for its tunnels in another policy.
-    pub fn reconsider(&mut self, policy: &PolicyIndex) {
-        self.candidates = policy.candidates(self.path.local.ip(), self.path.remote.ip());
-        let only = std::slice::from_ref(&self.proposal);
-        self.candidates.retain(|ours| choose_ike(ours, only, GroupId::NONE, &[]).is_some());
-    }
-}
-
-/// A request whose proof is being checked.
+/// An IKE_AUTH request whose proof is being checked.
 pub(crate) struct Checking {
     pub tunnel: Arc<IkeTunnel>,
     pub payloads: Vec<Payload>,
     pub request: Request,
 }
 
-/// A request as its answer needs it.
+/// An IKE_AUTH request as its answer needs it.
 pub(crate) struct Request {
     pub reply: Header,
     /// Where it came to, and from.
     pub path: (SocketAddr, SocketAddr),
     /// Fragment 1 of it, or all of it.
     pub octets: Vec<u8>,
+}
+
+impl HalfOpen {
+    /// Looks for its tunnels in another policy.
+    pub fn reconsider(&mut self, policy: &PolicyIndex) {
+        let path = &self.begun.path;
+        match &mut self.stage {
+            Stage::Waiting(unproven) | Stage::Checking(unproven, _) => {
+                let only = std::slice::from_ref(&unproven.proposal);
+                let mut candidates = policy.candidates(path.local.ip(), path.remote.ip());
+                candidates.retain(|ours| choose_ike(ours, only, GroupId::NONE, &[]).is_some());
+                unproven.candidates = candidates;
+            }
+            Stage::Refused { .. } => {}
+        }
+    }
+
+    pub fn deadline(&self) -> Deadline {
+        Deadline { at: self.begun.expires_at, reason: "half-open IKE SA" }
+    }
+}
+
+impl Begun {
+    /// The key by which a repeated IKE_SA_INIT is found: its source and the initiator's SPI.
+    pub fn init(&self) -> (SocketAddr, IkeSpi) {
+        (self.path.remote, self.remote_spi)
+    }
+
+    /// SPIs in the order of the header.
+    pub fn spis(&self) -> (IkeSpi, IkeSpi) {
+        (self.remote_spi, self.local_spi)
+    }
+
+    /// The header of an answer.
+    pub fn answer_header(&self, exchange: ExchangeType, message_id: u32) -> Header {
+        Header {
+            initiator_spi: self.remote_spi,
+            responder_spi: self.local_spi,
+            next_payload: PayloadType::NONE,
+            exchange,
+            from_initiator: false,
+            response: true,
+            higher_version: false,
+            minor_version: 0,
+            message_id,
+        }
+    }
+}
+
+impl Unproven {
+    pub fn nonces(&self) -> Nonces<'_> {
+        Nonces { initiator: &self.initiator_nonce, responder: &self.responder_nonce }
+    }
 }

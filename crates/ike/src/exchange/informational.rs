@@ -1,9 +1,10 @@
 //! INFORMATIONAL (RFC 7296 §1.4): signs of life, deletions, notifications.
 
 use super::address_update;
-use super::delete;
+use super::{Answer, delete};
 use crate::context::Cx;
 use crate::datagram::Datagram;
+use crate::effect::Effects;
 use crate::sa::active::Active;
 use crate::sa::active::Purpose;
 use crate::session::Session;
@@ -27,12 +28,16 @@ pub(crate) fn answer(
     index: usize,
     payloads: &[Payload],
     datagram: Datagram<'_>,
-) -> Vec<Payload> {
+) -> Answer {
     let mut answer = address_update::answer(session, cx, index, payloads, datagram);
+    let mut effects = Effects::none();
     for payload in payloads {
         match payload {
             Payload::Delete(Delete::ChildSas { protocol, spis }) => {
-                answer.extend(delete::answer_children(session, cx, index, *protocol, spis));
+                let (deleted, caused) =
+                    delete::answer_children(session, cx, index, *protocol, spis);
+                answer.extend(deleted);
+                effects += caused;
             }
             Payload::Delete(Delete::IkeSa) => {
                 let reason =
@@ -56,7 +61,7 @@ pub(crate) fn answer(
             _ => {}
         }
     }
-    answer
+    Answer { payloads: answer, fatal: false, effects }
 }
 
 /// Whether the request being answered is the first after IKE_AUTH.

@@ -1,11 +1,14 @@
 //! CREATE_CHILD_SA for the IKE SA itself (RFC 7296 §1.3.2, §2.8, §2.18).
 
+use super::Granted;
 use crate::collision::{self, Request};
 use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
 use crate::deadlines::after;
+use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
+use crate::impossible::impossible;
 use crate::negotiation::proposal::{
     IkeSuite, accept_ike, choose_ike, describe, group_id, group_of, offer_ike,
 };
@@ -29,13 +32,16 @@ const RESTARTS: u8 = 3;
 
 /// Asks for the successor of an IKE SA.
 pub(crate) fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
-    let Some(established) = session.sas[index].established() else { return };
+    let Some(established) = session.sas[index].established() else {
+        impossible!(cx.out, "a task starts on an established IKE SA only")
+    };
     if established.phase != Phase::Serving || session.sas[index].local_spi != session.current {
         return;
     }
     // The policy may have changed since.
     let offered = || session.tunnel.proposals.iter().flat_map(|p| &p.groups).copied();
     let now = established.keys.suite.group;
+    // A new policy without key exchanges for it: the IKE SA stays until its lifetime ends.
     let Some(group) = offered().find(|g| *g == now).or_else(|| offered().next()) else { return };
     send(session, cx, index, group, 0);
 }
@@ -65,7 +71,7 @@ pub(crate) fn answer(
     cx: &mut Cx<'_>,
     index: usize,
     parts: &Parts<'_>,
-) -> Result<Vec<Payload>, Rejection> {
+) -> Result<Granted, Rejection> {
     let Some(established) = session.sas[index].established() else {
         return Err(Rejection::temporary());
     };
@@ -97,7 +103,7 @@ pub(crate) fn answer(
     let nonces = Nonces { initiator: nonce, responder: &our_nonce };
     let keys = established.keys.successor(suite, &shared, nonces, (remote_spi, spi), false);
     let old = session.sas[index].local_spi;
-    take_in(session, cx, spi, remote_spi, false, keys);
+    let effects = take_in(session, cx, spi, remote_spi, false, keys);
     let lowest_nonce = LowestNonce::of(nonces);
     match session.sas[index].established_mut().map(|e| &mut e.active) {
         Some(Some(Active::Rekey(pending))) => {
@@ -105,11 +111,12 @@ pub(crate) fn answer(
         }
         _ => succeed(session, cx, old, spi, suite),
     }
-    Ok(vec![
+    let payloads = vec![
         Payload::Sa(vec![proposal]),
         Payload::Nonce(our_nonce),
         Payload::KeyExchange { group: group_id(suite.group), data: our_public },
-    ])
+    ];
+    Ok(Granted { payloads, effects })
 }
 
 fn take_in(
@@ -119,7 +126,7 @@ fn take_in(
     remote_spi: IkeSpi,
     initiator: bool,
     keys: Keys,
-) {
+) -> Effects {
     let spis = if initiator { (spi, remote_spi) } else { (remote_spi, spi) };
     cx.out.log_keys(|| keys.logged(spis, initiator));
     let lifetime = session.tunnel.lifetime;
@@ -131,7 +138,6 @@ fn take_in(
         rekey_at: cx.jittered(lifetime.soft(), lifetime.hard),
         expire_at: after(cx.now, lifetime.hard),
     };
-    cx.out.know_spi(spi);
     session.sas.push(IkeSa {
         local_spi: spi,
         remote_spi,
@@ -139,6 +145,7 @@ fn take_in(
         window: Window::default(),
         state: State::Established(Box::new(established)),
     });
+    Effect::SpiTaken(spi).into()
 }
 
 fn succeed(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi, suite: IkeSuite) {
@@ -173,22 +180,22 @@ pub(crate) fn conclude(
     index: usize,
     pending: PendingRekey,
     payloads: Vec<Payload>,
-) {
+) -> Effects {
     let parts = Parts::of(&payloads);
     let old = session.sas[index].local_spi;
     if session.is_closing() {
         // The successor was not there when the session began to close, and has to go like the rest.
         if let Ok((keys, remote_spi, _)) = read(session, index, &pending, &parts) {
-            take_in(session, cx, pending.spi, remote_spi, true, keys);
             session.tasks.push_front(Task::DeleteIke(pending.spi));
+            return take_in(session, cx, pending.spi, remote_spi, true, keys);
         }
-        return;
+        return Effects::none();
     }
     if let Some(error) = parts.error() {
         if let Some(rival) = &pending.rival
             && yield_to(session, cx, old, rival)
         {
-            return;
+            return Effects::none();
         }
         return conclude_error(session, cx, index, &pending, error.clone(), &parts);
     }
@@ -199,7 +206,7 @@ pub(crate) fn conclude(
             let rival = pending.rival.as_ref().filter(|r| session.position(r.sa).is_some());
             let survives =
                 rival.is_none_or(|r| lowest_nonce::ours_survives(lowest_nonce, r.lowest_nonce));
-            take_in(session, cx, spi, remote_spi, true, keys);
+            let effects = take_in(session, cx, spi, remote_spi, true, keys);
             match rival {
                 // RFC 7296 §2.8.2: the side that made the redundant IKE SA deletes it; the peer deletes the old one.
                 Some(rival) if !survives => {
@@ -215,12 +222,13 @@ pub(crate) fn conclude(
                     session.tasks.push_front(Task::DeleteIke(old));
                 }
             }
+            effects
         }
         Err(detail) => {
             // The peer holds an IKE SA that we cannot use: there is no safe way on.
             let failure = Failure::new(FailureKind::ProtocolError, detail);
             cx.out.fail(cx.now, &session.tunnel.name, None, failure);
-            session.close_and_reconnect(cx, "the IKE SA could not be rekeyed");
+            session.close_and_reconnect(cx, "the IKE SA could not be rekeyed")
         }
     }
 }
@@ -255,11 +263,11 @@ fn conclude_error(
     pending: &PendingRekey,
     error: crate::wire::payload::Notify,
     parts: &Parts<'_>,
-) {
+) -> Effects {
     match error.kind {
         NotifyType::TEMPORARY_FAILURE => {
             let spi = session.sas[index].local_spi;
-            session.delay(cx, Task::RekeyIke(spi));
+            return session.delay(cx, Task::RekeyIke(spi));
         }
         NotifyType::INVALID_KE_PAYLOAD if pending.restarts < RESTARTS => {
             let ours = |g: &Group| session.tunnel.proposals.iter().any(|p| p.groups.contains(g));
@@ -268,19 +276,20 @@ fn conclude_error(
                 None => fail(session, cx, index, &error),
             }
         }
-        NotifyType::NO_ADDITIONAL_SAS => replace_whole(session, cx, &error),
+        NotifyType::NO_ADDITIONAL_SAS => return replace_whole(session, cx, &error),
         _ => fail(session, cx, index, &error),
     }
+    Effects::none()
 }
 
-/// Deletes the IKE SA and begins anew: the peer makes no SA by CREATE_CHILD_SA (RFC 7296 §4).
+/// Deletes the IKE SA and makes a new one: the peer makes no SA by CREATE_CHILD_SA (RFC 7296 §4).
 pub(crate) fn replace_whole(
     session: &mut Session,
     cx: &mut Cx<'_>,
     error: &crate::wire::payload::Notify,
-) {
+) -> Effects {
     let failure = unasked(error);
-    session.break_off(cx, "the peer makes no further SAs on this IKE SA", failure);
+    session.break_off(cx, "the peer makes no further SAs on this IKE SA", failure)
 }
 
 /// Tells the operator, and tries again in what is left of the IKE SA's life.

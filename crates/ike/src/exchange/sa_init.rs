@@ -1,7 +1,7 @@
 //! IKE_SA_INIT (RFC 7296 §1.2). The responder's side keeps nothing before a cookie is due.
 
 use super::auth::proving;
-use super::half_open::HalfOpen;
+use super::half_open::{Begun, HalfOpen, Stage, Unproven};
 use super::{address_update, auth};
 use crate::admission::HALF_OPEN_FOR;
 use crate::config::Config;
@@ -10,9 +10,11 @@ use crate::context::Cx;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
 use crate::datagram::Datagram;
 use crate::discard::Discard;
+use crate::effect::Effects;
 use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
+use crate::impossible::impossible;
 use crate::negotiation::proposal::{
     accept_ike, choose_ike, describe, describe_group, group_id, group_of, offer_ike,
 };
@@ -77,7 +79,9 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
     sa.remote_spi = IkeSpi(0);
     let header = sa.header(ExchangeType::IKE_SA_INIT, 0, false);
     let spis = sa.spis();
-    let State::InitSent(init) = &mut sa.state else { return };
+    let State::InitSent(init) = &mut sa.state else {
+        impossible!(cx.out, "IKE_SA_INIT is asked by a new IKE SA only")
+    };
     let mut payloads = Vec::new();
     payloads.extend(init.cookie.clone().map(|c| status(NotifyType::COOKIE, c)));
     payloads.push(Payload::Sa(offer_ike(&session.tunnel.proposals, &[])));
@@ -121,7 +125,7 @@ fn wants_udp(config: &Config, path: &Path, payloads: &[Payload]) -> bool {
     }
 }
 
-/// What a responder does with a request.
+/// A responder's reaction to a request.
 pub(crate) enum Answer {
     /// Refuse or ask for something else; nothing is kept.
     Stateless(Payload),
@@ -189,33 +193,30 @@ pub(crate) fn answer(
     answer.extend(path.fragment_size.map(|_| takes_fragments()));
     answer.extend(proving::announcement(candidates.wanted()));
     answer.extend(proving::request(candidates.wanted(), cx.trust));
-    let sa = IkeSa {
-        local_spi,
-        remote_spi: header.initiator_spi,
-        initiator: false,
-        window: Window::of_stranger(),
-        state: State::Moving,
-    };
-    let response = message::encode(&sa.header(ExchangeType::IKE_SA_INIT, 0, true), &answer);
     let nonces = Nonces { initiator: nonce, responder: &our_nonce };
     let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, false);
-    Some(Answer::HalfOpen(Box::new(HalfOpen {
+    let mut begun = Begun {
+        local_spi,
+        remote_spi: header.initiator_spi,
         path,
-        candidates,
-        proposal,
-        keys: Some(keys),
-        proof_keys,
-        sa,
+        keys,
         request: datagram.octets.to_vec(),
-        response,
-        initiator_nonce: nonce.to_vec(),
-        responder_nonce: our_nonce,
+        response: Vec::new(),
         begun_at: cx.now,
         expires_at: cx.now + HALF_OPEN_FOR,
-        refused: None,
+    };
+    begun.response = message::encode(&begun.answer_header(ExchangeType::IKE_SA_INIT, 0), &answer);
+    let unproven = Unproven {
+        candidates,
+        proposal,
+        window: Window::of_stranger(),
+        proof_keys,
+        initiator_nonce: nonce.to_vec(),
+        responder_nonce: our_nonce,
         wishes: Wishes::of(payloads),
-        checking: None,
-    })))
+    };
+    let stage = Stage::Waiting(Box::new(unproven));
+    Some(Answer::HalfOpen(Box::new(HalfOpen { begun, stage })))
 }
 
 /// Takes the answer to our request.
@@ -225,52 +226,61 @@ pub(crate) fn conclude(
     index: usize,
     header: &Header,
     datagram: Datagram<'_>,
-) {
+) -> Effects {
     if !header.response || header.exchange != ExchangeType::IKE_SA_INIT || header.message_id != 0 {
-        return cx.out.discard(Discard::UnexpectedResponse);
+        return cx.discard(Discard::UnexpectedResponse);
     }
     let Ok(payloads) = message::decode(header, datagram.octets) else {
-        return cx.out.discard(Discard::Malformed);
+        return cx.discard(Discard::Malformed);
     };
     let parts = Parts::of(&payloads);
-    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    let State::InitSent(init) = &mut session.sas[index].state else {
+        impossible!(cx.out, "the dispatcher has seen that IKE_SA_INIT is asked")
+    };
     if let Some(cookie) = parts.notify(NotifyType::COOKIE).filter(|_| parts.sa.is_none()) {
         if !(1..=64).contains(&cookie.data.len()) || init.restarts >= RESTARTS {
-            return cx.out.discard(Discard::Malformed);
+            return cx.discard(Discard::Malformed);
         }
         init.restarts += 1;
         init.cookie = Some(cookie.data.clone());
-        return ask(session, cx, index);
+        ask(session, cx, index);
+        return Effects::none();
     }
     if let Some(wanted) = parts.wanted_group().filter(|_| parts.sa.is_none()) {
-        return change_group(session, cx, index, wanted);
+        change_group(session, cx, index, wanted);
+        return Effects::none();
     }
     if let Some(error) = parts.error().filter(|_| parts.sa.is_none()) {
         let asked = Asked::ike(&session.tunnel.proposals);
-        return refuse(session, cx, index, failure_of(error, asked));
+        refuse(session, cx, index, failure_of(error, asked));
+        return Effects::none();
     }
     let (Some(chosen), Some((group, public)), Some(nonce)) =
         (parts.sa, parts.key_exchange, parts.nonce)
     else {
-        return cx.out.discard(Discard::Malformed);
+        return cx.discard(Discard::Malformed);
     };
     if header.responder_spi == IkeSpi(0) {
-        return cx.out.discard(Discard::Malformed);
+        return cx.discard(Discard::Malformed);
     }
     let Some(suite) = accept_ike(&session.tunnel.proposals, chosen)
         .filter(|s| group_id(s.group) == group && init.key_exchange.group() == s.group)
     else {
         let detail = format!("the peer chose {}, which was not offered", describe(chosen));
-        return refuse(session, cx, index, Failure::new(FailureKind::ProtocolError, detail));
+        refuse(session, cx, index, Failure::new(FailureKind::ProtocolError, detail));
+        return Effects::none();
     };
     let fresh = PrivateKey::generate(suite.group);
     let Ok(shared) = std::mem::replace(&mut init.key_exchange, fresh).agree(public) else {
         // The public value was not one; our private key is spent, so the exchange starts over.
         cx.out.discard(Discard::InvalidPublicValue);
-        return restart(session, cx, index);
+        restart(session, cx, index);
+        return Effects::none();
     };
     let sa = &mut session.sas[index];
-    let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else { return };
+    let State::InitSent(init) = std::mem::replace(&mut sa.state, State::Moving) else {
+        impossible!(cx.out, "it was in this state a moment ago");
+    };
     sa.remote_spi = header.responder_spi;
     sa.window.concluded();
     let spis = sa.spis();
@@ -294,11 +304,13 @@ pub(crate) fn conclude(
         proof_keys,
         wishes: Wishes::of(&payloads),
     };
-    auth::ask(session, cx, index, keys, init.child, handshake);
+    auth::ask(session, cx, index, keys, init.child, handshake)
 }
 
 fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
-    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    let State::InitSent(init) = &mut session.sas[index].state else {
+        impossible!(cx.out, "only IKE_SA_INIT starts over")
+    };
     if init.restarts < RESTARTS {
         init.restarts += 1;
         ask(session, cx, index);
@@ -306,7 +318,9 @@ fn restart(session: &mut Session, cx: &mut Cx<'_>, index: usize) {
 }
 
 fn change_group(session: &mut Session, cx: &mut Cx<'_>, index: usize, wanted: GroupId) {
-    let State::InitSent(init) = &mut session.sas[index].state else { return };
+    let State::InitSent(init) = &mut session.sas[index].state else {
+        impossible!(cx.out, "only IKE_SA_INIT starts over")
+    };
     let ours = |g| session.tunnel.proposals.iter().any(|p| p.groups.contains(&g));
     match group_of(wanted).filter(|g| ours(*g)) {
         Some(group) if group != init.key_exchange.group() => {
@@ -334,7 +348,7 @@ fn refuse(session: &mut Session, cx: &mut Cx<'_>, index: usize, failure: Failure
 }
 
 /// Believes a refusal that has stood long enough.
-pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
+pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
     let believed = session.sas.iter().find_map(|s| match &s.state {
         State::InitSent(i) if i.refused_at(cx.config).is_some_and(|at| at <= cx.now) => {
             i.refusal.as_ref().map(|(failure, _)| failure.clone())
@@ -342,6 +356,7 @@ pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) {
         _ => None,
     });
     if let Some(failure) = believed {
-        session.end(cx, "refused by the peer", Some(failure));
+        return session.end(cx, "refused by the peer", Some(failure));
     }
+    Effects::none()
 }

@@ -1,4 +1,4 @@
-//! What is known of a failure, as values: what each side offered, so that a reader can put them side by side.
+//! The facts of a failure as values, such as the offers of both sides, so that a reader can put them side by side.
 
 use crate::negotiation::proposal::offers;
 use crate::wire::payload::Proposal;
@@ -6,7 +6,7 @@ use policy::{ChildTunnel, IkeTunnel, Mode, Selector};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-/// What is known of a failure.
+/// The facts of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Facts {
@@ -16,7 +16,7 @@ pub enum Facts {
     Silence(Silence),
     /// Algorithms.
     Offers(Offers),
-    /// Who each side says it is.
+    /// The identities of both sides.
     Identities(Identities),
     /// A proof that was not accepted.
     Proof(Proof),
@@ -33,7 +33,7 @@ pub enum Facts {
 /// A request that was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// What was sent.
+    /// The message that was sent.
     pub request: String,
     /// How many times.
     pub sent: u32,
@@ -47,7 +47,7 @@ pub struct Silence {
     pub unsent: Option<String>,
 }
 
-/// What an offer is for.
+/// The kind of SA that an offer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layer {
     /// An IKE SA.
@@ -56,10 +56,10 @@ pub enum Layer {
     Child,
 }
 
-/// What each side offers.
+/// The offers of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offers {
-    /// What they are for.
+    /// The kind of SA that they are for.
     pub layer: Layer,
     /// Ours.
     pub ours: Vec<Offer>,
@@ -100,7 +100,7 @@ pub struct Alternatives {
     pub names: Vec<String>,
 }
 
-/// Who the peer says it is and whom the policy names.
+/// The peer's identity, and those that the policy names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identities {
     /// The peer's own identity.
@@ -145,7 +145,7 @@ pub struct Proof {
     pub remote: String,
 }
 
-/// What each side wants protected.
+/// The traffic that each side wants protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Traffic {
     /// By child tunnel.
@@ -178,7 +178,7 @@ impl Wanted {
 /// Traffic that a peer asks for and that the policy gives to another one first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shadowed {
-    /// What the peer may have of its child tunnel.
+    /// The part of its child tunnel that the peer may have.
     pub wanted: Wanted,
     /// The child tunnel that stands before it and covers all of that.
     pub shadowing_rule: Wanted,

@@ -28,7 +28,7 @@ pub struct IkeSuite {
 }
 
 impl IkeSuite {
-    /// What protects SK payloads; `None` where cipher and integrity do not go together.
+    /// The suite of SK payloads; `None` if cipher and integrity do not go together.
     pub fn protection(&self) -> Option<Suite> {
         match (self.encryption, self.integrity) {
             (IkeEncryption::AesGcm16(k), None) => Some(Suite::AesGcm16(k)),
@@ -63,12 +63,12 @@ pub struct ChildChoice {
 }
 
 impl ChildChoice {
-    /// Whose SAs these are.
+    /// The protocol of these SAs.
     pub fn protocol(&self) -> ProtocolId {
         protocol(self.protection)
     }
 
-    /// What protects packets.
+    /// The suite that protects packets.
     pub fn suite(&self) -> Option<Suite> {
         Suite::of(self.protection)
     }
@@ -263,7 +263,7 @@ pub fn offer_ike(ours: &[IkeProposal], spi: &[u8]) -> Vec<Proposal> {
         .collect()
 }
 
-/// What a responder takes of an offer for an IKE SA, and the proposal it answers with; `None`: nothing in common.
+/// The responder's choice from an offer for an IKE SA, and the proposal it answers with; `None`: nothing in common.
 pub fn choose_ike(
     ours: &[IkeProposal],
     theirs: &[Proposal],
@@ -357,7 +357,8 @@ pub enum ChildKeyExchange<'a> {
     Policy(&'a Pfs, Option<GroupId>),
 }
 
-/// What a responder takes of an offer for a Child SA: the choice, the peer's SPI, and the proposal to answer with, which
+/// The responder's choice from an offer for a Child SA: the choice, the peer's SPI, and the proposal to answer with,
+/// which
 /// carries `spi`.
 pub fn choose_child(
     ours: &[ChildProposal],
@@ -430,7 +431,7 @@ pub fn accept_child(
     exactly(answer, &chosen).then_some((choice, spi))
 }
 
-/// What a peer offers, in words: `[AES-GCM-16-256 | PRF-HMAC-SHA1 | ECP-384]`, proposals separated by "or".
+/// A peer's offer in words: `[AES-GCM-16-256 | PRF-HMAC-SHA1 | ECP-384]`, proposals separated by "or".
 pub fn describe(proposals: &[Proposal]) -> String {
     described(&offers(proposals))
 }

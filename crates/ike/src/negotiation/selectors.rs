@@ -65,7 +65,7 @@ pub fn covered(part: &[Selector], whole: &[Selector]) -> bool {
     part.iter().all(|p| whole.iter().any(|w| w.intersection(p) == Some(*p)))
 }
 
-/// What a responder grants of a request: the part of the tunnel's traffic that the peer asks for. `local` is what the
+/// The traffic that a responder grants: the part of the tunnel's traffic that the peer asks for. `local` is what the
 /// peer calls TSr; `None`: nothing in common.
 pub fn grant(
     tunnel: &ChildTunnel,

@@ -122,7 +122,7 @@ impl Certificate {
         self.subject.as_ref()
     }
 
-    /// Who has signed it.
+    /// The issuer's name.
     pub fn issuer(&self) -> &DistinguishedName {
         &self.issuer
     }
@@ -162,7 +162,7 @@ impl Certificate {
         self.may_sign
     }
 
-    /// Where the revocation list of its issuer is to be had.
+    /// The addresses of its issuer's revocation list.
     pub fn crl_urls(&self) -> &[String] {
         &self.crl_urls
     }
@@ -236,7 +236,7 @@ fn identity(name: &GeneralName) -> Option<Identity> {
     }
 }
 
-/// What a certificate says is logged before it has proved anything, so it must not look like lines of the log.
+/// A certificate's text is logged before anything is proved, so it must not look like lines of the log.
 fn text(text: &str) -> Option<String> {
     (!text.chars().any(char::is_control)).then(|| text.to_owned())
 }

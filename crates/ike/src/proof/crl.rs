@@ -56,7 +56,7 @@ impl Crl {
         })
     }
 
-    /// Whose certificates it is about.
+    /// The issuer of the certificates that it is about.
     pub fn issuer(&self) -> &DistinguishedName {
         &self.issuer
     }

@@ -15,6 +15,7 @@ use crate::wire::header::IkeSpi;
 use crate::wire::registry::{AuthMethod, HashId};
 use policy::{DistinguishedName, Identity, Signature as Rules};
 use std::cmp::Reverse;
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,7 +27,18 @@ pub struct Job {
     pub(crate) signing: Option<Signing>,
 }
 
-/// What a peer proves itself with.
+/// Names its IKE SA and its parts, not what they hold.
+impl fmt::Debug for Job {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Job")
+            .field("spi", &self.spi)
+            .field("checks", &self.claim.is_some())
+            .field("signs", &self.signing.is_some())
+            .finish_non_exhaustive()
+    }
+}
+
+/// A peer's proof, yet to be checked.
 pub(crate) struct Claim {
     pub rules: Rules,
     pub identity: Identity,
@@ -34,7 +46,7 @@ pub(crate) struct Claim {
     pub certificates: Vec<Vec<u8>>,
     pub method: AuthMethod,
     pub signature: Vec<u8>,
-    /// What it has signed.
+    /// The octets that it has signed.
     pub octets: Vec<u8>,
     /// Answers of OCSP responders that it sent along.
     pub ocsp: Vec<Vec<u8>>,
@@ -42,10 +54,10 @@ pub(crate) struct Claim {
     pub fetched: Option<Vec<Fetched>>,
 }
 
-/// Whose list was asked for, and what came.
+/// The issuer whose list was asked for, and the result.
 type Fetched = (DistinguishedName, Result<Arc<Crl>, String>);
 
-/// What this side is to sign.
+/// The proof that this side is to make.
 pub(crate) struct Signing {
     pub rules: Rules,
     pub identity: Identity,
@@ -81,18 +93,18 @@ pub struct Done {
     pub(crate) outcome: Result<Proved, Failure>,
 }
 
-/// What a job that went well has found and made.
+/// The result of a job that went well.
 #[derive(Default)]
 pub(crate) struct Proved {
     /// Of this side, where one was wanted.
     pub proof: Option<Evidence>,
-    /// What the operator should know of the peer's.
+    /// A warning to the operator about the peer's proof.
     pub warning: Option<String>,
 }
 
 /// A job that waits for revocation lists.
 pub struct Fetch {
-    /// What is wanted. The addresses are those of certificates that lead to an authority.
+    /// The lists that are wanted. The addresses are those of certificates that lead to an authority.
     pub wanted: Vec<Wanted>,
     job: Job,
 }
@@ -100,11 +112,11 @@ pub struct Fetch {
 /// The revocation list of one authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// Whose list.
+    /// The issuer of the list.
     pub issuer: DistinguishedName,
     /// SubjectPublicKeyInfo, in DER, of those that have this name and are trusted: one of them must have signed it.
     pub issuer_keys: Vec<Vec<u8>>,
-    /// Where it is to be had, any of them.
+    /// Its addresses. Any of them will do.
     pub urls: Vec<String>,
 }
 

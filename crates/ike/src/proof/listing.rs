@@ -1,4 +1,4 @@
-//! What is loaded, for people.
+//! The loaded certificates, keys and lists, as a listing for people.
 
 use super::certificate::Certificate;
 use super::crl::Crl;
@@ -10,13 +10,13 @@ use std::time::Duration;
 /// One loaded item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// What it is for.
+    /// Its purpose.
     pub role: Role,
     /// Where it came from, as its loader called it.
     pub item: String,
     /// Whom it is for; empty where a certificate has only alternative names, and for revocation lists.
     pub subject: String,
-    /// Who has signed it.
+    /// The issuer's name.
     pub issuer: String,
     /// Subject alternative names.
     pub names: Vec<String>,
@@ -30,7 +30,7 @@ pub struct Listed {
     pub not_after: Option<Duration>,
 }
 
-/// What a loaded item is for.
+/// The purpose of a loaded item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// Trusted to sign the certificates of peers.

@@ -29,7 +29,7 @@ pub struct Ocsp {
     der: Vec<u8>,
     /// The part that is signed.
     octets: Vec<u8>,
-    /// What is inside of the AlgorithmIdentifier.
+    /// The contents of the AlgorithmIdentifier.
     algorithm: Vec<u8>,
     signature: Vec<u8>,
     /// Certificates of responders.
@@ -37,7 +37,7 @@ pub struct Ocsp {
     singles: Vec<Single>,
 }
 
-/// What an answer says of one certificate.
+/// An answer's statement about one certificate.
 #[derive(Clone)]
 struct Single {
     hash: ObjectIdentifier,
@@ -98,7 +98,7 @@ impl Ocsp {
         self.singles.iter().any(|single| single.names(certificate))
     }
 
-    /// What it says of a certificate that `issuer` has signed.
+    /// Its statement about a certificate that `issuer` has signed.
     ///
     /// # Errors
     /// Why it says nothing that counts at this time.
@@ -253,7 +253,7 @@ fn single(octets: &[u8]) -> der::Result<Single> {
     Ok(Single { hash, issuer_name, issuer_key, serial, status, this_update, next_update })
 }
 
-/// What is inside of an EXPLICIT context-specific tag, if that is next.
+/// The contents of an EXPLICIT context-specific tag, if that is next.
 fn tagged<'a>(reader: &mut SliceReader<'a>, number: u32) -> der::Result<Option<&'a [u8]>> {
     if reader.is_finished() {
         return Ok(None);

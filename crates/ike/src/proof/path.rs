@@ -63,16 +63,16 @@ impl ExtendedKeyUsageValidator for Usage {
     }
 }
 
-/// What a certificate is judged by.
+/// The basis for judging a certificate.
 pub(super) struct Judge<'a> {
     pub trust: &'a Trust,
-    /// What came with the certificate, to lead to an authority.
+    /// The certificates that came along, to lead to an authority.
     pub others: &'a [Certificate],
     /// Since 1970.
     pub unix_time: Duration,
 }
 
-/// Revocation lists, and why others were not to be had.
+/// Revocation lists, and why others could not be fetched.
 pub(super) struct Revocation<'a> {
     pub crls: Vec<&'a Arc<Crl>>,
     pub missing: Vec<String>,
@@ -90,7 +90,7 @@ impl Judge<'_> {
     /// As [`Judge::path`], and none of them is revoked.
     ///
     /// # Errors
-    /// Those of [`Judge::path`], what is revoked, or whose revocation list is not to be had.
+    /// Those of [`Judge::path`], a revoked certificate, or a revocation list that cannot be fetched.
     pub fn unrevoked(&self, leaf: &Certificate, revocation: &Revocation<'_>) -> Result<(), String> {
         self.judge(leaf, Some(revocation)).map(|_| ())
     }
@@ -275,7 +275,7 @@ impl Judge<'_> {
     }
 }
 
-/// What is wrong with a certificate's time.
+/// The fault of a certificate's validity period.
 pub(super) fn out_of_time(certificate: &Certificate, unix_time: Duration) -> Option<String> {
     let (from, until) = certificate.validity();
     if unix_time > until {

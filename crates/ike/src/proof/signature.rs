@@ -14,7 +14,7 @@ use x509_cert::der::asn1::{AnyRef, ObjectIdentifier, UintRef};
 use x509_cert::der::{Decode, Reader, SliceReader, TagMode, TagNumber, Tagged};
 use x509_cert::spki::AlgorithmIdentifierRef;
 
-/// What this side verifies, in its order of preference (RFC 8247 §3.2).
+/// The hash algorithms that this side verifies, in order of preference (RFC 8247 §3.2).
 pub(crate) const HASHES: [HashId; 4] =
     [HashId::SHA2_256, HashId::SHA2_384, HashId::SHA2_512, HashId::IDENTITY];
 

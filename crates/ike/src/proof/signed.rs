@@ -1,4 +1,4 @@
-//! What authorities sign: certificates and revocation lists have the same outermost form (RFC 5280 §4.1, §5.1).
+//! The outermost form that certificates and revocation lists share (RFC 5280 §4.1, §5.1).
 
 use rustls_pki_types::SubjectPublicKeyInfoDer;
 use webpki::RawPublicKeyEntity;
@@ -7,9 +7,9 @@ use x509_cert::der::{self, Decode, Reader, SliceReader};
 
 /// The parts of what is signed.
 pub(super) struct Signed<'a> {
-    /// What the signature is over.
+    /// The octets that are signed.
     pub octets: &'a [u8],
-    /// What is inside of the AlgorithmIdentifier.
+    /// The contents of the AlgorithmIdentifier.
     pub algorithm: &'a [u8],
     pub signature: &'a [u8],
 }

@@ -26,7 +26,7 @@ pub struct Item<T = Vec<u8>> {
     pub der: T,
 }
 
-/// What a [`Trust`] is made of.
+/// The parts of a [`Trust`].
 #[derive(Clone, Debug, Default)]
 pub struct Material {
     /// Certificates that are trusted to sign others.
@@ -51,7 +51,7 @@ pub struct Material {
 pub struct Defect {
     /// Its name.
     pub item: String,
-    /// What is wrong, and what to do.
+    /// The mistake, and a remedy.
     pub problem: String,
 }
 
@@ -70,7 +70,7 @@ pub struct Trust {
 
 /// A certificate of this side with its key.
 pub(crate) struct Own {
-    /// What the certificate was called when it was handed over.
+    /// The name of the certificate when it was handed over.
     pub item: String,
     /// The certificate, then its issuer, and so on; without the authority.
     pub chain: Vec<Certificate>,

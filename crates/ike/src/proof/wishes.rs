@@ -8,7 +8,7 @@ use policy::{Credential, IkeTunnel};
 /// Hash algorithms and authorities of a peer that are remembered.
 const MOST_WISHES: usize = 256;
 
-/// What a peer has said of the proofs that it takes.
+/// The kinds of proofs that a peer has said it takes.
 #[derive(Clone, Default)]
 pub(crate) struct Wishes {
     /// `None`: it knows only the methods of RFC 7296 and RFC 4754.
@@ -53,7 +53,7 @@ impl Wishes {
     }
 }
 
-/// What the proofs of some tunnels take.
+/// The kinds of proofs that some tunnels take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Wanted {
     /// One of them has signatures.

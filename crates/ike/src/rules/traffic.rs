@@ -13,7 +13,7 @@ pub(super) struct Traffic {
     remote: Side,
 }
 
-/// What stands under the prefixes of one side.
+/// The rules under the prefixes of one side.
 #[derive(Default)]
 struct Side(BTreeSet<(Prefix, RuleId)>);
 

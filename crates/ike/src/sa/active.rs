@@ -29,7 +29,7 @@ impl Active {
 /// A request of ours in flight.
 pub(crate) struct PendingChild {
     pub tunnel: Arc<ChildTunnel>,
-    /// What was offered.
+    /// The proposals that were offered.
     pub proposals: Vec<ChildProposal>,
     /// The Child SA it replaces, by inbound SPI.
     pub rekeys: Option<Spi>,
@@ -45,7 +45,7 @@ pub(crate) struct PendingChild {
     pub deleted: Vec<Spi>,
 }
 
-/// What a crossing rekey of the peer made.
+/// The SA that a crossing rekey of the peer has made.
 pub(crate) struct ChildRival {
     /// Its Child SA, by inbound SPI.
     pub child: Spi,
@@ -63,7 +63,7 @@ pub(crate) struct PendingRekey {
     pub rival: Option<IkeRival>,
 }
 
-/// What a crossing rekey of the peer made.
+/// The SA that a crossing rekey of the peer has made.
 pub(crate) struct IkeRival {
     /// Its IKE SA, by local SPI.
     pub sa: IkeSpi,
@@ -78,7 +78,7 @@ pub(crate) struct PendingAddresses {
     pub cookie: Option<Vec<u8>>,
 }
 
-/// What a request of ours is for.
+/// The purpose of a request of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// The peer is to move the SAs to the addresses that the request shows.
@@ -92,7 +92,7 @@ pub(crate) enum Purpose {
 }
 
 impl Purpose {
-    /// What starts the exchange anew.
+    /// The task that starts the exchange again.
     pub fn task(self) -> Task {
         match self {
             Self::Update => Task::UpdateAddresses,

@@ -8,7 +8,7 @@ use policy::ChildTunnel;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What IKE_SA_INIT left for the proofs.
+/// The result of IKE_SA_INIT that the proofs need.
 pub(crate) struct Handshake {
     pub initiator_nonce: Vec<u8>,
     pub responder_nonce: Vec<u8>,

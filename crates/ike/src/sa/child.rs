@@ -3,6 +3,7 @@
 use crate::context::Cx;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
+use crate::effect::{Effect, Effects, Lost};
 use crate::key_log::{EspKeys, LoggedKeys};
 use crate::negotiation::proposal::ChildChoice;
 use crate::sa::keys::ChildKeys;
@@ -12,15 +13,7 @@ use ::crypto::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
 use policy::{ChildTunnel, Mode};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// A child tunnel that went without this side's will.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Lost {
-    pub name: String,
-    /// How long it was up.
-    pub after: Duration,
-}
+use std::time::Instant;
 
 /// A pair of SAs of ESP or AH.
 pub(crate) struct ChildSa {
@@ -55,7 +48,7 @@ pub(crate) enum ChildState {
     Unwanted,
 }
 
-/// What a tunnel has done since it came up, over all rekeys before the present Child SA.
+/// The traffic and rekeys of a tunnel since it came up, before the present Child SA.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct History {
     pub established_at: Instant,
@@ -91,7 +84,7 @@ impl History {
 }
 
 impl ChildSa {
-    /// What the engine is told of when it goes without this side's will.
+    /// The report to the engine when the Child SA goes without this side's will.
     pub fn lost(&self, now: Instant) -> Lost {
         let after = now.saturating_duration_since(self.history.established_at);
         Lost { name: self.tunnel.name.clone(), after }
@@ -180,7 +173,6 @@ impl Blueprint<'_> {
             cx.plane.remove(inbound);
             return Err(error);
         }
-        cx.out.known_sas.extend([inbound, outbound].map(|sa| (sa, self.spi_in)));
         let rekey_at = cx.jittered(lifetime.soft(), lifetime.hard);
         Ok(ChildSa {
             tunnel: Arc::clone(self.tunnel),
@@ -203,6 +195,19 @@ impl Blueprint<'_> {
 }
 
 impl ChildSa {
+    /// Its two SAs are in the plane.
+    pub fn installed(&self) -> Effects {
+        [self.inbound, self.outbound]
+            .map(|sa| Effect::SaInstalled(sa, self.spi_in))
+            .into_iter()
+            .collect()
+    }
+
+    /// The Child SA is no more. Its inbound half may still receive what is on its way.
+    pub fn forgotten(&self) -> Effects {
+        [self.inbound, self.outbound].map(Effect::SaForgotten).into_iter().collect()
+    }
+
     /// When it has something to do, and what.
     pub fn deadline(&self) -> Deadline {
         let expiry = Deadline { at: self.expire_at, reason: "Child SA lifetime" };
@@ -214,7 +219,7 @@ impl ChildSa {
         }
     }
 
-    /// What protects its packets.
+    /// The suite that protects its packets.
     pub fn suite(&self) -> Suite {
         self.choice.suite().expect("what was chosen has cipher and integrity that go together")
     }

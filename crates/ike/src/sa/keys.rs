@@ -21,7 +21,7 @@ pub(crate) struct Keys {
     sealed: u64,
 }
 
-/// What the two sides' proofs are made with, of a first IKE SA only.
+/// The keys of both sides' proofs. Only a first IKE SA has them.
 pub(crate) struct ProofKeys {
     /// SK_pi.
     pub initiator: Secret,

@@ -14,7 +14,7 @@ const SMALL: usize = 576 - 40 - 8 - 4;
 #[derive(Debug)]
 pub(crate) struct Message {
     datagrams: Vec<Vec<u8>>,
-    /// What smaller fragments are made of, where the peer takes fragments.
+    /// The source of smaller fragments, if the peer takes fragments.
     source: Option<Box<(Header, Content)>>,
 }
 

@@ -1,4 +1,4 @@
-//! What two sides know of each other's addresses where these may change (MOBIKE, RFC 4555).
+//! The knowledge of two sides of each other's addresses, if these may change (MOBIKE, RFC 4555).
 
 use super::path::Path;
 use crate::wire::header::IkeSpi;
@@ -15,9 +15,9 @@ const ALTERNATIVES: usize = 4;
 pub(crate) struct Mobility {
     /// Both sides have said in IKE_AUTH that their addresses may change.
     pub supported: bool,
-    /// The peer's addresses besides the one it uses, as it told last.
+    /// The peer's other addresses, as it told last.
     pub peer: Box<[IpAddr]>,
-    /// Our addresses besides the one in use, as told last.
+    /// Our other addresses, as told last.
     pub told: Box<[IpAddr]>,
     /// Counts changes of the path: an answer that belongs to an earlier one says nothing of the present.
     pub moves: u64,

@@ -43,7 +43,7 @@ struct Partial {
     largest: usize,
 }
 
-/// What an authentic datagram brings.
+/// The content of an authentic datagram.
 pub(crate) enum Received {
     /// A message, or why what it says cannot be read.
     Message { payloads: Result<Vec<Payload>, WireError>, fragments: Option<Fragments> },
@@ -51,7 +51,7 @@ pub(crate) enum Received {
     Fragment,
 }
 
-/// What remains of the fragments of a message.
+/// Facts about the fragments of a message that is complete.
 pub(crate) struct Fragments {
     /// Fragment 1: by it the message is recognised when it comes again.
     pub first: Vec<u8>,

@@ -6,7 +6,7 @@ use crate::config::Config;
 use crate::deadlines::{after, times};
 use std::time::{Duration, Instant};
 
-/// What a request's number says about it.
+/// The class of a request by its message ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Request {
     /// The next one: to be answered.
@@ -55,7 +55,7 @@ const TRIES_OF_ONE_SIZE: u32 = 2;
 /// With so many messages behind it an IKE SA is replaced: as many numbers again are left for that.
 const WORN: u32 = 1 << 31;
 
-/// What a retransmission timer does.
+/// The action of a retransmission timer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Retransmission<'a> {
     NotDue,

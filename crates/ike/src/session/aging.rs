@@ -1,9 +1,10 @@
-//! What time does to a session: retransmissions, rekeys, ends of lifetimes, signs of life.
+//! The effects of time on a session: rekeys, ends of lifetimes, signs of life.
 
 use super::Session;
 use crate::context::Cx;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
+use crate::effect::Effects;
 use crate::sa::active::Active;
 use crate::sa::child::ChildState;
 use crate::sa::{IkeSa, Phase, State};
@@ -40,7 +41,7 @@ impl Session {
         self.tasks.extend(tasks);
     }
 
-    pub fn age_ike(&mut self, cx: &mut Cx<'_>) {
+    pub fn age_ike(&mut self, cx: &mut Cx<'_>) -> Effects {
         let mut expired = None;
         let mut tasks = Vec::new();
         for sa in &mut self.sas {
@@ -60,8 +61,9 @@ impl Session {
         }
         self.tasks.extend(tasks);
         if expired.is_some() && !self.is_closing() {
-            self.close_and_reconnect(cx, "lifetime of the IKE SA ended");
+            return self.close_and_reconnect(cx, "lifetime of the IKE SA ended");
         }
+        Effects::none()
     }
 
     /// Asks for a sign of life after silence (RFC 7296 §2.4) and keeps NAT mappings (RFC 3948 §4).

@@ -41,7 +41,7 @@ struct Index {
     by_time: BTreeSet<(Instant, u64)>,
 }
 
-/// What one is looked for by. None of it changes while it is there.
+/// A key that finds a Child SA. None of them changes while the Child SA is there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Name {
     Inbound(Spi),

@@ -1,9 +1,11 @@
 //! How IKE SAs, Child SAs and whole sessions end.
 
 use super::most_children;
-use super::{Ending, Lingering, Session};
+use super::{Ending, Session};
 use crate::context::Cx;
 use crate::deadlines::after;
+use crate::effect::Lingering;
+use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;
@@ -34,9 +36,9 @@ impl Session {
     }
 
     /// Takes everything down with a Delete.
-    pub fn close(&mut self, cx: &mut Cx<'_>, reason: &str) {
+    pub fn close(&mut self, cx: &mut Cx<'_>, reason: &str) -> Effects {
         if self.is_closing() {
-            return;
+            return Effects::none();
         }
         // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
         let known = |s: &&IkeSa| match &s.state {
@@ -50,24 +52,25 @@ impl Session {
             return self.end(cx, reason, Some(failure));
         }
         self.closing = Some(reason.into());
-        self.remove_children(cx, reason);
+        let effects = self.remove_children(cx, reason);
         self.tasks.clear();
         self.delayed.clear();
         self.tasks.extend(known.into_iter().map(Task::DeleteIke));
+        effects
     }
 
-    /// Takes everything down with a Delete, to set up anew what is up.
-    pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: &str) {
+    /// Takes everything down with a Delete. The child tunnels that are up are set up again afterwards.
+    pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: &str) -> Effects {
         let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         names.sort();
         names.dedup();
         self.reconnect = names;
-        self.close(cx, reason);
+        self.close(cx, reason)
     }
 
     /// Takes everything down with a Delete. Returns which of the child tunnels that this side may start are up; those
     /// still on their way are tried again when it is over, by when the peer may have set them up elsewhere.
-    pub fn close_as_redundant(&mut self, cx: &mut Cx<'_>, reason: &str) -> Vec<String> {
+    pub fn close_as_redundant(&mut self, cx: &mut Cx<'_>, reason: &str) -> (Vec<String>, Effects) {
         let may_start = |c: &&Arc<ChildTunnel>| {
             self.tunnel.role.may_initiate()
                 && c.role.may_initiate()
@@ -76,22 +79,21 @@ impl Session {
         let names = self.tunnel.children.iter().filter(may_start).map(|c| c.name.clone());
         let (up, on_their_way) = names.partition(|name| self.serving_child(name).is_some());
         self.reconnect = on_their_way;
-        self.close(cx, reason);
-        up
+        (up, self.close(cx, reason))
     }
 
     /// Ends it at once, without telling the peer; what has not been set up has failed with `failure`.
-    pub fn end(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Option<Failure>) {
+    pub fn end(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Option<Failure>) -> Effects {
         if self.over {
-            return;
+            return Effects::none();
         }
         self.over = true;
-        cx.out.reconnects.append(&mut self.reconnect);
+        let mut effects: Effects = self.reconnect.drain(..).map(Effect::Reconnect).collect();
         let reason = self.closing.take().unwrap_or_else(|| reason.into());
         let was_up = self.is_established();
         let mut pending: Vec<String> = Vec::new();
         for sa in &mut self.sas {
-            cx.out.forget_spi(sa.local_spi);
+            effects.push(Effect::SpiGivenUp(sa.local_spi));
             match &sa.state {
                 State::InitSent(i) => pending.push(i.child.name.clone()),
                 State::AuthSent(a) => {
@@ -118,8 +120,8 @@ impl Session {
             .filter(|c| c.state != ChildState::Unwanted)
             .map(|c| c.lost(cx.now))
             .collect();
-        self.remove_children(cx, &reason);
-        cx.out.orphans.append(&mut self.lingering);
+        effects += self.remove_children(cx, &reason);
+        effects.extend(self.lingering.drain(..).map(Effect::InboundOrphaned));
         self.sas.clear();
         let failure = failure.unwrap_or(Failure::new(FailureKind::Cancelled, reason.clone()));
         if failure.kind == FailureKind::NoAnswer {
@@ -135,24 +137,26 @@ impl Session {
             if failure.kind != FailureKind::Cancelled {
                 cx.out.failures.note(cx.now, &self.tunnel.name, failure);
             }
-            cx.out.session_down(&self.tunnel);
+            effects.push(Effect::SessionDown);
             cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });
         } else {
             cx.out.fail(cx.now, &self.tunnel.name, None, failure);
         }
+        effects
     }
 
-    fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) {
+    fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) -> Effects {
         let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
+        let mut effects = Effects::none();
         for child in self.children.take() {
-            cx.out.retired.push(child.outbound);
-            cx.out.forget_child(&child);
-            cx.out.orphans.push(Lingering {
+            effects.push(Effect::OutboundRetired(child.outbound));
+            effects += child.forgotten();
+            effects.push(Effect::InboundOrphaned(Lingering {
                 until: after(cx.now, cx.config.linger),
                 sa: child.inbound,
                 spi: child.spi_in,
                 heir: None,
-            });
+            }));
         }
         let mut told = std::collections::BTreeSet::new();
         for name in names.into_iter().filter(|n| told.insert(n.clone())) {
@@ -162,12 +166,18 @@ impl Session {
                 EventKind::Closed { reason: reason.into() },
             );
         }
+        effects
     }
 
     /// Forgets a Child SA; with `linger` packets that are still on their way are received for a while.
-    pub fn remove_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi, linger: bool) -> Option<ChildSa> {
-        let child = self.children.remove(spi_in)?;
-        cx.out.forget_child(&child);
+    pub fn remove_child(
+        &mut self,
+        cx: &mut Cx<'_>,
+        spi_in: Spi,
+        linger: bool,
+    ) -> (Option<ChildSa>, Effects) {
+        let Some(child) = self.children.remove(spi_in) else { return (None, Effects::none()) };
+        let effects = child.forgotten();
         let sent = cx.plane.remove(child.outbound);
         let received = match linger {
             true => cx.plane.usage(child.inbound),
@@ -193,11 +203,12 @@ impl Session {
         } else {
             cx.spis.release(child.spi_in);
         }
-        Some(child)
+        (Some(child), effects)
     }
 
     /// Counts for the tunnel what an SA has done since its successor was made.
     fn hand_over(&mut self, successor: Spi, last: &History) {
+        // The successor has gone already.
         let Some(counted) = self.child_by_inbound(successor).map(|c| c.history) else { return };
         self.count_for(successor, &counted, last);
     }
@@ -206,6 +217,7 @@ impl Session {
     fn count_for(&mut self, heir: Spi, from: &History, to: &History) {
         let mut next = Some(heir);
         for _ in 0..self.children.len() {
+            // The chain of successors ends here.
             let Some(mut child) = next.and_then(|spi| self.child_mut(spi)) else { return };
             child.history.add_what_passed(from, to);
             next = match child.state {

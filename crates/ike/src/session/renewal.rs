@@ -3,6 +3,7 @@
 use super::Session;
 use crate::context::Cx;
 use crate::deadlines::after;
+use crate::effect::{Effect, Effects};
 use crate::sa::State;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
@@ -46,7 +47,7 @@ impl Session {
         }
     }
 
-    /// What a responder tells of it in IKE_AUTH (RFC 4478 §2).
+    /// The AUTH_LIFETIME that a responder sends in IKE_AUTH (RFC 4478 §2).
     pub fn limit_authentication(&mut self, cx: &Cx<'_>) -> Option<Payload> {
         let lifetime = cx.config.reauthenticate?;
         self.renewal.by = Some(after(cx.now, lifetime.saturating_add(cx.config.patience())));
@@ -61,7 +62,7 @@ impl Session {
     }
 
     /// Does what is due.
-    pub fn age_authentication(&mut self, cx: &mut Cx<'_>) {
+    pub fn age_authentication(&mut self, cx: &mut Cx<'_>) -> Effects {
         if self.renewal.relieves_at.is_some_and(|at| at <= cx.now) {
             let late =
                 self.established_at.is_some_and(|at| after(at, cx.config.patience()) <= cx.now);
@@ -78,8 +79,9 @@ impl Session {
         }
         if self.renewal.at.is_some_and(|at| at <= cx.now) {
             self.renewal.at = None;
-            cx.out.renewing = true;
+            return Effect::SuccessorDue.into();
         }
+        Effects::none()
     }
 
     /// Lets its Child SAs send that have waited for the session before it.

@@ -1,4 +1,4 @@
-//! What a session is to do, in order.
+//! The tasks of a session, in their order.
 
 use crate::task::Task;
 use std::collections::{HashMap, VecDeque};

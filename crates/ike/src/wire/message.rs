@@ -63,7 +63,7 @@ pub(super) fn note(way: &str, header: &Header, payloads: &[Payload]) {
     );
 }
 
-/// What the next-payload field before a chain says.
+/// The type of the first payload, from the next-payload field before the chain.
 pub(super) fn first_kind(payloads: &[Payload]) -> PayloadType {
     payloads.first().map_or(PayloadType::NONE, Payload::kind)
 }

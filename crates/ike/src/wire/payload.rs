@@ -30,14 +30,14 @@ pub enum Payload {
     IdResponder(Identification),
     /// CERT.
     Certificate {
-        /// What the data are.
+        /// The encoding of the data.
         encoding: CertEncoding,
         /// The certificate, list or answer.
         data: Vec<u8>,
     },
     /// CERTREQ.
     CertificateRequest {
-        /// What is asked for.
+        /// The encoding that is asked for.
         encoding: CertEncoding,
         /// For X.509 the SHA-1 hashes of the trusted authorities' keys, one after the other.
         authorities: Vec<u8>,
@@ -75,7 +75,7 @@ pub enum Payload {
 pub struct Proposal {
     /// Its number, from 1.
     pub number: u8,
-    /// What it is for.
+    /// Its purpose.
     pub protocol: ProtocolId,
     /// Sender's SPI: 0, 4 or 8 octets.
     pub spi: Vec<u8>,
@@ -109,11 +109,11 @@ pub struct Identification {
 /// Body of N (RFC 7296 §3.10).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notify {
-    /// What the SPI belongs to; NONE without SPI.
+    /// The protocol that the SPI belongs to; NONE without SPI.
     pub protocol: ProtocolId,
     /// SPI or nothing.
     pub spi: Vec<u8>,
-    /// What it says.
+    /// The type of the notification.
     pub kind: NotifyType,
     /// Its data.
     pub data: Vec<u8>,

@@ -41,7 +41,7 @@ impl Content {
         Self { first: first_kind(payloads), octets }
     }
 
-    /// Reads the payloads of a message that is there as a whole.
+    /// Reads the payloads of a message that is complete.
     ///
     /// # Errors
     /// Where they are malformed.
@@ -58,7 +58,7 @@ impl fmt::Debug for Content {
     }
 }
 
-/// What stands around protected octets.
+/// The header fields around protected octets.
 pub(super) struct Envelope {
     /// SK or SKF.
     pub(super) kind: PayloadType,

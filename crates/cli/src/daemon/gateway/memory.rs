@@ -102,6 +102,8 @@ impl Gateway for MemoryGateway {
         } else {
             names
         };
+        // One name that is not known, and none is started.
+        names.iter().try_for_each(|name| inner.find(name).map(drop))?;
         let mut activations = Vec::new();
         for name in names {
             let tunnel = inner.find(&name)?;

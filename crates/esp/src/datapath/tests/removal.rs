@@ -57,7 +57,7 @@ fn a_packet_whose_sa_goes_before_it_has_numbers_takes_the_next() {
         };
         let mut queue = SendQueue::new(0);
         if ahead {
-            let admitted = shared.admit(pair.now, &mut packet(), Gso::NONE, &mut look_up);
+            let admitted = shared.claim(pair.now, &mut packet(), Gso::NONE, &mut look_up);
             pair.sender.seal(pair.now, admitted.expect("served"), &mut packet(), &mut queue);
         } else {
             shared

@@ -8,7 +8,7 @@ use policy::Secret;
 use std::sync::LazyLock;
 use zeroize::{Zeroize, Zeroizing};
 
-/// What all groups can do.
+/// The operations that all groups have.
 pub(super) trait Modp: Sync {
     /// Octets of an exponent.
     fn exponent_len(&self) -> usize;

@@ -101,7 +101,7 @@ pub(super) fn payloads(proof: &Evidence) -> (Vec<Payload>, Payload) {
     (certificates.chain(proof.ocsp.iter().map(answer)).collect(), auth)
 }
 
-/// What a peer's message says of who it is.
+/// The parts of a peer's message that say who it is.
 pub(super) struct Said<'a> {
     pub identity: Identity,
     pub method: AuthMethod,

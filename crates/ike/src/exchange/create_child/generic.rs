@@ -67,7 +67,7 @@ pub(super) fn matching(
     Some(Ok(Match { tunnel, selectors: selectors.into(), seen }))
 }
 
-/// What of one side's traffic may be asked for. Transport mode is for the two gateways themselves.
+/// The part of one side's traffic that may be asked for. Transport mode is for the two gateways themselves.
 fn allowed(
     generic: &GenericChild,
     kinds: &AllowedTraffic,

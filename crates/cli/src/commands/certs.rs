@@ -1,0 +1,23 @@
+//! `vpnctl certs`
+
+use super::session::{Failure, Run, Session, answer};
+use crate::report;
+use clap::Args;
+use control::protocol::Command as Ask;
+use std::process::ExitCode;
+
+/// Lists certificates, authorities and revocation lists with their expiry
+#[derive(Debug, Args)]
+pub struct Certs {
+    /// Prints a JSON array; docs/control.md describes its fields
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Run for Certs {
+    fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
+        let found = answer!(session, Ask::Certs, Certificates);
+        session.show(self.json, &found, |all, colour| report::certificates(all, colour))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

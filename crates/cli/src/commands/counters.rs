@@ -1,0 +1,27 @@
+//! `vpnctl counters`
+
+use super::session::{Failure, Run, Session, answer};
+use crate::report;
+use clap::Args;
+use control::protocol::Command as Ask;
+use std::process::ExitCode;
+
+/// Counts what was discarded, by reason
+#[derive(Debug, Args)]
+pub struct Counters {
+    /// Also reasons for which nothing was discarded
+    #[arg(long)]
+    pub all: bool,
+    /// Prints a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Run for Counters {
+    fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
+        let found = answer!(session, Ask::Counters, Counters);
+        session
+            .show(self.json, &found, |counts, colour| report::counters(counts, self.all, colour))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

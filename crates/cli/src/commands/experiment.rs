@@ -1,0 +1,61 @@
+//! `vpnctl experiment`. The experiments themselves are in the crate `lab`.
+
+use super::session::{Failure, Run, Session};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser};
+use lab::experiment::{self, ALL, Effort, Request};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Repeats published measurements on this machine and writes a report with plots
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  sudo vpnctl experiment all --quick         all of them, in less than ten minutes
+  sudo vpnctl experiment workloads --output /tmp/measurements
+
+It makes two hosts in network namespaces and starts a vpnd on either; a daemon that runs is left
+alone. An ordinary user can do without sudo where user namespaces are allowed. Ctrl-C takes
+everything down again; reports of finished experiments stay. docs/experiments.md has the rest.")]
+pub struct Experiment {
+    /// Which experiment
+    #[arg(value_parser = names())]
+    name: String,
+    /// Fewer and shorter repetitions: all experiments in less than ten minutes
+    #[arg(long)]
+    quick: bool,
+    /// One shortest measurement of each kind, to see that everything works; its figures say nothing
+    #[arg(long, conflicts_with = "quick")]
+    rehearsal: bool,
+    /// Directory for the reports; unless it is named docs/measurements where there is one, and measurements elsewhere
+    #[arg(long, value_name = "DIRECTORY")]
+    output: Option<PathBuf>,
+    /// Prints what the experiment offload measures on this kernel, and writes no report: what it does in a guest
+    #[arg(long, hide = true)]
+    raw: bool,
+}
+
+fn names() -> PossibleValuesParser {
+    let one = |(name, document)| PossibleValue::new(name).help(format!("After \"{document}\""));
+    let all = PossibleValue::new(ALL).help("All of them, one after the other");
+    PossibleValuesParser::new(experiment::list().map(one).chain([all]))
+}
+
+impl Run for Experiment {
+    fn run(&self, _: &mut Session) -> Result<ExitCode, Failure> {
+        let effort = match (self.rehearsal, self.quick) {
+            (true, _) => Effort::Rehearsal,
+            (_, true) => Effort::Quick,
+            _ => Effort::Full,
+        };
+        let Self { name, output, raw, .. } = self;
+        let request = Request { name: name.clone(), effort, output: output.clone(), raw: *raw };
+        match experiment::run(&request) {
+            Ok(()) => Ok(ExitCode::SUCCESS),
+            Err(error) => {
+                eprintln!("vpnctl experiment: {error}");
+                Ok(ExitCode::FAILURE)
+            }
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! `vpnctl filter`
+
+use super::session::{Failure, Run, Session, answer};
+use crate::report;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use control::protocol::{Command as Ask, DefaultAction};
+use std::process::ExitCode;
+
+/// Shows what happens to traffic that is no tunnel's, or changes it until vpnd is restarted or reloaded
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vpnctl filter
+  vpnctl filter --ipv4 deny --ipv6 deny     drop what no tunnel and no rule covers; mind that ssh has a rule
+  vpnctl filter --ipv4 permit               undo it
+
+Rules, and what is to last, are in the section [filter] of vpnd.toml: docs/filter.md.")]
+pub struct Filter {
+    /// What becomes of IPv4 that no rule and no tunnel covers
+    #[arg(long, value_name = "ACTION", value_parser = default_action())]
+    pub ipv4: Option<DefaultAction>,
+    /// What becomes of IPv6 that no rule and no tunnel covers
+    #[arg(long, value_name = "ACTION", value_parser = default_action())]
+    pub ipv6: Option<DefaultAction>,
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Run for Filter {
+    fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
+        let ask = match (self.ipv4, self.ipv6) {
+            (None, None) => Ask::Filter,
+            (ipv4, ipv6) => Ask::SetFilter { ipv4, ipv6 },
+        };
+        let found = answer!(session, ask, Filter);
+        session.show(self.json, &found, report::filter)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Reads `permit` or `deny`, and explains both in the help.
+fn default_action() -> impl TypedValueParser<Value = DefaultAction> {
+    let (permit, deny) = (PossibleValue::new("permit"), PossibleValue::new("deny"));
+    PossibleValuesParser::new([permit.help("Pass in the clear"), deny.help("Drop")])
+        .map(|action| if action == "permit" { DefaultAction::Permit } else { DefaultAction::Deny })
+}

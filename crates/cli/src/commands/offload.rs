@@ -1,0 +1,31 @@
+//! `vpnctl offload`
+
+use super::session::{Failure, Run, Session, answer};
+use crate::report;
+use clap::Args;
+use control::protocol::Command as Ask;
+use std::process::ExitCode;
+
+/// Shows what network cards do for SAs in the kernel: what each offers, has and has refused
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vpnctl offload
+  vpnctl offload --sas             and where each SA is
+  vpnctl offload --json | jq '.devices[] | {name, inbound, outbound}'")]
+pub struct Offload {
+    /// Also a line for each SA
+    #[arg(long)]
+    pub sas: bool,
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Run for Offload {
+    fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
+        let found = answer!(session, Ask::Offload, Offload);
+        session.show(self.json, &found, |info, colour| report::offload(info, self.sas, colour))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,35 @@
+//! `vpnctl policy`
+
+use super::session::{Failure, Run, Session};
+use crate::convert::Convert;
+use crate::store::command::StoreCommand;
+use clap::{Args, Subcommand};
+use std::process::ExitCode;
+
+/// Changes, shows and makes policies
+#[derive(Debug, Args)]
+pub struct Policy {
+    /// The subcommand.
+    #[command(subcommand)]
+    pub command: PolicyCommand,
+}
+
+/// Subcommands of `vpnctl policy`.
+#[derive(Debug, Subcommand)]
+pub enum PolicyCommand {
+    #[command(flatten)]
+    Store(StoreCommand),
+    /// Makes a policy of strongSwan's swanctl.conf or ipsec.conf
+    Convert(Convert),
+}
+
+impl Run for Policy {
+    fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
+        match &self.command {
+            PolicyCommand::Convert(convert) => Ok(convert.run()?),
+            PolicyCommand::Store(command) => {
+                Ok(command.run(&session.control, &mut session.out, session.colour)?)
+            }
+        }
+    }
+}

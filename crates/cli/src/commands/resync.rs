@@ -1,0 +1,23 @@
+//! `vpnctl resync`
+
+use super::session::{Failure, Run, Session, answer};
+use crate::report;
+use clap::Args;
+use control::protocol::Command as Ask;
+use std::process::ExitCode;
+
+/// Puts back what other programs have removed from the kernel, and SAs into network cards that have come back
+#[derive(Debug, Args)]
+pub struct Resync {
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Run for Resync {
+    fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
+        let found = answer!(session, Ask::Resync, Resync);
+        session.show(self.json, &found, |done, _| format!("{}\n", report::resynced(done)))?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
