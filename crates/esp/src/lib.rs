@@ -104,7 +104,7 @@
 //! | Where is AH? | `ah.rs`, `outbound/ah.rs`, `inbound/ah.rs` |
 //! | Where is a path address changed because a peer moved? | `inbound.rs`, `take_note`, reports it; `datapath.rs`, `relocate`, changes it |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
-//! | What would become of a packet (`vpnctl` trace)? | `datapath/trace.rs`, `trace.rs` |
+//! | What would become of a packet that is only asked about? | `datapath/trace.rs`, `trace.rs` |
 //! | How is an SA without IKE installed? | `manual.rs` |
 //!
 //! # Choices worth knowing
@@ -115,7 +115,8 @@
 //!   opens them again one by one, as if they had just come.
 //! - **An SA is closed before it is removed.** Packets that already have a sequence number are sealed and counted for the
 //!   old SA. The others look up their SA again and use the new one.
-//! - **An SA's lock is taken per run of packets**, not per packet. Changes to rules and SAs are made under a lock that
+//! - **An inbound SA's lock is taken per run of packets**, not per packet; outbound SAs claim sequence numbers without a lock.
+//!   Changes to rules and SAs are made under a lock that
 //!   packets never take.
 //! - **Remembered flows.** Each thread remembers which SA served a flow. Whatever changes rules, SAs in use or the filter calls
 //!   `Spd::changed`, after which every flow is looked up again. A remembered flow keeps no SA alive.
