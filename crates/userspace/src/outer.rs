@@ -1,5 +1,5 @@
-//! What is heard of the networks between the peers: routers' words on packets that were too long for them, and what this
-//! host knows itself.
+//! What this host learns about the networks between the peers: ICMP messages of routers about packets that were too long, and
+//! the MTUs of its own interfaces and routes.
 
 use super::datagrams::set_option;
 use super::worker::Shared;
@@ -112,8 +112,10 @@ impl Wayfinder {
     }
 }
 
-/// Lets anybody fragment what a socket of IPv4 sends, or nobody. Nobody is a probe to the kernel, and not what it would do
-/// by itself: that leaves Don't Fragment out of what it is to segment, and believes every word on a path's MTU.
+/// Says whether the packets of an IPv4 socket may be fragmented.
+///
+/// If not, the option is IP_PMTUDISC_PROBE: it sets Don't Fragment and ignores the kernel's own path MTU. The kernel's default
+/// (IP_PMTUDISC_WANT) leaves the bit out of packets that the kernel segments, and believes every message about a path's MTU.
 pub(super) fn let_fragment(socket: &Socket, may: bool) -> io::Result<()> {
     let value = if may { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
     set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)
