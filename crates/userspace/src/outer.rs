@@ -1,7 +1,6 @@
 //! What is heard of the networks between the peers: routers' words on packets that were too long for them, and what this
 //! host knows itself.
 
-use super::datagrams::set_option;
 use super::worker::Shared;
 use esp::path_mtu::floor;
 use host::lacks_family;
@@ -12,7 +11,6 @@ use libc::{
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -110,11 +108,4 @@ impl Wayfinder {
         let mtu = netlink.way_mtu(peer, self.mark).ok()??;
         usize::try_from(mtu).ok().map(|mtu| mtu.max(floor(peer)))
     }
-}
-
-/// Lets anybody fragment what a socket of IPv4 sends, or nobody. Nobody is a probe to the kernel, and not what it would do
-/// by itself: that leaves Don't Fragment out of what it is to segment, and believes every word on a path's MTU.
-pub(super) fn let_fragment(socket: &Socket, may: bool) -> io::Result<()> {
-    let value = if may { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
-    set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)
 }
