@@ -254,7 +254,7 @@ fn goals() -> Vec<Goal> {
         ping("load", "ping beside a stream, 99th percentile", "loaded-p99"),
         Goal {
             row: "7",
-            name: "TCP, one stream, AES-128-GCM by NULL",
+            name: "TCP, one stream, AES-128-GCM relative to NULL",
             placement: Placement::CoreEach,
             beside: beside(VPND_NULL),
             required: 0.75,

@@ -78,7 +78,7 @@ fn goals(standings: &[Standing]) -> Picture {
         mark: Some((1.0, "required".into())),
     };
     let plot = Plot {
-        title: "Where it is to be".into(),
+        title: "Measured against targets".into(),
         quote: "What is required is 1; where less is better, the inverse is shown.".into(),
         panels: vec![panel],
         columns: 1,

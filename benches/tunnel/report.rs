@@ -43,7 +43,7 @@ pub fn text(record: &Record, vpns: &[Vpn]) -> String {
         found.map_or(String::new(), |p| format!("![{}]({name}.svg)\n\n", p.plot.title))
     };
     let mut text = format!("{INTRODUCTION}\n{}\n{}", record.machine, notes(record));
-    let _ = writeln!(text, "## Where it is to be\n\n{}", goals::table(&standings));
+    let _ = writeln!(text, "## Measured against targets\n\n{}", goals::table(&standings));
     text += &picture("tunnel-goals");
     for wire in [Wire::SuperPackets, Wire::Packets] {
         for placement in [Placement::Scheduler, Placement::CoreEach] {

@@ -38,7 +38,7 @@ pub enum ClientError {
     Protocol {
         /// The socket.
         path: PathBuf,
-        /// What is wrong with the answer.
+        /// The mistake in the answer.
         why: String,
     },
     /// The daemon refused.

@@ -42,17 +42,17 @@ pub const MAX_REQUEST: usize = (2 << 20) + 64 * 1024;
 /// Where `vpnd` listens unless told otherwise.
 pub const DEFAULT_SOCKET: &str = "/run/vpnd/control.sock";
 
-/// What a client sends.
+/// A request of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
     /// [`VERSION`].
     pub version: u32,
-    /// What is asked.
+    /// The command with its fields.
     #[serde(flatten)]
     pub command: Command,
 }
 
-/// What a client may ask, in the field `command`.
+/// A command of a client, named by the field `command`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "snake_case")]
 pub enum Command {
@@ -135,7 +135,7 @@ pub enum Command {
     },
     /// Asks for what was done by the CPU's instructions, in software, in the kernel and in network cards.
     CryptoStats,
-    /// Asks for the daemon as a whole.
+    /// Asks for an overview of the daemon.
     Overview,
     /// Asks for SAs that are keyed by hand.
     ManualSas,
@@ -170,7 +170,7 @@ pub enum Command {
     Stop,
 }
 
-/// What the daemon answers.
+/// An answer of the daemon.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Response {
     /// [`VERSION`] of the daemon.
@@ -180,7 +180,7 @@ pub struct Response {
     pub outcome: Outcome,
 }
 
-/// How a request ended.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Outcome {
@@ -208,13 +208,13 @@ impl Response {
     }
 }
 
-/// What is in the field `result`.
+/// The content of the field `result`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
     /// `"done"`: nothing to tell.
     Done,
-    /// How each tunnel of [`Command::Activate`] ended; some may have failed.
+    /// The outcome for each tunnel of [`Command::Activate`]; some may have failed.
     Activations(Vec<Activation>),
     /// Tunnels, in the order of the policy.
     Tunnels(Vec<Tunnel>),
@@ -234,21 +234,21 @@ pub enum Reply {
     Stored(Stored),
     /// The crypto facility.
     Crypto(CryptoState),
-    /// What it has done.
+    /// The work of the crypto facility.
     CryptoStats(CryptoStats),
-    /// The daemon as a whole.
+    /// An overview of the daemon.
     Overview(Box<Overview>),
     /// SAs that are keyed by hand.
     ManualSas(Vec<ManualSaInfo>),
-    /// What network cards do.
+    /// Offload to network cards.
     Offload(OffloadInfo),
     /// Commands, one a line.
     Xfrm(Zeroizing<String>),
-    /// What was put right.
+    /// The repairs in the kernel.
     Resync(ResyncInfo),
-    /// What happens to traffic that is no tunnel's.
+    /// The filter for traffic outside tunnels.
     Filter(FilterInfo),
-    /// What would become of a packet.
+    /// The way of a packet.
     Trace(TraceInfo),
 }
 
@@ -257,27 +257,27 @@ pub enum Reply {
 pub struct Reloaded {
     /// Number of phase 1 tunnels.
     pub tunnels: usize,
-    /// What the reader of the file remarked.
+    /// Warnings of the reader of the file.
     pub warnings: Vec<String>,
     /// Whether it was only asked what would change.
     #[serde(default)]
     pub dry_run: bool,
-    /// What it changes, for every tunnel of both policies.
+    /// The effect on every tunnel of both policies.
     #[serde(default)]
     pub changes: Vec<Change>,
-    /// What it changes of the filter.
+    /// The changes of the filter.
     #[serde(default)]
     pub filter: Vec<FilterChange>,
 }
 
-/// What a reload changes of a tunnel.
+/// The effect of a reload on a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     /// Phase 1 tunnel.
     pub tunnel: String,
     /// Phase 2 tunnel, where it concerns one.
     pub child: Option<String>,
-    /// What differs; empty where it is new, gone or the same.
+    /// The settings that differ; empty where the tunnel is new, gone or the same.
     pub fields: Vec<String>,
     /// `untouched`, `kept`, `rekeyed`, `reestablished`, `added` or `removed`.
     pub effect: String,
@@ -351,7 +351,7 @@ pub enum RefusalCode {
     Other,
 }
 
-/// How one tunnel of [`Command::Activate`] ended.
+/// The outcome for one tunnel of [`Command::Activate`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Activation {
     /// The name asked for.
@@ -371,7 +371,7 @@ pub struct FailureInfo {
     pub kind: String,
     /// For people.
     pub message: String,
-    /// How long ago, where it is not the answer to this very request.
+    /// Seconds since then, where it is not the outcome of this very request.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seconds_ago: Option<u64>,
 }
@@ -385,7 +385,7 @@ pub struct CertificateInfo {
     pub source: String,
     /// Whom it is for; empty where only `names` says that, and for revocation lists.
     pub subject: String,
-    /// Who has signed it.
+    /// The issuer that has signed it.
     pub issuer: String,
     /// Subject alternative names.
     pub names: Vec<String>,
@@ -427,7 +427,7 @@ pub struct Tunnel {
     pub children: Vec<Child>,
     /// The last failed negotiation of the IKE SA.
     pub last_failure: Option<FailureInfo>,
-    /// What the policy says of it besides.
+    /// The policy's other settings of it.
     #[serde(default)]
     pub policy: Option<TunnelPolicy>,
     /// Directory where the daemon writes the keys of all SAs; `null`: it keeps them.
@@ -460,7 +460,7 @@ pub struct IkeSa {
     pub rekey_in_seconds: Option<u64>,
     /// Seconds to its hard end.
     pub expires_in_seconds: Option<u64>,
-    /// How many times it was rekeyed.
+    /// Number of rekeys.
     pub rekeys: u64,
 }
 
@@ -484,7 +484,7 @@ pub struct Child {
     pub child_sa: Option<ChildSa>,
     /// The last failed negotiation of the Child SA.
     pub last_failure: Option<FailureInfo>,
-    /// What the policy says of it besides.
+    /// The policy's other settings of it.
     #[serde(default)]
     pub policy: Option<ChildPolicy>,
 }
@@ -533,13 +533,13 @@ pub struct ChildSa {
     /// Octets that it carries at most; `null`: no limit.
     #[serde(default)]
     pub lifesize_bytes: Option<u64>,
-    /// What is left of them.
+    /// The octets that are left of these.
     #[serde(default)]
     pub lifesize_left_bytes: Option<u64>,
     /// Percent of its life during which old and new keys coexist.
     #[serde(default)]
     pub overlap_percent: Option<u8>,
-    /// How many times it was rekeyed.
+    /// Number of rekeys.
     pub rekeys: u64,
     /// Where the SA that receives and the one that sends are, of those that the kernel has; empty: this process has them.
     #[serde(default)]

@@ -19,7 +19,7 @@ const MAX_PAIRS: usize = 64;
 /// Protocols with ports, types or codes to select (RFC 7296 §3.13.1).
 const WITH_PORTS: [u8; 8] = [1, 6, 17, 33, 58, 132, 135, 136];
 
-/// What the tunnels of a policy must not disagree on.
+/// Settings that all tunnels of a policy share.
 #[derive(Default)]
 struct Names {
     taken: BTreeSet<String>,

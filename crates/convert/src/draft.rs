@@ -1,4 +1,4 @@
-//! What both formats have in common: connections in the words of the file.
+//! Connections in the words of the file, the same for both formats.
 
 use super::finding::Report;
 use super::keys::Key;
@@ -19,7 +19,7 @@ pub(super) struct Draft {
 pub(super) struct Connection {
     pub name: String,
     pub place: Place,
-    /// What the file calls one: `connection` or `conn`.
+    /// The file's word for a connection: `connection` or `conn`.
     pub what: &'static str,
     pub local: Side,
     pub remote: Side,
@@ -41,7 +41,7 @@ pub(super) struct Side {
     pub place: Place,
 }
 
-/// How a side proves itself.
+/// The authentication method of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Preshared,

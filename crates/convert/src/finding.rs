@@ -1,4 +1,4 @@
-//! What a conversion could not carry over: where it stands, why, and what to do.
+//! Settings that a conversion could not take over: their place, the reason, and advice.
 
 use super::source::Place;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::fmt;
 /// Findings after which further ones are only counted.
 const MAX_FINDINGS: usize = 200;
 
-/// How much is lost.
+/// The kind of loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
     /// A tunnel is missing in the policy, or the policy is refused.
@@ -31,13 +31,13 @@ impl fmt::Display for Loss {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{loss}: {message}{}", at(.place), if .help.is_empty() { String::new() } else { format!("\n  help: {help}") })]
 pub struct Finding {
-    /// How much is lost.
+    /// The kind of loss.
     pub loss: Loss,
     /// Where it stands.
     pub place: Place,
-    /// What is lost, and why.
+    /// The lost setting and the reason.
     pub message: String,
-    /// What to do; may be empty.
+    /// Advice; may be empty.
     pub help: String,
 }
 

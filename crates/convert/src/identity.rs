@@ -1,4 +1,4 @@
-//! Who a side is, in strongSwan's words.
+//! Identities as strongSwan writes them.
 
 use policy::{DistinguishedName, Identity};
 use std::net::IpAddr;
@@ -6,7 +6,7 @@ use std::net::IpAddr;
 /// Reads an identity; `Ok(None)` is any.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// The reason why a text is no identity, for people.
 pub(super) fn identity(text: &str) -> Result<Option<Identity>, String> {
     let text = text.trim();
     if matches!(text, "" | "%any" | "%any4" | "%any6" | "0.0.0.0" | "::" | "*") {

@@ -81,7 +81,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// What a file looks like: sections in braces, or words at the beginning of lines.
+    /// Guesses the format of a file: swanctl.conf has sections in braces, ipsec.conf words at the beginning of lines.
     pub fn of(text: &str) -> Self {
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
         let braced = lines.clone().any(|line| line.trim_end().ends_with('{'));
@@ -93,7 +93,7 @@ impl Format {
     }
 }
 
-/// How to convert.
+/// Options of a conversion.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// The address of this side where a file leaves it to the routes.
@@ -107,9 +107,9 @@ pub struct Options {
 pub struct Converted {
     /// The document, with its keys.
     pub xml: Zeroizing<String>,
-    /// What belongs into vpnd.toml, empty where nothing does.
+    /// The lines for vpnd.toml; may be empty.
     pub settings: String,
-    /// What is not the same in the document, in the order of the files.
+    /// Settings that are missing or different in the document, in the order of the files.
     pub findings: Vec<Finding>,
     /// Phase 1 and phase 2 tunnels in the document.
     pub tunnels: (usize, usize),
@@ -133,7 +133,7 @@ impl Converted {
         text
     }
 
-    /// What was made, and what was lost, in one line.
+    /// The numbers of tunnels made and of settings lost, in one line.
     pub fn summary(&self) -> String {
         let plural = |n: usize, what: &str| match n {
             1 => format!("1 {what}"),

@@ -100,7 +100,7 @@ const WORDS: &[(&str, Word)] = &[
     ("esn", Word::Esn(true)),
 ];
 
-/// What one text lists.
+/// The transforms that one text lists.
 #[derive(Default)]
 struct Lists {
     ciphers: Vec<Cipher>,
@@ -112,7 +112,7 @@ struct Lists {
 }
 
 impl Lists {
-    /// What of it protects by ESP.
+    /// The proposals for ESP.
     fn esp(&self) -> Vec<Protection> {
         let mut protections = Vec::new();
         for cipher in &self.ciphers {
@@ -133,7 +133,7 @@ impl Lists {
         protections
     }
 
-    /// What of it protects by AH.
+    /// The proposals for AH.
     fn ah(&self) -> Vec<Protection> {
         let gmac = self.ciphers.iter().filter_map(|cipher| match cipher {
             Cipher::Gmac(bits) => Some(AhIntegrity::AesGmac(*bits)),
@@ -248,7 +248,7 @@ fn ike_proposal(mut lists: Lists) -> Option<Vec<IkeProposal>> {
     (!proposals.is_empty()).then_some(proposals)
 }
 
-/// What strongSwan offers and accepts where nothing is said, as far as it is good.
+/// strongSwan's default proposals, without the weak algorithms among them.
 fn ike_defaults() -> Vec<IkeProposal> {
     let prf = vec![Prf::HmacSha2_256, Prf::HmacSha2_384, Prf::HmacSha2_512];
     let groups = vec![

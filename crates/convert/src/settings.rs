@@ -1,4 +1,4 @@
-//! What strongSwan says of a connection and `vpnd` in vpnd.toml, once for all.
+//! Settings that strongSwan has for each connection and `vpnd` once, in vpnd.toml.
 
 use super::finding::Report;
 use super::quantity::{flag, time};
@@ -14,7 +14,7 @@ pub(super) struct Setting {
     pub place: Place,
 }
 
-/// What a setting of a connection or child means for the daemon; `None`: it is none of these.
+/// Reads a setting of a connection or child that `vpnd` has in vpnd.toml; `None`: it is no such setting.
 ///
 /// # Errors
 /// Where its value cannot be read: what it may be.

@@ -17,7 +17,7 @@ pub const MAX_FILES: usize = 256;
 pub struct Place {
     /// The name under which the file was read.
     pub file: Arc<str>,
-    /// From 1; 0 is the file as a whole.
+    /// From 1; 0 stands for the whole file.
     pub line: usize,
 }
 
@@ -57,7 +57,7 @@ impl Value {
 pub struct File {
     /// For findings, and to find what it includes.
     pub name: Arc<str>,
-    /// What is in it.
+    /// Its text.
     pub text: Zeroizing<String>,
 }
 

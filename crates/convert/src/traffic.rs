@@ -6,7 +6,7 @@ use std::net::IpAddr;
 /// Reads one; `own` is what `dynamic` stands for.
 ///
 /// # Errors
-/// What is wrong, for people.
+/// The reason why a text is no selector, for people.
 pub(super) fn selector(text: &str, own: Option<IpAddr>) -> Result<Selector, String> {
     let text = text.trim();
     let (addresses, rest) = match text.split_once('[') {

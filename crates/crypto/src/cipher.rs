@@ -58,9 +58,10 @@ pub struct Forged;
 /// The keys of one direction of one SA, ready for use.
 pub trait Cipher: Send + Sync {
     /// Writes IV ‖ ciphertext ‖ ICV of `plaintext ‖ trailer` to `out`, whose length must be exactly theirs.
-    /// Where the suite has no secrecy, what stands for the ciphertext is `plaintext ‖ trailer` as it is.
-    /// `iv` has [`Suite::iv_len`] octets: unique per key for AEADs and GMAC, unpredictable for CBC. The caller pads: `plaintext
-    /// ‖ trailer` is a multiple of [`Suite::block_len`].
+    /// If the suite does not encrypt, `plaintext ‖ trailer` stands in place of the ciphertext.
+    ///
+    /// `iv` has [`Suite::iv_len`](crate::Suite::iv_len) octets: unique per key for AEADs and GMAC, unpredictable for CBC.
+    /// The caller pads: `plaintext ‖ trailer` is a multiple of [`Suite::block_len`](crate::Suite::block_len).
     ///
     /// # Panics
     /// Where a length is not as above: a bug of the caller.

@@ -1,4 +1,82 @@
-//! Ciphers of ESP packets and of IKE's Encrypted payload behind one trait, and the providers they come from.
+//! The ciphers and MACs of the gateway, behind one trait, and the libraries that they come from.
+//!
+//! A [`Suite`] names the algorithms of one SA; a [`Provider`] (AWS-LC, ring or RustCrypto) turns a suite and a key into a
+//! [`Cipher`], which seals and opens. ESP, AH and IKE's Encrypted payload use the same ciphers and the same module [`mac`].
+//! This crate knows no packet formats beyond what is authenticated with an ESP header ([`Aad`]).
+//!
+//! ```text
+//!  policy::Protection ──► Suite::of ──► Suite ──────────────┐ lengths: key, IV, ICV, block
+//!                                        │                  ▼
+//!  Choice ("aes-gcm-128 from ring") ──► CryptoProviders::provider ──► Provider
+//!                                                                        │ cipher(suite, key)
+//!                                                                        ▼
+//!         Keyed: the key of one direction of an SA ──────────────► Box<dyn Cipher>
+//!           │ serve_by(other provider)                               seal(iv, aad, plaintext, trailer)
+//!           ▼                                                        open(aad, sealed)
+//!         a second cipher of the same key                           ▲          ▲          ▲
+//!                                                                aws_lc.rs   ring.rs   portable.rs
+//! ```
+//!
+//! # Example
+//!
+//! Seal the payload of an ESP packet, and open it again:
+//!
+//! ```
+//! use crypto::{Aad, Cipher, CryptoProviders, Forged, Keyed, Suite};
+//! use policy::{KeyBits, Secret};
+//!
+//! let suite = Suite::AesGcm16(KeyBits::B256);
+//! let key = Secret::new(vec![0x42; suite.key_material_len()]);
+//! let provider = CryptoProviders::default().provider(suite);
+//! let keyed = Keyed::new(suite, key, provider)?;
+//!
+//! // What ESP authenticates together with the ciphertext: SPI and sequence number.
+//! let header = Aad::Esp { spi: 0x1000, sequence: 1, esn: false };
+//! // The IV must never repeat with one key; the trailer is padding, its length and the next header.
+//! let (iv, plaintext, trailer) = ([0, 0, 0, 0, 0, 0, 0, 1], b"inner packet", [1, 2, 2, 4]);
+//!
+//! let mut sealed = vec![0; suite.iv_len() + plaintext.len() + trailer.len() + suite.icv_len()];
+//! keyed.seal(&iv, header, plaintext, &trailer, &mut sealed);
+//!
+//! let mut opened = [0; 16];
+//! assert_eq!(keyed.open(header, &sealed, &mut opened), Ok(16));
+//! assert_eq!(&opened[..12], plaintext);
+//!
+//! // One bit on the way, and nothing is opened.
+//! sealed[10] ^= 1;
+//! assert_eq!(keyed.open(header, &sealed, &mut opened), Err(Forged));
+//! # Ok::<(), crypto::CipherError>(())
+//! ```
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | How is a cipher added? | its value in `crates/policy/src/proposal.rs`; its lengths in `suite.rs`; its code in `provider.rs`, `cipher`; its names in `name.rs` and `choice.rs`; its counter in `function.rs`. For IKE: `crates/ike/src/negotiation/proposal.rs`; for the kernel: `crates/xfrm/src/algorithm.rs`. Vectors: `tests/cipher.rs`, `tests/wycheproof.rs` |
+//! | How is a MAC added? | `mac.rs` (the algorithm), `suite.rs`, `mac_of` (the ICV cut from it) |
+//! | How is a provider added? | `provider.rs`, and a file beside `aws_lc.rs`; `cpu.rs` says which instructions it uses |
+//! | Which suites does a provider lack? | `provider.rs`, `supports` |
+//! | Which provider makes the cipher of a suite? | `choice.rs` (the operator's wish), `providers.rs`, `provider` (with or without the CPU's instructions) |
+//! | How does a running SA change its provider? | `keyed.rs`, `serve_by`; for all SAs `providers.rs`, `set_in_core` |
+//! | Which octets are authenticated but not encrypted? | `cipher.rs`, `Aad` |
+//! | Where is encrypt-then-MAC (CBC, NULL)? | `with_mac.rs` |
+//! | Where are packets and octets per algorithm counted? | `providers.rs`; the keys of that table are in `work.rs` |
+//! | How is a cipher's speed measured? | `speed.rs` |
+//! | Where are constant-time ciphers without AES instructions? | `portable.rs`, `portable/gcm.rs`, `mac/software.rs` |
+//!
+//! # Choices worth knowing
+//!
+//! - **AWS-LC is the default provider** and has every suite. ring has no AES-192 and no suite with a separate MAC. The
+//!   portable provider is RustCrypto's software in constant time. If the wanted provider lacks a suite, AWS-LC makes it.
+//! - **An SA keeps its key** ([`Keyed`]), so that another provider can take over while packets pass. Every provider's
+//!   cipher makes the same octets of the same key and IV.
+//! - **MACs are one module**, [`mac`], for ESP, IKE's Encrypted payload and IKE's PRFs. AES-XCBC is implemented here, because
+//!   none of the libraries has it; so are CMAC and GCM for the portable provider. HMAC-MD5 is RustCrypto's. All others are
+//!   AWS-LC's.
+//! - **AH needs no cipher of its own.** Its ICV is made by AES-GCM or by a MAC without encryption, which are given no text:
+//!   everything that AH covers is additional authenticated data ([`Suite::cipher`]).
+//! - **Nothing is counted here per packet.** Each SA counts its packets anyway. [`CryptoProviders`] attributes these counts to an
+//!   algorithm and a provider only when somebody asks, when an SA changes its provider and when an SA ends.
 
 #![forbid(unsafe_code)]
 

@@ -89,8 +89,10 @@ impl Provider {
             )
     }
 
-    /// Makes one direction's cipher from [`Suite::key_material_len`] octets. What AH covers is given to it as
-    /// [`Aad::Octets`] with no text; IV ‖ ICV, which is all it writes then, is what AH's ICV field holds.
+    /// Makes one direction's cipher from [`Suite::key_material_len`] octets.
+    ///
+    /// AH gives the octets that it covers as [`Aad::Octets`](crate::Aad::Octets), with no text. The cipher then writes only
+    /// IV ‖ ICV, which is the content of AH's ICV field.
     pub fn cipher(
         self,
         suite: Suite,

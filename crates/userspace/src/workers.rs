@@ -438,7 +438,7 @@ impl Team {
                     stay_on(cpu);
                 }
                 if let Err(error) = yield_to_wakers() {
-                    tracing::debug!(%error, "a worker interrupts those who wake it");
+                    tracing::warn!(%error, "a worker could not set SCHED_BATCH: it preempts the thread that wakes it");
                 }
                 work();
             }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// What would become of a packet.
+/// The way of a packet in both directions, if it came now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TraceInfo {
     /// The packet as understood.
@@ -14,7 +14,7 @@ pub struct TraceInfo {
     pub arriving: CourseInfo,
 }
 
-/// What would become of a packet that goes one way.
+/// The way of a packet in one direction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CourseInfo {
     /// `clear` (it passes unprotected), `protected`, `kept` (until its tunnel is up) or `dropped`.
@@ -27,7 +27,7 @@ pub struct CourseInfo {
     pub message: String,
     /// SAs that it may take.
     pub sas: Vec<TracedSa>,
-    /// What covers it, too, and is not asked.
+    /// Later rules that cover it, too, and are not asked.
     pub behind: Vec<String>,
 }
 

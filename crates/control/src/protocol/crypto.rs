@@ -10,7 +10,7 @@ pub struct CryptoState {
     pub tunables: Vec<Tunable>,
     /// The file of those that were set for good.
     pub file: String,
-    /// Who does what.
+    /// The provider of each function.
     pub functions: Vec<Served>,
     /// SAs whose cipher has changed with this command.
     #[serde(default)]
@@ -22,13 +22,13 @@ pub struct CryptoState {
 pub struct Tunable {
     /// `nx_enabled`, `min_sz` or `in_core_enabled`.
     pub name: String,
-    /// What is in force.
+    /// The value in force.
     pub value: u64,
-    /// What `vpnd.toml` says, or what it is without.
+    /// The value of `vpnd.toml`, or the built-in default.
     pub default: u64,
-    /// What was set for good; `null`: nothing.
+    /// The value that was set with `--persist`; `null`: none.
     pub persistent: Option<u64>,
-    /// What it does here.
+    /// The effect that it has in this implementation.
     pub note: String,
 }
 
@@ -47,7 +47,7 @@ pub struct Served {
     pub note: Option<String>,
 }
 
-/// What was done where, after [`Command::CryptoStats`](super::Command::CryptoStats).
+/// Work by function and place, after [`Command::CryptoStats`](super::Command::CryptoStats).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CryptoStats {
     /// Since when, in milliseconds before now: the daemon's start.
@@ -56,7 +56,7 @@ pub struct CryptoStats {
     pub rows: Vec<FunctionWork>,
 }
 
-/// What was done of one function.
+/// The work of one function.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FunctionWork {
     /// `esp` (and AH) or `ike`.
@@ -75,7 +75,7 @@ pub struct FunctionWork {
     pub nic: Amount,
 }
 
-/// How much was done.
+/// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Amount {
     /// Packets, for IKE operations.
@@ -92,7 +92,7 @@ impl CryptoState {
 }
 
 impl CryptoStats {
-    /// What was done since an earlier answer of the same daemon.
+    /// The work since an earlier answer of the same daemon.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let before = |row: &FunctionWork| {

@@ -1,8 +1,8 @@
-//! What the policy says of a tunnel, beside what is up of it.
+//! The policy's settings of a tunnel, whether it is up or not.
 
 use serde::{Deserialize, Serialize};
 
-/// What the policy says of a phase 1 tunnel.
+/// The policy's settings of a phase 1 tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunnelPolicy {
     /// Name of its IKEProtection; `null` where the policy comes from no file.
@@ -23,7 +23,7 @@ pub struct TunnelPolicy {
     pub auto_start: bool,
 }
 
-/// What the policy says of a phase 2 tunnel.
+/// The policy's settings of a phase 2 tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChildPolicy {
     /// Name of its IPSecProtection; `null` where the policy comes from no file.

@@ -14,9 +14,9 @@ pub struct Explanation {
     pub state: String,
     /// Seconds since it came up; `null` while down.
     pub up_seconds: Option<u64>,
-    /// What it waits for; `null` while up, and for phase 1.
+    /// The event that it waits for; `null` while up, and for phase 1.
     pub waits: Option<Waits>,
-    /// Failures of late, the last one first.
+    /// Recent failures, the last one first.
     pub failures: Vec<Story>,
     /// Refusals of those who have not proved who they are, and may have meant this tunnel.
     pub turned_away: Vec<Story>,
@@ -26,7 +26,7 @@ pub struct Explanation {
     pub children: Vec<Explanation>,
 }
 
-/// What a tunnel that is not up waits for.
+/// The event that a tunnel waits for while it is not up.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
     /// `answer`, `attempt`, `packet`, `command` or `peer`.
@@ -34,7 +34,7 @@ pub struct Waits {
     pub what: String,
     /// For people.
     pub message: String,
-    /// How long at most, where that is known.
+    /// The longest time until then, where it is known.
     pub seconds: Option<u64>,
 }
 
@@ -45,9 +45,9 @@ pub struct Story {
     pub kind: String,
     /// For people.
     pub message: String,
-    /// How long ago, the last time.
+    /// Seconds since the last occurrence.
     pub seconds_ago: u64,
-    /// How many times in a row.
+    /// Number of times in a row.
     pub times: u32,
     /// Whether it comes from this side or from a peer that has proved who it is.
     pub authenticated: bool,
@@ -55,16 +55,16 @@ pub struct Story {
     pub overcome: bool,
     /// At whom, where that was not the tunnel's peer for certain.
     pub peer: Option<SocketAddr>,
-    /// What each side has or wants.
+    /// The values of both sides, side by side.
     pub comparison: Vec<Row>,
-    /// What to do about it, the likeliest first.
+    /// Advice, the likeliest cure first.
     pub cure: Vec<String>,
 }
 
 /// One line of a comparison.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// What is compared.
+    /// The compared item.
     pub item: String,
     /// This side's.
     pub here: String,

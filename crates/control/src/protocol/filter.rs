@@ -1,11 +1,11 @@
-//! What the daemon says of the filter: traffic that is no tunnel's.
+//! The filter, which decides about traffic outside tunnels.
 
 use serde::{Deserialize, Serialize};
 
 /// The filter in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterInfo {
-    /// What becomes of IPv4 that no rule and no tunnel covers: `permit` or `deny`.
+    /// The fate of IPv4 packets that no rule and no tunnel covers: `permit` or `deny`.
     pub ipv4: String,
     /// The same of IPv6.
     pub ipv6: String,
@@ -34,7 +34,7 @@ pub struct FilterRuleInfo {
     pub local: Vec<String>,
     /// The other side's.
     pub remote: Vec<String>,
-    /// How often it has decided.
+    /// The packets that this rule has decided about.
     pub decided: Count,
 }
 
@@ -47,7 +47,7 @@ pub struct Count {
     pub bytes: u64,
 }
 
-/// What a reload changes of the filter.
+/// A change of the filter by a reload.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilterChange {
     /// `added`, `removed`, `changed` or `reordered`.

@@ -1,4 +1,4 @@
-//! What [`Command::Events`](super::Command::Events) streams.
+//! The events that the daemon streams after [`Command::Events`](super::Command::Events).
 
 use super::FailureInfo;
 use serde::{Deserialize, Serialize};

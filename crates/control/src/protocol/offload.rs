@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct OffloadInfo {
     /// Cards that are wanted or have been tried, by name.
     pub devices: Vec<CardInfo>,
-    /// What was wanted and no card can be blamed for.
+    /// Fallbacks for which no card is the reason.
     pub fallbacks: Vec<FallbackInfo>,
     /// Every SA of the kernel plane.
     pub sas: Vec<PlacedInfo>,
@@ -32,11 +32,11 @@ pub struct CardInfo {
     pub inbound_capacity: Option<usize>,
     /// The same of those that send.
     pub outbound_capacity: Option<usize>,
-    /// What it did not take.
+    /// SAs that it did not take, by reason.
     pub fallbacks: Vec<FallbackInfo>,
 }
 
-/// How often something was not to be had.
+/// A kind of offload that SAs did not get, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FallbackInfo {
     /// `packet` or `crypto`.
@@ -46,7 +46,7 @@ pub struct FallbackInfo {
     pub reason: String,
     /// For people, of the last time.
     pub message: String,
-    /// How often since the start.
+    /// Number of times since the start.
     pub count: u64,
 }
 
@@ -67,7 +67,7 @@ pub struct PlacedInfo {
     pub reason: Option<String>,
 }
 
-/// What [`Command::Resync`](super::Command::Resync) has put right.
+/// The repairs of [`Command::Resync`](super::Command::Resync).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ResyncInfo {
     /// SAs that were missing in the kernel.

@@ -1,9 +1,9 @@
-//! What the daemon says of itself.
+//! An overview of the daemon.
 
 use super::{FilterInfo, ManualSaInfo};
 use serde::{Deserialize, Serialize};
 
-/// The daemon as a whole.
+/// The state of the whole daemon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Overview {
     /// Its version.
@@ -37,10 +37,10 @@ pub struct Overview {
     /// Phase 2 tunnels in the kernel to whose remote network no route leads.
     #[serde(default)]
     pub unrouted: Vec<Unrouted>,
-    /// What to change in the policy for network cards to do what is wanted of them.
+    /// Changes of the policy that network cards need in order to offload its tunnels.
     #[serde(default)]
     pub offload_advice: Vec<String>,
-    /// What happens to traffic that is no tunnel's; `null`: the plane leaves it alone.
+    /// The filter for traffic outside tunnels; `null`: the plane does not filter.
     pub filter: Option<FilterInfo>,
     /// IKE messages that were discarded.
     pub ike_discarded: u64,
@@ -50,7 +50,7 @@ pub struct Overview {
     pub keys_exported_to: Option<String>,
 }
 
-/// How many there are.
+/// Numbers of tunnels.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fleet {
     /// In the policy.
@@ -66,7 +66,7 @@ pub struct PlaneInfo {
     pub kind: String,
     /// The device that its packets come from and go to; empty for the kernel's.
     pub device: String,
-    /// What is to be known of it; `null`: nothing.
+    /// A remark for the operator; `null`: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remark: Option<String>,
 }
@@ -76,7 +76,7 @@ pub struct PlaneInfo {
 pub struct Unrouted {
     /// Phase 2 tunnel.
     pub tunnel: String,
-    /// What has no route.
+    /// The network without a route.
     pub network: String,
     /// A route to it.
     pub command: String,

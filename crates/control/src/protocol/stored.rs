@@ -1,4 +1,4 @@
-//! What is asked of the policy store, and what is answered.
+//! Requests to the policy store and its answers.
 
 use super::Reloaded;
 use serde::{Deserialize, Serialize};
@@ -37,7 +37,7 @@ pub struct PutPolicy {
     pub dry_run: bool,
 }
 
-/// Which objects are meant: without any field all of them.
+/// A selection of objects; without any field, all objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Objects {
     /// The element that defines them, as in `IKETunnel`.
@@ -51,7 +51,7 @@ pub struct Objects {
     pub id_type: Option<String>,
 }
 
-/// Which objects are wanted, and how.
+/// A request for objects, and the form of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetPolicy {
     /// Which.
@@ -65,24 +65,24 @@ pub struct GetPolicy {
     pub keys: bool,
 }
 
-/// What has become, or would become, of the store and of the tunnels.
+/// The effect of a command on the store and on the tunnels, or the effect that it would have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stored {
     /// The store's directory.
     pub directory: String,
     /// Whether it was only asked what would change.
     pub dry_run: bool,
-    /// What becomes of which object: those of the file, or those that are deleted.
+    /// The effect on each object of the file, or on each deleted object.
     pub objects: Vec<ObjectChange>,
     /// Number of objects that the command does not concern.
     pub others: usize,
-    /// What the reader of the file remarked.
+    /// Warnings of the reader of the file.
     pub warnings: Vec<String>,
-    /// What it changes for tunnels; `null` where no daemon runs the store.
+    /// The effect on tunnels; `null` where no daemon runs the store.
     pub reloaded: Option<Reloaded>,
 }
 
-/// What becomes of an object.
+/// The effect on one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ObjectChange {
     /// The element that defines it.
@@ -92,6 +92,6 @@ pub struct ObjectChange {
     pub name: String,
     /// `added`, `replaced`, `unchanged` or `deleted`.
     pub effect: String,
-    /// What differs, for people; never a key.
+    /// The differences, for people; never a key.
     pub differences: Vec<String>,
 }

@@ -12,7 +12,7 @@ pub struct Workers {
     pub wait: String,
     /// `auto`, or how many were asked for.
     pub workers: String,
-    /// How many threads that makes.
+    /// The number of workers that this setting gives on this machine.
     pub number: usize,
     /// `none`, or CPUs with commas between.
     pub affinity: String,
@@ -20,12 +20,12 @@ pub struct Workers {
     pub threads: Vec<Thread>,
     /// The stages packets pass, out first; over all threads since the start.
     pub stages: Vec<Stage>,
-    /// How the SAs of outbound packets were found, over all threads since the start.
+    /// Searches for the SAs of outbound packets, over all threads since the start.
     #[serde(default)]
     pub lookups: Lookups,
 }
 
-/// How often the flow of an outbound packet was known, and how often the rules were searched for its SA.
+/// How the SA of outbound packets was found: by a known flow, or by a search of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookups {
     /// Known.
@@ -51,11 +51,11 @@ pub struct Thread {
     pub wakeups: Option<u64>,
     /// The share of its time that it moved packets, from 0 to 1.
     pub busy: f64,
-    /// What it has done in each stage.
+    /// The work of this thread in each stage.
     pub stages: Vec<Passed>,
 }
 
-/// What has passed a stage.
+/// The packets that have passed a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passed {
     /// Which.
@@ -73,27 +73,27 @@ pub struct Passed {
 /// A stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stage {
-    /// What has passed it.
+    /// The packets that have passed it.
     #[serde(flatten)]
     pub passed: Passed,
-    /// What waits for it; `null` where nothing does, or the system does not tell.
+    /// The queue in front of it; `null` where there is none, or the system does not tell its length.
     pub queue: Option<Queue>,
     /// Packets dropped, by reason.
     pub drops: BTreeMap<String, u64>,
 }
 
-/// What waits for a stage.
+/// The queue in front of a stage.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Queue {
-    /// What is in it.
+    /// The amount that waits.
     pub waiting: u64,
-    /// What there is room for.
+    /// The amount that fits.
     pub room: u64,
     /// `octets` or `batches`.
     pub unit: String,
 }
 
-/// What is to be different; an absent field leaves a setting as it is.
+/// A change of the workers' settings; an absent field leaves its setting as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkersChange {
     /// `auto`, or a number.

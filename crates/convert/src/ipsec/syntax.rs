@@ -14,7 +14,7 @@ const MAX_LINES: usize = 100_000;
 /// Blocks that one inherits of.
 const MAX_ALSO: usize = 100;
 
-/// What a block is.
+/// The kind of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Setup,

@@ -90,7 +90,7 @@ const DOCUMENTS: [Document; 5] = [
                 "GCM almost exactly the same as NULL",
                 &[
                     ("null-vs-gcm/sizes.svg", "throughput"),
-                    ("null-vs-gcm/ratio.svg", "GCM by NULL"),
+                    ("null-vs-gcm/ratio.svg", "Throughput of GCM relative to NULL"),
                 ],
             ),
             (

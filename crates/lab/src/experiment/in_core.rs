@@ -314,7 +314,7 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: usize, l
     report.plot(
         "gain",
         &Plot {
-            title: "In-core on by off".to_owned(),
+            title: "Throughput with in-core relative to without".to_owned(),
             quote: QUOTE.to_owned(),
             panels: vec![Panel {
                 caption: String::new(),

@@ -345,7 +345,7 @@ fn write(report: &mut Report, figures: &Figures<'_>, rounds: String) {
     report.plot(
         "ratio",
         &Plot {
-            title: "AES-128-GCM by NULL, by packet size".to_owned(),
+            title: "Throughput of AES-128-GCM relative to NULL, by packet size".to_owned(),
             quote: QUOTE.to_owned(),
             panels: vec![Panel {
                 mark: Some((1.0, "the document: almost exactly the same".to_owned())),
