@@ -106,7 +106,7 @@ fn runtime(space: &Space) -> Runtime {
 pub fn quick() -> ike::Config {
     ike::Config {
         retransmit_after: Duration::from_millis(300),
-        retransmissions: 3,
+        retransmissions: 5,
         ..ike::Config::default()
     }
 }

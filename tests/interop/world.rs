@@ -20,6 +20,13 @@ use std::sync::atomic::AtomicUsize;
 /// §2.2).
 const MESSAGES: [&str; 2] = ["udp dport 500", "udp dport 4500 @th,64,32 0"];
 
+/// Those of them that are answers: the flag R is set in the octet behind SPIs, payload, version and exchange type (RFC 7296
+/// §3.1).
+const ANSWERS: [&str; 2] = [
+    "udp dport 500 @th,216,8 & 0x20 == 0x20",
+    "udp dport 4500 @th,64,32 0 @th,248,8 & 0x20 == 0x20",
+];
+
 /// Both daemons, in namespaces of their own.
 pub struct World {
     pub setup: Setup,
@@ -142,41 +149,55 @@ impl World {
 
     /// Every third IKE message is lost in either direction; ESP is not.
     pub fn lose_messages(&self) {
-        self.lose("numgen inc mod 3 == 2");
+        self.lose("loss", MESSAGES, "numgen inc mod 3 == 2");
     }
 
-    /// Makes requests cross: both sides begin while no IKE message gets through, and repeat them when they do again.
+    /// Makes requests cross: both sides begin while no IKE message gets through. Then requests do, which both sides repeat,
+    /// and answers follow when each side has one to give.
     pub fn cross(&self, by_vpnd: &[&str], by_charon: &[&str]) {
-        self.lose("");
+        self.lose("loss", MESSAGES, "");
         std::thread::scope(|scope| {
             let vpnd = scope.spawn(|| self.vpnd.must(by_vpnd));
             let charon = scope.spawn(|| self.charon.swanctl(by_charon));
-            eventually("both requests are on their way", || {
-                self.lost_messages().iter().all(|lost| *lost > 0).then_some(())
-            });
-            for namespace in [&self.vpnd.space, &self.charon.space] {
-                nft(namespace, "delete table inet loss").expect("it is there");
-            }
+            let both_lost = |table| self.lost(table).iter().all(|lost| *lost > 0).then_some(());
+            eventually("both sides send requests", || both_lost("loss"));
+            self.lose("answers", ANSWERS, "");
+            self.lose_no_more("loss");
+            eventually("both sides answer requests", || both_lost("answers"));
+            self.lose_no_more("answers");
             vpnd.join().expect("vpnd carries it out");
             charon.join().expect("no panic").expect("strongSwan carries it out");
         });
     }
 
-    fn lose(&self, which: &str) {
+    /// Drops messages on their way to `vpnd` and to strongSwan, by a table with this name.
+    fn lose(&self, table: &str, messages: [&str; 2], which: &str) {
         for namespace in [&self.vpnd.space, &self.charon.space] {
-            let chain = "add table inet loss; \
-                         add chain inet loss in { type filter hook input priority 0; }";
+            let chain = format!(
+                "add table inet {table}; \
+                 add chain inet {table} in {{ type filter hook input priority 0; }}"
+            );
             let rules =
-                MESSAGES.map(|m| format!("; add rule inet loss in {m} {which} counter drop"));
-            nft(namespace, &(chain.to_owned() + &rules.concat())).expect("nftables can match");
+                messages.map(|m| format!("; add rule inet {table} in {m} {which} counter drop"));
+            nft(namespace, &(chain + &rules.concat())).expect("nftables can match");
+        }
+    }
+
+    fn lose_no_more(&self, table: &str) {
+        for namespace in [&self.vpnd.space, &self.charon.space] {
+            nft(namespace, &format!("delete table inet {table}")).expect("it is there");
         }
     }
 
     /// Messages lost on purpose on their way to `vpnd` and to strongSwan.
     pub fn lost_messages(&self) -> [u64; 2] {
+        self.lost("loss")
+    }
+
+    fn lost(&self, table: &str) -> [u64; 2] {
         [&self.vpnd.space, &self.charon.space].map(|namespace| {
             let rules =
-                run(namespace, "nft", &["list", "table", "inet", "loss"]).expect("it is there");
+                run(namespace, "nft", &["list", "table", "inet", table]).expect("it is there");
             let counts = rules.split("packets ").skip(1).filter_map(|rest| rest.split(' ').next());
             counts.map(|count| count.parse::<u64>().expect("a number")).sum()
         })

@@ -1,5 +1,55 @@
-//! The host as Linux shows it: links, routes and rules over netlink, nftables, network namespaces, and the journal of
-//! what was changed, so that it can be undone.
+//! The Linux host: links, routes and routing rules over netlink, nftables, network namespaces, and the journal of changes.
+//!
+//! The data planes ask and change the host through this crate. It knows no SA and no packet: it takes orders such as "put
+//! this route", and answers questions such as "by which address do packets to this peer leave". Every change that must not
+//! outlive the daemon is written to the journal before it is made, so that it can be undone, also after a crash.
+//!
+//! ```text
+//!  userspace ──► journal::Journal::record ──► state file (locked by its owner)
+//!      │                                         ▲ undone when dropped, or by the next start
+//!      ├───────► netlink::Netlink ───────────────┼──► links, routes, routing rules
+//!      ├───────► nft::run ───────────────────────┼──► nftables: guard and filter
+//!      └───────► Journal::set_sysctl ────────────┘──► /proc/sys/net
+//!
+//!  vpn, xfrm ──► Routes, Devices, Host ──► netlink: addresses, routes, their changes
+//!  sockets   ──► let_pass, decapsulate ──► socket options for kernels with XFRM policies
+//! ```
+//!
+//! # Example
+//!
+//! Routes name prefixes, but a policy may name any range of addresses. nftables takes both ends of a range:
+//!
+//! ```
+//! use host::{nft, prefixes};
+//! use policy::{AddressRange, Selector};
+//!
+//! let range = |first, last| AddressRange::new([10, 2, 0, first].into(), [10, 2, 0, last].into()).expect("in order");
+//! let found: Vec<String> = prefixes(&range(1, 6)).iter().map(ToString::to_string).collect();
+//! assert_eq!(found, ["10.2.0.1/32", "10.2.0.2/31", "10.2.0.4/31", "10.2.0.6/32"]);
+//!
+//! let (from, to) = (vec![Selector::all_of(range(1, 6))], vec![Selector::all_of(range(9, 9))]);
+//! let script = nft::verdicts(["vpn_guard_vpn0", "unprotected"], (&from, &to), "drop");
+//! assert!(script.starts_with("add rule inet vpn_guard_vpn0 unprotected ip saddr 10.2.0.1-10.2.0.6 "));
+//! ```
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | What is undone at shutdown and after a crash? | `journal.rs`: `Change` lists it, `undo` does it, `Journal::open` does it for a crashed owner |
+//! | What stays after a crash until the next start decides? | `journal.rs`, `Change::Filter` |
+//! | How is a change of a new kind made undoable? | `journal.rs`: a variant of `Change`, its line in the file, its `undo` |
+//! | Where are links, routes and rules read and written? | `netlink.rs` |
+//! | Which rule leads bypassed traffic past the tunnels? | `netlink/exception.rs` |
+//! | Where does a packet to an address leave, and with which MTU? | `netlink.rs`, `egress`, `source`, `way_mtu`; for other crates `routes.rs` |
+//! | Who notices that an address or a route of the host changes? | `addresses.rs` |
+//! | How is traffic written in nftables' language? | `nft.rs` |
+//! | How do IKE's sockets get past the kernel's policies, and ESP in UDP to the kernel? | `socket_policy.rs` |
+//! | How does a thread act in the plane's network namespace? | `namespace.rs` |
+//! | What advice does an error of the system carry? | `system.rs` |
+//!
+//! Which routes and rules a tunnel needs is decided by the crate `userspace` (`crates/userspace/src/tun_routes.rs` and
+//! `crates/userspace/src/filter.rs`), not here.
 
 #![deny(unsafe_code)]
 

@@ -20,7 +20,7 @@ pub struct Config {
     pub outer: Outer,
     /// Mark of the packets that must not enter a tunnel: those of this plane, and those of IKE.
     pub mark: u32,
-    /// TunRoutes table for the rules' routes; no one else may use it.
+    /// Routing table for the rules' routes; no other program may use it.
     pub table: u32,
     /// Priority of the routing rule that leads to the table.
     pub rule_priority: u32,

@@ -20,7 +20,7 @@ use std::fmt::Write;
 use std::io;
 use std::sync::Arc;
 
-/// TunRoutes rules that one filter may need: ranges that are no prefixes take several.
+/// The most routing rules that one filter may need: a range that is no prefix takes several.
 const MAX_EXCEPTIONS: usize = 4096;
 
 /// The filter in force.

@@ -1,21 +1,119 @@
 //! The userspace plane: a TUN device, sockets, and the threads that carry packets between them through a
 //! [`Datapath`](esp::datapath::Datapath).
 //!
-//! What an operator sees of it on the host, all of it undone at shutdown; beside the kernel's plane ([`Config::beside_kernel`])
-//! all but the last only while there is a rule:
+//! [`Userspace`] is a [`DataPlane`](esp::plane::DataPlane): key management gives it rules and SAs. The crate `esp` decides about packets and protects
+//! them; this crate has the system calls, the threads and everything that is changed on the host. IKE shares UDP port
+//! 4500 with ESP and is received by sockets of its own ([`Userspace::ike_receivers`]).
+//!
+//! ```text
+//!  run to completion: every worker does all steps, for its own queue pairs
+//!
+//!    TUN queue ──► worker: Sender::encapsulate ──► send batch ──► UDP 4500, protocol 50 or 51
+//!    sockets   ──► worker: decapsulate_run ──► joined segments ──► TUN queue
+//!
+//!  pipeline: one reader, any worker for the cryptography, results in order
+//!
+//!    TUN     ──► reader: admit ─┐             ┌─ seal ───────┐             ┌─ sockets
+//!                               ├─► jobs ──► worker          ├─► InOrder ──┤
+//!    sockets ──► reader ────────┘             └─ open_ahead ─┘             └─ settle ──► TUN
+//! ```
+//!
+//! # Changes on the host
+//!
+//! All of these are undone at shutdown. If the kernel protects packets too ([`Config::beside_kernel`]), all but the last exist
+//! only while there is a rule:
 //!
 //! - a TUN device ([`Config::device`]) without addresses;
 //! - a routing table ([`Config::table`]) with a route to the device for the remote side of every rule, and a blackhole
 //!   behind each;
-//! - one rule per family that sends everything without the mark ([`Config::mark`]) through that table. What the plane
-//!   itself sends carries the mark, and so must IKE's sockets;
-//! - an nftables table that drops cleartext from the remote side, where nftables is present;
+//! - one rule per family that sends everything without the mark ([`Config::mark`]) through that table. Packets of the
+//!   plane itself carry the mark, and so must IKE's sockets;
+//! - an nftables table that drops cleartext from the remote side, if nftables is present;
 //! - loose reverse path filtering on an interface where strict would drop a peer's packets;
-//! - with a filter ([`Config::filter`]) an nftables table, and routing rules before that of the tunnels for what
-//!   bypasses them.
+//! - with a filter ([`Config::filter`]) an nftables table, and routing rules before that of the tunnels for bypassed
+//!   traffic.
 //!
-//! When the process is killed, the kernel removes device and routes; blackholes and rule remain, so that traffic stops
+//! When the process is killed, the kernel removes device and routes. The blackholes and the rule remain, so that traffic stops
 //! rather than leaks, until the next start cleans up. So does the filter's table.
+//!
+//! # Examples
+//!
+//! A plane with three workers, one of them the reader of the pipeline. It needs CAP_NET_ADMIN and CAP_NET_RAW:
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//! use userspace::workers::{Count, Schedule, Settings, Workers};
+//! use userspace::{Config, Hooks, Userspace};
+//!
+//! let workers = Workers::new(Settings {
+//!     workers: Count::Exactly(3),
+//!     schedule: Schedule::Pipeline,
+//!     ..Settings::default()
+//! });
+//! let hooks = Hooks {
+//!     notice: Arc::new(|notice| println!("for key management: {notice:?}")),
+//!     ike: Arc::new(|_datagram| println!("an IKE message")),
+//! };
+//! let config = Config { workers: workers.clone(), ..Config::default() };
+//! let mut plane = Userspace::start(config, hooks)?;
+//! // Rules and SAs are added through `esp::plane::DataPlane`; the first SA starts the workers.
+//! for (reason, packets) in plane.counters() {
+//!     println!("{reason}: {packets}");
+//! }
+//! plane.shutdown();
+//! # Ok::<(), esp::plane::PlaneError>(())
+//! ```
+//!
+//! Settings have the names that configurations use:
+//!
+//! ```
+//! use userspace::workers::{Schedule, Settings};
+//! use userspace::{Offering, Wait};
+//!
+//! let schedule: Schedule = "pipeline".parse()?;
+//! let settings = Settings { schedule, wait: "poll".parse()?, ..Settings::default() };
+//! assert_eq!((settings.schedule, settings.wait), (Schedule::Pipeline, Wait::Poll));
+//! assert!(settings.number() >= 2);
+//! assert_eq!(Offering::UdpGro.name(), "udp-gro");
+//! # Ok::<(), String>(())
+//! ```
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | Which thread seals and opens in run-to-completion? | `worker.rs`: the worker that has read the packet |
+//! | Which thread seals and opens in the pipeline? | `pipeline.rs`, `does`: any worker; the reader too if it finds no free batch or the packet is alone |
+//! | Which thread claims sequence numbers and commits the anti-replay window in the pipeline? | `pipeline.rs`: the reader claims; whoever finishes the batch that is due commits (`order.rs`) |
+//! | How many workers are there, and on which CPUs? | `workers/settings.rs`; they are started and stopped in `workers.rs` |
+//! | How does a worker wait, and with which scheduling policy? | `waiting.rs`; `sched_policy.rs` |
+//! | Which routes and rules lead to the TUN device? | `tun_routes.rs`; they are in the journal of the crate `host`, which undoes them after a crash |
+//! | Who creates the device, and when does it go? | `device.rs`, `tun.rs`; `plane/data_plane.rs`, `appear` |
+//! | Where does GSO come in? | `tun.rs` (super-packets of the device), `datagrams.rs` (UDP segmentation and GRO); packets are split and joined in `crates/esp/src/segment.rs` and `crates/esp/src/coalesce.rs` |
+//! | Which kernel offload can be switched off? | `offering.rs` |
+//! | Where are ESP, IKE and keepalives on one port told apart? | `arriving.rs`; `steering.rs` does it in the kernel, by a BPF program |
+//! | Which socket and queue gets the packets of an SA? | `steering.rs`, `socket.rs` |
+//! | Where is the DF bit set? | decided in `crates/esp/src/outbound/fit_to_mtu.rs`; set by `dont_fragment.rs`, `let_fragment`, which `socket.rs` calls |
+//! | Where are routers heard and the host's own MTUs asked? | `outer.rs` |
+//! | Where is cleartext dropped that should have come protected? | `guard.rs` |
+//! | What happens to traffic of no tunnel? | `filter.rs` |
+//! | Where are packets counted that the datapath never saw? | `plane.rs`, `counters` |
+//!
+//! # Choices worth knowing
+//!
+//! - **No thread runs without work.** While no SA is up and no rule waits for a packet, there are no workers, and the sockets
+//!   take no packets. Those that come are counted as packets with an unknown SPI.
+//! - **Workers do not preempt.** They run under SCHED_BATCH: the thread that sends a packet finishes first, and a lone packet
+//!   tends to stay on one core. A run-to-completion worker that waited too long for a core switches to normal scheduling
+//!   for a second, and for longer (64 s at most) if that happens again and again.
+//! - **ESP in UDP is faster than native ESP here**, because UDP has segmentation offload and raw sockets have none. Which of
+//!   them an SA uses is agreed by IKE (`crates/ike/src/config.rs`, `Encap`).
+//! - **AH leaves as whole IP packets** through raw sockets, because its ICV covers the IP header.
+//! - **Don't Fragment.** IPv4 packets that must not be fragmented leave with IP_PMTUDISC_PROBE: the kernel sets the bit and does
+//!   not use the path MTU that it has learned itself. The kernel is asked only for the MTU of the interface and of the route.
+//! - **Traffic of no tunnel.** The order is: traffic that always passes, the filter's rules, the tunnels, the default of the
+//!   address family. Bypassed traffic is led past the device by routing rules, not by marks, so that its source address is
+//!   chosen for the route it takes. The filter's nftables table stays in force after a crash and after a failed start.
 
 #![deny(unsafe_code)]
 

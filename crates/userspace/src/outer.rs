@@ -1,5 +1,5 @@
-//! What is heard of the networks between the peers: routers' words on packets that were too long for them, and what this
-//! host knows itself.
+//! What this host learns about the networks between the peers: ICMP messages of routers about packets that were too long, and
+//! the MTUs of its own interfaces and routes.
 
 use super::worker::Shared;
 use esp::path_mtu::floor;

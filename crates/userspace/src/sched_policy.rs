@@ -1,12 +1,12 @@
-//! How a worker behaves towards the programs whose packets it carries.
+//! The scheduling policy of a worker: SCHED_BATCH, or the normal one if it waits too long for a core.
 //!
 //! A packet that an application sends wakes the worker while the application is still in its system call. Were the worker
 //! to interrupt it, the core would have two threads to run, and the scheduler would wake whoever takes the packet next on
 //! another core, which on a sleeping one takes several times as long as the packet does. And an application that is left
 //! to finish leaves more packets for one batch. A polite worker therefore runs when whoever had the core has come to rest.
 //!
-//! Who does not rest is another program, whose packets are not the worker's. Where the cores are taken by such, a polite
-//! worker waits for the end of a time slice with every packet. It notices, and is polite no more for a while.
+//! A program that computes and sends nothing never comes to rest. If such programs have the cores, a polite worker waits for
+//! the end of a time slice with every packet. It notices that, and uses the normal policy for a while.
 
 #![allow(unsafe_code)]
 

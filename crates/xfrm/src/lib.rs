@@ -1,28 +1,102 @@
 //! The kernel plane: SAs and policies in Linux's XFRM, told over netlink.
 //!
-//! [`Xfrm`] is a [`DataPlane`]: rules become policies, SAs become states, the kernel protects packets, and what it
-//! reports (`monitor`) becomes [`Notice`]s. No packet passes this process, no device and no route is needed.
+//! [`Xfrm`] is a [`DataPlane`]: rules become policies, SAs become states, and the kernel or a network card protects the
+//! packets. The kernel's reports (`monitor`) become [`Notice`]s; what other programs remove becomes a [`Disturbance`]. No packet passes this process; no device and no route is
+//! needed.
 //!
-//! What an operator sees of it, all of it gone after a clean stop:
+//! ```text
+//!  Rule ──► flow::Flow (prefixes, ports) ──► policies ──► spd::Spd ──► Change ──┐
+//!                                        what there is to be   what differs     │    ┌─ policies ─┐
+//!                                                                               ├──► │   kernel   │
+//!  SA ──► placement::steps ──► place ──► state::Form ──► message ───────────────┘    └─  states  ─┘
+//!          card or software?   tries, reads back                                           │
+//!                                                                                          ▼
+//!  Notice: Acquire, Expiring, PeerMoved; Disturbance ◄────────────────────────────────── monitor
+//! ```
 //!
-//! - states whose reqid lies in [`REQIDS`]; a rule has one reqid for as long as it lives, which all its SAs share. The
-//!   operator may have given SAs without IKE another one: their policies name them;
-//! - policies whose priority lies in [`PRIORITIES`]: the rules' order is theirs, and an administrator's own policies come
-//!   before them. A rule's traffic always has one in each direction: `block`, or a template that only its SAs fit. So
-//!   nothing leaves or enters in the clear, whether an SA is up or not, and also after this process has crashed;
+//! # State in the kernel
+//!
+//! All of this is gone after a clean stop:
+//!
+//! - states with a reqid in [`REQIDS`]. A rule has one reqid for as long as it lives, which all its SAs share. An operator
+//!   may have given SAs without IKE another reqid: they are known by the policies of this plane that name them;
+//! - policies with a priority in [`PRIORITIES`]. Their order is that of the rules, and an administrator's own policies come
+//!   before them. The traffic of a rule always has a policy in each direction: `block`, or a template that only its SAs
+//!   fit. So nothing leaves or enters in the clear, whether an SA is up or not, and also after this process has crashed;
 //! - with IPv6, policies that let neighbour discovery pass.
 //!
-//! An outbound policy names the SPI of the SA that it uses: one in standby is not used before it is promoted, and a
-//! promotion is one atomic exchange. There is one such plane in a network namespace; whatever lies in its two ranges when
-//! it starts was left by one that crashed. SAs are removed at once, policies by [`KernelPlane::settle`], when the new ones
-//! are there.
+//! There is one such plane in a network namespace. States and policies that lie in the two ranges when it starts were left by
+//! one that crashed. SAs are removed at once; policies are removed by [`KernelPlane::settle`], when the new ones are there.
 //!
-//! An SA that moves is made anew with its sequence numbers: `XFRM_MSG_MIGRATE` needs a kernel built for it, finds SAs by
-//! reqid and addresses rather than by SPI, and cannot put an SA into UDP.
+//! # Example
 //!
-//! How to build on it: [`Xfrm::install_inbound`] and [`Xfrm::install_outbound`] take a choice of [`Offload`] besides the
-//! SA; [`Xfrm::read_back`] tells what the kernel has made of it; a [`Disturbance`] tells what others have removed, and
-//! [`Xfrm::restore`] puts everything back. [`Kernel`] is the seam to the kernel, for a twin in memory.
+//! Two decisions that ask no kernel: the policies that a rule's traffic needs, and whether a card is tried for an SA:
+//!
+//! ```
+//! use crypto::Suite;
+//! use esp::plane::{Encapsulation, TrafficSelectors};
+//! use policy::{AddressRange, KeyBits, Selector};
+//! use xfrm::Flow;
+//! use xfrm::placement::{Card, Need, Place, Wanted, steps};
+//!
+//! let range = |first, last| AddressRange::new([10, 2, 0, first].into(), [10, 2, 0, last].into()).expect("in order");
+//! let local = vec![Selector::all_of(range(0, 127))];
+//! let remote = vec![Selector::all_of(range(130, 132))];
+//! // The kernel knows prefixes only: 10.2.0.130/31 and 10.2.0.132/32 make two policies in each direction.
+//! let flows = Flow::leaving(&TrafficSelectors { local, remote })?;
+//! assert_eq!(flows.len(), 2);
+//!
+//! let card = Card { index: 2, name: "eth0".to_owned(), esp: Some(true), checksum: true };
+//! let suite = Suite::AesGcm16(KeyBits::B128);
+//! let native = Need { suite, encapsulation: Encapsulation::Native };
+//! let tries = steps(Wanted::Auto, Ok(card.clone()), &native).tries;
+//! assert_eq!(tries.iter().map(|step| step.place).collect::<Vec<_>>(), [Place::Packet, Place::Crypto]);
+//!
+//! // The kernel offloads no ESP in UDP: no card is tried, and the reason is kept for the operator.
+//! let in_udp = Need { encapsulation: Encapsulation::Udp, ..native };
+//! let steps = steps(Wanted::Auto, Ok(card), &in_udp);
+//! assert!(steps.tries.is_empty());
+//! assert!(steps.passed.is_some());
+//! # Ok::<(), esp::plane::PlaneError>(())
+//! ```
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | Where are the attributes of a state written? | `state.rs`, `Form::message`; algorithm and key in `algorithm.rs` |
+//! | Where are the attributes of a policy written? | `spd.rs`, `message` |
+//! | Which policies does a rule have, with and without an SA? | `policies.rs`, `guard` (inbound), `hold` and `serve` (outbound) |
+//! | How do selectors become prefixes and port masks? | `flow.rs` |
+//! | Where is a card's offload decided? | `placement/steps.rs` (what to try), `place.rs` (tries it and reads back), `placement/cards.rs` (which card) |
+//! | Who waits for room in a card? | `waiting.rs` |
+//! | Which reports of the kernel become notices? | `monitor.rs`; `reports.rs` filters them in the kernel, `larval.rs` is about packets that wait for an SA |
+//! | What is put back if another program removes it? | `restore.rs` |
+//! | What did a crashed plane leave, and whose is a state? | `leftovers.rs`; `ownership.rs` |
+//! | What happens if the peer's address changes? | `plane.rs`, `relocate` |
+//! | Where are packets, octets and sequence numbers of an SA read? | `work.rs`, `state.rs` |
+//! | Where is a packet without an SA or with an unknown SPI counted? | by the kernel, for the whole namespace: `statistics.rs` explains its counters |
+//! | What does this kernel support? | `probe.rs` |
+//! | How are states and policies shown as `ip xfrm` commands? | `command.rs` |
+//! | How is the plane tested without a kernel? | `netlink.rs`, `Kernel`; `tests/twin.rs` is a kernel in memory |
+//!
+//! # Choices worth knowing
+//!
+//! - **Promotion is atomic.** An outbound policy names the SPI of the SA that it uses. An SA in standby is not used before it
+//!   is promoted, and a promotion is one exchange of a policy.
+//! - **An SA that moves is installed again** with its sequence numbers. `XFRM_MSG_MIGRATE` needs a kernel built for it, finds
+//!   SAs by reqid and addresses rather than by SPI, and cannot put an SA into UDP.
+//! - **Rules of other planes are bypass policies** in the place of the rule ([`KernelPlane::leave_alone`]), so that the order of
+//!   the rules holds across planes.
+//! - **A card that goes takes its policies along.** So a policy that a card keeps has a block policy behind it, with the next
+//!   priority.
+//! - **Counters are the kernel's.** What an SA has done counts for the card if the SA is offloaded, and for the kernel
+//!   otherwise.
+//! - **Policies may be removed by other programs.** Until they are put back, nftables drops the traffic that they protected
+//!   (`src/planes/guard.rs` of the package `vpn`).
+//!
+//! [`Xfrm::install_inbound`] and [`Xfrm::install_outbound`] take a choice of [`Offload`] with the SA; [`Xfrm::read_back`]
+//! tells what the kernel has made of it. A [`Disturbance`] tells what others have removed, and [`Xfrm::restore`] puts it back.
 
 #![deny(unsafe_code)]
 
