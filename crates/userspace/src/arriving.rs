@@ -1,8 +1,8 @@
 //! What a socket handed over: ESP with where it came from, and what shares a port with it.
 
 use super::datagrams::Incoming;
+use super::hooks::{Hooks, IkeDatagram};
 use super::queue_pair::Wire;
-use super::{Hooks, IkeDatagram};
 use esp::datapath::Arrival;
 use esp::plane::{Encapsulation, Path};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

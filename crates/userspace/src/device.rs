@@ -1,6 +1,8 @@
 //! What the host has of the plane while there are rules: the device with its first queue_pair, routes, and the guard.
 
+use super::config::Config;
 use super::filter::Enforcement;
+use super::guard;
 use super::offering::Offering;
 use super::queue_pair::QueuePair;
 use super::refusal::{plane_error, refused};
@@ -8,7 +10,6 @@ use super::socket::Port;
 use super::tun::Tun;
 use super::tun_routes::TunRoutes;
 use super::worker::Shared;
-use super::{Config, guard};
 use esp::plane::{PlaneError, Rule};
 use host::journal::{Change, Journal};
 use host::netlink::Netlink;

@@ -3,7 +3,7 @@
 //! Without rules and with both defaults at "permit" there is neither. The table outlives a crash, so that "deny" stays
 //! closed; the next start puts its own in its place, or removes it.
 
-use super::Config;
+use super::config::Config;
 use super::refusal::{plane_error, refused};
 use esp::filter::{
     DefaultAction, Direction, FRAGMENTATION_NEEDED, Filter, FilterAction, FilterCounts, FilterRule,

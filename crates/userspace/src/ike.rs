@@ -14,17 +14,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// An IKE message that came to the port of ESP in UDP; the non-ESP marker is removed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IkeDatagram {
-    /// The address and port it came to.
-    pub local: SocketAddr,
-    /// Where it came from.
-    pub remote: SocketAddr,
-    /// The message, from the IKE header on.
-    pub octets: Vec<u8>,
-}
-
 /// Sends from the port that ESP in UDP uses. Clones share the sockets, which close with the last of them.
 #[derive(Clone)]
 pub struct IkeSender {

@@ -1,7 +1,6 @@
 //! What this host learns about the networks between the peers: ICMP messages of routers about packets that were too long, and
 //! the MTUs of its own interfaces and routes.
 
-use super::datagrams::set_option;
 use super::worker::Shared;
 use esp::path_mtu::floor;
 use host::lacks_family;
@@ -12,7 +11,6 @@ use libc::{
 use socket2::{Domain, Protocol, SockFilter, Socket, Type};
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
@@ -110,13 +108,4 @@ impl Wayfinder {
         let mtu = netlink.way_mtu(peer, self.mark).ok()??;
         usize::try_from(mtu).ok().map(|mtu| mtu.max(floor(peer)))
     }
-}
-
-/// Says whether the packets of an IPv4 socket may be fragmented.
-///
-/// If not, the option is IP_PMTUDISC_PROBE: it sets Don't Fragment and ignores the kernel's own path MTU. The kernel's default
-/// (IP_PMTUDISC_WANT) leaves the bit out of packets that the kernel segments, and believes every message about a path's MTU.
-pub(super) fn let_fragment(socket: &Socket, may: bool) -> io::Result<()> {
-    let value = if may { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_PROBE };
-    set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, value)
 }

@@ -1,298 +1,242 @@
-//! The plane as key management knows it: rules come, change and go, and so do their SAs.
+//! The plane itself: what it is started with, what it owns, and how it goes.
 
-use super::device::Device;
-use super::refusal::refused;
-use super::{Userspace, device_mtu};
+use super::config::Config;
+use super::device::{Device, Lost};
+use super::filter::Enforcement;
+use super::hooks::Hooks;
+use super::ike::{IkeReceiver, IkeSender};
+use super::outer::{Routers, Wayfinder};
+use super::refusal::{check_capabilities, plane_error, refused};
+use super::socket::Port;
+use super::worker::{Release, Shared, TunWriter};
 use crypto::Suite;
+use esp::datapath::{Datapath, Inward, Settings};
+use esp::discard::Discard;
 use esp::encap::inner_mtu;
-use esp::filter::{Always, Direction, Filter, FilterStatus};
-use esp::path_mtu::Fit;
-use esp::plane::{
-    DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId, Usage,
-};
-use esp::trace::{DecidedBy, Trace};
-use policy::Mode;
-use std::io;
-use std::net::IpAddr;
+use esp::gso::Gso;
+use esp::plane::{DataPlane, Encapsulation, PlaneError, Rule, RuleId, SaId, Spi};
+use host::journal::Journal;
+use host::nft;
+use policy::{KeyBits, Mode};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-impl DataPlane for Userspace {
-    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        if self.rules.contains_key(&rule.id) {
-            self.add_guarded_rule(rule)?;
-            self.rebuild_guard();
-            return Ok(());
+mod data_plane;
+
+/// The smallest MTU of a device that carries IPv6 (RFC 8200 §5).
+const IPV6_MTU: u16 = 1280;
+
+/// One sentence on a counter of [`Userspace::counters`] that is none of the datapath's.
+pub fn explanation(counter: &str) -> Option<&'static str> {
+    match counter {
+        "unsent" => Some("Outbound: an ESP packet that the socket did not take."),
+        "unwritten" => Some("Inbound: a packet that the TUN device did not take."),
+        "unread" => {
+            Some("Outbound: a packet that came faster than it was read, or while no SA was up.")
         }
-        self.appear()?;
-        let guarded = self.guard(std::slice::from_ref(&rule)).map_err(|e| {
-            refused(format!("guarding the traffic of {} with nftables", rule.tunnel), &e)
-        });
-        match guarded {
-            Ok(()) => self.add_guarded_rule(rule),
-            Err(error) => self.sync_workers().and(Err(error)),
-        }
+        "unreceived" => Some("Inbound: a datagram that came faster than it was read."),
+        _ => None,
     }
+}
 
-    /// As one by one, but with nftables asked once.
-    fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)> {
-        if rules.is_empty() {
-            return Vec::new();
-        }
-        // Which of them nftables does not take shows one by one.
-        let guarded = self.appear().is_ok() && self.guard(&rules).is_ok();
-        let add = |rule: Rule| {
-            let id = rule.id;
-            let added = if guarded { self.add_guarded_rule(rule) } else { self.add_rule(rule) };
-            Some((id, added.err()?))
-        };
-        rules.into_iter().filter_map(add).collect()
-    }
+/// A running userspace plane. Dropping it undoes what it did to the host, unless [`Userspace::block_on_drop`] says otherwise.
+pub struct Userspace {
+    // Declared in the order in which they are to go: the host's settings, then the device.
+    enforcement: Enforcement,
+    journal: Journal,
+    device: Option<Device>,
+    shared: Arc<Shared>,
+    port: Arc<Port>,
+    datapath: Datapath,
+    config: Config,
+    mtu: u16,
+    rules: BTreeMap<RuleId, Rule>,
+    outbound: BTreeMap<SaId, (Suite, Mode)>,
+    /// Every SA of either direction.
+    installed: BTreeSet<SaId>,
+    /// SPIs of those that receive.
+    receiving: BTreeMap<SaId, Spi>,
+    /// By devices that are gone.
+    lost: Lost,
+}
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
-        let Some(renamed) = self.rules.remove(&rule) else { return };
-        self.datapath.rename_rule(rule, to);
-        if let Some(device) = &mut self.device {
-            device.routing.rename(rule, to);
-        }
-        self.rules.insert(to, Rule { id: to, ..renamed });
-    }
-
-    fn set_trap(&mut self, rule: RuleId) {
-        if let Some(rule) = self.rules.get_mut(&rule) {
-            rule.trap = true;
-        }
-        // What has waited in the device until now has waited for nothing, and asks for nothing.
-        if let Err(error) = self.sync_workers() {
-            tracing::error!(%error, "packets that wait for a tunnel are not seen");
-        }
-        self.datapath.set_trap(rule);
-    }
-
-    fn remove_rule(&mut self, rule: RuleId) {
-        if let Some(device) = &mut self.device {
-            device.routing.remove(rule);
-        }
-        if self.rules.remove(&rule).is_some() {
-            self.rebuild_guard();
-        }
-        self.datapath.remove_rule(rule);
-        if let Err(error) = self.sync_workers() {
-            tracing::error!(%error, "no worker runs");
-        }
-    }
-
-    /// Lets the packets of a peer in that the kernel would drop because its own address lies in the remote side of a
-    /// rule.
-    fn expect_peer(&mut self, peer: IpAddr) {
-        self.admit_peer(peer);
-    }
-
-    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
-        self.admit_peer(sa.path.remote.ip());
-        let (id, spi) = (sa.id, sa.spi);
-        self.expect_work(id)?;
-        let port = Arc::clone(&self.port);
-        port.claim(spi.0).and_then(|()| self.datapath.add_inbound(sa)).inspect_err(|_| {
-            if !self.receiving.values().any(|other| *other == spi) {
-                port.disclaim(spi.0);
-            }
-            self.forget(id);
-        })?;
-        self.receiving.insert(id, spi);
-        Ok(())
-    }
-
-    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        let (id, rule, path, form) = (sa.id, sa.rule, sa.path, (sa.suite, sa.mode));
-        self.lower_device_mtu(form, &path);
-        if let Some(device) = &mut self.device {
-            device.routing.refresh(rule);
-        }
-        self.expect_work(id)?;
-        self.datapath.add_outbound(sa).inspect_err(|_| self.forget(id))?;
-        self.outbound.insert(id, form);
-        Ok(())
-    }
-
-    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        self.datapath.promote(sa)
-    }
-
-    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
-        self.datapath.resume(sa, used)
-    }
-
-    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
-        self.datapath.last_sequence(sa)
-    }
-
-    fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
-        if let Some(form) = self.outbound.get(&sa) {
-            self.lower_device_mtu(*form, &path);
-        }
-        self.admit_peer(path.remote.ip());
-        self.datapath.relocate(sa, path)
-    }
-
-    fn remove(&mut self, sa: SaId) -> Option<Usage> {
-        self.outbound.remove(&sa);
-        if let Some(spi) = self.receiving.remove(&sa) {
-            self.port.disclaim(spi.0);
-        }
-        let usage = self.datapath.remove(sa);
-        self.forget(sa);
-        usage
-    }
-
-    fn usage(&mut self, sa: SaId) -> Option<Usage> {
-        // Asked now and then, as long as there is an SA.
-        self.datapath.age_paths(Instant::now());
-        self.datapath.usage(sa)
-    }
-
-    fn fit(&mut self, sa: SaId) -> Option<Fit> {
-        let fit = self.datapath.fit(sa)?;
-        Some(Fit { inner_mtu: fit.inner_mtu.min(self.mtu.into()), ..fit })
-    }
-
-    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
-        self.enforcement.apply(&filter, &mut self.journal)?;
-        self.rebuild_guard();
-        self.datapath.set_filter(filter)
-    }
-
-    fn filter(&mut self) -> Option<FilterStatus> {
-        Some(FilterStatus {
-            filter: Arc::clone(self.enforcement.filter()),
-            counts: self.enforcement.counts(),
-            inbound_guard: self.inbound_guard(),
-        })
-    }
-
-    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
-        let mut trace = self.datapath.trace(packet)?;
-        trace.inbound_guard = self.inbound_guard();
-        for (course, way) in
-            [(&mut trace.leaving, Direction::Out), (&mut trace.arriving, Direction::In)]
-        {
-            let by_tunnel = matches!(course.decided_by, DecidedBy::Tunnel { .. });
-            let always = Always::of(packet, way, self.config.natt_port);
-            if let Some(always) = always.filter(|a| !(by_tunnel && a.yields_to_tunnels())) {
-                course.decided_by = DecidedBy::Always(always);
-                course.sas.clear();
-            }
-        }
-        Some(trace)
+impl fmt::Debug for Userspace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Userspace")
+            .field("rules", &self.rules.len())
+            .field("device", &self.config.device)
+            .field("mtu", &self.mtu)
+            .finish_non_exhaustive()
     }
 }
 
 impl Userspace {
-    /// Makes device, routing and guard, if they are not there.
-    pub(super) fn appear(&mut self) -> Result<(), PlaneError> {
-        if self.device.is_some() {
-            return Ok(());
+    /// Opens sockets, and creates device and routing, beside the kernel's plane with the first rule only. Until rules are
+    /// added no traffic is touched, and no thread runs before the first SA, or the first rule that waits for a packet.
+    ///
+    /// The calling thread's network namespace is the plane's. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+    pub fn start(config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
+        check_capabilities()?;
+        let mut journal = Journal::open(&config.state_dir, &config.device).map_err(plane_error)?;
+        journal.claim(&config.state_dir, config.table).map_err(plane_error)?;
+        // Before anything else: what is to be closed is closed from the first moment on.
+        let enforcement = Enforcement::start(&config, &mut journal)?;
+        let port = Port::open(config.natt_port, config.mark, config.beside_kernel, &config.without);
+        let port = Arc::new(port?);
+        // The commonest suite, in UDP over IPv4; SAs that need more lower it.
+        let (suite, udp) = (Suite::AesGcm16(KeyBits::B256), Encapsulation::Udp);
+        let derived = inner_mtu(config.outer.mtu().into(), suite, Mode::Tunnel, udp, false);
+        let mtu = config.mtu.unwrap_or_else(|| device_mtu(derived));
+
+        let shared = Arc::new(share(&config, hooks)?);
+        let datapath = shared.datapath.clone();
+        datapath.set_device_mtu(mtu.into());
+        datapath.clone().set_filter(Arc::clone(enforcement.filter()))?;
+        let (rules, outbound, installed, receiving, lost) = Default::default();
+        let mut plane = Self {
+            enforcement,
+            journal,
+            device: None,
+            shared,
+            port,
+            datapath,
+            config,
+            mtu,
+            rules,
+            outbound,
+            installed,
+            receiving,
+            lost,
+        };
+        if !plane.config.beside_kernel {
+            plane.appear()?;
         }
-        let Self { config, mtu, port, shared, journal, .. } = self;
-        let device = Device::start(config, *mtu, port, shared, journal);
-        let guarded = device.and_then(|mut device| {
-            device.start_guard(config, &self.enforcement, journal)?;
-            Ok(device)
-        });
-        self.device = Some(guarded.inspect_err(|_| {
-            config.workers.detach();
-            journal.undo_device();
-        })?);
-        Ok(())
+        plane.journal.filter_is_settled();
+        Ok(plane)
     }
 
-    /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this plane
-    /// is to be seen on the host.
-    fn sync_workers(&mut self) -> Result<(), PlaneError> {
-        if self.installed.is_empty() && !self.rules.values().any(|rule| rule.trap) {
-            self.config.workers.rest();
-            if self.config.beside_kernel
-                && self.rules.is_empty()
-                && let Some(device) = self.device.take()
-            {
-                self.lost += device.end(&self.config, &mut self.journal);
+    /// Sends IKE messages and keepalives from the port that ESP uses.
+    pub fn ike_sender(&self) -> IkeSender {
+        IkeSender { port: Arc::clone(&self.port) }
+    }
+
+    /// Receives IKE messages on that port, and what routers say of packets that were too long for them. No thread of the
+    /// plane does: whoever starts the plane is to wait for them, and to let these go when it ends.
+    pub fn ike_receivers(&self) -> Vec<IkeReceiver> {
+        let routers = match self.config.outer.learned_for.map(|_| Routers::listen()) {
+            Some(Ok(routers)) => routers,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "what networks say of their MTUs is not heard");
+                Vec::new()
             }
-            return Ok(());
-        }
-        self.config.workers.begin()
+            None => Vec::new(),
+        };
+        IkeReceiver::all(&self.shared, &self.port, routers)
     }
 
-    /// Has the workers begin before an SA is in force, and knows it from then on.
-    fn expect_work(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        let first = self.installed.insert(sa);
-        self.sync_workers().inspect_err(|_| {
-            if first {
-                self.installed.remove(&sa);
-            }
-        })
+    /// The mark for every socket whose packets must not enter a tunnel.
+    pub fn mark(&self) -> u32 {
+        self.config.mark
     }
 
-    /// An SA is gone, or was refused.
-    fn forget(&mut self, sa: SaId) {
-        if self.datapath.usage(sa).is_none() {
-            self.installed.remove(&sa);
-        }
-        if let Err(error) = self.sync_workers() {
-            tracing::error!(%error, "no worker runs");
+    /// MTU of the device.
+    pub fn mtu(&self) -> u16 {
+        self.mtu
+    }
+
+    /// Whether cleartext that should have been protected is dropped (RFC 4301 §5.2), where there are rules.
+    pub fn inbound_guard(&self) -> bool {
+        match &self.device {
+            Some(device) => device.has_guard(),
+            None => self.config.inbound_guard && nft::available(),
         }
     }
 
-    /// Adds a rule, or one in the place of another, that the guard knows.
-    fn add_guarded_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        let id = rule.id;
-        // The datapath first: what the routes bring it, it knows. The routes last: they change where traffic goes.
-        self.datapath.add_rule(rule.clone())?;
-        self.rules.insert(id, rule.clone());
-        self.sync_workers().and_then(|()| self.route(&rule)).inspect_err(|_| self.remove_rule(id))
-    }
-
-    fn route(&mut self, rule: &Rule) -> Result<(), PlaneError> {
-        let Some(device) = &mut self.device else { return Ok(()) };
-        device.routing.add(rule)?;
-        device.routing.admit_hosts(rule, &mut self.journal);
-        Ok(())
-    }
-
-    /// Guards these rules, too: all of them or none.
-    fn guard(&self, rules: &[Rule]) -> io::Result<()> {
-        self.device.as_ref().map_or(Ok(()), |device| device.extend_guard(rules))
-    }
-
-    fn rebuild_guard(&self) {
-        if let Some(device) = &self.device {
-            device.rebuild_guard(&self.config, &self.enforcement, self.rules.values());
-        }
-    }
-
-    fn admit_peer(&mut self, peer: IpAddr) {
-        if let Some(device) = &mut self.device {
-            device.routing.admit_peer(peer, &mut self.journal);
-        }
-    }
-
-    /// Lowers the device's MTU if packets of the SA would not fit the outer one.
-    fn lower_device_mtu(&mut self, (suite, mode): (Suite, Mode), path: &Path) {
-        if self.config.mtu.is_some() {
-            return;
-        }
-        let outer = self.config.outer.mtu().into();
-        let fits = inner_mtu(outer, suite, mode, path.encapsulation, path.remote.is_ipv6());
-        let mtu = device_mtu(fits);
-        if mtu >= self.mtu {
-            return;
-        }
+    /// How many packets were dropped, by reason: those of [`Datapath::counters`], and those that [`explanation`] knows.
+    pub fn counters(&mut self) -> BTreeMap<&'static str, u64> {
+        let mut counters = self.datapath.counters();
+        let (unreceived, declined) = self.config.workers.lost();
+        let Lost { unread: unread_before, unreceived: before, declined: declined_before } =
+            self.lost;
+        // What comes while there is no SA is of none.
+        *counters.entry(Discard::UnknownSpi.name()).or_default() += declined + declined_before;
+        counters.insert("unreceived", unreceived + before);
         let routing = self.device.as_mut().map(|device| &mut device.routing);
-        match routing.map_or(Ok(()), |routing| routing.set_mtu(mtu)) {
-            Ok(()) => {
-                self.mtu = mtu;
-                self.datapath.set_device_mtu(mtu.into());
-            }
-            Err(error) => tracing::warn!(%error, mtu, "lowering the device's MTU"),
-        }
+        let unread = routing.and_then(|routing| routing.dropped().ok()).unwrap_or(0);
+        counters.insert("unread", unread + unread_before);
+        counters.insert("unsent", self.port.unsent.load(Ordering::Relaxed));
+        counters.insert("unwritten", self.shared.inside.unwritten.load(Ordering::Relaxed));
+        counters
+    }
+
+    /// Says whether the rules' traffic stays blocked when this is dropped, as if the process had been killed: until the next
+    /// start with the same device cleans up. At first it does not.
+    pub fn block_on_drop(&mut self, blocked: bool) {
+        self.journal.keep_on_drop(blocked);
+    }
+
+    /// Stops and undoes what was done to the host. Protected traffic is no longer this plane's concern: it takes
+    /// whatever other routes there are.
+    pub fn shutdown(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Userspace {
+    fn drop(&mut self) {
+        self.config.workers.detach();
+    }
+}
+
+/// The datapath, and what workers share.
+fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
+    let release = Release::new().map_err(|e| refused("making an event descriptor".into(), &e))?;
+    let release = Arc::new(release);
+    let on_release: Arc<dyn Fn() + Send + Sync> = {
+        let release = Arc::clone(&release);
+        Arc::new(move || release.want())
+    };
+    let wayfinder = Wayfinder::new(config.mark)
+        .map_err(|e| refused("opening a socket that asks for MTUs".into(), &e))?;
+    let inside = Arc::new(TunWriter::default());
+    let on_answer: Inward = {
+        let inside = Arc::clone(&inside);
+        Arc::new(move |packet: &[u8]| inside.write(packet, Gso::NONE))
+    };
+    let outer_mtu = config.outer.mtu().into();
+    let settings = Settings {
+        crypto: Arc::clone(&config.crypto),
+        outer_mtu,
+        path_mtu: outer_mtu,
+        dont_fragment: config.outer.dont_fragment,
+        learned_for: config.outer.learned_for,
+        system_mtu: Some(Arc::new(move |peer| wayfinder.mtu(peer))),
+        natt_port: config.natt_port,
+        mss_clamp: config.mss_clamp,
+        on_notice: Some(Arc::clone(&hooks.notice)),
+        on_answer: Some(on_answer),
+        on_release: Some(on_release),
+    };
+    Ok(Shared { datapath: Datapath::new(settings, Instant::now()), hooks, release, inside })
+}
+
+/// The device's MTU for inner packets of at most so many octets. Below what IPv6 needs, the kernel would switch IPv6
+/// off; there the outer packets are fragmented instead.
+fn device_mtu(inner: usize) -> u16 {
+    u16::try_from(inner).unwrap_or(u16::MAX).max(IPV6_MTU)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_device_always_carries_ipv6() {
+        assert_eq!(device_mtu(0), 1280);
+        assert_eq!(device_mtu(1419), 1419);
+        assert_eq!(device_mtu(100_000), u16::MAX);
     }
 }

@@ -3,9 +3,9 @@
 //! All carry the mark that the routing rule exempts, or what they send would come back through the tunnel device.
 
 use super::datagrams::{Arena, BATCH, Outgoing, set_option};
+use super::dont_fragment::let_fragment;
 use super::offering::Offering;
-use super::outer::let_fragment;
-use super::refused;
+use super::refusal::refused;
 use super::steering::{self, SpiAt};
 use esp::plane::{Encapsulation, Path, PlaneError};
 use esp::queue::{Run, SendQueue};

@@ -3,7 +3,7 @@
 //! tun-rs opens and configures the device. Its own segmentation and coalescing stay unused: they copy every segment
 //! into a buffer of its own, where the datapath seals segments straight into the send buffer.
 
-use super::refused;
+use super::refusal::refused;
 use esp::gso::{Gso, VIRTIO_LEN};
 use esp::plane::PlaneError;
 use esp::queue::Coalesce;

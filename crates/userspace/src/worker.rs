@@ -12,15 +12,16 @@
 //! A worker serves both directions of its queue_pairs. Everything it owns is its own and everything it shares is lock-free or
 //! per SA, so that workers stand beside each other.
 
+use super::ah;
 use super::arriving::sort;
 use super::datagrams::{Arena, BATCH, Ring};
 use super::event_fd::EventFd;
+use super::hooks::Hooks;
 use super::queue_pair::{QueuePair, Wire};
 use super::sched_policy::Manners;
 use super::stage::{Stage, StageStats};
 use super::tun::Tun;
 use super::waiting::{Patience, Sources, Wait};
-use super::{Hooks, ah};
 use esp::datapath::{Datapath, Sender};
 use esp::gso::Gso;
 use esp::queue::{ReceiveQueue, SendQueue};

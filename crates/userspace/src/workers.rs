@@ -12,7 +12,7 @@ pub use settings::{Affinity, Change, Count, Schedule, Settings, SettingsError};
 
 use super::pipeline::{self, Pipeline};
 use super::queue_pair::QueuePair;
-use super::refused;
+use super::refusal::refused;
 use super::sched_policy::yield_to_wakers;
 use super::stage::{Flow, Stage, StageStats};
 use super::steering::fill;

@@ -4,7 +4,7 @@
 
 use super::netlink::Kernel;
 use super::ownership::Own;
-use super::refusal;
+use super::refusal::refusal;
 use super::state::{binding_in, name_of};
 use esp::plane::PlaneError;
 use netlink_packet_xfrm::policy::DelGetMessage;

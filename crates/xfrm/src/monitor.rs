@@ -4,15 +4,16 @@
 #![forbid(unsafe_code)]
 
 use super::flow::address;
+use super::hooks::{Disturbance, Hooks};
 use super::known::Known;
 use super::larval::Larvae;
 use super::netlink::{Kernel, Netlink, messages, parse, wipe};
 use super::ownership::{has_our_rank, templates};
 use super::policies::rule_of;
+use super::ranges::REQIDS;
 use super::reports::{self, By};
 use super::state::Name;
-use super::{Hooks, REQIDS};
-use esp::plane::{Notice, PacketSummary, PlaneError, SaId};
+use esp::plane::{Notice, PacketSummary, PlaneError};
 use netlink_packet_xfrm::monitor::AcquireMessage;
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::state::GetDumpMessage;
@@ -36,19 +37,6 @@ const PORT: u32 = 0x7670_6e64;
 
 /// Octets that wait to be read when thousands of SAs change at once.
 const BUFFER: usize = 4 << 20;
-
-/// Something of this plane was removed from the kernel, and not by it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disturbance {
-    /// An SA.
-    State(SaId),
-    /// All SAs (`ip xfrm state flush`).
-    States,
-    /// A policy, or all of them.
-    Policies,
-    /// There was more to report than was read: anything may have happened.
-    Unknown,
-}
 
 /// The thread that listens. Dropping it ends the thread.
 pub(super) struct Monitor {

@@ -5,9 +5,9 @@
 
 use super::flow::address;
 use super::netlink::{Kernel, Refused};
-use super::place::offload_of;
+use super::offload::{Offload, offload_of};
+use super::ranges::{PRIORITIES, REQIDS};
 use super::state::{Name, binding_in, is_larval};
-use super::{Offload, PRIORITIES, REQIDS};
 use netlink_packet_core::{Emitable, Nla};
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage as PolicyMessage};
 use netlink_packet_xfrm::state::{GetDumpMessage, ModifyMessage as StateMessage};

@@ -1,300 +1,333 @@
-//! The plane as key management knows it: rules come, change and go, and so do their SAs.
+//! The plane itself: what it owns, how it starts and goes, and how SAs get into it.
 
-#![forbid(unsafe_code)]
-
+use super::config::Config;
 use super::flow::Flow;
-use super::ownership::PolicyName;
-use super::policies::priority;
-use super::{Installed, REQIDS, Ruled, Xfrm, read, refusal, state};
+use super::hooks::Hooks;
+use super::kernel_sa::read;
+use super::known::Known;
+use super::leftovers;
+use super::monitor::Monitor;
+use super::netlink::{Kernel, Netlink, Refused};
+use super::offload::Offload;
+use super::placement::Place as Seat;
+use super::policies::{keys, priority, tell};
+use super::ranges::REQIDS;
+use super::refusal::refusal;
+use super::spd::{Change, Place, Spd, Template, Way};
+use super::state::{self, Form, Name};
+use super::waiting::Waiting;
+use crypto::Amount;
 use esp::plane::{
-    DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule, RuleId,
-    SaId, Usage,
+    DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
+    Usage,
 };
-use esp::trace::OneWayTrace;
+use esp::trace::Binding;
 use netlink_packet_xfrm::XfrmMessage;
-use std::collections::BTreeSet;
+use netlink_packet_xfrm::policy::DelGetMessage;
+use netlink_packet_xfrm::state::ModifyMessage;
+use policy::Secret;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
 
-impl DataPlane for Xfrm {
-    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        self.put_rule(rule, false)
+mod data_plane;
+mod place;
+mod policies;
+mod restore;
+mod room;
+mod trace;
+mod work;
+
+pub use data_plane::KernelPlane;
+
+/// A running kernel plane. Dropping it removes everything of it from the kernel.
+pub struct Xfrm {
+    kernel: Box<dyn Kernel>,
+    pub(super) config: Config,
+    spd: Spd,
+    rules: BTreeMap<RuleId, Ruled>,
+    pub(super) sas: BTreeMap<SaId, Installed>,
+    by_rule: BTreeSet<(RuleId, SaId)>,
+    /// Of the last SA added or promoted.
+    serial: u64,
+    /// The last reqid given.
+    reqid: u32,
+    /// Policies that an earlier run has left: until this one has its own, they keep traffic from leaking.
+    stale: Vec<DelGetMessage>,
+    pub(super) known: Known,
+    /// The last attempt to put things right has failed.
+    amiss: bool,
+    /// Who is in software until a card has room again.
+    pub(super) waiting: Waiting,
+    /// Tells that there is.
+    pub(super) notice: Arc<dyn Fn(Notice) + Send + Sync>,
+    room_is_told: bool,
+    /// Which offload was not to be had, why and of which device, as far as the log has it.
+    told: BTreeSet<(Seat, &'static str, Option<String>)>,
+    /// Whether dropping this leaves the policies, which block without SAs.
+    blocked_on_drop: bool,
+    _monitor: Option<Monitor>,
+}
+
+struct Ruled {
+    rule: Rule,
+    binding: Binding,
+    reqid: u32,
+    flows: Vec<Flow>,
+    /// Its traffic is protected elsewhere, and passes the kernel.
+    elsewhere: bool,
+    /// How its SAs that receive are recognised, the youngest last.
+    receiving: Vec<(SaId, Template)>,
+}
+
+pub(super) struct Installed {
+    pub(super) form: Form,
+    key: Secret,
+    rule: RuleId,
+    selectors: Arc<TrafficSelectors>,
+    /// Of one that sends, and its turn; `None` in standby.
+    flows: Vec<Flow>,
+    serial: Option<u64>,
+    /// What it had done before it moved last.
+    before: Usage,
+    /// What it had done when that was last seen.
+    last: Usage,
+    /// As much of this the crypto facility knows.
+    told: Amount,
+    /// How many sequence numbers it has passed over where it was made anew.
+    skipped: u64,
+}
+
+impl fmt::Debug for Xfrm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Xfrm")
+            .field("rules", &self.rules.len())
+            .field("sas", &self.sas.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Xfrm {
+    /// Starts the plane in the calling thread's network namespace. Needs CAP_NET_ADMIN.
+    ///
+    /// # Errors
+    /// Where the kernel has no XFRM, or another plane runs in this namespace.
+    pub fn start(config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
+        let kernel = Netlink::open().map_err(|error| PlaneError::System {
+            what: "opening the kernel's XFRM".to_owned(),
+            why: format!("{error}; is the module xfrm_user loaded, and CAP_NET_ADMIN granted?"),
+        })?;
+        let known = Known::default();
+        let notice = Arc::clone(&hooks.notice);
+        let monitor = Monitor::start(hooks, &known, kernel.port())?;
+        config.placement.ask_kernel();
+        let mut kernel = kernel;
+        let stale = leftovers::take(&mut kernel)?;
+        kernel.hear_of_removals().map_err(|error| PlaneError::System {
+            what: "listening to what becomes of SAs".to_owned(),
+            why: error.to_string(),
+        })?;
+        let mut plane = Self::on(Box::new(kernel), config, known, Some(monitor));
+        (plane.stale, plane.notice) = (stale, notice);
+        Ok(plane)
     }
 
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
-        let Some(mut ruled) = self.rules.remove(&rule) else { return };
-        let (flows, binding) = (ruled.flows.clone(), ruled.binding);
-        ruled.rule.id = to;
-        self.rules.insert(to, ruled);
-        let mut outcome = self.hold(to).and_then(|()| self.guard(to));
-        for id in self.sas_of(rule) {
-            let serial = self.sas.get(&id).and_then(|sa| sa.serial);
-            // Its turn among those of the rule stays.
-            self.rest(id);
-            if let Some(sa) = self.sas.get_mut(&id) {
-                (sa.rule, sa.serial) = (to, serial);
-            }
-            self.by_rule.remove(&(rule, id));
-            self.by_rule.insert((to, id));
-            self.waiting.rename(id, to);
-            outcome = outcome.and(self.serve(id));
-        }
-        self.release(rule, &flows, binding);
-        if let Err(error) = outcome {
-            tracing::error!(%error, "a rule's traffic is blocked");
-        }
-    }
-
-    fn set_trap(&mut self, rule: RuleId) {
-        let Some(ruled) = self.rules.get_mut(&rule) else { return };
-        ruled.rule.trap = true;
-        if let Err(error) = self.hold(rule) {
-            tracing::error!(%error, "packets that wait for a tunnel are not seen");
-        }
-    }
-
-    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
-        let what = || format!("giving reqid {reqid} to SAs");
-        let refused = |why: String| Err(PlaneError::System { what: what(), why });
-        if reqid == 0 || REQIDS.contains(&reqid) {
-            let (first, last) = (REQIDS.start(), REQIDS.end());
-            return refused(format!("0 and {first} to {last} are not to be given by hand"));
-        }
-        if let Some(other) = self.rules.values().find(|r| r.reqid == reqid && r.rule.id != rule) {
-            return refused(format!("those of {} have it", other.rule.tunnel));
-        }
-        self.rules.get_mut(&rule).ok_or(PlaneError::NoSuchRule(rule))?.reqid = reqid;
-        self.hold(rule)
-    }
-
-    fn remove_rule(&mut self, rule: RuleId) {
-        let Some(ruled) = self.rules.remove(&rule) else { return };
-        self.sas_of(rule).into_iter().for_each(|sa| self.rest(sa));
-        self.release(rule, &ruled.flows, ruled.binding);
-    }
-
-    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
-        self.place_inbound(sa)
-    }
-
-    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        self.place_outbound(sa)
-    }
-
-    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        // The card may have taken the SA and not take its policy.
-        self.use_from_now(sa).or_else(|error| self.leave_card_for(sa, error))
-    }
-
-    fn relocate(&mut self, id: SaId, path: Path) -> Result<(), PlaneError> {
-        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
-        if sa.form.path == path {
-            return Ok(());
-        }
-        self.remake(id, &mut |form| form.path = path)
-    }
-
-    fn last_sequence(&mut self, id: SaId) -> Option<u64> {
-        if self.sas.get(&id)?.form.inbound {
-            return None;
-        }
-        let known = state::last_sequence(&self.read_back(id)?);
-        // A card that does everything counts by itself.
-        self.count_in_card(id);
-        let counted = self.sas.get(&id).map(Installed::sequence);
-        known.max(counted)
-    }
-
-    fn resync(&mut self) -> Result<Resynced, PlaneError> {
-        self.resync_all()
-    }
-
-    fn use_room(&mut self) {
-        self.fill_cards();
-    }
-
-    fn network_changed(&mut self) {
-        self.config.placement.look_again();
-        let lost = self.cards_have_lost();
-        if !lost && !self.amiss {
-            return;
-        }
-        match self.resync_all() {
-            Ok(done) if lost => {
-                tracing::warn!(moved = done.moved, "a network card has lost its SAs")
-            }
-            Ok(done) => {
-                tracing::info!(sas = done.sas, "what could not be put back before is there")
-            }
-            Err(error) => {
-                tracing::error!(%error, "SAs are missing in the kernel; their traffic is blocked")
-            }
-        }
-    }
-
-    fn remove(&mut self, sa: SaId) -> Option<Usage> {
-        self.rest(sa);
-        self.count_in_card(sa);
-        let mut removed = self.sas.remove(&sa)?;
-        self.by_rule.remove(&(removed.rule, sa));
-        self.config.placement.forget(sa);
-        if let Some(ruled) = self.rules.get_mut(&removed.rule) {
-            ruled.receiving.retain(|(id, _)| *id != sa);
-            if let Err(error) = self.guard(removed.rule) {
-                tracing::warn!(%error, "the guard against cleartext stays as it was");
-            }
-        }
-        let name = removed.form.name();
-        self.known.remove(&name);
-        match self.delete(&name, &removed.form.binding) {
-            // To the last packet.
-            Ok(Some(ended)) => removed.count(&ended, &self.config.crypto),
-            // One that has expired is gone from the kernel.
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(%error, spi = %removed.form.spi, "an SA stays in the kernel");
-            }
-        }
-        self.leave_room(sa, &removed);
-        Some(removed.last)
-    }
-
-    fn usage(&mut self, sa: SaId) -> Option<Usage> {
-        let installed = self.sas.get_mut(&sa)?;
-        let (name, binding) = (installed.form.name(), installed.form.binding);
-        // As above.
-        if let Ok(Some(state)) = read(&mut *self.kernel, &name, &binding) {
-            installed.count(&state, &self.config.crypto);
-        }
-        Some(installed.last)
-    }
-
-    fn tell_work(&mut self) {
-        let sas: Vec<SaId> = self.sas.keys().copied().collect();
-        for sa in sas {
-            let _ = self.usage(sa);
+    pub(super) fn on(
+        kernel: Box<dyn Kernel>,
+        config: Config,
+        known: Known,
+        monitor: Option<Monitor>,
+    ) -> Self {
+        Self {
+            kernel,
+            config,
+            spd: Spd::default(),
+            rules: BTreeMap::new(),
+            sas: BTreeMap::new(),
+            by_rule: BTreeSet::new(),
+            serial: 0,
+            reqid: REQIDS.start() - 1,
+            stale: Vec::new(),
+            known,
+            amiss: false,
+            waiting: Waiting::default(),
+            notice: Arc::new(|_| {}),
+            room_is_told: false,
+            told: BTreeSet::new(),
+            blocked_on_drop: false,
+            _monitor: monitor,
         }
     }
 
-    /// Has the kernel make the SA anew, with that number behind it.
-    fn resume(&mut self, id: SaId, used: u64) -> Result<(), PlaneError> {
-        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
-        let (form, name, binding) = (&sa.form, sa.form.name(), sa.form.binding);
-        if form.inbound || sa.serial.is_some() {
-            return Err(PlaneError::System {
-                what: format!("going on with SA {} after packet {used}", form.spi),
-                why: "it is not one that waits to send".to_owned(),
+    /// As [`DataPlane::add_inbound`], with a choice of offload.
+    pub fn install_inbound(
+        &mut self,
+        sa: InboundSa,
+        offload: Option<Offload>,
+    ) -> Result<(), PlaneError> {
+        let ruled = self.rules.get(&sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
+        let flows: Vec<Flow> =
+            Flow::leaving(&sa.selectors)?.into_iter().map(Flow::reversed).collect();
+        let form = Form {
+            inbound: true,
+            spi: sa.spi,
+            suite: sa.suite,
+            esn: sa.esn,
+            replay_window: sa.replay_window,
+            mode: sa.mode,
+            path: sa.path,
+            flow: single(&flows),
+            limits: sa.limits,
+            reqid: ruled.reqid,
+            binding: ruled.binding,
+            offload,
+        };
+        // Another program may use this reqid, too, so that the policy has to say which SA is this plane's.
+        let by_hand = !REQIDS.contains(&ruled.reqid);
+        let template = Template {
+            protocol: form.protocol(),
+            mode: sa.mode,
+            reqid: ruled.reqid,
+            spi: by_hand.then_some(sa.spi),
+            ends: by_hand.then(|| form.ends()),
+            offload: offload.filter(|offload| offload.packet),
+        };
+        self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, Vec::new())?;
+        self.receive_by(sa.rule, sa.id, template).inspect_err(|_| _ = self.remove(sa.id))
+    }
+
+    /// As [`DataPlane::add_outbound`], with a choice of offload.
+    pub fn install_outbound(
+        &mut self,
+        sa: OutboundSa,
+        offload: Option<Offload>,
+    ) -> Result<(), PlaneError> {
+        let ruled = self.rules.get(&sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
+        let flows = Flow::leaving(&sa.selectors)?;
+        let form = Form {
+            inbound: false,
+            spi: sa.spi,
+            suite: sa.suite,
+            esn: sa.esn,
+            replay_window: 0,
+            mode: sa.mode,
+            path: sa.path,
+            flow: single(&flows),
+            limits: sa.limits,
+            reqid: ruled.reqid,
+            binding: ruled.binding,
+            offload,
+        };
+        self.install(sa.id, (sa.rule, sa.selectors), form, sa.key, flows)?;
+        match sa.standby {
+            true => Ok(()),
+            false => self.use_from_now(sa.id).inspect_err(|_| _ = self.remove(sa.id)),
+        }
+    }
+
+    /// Points the traffic of an SA that sends at it.
+    fn use_from_now(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        let before = self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?.serial;
+        self.serial += 1;
+        if let Some(sa) = self.sas.get_mut(&sa) {
+            sa.serial = Some(self.serial);
+        }
+        self.serve(sa)?;
+        // In its former turn it has nothing left to do.
+        if let (Some(serial), Some(sa)) = (before, self.sas.get(&sa)) {
+            let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
+            let keys = keys(sa.flows.iter().copied(), sa.form.binding, Way::Out);
+            keys.into_iter().for_each(|key| self.unwant(key, place));
+        }
+        Ok(())
+    }
+
+    /// An SA as the kernel has it now, without its keys; `None` where it has none.
+    pub fn read_back(&mut self, sa: SaId) -> Option<ModifyMessage> {
+        let form = &self.sas.get(&sa)?.form;
+        read(&mut *self.kernel, &form.name(), &form.binding).ok().flatten()
+    }
+
+    fn install(
+        &mut self,
+        id: SaId,
+        (rule, selectors): (RuleId, Arc<TrafficSelectors>),
+        form: Form,
+        key: Secret,
+        flows: Vec<Flow>,
+    ) -> Result<(), PlaneError> {
+        let (name, spi) = (form.name(), form.spi);
+        let message = form.message(&key, None)?;
+        self.known.insert(name, id);
+        if let Err(error) = self.kernel.order(XfrmMessage::AddSa(message)) {
+            self.known.remove(&name);
+            return Err(match error.errno {
+                libc::EEXIST => PlaneError::SpiInUse(spi),
+                _ => refusal(format!("giving SA {spi} with {} to the kernel", form.suite), &error),
             });
         }
-        sa.skipped = used;
-        let message = form.message(&sa.key, Some(state::replay_from(form, used)))?;
-        let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
-        self.delete(&name, &binding).map_err(refused)?;
-        self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
-    }
-}
-
-/// The kernel's plane, as far as it can do more than others.
-pub trait KernelPlane: DataPlane {
-    /// Lets a rule's traffic pass, which is protected elsewhere, in the rule's place among the others.
-    fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError>;
-    /// What becomes of a packet that a rule of this plane covers and decides about; `None` without such a rule.
-    fn trace_one_way(
-        &self,
-        rule: RuleId,
-        packet: &PacketSummary,
-        leaves: bool,
-    ) -> Option<OneWayTrace>;
-    /// Removes what an earlier run has left and nothing of this one has replaced.
-    fn settle(&mut self);
-}
-
-impl KernelPlane for Xfrm {
-    fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        self.put_rule(rule, true)
+        let (before, last, told, skipped) = Default::default();
+        let serial = None;
+        let installed =
+            Installed { form, key, rule, selectors, flows, serial, before, last, told, skipped };
+        self.sas.insert(id, installed);
+        self.by_rule.insert((rule, id));
+        Ok(())
     }
 
-    fn trace_one_way(
-        &self,
-        rule: RuleId,
-        packet: &PacketSummary,
-        leaves: bool,
-    ) -> Option<OneWayTrace> {
-        self.course_by(rule, packet, leaves)
-    }
-
-    fn settle(&mut self) {
-        let in_force: BTreeSet<PolicyName> =
-            self.spd.in_force().map(|change| change.name()).collect();
-        for stale in std::mem::take(&mut self.stale) {
-            let id = &stale.user_policy_id;
-            if in_force.contains(&PolicyName::new(id.selector, id.direction, &stale.nlas)) {
-                continue;
-            }
-            match self.kernel.order(XfrmMessage::DeletePolicy(stale)) {
-                Err(error) if !error.is_absent() => {
-                    tracing::warn!(%error, "a policy of an earlier run stays in the kernel");
-                }
-                _ => {}
-            }
+    /// Removes an SA from the kernel. Returns what it was in the end; `None` where there is none.
+    fn delete(&mut self, name: &Name, binding: &Binding) -> Result<Option<ModifyMessage>, Refused> {
+        match self.kernel.take(name.message(binding)) {
+            Ok(ended) => Ok(ended.filter(|state| !state::is_larval(state))),
+            Err(error) if error.is_absent() => Ok(None),
+            Err(error) => Err(error),
         }
     }
 }
 
 impl Xfrm {
-    fn sas_of(&self, rule: RuleId) -> Vec<SaId> {
-        let of_rule = (rule, SaId(0))..=(rule, SaId(u64::MAX));
-        self.by_rule.range(of_rule).map(|(_, id)| *id).collect()
+    /// Says whether the policies stay in the kernel when this is dropped, where they block without SAs, until the next start. At
+    /// first they do not.
+    pub fn block_on_drop(&mut self, blocked: bool) {
+        self.blocked_on_drop = blocked;
     }
 
-    /// Adds a rule, or changes the one of that name, which keeps its SAs.
-    fn put_rule(&mut self, rule: Rule, elsewhere: bool) -> Result<(), PlaneError> {
-        let (id, flows) = (rule.id, Flow::leaving(&rule.selectors)?);
-        priority(id)?;
-        if flows.iter().any(|flow| flow.source.address.is_ipv6()) {
-            self.neighbour_discovery()?;
-        }
-        let binding = self.config.bindings.get(&rule.tunnel).copied().unwrap_or_default();
-        let before = self.rules.remove(&id);
-        let (reqid, receiving) = match &before {
-            Some(ruled) => (ruled.reqid, ruled.receiving.clone()),
-            None => (self.next_reqid()?, Vec::new()),
-        };
-        let ruled = Ruled { rule, binding, reqid, flows: flows.clone(), elsewhere, receiving };
-        self.rules.insert(id, ruled);
-        let outcome = self.hold(id).and_then(|()| self.guard(id));
-        let (gone, binding) = match (&outcome, before) {
-            (Ok(()), Some(before)) => {
-                let gone = before.flows.into_iter().filter(|flow| !flows.contains(flow));
-                (gone.collect(), before.binding)
-            }
-            // What was in force stays in force.
-            (Err(_), Some(before)) => {
-                let gone = flows.into_iter().filter(|flow| !before.flows.contains(flow));
-                let gone = gone.collect();
-                self.rules.insert(id, before);
-                if let Err(error) = self.hold(id).and_then(|()| self.guard(id)) {
-                    tracing::error!(%error, "a rule's traffic is not as it was");
-                }
-                (gone, binding)
-            }
-            (Err(_), None) => {
-                self.remove_rule(id);
-                (Vec::new(), binding)
-            }
-            (Ok(()), None) => (Vec::new(), binding),
-        };
-        self.release(id, &gone, binding);
-        outcome
+    fn remove_sas(&mut self) {
+        let sas: Vec<SaId> = self.sas.keys().copied().collect();
+        sas.into_iter().for_each(|sa| _ = self.remove(sa));
     }
+}
 
-    fn next_reqid(&mut self) -> Result<u32, PlaneError> {
-        let next = self.reqid + 1;
-        if !REQIDS.contains(&next) {
-            return Err(PlaneError::System {
-                what: "numbering a rule for the kernel".to_owned(),
-                why: "all reqids of this plane have been used; restart it".to_owned(),
-            });
+impl Drop for Xfrm {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
+            return;
         }
-        self.reqid = next;
-        Ok(next)
+        if self.blocked_on_drop {
+            // Without SAs the policies block.
+            self.remove_sas();
+            return;
+        }
+        let rules: Vec<RuleId> = self.rules.keys().copied().collect();
+        rules.into_iter().for_each(|rule| self.remove_rule(rule));
+        self.remove_sas();
+        self.settle();
+        let rest: Vec<Change> = self.spd.in_force().collect();
+        for change in rest {
+            if let Change::Put(key, ..) = change
+                && let Err(error) = tell(&mut *self.kernel, &Change::Delete(key))
+            {
+                tracing::warn!(%error, "a policy stays in the kernel");
+            }
+        }
+    }
+}
+
+fn single(flows: &[Flow]) -> Option<Flow> {
+    match flows[..] {
+        [flow] => Some(flow),
+        _ => None,
     }
 }

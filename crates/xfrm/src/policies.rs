@@ -1,14 +1,15 @@
-//! Which policies rules and their SAs have, for as long as they live.
+//! How the kernel's policies are ranked and named, and how it is told of one.
 
 #![forbid(unsafe_code)]
 
 use super::flow::{self, Flow};
 use super::netlink::Kernel;
-use super::spd::{Action, Change, Key, Place, Template, Way};
-use super::{Binding, PRIORITIES, Xfrm, refusal};
-use esp::plane::{PlaneError, RuleId, SaId, TrafficSelectors};
-use policy::{Mode, PortRange, Selector};
-use std::cmp::Reverse;
+use super::ranges::PRIORITIES;
+use super::refusal::refusal;
+use super::spd::{Change, Key, Way};
+use esp::plane::{PlaneError, RuleId, TrafficSelectors};
+use esp::trace::Binding;
+use policy::{PortRange, Selector};
 use std::net::Ipv6Addr;
 
 /// Of what always passes.
@@ -16,178 +17,6 @@ pub(super) const ALWAYS: u32 = *PRIORITIES.start();
 
 /// Of the first rule's SAs and of what it lets in; of its traffic without an SA it is one more.
 pub(crate) const RULES: u32 = ALWAYS + 16;
-
-impl Xfrm {
-    /// Lets traffic of the rule in that came by SAs like this one.
-    pub(super) fn receive_by(
-        &mut self,
-        rule: RuleId,
-        sa: SaId,
-        template: Template,
-    ) -> Result<(), PlaneError> {
-        let Some(ruled) = self.rules.get_mut(&rule) else { return Ok(()) };
-        ruled.receiving.push((sa, template));
-        self.guard(rule)
-    }
-
-    /// What must come by an SA: all of a rule's traffic, also while there is none.
-    pub(super) fn guard(&mut self, rule: RuleId) -> Result<(), PlaneError> {
-        let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
-        let template = ruled.receiving.last().map(|(_, template)| *template);
-        let action = match (ruled.elsewhere, template) {
-            (true, None) => Action::Bypass,
-            // The SAs that were here before the traffic went elsewhere still receive.
-            (true, Some(template)) => Action::Tolerate(Template { offload: None, ..template }),
-            (false, Some(template)) => Action::Protect(template),
-            (false, None) => Action::Block,
-        };
-        let forward = |action| match action {
-            // Devices keep none for these.
-            Action::Protect(t) => Action::Protect(Template { offload: None, ..t }),
-            other => other,
-        };
-        let place = Place { priority: priority(rule)?, serial: Reverse(0) };
-        for key in keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, Way::In) {
-            if template.is_some_and(|template| template.offload.is_some()) {
-                // Behind it, also once the card has gone and this policy has been made anew.
-                self.net(key, place.priority + 1)?;
-            }
-            self.want(key, place, action)?;
-            self.want(Key { way: Way::Forward, ..key }, place, forward(action))?;
-        }
-        Ok(())
-    }
-
-    /// What becomes of a rule's traffic that leaves while no SA serves it.
-    pub(super) fn hold(&mut self, rule: RuleId) -> Result<(), PlaneError> {
-        let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
-        let asking = Template {
-            protocol: netlink_packet_xfrm::IPPROTO_ESP,
-            // So that no outer addresses are needed to ask.
-            mode: Mode::Transport,
-            reqid: ruled.reqid,
-            spi: None,
-            ends: None,
-            offload: None,
-        };
-        let action = match (ruled.elsewhere, ruled.rule.trap) {
-            (true, _) => Action::Bypass,
-            (false, true) => Action::Protect(asking),
-            (false, false) => Action::Block,
-        };
-        let place = Place { priority: priority(rule)? + 1, serial: Reverse(0) };
-        for key in keys(ruled.flows.iter().copied(), ruled.binding, Way::Out) {
-            self.want(key, place, action)?;
-        }
-        Ok(())
-    }
-
-    /// Points the traffic of an SA that sends at it, as if it had just been promoted.
-    pub(super) fn serve(&mut self, id: SaId) -> Result<(), PlaneError> {
-        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
-        let Some(serial) = sa.serial else { return Ok(()) };
-        let form = &sa.form;
-        let template = Template {
-            protocol: form.protocol(),
-            mode: form.mode,
-            reqid: form.reqid,
-            spi: Some(form.spi),
-            ends: Some(form.ends()),
-            offload: form.offload.filter(|offload| offload.packet),
-        };
-        let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
-        for key in keys(sa.flows.iter().copied(), form.binding, Way::Out) {
-            if template.offload.is_some() {
-                self.net(key, place.priority + 1)?;
-            }
-            self.want(key, place, Action::Protect(template))?;
-        }
-        Ok(())
-    }
-
-    /// Where a device keeps a policy, the kernel forgets it together with the device, and packets would pass in the clear
-    /// until that is noticed. So a second pair of policies drops them, told apart from the first by one bit of the mark.
-    pub(super) fn net(&mut self, key: Key, priority: u32) -> Result<(), PlaneError> {
-        let place = Place { priority, serial: Reverse(0) };
-        for half in halves(key) {
-            self.want(half, place, Action::Block)?;
-        }
-        Ok(())
-    }
-
-    /// Has an SA that sends not used for a moment.
-    pub(super) fn pause(&mut self, id: SaId) -> Result<(), PlaneError> {
-        let Some(sa) = self.sas.get(&id) else { return Ok(()) };
-        let Some(serial) = sa.serial else { return Ok(()) };
-        let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
-        for key in keys(sa.flows.iter().copied(), sa.form.binding, Way::Out) {
-            self.want(key, place, Action::Block)?;
-        }
-        Ok(())
-    }
-
-    /// Points traffic of an SA away from it.
-    pub(super) fn rest(&mut self, id: SaId) {
-        let Some(sa) = self.sas.get_mut(&id) else { return };
-        let (Some(serial), Ok(priority)) = (sa.serial.take(), priority(sa.rule)) else { return };
-        let place = Place { priority, serial: Reverse(serial) };
-        for key in keys(sa.flows.iter().copied(), sa.form.binding, Way::Out) {
-            self.unwant(key, place);
-        }
-    }
-
-    pub(super) fn neighbour_discovery(&mut self) -> Result<(), PlaneError> {
-        let place = Place { priority: ALWAYS, serial: Reverse(0) };
-        for flow in neighbour_discovery() {
-            for way in [Way::In, Way::Out, Way::Forward] {
-                let key = Key { way, flow, binding: Binding::default() };
-                self.want(key, place, Action::Bypass)?;
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn want(
-        &mut self,
-        key: Key,
-        place: Place,
-        action: Action,
-    ) -> Result<(), PlaneError> {
-        let before = self.spd.get(&key, &place);
-        let Some(change) = self.spd.insert(key, place, action) else { return Ok(()) };
-        tell(&mut *self.kernel, &change).inspect_err(|_| {
-            // It stays in force as it was.
-            let _ = match before {
-                Some(action) => self.spd.insert(key, place, action),
-                None => self.spd.remove(key, place),
-            };
-        })
-    }
-
-    pub(super) fn unwant(&mut self, key: Key, place: Place) {
-        if let Some(change) = self.spd.remove(key, place)
-            && let Err(error) = tell(&mut *self.kernel, &change)
-        {
-            tracing::warn!(%error, "a policy stays in the kernel");
-        }
-    }
-
-    /// Forgets the policies of a rule that stand for traffic without an SA.
-    pub(super) fn release(&mut self, rule: RuleId, flows: &[Flow], binding: Binding) {
-        let Ok(priority) = priority(rule) else { return };
-        let [first, behind] =
-            [priority, priority + 1].map(|priority| Place { priority, serial: Reverse(0) });
-        for key in keys(flows.iter().copied(), binding, Way::Out) {
-            self.unwant(key, behind);
-            halves(key).into_iter().for_each(|half| self.unwant(half, behind));
-        }
-        for key in keys(flows.iter().map(|f| f.reversed()), binding, Way::In) {
-            self.unwant(key, first);
-            halves(key).into_iter().for_each(|half| self.unwant(half, behind));
-            self.unwant(Key { way: Way::Forward, ..key }, first);
-        }
-    }
-}
 
 /// The priority of policies that use a rule's SAs.
 pub(super) fn priority(rule: RuleId) -> Result<u32, PlaneError> {

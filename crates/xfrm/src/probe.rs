@@ -3,10 +3,11 @@
 #![forbid(unsafe_code)]
 
 use super::netlink::{Kernel, Netlink, Refused};
+use super::ranges::REQIDS;
 use super::state::Form;
-use super::{Binding, REQIDS};
 use crypto::Suite;
 use esp::plane::{Encapsulation, Limits, Path, Spi};
+use esp::trace::Binding;
 use netlink_packet_xfrm::XfrmMessage;
 use policy::{Mode, Secret};
 use std::io;

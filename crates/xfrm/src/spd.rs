@@ -7,14 +7,15 @@
 
 use super::binding;
 use super::flow::{Flow, family};
+use super::offload::Offload;
 use super::ownership::PolicyName;
-use super::{Binding, Offload};
+use super::state::mode;
 use esp::plane::Spi;
+use esp::trace::Binding;
 use netlink_packet_xfrm::policy::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{
-    Address, Id, LifetimeConfig, UserOffloadDev, UserPolicyId, UserPolicyInfo, UserTemplate,
-    XFRM_MODE_TRANSPORT, XFRM_MODE_TUNNEL, XFRM_POLICY_ALLOW, XFRM_POLICY_BLOCK, XFRM_POLICY_FWD,
-    XFRM_POLICY_IN, XFRM_POLICY_OUT, XfrmAttrs, XfrmMessage,
+    Address, Id, LifetimeConfig, UserPolicyId, UserPolicyInfo, UserTemplate, XFRM_POLICY_ALLOW,
+    XFRM_POLICY_BLOCK, XFRM_POLICY_FWD, XFRM_POLICY_IN, XFRM_POLICY_OUT, XfrmAttrs, XfrmMessage,
 };
 use policy::Mode;
 use std::cmp::Reverse;
@@ -203,23 +204,6 @@ impl Template {
             ealgos: u32::MAX,
             calgos: u32::MAX,
         }
-    }
-}
-
-pub(super) fn mode(mode: Mode) -> u8 {
-    match mode {
-        Mode::Transport => XFRM_MODE_TRANSPORT,
-        Mode::Tunnel => XFRM_MODE_TUNNEL,
-    }
-}
-
-impl Offload {
-    /// As it is asked for; `inbound` for what arrives.
-    pub(super) fn attribute(self, inbound: bool) -> XfrmAttrs {
-        // linux/xfrm.h: XFRM_OFFLOAD_INBOUND and XFRM_OFFLOAD_PACKET.
-        let flags = if inbound { 2 } else { 0 } | if self.packet { 4 } else { 0 };
-        let ifindex = i32::try_from(self.device).unwrap_or(i32::MAX);
-        XfrmAttrs::OffloadDevice(UserOffloadDev { ifindex, flags })
     }
 }
 

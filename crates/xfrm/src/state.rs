@@ -2,17 +2,18 @@
 
 #![forbid(unsafe_code)]
 
+use super::algorithm;
 use super::binding;
 use super::flow::{Flow, address, family};
-use super::spd::mode;
-use super::{Binding, Offload, algorithm};
+use super::offload::Offload;
 use crypto::Suite;
 use esp::plane::{Encapsulation, Limits, Path, PlaneError, Spi, Usage};
+use esp::trace::Binding;
 use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{
     Address, EncapTmpl, IPPROTO_AH, IPPROTO_ESP, Id, LifetimeConfig, ReplayEsn, UDP_ENCAP_ESPINUDP,
-    UserSaId, UserSaInfo, XFRM_INF, XFRM_STATE_AF_UNSPEC, XFRM_STATE_ALIGN4, XFRM_STATE_ESN,
-    XfrmAttrs,
+    UserSaId, UserSaInfo, XFRM_INF, XFRM_MODE_TRANSPORT, XFRM_MODE_TUNNEL, XFRM_STATE_AF_UNSPEC,
+    XFRM_STATE_ALIGN4, XFRM_STATE_ESN, XfrmAttrs,
 };
 use policy::{Mode, Secret};
 use std::net::IpAddr;
@@ -209,6 +210,13 @@ impl Form {
             lifetime.hard_packet_limit = last;
         }
         lifetime
+    }
+}
+
+pub(super) fn mode(mode: Mode) -> u8 {
+    match mode {
+        Mode::Transport => XFRM_MODE_TRANSPORT,
+        Mode::Tunnel => XFRM_MODE_TUNNEL,
     }
 }
 

@@ -8,15 +8,20 @@ mod twin;
 mod work;
 
 use super::flow::{End, Flow, Port};
+use super::known::Known;
 use super::netlink::octets;
 use super::spd::{Action, Change, Key, Template, Way};
 use super::state::Form;
 use super::*;
 use crypto::Suite;
-use esp::plane::{Encapsulation, Limits, Path, Spi};
-use policy::{AhIntegrity, Integrity, KeyBits, Mode};
-use std::collections::BTreeSet;
+use esp::plane::{
+    Encapsulation, InboundSa, Limits, Notice, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Spi,
+};
+use netlink_packet_xfrm::{XfrmAttrs, XfrmMessage};
+use policy::{AhIntegrity, Integrity, KeyBits, Mode, Secret};
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// One recorded message: its type, what precedes the attributes, and those in the order of their kinds.
 type Parts = (u16, Vec<u8>, BTreeSet<(u16, Vec<u8>)>);

@@ -2,8 +2,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::policies::priority;
 use super::{Installed, Xfrm};
+use crate::policies::priority;
 use esp::plane::{PacketSummary, RuleId, SaId};
 use esp::trace::{DecidedBy, KernelPolicy, OneWayTrace, SaFacts};
 use std::cmp::Reverse;

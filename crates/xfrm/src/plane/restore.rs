@@ -2,10 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use super::policies::tell;
-use super::spd::Change;
-use super::state::Name;
-use super::{Offload, Xfrm, give, ownership, refusal};
+use super::Xfrm;
+use crate::kernel_sa::give;
+use crate::offload::Offload;
+use crate::ownership;
+use crate::policies::tell;
+use crate::refusal::refusal;
+use crate::spd::Change;
+use crate::state::Name;
 use esp::plane::{PlaneError, SaId};
 use std::collections::BTreeMap;
 

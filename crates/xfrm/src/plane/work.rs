@@ -2,9 +2,10 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Installed, SaId, Xfrm, state};
+use super::{Installed, Xfrm};
+use crate::state;
 use crypto::{Amount, CryptoProviders, Direction, Place};
-use esp::plane::{DataPlane, Usage};
+use esp::plane::{DataPlane, SaId, Usage};
 use netlink_packet_xfrm::XfrmAttrs;
 use netlink_packet_xfrm::state::ModifyMessage;
 use std::time::{Instant, SystemTime};

@@ -2,13 +2,15 @@
 
 #![forbid(unsafe_code)]
 
-use super::spd::Template;
-use super::{Offload, RuleId, SaId, Xfrm, give, refusal};
+use super::Xfrm;
+use crate::kernel_sa::give;
+use crate::offload::{Offload, offload_of};
 use crate::placement::{Need, Place, Placed, Reason, Step, Steps};
+use crate::refusal::refusal;
+use crate::spd::Template;
+use crate::state::Form;
 use esp::manual::Way;
-use esp::plane::{InboundSa, OutboundSa, PlaneError, Resynced};
-use netlink_packet_xfrm::XfrmAttrs;
-use netlink_packet_xfrm::state::ModifyMessage;
+use esp::plane::{InboundSa, OutboundSa, PlaneError, Resynced, RuleId, SaId};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -148,7 +150,7 @@ impl Xfrm {
     pub(super) fn remake(
         &mut self,
         id: SaId,
-        change: &mut dyn FnMut(&mut super::Form),
+        change: &mut dyn FnMut(&mut Form),
     ) -> Result<(), PlaneError> {
         let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
         let (name, binding) = (sa.form.name(), sa.form.binding);
@@ -382,14 +384,4 @@ fn reason(error: PlaneError) -> Result<Reason, PlaneError> {
         PlaneError::System { why, .. } => Ok(Reason::Refused(why)),
         other => Err(other),
     }
-}
-
-/// What the kernel says of an SA's offload.
-pub(super) fn offload_of(state: &ModifyMessage) -> Option<Offload> {
-    state.nlas.iter().find_map(|attribute| match attribute {
-        XfrmAttrs::OffloadDevice(offload) => {
-            Some(Offload { device: offload.ifindex.unsigned_abs(), packet: offload.flags & 4 != 0 })
-        }
-        _ => None,
-    })
 }

@@ -1,0 +1,304 @@
+//! The plane as key management knows it: rules come, change and go, and so do their SAs.
+
+#![forbid(unsafe_code)]
+
+use super::{Installed, Ruled, Xfrm};
+use crate::flow::Flow;
+use crate::kernel_sa::read;
+use crate::ownership::PolicyName;
+use crate::policies::priority;
+use crate::ranges::REQIDS;
+use crate::refusal::refusal;
+use crate::state;
+use esp::plane::{
+    DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule, RuleId,
+    SaId, Usage,
+};
+use esp::trace::OneWayTrace;
+use netlink_packet_xfrm::XfrmMessage;
+use std::collections::BTreeSet;
+
+impl DataPlane for Xfrm {
+    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        self.put_rule(rule, false)
+    }
+
+    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        let Some(mut ruled) = self.rules.remove(&rule) else { return };
+        let (flows, binding) = (ruled.flows.clone(), ruled.binding);
+        ruled.rule.id = to;
+        self.rules.insert(to, ruled);
+        let mut outcome = self.hold(to).and_then(|()| self.guard(to));
+        for id in self.sas_of(rule) {
+            let serial = self.sas.get(&id).and_then(|sa| sa.serial);
+            // Its turn among those of the rule stays.
+            self.rest(id);
+            if let Some(sa) = self.sas.get_mut(&id) {
+                (sa.rule, sa.serial) = (to, serial);
+            }
+            self.by_rule.remove(&(rule, id));
+            self.by_rule.insert((to, id));
+            self.waiting.rename(id, to);
+            outcome = outcome.and(self.serve(id));
+        }
+        self.release(rule, &flows, binding);
+        if let Err(error) = outcome {
+            tracing::error!(%error, "a rule's traffic is blocked");
+        }
+    }
+
+    fn set_trap(&mut self, rule: RuleId) {
+        let Some(ruled) = self.rules.get_mut(&rule) else { return };
+        ruled.rule.trap = true;
+        if let Err(error) = self.hold(rule) {
+            tracing::error!(%error, "packets that wait for a tunnel are not seen");
+        }
+    }
+
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
+        let what = || format!("giving reqid {reqid} to SAs");
+        let refused = |why: String| Err(PlaneError::System { what: what(), why });
+        if reqid == 0 || REQIDS.contains(&reqid) {
+            let (first, last) = (REQIDS.start(), REQIDS.end());
+            return refused(format!("0 and {first} to {last} are not to be given by hand"));
+        }
+        if let Some(other) = self.rules.values().find(|r| r.reqid == reqid && r.rule.id != rule) {
+            return refused(format!("those of {} have it", other.rule.tunnel));
+        }
+        self.rules.get_mut(&rule).ok_or(PlaneError::NoSuchRule(rule))?.reqid = reqid;
+        self.hold(rule)
+    }
+
+    fn remove_rule(&mut self, rule: RuleId) {
+        let Some(ruled) = self.rules.remove(&rule) else { return };
+        self.sas_of(rule).into_iter().for_each(|sa| self.rest(sa));
+        self.release(rule, &ruled.flows, ruled.binding);
+    }
+
+    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        self.place_inbound(sa)
+    }
+
+    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        self.place_outbound(sa)
+    }
+
+    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        // The card may have taken the SA and not take its policy.
+        self.use_from_now(sa).or_else(|error| self.leave_card_for(sa, error))
+    }
+
+    fn relocate(&mut self, id: SaId, path: Path) -> Result<(), PlaneError> {
+        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        if sa.form.path == path {
+            return Ok(());
+        }
+        self.remake(id, &mut |form| form.path = path)
+    }
+
+    fn last_sequence(&mut self, id: SaId) -> Option<u64> {
+        if self.sas.get(&id)?.form.inbound {
+            return None;
+        }
+        let known = state::last_sequence(&self.read_back(id)?);
+        // A card that does everything counts by itself.
+        self.count_in_card(id);
+        let counted = self.sas.get(&id).map(Installed::sequence);
+        known.max(counted)
+    }
+
+    fn resync(&mut self) -> Result<Resynced, PlaneError> {
+        self.resync_all()
+    }
+
+    fn use_room(&mut self) {
+        self.fill_cards();
+    }
+
+    fn network_changed(&mut self) {
+        self.config.placement.look_again();
+        let lost = self.cards_have_lost();
+        if !lost && !self.amiss {
+            return;
+        }
+        match self.resync_all() {
+            Ok(done) if lost => {
+                tracing::warn!(moved = done.moved, "a network card has lost its SAs")
+            }
+            Ok(done) => {
+                tracing::info!(sas = done.sas, "what could not be put back before is there")
+            }
+            Err(error) => {
+                tracing::error!(%error, "SAs are missing in the kernel; their traffic is blocked")
+            }
+        }
+    }
+
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
+        self.rest(sa);
+        self.count_in_card(sa);
+        let mut removed = self.sas.remove(&sa)?;
+        self.by_rule.remove(&(removed.rule, sa));
+        self.config.placement.forget(sa);
+        if let Some(ruled) = self.rules.get_mut(&removed.rule) {
+            ruled.receiving.retain(|(id, _)| *id != sa);
+            if let Err(error) = self.guard(removed.rule) {
+                tracing::warn!(%error, "the guard against cleartext stays as it was");
+            }
+        }
+        let name = removed.form.name();
+        self.known.remove(&name);
+        match self.delete(&name, &removed.form.binding) {
+            // To the last packet.
+            Ok(Some(ended)) => removed.count(&ended, &self.config.crypto),
+            // One that has expired is gone from the kernel.
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, spi = %removed.form.spi, "an SA stays in the kernel");
+            }
+        }
+        self.leave_room(sa, &removed);
+        Some(removed.last)
+    }
+
+    fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        let installed = self.sas.get_mut(&sa)?;
+        let (name, binding) = (installed.form.name(), installed.form.binding);
+        // As above.
+        if let Ok(Some(state)) = read(&mut *self.kernel, &name, &binding) {
+            installed.count(&state, &self.config.crypto);
+        }
+        Some(installed.last)
+    }
+
+    fn tell_work(&mut self) {
+        let sas: Vec<SaId> = self.sas.keys().copied().collect();
+        for sa in sas {
+            let _ = self.usage(sa);
+        }
+    }
+
+    /// Has the kernel make the SA anew, with that number behind it.
+    fn resume(&mut self, id: SaId, used: u64) -> Result<(), PlaneError> {
+        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let (form, name, binding) = (&sa.form, sa.form.name(), sa.form.binding);
+        if form.inbound || sa.serial.is_some() {
+            return Err(PlaneError::System {
+                what: format!("going on with SA {} after packet {used}", form.spi),
+                why: "it is not one that waits to send".to_owned(),
+            });
+        }
+        sa.skipped = used;
+        let message = form.message(&sa.key, Some(state::replay_from(form, used)))?;
+        let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
+        self.delete(&name, &binding).map_err(refused)?;
+        self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
+    }
+}
+
+/// The kernel's plane, as far as it can do more than others.
+pub trait KernelPlane: DataPlane {
+    /// Lets a rule's traffic pass, which is protected elsewhere, in the rule's place among the others.
+    fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError>;
+    /// What becomes of a packet that a rule of this plane covers and decides about; `None` without such a rule.
+    fn trace_one_way(
+        &self,
+        rule: RuleId,
+        packet: &PacketSummary,
+        leaves: bool,
+    ) -> Option<OneWayTrace>;
+    /// Removes what an earlier run has left and nothing of this one has replaced.
+    fn settle(&mut self);
+}
+
+impl KernelPlane for Xfrm {
+    fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        self.put_rule(rule, true)
+    }
+
+    fn trace_one_way(
+        &self,
+        rule: RuleId,
+        packet: &PacketSummary,
+        leaves: bool,
+    ) -> Option<OneWayTrace> {
+        self.course_by(rule, packet, leaves)
+    }
+
+    fn settle(&mut self) {
+        let in_force: BTreeSet<PolicyName> =
+            self.spd.in_force().map(|change| change.name()).collect();
+        for stale in std::mem::take(&mut self.stale) {
+            let id = &stale.user_policy_id;
+            if in_force.contains(&PolicyName::new(id.selector, id.direction, &stale.nlas)) {
+                continue;
+            }
+            match self.kernel.order(XfrmMessage::DeletePolicy(stale)) {
+                Err(error) if !error.is_absent() => {
+                    tracing::warn!(%error, "a policy of an earlier run stays in the kernel");
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+impl Xfrm {
+    fn sas_of(&self, rule: RuleId) -> Vec<SaId> {
+        let of_rule = (rule, SaId(0))..=(rule, SaId(u64::MAX));
+        self.by_rule.range(of_rule).map(|(_, id)| *id).collect()
+    }
+
+    /// Adds a rule, or changes the one of that name, which keeps its SAs.
+    fn put_rule(&mut self, rule: Rule, elsewhere: bool) -> Result<(), PlaneError> {
+        let (id, flows) = (rule.id, Flow::leaving(&rule.selectors)?);
+        priority(id)?;
+        if flows.iter().any(|flow| flow.source.address.is_ipv6()) {
+            self.neighbour_discovery()?;
+        }
+        let binding = self.config.bindings.get(&rule.tunnel).copied().unwrap_or_default();
+        let before = self.rules.remove(&id);
+        let (reqid, receiving) = match &before {
+            Some(ruled) => (ruled.reqid, ruled.receiving.clone()),
+            None => (self.next_reqid()?, Vec::new()),
+        };
+        let ruled = Ruled { rule, binding, reqid, flows: flows.clone(), elsewhere, receiving };
+        self.rules.insert(id, ruled);
+        let outcome = self.hold(id).and_then(|()| self.guard(id));
+        let (gone, binding) = match (&outcome, before) {
+            (Ok(()), Some(before)) => {
+                let gone = before.flows.into_iter().filter(|flow| !flows.contains(flow));
+                (gone.collect(), before.binding)
+            }
+            // What was in force stays in force.
+            (Err(_), Some(before)) => {
+                let gone = flows.into_iter().filter(|flow| !before.flows.contains(flow));
+                let gone = gone.collect();
+                self.rules.insert(id, before);
+                if let Err(error) = self.hold(id).and_then(|()| self.guard(id)) {
+                    tracing::error!(%error, "a rule's traffic is not as it was");
+                }
+                (gone, binding)
+            }
+            (Err(_), None) => {
+                self.remove_rule(id);
+                (Vec::new(), binding)
+            }
+            (Ok(()), None) => (Vec::new(), binding),
+        };
+        self.release(id, &gone, binding);
+        outcome
+    }
+
+    fn next_reqid(&mut self) -> Result<u32, PlaneError> {
+        let next = self.reqid + 1;
+        if !REQIDS.contains(&next) {
+            return Err(PlaneError::System {
+                what: "numbering a rule for the kernel".to_owned(),
+                why: "all reqids of this plane have been used; restart it".to_owned(),
+            });
+        }
+        self.reqid = next;
+        Ok(next)
+    }
+}

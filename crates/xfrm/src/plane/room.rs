@@ -1,0 +1,51 @@
+//! Gives the places in network cards that have become free to SAs that wait for them.
+
+#![forbid(unsafe_code)]
+
+use super::{Installed, Xfrm};
+use esp::plane::{Notice, SaId};
+use std::collections::BTreeSet;
+
+/// How many SAs go into cards at a time: key management has to do besides.
+const AT_ONCE: usize = 64;
+
+impl Xfrm {
+    /// An SA is gone, and with it what it had of a card.
+    pub(super) fn leave_room(&mut self, id: SaId, removed: &Installed) {
+        self.waiting.remove(id);
+        let Some(offload) = removed.form.offload else { return };
+        if self.waiting.free(removed.rule, (offload.device, removed.form.inbound)) {
+            self.tell_room();
+        }
+    }
+
+    /// Not at once: of many SAs that go one after the other some wait for the others' places.
+    fn tell_room(&mut self) {
+        if !std::mem::replace(&mut self.room_is_told, true) {
+            (self.notice)(Notice::Room);
+        }
+    }
+
+    /// Puts SAs that wait into places that have become free: one for each.
+    pub(super) fn fill_cards(&mut self) {
+        self.room_is_told = false;
+        let (mut entered, mut full) = (0, BTreeSet::new());
+        for _ in 0..AT_ONCE {
+            let Some(id) = self.waiting.next() else { break };
+            match self.enter_card(id, &mut full) {
+                Ok(moved) => entered += usize::from(moved),
+                Err(error) => {
+                    self.amiss = true;
+                    tracing::error!(%error, "an SA is missing in the kernel; its traffic is blocked");
+                }
+            }
+        }
+        if entered > 0 {
+            let waiting = self.waiting.len();
+            tracing::info!(sas = entered, waiting, "into a network card that has room again");
+        }
+        if self.waiting.has_room() {
+            self.tell_room();
+        }
+    }
+}
