@@ -31,6 +31,7 @@ mod paths;
 mod sender;
 pub mod stages;
 
+pub use crate::arrival::Arrival;
 pub use crate::spd::Lookups;
 pub use sender::Sender;
 
@@ -96,17 +97,6 @@ impl Default for Settings {
             on_release: None,
         }
     }
-}
-
-/// How an ESP packet arrived.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrival {
-    /// Between which addresses, and how.
-    pub path: Path,
-    /// DSCP and ECN of the outer header, where the socket tells.
-    pub tos: Option<u8>,
-    /// TTL or hop limit of the outer header, where the socket tells.
-    pub ttl: Option<u8>,
 }
 
 /// The pure packet work of the userspace plane. Clones share everything.

@@ -16,7 +16,7 @@
 
 mod ah;
 
-use crate::datapath::Arrival;
+use crate::arrival::Arrival;
 use crate::discard::Discard;
 use crate::encap::{Placement, Room, clamp_mss};
 use crate::header::{Fragment, Header};

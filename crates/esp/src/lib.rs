@@ -132,6 +132,7 @@
 #![deny(unsafe_code)]
 
 pub mod ah;
+mod arrival;
 pub mod datapath;
 pub mod discard;
 pub mod encap;
@@ -145,6 +146,7 @@ pub mod queue;
 #[doc(hidden)]
 pub mod steps;
 pub mod trace;
+mod traffic;
 
 mod coalesce;
 mod fragment;
@@ -156,6 +158,8 @@ mod outbound;
 mod rate;
 mod reassembly;
 mod replay;
+mod rule;
+mod sa;
 mod sad;
 #[cfg(test)]
 mod sample;

@@ -1,0 +1,52 @@
+//! Traffic: the selectors of an SA pair, and the headers of one packet.
+
+#![forbid(unsafe_code)]
+
+use crate::prefetch;
+use policy::{PortRange, Selector};
+use std::net::IpAddr;
+
+/// The traffic of one SA pair: any of `local` with any of `remote`, as agreed with the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TrafficSelectors {
+    /// This side's.
+    pub local: Vec<Selector>,
+    /// The peer's.
+    pub remote: Vec<Selector>,
+}
+
+impl TrafficSelectors {
+    /// Has them be in the cache.
+    pub(crate) fn prefetch(&self) {
+        prefetch::soon(self.local.as_slice());
+        prefetch::soon(self.remote.as_slice());
+    }
+
+    /// Whether ports make a difference to them.
+    pub(crate) fn name_ports(&self) -> bool {
+        self.local.iter().chain(&self.remote).any(|selector| selector.ports != PortRange::ANY)
+    }
+
+    /// Whether a packet that leaves this side is covered; ports are `None` where the packet shows none.
+    #[inline]
+    pub fn covers(
+        &self,
+        protocol: u8,
+        local: (IpAddr, Option<u16>),
+        remote: (IpAddr, Option<u16>),
+    ) -> bool {
+        self.local.iter().any(|s| s.contains(protocol, local.0, local.1))
+            && self.remote.iter().any(|s| s.contains(protocol, remote.0, remote.1))
+    }
+}
+
+/// The headers of a packet that met a rule without an SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketSummary {
+    /// IP protocol number.
+    pub protocol: u8,
+    /// Source address and port.
+    pub source: (IpAddr, Option<u16>),
+    /// Destination address and port.
+    pub destination: (IpAddr, Option<u16>),
+}
