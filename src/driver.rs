@@ -212,7 +212,7 @@ struct Driver<P: DataPlane> {
     engine: Engine<P>,
     sockets: Arc<IkeSockets>,
     host: Option<WatchedHost>,
-    send_nat_t: Box<dyn Fn(&Transmit) -> io::Result<()> + Send>,
+    send_nat_t: nat_t::SendNatT,
     plane_counters: PlaneCounters<P>,
     farewell: Farewell<P>,
     jobs: Jobs,

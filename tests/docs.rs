@@ -163,8 +163,7 @@ fn the_programs_have_every_command_and_option() {
             let output = Command::new(program).args(&command).arg("--help").output();
             let output = output.expect("the program is built");
             let help = String::from_utf8_lossy(&output.stdout);
-            let absent: Vec<_> =
-                options.iter().filter(|option| !help.contains(&format!("{option}"))).collect();
+            let absent: Vec<_> = options.iter().filter(|option| !help.contains(**option)).collect();
             if !output.status.success() || !absent.is_empty() {
                 wrong.push(format!("{}: {code} (absent: {absent:?})", path.display()));
             }

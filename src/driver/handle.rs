@@ -41,7 +41,7 @@ impl WeakHandle {
     }
 }
 
-/// How one name of [`Handle::activate`] ended.
+/// The outcome for one name of an activation.
 #[derive(Clone, Debug)]
 pub struct Activation {
     /// The name asked for.

@@ -15,10 +15,13 @@ const KEEPALIVE: [u8; 1] = [0xff];
 /// Takes a datagram of ESP in UDP, from the SPI on.
 pub type EspSink = Arc<dyn Fn(&[u8]) + Send + Sync>;
 
+/// Sends a message of IKE, or a keepalive, on the port of ESP in UDP.
+pub type SendNatT = Box<dyn Fn(&Transmit) -> io::Result<()> + Send>;
+
 /// IKE on the port of ESP in UDP.
 pub struct NatT {
     /// Sends a message, or a keepalive.
-    pub send: Box<dyn Fn(&Transmit) -> io::Result<()> + Send>,
+    pub send: SendNatT,
     /// Receive there, until the engine has ended.
     pub listeners: JoinSet<()>,
 }

@@ -49,7 +49,7 @@ fn one_inlet() {
     let [left, _right] = Side::pair();
     let inlet = PlaneInlet::new();
     let (gateway, _) = start(&left, inlet.clone()).expect("started");
-    let error = start(&left, inlet).err().expect("it has a gateway");
+    let error = start(&left, inlet).map(drop).expect_err("it has a gateway");
     assert!(matches!(error, StartError::Setting { setting: "data_plane", .. }), "{error:?}");
     left.run(async move { gateway.stop().await });
 }

@@ -59,7 +59,8 @@ fn first_events() {
 fn runtimes() {
     let [left, _right] = Side::pair();
     let before = left.space.state();
-    let builders: [(fn(&mut Builder), &str); 3] = [
+    type Enable = fn(&mut Builder);
+    let builders: [(Enable, &str); 3] = [
         (|_| {}, "I/O driver"),
         (|b| _ = b.enable_time(), "I/O driver"),
         (|b| _ = b.enable_io(), "time driver"),

@@ -19,7 +19,7 @@ pub(crate) fn times(wait: Duration, factor: f64) -> Duration {
     Duration::try_from_secs_f64(wait.as_secs_f64() * factor).unwrap_or(Duration::MAX)
 }
 
-/// When the engine next wants [`Engine::handle_timeout`], and why.
+/// When the engine next wants [`Engine::handle_timeout`](crate::Engine::handle_timeout), and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Deadline {
     /// When.

@@ -1,7 +1,7 @@
 //! The rules that every policy obeys, wherever its values come from.
 //!
 //! [`Policy::validate`] is the one gate: the reader of XML, the policy store, conversions, and code that builds a policy
-//! all pass it, and the IKE engine refuses a policy that does not. Each rule is a function in [`rules`] that returns a
+//! all pass it, and the IKE engine refuses a policy that does not. Each rule is a function in `rules` that returns a
 //! [`Problem`]; the reader of XML calls the same functions earlier, where it knows the line, and words the problem in
 //! the terms of the file.
 

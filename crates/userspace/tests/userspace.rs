@@ -411,7 +411,7 @@ fn a_missing_capability_is_named() {
         held.effective.remove(CapabilitySet::NET_RAW);
         // A thread's own affair, and this thread ends here.
         set_capabilities(None, held).expect("given up");
-        Userspace::start(config, silent()).err().expect("refused").to_string()
+        Userspace::start(config, silent()).map(drop).expect_err("refused").to_string()
     });
     assert!(error.contains("lacks CAP_NET_RAW;") && error.contains("run it as root"), "{error}");
 }
