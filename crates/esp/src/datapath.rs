@@ -15,6 +15,7 @@ use crate::plane::{
 };
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::sad::{Found, Sad};
+use crate::sequence::Sequence;
 use crate::spd::{Entry, Service, Spd, Verdict};
 use crate::trace::Trace;
 use crypto::{CipherError, CryptoProviders, KeyedSa, KeyedSas, Suite};
@@ -102,13 +103,6 @@ impl Default for Settings {
 /// The pure packet work of the userspace plane. Clones share everything.
 #[derive(Clone)]
 pub struct Datapath(Arc<Shared>);
-
-/// The SA's part of a packet that was admitted.
-struct Taken<T> {
-    by: T,
-    /// The packet, where it was put together of fragments.
-    whole: Option<Vec<u8>>,
-}
 
 impl fmt::Debug for Datapath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -318,46 +312,51 @@ impl Datapath {
 
 impl Shared {
     /// Decides about a packet from the device: `look_up` names its SA, and `protect` has that SA protect the packet at once,
-    /// or claim the sequence numbers for it. Both schedules decide here, and only here. `None`: nothing is sent now.
+    /// or claim the sequence numbers for it. Both schedules decide here, and only here. `None`: nothing is sent now. If the
+    /// packet is the last fragment of one that was put together, `whole` becomes that one and stands for the packet.
     ///
     /// # Errors
     /// The reason why the packet is dropped, which has been counted.
+    // Inlined: what is protected at once must not pay for the other schedule.
+    #[inline(always)]
     fn admit<T>(
         &self,
-        now: Instant,
+        now: Duration,
         packet: &mut [u8],
-        gso: Gso,
+        mut gso: Gso,
+        whole: &mut Option<Vec<u8>>,
         look_up: &mut impl FnMut(&Header) -> Verdict,
-        protect: &mut impl FnMut(Arc<Outbound>, &mut [u8], Header, Gso) -> Result<T, Unsent>,
-    ) -> Result<Option<Taken<T>>, Discard> {
-        let since_epoch = self.since_epoch(now);
-        let outcome =
-            describe(packet, gso).map_err(Unsent::from).and_then(|header| match look_up(&header) {
-                Verdict::Protect(sa) => protect(sa, packet, header, gso).map(Some),
-                Verdict::NoSa(entry) => {
-                    self.miss(since_epoch, &entry, packet, &header, gso)?;
-                    Ok(None)
+        protect: &mut impl FnMut(Arc<Outbound>, &mut [u8], &Header, Gso) -> Result<T, Unsent>,
+    ) -> Result<Option<T>, Discard> {
+        loop {
+            let packet = whole.as_deref_mut().unwrap_or(packet);
+            let outcome = describe(packet, gso).map_err(Unsent::from).and_then(|header| {
+                match look_up(&header) {
+                    Verdict::Protect(sa) => protect(sa, packet, &header, gso).map(Some),
+                    Verdict::NoSa(entry) => {
+                        self.miss(now, &entry, packet, &header, gso)?;
+                        Ok(None)
+                    }
+                    Verdict::Drop(discard) => Err(discard.into()),
                 }
-                Verdict::Drop(discard) => Err(discard.into()),
             });
-        let refused = match outcome {
-            Ok(taken) => return Ok(taken.map(|by| Taken { by, whole: None })),
-            // It is not found again: it was taken from its rule before it was closed.
-            Err(Unsent::Gone) => return self.admit(now, packet, gso, look_up, protect),
-            Err(Unsent::Refused(discard)) => discard,
-        };
-        match self.retry(since_epoch, refused, packet, gso) {
-            Retry::Refused(discard) => Err(self.counters.count(discard)),
-            Retry::Again => self.admit(now, packet, gso, look_up, protect),
-            Retry::Whole(mut whole) => {
-                let taken = self.admit(now, &mut whole, Gso::NONE, look_up, protect)?;
-                Ok(taken.map(|taken| Taken { whole: Some(whole), ..taken }))
+            let refused = match outcome {
+                Ok(admitted) => return Ok(admitted),
+                // The SA is not found again: it was taken from its rule before it was closed.
+                Err(Unsent::Gone) => continue,
+                Err(Unsent::Refused(discard)) => discard,
+            };
+            match self.retry(now, refused, packet, gso) {
+                Retry::Refused(discard) => return Err(self.counters.count(discard)),
+                Retry::Again => {}
+                Retry::Whole(fragments) => (*whole, gso) = (Some(fragments), Gso::NONE),
+                Retry::Kept => return Ok(None),
             }
-            Retry::Kept => Ok(None),
         }
     }
 
     /// Admits a packet and seals it at once.
+    #[inline(always)]
     fn encapsulate(
         &self,
         now: Instant,
@@ -368,10 +367,10 @@ impl Shared {
     ) -> Result<(), Discard> {
         let since_epoch = self.since_epoch(now);
         let notify = |notice| self.notify(notice);
-        let mut protect = |sa: Arc<Outbound>, packet: &mut [u8], header: Header, gso| {
-            sa.protect(since_epoch, packet, &header, gso, queue, &notify)
+        let mut protect = |sa: Arc<Outbound>, packet: &mut [u8], header: &Header, gso| {
+            sa.protect(since_epoch, packet, header, gso, queue, &notify)
         };
-        self.admit(now, packet, gso, look_up, &mut protect).map(drop)
+        self.admit(since_epoch, packet, gso, &mut None, look_up, &mut protect).map(drop)
     }
 
     /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run, and
@@ -582,10 +581,19 @@ impl DataPlane for Datapath {
 
     fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
         match lock(&self.0.installed).get(&sa) {
-            Some(Installed::Outbound { sa, .. }) => sa.resume(used),
-            _ => return Err(PlaneError::NoSuchSa(sa)),
+            // A number above the highest would mark the SA as closed, which it is not.
+            Some(Installed::Outbound { .. }) if used > Sequence::HIGHEST => {
+                Err(PlaneError::System {
+                    what: format!("going on with SA {} after packet {used}", sa.0),
+                    why: format!("the highest sequence number is {}", Sequence::HIGHEST),
+                })
+            }
+            Some(Installed::Outbound { sa, .. }) => {
+                sa.resume(used);
+                Ok(())
+            }
+            _ => Err(PlaneError::NoSuchSa(sa)),
         }
-        Ok(())
     }
 
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {

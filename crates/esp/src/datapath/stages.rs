@@ -4,7 +4,7 @@
 //! Out: [`Sender::admit`](super::Sender::admit) in order, [`Datapath::seal`] anywhere; what is sealed is sent in order.
 //! In: [`Datapath::open_ahead`] anywhere, [`Datapath::settle`] in order, which hands out what may go on.
 
-use super::{Arrival, Datapath, Shared, Taken};
+use super::{Arrival, Datapath, Shared};
 use crate::gso::Gso;
 use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
@@ -131,12 +131,13 @@ impl Shared {
         look_up: &mut impl FnMut(&Header) -> Verdict,
     ) -> Option<Admitted> {
         let notify = |notice| self.notify(notice);
-        let mut claim = |sa: Arc<Outbound>, packet: &mut [u8], header, gso| {
-            let claim = sa.admit(packet, header, gso, &notify)?;
+        let mut whole = None;
+        let mut claim = |sa: Arc<Outbound>, packet: &mut [u8], header: &Header, gso| {
+            let claim = sa.admit(packet, *header, gso, &notify)?;
             Ok((sa, claim))
         };
-        let Taken { by: (sa, claim), whole } =
-            self.admit(now, packet, gso, look_up, &mut claim).ok()??;
+        let now = self.since_epoch(now);
+        let (sa, claim) = self.admit(now, packet, gso, &mut whole, look_up, &mut claim).ok()??;
         Some(Admitted { sa, claim, whole })
     }
 }

@@ -189,3 +189,13 @@ fn the_end_of_the_numbers_is_the_end_for_all_threads() {
     assert_eq!(notices.iter().filter(|n| **n == expiring(true)).count(), 1);
     assert_eq!(notices.iter().filter(|n| **n == expiring(false)).count(), 1);
 }
+
+#[test]
+fn no_sa_goes_on_after_a_sequence_number_that_does_not_exist() {
+    let mut pair = Pair::new(Kind::PLAIN);
+    let packet = sample::udp(false, (4000, 53), &sample::payload(20));
+    let refused = pair.sender.resume(OUT, u64::MAX).expect_err("there is no such number");
+    assert!(refused.to_string().contains("the highest sequence number"), "{refused}");
+    let sealed = pair.protect(&packet).expect("it is at its first number");
+    assert_eq!(pair.open(&sealed), Ok(packet));
+}
