@@ -13,8 +13,7 @@
 //! for defect in &defects {
 //!     eprintln!("{defect}");
 //! }
-//! let config = vpn::GatewayConfig { trust: trust.into(), ..Default::default() };
-//! let gateway = vpn::start(policy, config).await?;
+//! let gateway = vpn::Gateway::builder(policy).trust(trust).start().await?;
 //! # Ok(())
 //! # }
 //! ```
