@@ -1,7 +1,7 @@
 //! An IPsec gateway for Rust programs: IKEv2 (RFC 7296) negotiates keys, ESP or AH (RFC 4303, 4302) protects packets.
 //!
 //! A program gives a [`policy::Policy`] and settings to a [`Builder`] and receives a running [`Gateway`]. The daemon `vpnd` is
-//! built on this crate and on nothing else.
+//! built on this crate: it has no other way to start or command a gateway.
 //!
 //! ```text
 //!                    Gateway ── tunnels() workers() filter() offload() crypto() manual() events() stop() closed()
@@ -48,7 +48,8 @@
 //!
 //! 1. The runtime and the settings are checked; nothing has changed yet.
 //! 2. UDP 500 is opened: another IKE daemon shows here.
-//! 3. The data plane starts. What a crashed run has left is replaced, the filter comes first, and then device and routes.
+//! 3. The data plane starts. What a crashed run has left is replaced, the kernel's plane comes first if there is one, then the
+//!    filter, then device and routes, which wait for the first rule that needs them.
 //! 4. SAs keyed by hand are installed, and IKE listens on UDP 4500.
 //! 5. The engine installs the policy's rules: from here on their traffic is protected or blocked. Events begin.
 //!
@@ -63,7 +64,8 @@
 //! | a setting of the builder, the order of a start | `src/builder/host.rs` |
 //! | a start with a data plane of the caller's | `src/builder/custom.rs` |
 //! | a method of the running gateway | `src/gateway.rs`, `src/gateway/views.rs` |
-//! | which plane serves a tunnel, and what happens if the kernel refuses it | `src/planes.rs`, `src/planes/choice.rs` |
+//! | which plane serves a tunnel, and what happens if the kernel refuses it | `src/planes.rs`, `add_to_kernel` and `fall_back`; the operator's wish is in `src/planes/choice.rs` |
+//! | whether a network card is tried | `crates/xfrm/src/placement/steps.rs` |
 //! | a command from the gateway to the engine | `src/driver/handle.rs`, then `Driver::command` in `src/driver.rs` |
 //! | how long a command waits, and for which events | `src/driver/waiting.rs` |
 //! | the order of a stop | the end of `Driver::run` in `src/driver.rs` |

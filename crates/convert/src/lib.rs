@@ -42,7 +42,7 @@
 //! |---|---|
 //! | Where is an option of swanctl.conf read? | `swanctl/connection.rs`; its syntax: `swanctl/syntax.rs`, `swanctl/section.rs` |
 //! | Where is an option of ipsec.conf read? | `ipsec/connection.rs`; its syntax: `ipsec/syntax.rs` |
-//! | Where are settings reported that are not taken over? | `finding.rs` (`Report`), by the reader of each option |
+//! | Where are settings reported that are not taken over? | `finding.rs` (`Report`), by the reader of each option; options that nobody reads: `swanctl/section.rs`, `leave` |
 //! | Where are proposals translated? | `proposal.rs` |
 //! | Which side of a connection becomes local? | `assemble.rs` |
 //! | Which settings go into vpnd.toml? | `settings.rs` |

@@ -52,7 +52,7 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | How is a cipher added? | its value in `crates/policy/src/proposal.rs`; its lengths in `suite.rs`; its code in `provider.rs`, `cipher`; its names in `name.rs` and `choice.rs`; its counter in `function.rs`. For IKE: `crates/ike/src/negotiation/proposal.rs`; for the kernel: `crates/xfrm/src/algorithm.rs`. Vectors: `tests/cipher.rs`, `tests/wycheproof.rs` |
+//! | How is a cipher added? | its value in `crates/policy/src/proposal.rs`; its lengths in `suite.rs`; its code in `provider.rs`, `cipher`; its names in `name.rs` and `choice.rs`; its counter in `function.rs`. For IKE: `crates/ike/src/negotiation/proposal.rs`; for the kernel: `crates/xfrm/src/algorithm.rs`. In ESP: `fill_iv` in `crates/esp/src/outbound.rs`. Two lists that the compiler does not check: `counts_nonces` in `crates/esp/src/manual.rs`, which decides about nonce reuse, and `obstacle` in `crates/xfrm/src/placement/steps.rs`. Vectors: `crates/crypto/tests/` |
 //! | How is a MAC added? | `mac.rs` (the algorithm), `suite.rs`, `mac_of` (the ICV cut from it) |
 //! | How is a provider added? | `provider.rs`, and a file beside `aws_lc.rs`; `cpu.rs` says which instructions it uses |
 //! | Which suites does a provider lack? | `provider.rs`, `supports` |

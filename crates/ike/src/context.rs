@@ -50,7 +50,7 @@ impl Cx<'_> {
         }
     }
 
-    /// `soft` from now, up to a tenth of what it leaves of `hard` earlier, so that two peers with the same lifetimes
+    /// `soft` from now, earlier by a random part of what it leaves of `hard` (at least a twentieth and at most a quarter of `soft`), so that two peers with the same lifetimes
     /// do not rekey at the same moment (RFC 7296 §2.8).
     pub fn jittered(&mut self, soft: Duration, hard: Duration) -> Instant {
         let micros = |d: Duration| u64::try_from(d.as_micros()).unwrap_or(u64::MAX);

@@ -55,20 +55,23 @@
 //! | question | file |
 //! |---|---|
 //! | Where does a datagram enter? | `engine.rs`, `handle_datagram`; then `dispatch.rs` |
-//! | Where is a notify type named, where read? | `wire/registry.rs`; `wire/parts.rs` and the file of its exchange |
+//! | Where is a notify type named, where read? | named in `wire/registry.rs`; read in the file of its exchange, or in `engine.rs` (COOKIE), `session/renewal.rs` (AUTH_LIFETIME), `sa/path.rs` (NAT_DETECTION) |
 //! | Where is a message of one exchange made, answered, concluded? | `exchange/`, one file per exchange |
 //! | Where is a cookie demanded of strangers? | `admission.rs` |
 //! | Which states has a responder before the peer's proof? | `exchange/half_open.rs` |
-//! | What happens if an exchange of ours meets a request of the peer? | `collision.rs`; `sa/lowest_nonce.rs` decides which SA stays |
+//! | May a request be answered that meets an exchange of ours? | `collision.rs`, `admit` |
+//! | Both sides rekey at once: which SA stays? | `exchange/create_child.rs` and `exchange/rekey_ike.rs`; `sa/lowest_nonce.rs` compares |
+//! | When does an outbound SA in standby begin to send? | `exchange/delete.rs`, `give_up_child` and `revive`; after reauthentication `session/renewal.rs`, `relieve` |
 //! | What can a session ask of the engine, and where is it done? | `effect.rs`; `engine.rs`, `put_back` |
-//! | When is a Child SA rekeyed? | `sa/child.rs`, `install`; the jitter is in `context.rs` |
-//! | What happens if an address changes? | `session/roaming.rs`, `exchange/address_update.rs` |
+//! | When is a Child SA rekeyed? | `sa/child.rs`, `install`; the jitter is in `context.rs`, the share of the lifetime in `crates/policy/src/lifetime.rs`, `soft` |
+//! | What happens if an address changes? | `session/roaming.rs`: `follow_update` after the peer's update, `move_to` if a NAT moved the peer; the messages are in `exchange/address_update.rs` |
 //! | What comes back after a failure, and when? | `engine/reconnect.rs` |
 //! | How is a peer authenticated again? | `session/renewal.rs`, `engine/renewal.rs` |
 //! | Which tunnel does a request mean? | `policy_index.rs` for IKE SAs, `exchange/create_child.rs` for Child SAs |
 //! | What is a peer told about an error? | `rejection.rs` |
 //! | Why is a datagram ignored, and where is it counted? | `discard.rs`; `outputs.rs`, `discard` |
-//! | How is a certificate or its revocation checked? | `proof/job.rs`, `proof/trust.rs`, `proof/crl.rs`, `proof/ocsp.rs` |
+//! | How is a certificate checked? | `proof/job.rs`; what is trusted is in `proof/trust.rs` |
+//! | How is a certificate's revocation checked? | `proof/job.rs`, `check`, then `proof/path.rs`, `unrevoked`; `proof/crl.rs` and `proof/ocsp.rs` read the formats. The package `vpn` downloads lists: `src/revocation.rs` |
 //! | Which message waits before which? | `priority_queue.rs` |
 //!
 //! # How a tunnel comes up
@@ -99,12 +102,12 @@
 //! - **Refusals in IKE_SA_INIT** are not authenticated. They are believed only if nothing better comes for two seconds.
 //! - **Whose traffic.** A packet goes by the first rule that covers it, whether that tunnel is up or not. A request for
 //!   traffic that an earlier rule of another peer covers completely is refused (`rules.rs`, `shadowing_rule`).
-//! - **Strangers.** A request that has cost a key counts as half-open for 30 s, even if nothing is left of it.
-//! - **Succession.** A session that a peer begins while it still knows an older one succeeds the older one: its Child SAs
-//!   stand by until the side that began the new session deletes the old one. At most eight sessions of a tunnel wait for
+//! - **Strangers.** A request for which this side has computed a key exchange counts as half-open for 30 s, even if it is refused.
+//! - **Succession.** If a peer begins a session while it still has an older one, the new one succeeds the older one. The
+//!   Child SAs of the new session stand by until the side that began the new session deletes the old one. At most eight sessions of a tunnel wait for
 //!   the peer's Delete, and eight for the answer to ours; the oldest go first.
-//! - **Key exchanges stay in the engine's thread.** A peer waits for one message at most (1.5 ms with MODP-2048), because
-//!   urgent messages go first ([`priority_queue`]). Signatures are jobs.
+//! - **Key exchanges stay in the engine's thread.** An urgent message waits for the key exchange of one other message at most
+//!   (1.5 ms with MODP-2048), because urgent messages go first ([`priority_queue`]). Signatures are jobs.
 //! - **Duplicates.** If both sides set up a Child SA or a session for one tunnel at once, the one made with the lowest nonce
 //!   goes, deleted by the side that made it, as RFC 7296 §2.8 says of rekeys.
 //! - **Fragments.** A message longer than [`Config::fragment_size`] goes in fragments (RFC 7383) if the peer takes them. A

@@ -41,7 +41,7 @@
 //! | Which traffic checks that nothing is lost or altered? | `traffic.rs` |
 //! | Which traffic measures rates and processor time? | `load.rs`, `load/` |
 //! | How is a daemon started and stopped? | `node.rs`; two of them with policies: `site.rs` |
-//! | What does the demo do, and when does it fail? | `demo.rs` |
+//! | What does the demo do, and when does it fail? | `demo.rs`; the test that nothing leaves in the clear is `tests/netns/demo.rs` |
 //! | Where is an experiment added? | a file in `experiment/`, a line in the table of `experiment.rs` |
 //! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
 #![forbid(unsafe_code)]

@@ -13,7 +13,7 @@
 //!
 //! `xml::read` has three steps: `document` turns text into elements with their places; `lower` turns elements into values;
 //! what either finds wrong becomes a [`xml::Diagnostic`] with file, line, element and a fix. The last step of `lower` is
-//! [`Policy::validate`], which every policy passes, wherever its values come from. A [`Policy::changes`] compares the
+//! [`Policy::validate`], which every policy passes, wherever its values come from. [`Policy::changes`] compares the
 //! policy in force with the next one.
 //!
 //! # Examples

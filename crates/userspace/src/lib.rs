@@ -83,8 +83,8 @@
 //! | question | file |
 //! |---|---|
 //! | Which thread seals and opens in run-to-completion? | `worker.rs`: the worker that has read the packet |
-//! | Which thread seals and opens in the pipeline? | `pipeline.rs`, `does`: any worker; the reader too if it finds no free batch or the packet is alone |
-//! | Which thread claims sequence numbers and commits the anti-replay window in the pipeline? | `pipeline.rs`: the reader claims; whoever finishes the batch that is due commits (`order.rs`) |
+//! | Which thread seals and opens in the pipeline? | `pipeline.rs`, `does`: any worker; the reader too if it finds no free batch, the packet is alone, or there is no other worker |
+//! | Which thread claims sequence numbers and commits the anti-replay window in the pipeline? | `pipeline.rs`: the reader claims; the worker that finishes the batch whose turn it is commits (`order.rs`) |
 //! | How many workers are there, and on which CPUs? | `workers/settings.rs`; they are started and stopped in `workers.rs` |
 //! | How does a worker wait, and with which scheduling policy? | `waiting.rs`; `sched_policy.rs` |
 //! | Which routes and rules lead to the TUN device? | `tun_routes.rs`; they are in the journal of the crate `host`, which undoes them after a crash |
