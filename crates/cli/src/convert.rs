@@ -60,7 +60,7 @@ pub enum ConvertError {
     /// Its syntax is wrong.
     #[error("{0}")]
     Syntax(Box<Finding>),
-    /// What was made of it cannot be written.
+    /// The converted policy cannot be written.
     #[error("cannot write {}: {source}{}", .path.display(), if .source.kind() == io::ErrorKind::AlreadyExists { "; overwrite it with --force" } else { "" })]
     Write {
         /// The file.

@@ -4,7 +4,7 @@ use crate::mac;
 use policy::{AhIntegrity, DesKeys, EspEncryption, Integrity, KeyBits, Protection};
 use std::fmt;
 
-/// What protects a packet: an AEAD, a cipher with a MAC, or integrity alone.
+/// The algorithms that protect an SA's packets: an AEAD, a cipher with a MAC, or a MAC alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Suite {
     /// AES-GCM with an 8-octet IV and a 16-octet ICV (RFC 4106, RFC 5282).

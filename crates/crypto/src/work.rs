@@ -3,7 +3,7 @@
 use crate::function::Function;
 use std::collections::BTreeMap;
 
-/// What an SA does to packets.
+/// The two things that an SA does to packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// It protects them.
@@ -34,7 +34,7 @@ pub struct Amount {
     pub octets: u64,
 }
 
-/// Who did what to how much.
+/// The amount of work done, by function, direction and the place that did it.
 pub type Work = BTreeMap<(Function, Direction, Place), Amount>;
 
 impl Direction {

@@ -1,4 +1,4 @@
-//! What is known of an ESP packet besides its octets.
+//! The facts about an ESP packet that its own octets do not tell.
 
 #![forbid(unsafe_code)]
 

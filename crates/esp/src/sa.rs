@@ -87,7 +87,7 @@ pub struct InboundSa {
     pub mode: Mode,
     /// Where it comes from.
     pub path: Path,
-    /// What may be inside (RFC 4301 §5.2).
+    /// The traffic that its packets may carry (RFC 4301 §5.2).
     pub selectors: Arc<TrafficSelectors>,
     /// When to renew or stop.
     pub limits: Limits,

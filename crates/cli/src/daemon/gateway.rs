@@ -63,9 +63,9 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn manual_sas(&self) -> impl Future<Output = Result<Vec<ManualStatus>, GatewayError>> + Send;
     /// The threads that carry packets.
     fn workers(&self) -> &Workers;
-    /// Which data planes are in use.
+    /// The data planes in use.
     fn planes(&self) -> Found;
-    /// What network cards do.
+    /// The state of offload to network cards.
     fn cards(&self) -> Report;
     /// The SAs in the kernel, and where each is protected.
     fn placed(&self) -> Vec<Placed>;
