@@ -10,7 +10,7 @@ mod runtime;
 pub use custom::{CustomPlane, PlaneInlet};
 pub use host::{HostPlane, OffloadSettings, OnDrop, PlaneSettings};
 
-use crate::driver::{self, SocketError};
+use crate::driver::{self, Fetcher, SocketError};
 use crate::events::Events;
 use crate::gateway::Gateway;
 use crate::manual::ManualSaError;
@@ -23,9 +23,10 @@ use ike::proof::trust::Trust;
 use policy::Policy;
 use std::fmt;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::broadcast;
 
-/// What a gateway is started with. `D` says which data plane it has: [`HostPlane`], the ones that come with this crate, or
+/// The settings of a gateway. `D` is its data plane: [`HostPlane`], the planes that come with this crate, or
 /// [`CustomPlane`].
 #[must_use = "a builder does nothing before start()"]
 pub struct Builder<D = HostPlane> {
@@ -37,6 +38,7 @@ pub struct Builder<D = HostPlane> {
 struct EngineSettings {
     policy: Arc<Policy>,
     ike: ike::Config,
+    natt_port: Option<u16>,
     trust: Arc<Trust>,
     lists: Arc<Lists>,
     key_log: Option<Sink>,
@@ -88,6 +90,7 @@ impl Builder {
         let engine = EngineSettings {
             policy,
             ike: ike::Config::default(),
+            natt_port: None,
             trust: Arc::default(),
             lists: Arc::default(),
             key_log: None,
@@ -113,6 +116,13 @@ impl<D> Builder<D> {
     /// Timers and limits of IKE. Default: [`ike::Config::default`].
     pub fn ike(mut self, config: ike::Config) -> Self {
         self.engine.ike = config;
+        self
+    }
+
+    /// UDP port of ESP, and of IKE behind NATs; the peers must use the same. Default: [`ike::Config::natt_port`] of
+    /// [`ike`](Self::ike), which is 4500 by default.
+    pub fn natt_port(mut self, port: u16) -> Self {
+        self.engine.natt_port = Some(port);
         self
     }
 
@@ -143,11 +153,31 @@ impl<D> Builder<D> {
 }
 
 impl EngineSettings {
-    /// Checks what can be checked without touching the system.
-    fn check(&self) -> Result<(), StartError> {
+    /// Applies the settings that override others, and checks what can be checked without touching the system.
+    fn check(&mut self) -> Result<(), StartError> {
+        self.ike.natt_port = self.natt_port.unwrap_or(self.ike.natt_port);
         self.policy.validate().map_err(InvalidSettings::from)?;
         self.ike.validate().map_err(InvalidSettings::from)?;
         runtime::check()
+    }
+
+    /// The constructor of the engine, the fetcher of revocation lists, and the channel of the events.
+    fn into_parts<P: DataPlane>(
+        self,
+        plane: P,
+        seed: [u8; 32],
+    ) -> (impl FnOnce(Instant) -> ike::Engine<P>, Fetcher, broadcast::Sender<Event>) {
+        let Self { policy, ike, natt_port: _, trust, lists, key_log, events } = self;
+        let make = move |now| {
+            let mut engine = ike::Engine::new(policy, ike, plane, seed, now)
+                .expect("the policy and the configuration were checked first");
+            engine.replace_trust(trust);
+            if let Some(sink) = key_log {
+                engine.log_keys(sink);
+            }
+            engine
+        };
+        (make, lists.fetcher(), events)
     }
 }
 

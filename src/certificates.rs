@@ -54,7 +54,7 @@ pub struct Sources {
 pub struct Source {
     /// The file or directory.
     pub path: PathBuf,
-    /// Whether it may be absent.
+    /// It may be absent.
     pub optional: bool,
 }
 
@@ -72,7 +72,7 @@ impl Sources {
     }
 }
 
-/// What a file is taken to hold where it does not say so.
+/// The content that a file is expected to have if it does not say so itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Authority,
@@ -85,11 +85,11 @@ enum Kind {
 /// All that was read.
 #[derive(Debug, Default)]
 pub struct Loaded {
-    /// What the files hold, each item named by its file, with the line where there are several in one.
+    /// The content of the files. Each item is named by its file, with the line if the file has several.
     pub material: Material,
     /// Files that cannot be used.
     pub errors: Vec<FileError>,
-    /// What can be used but had better be changed, each a text for the operator.
+    /// Problems that do not prevent the use of a file, each a text for the operator.
     pub warnings: Vec<String>,
 }
 

@@ -6,6 +6,7 @@ use tokio::sync::watch;
 
 /// Why a gateway has ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Closed {
     /// [`Gateway::stop`](crate::Gateway::stop) was called.

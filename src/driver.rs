@@ -1,6 +1,7 @@
 //! The tokio shell: sockets, clock and commands around an [`Engine`].
 
 mod addresses;
+mod farewelled;
 mod handle;
 mod jobs;
 mod nat_t;
@@ -13,7 +14,8 @@ pub use nat_t::{EspSink, NatT};
 
 use crate::closed::{self, Closed, TellEnd};
 use addresses::WatchedHost;
-use esp::plane::{DataPlane, Notice};
+use esp::plane::{DataPlane, Filtering, Maintenance, Notice};
+use farewelled::Farewelled;
 use handle::Command;
 use ike::discard::Discard;
 use ike::priority_queue::PriorityQueue;
@@ -31,7 +33,7 @@ use tokio::sync::{broadcast, mpsc};
 use tokio::task::{JoinHandle, JoinSet};
 use waiting::Waiting;
 
-/// How long peers may take to answer the last deletes.
+/// The time that peers have to answer the last Deletes.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Events a slow listener may fall behind.
 const EVENTS: usize = 1024;
@@ -40,7 +42,8 @@ const GATHERED: usize = 64;
 /// IKE messages that may wait for the engine; more are dropped, as a full socket would.
 const DATAGRAMS: usize = 1024;
 
-/// What a data plane tells its engine; cloned into the plane's hooks, called on any thread, never blocks.
+/// The way from a data plane to its engine. It is cloned into the plane's hooks, may be called on any thread, and
+/// never blocks.
 #[derive(Clone)]
 pub struct Inlet {
     datagrams: mpsc::Sender<Received>,
@@ -92,7 +95,7 @@ impl Overflow {
     }
 }
 
-/// What the plane counts, by reason.
+/// The counters of the plane, by reason.
 pub type PlaneCounters<P> = fn(&mut P) -> BTreeMap<&'static str, u64>;
 
 /// Sees the plane once more when the engine has stopped, before the plane is dropped.
@@ -109,7 +112,7 @@ impl Sockets {
     /// so that IKE does not enter its own tunnels.
     ///
     /// # Errors
-    /// Where one cannot be had: its port is taken, or a capability is missing.
+    /// If one cannot be had: its port is taken, or a capability is missing.
     pub fn open(mark: u32) -> Result<Self, SocketError> {
         let ike = IkeSockets::open(ike::IKE_PORT, mark)?;
         let host = WatchedHost::open(mark);
@@ -130,7 +133,7 @@ pub struct Surroundings<P> {
     pub nat_t: NatT,
     /// Counts of the plane.
     pub plane_counters: PlaneCounters<P>,
-    /// Called when the engine has stopped.
+    /// Called before the plane is dropped, also if the runtime ends; not after a panic.
     pub farewell: Farewell<P>,
     /// Has the revocation lists that the engine's policy wants and that are not loaded.
     pub fetcher: Fetcher,
@@ -155,12 +158,11 @@ pub fn start<P: DataPlane + Send + 'static>(
     let (tell_end, end) = closed::channel();
     let handle = Handle::new(commands, events.downgrade(), end);
     let driver = Driver {
-        engine: make(Instant::now()),
+        engine: Farewelled::new(make(Instant::now()), farewell),
         sockets: Arc::new(sockets.ike),
         host: sockets.host,
         send_nat_t: nat_t.send,
         plane_counters,
-        farewell,
         jobs,
         queue: PriorityQueue::default(),
         overflow: inputs.overflow.clone(),
@@ -209,12 +211,11 @@ fn hint(error: &io::Error) -> &'static str {
 }
 
 struct Driver<P: DataPlane> {
-    engine: Engine<P>,
+    engine: Farewelled<P>,
     sockets: Arc<IkeSockets>,
     host: Option<WatchedHost>,
     send_nat_t: nat_t::SendNatT,
     plane_counters: PlaneCounters<P>,
-    farewell: Farewell<P>,
     jobs: Jobs,
     queue: PriorityQueue<Received>,
     overflow: Overflow,
@@ -232,7 +233,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         self.look_at_addresses();
         let mut deadline = self.drain();
         let mut ending: Option<(Instant, Closed)> = None;
-        // Whether every handle is gone: nobody can stop the engine any more.
+        // Every handle is gone: nobody can stop the engine any more.
         let mut abandoned = false;
         let closed = loop {
             let give_up = ending.as_ref().map(|(give_up, _)| *give_up);
@@ -271,14 +272,11 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 break closed;
             }
         };
-        let Self { mut engine, farewell, sockets, host, send_nat_t, events, .. } = self;
+        let Self { engine, sockets, host, send_nat_t, events, .. } = self;
         drop((sockets, host, send_nat_t));
         // Dropping the plane waits for its threads and undoes its changes to the system.
         let of_plane = closed.clone();
-        let end = move || {
-            farewell(engine.plane(), &of_plane);
-            drop(engine);
-        };
+        let end = move || engine.end(&of_plane);
         if let Err(error) = tokio::task::spawn_blocking(end).await
             && let Ok(payload) = error.try_into_panic()
         {
@@ -296,7 +294,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     }
 
     fn look_at_addresses(&mut self) {
-        self.engine.plane().network_changed();
+        self.engine.plane().maintenance().network_changed();
         let Some(WatchedHost { host, .. }) = &mut self.host else { return };
         match host.addresses() {
             Ok(addresses) => {
@@ -353,12 +351,14 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 let _ = reply.send(());
             }
             Command::Trust(reply) => drop(reply.send(Arc::clone(self.engine.trust()))),
-            Command::Filter(reply) => drop(reply.send(self.engine.plane().filter())),
+            Command::Filter(reply) => {
+                drop(reply.send(self.engine.plane().filtering().filter_status()))
+            }
             Command::SetFilter(filter, reply) => {
-                let _ = reply.send(self.engine.plane().set_filter(filter));
+                let _ = reply.send(self.engine.plane().filtering().set_filter(filter));
             }
             Command::Trace(packet, reply) => {
-                let _ = reply.send(self.engine.plane().trace(&packet));
+                let _ = reply.send(self.engine.plane().filtering().trace(&packet));
             }
             Command::Plane(work) => work(self.engine.plane()),
             Command::Stop => unreachable!("handled where the loop ends"),

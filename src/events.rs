@@ -49,7 +49,7 @@ impl Events {
         }
     }
 
-    /// How many events this listener has lost since the last call because it was too slow.
+    /// The number of events that this listener has lost since the last call because it was too slow.
     pub fn missed(&mut self) -> u64 {
         std::mem::take(&mut self.missed)
     }
@@ -77,7 +77,7 @@ mod tests {
 
     fn event(number: usize) -> Event {
         let kind = EventKind::Warning(number.to_string());
-        Event { tunnel: "site".into(), child: None, peer: None, kind }
+        Event::new("site", kind)
     }
 
     #[tokio::test]

@@ -68,12 +68,12 @@ impl Gateway {
         OffloadView::new(&self.handle, &self.handles)
     }
 
-    /// What happens to traffic that belongs to no tunnel.
+    /// The filter for traffic that belongs to no tunnel.
     pub fn filter(&self) -> FilterView<'_> {
         FilterView::new(&self.handle)
     }
 
-    /// Who makes the ciphers of ESP and AH, and what they have done.
+    /// The crypto providers of ESP and AH, with their counters.
     pub fn crypto(&self) -> CryptoView<'_> {
         CryptoView::new(&self.handle, &self.handles)
     }

@@ -40,7 +40,8 @@
 //! # }
 //! ```
 //!
-//! The directory `examples/` has a whole gateway, and a data plane of one's own.
+//! `examples/gateway.rs` is a whole gateway. `examples/custom_plane/` has its own data plane: the ten methods of
+//! [`DataPlane`](esp::plane::DataPlane), and an empty `impl Capabilities`.
 //!
 //! # Start and stop
 //!
@@ -57,6 +58,17 @@
 //! its changes to the host, UDP 4500 is closed, events end, and [`Gateway::closed`] resolves. If a gateway is dropped instead,
 //! [`OnDrop`] decides what becomes of the traffic; if its engine panics, the traffic stays blocked.
 //!
+//! # Cargo features
+//!
+//! | feature | |
+//! |---|---|
+//! | `ring`, `portable` | crypto providers next to AWS-LC; both are on by default |
+//! | `serde` | `serde::Serialize` for the states of tunnels and SAs ([`ike::status`]), suites, events, failures, close reasons, the status of the filter, [`Activation`] and [`Closed`]; off by default |
+//!
+//! In serialized form enum variants are in snake case and have the same names as `State::name` and `FailureKind::name`.
+//! Algorithms, selectors, modes, and SPIs in hexadecimal are the strings that `Display` gives. A `Duration` has the fields `secs`
+//! and `nanos`. Counters ([`Gateway::counters`]) are a plain map, which needs no feature.
+//!
 //! # Where to change what
 //!
 //! | question | file |
@@ -64,6 +76,7 @@
 //! | a setting of the builder, the order of a start | `src/builder/host.rs` |
 //! | a start with a data plane of the caller's | `src/builder/custom.rs` |
 //! | a method of the running gateway | `src/gateway.rs`, `src/gateway/views.rs` |
+//! | what keeps traffic from leaving in the clear, and how a reload or a crash does not open a gap | `src/planes/guard.rs`; the rules stay in the plane during a reload: `crates/ike/src/engine/replacement.rs` |
 //! | which plane serves a tunnel, and what happens if the kernel refuses it | `src/planes.rs`, `add_to_kernel` and `fall_back`; the operator's wish is in `src/planes/choice.rs` |
 //! | whether a network card is tried | `crates/xfrm/src/placement/steps.rs` |
 //! | a command from the gateway to the engine | `src/driver/handle.rs`, then `Driver::command` in `src/driver.rs` |

@@ -7,7 +7,7 @@ pub use ledger::LedgerError;
 
 use crate::driver::{GatewayError, WeakHandle};
 use esp::manual::{Installed, ManualError};
-use esp::plane::{DataPlane, Notice, SaId, Usage};
+use esp::plane::{DataPlane, ManualKeying, Notice, SaId, Usage};
 use ledger::{Fingerprint, Ledger};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use xfrm::REQIDS;
 /// Where the ledger of sequence numbers is unless told otherwise.
 pub const DEFAULT_LEDGER: &str = "/var/lib/vpnd/sequences";
 
-/// How often it is seen to that the ledger is ahead of the sequence numbers.
+/// The pause between checks that the ledger is ahead of the sequence numbers in use.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// SAs without IKE. Clones are of the same ones.
@@ -38,7 +38,7 @@ struct Running {
     ledger: Ledger,
 }
 
-/// What a manual SA has done.
+/// The state of a manual SA.
 #[derive(Clone, Debug)]
 pub struct ManualStatus {
     /// The SA.
@@ -89,7 +89,7 @@ pub enum ManualSaError {
     Reqid {
         /// Its name.
         name: String,
-        /// What it has.
+        /// Its reqid.
         reqid: u32,
     },
     /// One name, and two reqids.
@@ -126,7 +126,7 @@ impl ManualSas {
     /// SAs whose sequence numbers are remembered in the file `ledger`.
     ///
     /// # Errors
-    /// Where they do not go together.
+    /// If they do not go together.
     pub fn new(sas: Vec<ManualSa>, ledger: PathBuf) -> Result<Self, ManualSaError> {
         check(&sas)?;
         let sas = sas.into_iter().map(Arc::new).collect();
@@ -138,17 +138,17 @@ impl ManualSas {
         self.0.sas.iter().map(|sa| &**sa)
     }
 
-    /// How many.
+    /// The number of SAs.
     pub fn len(&self) -> usize {
         self.0.sas.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.sas.is_empty()
     }
 
-    /// What each has done; nothing before the gateway has started.
+    /// The state of each SA; empty before the gateway has started.
     pub fn status(&self, plane: &mut dyn DataPlane) -> Vec<ManualStatus> {
         let running = self.running();
         let Some(running) = &*running else { return Vec::new() };
@@ -227,7 +227,8 @@ impl ManualSas {
         let Some(Running { installed, ledger }) = &mut *running else { return };
         let entries: Vec<_> = (installed.iter())
             .filter_map(|(id, sa)| {
-                let (used, fingerprint) = (plane.last_sequence(id)?, Fingerprint::of(sa));
+                let (used, fingerprint) =
+                    (plane.manual_keying().last_sequence(id)?, Fingerprint::of(sa));
                 let enough = used.saturating_add(block(sa) / 2) <= ledger.used(&fingerprint);
                 (!enough).then(|| (fingerprint, ahead(sa, used)))
             })
@@ -247,7 +248,7 @@ impl ManualSas {
             .iter()
             .filter_map(|(id, sa)| {
                 let before = plane.usage(id)?.packets;
-                let last = plane.last_sequence(id);
+                let last = plane.manual_keying().last_sequence(id);
                 // Packets pass until it is removed, and nothing is to follow what is noted.
                 let since = plane.remove(id)?.packets.saturating_sub(before);
                 Some((Fingerprint::of(sa), last? + since))

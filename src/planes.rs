@@ -7,25 +7,20 @@
 //! The rules keep their order across planes: what belongs to a tunnel of this process passes the kernel's policies in the
 //! place of its rule.
 
+mod capabilities;
 mod choice;
+mod data_plane;
 mod guard;
 mod route_check;
 #[cfg(test)]
 mod tests;
 
+pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 pub use route_check::Unrouted;
 
-pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
-
 use crypto::{CryptoProviders, Function};
-use esp::filter::{Filter, FilterStatus};
-use esp::path_mtu::Fit;
-use esp::plane::{
-    DataPlane, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule,
-    RuleId, SaId, Usage,
-};
-use esp::trace::{DecidedBy, OneWayTrace, Trace};
-use guard::Guard;
+use esp::plane::{DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId};
+use guard::{Guard, Surroundings};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -33,22 +28,23 @@ use std::sync::atomic::Ordering;
 use userspace::Userspace;
 use xfrm::{Disturbance, KernelPlane, Xfrm};
 
-/// Where a tunnel's packets are protected.
+/// The plane that protects a tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum PlaneKind {
     Userspace,
     Kernel,
 }
 
 /// Both planes.
 pub struct Planes<U = Userspace, K = Xfrm> {
-    // The kernel's goes last: until then it blocks what it knows.
+    // In the order in which they end: until the guard goes, nothing of the tunnels leaves in the clear.
     userspace: U,
     kernel: Option<K>,
+    /// `None` in tests, which touch no host.
     guard: Option<Guard>,
     config: Config,
-    rules: BTreeMap<RuleId, (Rule, Place)>,
-    sas: BTreeMap<SaId, Place>,
+    rules: BTreeMap<RuleId, (Rule, PlaneKind)>,
+    sas: BTreeMap<SaId, PlaneKind>,
     /// The last peer of each rule in the kernel.
     peers: BTreeMap<RuleId, IpAddr>,
     /// The SA that receives which the kernel has taken last: should it refuse the one that sends, the pair goes together.
@@ -56,25 +52,43 @@ pub struct Planes<U = Userspace, K = Xfrm> {
 }
 
 impl Planes {
-    /// Starts the userspace plane and, where a tunnel may want it and the kernel has it, the kernel's.
+    /// Guards the traffic of the rules that are going to be added (`defined`), and then starts the userspace plane and, if a
+    /// tunnel may use it and the kernel has it, the kernel's. [`Planes::settle`] is to be called once the rules are there.
     ///
     /// # Errors
-    /// Where a plane that is wanted by name cannot be had.
+    /// If a plane that is wanted by name cannot be started. A guard that was in force before stays.
     pub fn start(
         config: Config,
         userspace: userspace::Config,
         hooks: userspace::Hooks,
+        defined: &[Rule],
     ) -> Result<Self, PlaneError> {
+        let surroundings = Surroundings {
+            device: userspace.device.clone(),
+            mark: userspace.mark,
+            natt_port: userspace.natt_port,
+            inbound: config.inbound_guard,
+            kernel: config.wants_kernel(),
+        };
+        let guarded = defined.iter().map(|rule| (rule, config.guarded(&rule.tunnel)));
+        let guard = Guard::start(surroundings, &userspace.filter, guarded);
         let kernel = match config.wants_kernel() {
             true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks)?,
             false => None,
         };
-        guard::clear(&userspace.device);
-        let guard = kernel
-            .as_ref()
-            .map(|_| Guard::new(&userspace.device, userspace.natt_port, &userspace.filter));
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
-        Ok(Self { guard, ..Self::of(Userspace::start(userspace, hooks)?, kernel, config) })
+        let planes = Self::of(Userspace::start(userspace, hooks)?, kernel, config);
+        Ok(Self { guard: Some(guard), ..planes })
+    }
+
+    /// The rules are there: from now on they alone are guarded.
+    pub fn settle(&mut self) {
+        if let Some(kernel) = &mut self.kernel {
+            kernel.settle();
+        }
+        if let Some(guard) = &mut self.guard {
+            guard.settle();
+        }
     }
 
     /// The plane of this process.
@@ -170,15 +184,24 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     }
 
     /// The plane of a place; a rule is placed in the kernel only where there is one.
-    fn plane(&mut self, place: Place) -> &mut dyn DataPlane {
+    fn plane(&mut self, place: PlaneKind) -> &mut dyn DataPlane {
         match (place, &mut self.kernel) {
-            (Place::Kernel, Some(kernel)) => kernel,
+            (PlaneKind::Kernel, Some(kernel)) => kernel,
             _ => &mut self.userspace,
         }
     }
 
-    fn place(&self, rule: RuleId) -> Result<Place, PlaneError> {
+    fn place(&self, rule: RuleId) -> Result<PlaneKind, PlaneError> {
         self.rules.get(&rule).map(|(_, place)| *place).ok_or(PlaneError::NoSuchRule(rule))
+    }
+
+    /// Adds a rule, which is guarded already, to the plane that is to serve it.
+    fn place_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        let Some(rule) = self.add_to_kernel(rule)? else { return Ok(()) };
+        self.userspace.add_rule(rule.clone())?;
+        self.leave_alone(&rule);
+        self.keep_in_userspace(rule);
+        Ok(())
     }
 
     /// Adds a rule to the kernel where that is wanted and possible; gives it back where it is to go to userspace.
@@ -192,7 +215,12 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
             Ok(()) => {
                 self.config.report.forget(&rule.tunnel);
                 self.look_at_route(&rule);
-                self.rules.insert(rule.id, (rule, Place::Kernel));
+                let id = rule.id;
+                let before = self.rules.insert(id, (rule, PlaneKind::Kernel));
+                if matches!(before, Some((_, PlaneKind::Userspace))) {
+                    self.userspace.remove_rule(id);
+                    self.report_userspace();
+                }
                 Ok(None)
             }
             Err(error) if choice == Choice::Auto => {
@@ -203,14 +231,10 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         }
     }
 
-    /// Guards those of these rules that the kernel has.
-    fn guard(&mut self, rules: &[RuleId]) {
+    /// Guards these rules. They stay guarded until they are removed, whatever a plane says to them.
+    fn guard(&mut self, rules: &[Rule]) {
         let Some(guard) = &mut self.guard else { return };
-        let in_kernel = rules.iter().filter_map(|id| match self.rules.get(id)? {
-            (rule, Place::Kernel) => Some((rule, self.config.guarded(&rule.tunnel))),
-            (_, Place::Userspace) => None,
-        });
-        guard.cover(in_kernel);
+        guard.cover(rules.iter().map(|rule| (rule, self.config.guarded(&rule.tunnel))));
     }
 
     /// Has the kernel let pass what a rule of this process covers, in that rule's place.
@@ -218,6 +242,8 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         if let Some(kernel) = &mut self.kernel
             && let Err(error) = kernel.leave_alone(rule.clone())
         {
+            // The kernel may still have the rule that this one replaces.
+            kernel.remove_rule(rule.id);
             let tunnel = &rule.tunnel;
             tracing::warn!(%error, %tunnel, "what this tunnel and later ones in the kernel share goes to those");
         }
@@ -242,8 +268,13 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     }
 
     fn keep_in_userspace(&mut self, rule: Rule) {
-        self.rules.insert(rule.id, (rule, Place::Userspace));
+        self.rules.insert(rule.id, (rule, PlaneKind::Userspace));
         self.config.report.userspace(true);
+    }
+
+    fn report_userspace(&self) {
+        let used = self.rules.values().any(|(_, place)| *place == PlaneKind::Userspace);
+        self.config.report.userspace(used);
     }
 
     /// Has userspace serve an SA that sends, which the kernel does not take, and the one that receives with it.
@@ -262,7 +293,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         }
         self.remove(id);
         self.userspace.add_inbound(mate)?;
-        self.sas.insert(id, Place::Userspace);
+        self.sas.insert(id, PlaneKind::Userspace);
         self.userspace.add_outbound(sa)
     }
 
@@ -273,7 +304,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         }
     }
 
-    /// Whether an SA that the kernel has refused is to go to userspace.
+    /// Returns `true` if an SA that the kernel has refused is to go to userspace.
     fn may_fall_back(&self, rule: RuleId, error: &PlaneError) -> bool {
         self.is_auto(rule) && matches!(error, PlaneError::System { .. } | PlaneError::Suite(_))
     }
@@ -282,242 +313,4 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         let tunnel = self.rules.get(&rule).map(|(rule, _)| rule.tunnel.as_str());
         tunnel.is_some_and(|tunnel| self.config.choice_of(tunnel) == Choice::Auto)
     }
-
-    /// What becomes of a packet: the first rule that covers it decides, in whichever plane it is.
-    fn trace_one_way(
-        &self,
-        packet: &PacketSummary,
-        leaves: bool,
-        elsewhere: OneWayTrace,
-    ) -> OneWayTrace {
-        let PacketSummary { protocol, source, destination } = *packet;
-        let (local, remote) = if leaves { (source, destination) } else { (destination, source) };
-        let mut covering =
-            self.rules.values().filter(|(rule, _)| rule.selectors.covers(protocol, local, remote));
-        let Some((first, Place::Kernel)) = covering.next() else { return elsewhere };
-        let course = self.kernel.as_ref().and_then(|k| k.trace_one_way(first.id, packet, leaves));
-        let behind = covering.map(|(rule, _)| format!("tunnel {}", rule.tunnel)).collect();
-        course.map_or(elsewhere, |course| OneWayTrace { behind, ..course })
-    }
-}
-
-impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
-    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        let id = rule.id;
-        let Some(rule) = self.add_to_kernel(rule)? else {
-            self.guard(&[id]);
-            return Ok(());
-        };
-        self.userspace.add_rule(rule.clone())?;
-        self.leave_alone(&rule);
-        self.keep_in_userspace(rule);
-        Ok(())
-    }
-
-    fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)> {
-        let (mut left, mut failed) = (Vec::new(), Vec::new());
-        let ids: Vec<RuleId> = rules.iter().map(|rule| rule.id).collect();
-        for rule in rules {
-            let id = rule.id;
-            match self.add_to_kernel(rule) {
-                Ok(rule) => left.extend(rule),
-                Err(error) => failed.push((id, error)),
-            }
-        }
-        self.guard(&ids);
-        let refused = self.userspace.add_rules(left.clone());
-        for rule in left {
-            if refused.iter().all(|(id, _)| *id != rule.id) {
-                self.leave_alone(&rule);
-                self.keep_in_userspace(rule);
-            }
-        }
-        failed.extend(refused);
-        failed
-    }
-
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
-        let Some((renamed, place)) = self.rules.remove(&rule) else { return };
-        if place == Place::Userspace {
-            self.userspace.rename_rule(rule, to);
-        }
-        // It knows those of userspace, too.
-        if let Some(kernel) = &mut self.kernel {
-            kernel.rename_rule(rule, to);
-        }
-        if let Some(guard) = &mut self.guard {
-            guard.rename(rule, to);
-        }
-        self.rules.insert(to, (Rule { id: to, ..renamed }, place));
-        if let Some(peer) = self.peers.remove(&rule) {
-            self.peers.insert(to, peer);
-        }
-        self.config.report.rename(rule, to);
-    }
-
-    fn set_trap(&mut self, rule: RuleId) {
-        let Some((kept, place)) = self.rules.get_mut(&rule) else { return };
-        kept.trap = true;
-        let place = *place;
-        self.plane(place).set_trap(rule);
-    }
-
-    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
-        let place = self.place(rule)?;
-        self.plane(place).set_reqid(rule, reqid)
-    }
-
-    fn remove_rule(&mut self, rule: RuleId) {
-        let Some((removed, place)) = self.rules.remove(&rule) else { return };
-        self.config.report.forget(&removed.tunnel);
-        self.config.report.routed(rule, None);
-        self.peers.remove(&rule);
-        if place == Place::Userspace {
-            self.userspace.remove_rule(rule);
-            let used = self.rules.values().any(|(_, place)| *place == Place::Userspace);
-            self.config.report.userspace(used);
-        }
-        if let Some(kernel) = &mut self.kernel {
-            kernel.remove_rule(rule);
-        }
-        if let Some(guard) = &mut self.guard {
-            guard.uncover(rule);
-        }
-    }
-
-    fn expect_peer(&mut self, peer: IpAddr) {
-        self.userspace.expect_peer(peer);
-    }
-
-    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
-        let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
-        self.mate = None;
-        let again = copy_of_inbound(&sa);
-        match self.plane(place).add_inbound(sa) {
-            Err(error) if place == Place::Kernel && self.may_fall_back(rule, &error) => {
-                self.fall_back(rule, &error)?;
-                place = Place::Userspace;
-                self.userspace.add_inbound(again)?;
-            }
-            Ok(()) if place == Place::Kernel && self.is_auto(rule) => self.mate = Some(again),
-            outcome => outcome?,
-        }
-        self.sas.insert(id, place);
-        Ok(())
-    }
-
-    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
-        let mate = self.mate.take().filter(|mate| place == Place::Kernel && mate.rule == rule);
-        let again = mate.is_some().then(|| copy_of_outbound(&sa));
-        let peer = sa.path.remote.ip();
-        match (self.plane(place).add_outbound(sa), mate.zip(again)) {
-            (Err(error), Some((mate, again))) if self.may_fall_back(rule, &error) => {
-                self.move_pair(mate, again, &error)?;
-                place = Place::Userspace;
-            }
-            (outcome, _) => outcome?,
-        }
-        self.sas.insert(id, place);
-        if place == Place::Kernel && self.peers.insert(rule, peer) != Some(peer) {
-            self.know_peer(rule);
-        }
-        Ok(())
-    }
-
-    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
-        self.plane(place).promote(sa)
-    }
-
-    fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
-        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
-        self.plane(place).relocate(sa, path)
-    }
-
-    fn remove(&mut self, sa: SaId) -> Option<Usage> {
-        let place = self.sas.remove(&sa)?;
-        self.plane(place).remove(sa)
-    }
-
-    fn usage(&mut self, sa: SaId) -> Option<Usage> {
-        let place = *self.sas.get(&sa)?;
-        self.plane(place).usage(sa)
-    }
-
-    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
-        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
-        self.plane(place).resume(sa, used)
-    }
-
-    fn resync(&mut self) -> Result<Resynced, PlaneError> {
-        // Before it looks: what is disturbed meanwhile is told anew.
-        self.config.disturbed.store(false, Ordering::SeqCst);
-        match &mut self.kernel {
-            Some(kernel) => kernel.resync(),
-            None => Ok(Resynced::default()),
-        }
-    }
-
-    fn use_room(&mut self) {
-        if let Some(kernel) = &mut self.kernel {
-            kernel.use_room();
-        }
-    }
-
-    fn network_changed(&mut self) {
-        if let Some(kernel) = &mut self.kernel {
-            kernel.network_changed();
-        }
-        self.look_at_routes();
-    }
-
-    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
-        let place = *self.sas.get(&sa)?;
-        self.plane(place).last_sequence(sa)
-    }
-
-    fn tell_work(&mut self) {
-        if let Some(kernel) = &mut self.kernel {
-            kernel.tell_work();
-        }
-    }
-
-    fn fit(&mut self, sa: SaId) -> Option<Fit> {
-        let place = *self.sas.get(&sa)?;
-        self.plane(place).fit(sa)
-    }
-
-    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
-        if let Some(guard) = &mut self.guard {
-            guard.set_filter(&filter);
-        }
-        self.userspace.set_filter(filter)
-    }
-
-    fn filter(&mut self) -> Option<FilterStatus> {
-        self.userspace.filter()
-    }
-
-    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
-        let Trace { leaving, arriving, inbound_guard } = self.userspace.trace(packet)?;
-        let leaving = self.trace_one_way(packet, true, leaving);
-        let arriving = self.trace_one_way(packet, false, arriving);
-        // The kernel's policies are a guard of their own.
-        let in_kernel = matches!(arriving.decided_by, DecidedBy::Tunnel { kernel: Some(_), .. });
-        Some(Trace { leaving, arriving, inbound_guard: inbound_guard || in_kernel })
-    }
-}
-
-/// The plane that refuses an SA has wiped its key.
-fn copy_of_inbound(sa: &InboundSa) -> InboundSa {
-    let InboundSa { id, rule, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
-    let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
-    InboundSa { id, rule, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
-}
-
-fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {
-    let OutboundSa { id, rule, spi, suite, esn, mode, path, limits, standby, .. } = *sa;
-    let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
-    OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby }
 }

@@ -30,10 +30,10 @@ const ENTRIES: usize = 1000;
 /// Octets of all lists that are remembered.
 const OCTETS: usize = 128 << 20;
 
-/// How revocation lists are fetched.
+/// Settings for the download of revocation lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether they are at all.
+    /// Lists are fetched.
     pub fetch: bool,
     /// Time for one attempt.
     pub timeout: Duration,
@@ -70,7 +70,7 @@ struct Entry {
     /// Held by whoever fetches; others wait and find what it found.
     gate: Arc<tokio::sync::Mutex<()>>,
     list: Option<List>,
-    /// What went wrong the last time.
+    /// The reason of the last failure.
     failure: Option<String>,
     /// When it is asked for again, since 1970.
     ask_again: Duration,
@@ -84,7 +84,7 @@ struct List {
 }
 
 impl Entry {
-    /// What is known for who wants a list, unless it is time to ask again.
+    /// The stored answer for a wanted list, unless it is time to ask again.
     fn known(&self, wanted: &Wanted, now: Duration) -> Option<Result<Arc<Crl>, String>> {
         if now >= self.ask_again {
             return None;
@@ -111,7 +111,7 @@ impl Lists {
         Self { settings, limits, store, entries: Mutex::default() }
     }
 
-    /// What the engine's driver asks.
+    /// The function that the engine's driver calls for lists.
     pub(crate) fn fetcher(self: &Arc<Self>) -> Fetcher {
         let lists = Arc::clone(self);
         Arc::new(move |wanted| {
@@ -123,7 +123,7 @@ impl Lists {
     /// Finds a current list for each issuer, from memory, the cache directory or its address.
     ///
     /// # Errors
-    /// For each issuer, why there is none, for the operator.
+    /// For each issuer the reason why it has no list, for the operator.
     pub async fn find(self: &Arc<Self>, wanted: Vec<Wanted>) -> Vec<Result<Arc<Crl>, String>> {
         let finding: Vec<_> = wanted
             .into_iter()

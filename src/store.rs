@@ -21,7 +21,7 @@
 pub(crate) mod replace;
 
 use policy::Database;
-use policy::xml::{Diagnostics, Loaded, MAX_FILE_LEN, Places};
+use policy::xml::{Definitions, Diagnostics, Loaded, MAX_FILE_LEN};
 use replace::{Step, replace};
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read};
@@ -43,7 +43,18 @@ const LOCK: &str = "lock";
 pub struct Store {
     directory: PathBuf,
     database: Database,
-    _lock: File,
+    _lock: Locked,
+}
+
+/// The locked file. Dropping it unlocks it, even while a child process that is being started still has a copy of its descriptor.
+#[derive(Debug)]
+struct Locked(File);
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        // The lock goes with the last descriptor in any case.
+        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
+    }
 }
 
 /// The store cannot be used, or not be changed.
@@ -63,23 +74,23 @@ pub enum StoreError {
         .0.display(), .0.display()
     )]
     Writable(PathBuf),
-    /// What it holds is no policy.
+    /// Its content is no policy.
     #[error(
         "{0}\nthe policy store has been changed by hand: mend the file, or remove it to begin anew"
     )]
     Damaged(Diagnostics),
-    /// What it holds is no text, or too long.
+    /// Its content is no text, or is too long.
     #[error("the policy store {} {what}: mend the file, or remove it to begin anew", .path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem, as a verb with its object.
         what: &'static str,
     },
     /// It would hold more than is read.
     #[error("the policy store would have {0} octets, more than {MAX_FILE_LEN}: nothing is changed")]
     Full(usize),
-    /// What was to be stored does not read back to itself.
+    /// The new policy does not read back as the same.
     #[error(
         "{0}\nwhat was to be stored does not read back to the same, so nothing is changed; please report this"
     )]
@@ -95,7 +106,7 @@ pub enum StoreError {
     /// The system refused; nothing is changed.
     #[error("cannot {what} {}: {source}", .path.display())]
     System {
-        /// What was asked.
+        /// The action that the system refused, as an infinitive.
         what: &'static str,
         /// Of which file.
         path: PathBuf,
@@ -130,13 +141,13 @@ impl Store {
             },
         )?;
         let database = Self::look(directory)?;
-        Ok(Self { directory: directory.to_owned(), database, _lock: lock })
+        Ok(Self { directory: directory.to_owned(), database, _lock: Locked(lock) })
     }
 
     /// Reads a store without keeping others from writing it. A directory without a store, or none, is an empty one.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it cannot be read.
     pub fn look(directory: &Path) -> Result<Database, StoreError> {
         let path = directory.join(FILE);
         match fs::metadata(directory) {
@@ -161,7 +172,7 @@ impl Store {
         &self.directory
     }
 
-    /// The file that holds them; lines of [`Loaded::places`] are this file's.
+    /// The file that holds them; lines of [`Loaded::definitions`] are this file's.
     pub fn path(&self) -> PathBuf {
         self.directory.join(FILE)
     }
@@ -169,7 +180,7 @@ impl Store {
     /// Reads the file again, which somebody may have changed by hand.
     ///
     /// # Errors
-    /// Where it cannot be read; then the objects stay as they were.
+    /// If it cannot be read; then the objects stay as they were.
     pub fn refresh(&mut self) -> Result<Loaded, StoreError> {
         let database = Self::look(&self.directory)?;
         let loaded = self.load(&database)?;
@@ -181,7 +192,7 @@ impl Store {
     /// new ones, and nothing in between.
     ///
     /// # Errors
-    /// Where they are too many or cannot be written. The old ones stay, except with [`StoreError::Unsure`].
+    /// If they are too many or cannot be written. The old ones stay, except with [`StoreError::Unsure`].
     pub fn commit(&mut self, database: Database) -> Result<Loaded, StoreError> {
         self.commit_by(database, |_| Ok(()))
     }
@@ -213,11 +224,15 @@ impl Store {
     /// The policy that these objects are, with places as in the file if they were committed.
     ///
     /// # Errors
-    /// Where they do not read back from their own text.
+    /// If they do not read back from their own text.
     pub fn load(&self, database: &Database) -> Result<Loaded, StoreError> {
         if database.is_empty() {
             let policy = policy::Policy::default();
-            return Ok(Loaded { policy, warnings: Vec::new(), places: Places::default() });
+            return Ok(Loaded {
+                policy,
+                warnings: Vec::new(),
+                definitions: Definitions::default(),
+            });
         }
         database.load(&self.path().display().to_string()).map_err(StoreError::Unfaithful)
     }

@@ -268,9 +268,10 @@ fn located(path: &str) -> String {
 fn render(table: &Table) -> String {
     let mut out = String::from(
         "# RFC requirements, code and tests\n\n\
-         `UPDATE_COVERAGE=1 cargo test --test coverage` writes this page from `rfc-coverage.toml`. The same test compares the table with\n\
-         the sources: the code and the tests named here exist, and every citation in `crates/ike` is of a section listed here. The\n\
-         requirements are short summaries; the RFCs have the full text. Paths are below `crates/ike/src` unless they begin with `crates/`.\n",
+         `UPDATE_COVERAGE=1 cargo test --test coverage` writes this page from `rfc-coverage.toml`. The same test compares the\n\
+         table with the sources: the code and the tests named here exist, and every citation in `crates/ike` is of a section\n\
+         listed here. The requirements are short summaries; the RFCs have the full text. Paths are below `crates/ike/src` unless\n\
+         they begin with `crates/`.\n",
     );
     let count = |of: &dyn Fn(&Requirement) -> bool| {
         table.rfc.iter().flat_map(|r| &r.requirement).filter(|r| of(r)).count()

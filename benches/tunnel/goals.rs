@@ -96,13 +96,13 @@ pub fn table(standings: &[Standing]) -> Table {
     let mut table = Table::new(&[
         "#",
         "figure",
-        "wire, placement",
-        "beside",
+        "wire and placement",
+        "compared with",
         "required",
         "aim",
         "measured",
         "rounds",
-        "reached",
+        "met",
     ]);
     for standing in standings {
         let goal = &standing.goal;
@@ -129,8 +129,8 @@ pub fn table(standings: &[Standing]) -> Table {
         ]);
     }
     table.note(
-        "Ratios of the product's figure and the other's: of the medians, and the lowest and highest of the rounds' own. Row 8 \
-         is from `benches/esp` (packets of a super-packet, processor time of one thread).",
+        "*Measured* is the ratio of the medians of `vpnd` and of the other, *rounds* are the lowest and the highest ratio of a round. \
+         Row 8 is from `benches/esp` (packets of a super-packet, processor time of one thread).",
     );
     table
 }
@@ -261,11 +261,11 @@ fn goals() -> Vec<Goal> {
             aim: Some(0.9),
             ..tcp()
         },
-        many("1k", "datagrams through 1,000 SAs by one SA", 1_000, 0.9),
-        many("20k", "datagrams through 20,000 SAs by one SA", 20_000, 0.8),
+        many("1k", "datagrams, 1,000 SAs relative to one SA", 1_000, 0.9),
+        many("20k", "datagrams, 20,000 SAs relative to one SA", 20_000, 0.8),
         Goal {
             row: "10",
-            name: "TCP, one stream, AES-256-GCM, in-core on by off",
+            name: "TCP, one stream, AES-256-GCM, in-core on relative to off",
             ours: VPND_256.into(),
             beside: beside(VPND_PORTABLE),
             required: 4.5,

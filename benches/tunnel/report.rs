@@ -14,23 +14,25 @@ use std::path::Path;
 
 const INTRODUCTION: &str = "# Tunnels
 
-Traffic through a tunnel between two network namespaces of one machine, both ends and the programs that send and receive on
-it; the other VPNs in userspace beside it. Made by `cargo bench --bench tunnel -- --write`; the figures of all rounds are in
-[tunnel.json](tunnel.json).
+This page compares `vpnd` with other VPNs in userspace. A tunnel leads from one network namespace to another on the same machine, which also
+runs the programs that send and receive. `cargo bench --bench tunnel -- --write` writes this page; the figures of all rounds are
+in [tunnel.json](tunnel.json).
 ";
 
-const EXPLANATION: &str = "Median (lowest–highest) of the rounds, in which the VPNs take turns. AES-128-GCM in tunnel mode and
-UDP where nothing else is said; WireGuard is ChaCha20-Poly1305, OpenVPN AES-256-GCM. The wire is a veth pair, which passes
-super-packets; for single packets tso, gso, gro and tx-udp-segmentation are off at both its ends. CPU: seconds of both ends'
-VPN processes for each gigabyte of one stream. UDP: datagrams of that payload at the highest rate at which less than 1 % is
-lost or still on its way 20 ms after the last was sent, thousands per second. Ping: ICMP echoes every 2 ms through the idle
-tunnel, in five times as many rounds of half the length, and beside one stream of TCP. Memory: both ends' resident anonymous
-memory after one stream.
+const EXPLANATION: &str = "Each figure is the median (lowest–highest) of the rounds, in which the VPNs take turns. Unless a row says otherwise, IPsec uses AES-128-GCM
+in tunnel mode and UDP; WireGuard uses ChaCha20-Poly1305, OpenVPN AES-256-GCM. The wire is a veth pair, which passes
+super-packets. For single packets, tso, gso, gro and tx-udp-segmentation are off at both its ends.
+
+- CPU: CPU seconds of both ends' VPN processes for each gigabyte of one stream.
+- UDP: thousands of datagrams per second, at the highest rate at which less than 1 % is lost or still under way 20 ms after the
+  last was sent. The number of octets is the payload.
+- Ping: ICMP echoes every 2 ms, through the idle tunnel (in five times as many rounds of half the length) and next to one TCP stream.
+- Memory: both ends' resident anonymous memory after one stream.
 ";
 
-const ADDRESSES: &str = "Datagrams to as many addresses in turn as there are SAs at most: all of them through one SA, or
-through as many as the name says, each for its share of the addresses; the median of three searches in
-each round. TCP: one stream through one SA beside the others.
+const ADDRESSES: &str = "Each row sends datagrams to the same addresses in turn; there are as many addresses as SAs in the last row. One SA covers all of
+them, or each SA covers its share. A round's figure is the median of three searches for the highest rate. TCP: one stream through
+one SA, while the others are installed.
 ";
 
 /// The document.

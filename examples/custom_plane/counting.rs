@@ -4,10 +4,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vpn::esp::plane::{
-    DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage,
+    Capabilities, DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage,
 };
 
-/// How often the plane was asked for something.
+/// The number of calls of each kind that the plane has had.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Rules added.
@@ -41,6 +41,9 @@ impl Counting {
         if self.sas.contains(&sa) { Ok(()) } else { Err(PlaneError::NoSuchSa(sa)) }
     }
 }
+
+// A plane that has a filter, say, would return itself from `Capabilities::filtering`.
+impl Capabilities for Counting {}
 
 impl DataPlane for Counting {
     fn add_rule(&mut self, _rule: Rule) -> Result<(), PlaneError> {

@@ -10,8 +10,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Mark of IKE's packets where nothing else is said: none.
 const NO_MARK: u32 = 0;
-/// UDP port of IKE behind NATs (RFC 3948).
-const NAT_T_PORT: u16 = ike::NAT_T_PORT;
 
 /// A data plane of the caller's, and what the gateway needs beside it.
 pub struct CustomPlane<P> {
@@ -21,7 +19,7 @@ pub struct CustomPlane<P> {
     esp: Option<EspSink>,
 }
 
-/// How a custom data plane tells the engine something. Clones lead to the same engine; calls never block.
+/// The way from a custom data plane to the engine. Clones lead to the same engine; calls never block.
 #[derive(Clone)]
 pub struct PlaneInlet {
     inlet: Inlet,
@@ -70,7 +68,7 @@ impl<P: DataPlane + Send + 'static> Builder<CustomPlane<P>> {
         self
     }
 
-    /// Takes ESP that arrives on UDP port 4500, which the gateway shares between IKE and ESP: each call is one datagram, from
+    /// Takes ESP that arrives on UDP port [`natt_port`](Self::natt_port), which the gateway shares between IKE and ESP: each call is one datagram, from
     /// the SPI on. Default: such datagrams are dropped. The function is called in a task of the runtime and must not block.
     pub fn on_esp(mut self, take: impl Fn(&[u8]) + Send + Sync + 'static) -> Self {
         self.plane.esp = Some(Arc::new(take));
@@ -78,7 +76,7 @@ impl<P: DataPlane + Send + 'static> Builder<CustomPlane<P>> {
     }
 
     /// Starts the gateway inside the current tokio runtime, in the network namespace of the calling thread. It opens UDP 500 and
-    /// 4500; everything else is the plane's business.
+    /// [`natt_port`](Self::natt_port); everything else is the plane's business.
     ///
     /// # Errors
     /// If the runtime lacks a driver, a socket cannot be opened, or the inlet belongs to another gateway already.
@@ -86,7 +84,7 @@ impl<P: DataPlane + Send + 'static> Builder<CustomPlane<P>> {
     /// # Cancellation
     /// The future completes the first time it is polled: it starts nothing, or all.
     pub async fn start(self) -> Result<Gateway, StartError> {
-        let Self { engine, plane } = self;
+        let Self { mut engine, plane } = self;
         engine.check()?;
         start(engine, plane)
     }
@@ -105,24 +103,15 @@ fn start<P: DataPlane + Send + 'static>(
     })?;
     let seed = seed()?;
     let sockets = driver::Sockets::open(mark)?;
-    let nat_t = NatT::open(NAT_T_PORT, mark, inlet.inlet, esp)?;
-    let EngineSettings { policy, ike, trust, lists, key_log, events } = engine;
-    let make = |now| {
-        let mut engine = ike::Engine::new(policy, ike, plane, seed, now)
-            .expect("the policy and the configuration were checked first");
-        engine.replace_trust(trust);
-        if let Some(sink) = key_log {
-            engine.log_keys(sink);
-        }
-        engine
-    };
+    let nat_t = NatT::open(engine.ike.natt_port, mark, inlet.inlet, esp)?;
+    let (make, fetcher, events) = engine.into_parts(plane, seed);
     let surroundings = Surroundings {
         sockets,
         inputs,
         nat_t,
         plane_counters: |_: &mut P| BTreeMap::new(),
         farewell: Box::new(|_, _| {}),
-        fetcher: lists.fetcher(),
+        fetcher,
         events,
     };
     Ok(Gateway::new(driver::start(surroundings, make), Handles::default()))

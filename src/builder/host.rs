@@ -10,6 +10,8 @@ use crypto::{Choice as CryptoChoice, CryptoProviders};
 use esp::filter::Filter;
 use esp::manual::Way;
 use esp::path_mtu::Outer;
+use esp::plane::{Rule, RuleId, TrafficSelectors};
+use policy::{ChildTunnel, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,11 +20,10 @@ use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
 use userspace::workers::{Settings as WorkerSettings, Workers};
 use userspace::{self, Hooks, IkeReceiver, Offering};
-use xfrm::KernelPlane;
 use xfrm::placement::{self, Placement};
 
 /// Settings of the data planes that come with this crate.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct HostPlane {
     /// Without the handles, which are made at the start.
     config: userspace::Config,
@@ -31,6 +32,21 @@ pub struct HostPlane {
     workers: WorkerSettings,
     manual: ManualSas,
     on_drop: OnDrop,
+    inbound_guard: bool,
+}
+
+impl Default for HostPlane {
+    fn default() -> Self {
+        Self {
+            config: userspace::Config::default(),
+            planes: PlaneSettings::default(),
+            crypto: CryptoChoice::default(),
+            workers: WorkerSettings::default(),
+            manual: ManualSas::default(),
+            on_drop: OnDrop::default(),
+            inbound_guard: true,
+        }
+    }
 }
 
 /// What becomes of the tunnels' traffic if the gateway or its runtime is dropped without [`Gateway::stop`].
@@ -123,7 +139,7 @@ impl Builder<HostPlane> {
     /// Whether nftables drops packets that arrive in the clear although a tunnel should have protected them (RFC 4301 §5.2).
     /// Default: yes.
     pub fn inbound_guard(mut self, wanted: bool) -> Self {
-        self.plane.config.inbound_guard = wanted;
+        self.plane.inbound_guard = wanted;
         self
     }
 
@@ -192,7 +208,7 @@ impl Builder<HostPlane> {
     /// The future completes the first time it is polled: it starts nothing, or all. It blocks the thread for some
     /// milliseconds while the kernel and nftables are set up.
     pub async fn start(self) -> Result<Gateway, StartError> {
-        let Self { engine, plane } = self;
+        let Self { mut engine, plane } = self;
         engine.check()?;
         check(&plane.config)?;
         start(engine, plane)
@@ -216,12 +232,13 @@ fn check(config: &userspace::Config) -> Result<(), StartError> {
 }
 
 fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError> {
-    let HostPlane { config, planes, crypto, workers, manual, on_drop } = plane;
+    let HostPlane { config, planes, crypto, workers, manual, on_drop, inbound_guard } = plane;
     let OffloadSettings { choice, tunnels, manual: by_hand } = planes.offload;
     let planes = planes::Config {
         choice: planes.choice,
         tunnels: planes.tunnels,
         placement: Placement::with_manual(choice, tunnels, by_hand),
+        inbound_guard,
         ..planes::Config::default()
     };
     let handles = Handles {
@@ -234,6 +251,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     let config = userspace::Config {
         crypto: Arc::clone(&handles.crypto),
         workers: handles.workers.clone(),
+        natt_port: engine.ike.natt_port,
         ..config
     };
     let (inlet, inputs) = driver::inlet();
@@ -250,24 +268,17 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     let seed = seed()?;
     // IKE's sockets first: whether another daemon has the ports is known before anything is changed.
     let sockets = driver::Sockets::open(config.mark)?;
-    let mut plane = Planes::start(planes, config, hooks)?;
+    let defined = defined(&engine.policy, &manual);
+    let mut plane = Planes::start(planes, config, hooks, &defined)?;
     manual.install(&mut plane)?;
     let sender = plane.userspace().ike_sender();
     let listeners = listen_all(plane.userspace().ike_receivers())?;
     // From here on the gateway runs.
     plane.block_on_drop(on_drop == OnDrop::Block);
-    let EngineSettings { policy, ike, trust, lists, key_log, events } = engine;
+    let (make, fetcher, events) = engine.into_parts(plane, seed);
     let make = |now| {
-        let mut engine = ike::Engine::new(policy, ike, plane, seed, now)
-            .expect("the policy and the configuration were checked first");
-        // The rules are there: what a crashed gateway has left need not guard them any longer.
-        if let Some(kernel) = engine.plane().kernel() {
-            kernel.settle();
-        }
-        engine.replace_trust(trust);
-        if let Some(sink) = key_log {
-            engine.log_keys(sink);
-        }
+        let mut engine = make(now);
+        engine.plane().settle();
         engine
     };
     let surroundings = Surroundings {
@@ -290,12 +301,24 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
                 }
             })
         },
-        fetcher: lists.fetcher(),
+        fetcher,
         events,
     };
     let handle = driver::start(surroundings, make);
     tokio::spawn(manual.keep(handle.downgrade()));
     Ok(Gateway::new(handle, handles))
+}
+
+/// The rules that the engine and the SAs keyed by hand are going to have. Their numbers do not matter yet.
+fn defined(policy: &Policy, manual: &ManualSas) -> Vec<Rule> {
+    let rule = |child: &Arc<ChildTunnel>| Rule {
+        id: RuleId(0),
+        tunnel: child.name.clone(),
+        selectors: TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() },
+        trap: false,
+    };
+    let of_policy = policy.tunnels.iter().flat_map(|tunnel| tunnel.children.iter().map(rule));
+    of_policy.chain(manual.iter().map(|sa| sa.rule(RuleId(0)))).collect()
 }
 
 /// Receives IKE messages on the port of ESP for as long as the returned tasks are kept.

@@ -1,4 +1,4 @@
-//! Whether the tokio runtime has what a gateway needs.
+//! A check that the tokio runtime has all that a gateway needs.
 
 use super::StartError;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -21,11 +21,11 @@ const MAX_SECTIONS: usize = 1000;
 pub struct FileError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong with it, and the cure.
+    /// The problem, and how to solve it.
     pub problem: Problem,
 }
 
-/// What is wrong with a file.
+/// A problem with a file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Problem {
@@ -60,9 +60,9 @@ pub enum Problem {
     Label {
         /// Line of the file.
         line: usize,
-        /// What it calls itself.
+        /// The label of the PEM section.
         label: String,
-        /// What may be done.
+        /// A hint for the operator.
         cure: &'static str,
     },
     /// Nothing is in it.
@@ -79,11 +79,11 @@ pub(super) struct Found {
     pub octets: Secret,
 }
 
-/// What was found in a file.
+/// The content of a file.
 #[derive(Debug, Default)]
 pub(super) struct Content {
     pub found: Vec<Found>,
-    /// Whether every user of this machine may read it.
+    /// Every user of this machine may read it.
     pub readable: bool,
 }
 
@@ -135,7 +135,7 @@ fn find(path: &Path, octets: &[u8], kind: Kind) -> Result<Vec<Found>, Problem> {
     Ok(found.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// What a section is, by its label; parameters of a curve, which stand before a key of old OpenSSL, are nothing.
+/// Reads a section according to its label. Parameters of a curve, which old OpenSSL writes before a key, are skipped.
 fn item(name: String, mut section: Section<'_>, kind: Kind) -> Result<Option<Found>, Problem> {
     let kind = match section.label {
         "CERTIFICATE" | "X509 CERTIFICATE" if kind == Kind::Authority => Kind::Authority,

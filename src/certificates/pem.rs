@@ -10,14 +10,14 @@ const BEGIN: &str = "-----BEGIN ";
 const END: &str = "-----END ";
 const DASHES: &str = "-----";
 
-/// What stands between a BEGIN and an END.
+/// The part of a file between a BEGIN and its END.
 #[derive(Debug)]
 pub(super) struct Section<'a> {
     /// As in `CERTIFICATE`.
     pub label: &'a str,
     /// Line of the file where it begins, from 1.
     pub line: usize,
-    /// What the base64 stands for.
+    /// The decoded base64.
     pub octets: Zeroizing<Vec<u8>>,
 }
 
@@ -38,7 +38,8 @@ pub(super) enum PemError {
     Base64 { line: usize, label: String },
 }
 
-/// Whether a file is PEM rather than DER: DER of anything that is read here begins with the octet of a SEQUENCE.
+/// Returns `true` if a file is PEM rather than DER. Every DER file that is read here begins with the octet of a
+/// SEQUENCE.
 pub(super) fn is_pem(octets: &[u8]) -> bool {
     octets.windows(BEGIN.len()).any(|window| window == BEGIN.as_bytes())
 }

@@ -6,9 +6,9 @@ const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\nMAMCAQA=\n-----END CERTI
 const KEY: &str = "-----BEGIN PRIVATE KEY-----\nMAMCAQA=\n-----END PRIVATE KEY-----\n";
 
 /// Files in a directory as [`Sources::below`] expects them.
-struct Place(tempfile::TempDir);
+struct Directory(tempfile::TempDir);
 
-impl Place {
+impl Directory {
     fn new() -> Self {
         let place = Self(tempfile::tempdir().expect("a temporary directory"));
         for name in ["ca", "certs", "private", "crls"] {
@@ -52,7 +52,7 @@ fn directories_that_are_not_there_hold_nothing() {
 
 #[test]
 fn what_is_read_is_told_by_its_label_or_its_place() {
-    let place = Place::new();
+    let place = Directory::new();
     place
         .file("ca/root.crt", CERTIFICATE, 0o644)
         .file("ca/sub.der", [0x30, 3, 2, 1, 0], 0o644)
@@ -75,7 +75,7 @@ fn what_is_read_is_told_by_its_label_or_its_place() {
 
 #[test]
 fn a_key_that_others_can_read_is_warned_of_and_one_they_can_change_is_refused() {
-    let place = Place::new();
+    let place = Directory::new();
     let warnings = place.file("private/left.key", KEY, 0o644).load().warnings;
     assert!(warnings.len() == 1 && warnings[0].contains("chmod 600"), "{warnings:?}");
     place.file("private/left.key", KEY, 0o602);
@@ -102,7 +102,7 @@ fn damaged_files_are_refused_without_a_panic() {
         for octets in cuts.chain(flips) {
             fs::write(&path, &octets).expect("writable");
             for kind in kinds {
-                // What matters is that there is an answer, and a reason where it is no.
+                // The content is arbitrary: there must be an answer, and a reason if it is no.
                 if let Err(error) = file::read(&path, kind) {
                     assert!(error.to_string().len() > path.as_os_str().len() + 2);
                 }
@@ -113,7 +113,7 @@ fn damaged_files_are_refused_without_a_panic() {
 
 #[test]
 fn the_key_of_an_authority_is_not_taken() {
-    let place = Place::new();
+    let place = Directory::new();
     let loaded = place.file("ca/root.key", KEY, 0o600).load();
     assert!(loaded.material.keys.is_empty());
     assert!(loaded.warnings.len() == 1 && loaded.warnings[0].contains("keep it on another"));
@@ -121,7 +121,7 @@ fn the_key_of_an_authority_is_not_taken() {
 
 #[test]
 fn all_files_that_are_wrong_are_named_with_the_cure() {
-    let place = Place::new();
+    let place = Directory::new();
     let encrypted =
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\nMAA=\n-----END ENCRYPTED PRIVATE KEY-----\n";
     let traditional = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: X\n\nMAA=\n\
@@ -154,7 +154,7 @@ fn all_files_that_are_wrong_are_named_with_the_cure() {
 #[test]
 fn a_pipe_is_refused_without_waiting_for_a_writer() {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
-    let place = Place::new();
+    let place = Directory::new();
     let pipe = place.0.path().join("pipe");
     mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).expect("pipes can be made");
     let named = Source { path: pipe, optional: false };

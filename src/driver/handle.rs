@@ -1,4 +1,4 @@
-//! How the rest of a program talks to a running engine.
+//! The commands that the rest of a program sends to a running engine.
 
 use crate::closed::{Closed, End};
 use crate::events::Events;
@@ -43,15 +43,34 @@ impl WeakHandle {
 
 /// The outcome for one name of an activation.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Activation {
     /// The name asked for.
     pub name: String,
-    /// Up, or why not.
+    /// Up, or why not. It is serialized as `failure`: null, or the failure.
+    #[cfg_attr(feature = "serde", serde(rename = "failure", serialize_with = "failure_of"))]
     pub outcome: Result<(), Failure>,
+}
+
+#[cfg(feature = "serde")]
+fn failure_of<S: serde::Serializer>(
+    outcome: &Result<(), Failure>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serde::Serialize::serialize(&outcome.as_ref().err(), serializer)
+}
+
+impl Activation {
+    /// An outcome.
+    pub fn new(name: impl Into<String>, outcome: Result<(), Failure>) -> Self {
+        Self { name: name.into(), outcome }
+    }
 }
 
 /// A command failed.
 #[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GatewayError {
     /// The engine refused it.
     #[error(transparent)]
@@ -72,7 +91,7 @@ pub enum GatewayError {
 
 pub(super) type Reply<T> = oneshot::Sender<T>;
 
-/// What is done on the plane; it answers by itself.
+/// Work on the plane; it sends its own answer.
 type PlaneWork = Box<dyn FnOnce(&mut dyn DataPlane) + Send>;
 
 pub(super) enum Command {
@@ -115,7 +134,7 @@ impl Handle {
     /// Starts tunnels (all this side may start, if none is named) and waits until each is up or has failed.
     ///
     /// # Errors
-    /// Where a name is unknown or cannot be started from this side: then none is started.
+    /// If a name is unknown or cannot be started from this side: then none is started.
     pub async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, GatewayError> {
         self.ask(|reply| Command::Activate(names, reply)).await?
     }
@@ -123,7 +142,7 @@ impl Handle {
     /// Deletes a tunnel and waits until it is gone.
     ///
     /// # Errors
-    /// Where the name is unknown or nothing is up under it.
+    /// If the name is unknown or nothing is up under it.
     pub async fn deactivate(&self, name: &str) -> Result<(), GatewayError> {
         self.ask(|reply| Command::Deactivate(name.into(), reply)).await?
     }
@@ -131,7 +150,7 @@ impl Handle {
     /// Rekeys a tunnel and waits until the new SA is in use.
     ///
     /// # Errors
-    /// Where the name is unknown, nothing is up under it, or the peer refuses.
+    /// If the name is unknown, nothing is up under it, or the peer refuses.
     pub async fn rekey(&self, name: &str) -> Result<(), GatewayError> {
         self.ask(|reply| Command::Rekey(name.into(), reply)).await?
     }
@@ -139,7 +158,7 @@ impl Handle {
     /// Every tunnel of the policy.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     pub async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
         self.ask(Command::Status).await
     }
@@ -147,7 +166,7 @@ impl Handle {
     /// Discarded datagrams (`ike.…`) and packets (`esp.…`) by reason.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     pub async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
         self.ask(Command::Counters).await
     }
@@ -155,7 +174,7 @@ impl Handle {
     /// Replaces the policy; unchanged tunnels are untouched.
     ///
     /// # Errors
-    /// Where [`Policy::validate`] refuses the policy: the old one stays in force. Where the engine has stopped.
+    /// If [`Policy::validate`] refuses the policy: the old one stays in force. If the engine has stopped.
     pub async fn replace_policy(&self, policy: Arc<Policy>) -> Result<(), GatewayError> {
         Ok(self.ask(|reply| Command::ReplacePolicy(policy, reply)).await??)
     }
@@ -163,7 +182,7 @@ impl Handle {
     /// Replaces the certificates and authorities; what is up stays up.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     pub async fn replace_trust(&self, trust: Arc<Trust>) -> Result<(), GatewayError> {
         self.ask(|reply| Command::ReplaceTrust(trust, reply)).await
     }
@@ -171,15 +190,15 @@ impl Handle {
     /// The certificates and authorities in use.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     pub async fn trust(&self) -> Result<Arc<Trust>, GatewayError> {
         self.ask(Command::Trust).await
     }
 
-    /// What happens to traffic that is no tunnel's, and how often it has; `None` where the data plane has no filter.
+    /// The filter for traffic that belongs to no tunnel, with its counters; `None` if the data plane has no filter.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     pub async fn filter(&self) -> Result<Option<FilterStatus>, GatewayError> {
         self.ask(Command::Filter).await
     }
@@ -187,15 +206,15 @@ impl Handle {
     /// Replaces what happens to traffic that is no tunnel's.
     ///
     /// # Errors
-    /// Where the data plane or the system refuses: what was in force stays in force.
+    /// If the data plane or the system refuses: what was in force stays in force.
     pub async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), GatewayError> {
         Ok(self.ask(|reply| Command::SetFilter(filter, reply)).await??)
     }
 
-    /// What would become of a packet; `None` where the data plane cannot tell.
+    /// The predicted way of a packet; `None` if the data plane cannot tell.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     pub async fn trace(&self, packet: PacketSummary) -> Result<Option<Trace>, GatewayError> {
         self.ask(|reply| Command::Trace(packet, reply)).await
     }
@@ -203,7 +222,7 @@ impl Handle {
     /// Works on the data plane itself, between two messages: nothing else is done meanwhile. For SAs that are not IKE's.
     ///
     /// # Errors
-    /// Where the engine has stopped.
+    /// If the engine has stopped.
     pub async fn with_plane<R: Send + 'static>(
         &self,
         work: impl FnOnce(&mut dyn DataPlane) -> R + Send + 'static,

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Semaphore, mpsc};
 use tokio::task::spawn_blocking;
 
-/// What a [`Fetcher`] comes back with: for each list that was wanted the list, or why there is none.
+/// The result of a [`Fetcher`]: for each wanted list the list, or the reason why there is none.
 pub type Fetched = Pin<Box<dyn Future<Output = Vec<Result<Arc<Crl>, String>>> + Send>>;
 
 /// Fetches revocation lists. Their signatures are checked afterwards.

@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 /// Four zero octets stand before an IKE message, where an ESP packet has its SPI (RFC 3948 §2.2).
 const NON_ESP_MARKER: [u8; 4] = [0; 4];
-/// What keeps the mapping of a NAT alive (RFC 3948 §2.3).
+/// The content of a NAT keepalive (RFC 3948 §2.3).
 const KEEPALIVE: [u8; 1] = [0xff];
 
 /// Takes a datagram of ESP in UDP, from the SPI on.

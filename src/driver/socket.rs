@@ -63,7 +63,7 @@ impl IkeSockets {
         }
     }
 
-    /// What has come already; nothing if nothing has.
+    /// The datagrams that have arrived already; it does not wait.
     pub fn receive_now(&self) -> Vec<Received> {
         let mut received = self.v4.receive_now();
         received.extend(self.v6.iter().flat_map(IkeSocket::receive_now));
@@ -114,7 +114,7 @@ impl IkeSocket {
     }
 
     fn receive_now(&self) -> Vec<Received> {
-        // What goes wrong is told by the next [`IkeSocket::receive`].
+        // The next [`IkeSocket::receive`] reports an error.
         self.socket.try_io(Interest::READABLE, || self.read()).unwrap_or_default()
     }
 

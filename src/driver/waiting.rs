@@ -4,11 +4,11 @@ use super::handle::{Activation, GatewayError, Reply};
 use esp::plane::DataPlane;
 use ike::event::{Event, EventKind};
 use ike::failure::{Failure, FailureKind};
-use ike::{CommandError, Engine};
+use ike::{CommandError, Engine, Startable, Target};
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// How long a command waits for what it started; negotiations give up sooner by themselves.
+/// The longest time that a command waits. Negotiations give up sooner by themselves.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,7 +39,7 @@ struct Wait {
     items: Vec<Item>,
     /// Places of items by their IKE tunnel.
     by_tunnel: HashMap<String, Vec<usize>>,
-    /// How many items are not done.
+    /// The number of items that are not done.
     left: usize,
     until: Instant,
     answer: Answer,
@@ -57,31 +57,25 @@ impl Waiting {
         names: Vec<String>,
         reply: Reply<Result<Vec<Activation>, GatewayError>>,
     ) {
-        let names = if names.is_empty() { engine.startable_tunnels() } else { names };
-        let mut items = Vec::new();
-        for name in names {
-            let children = engine.children_of(&name).into_iter().collect();
-            match engine.check_startable(&name) {
-                Ok(tunnel) => {
-                    items.push(Item { name, tunnel, children, failure: None, done: false })
-                }
+        let startable: Result<Vec<Startable>, CommandError> = match names.is_empty() {
+            true => Ok(engine.startable_tunnels()),
+            false => names.iter().map(|name| to_start(engine, name)).collect(),
+        };
+        // If one of them may not be started, none is.
+        let startable = match startable {
+            Ok(startable) => startable,
+            Err(error) => return drop(reply.send(Err(error.into()))),
+        };
+        let mut started = Vec::new();
+        for startable in &startable {
+            match engine.start(now, startable) {
+                Ok(up) => started.push((startable, up)),
                 Err(error) => return drop(reply.send(Err(error.into()))),
             }
         }
-        for item in &mut items {
-            match engine.connect(now, &item.name) {
-                Ok(up) => item.done = up,
-                Err(error) => return drop(reply.send(Err(error.into()))),
-            }
-        }
-        let status = engine.status(now);
-        let up: HashSet<&str> = (status.iter().flat_map(|t| &t.children))
-            .filter(|c| c.sa.is_some())
-            .map(|c| c.name.as_str())
-            .collect();
-        for item in &mut items {
-            item.children.retain(|c| !up.contains(c.as_str()));
-        }
+        // They are looked at once all have been started: two names may be of one session.
+        let item = |(startable, up)| Item::started(startable, engine.not_up(startable), up);
+        let items = started.into_iter().map(item).collect();
         self.add(now, What::Up, items, Answer::All(reply));
     }
 
@@ -92,8 +86,7 @@ impl Waiting {
         name: String,
         reply: Reply<Result<(), GatewayError>>,
     ) {
-        let begun = item_of(engine, name)
-            .and_then(|item| engine.disconnect(now, &item.name).map(|()| item));
+        let begun = engine.disconnect(now, &name);
         self.add_one(now, What::Gone, begun, reply);
     }
 
@@ -104,8 +97,7 @@ impl Waiting {
         name: String,
         reply: Reply<Result<(), GatewayError>>,
     ) {
-        let begun =
-            item_of(engine, name).and_then(|item| engine.rekey(now, &item.name).map(|()| item));
+        let begun = engine.rekey(now, &name);
         self.add_one(now, What::Rekeyed, begun, reply);
     }
 
@@ -113,11 +105,11 @@ impl Waiting {
         &mut self,
         now: Instant,
         what: What,
-        begun: Result<Item, CommandError>,
+        begun: Result<Target, CommandError>,
         reply: Reply<Result<(), GatewayError>>,
     ) {
         match begun {
-            Ok(item) => self.add(now, what, vec![item], Answer::One(reply)),
+            Ok(target) => self.add(now, what, vec![Item::of(&target)], Answer::One(reply)),
             Err(error) => drop(reply.send(Err(error.into()))),
         }
     }
@@ -176,9 +168,10 @@ impl Waiting {
     }
 }
 
-fn item_of<P: DataPlane>(engine: &Engine<P>, name: String) -> Result<Item, CommandError> {
-    let (tunnel, child) = engine.tunnel_of(&name)?;
-    Ok(Item { name, tunnel, children: child.into_iter().collect(), failure: None, done: false })
+fn to_start<P: DataPlane>(engine: &Engine<P>, name: &str) -> Result<Startable, CommandError> {
+    let startable = engine.startable(name)?;
+    startable.addresses()?;
+    Ok(startable)
 }
 
 impl Wait {
@@ -194,6 +187,21 @@ impl Wait {
 }
 
 impl Item {
+    fn of(target: &Target) -> Self {
+        Self {
+            name: target.name().to_owned(),
+            tunnel: target.tunnel().to_owned(),
+            children: target.child().map(str::to_owned).into_iter().collect(),
+            failure: None,
+            done: false,
+        }
+    }
+
+    fn started(startable: &Startable, not_up: Vec<&str>, done: bool) -> Self {
+        let children = not_up.into_iter().map(str::to_owned).collect();
+        Self { children, done, ..Self::of(startable.target()) }
+    }
+
     fn see(&mut self, what: What, event: &Event, under_way: bool) {
         let child = event.child.as_ref().is_some_and(|c| self.children.contains(c));
         let tunnel = event.child.is_none();
@@ -214,14 +222,14 @@ impl Item {
                 self.done = true
             }
             (What::Rekeyed, EventKind::Closed { reason }) if child => {
-                self.fail(Failure::new(FailureKind::Cancelled, reason.clone()));
+                self.fail(Failure::new(FailureKind::Cancelled, reason.to_string()));
             }
             // The IKE SA could not be set up, or is gone: so is anything it was to carry.
             (What::Up, EventKind::Failed(failure)) if tunnel && !under_way => {
                 self.fail(failure.clone())
             }
             (What::Up | What::Rekeyed, EventKind::Closed { reason }) if tunnel => {
-                self.fail(Failure::new(FailureKind::Cancelled, reason.clone()));
+                self.fail(Failure::new(FailureKind::Cancelled, reason.to_string()));
             }
             _ => {}
         }
@@ -257,12 +265,7 @@ mod tests {
         };
         waiting.add(Instant::now(), What::Up, vec![item], Answer::All(reply));
         let failure = Failure::new(FailureKind::NoProposalChosen, String::new());
-        let event = Event {
-            tunnel: "site".into(),
-            child: None,
-            peer: None,
-            kind: EventKind::Failed(failure.clone()),
-        };
+        let event = Event::new("site", EventKind::Failed(failure.clone()));
         waiting.see(&event, true);
         assert!(answer.try_recv().is_err(), "our own attempt goes on");
         waiting.see(&event, false);

@@ -6,7 +6,7 @@ use crate::manual::{ManualSa, ManualSas, ManualStatus};
 use crate::planes::Found;
 use crypto::CryptoProviders;
 use esp::filter::{Filter, FilterStatus};
-use esp::plane::{PacketSummary, Resynced};
+use esp::plane::{CryptoAccounting, Maintenance, PacketSummary, Resynced};
 use esp::trace::Trace;
 use ike::status::IkeStatus;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ impl Tunnel<'_> {
     }
 }
 
-/// What happens to traffic that belongs to no tunnel.
+/// The filter for traffic that belongs to no tunnel.
 #[derive(Clone, Copy, Debug)]
 pub struct FilterView<'a> {
     handle: &'a Handle,
@@ -164,7 +164,7 @@ impl<'a> FilterView<'a> {
         self.handle.set_filter(filter.into()).await
     }
 
-    /// What would become of a packet, in both directions; `None` where the data plane cannot tell.
+    /// The predicted way of a packet, in both directions; `None` if the data plane cannot tell.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -188,12 +188,12 @@ impl<'a> OffloadView<'a> {
         Self { handle, handles }
     }
 
-    /// Which planes are in use, and why a tunnel is not in the plane that was wanted.
+    /// The planes in use, and the reason for each tunnel that is not in the plane that was wanted.
     pub fn planes(&self) -> Found {
         self.handles.planes.found()
     }
 
-    /// What network cards do.
+    /// The work of network cards.
     pub fn report(&self) -> OffloadReport {
         self.handles.placement.report()
     }
@@ -211,11 +211,11 @@ impl<'a> OffloadView<'a> {
     /// # Cancellation
     /// If the future is dropped, it may or may not be done.
     pub async fn resync(&self) -> Result<Resynced, GatewayError> {
-        Ok(self.handle.with_plane(|plane| plane.resync()).await??)
+        Ok(self.handle.with_plane(|plane| plane.maintenance().resync()).await??)
     }
 }
 
-/// Who makes the ciphers of ESP and AH.
+/// The crypto providers of ESP and AH.
 #[derive(Clone, Copy, Debug)]
 pub struct CryptoView<'a> {
     handle: &'a Handle,
@@ -240,7 +240,7 @@ impl<'a> CryptoView<'a> {
     /// # Cancellation
     /// Dropping the future has no effect on the gateway.
     pub async fn count(&self) -> Result<(), GatewayError> {
-        self.handle.with_plane(|plane| plane.tell_work()).await
+        self.handle.with_plane(|plane| plane.crypto_accounting().count_work()).await
     }
 }
 
@@ -261,7 +261,7 @@ impl<'a> ManualView<'a> {
         self.sas.iter()
     }
 
-    /// What each has done.
+    /// The counters of each SA.
     ///
     /// # Errors
     /// If the gateway has ended.

@@ -31,7 +31,7 @@ pub enum LedgerError {
         .path.display()
     )]
     System {
-        /// What was asked for.
+        /// The action that the system refused, as an infinitive.
         what: &'static str,
         /// The file.
         path: PathBuf,

@@ -3,7 +3,8 @@ use crypto::Suite;
 use esp::datapath::{Datapath, Settings};
 use esp::gso::Gso;
 use esp::plane::{
-    Encapsulation, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, Spi, TrafficSelectors,
+    Capabilities, Encapsulation, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, Spi,
+    TrafficSelectors,
 };
 use esp::queue::SendQueue;
 use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
@@ -118,6 +119,22 @@ impl DataPlane for Busy {
         let usage = self.0.usage(sa)?;
         send(&self.0);
         Some(usage)
+    }
+}
+
+impl Capabilities for Busy {
+    fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
+        Some(self)
+    }
+}
+
+impl ManualKeying for Busy {
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
+        self.0.set_reqid(rule, reqid)
+    }
+
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
+        self.0.resume(sa, used)
     }
 
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {

@@ -1,9 +1,9 @@
-//! Which plane a tunnel is to have, and what came of it.
+//! The choice of a plane for each tunnel, and its result.
 
 #![forbid(unsafe_code)]
 
 use super::Unrouted;
-use super::guard::Manner;
+use super::guard::GuardedTraffic;
 use esp::manual::Way;
 use esp::plane::RuleId;
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use xfrm::Binding;
 use xfrm::placement::{Placement, Wanted};
 
-/// Where packets are to be protected.
+/// The plane that is to protect packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// In the kernel where it can, else in this process.
@@ -51,7 +51,7 @@ impl fmt::Display for Choice {
     }
 }
 
-/// What tunnels are to have.
+/// The choices for all tunnels.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// All but those below.
@@ -60,36 +60,41 @@ pub struct Config {
     pub tunnels: BTreeMap<String, Tunnel>,
     /// Told what came of it; a clone shows it.
     pub report: Report,
-    /// What network cards are to do for tunnels in the kernel; a clone shows what they do.
+    /// The settings of network cards for tunnels in the kernel; a clone shows the SAs in the cards.
     pub placement: Placement,
-    /// Whether others have disturbed the kernel's plane since it was put right last.
+    /// Cleartext that should have been protected is dropped when it arrives (RFC 4301 §5.2).
+    pub inbound_guard: bool,
+    /// Other programs have changed the kernel's plane since it was put right last.
     pub disturbed: Arc<AtomicBool>,
 }
 
-/// What one tunnel is to have.
+/// The choice for one tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tunnel {
     /// Its plane, where it is not that of all.
     pub choice: Option<Choice>,
-    /// What else its packets must have in the kernel.
+    /// The mark or interface that its packets must have in the kernel.
     pub binding: Binding,
 }
 
 impl Config {
-    /// Where a tunnel's packets are to be protected.
+    /// The plane that is to protect a tunnel's packets.
     pub fn choice_of(&self, tunnel: &str) -> Choice {
         self.tunnels.get(tunnel).and_then(|t| t.choice).unwrap_or(self.choice)
     }
 
-    /// How a tunnel in the kernel can be guarded; `None` where it cannot, or need not.
-    pub(super) fn guarded(&self, tunnel: &str) -> Option<Manner> {
+    /// The properties by which a tunnel is guarded; `None` if it cannot or need not be ([`guard`](super::guard)).
+    pub(super) fn guarded(&self, tunnel: &str) -> Option<GuardedTraffic> {
+        if self.choice_of(tunnel) == Choice::Userspace {
+            return Some(GuardedTraffic::default());
+        }
         let binding = self.tunnels.get(tunnel).map(|tunnel| tunnel.binding).unwrap_or_default();
-        // Of a tunnel as well, where nothing is keyed by hand.
+        // Also the choice of a tunnel with IKE, if no SA of this name is keyed by hand.
         let leaving = self.placement.choice_by_hand(tunnel, Way::Out);
         let by_card = matches!(leaving.wanted, Wanted::Auto | Wanted::Packet);
         // An XFRM interface drops what has no policy.
         let possible = binding.if_id.is_none() && !(by_card && binding.mark.is_some());
-        possible.then_some(Manner { mark: binding.mark, by_card })
+        possible.then_some(GuardedTraffic { mark: binding.mark, by_card })
     }
 
     fn choices(&self) -> impl Iterator<Item = Choice> {
@@ -110,16 +115,16 @@ impl Config {
     }
 }
 
-/// What has been found out, shared between a plane and whoever reports it.
+/// The findings, shared between a plane and a program that reports them.
 #[derive(Clone, Default)]
 pub struct Report(Arc<Mutex<Found>>);
 
-/// What has been found out.
+/// The findings of both planes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
     /// About the kernel.
     pub kernel: KernelUse,
-    /// Whether a tunnel is in userspace.
+    /// At least one tunnel is in userspace.
     pub userspace: bool,
     /// Tunnels that are in userspace because the kernel does not take them, and why.
     pub fallbacks: BTreeMap<String, String>,
@@ -127,7 +132,7 @@ pub struct Found {
     pub unrouted: BTreeMap<RuleId, Unrouted>,
 }
 
-/// Whether the kernel protects packets.
+/// The use of the kernel's plane.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum KernelUse {
     /// Nobody wants that.
@@ -143,7 +148,7 @@ pub enum KernelUse {
 }
 
 impl Report {
-    /// What is known now.
+    /// The present findings.
     pub fn found(&self) -> Found {
         self.lock().clone()
     }
@@ -162,7 +167,7 @@ impl Report {
         before.is_none_or(|before| before != why)
     }
 
-    /// Which remote network of a rule has no route, if one has none; returns whether that is news.
+    /// Records the remote network of a rule that has no route, if there is one. Returns `true` if that is news.
     pub(super) fn routed(&self, rule: RuleId, unrouted: Option<Unrouted>) -> bool {
         let mut found = self.lock();
         match unrouted {

@@ -1,159 +1,243 @@
-//! What keeps traffic of the kernel's tunnels from leaving in the clear while the kernel has no policies for it.
+//! The nftables table that keeps the traffic of the tunnels from passing in the clear, whatever state they are in.
 //!
-//! The policies themselves protect or drop it. Where another program removes them (`ip xfrm policy flush`) it would pass as
-//! it is until they are put back, some milliseconds later: nftables drops it meanwhile, because the route of a packet that
-//! a policy covers has a transformation (`rt ipsec exists`), and then it has none.
+//! The table follows from the definition of the tunnels, not from their SAs, routes or policies. A packet that a rule claims
+//! leaves this host in one of three ways: by the TUN device, with a transformation of the kernel (`rt ipsec exists`), or as
+//! ESP or IKE of this daemon. Every other way ends in a counted drop. A packet that a rule claims and that arrives without
+//! protection is dropped too (RFC 4301 §5.2).
 //!
-//! What a card protects as a whole comes to nftables twice, before and after its transformation has been taken from the
-//! route, and looks the second time as it would without a policy. So it is marked the first time.
+//! The table is the first thing that a start puts in force, in one transaction in place of what a crash has left, and the last
+//! thing that an orderly end removes. A rule enters the table before a plane gets it and leaves the table after the plane has
+//! removed it, so that nothing that a plane does, and no error of a plane, opens a gap.
+//!
+//! Packets are looked at before and after the translation of their source address: masquerading neither hides nor makes a
+//! tunnel's traffic.
+//!
+//! With packet offload, a packet passes nftables twice. The second time its route has no transformation, although a policy
+//! covers it, because the card has yet to protect it. So the table sets the highest bit of the mark ([`sets`]) the first time,
+//! and accepts a packet with this bit the second time.
+//!
+//! Two kinds of tunnels have no entry in the table:
+//!
+//! - With an `if_id`: the XFRM interface sends nothing without a policy.
+//! - With a `mark` and packet offload (`offload = "packet"` or `"auto"`): **nftables does not drop their packets**. The mark
+//!   decides which tunnel a packet takes, so that the table cannot use a bit of it. While the policies of such a tunnel are
+//!   missing, its packets leave in the clear. `docs/planes.md` tells operators to use an `if_id` or `offload = "crypto"`.
 
 #![forbid(unsafe_code)]
 
 mod sets;
 
 use esp::filter::{Direction, Filter};
-use esp::plane::{Rule, RuleId, TrafficSelectors};
+use esp::plane::{Rule, RuleId};
 use host::nft;
-use sets::{HANDED, Member, PROTECTED, Sets, UNPROTECTED};
+use sets::{HANDED, Member, PROTECTED, Sets, Way};
 use std::collections::BTreeMap;
+use std::fmt::Write;
 use std::sync::Arc;
 
-const CHAIN: &str = "leaving";
+/// Priorities of the chains in postrouting: before the translation of source addresses, and after it.
+const BEFORE_NAT: i32 = 90;
+const AFTER_NAT: i32 = 300;
 
-/// What else than addresses decides about the packets of a tunnel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Manner {
+/// The properties of a tunnel, beside its selectors, that decide how the table recognises its packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct GuardedTraffic {
     /// Value and mask of their mark.
     pub mark: Option<(u32, u32)>,
-    /// Whether a card may do everything for them.
+    /// A card may protect the packets (packet offload).
     pub by_card: bool,
 }
 
-/// The rules that are guarded, and the table that does it. Dropping it removes the table.
+/// The parts of the configuration that decide which packets pass.
+#[derive(Clone, Debug)]
+pub(super) struct Surroundings {
+    /// The userspace plane's TUN device: packets that leave by it are protected there.
+    pub device: String,
+    /// The mark of this daemon's own packets.
+    pub mark: u32,
+    /// The port of ESP in UDP.
+    pub natt_port: u16,
+    /// Whether cleartext that arrives is dropped, too.
+    pub inbound: bool,
+    /// Whether the kernel may protect packets.
+    pub kernel: bool,
+}
+
+/// The guarded rules, and their table. Dropping it removes the table, unless it is to be [kept](Self::keep_on_drop).
 pub(super) struct Guard {
+    surroundings: Surroundings,
     table: String,
-    /// Of the userspace plane: what goes there is protected there.
-    device: String,
-    /// Of ESP in UDP.
-    port: u16,
     filter: Arc<Filter>,
     rules: BTreeMap<RuleId, Vec<Member>>,
+    /// The tunnels of the policy, until the engine has added their rules.
+    defined: Vec<Member>,
     sets: Sets,
-    installed: bool,
+    state: State,
     kept: bool,
-    /// Whether the log has it that there is none.
-    told: bool,
+}
+
+/// Whether nftables has the table.
+#[derive(Debug, PartialEq, Eq)]
+enum State {
+    /// No rule needs it yet.
+    Unneeded,
+    InForce,
+    /// The reason is in the log already.
+    Refused(String),
 }
 
 impl Guard {
-    /// One without rules.
-    pub(super) fn new(device: &str, port: u16, filter: &Arc<Filter>) -> Self {
-        let table = table(device);
-        Self {
+    /// Puts the guard of these rules in force, in place of the one that a crashed or ended daemon has left. Until
+    /// [`Guard::settle`] they stay guarded, whatever is added or removed.
+    pub(super) fn start<'a>(
+        surroundings: Surroundings,
+        filter: &Arc<Filter>,
+        defined: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
+    ) -> Self {
+        let table = table(&surroundings.device);
+        let mut guard = Self {
             sets: Sets::new(&table),
+            // A start that fails leaves a host that was blocked as it is.
+            kept: nft::exists(&table),
             table,
-            device: device.to_owned(),
-            port,
             filter: Arc::clone(filter),
             rules: BTreeMap::new(),
-            installed: false,
-            kept: false,
-            told: false,
+            defined: Vec::new(),
+            state: State::Unneeded,
+            surroundings,
+        };
+        for (rule, properties) in defined {
+            let members = guard.members(rule, properties);
+            members.iter().for_each(|member| _ = guard.sets.add(member));
+            guard.defined.extend(members);
         }
+        guard.rebuild();
+        if guard.surroundings.kernel && matches!(guard.state, State::Refused(_)) {
+            // A kernel without XFRM has no words for it.
+            guard.surroundings.kernel = false;
+            guard.rebuild();
+        }
+        guard
     }
 
-    /// Guards these rules in their manner, and those without one no more.
-    pub(super) fn cover<'a>(&mut self, rules: impl Iterator<Item = (&'a Rule, Option<Manner>)>) {
-        let mut script = Some(String::new());
-        for (rule, manner) in rules {
-            let members = manner.map(|manner| Member::all(&rule.selectors, manner));
-            // What the kernel has taken has few enough.
-            let members = members.and_then(Result::ok).unwrap_or_default();
-            let change = self.put(rule.id, members);
-            script = script.zip(change).map(|(script, change)| script + &change);
-        }
+    /// The engine has added the rules of the policy: from now on they alone are guarded.
+    pub(super) fn settle(&mut self) {
+        let defined = std::mem::take(&mut self.defined);
+        let script = self.sets.remove_all(&defined);
         self.tell(script);
     }
 
-    /// Guards a rule no more.
-    pub(super) fn uncover(&mut self, rule: RuleId) {
-        let script = self.put(rule, Vec::new());
-        self.tell(script);
+    /// Guards these rules; stops guarding a rule that comes without properties.
+    pub(super) fn cover<'a>(
+        &mut self,
+        rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
+    ) {
+        let members: Vec<_> =
+            rules.map(|(rule, properties)| (rule.id, self.members(rule, properties))).collect();
+        self.put_all(members);
     }
 
-    /// A rule has another name.
+    /// Stops guarding these rules.
+    pub(super) fn uncover(&mut self, rules: &[RuleId]) {
+        self.put_all(rules.iter().map(|rule| (*rule, Vec::new())).collect());
+    }
+
+    /// Gives a rule another name.
     pub(super) fn rename(&mut self, rule: RuleId, to: RuleId) {
         if let Some(members) = self.rules.remove(&rule) {
             self.rules.insert(to, members);
         }
     }
 
-    /// Lets pass what this filter lets pass.
+    /// Accepts the traffic that the filter's bypass rules accept.
     pub(super) fn set_filter(&mut self, filter: &Arc<Filter>) {
         self.filter = Arc::clone(filter);
-        if self.installed {
+        if self.state != State::Unneeded {
             self.rebuild();
         }
     }
 
-    /// Guards a rule's flows, and its former ones no more: what nftables is to be told, or `None` for all of it anew.
+    /// Whether cleartext that should have been protected is dropped when it arrives.
+    pub(super) fn drops_cleartext(&self) -> bool {
+        self.surroundings.inbound && !matches!(self.state, State::Refused(_)) && nft::available()
+    }
+
+    /// Packets that were dropped since the table was made: those that were about to leave, and those that arrived.
+    pub(super) fn dropped(&self) -> [u64; 2] {
+        if self.state != State::InForce {
+            return [0; 2];
+        }
+        let text = nft::counters(&self.table).unwrap_or_default();
+        [Way::Leaving, Way::Arriving].map(|way| packets(&text, way.unprotected()).unwrap_or(0))
+    }
+
+    /// Decides whether dropping this leaves the table in force.
+    pub(super) fn keep_on_drop(&mut self, kept: bool) {
+        self.kept = kept;
+    }
+
+    fn members(&self, rule: &Rule, properties: Option<GuardedTraffic>) -> Vec<Member> {
+        let inbound = self.surroundings.inbound;
+        properties.map_or_else(Vec::new, |p| Member::all(&rule.selectors, p, inbound))
+    }
+
+    /// Guards the members of these rules in place of their former ones, in one transaction.
+    fn put_all(&mut self, rules: Vec<(RuleId, Vec<Member>)>) {
+        // All are put, also after one for which the table has to be built again.
+        let changes: Vec<_> =
+            rules.into_iter().map(|(rule, members)| self.put(rule, members)).collect();
+        self.tell(changes.into_iter().collect());
+    }
+
+    /// Guards a rule's members in place of its former ones. Returns the commands for nftables, or `None` if the table has to be
+    /// built again.
     fn put(&mut self, rule: RuleId, members: Vec<Member>) -> Option<String> {
-        // Those that stay are never without a guard.
+        // Added before others are removed: flows that stay are guarded all the time.
         let added: String = members.iter().map(|member| self.sets.add(member)).collect();
         let before = match members.is_empty() {
             true => self.rules.remove(&rule),
             false => self.rules.insert(rule, members),
         };
-        let removed: Vec<Option<String>> =
-            before.unwrap_or_default().iter().map(|member| self.sets.remove(member)).collect();
-        let removed: Option<String> = removed.into_iter().collect();
-        Some(added + &removed?)
+        Some(added + &self.sets.remove_all(&before.unwrap_or_default())?)
     }
 
     fn tell(&mut self, script: Option<String>) {
         match script {
             Some(script) if script.is_empty() => {}
-            // Where others have removed the table, it is made anew.
-            Some(script) if self.installed && nft::run(&script).is_ok() => {}
+            // If others have removed the table, it is built again.
+            Some(script) if self.state == State::InForce && nft::run(&script).is_ok() => {}
             _ => self.rebuild(),
         }
     }
 
+    /// Builds the whole table, in one transaction in place of the former one.
     fn rebuild(&mut self) {
-        if self.sets.is_empty() && !self.installed {
+        if self.sets.is_empty() && self.state == State::Unneeded && !self.kept {
             return;
         }
-        let mut script = base(&self.table, &self.device, self.port);
-        let bypassed = self.filter.bypasses(Direction::Out);
-        bypassed.for_each(|rule| script.push_str(&verdicts(&self.table, &rule.traffic, "accept")));
-        for chain in [HANDED, UNPROTECTED] {
-            script.push_str(&format!("add rule inet {} {CHAIN} jump {chain}\n", self.table));
-        }
+        let mut script = base(&self.table, &self.surroundings, &self.filter, self.dropped());
         script.push_str(&self.sets.all());
-        let outcome = nft::run(&script);
-        if let Err(error) = &outcome
-            && !std::mem::replace(&mut self.told, true)
-        {
-            tracing::warn!(
-                %error,
-                "while another program has removed policies from the kernel, traffic would leave in the clear"
-            );
-        }
-        self.installed = outcome.is_ok();
-    }
-}
-
-impl Guard {
-    /// Says whether dropping this leaves the table in force.
-    pub(super) fn keep_on_drop(&mut self, kept: bool) {
-        self.kept = kept;
+        self.state = match nft::run(&script) {
+            Ok(()) => State::InForce,
+            Err(error) => {
+                let why = error.to_string();
+                if self.state != State::Refused(why.clone()) {
+                    tracing::warn!(
+                        %error,
+                        "nftables does not guard the tunnels: routes and policies alone keep their traffic from leaving in the \
+                         clear; install nftables"
+                    );
+                }
+                State::Refused(why)
+            }
+        };
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // As if the process had been killed: traffic stops rather than leaks, and the next start cleans up.
-        if self.installed
+        // After a panic, as if the process had been killed: traffic stops, and the next start replaces the table.
+        if self.state == State::InForce
             && !self.kept
             && !std::thread::panicking()
             && let Err(error) = nft::remove(&self.table)
@@ -163,43 +247,133 @@ impl Drop for Guard {
     }
 }
 
-/// Removes what an earlier run has left.
-pub(super) fn clear(device: &str) {
-    if let Err(error) = nft::remove(&table(device)) {
-        tracing::debug!(%error, "nothing can be left in nftables");
-    }
+/// Name of the table for a device.
+pub(super) fn table(device: &str) -> String {
+    nft::table("guard", device)
 }
 
-fn table(device: &str) -> String {
-    nft::table("kernel", device)
+/// The packets of a named counter in nft's words.
+fn packets(text: &str, counter: &str) -> Option<u64> {
+    let (_, rest) = text.split_once(&format!("counter {counter} {{"))?;
+    rest.split_whitespace().skip_while(|word| *word != "packets").nth(1)?.parse().ok()
 }
 
-/// The table with everything that may leave.
-fn base(name: &str, device: &str, port: u16) -> String {
-    // Naming the table before deleting it makes the deletion succeed where there is none yet. Addresses are translated before.
+/// The table without members: what passes in any case, and what is dropped of the claimed packets.
+fn base(
+    name: &str,
+    surroundings: &Surroundings,
+    filter: &Filter,
+    [left, arrived]: [u64; 2],
+) -> String {
+    let Surroundings { device, mark, natt_port, inbound, kernel } = surroundings;
+    let transformed = match kernel {
+        true => format!("    rt ipsec exists goto {PROTECTED}\n"),
+        false => String::new(),
+    };
+    let opened = if *kernel { "    meta ipsec exists accept\n" } else { "" };
+    let former = nft::table("kernel", device);
+    let [handed_before, handed_after] = HANDED;
+    let [out, into] = [Way::Leaving, Way::Arriving];
+    let (out_claims, out_drop) = (out.claims(), out.unprotected());
+    let (in_claims, in_drop) = (into.claims(), into.unprotected());
+    let hook = |chain: &str, priority: i32, handed: &str| {
+        format!(
+            "  chain {chain} {{
+    type filter hook postrouting priority {priority}; policy accept;
+    oifname \"{device}\" accept
+    meta mark {mark:#x} accept
+    oifname \"lo\" accept
+{transformed}    jump {handed}
+    goto {out_claims}
+  }}
+"
+        )
+    };
+    let hooks = hook("before_translation", BEFORE_NAT, handed_before)
+        + &hook("after_translation", AFTER_NAT, handed_after);
+    // Packets of interfaces other than the tunnel device were not opened by the userspace plane. The kernel checks the packets
+    // that it has opened itself.
+    let arriving = if *inbound {
+        format!(
+            "  chain prerouting {{
+    type filter hook prerouting priority -350; policy accept;
+    iifname \"{device}\" accept
+    iifname \"lo\" accept
+{opened}    goto {in_claims}
+  }}
+"
+        )
+    } else {
+        String::new()
+    };
+    let bypass = |way: Way, direction: Direction| {
+        let mut rules = String::new();
+        for rule in filter.bypasses(direction) {
+            let (local, remote) = (&rule.traffic.local, &rule.traffic.remote);
+            let flows = match way {
+                Way::Leaving => nft::flows(local, remote),
+                Way::Arriving => nft::flows(remote, local),
+            };
+            for flow in flows {
+                // Writing to a String cannot fail.
+                let _ = writeln!(rules, "    {flow} accept");
+            }
+        }
+        rules
+    };
+    let (bypass_out, bypass_in) = (bypass(out, Direction::Out), bypass(into, Direction::In));
+    // Naming the table before deleting it makes the deletion succeed where there is none yet.
+    //
+    // Claimed packets that pass: IKE and ESP of this host itself; neighbour discovery, which finds the link addresses that
+    // protected packets need; on arrival fragments other than the first, which show no ports and never become a packet if
+    // their first one is dropped.
     format!(
-        "table inet {name}
+        "table inet {former}
+delete table inet {former}
+table inet {name}
 delete table inet {name}
 table inet {name} {{
+  counter {out_drop} {{ packets {left} bytes 0 }}
+  counter {in_drop} {{ packets {arrived} bytes 0 }}
   chain {PROTECTED} {{
   }}
-  chain {HANDED} {{
+  chain {handed_before} {{
   }}
-  chain {UNPROTECTED} {{
+  chain {handed_after} {{
   }}
-  chain {CHAIN} {{
-    type filter hook postrouting priority 300; policy accept;
-    oifname {{ \"lo\", \"{device}\" }} accept
-    rt ipsec exists goto {PROTECTED}
-    meta l4proto {{ 50, 51 }} accept
-    udp sport {{ 500, {port} }} accept
+  chain {out_drop} {{
+    meta l4proto {{ 50, 51 }} fib saddr type local accept
+    udp sport {{ 500, {natt_port} }} fib saddr type local accept
     icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
+{bypass_out}    counter name {out_drop} drop
   }}
-}}
+  chain {in_drop} {{
+    meta l4proto {{ 50, 51 }} fib daddr type local accept
+    udp dport {{ 500, {natt_port} }} fib daddr type local accept
+    ip frag-off & 0x1fff != 0 accept
+    frag frag-off != 0 accept
+    icmpv6 type {{ 133, 134, 135, 136, 137 }} accept
+{bypass_in}    counter name {in_drop} drop
+  }}
+  chain {out_claims} {{
+  }}
+  chain {in_claims} {{
+  }}
+{hooks}{arriving}}}
 "
     )
 }
 
-fn verdicts(name: &str, traffic: &TrafficSelectors, verdict: &str) -> String {
-    nft::verdicts([name, CHAIN], (&traffic.local, &traffic.remote), verdict)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_read() {
+        let text = "table inet g {\n\tcounter unprotected_leaving {\n\t\tpackets 7 bytes 588\n\t}\n\
+                    \tcounter unprotected_arriving {\n\t\tpackets 2 bytes 84\n\t}\n}\n";
+        assert_eq!(packets(text, "unprotected_leaving"), Some(7));
+        assert_eq!(packets(text, "unprotected_arriving"), Some(2));
+        assert_eq!(packets(text, "leaving"), None);
+    }
 }

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{KernelPlane, Place, Planes};
+use super::{KernelPlane, PlaneKind, Planes};
 use esp::plane::{DataPlane, Rule, RuleId};
 use host::prefixes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -21,7 +21,7 @@ pub struct Unrouted {
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     /// Looks at the routes of every tunnel in the kernel.
     pub(super) fn look_at_routes(&self) {
-        let in_kernel = self.rules.values().filter(|(_, place)| *place == Place::Kernel);
+        let in_kernel = self.rules.values().filter(|(_, place)| *place == PlaneKind::Kernel);
         in_kernel.for_each(|(rule, _)| self.look_at_route(rule));
     }
 
@@ -38,7 +38,7 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         }
     }
 
-    /// Which way leads to a rule's peer is known now: a route that is missing can be named.
+    /// Checks the route to a rule's peer again, now that the peer is known: a missing route can be named.
     pub(super) fn know_peer(&self, rule: RuleId) {
         if let (true, Some((rule, _))) =
             (self.config.report.lacks_route(rule), self.rules.get(&rule))

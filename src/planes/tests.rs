@@ -2,7 +2,11 @@
 
 use super::*;
 use crypto::Suite;
-use esp::plane::{Encapsulation, Limits, Spi, TrafficSelectors};
+use esp::plane::{
+    BulkRules, Capabilities, Encapsulation, Limits, Maintenance, PacketSummary, Path, Spi,
+    TrafficSelectors, Usage,
+};
+use esp::trace::OneWayTrace;
 use policy::{AddressRange, KeyBits, Mode, Secret, Selector};
 use std::sync::Mutex;
 use xfrm::placement::{Card, Cards};
@@ -71,6 +75,8 @@ impl DataPlane for Noted {
         self.note("usage", sa.0).ok().map(|()| Usage::default())
     }
 }
+
+impl Capabilities for Noted {}
 
 impl KernelPlane for Noted {
     fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError> {

@@ -17,14 +17,14 @@ use tokio::task::JoinSet;
 /// Redirections that are followed.
 const REDIRECTIONS: usize = 2;
 
-/// What a fetch may take.
+/// Limits of a fetch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Time for all of it.
     pub time: Duration,
     /// Octets of the answer.
     pub size: usize,
-    /// Which addresses may be asked.
+    /// Returns `true` for an address that may be asked.
     pub address: fn(IpAddr) -> bool,
 }
 
@@ -68,7 +68,7 @@ pub(super) fn is_elsewhere(address: IpAddr) -> bool {
     }
 }
 
-/// Whether a URL is one that [`get`] can fetch.
+/// Returns `true` if a URL is one that [`get`] can fetch.
 pub(super) fn is_http(url: &str) -> bool {
     url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
 }
@@ -109,7 +109,7 @@ async fn ask(uri: &Uri, limits: Limits) -> Result<Answer, FetchError> {
     let mut tasks = JoinSet::new();
     tasks.spawn(connection);
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
-    // What may stand before the host in the URL is nobody's business.
+    // The Host header leaves out user names and passwords of the URL.
     let host = port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
     let request = Request::get(path)
         .header(HOST, host)

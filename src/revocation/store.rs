@@ -21,7 +21,7 @@ impl Store {
         Self { directory }
     }
 
-    /// What was stored of an address.
+    /// The stored answer of an address.
     pub async fn get(&self, url: &str) -> Option<Vec<u8>> {
         let path = self.directory.join(file_name(url));
         let size = tokio::fs::metadata(&path).await.ok()?.len();

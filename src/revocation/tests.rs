@@ -169,7 +169,7 @@ async fn lists_outlive_the_process_in_their_directory() {
     find(&lists(settings.clone()), root.wanted(&[&url])).await.expect("fetched");
     find(&lists(settings.clone()), root.wanted(&[&url])).await.expect("stored");
     assert_eq!(count(&asked), 1);
-    // What lies there is believed no more than what comes from afar.
+    // A stored list is checked like one that was downloaded.
     let file = directory.path().join("cache").join(file_name(&url));
     std::fs::write(file, Authority::new("root").list(2900)).expect("writable");
     find(&lists(settings), root.wanted(&[&url])).await.expect("fetched again");

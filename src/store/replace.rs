@@ -24,7 +24,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// What was tried, for an error message that goes on with the file.
+    /// The action that was tried, for an error message that continues with the file's name.
     pub fn what(self) -> &'static str {
         match self {
             Self::Create | Self::Write | Self::SyncFile => "write the successor of",

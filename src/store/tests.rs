@@ -47,8 +47,8 @@ fn what_is_stored_is_there_after_a_restart() {
     assert!(store.database().is_empty());
     let loaded = store.commit(site()).expect("it can be written");
     assert_eq!(loaded.policy, policy::xml::read("left.xml", SITE).expect("valid").policy);
-    assert_eq!(loaded.places.of("site")[0].element, "IKETunnel");
-    assert_eq!(loaded.places.file(), store.path().display().to_string());
+    assert_eq!(loaded.definitions.of("site")[0].element, "IKETunnel");
+    assert_eq!(loaded.definitions.file(), store.path().display().to_string());
     drop(store);
     let mut store = open(&path);
     assert_eq!(*store.database(), site());

@@ -1,4 +1,4 @@
-//! How a gateway ends: in order, by a panic, by being dropped, and with its runtime.
+//! The ends of a gateway: by `stop`, by a panic, by being dropped, and with its runtime.
 
 use crate::harness::{FILTERED, test};
 use crate::side::{FAR, Side, TUNNEL};

@@ -77,12 +77,12 @@ impl Side {
         self.runtime = Some(runtime(&self.space));
     }
 
-    /// Whether the other end answers, protected or not.
+    /// Returns `true` if the other end answers, protected or not.
     pub fn reaches(&self, address: &str) -> bool {
         self.space.try_sh(&format!("ping -q -c 3 -i 0.05 -W 0.3 {address}")).0
     }
 
-    /// How many files are in its state directory.
+    /// The number of files in its state directory.
     pub fn records(&self) -> usize {
         std::fs::read_dir(self.directory.path()).expect("it is there").count()
     }

@@ -1,4 +1,4 @@
-//! What a start does, refuses, and tells.
+//! The start of a gateway: its steps, its refusals, and its events.
 
 use crate::harness::{FILTERED, test};
 use crate::side::{FAR, Side, TUNNEL};
@@ -16,6 +16,7 @@ pub fn trials() -> Vec<Trial> {
         test("settings that would harm the host are refused", FILTERED, harmful),
         test("settings of the host reach the host", FILTERED, settings),
         test("tunnels are commanded by name", FILTERED, commands),
+        test("ESP in UDP may have another port", FILTERED, another_port),
     ]
 }
 
@@ -53,6 +54,25 @@ fn first_events() {
         });
         assert_eq!(first.kind, EventKind::Negotiating { initiator: true }, "{first}");
     }
+    right.run(async move { peer.stop().await });
+}
+
+fn another_port() {
+    let [left, right] = Side::pair();
+    let ike = ike::Config { encap: ike::Encap::Always, ..crate::side::quick() };
+    let refused = left.start(left.builder().natt_port(ike::IKE_PORT)).expect_err("IKE has it");
+    assert!(matches!(refused, StartError::Invalid(_)), "{refused}");
+    // Whatever the order of the steps.
+    let peer = right.start(right.builder().ike(ike.clone()).natt_port(4600)).expect("started");
+    let gateway = left.start(left.builder().natt_port(4600).ike(ike)).expect("started");
+    let (gateway, sa) = left.run(async move {
+        gateway.tunnel(TUNNEL).activate().await.expect("up");
+        let status = gateway.tunnels().status().await.expect("running");
+        (gateway, status[0].sa.clone().expect("up"))
+    });
+    assert_eq!((sa.local.port(), sa.remote.port()), (4600, 4600));
+    assert!(left.reaches(FAR));
+    left.run(async move { gateway.stop().await });
     right.run(async move { peer.stop().await });
 }
 
@@ -111,7 +131,10 @@ fn settings() {
     assert!(rule.contains("fwmark 0x77") && rule.contains("lookup 4777"), "{rules}");
     assert!(left.space.ip("link show tunnel7").contains("mtu 1300"));
     assert!(left.space.ip("route show table 4777").contains("10.2.0.0/24 dev tunnel7"));
-    assert!(!left.space.sh("nft list ruleset").contains("unprotected"), "no guard was wanted");
+    assert!(
+        !left.space.sh("nft list ruleset").contains("prerouting"),
+        "no inbound guard was wanted"
+    );
     let status = left.run({
         let gateway = gateway.clone();
         async move { gateway.filter().status().await }

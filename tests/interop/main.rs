@@ -47,7 +47,10 @@ fn scenario(
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::from_args();
+    let mut arguments = Arguments::from_args();
+    // Most of a scenario's time is spent waiting for a daemon to start or for a message to be sent again.
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    arguments.test_threads = arguments.test_threads.or(Some(processors * 4));
     let lacking = needs::lacking();
     let trials = scenarios::all()
         .into_iter()

@@ -52,10 +52,8 @@ pub fn policies(gateway: &Gateway) -> usize {
 
 /// How many packets the guard has dropped; 0 where there is none.
 fn guarded(gateway: &Gateway) -> u64 {
-    let (_, table) = gateway.space.try_sh("nft list table inet vpn_kernel_vpn0");
-    let counters = table.lines().filter_map(|line| {
-        let (_, rest) = line.split_once("counter packets ")?;
-        rest.split(' ').next()?.parse::<u64>().ok()
-    });
-    counters.sum()
+    let (_, counter) =
+        gateway.space.try_sh("nft list counter inet vpn_guard_vpn0 unprotected_leaving");
+    let packets = counter.split_whitespace().skip_while(|word| *word != "packets").nth(1);
+    packets.and_then(|number| number.parse().ok()).unwrap_or(0)
 }

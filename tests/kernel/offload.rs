@@ -12,7 +12,7 @@ use esp::plane::{
 use policy::{AddressRange, KeyBits, Mode, PortRange, Secret, Selector};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use xfrm::placement::{Choice, Place, Placement, Report, Wanted};
+use xfrm::placement::{Choice, OffloadMode, Placement, Report, Wanted};
 use xfrm::{Config, Hooks, Xfrm, commands};
 
 pub fn group() -> Group {
@@ -35,7 +35,7 @@ fn plane(space: &Space, wanted: Wanted, device: &str) -> (Xfrm, Placement) {
 }
 
 fn places(report: &Report) -> [usize; 3] {
-    [Place::Packet, Place::Crypto, Place::Software]
+    [OffloadMode::Packet, OffloadMode::Crypto, OffloadMode::Software]
         .map(|place| report.sas.iter().filter(|sa| sa.place == place).count())
 }
 

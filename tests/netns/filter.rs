@@ -1,7 +1,7 @@
 //! Traffic that is no tunnel's: rules before the tunnels, a default behind them, and questions about both.
 
 use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::{FILTERED, PATIENCE, policies, test};
+use crate::harness::{FILTERED, PATIENCE, policies, test, until};
 use libtest_mimic::Trial;
 use std::io::Read;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -123,10 +123,14 @@ fn deny() {
     );
     let control = told("tcp 192.0.2.1:5 192.0.2.2:2222");
     assert!(control.contains("arriving  passes in the clear by rule 1 (control)"), "{control}");
-    let inner = right.json(&["trace", "tcp", "10.2.0.1:5", "10.1.0.1:6", "--json"]);
     let sa = right.child_sa("site_lan");
-    assert_eq!(inner["leaving"]["verdict"], "protected");
-    assert_eq!(inner["leaving"]["sas"][0]["spi"], sa["outbound_spi"]);
+    // The responder of a rekey sends on the old SA until the initiator deletes it.
+    let inner = || {
+        let inner = right.json(&["trace", "tcp", "10.2.0.1:5", "10.1.0.1:6", "--json"]);
+        assert_eq!(inner["leaving"]["verdict"], "protected");
+        (inner["leaving"]["sas"][0]["spi"] == sa["outbound_spi"]).then_some(())
+    };
+    until("the new SA in use", inner, || right.log());
     let back = right.json(&["trace", "tcp", "10.1.0.1:6", "10.2.0.1:5", "--json"]);
     let accepted = back["arriving"]["sas"].as_array().expect("a list");
     assert!(accepted.iter().any(|found| found["spi"] == sa["inbound_spi"]), "{back}");

@@ -120,7 +120,7 @@ fn count_key_exchanges(space: &Space) {
 }
 
 fn key_exchanges(space: &Space) -> u64 {
-    let listed = space.sh("nft --json list counters");
+    let listed = space.sh("nft --json list counter inet strangers half_open");
     let listed: Value = serde_json::from_str(&listed).expect("JSON");
     let mut counters = listed["nftables"].as_array().into_iter().flatten();
     let packets = counters.find_map(|item| item["counter"]["packets"].as_u64());

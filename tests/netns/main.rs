@@ -16,6 +16,7 @@ mod experiments;
 mod failures;
 mod filter;
 mod flood;
+mod leaks;
 mod manual;
 mod nat;
 mod networks;
@@ -40,6 +41,7 @@ fn main() -> std::process::ExitCode {
         authentication_header::trials(),
         certificates::trials(),
         failures::trials(),
+        leaks::trials(),
         cleanup::trials(),
         filter::trials(),
         restart::trials(),

@@ -47,7 +47,7 @@ fn up(seed: u64, site: &Site) -> (World, HostId, HostId) {
 fn suite(world: &mut World, host: HostId) -> (String, Encapsulation) {
     let status = world.status(host);
     let sa = status[0].children[0].sa.as_ref().expect("up");
-    (sa.suite.clone(), sa.encapsulation)
+    (sa.suite.to_string(), sa.encapsulation)
 }
 
 #[test]

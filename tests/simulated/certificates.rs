@@ -596,6 +596,7 @@ fn taken_down_while_it_works_nothing_is_left() {
             world.run_for(SOON);
         }
         let gone = world.command(l, "disconnect", |e, now| e.disconnect(now, Site::TUNNEL));
+        let gone = gone.map(drop);
         assert_eq!(gone, Ok(()));
         world.release_jobs(l);
         world.run_for(SETTLED);

@@ -21,6 +21,7 @@ mod ike_delete;
 mod ike_rekey;
 
 use crate::{SETTLED, SOON, calm};
+use ike::Config;
 use sim::host::Side;
 use sim::invariant::{assert_clean_stop, bookkeeping, disagreements};
 use sim::link::{Content, Parcel};
@@ -115,6 +116,11 @@ fn site() -> Site {
     Site { children: 2, ..Site::default() }
 }
 
+/// Nothing waits for the clock, which stands still.
+fn at_once() -> Config {
+    Config { drain: Duration::ZERO, ..calm() }
+}
+
 impl Duel {
     /// A tunnel that this end has started.
     fn new(started_by: Who) -> Self {
@@ -125,7 +131,9 @@ impl Duel {
     fn between(a: &Site, b: &Site, started_by: Who) -> Self {
         let mut world = World::new(1);
         let hosts = [("A", a.left, a, Side::Left), ("B", b.right, b, Side::Right)].map(
-            |(name, address, site, side)| world.add_host(name, address, site.policy(side), calm()),
+            |(name, address, site, side)| {
+                world.add_host(name, address, site.policy(side), at_once())
+            },
         );
         let starter = hosts[started_by as usize];
         world.connect(starter, Site::TUNNEL);

@@ -42,6 +42,24 @@ fn encapsulation(world: &mut World, host: HostId) -> Option<Encapsulation> {
 }
 
 #[test]
+fn both_sides_may_agree_on_another_port() {
+    let every = Behaviour::EndpointIndependent;
+    let config = Config { natt_port: 4600, ..calm() };
+    let (mut world, left, right) = up_behind(every, every, &config);
+    let sa = world.status(left)[0].sa.clone().expect("up");
+    assert_eq!((sa.local.port(), sa.remote.port()), (4600, 4600));
+    let sa = world.status(right)[0].sa.clone().expect("up");
+    assert_eq!(sa.local.port(), 4600);
+    for host in [left, right] {
+        assert_eq!(encapsulation(&mut world, host), Some(Encapsulation::Udp));
+    }
+    let flows = talk(&mut world, left, right, &roaming());
+    world.run_for(SOON);
+    assert_nothing_lost(&mut world, flows);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
 fn the_nat_is_seen_and_ports_float() {
     for mapping in BEHAVIOURS {
         for filtering in BEHAVIOURS {

@@ -434,7 +434,7 @@ fn an_odd_configuration_is_refused_or_lives() {
         (Some("retransmissions: 4294967295 is out of range; use 0 to 64"), |c| {
             c.retransmissions = u32::MAX;
         }),
-        (Some("liveness_interval: Some(0ns) is out of range"), |c| {
+        (Some("liveness_interval: 0ns is out of range"), |c| {
             c.liveness_interval = Some(ZERO);
         }),
         (None, |c| c.liveness_interval = None),
@@ -457,7 +457,7 @@ fn an_odd_configuration_is_refused_or_lives() {
         (Some("replay_window: 4294967295 is out of range; use at most 65,536"), |c| {
             c.replay_window = u32::MAX;
         }),
-        (Some("reauthenticate: Some(0ns) is out of range"), |c| c.reauthenticate = Some(ZERO)),
+        (Some("reauthenticate: 0ns is out of range"), |c| c.reauthenticate = Some(ZERO)),
         (None, |c| c.reauthenticate = Some(NEVER)),
         (None, |c| c.fragment_size = Some(0)),
         (None, |c| c.fragment_size = Some(u16::MAX)),

@@ -2,12 +2,12 @@
 
 use crate::puppet::{Puppet, notify};
 use crate::{SETTLED, SOON, assert_settled, calm, ike_spis, talk, up};
-use ike::Config;
 use ike::event::EventKind;
 use ike::wire::registry::{ExchangeType, NotifyType};
+use ike::{CloseReason, Config};
 use sim::host::Side;
 use sim::invariant::{assert_agreement, assert_nothing_left};
-use sim::{Conditions, Exchange, HostId, Site, World};
+use sim::{Conditions, Exchange, HostId, Label, Site, World};
 use std::time::Duration;
 
 fn site() -> Site {
@@ -39,6 +39,52 @@ fn by_either_side_without_a_packet_lost() {
         assert_ne!(ike_spis(&mut world, left), before);
         assert_settled(&mut world, left, right, &site(), flows);
     }
+}
+
+#[test]
+fn packets_in_the_pipeline_leave_before_the_delete() {
+    // The peer forgets its SAs with the Delete, as many implementations do.
+    let forgetful = Config { linger: Duration::ZERO, ..calm() };
+    let site = site();
+    let mut world = World::new(1);
+    let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
+    let right = world.add_host("right", site.right, site.policy(Side::Right), forgetful);
+    world.set_pipeline(left, Duration::from_millis(100));
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    let before = ike_spis(&mut world, left);
+    let flows = talk(&mut world, left, right, &site);
+    reauthenticate(&mut world, left);
+    world.run_for(SOON * 5);
+    assert_ne!(ike_spis(&mut world, left), before);
+    assert_settled(&mut world, left, right, &site, flows);
+}
+
+#[test]
+fn packets_in_the_pipeline_leave_before_the_answer_to_a_delete() {
+    let pause = calm().drain;
+    // The peer does not wait before its Delete, and forgets its SAs when that is answered, as strongSwan does.
+    let hasty = Config { drain: Duration::ZERO, ..calm() };
+    let site = site();
+    let mut world = World::new(1);
+    let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
+    let right = world.add_host("right", site.right, site.policy(Side::Right), hasty);
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    reauthenticate(&mut world, right);
+    let is_answer = |label: &Label| label.response && label.exchange == Exchange::Informational;
+    let answers = world.hold(left, is_answer);
+    let has =
+        |number| move |world: &mut World| world.host(left).engine.inventory().ike_sas == number;
+    assert!(world.run_until(SOON, has(2)), "the new session is there");
+    assert!(world.run_until(SOON, has(1)), "the Delete of the old one has arrived");
+    world.run_for(pause - Duration::from_millis(1));
+    assert_eq!(world.held(answers), 0, "packets may be on their way");
+    world.run_for(Duration::from_millis(1));
+    assert_eq!(world.held(answers), 1);
+    world.release(answers);
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
 }
 
 #[test]
@@ -113,10 +159,9 @@ fn the_peer_still_knows_this_side_and_is_not_told_otherwise() {
     let (mut world, left, right) = up(1, &site());
     reauthenticate(&mut world, left);
     world.run_for(SETTLED);
-    let restarted = world.count_events(
-        right,
-        |e| matches!(e, EventKind::Closed { reason } if reason.contains("restarted")),
-    );
+    let restarted = world.count_events(right, |e| {
+        matches!(e, EventKind::Closed { reason: CloseReason::PeerRestarted })
+    });
     assert_eq!(restarted, 0);
     assert_agreement(&mut world, left, right, &site());
 }

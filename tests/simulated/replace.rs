@@ -115,7 +115,7 @@ fn replaced_while_up(before: &Site, after: &Site) -> (World, HostId, HostId) {
 
 fn suites(world: &World, host: HostId) -> Vec<String> {
     let rekeyed = |(_, e): &(std::time::Duration, ike::Event)| match &e.kind {
-        EventKind::Rekeyed { suite } => Some(suite.split(", SPIs").next()?.to_owned()),
+        EventKind::Rekeyed { suite } => Some(suite.to_string().split(", SPIs").next()?.to_owned()),
         _ => None,
     };
     world.host(host).events.iter().filter_map(rekeyed).collect()

@@ -19,7 +19,8 @@ fn chosen(world: &mut World, host: HostId) -> [String; 2] {
     let status = world.status(host);
     let ike = status.iter().find_map(|s| s.sa.as_ref()).expect("an IKE SA");
     let child = status.iter().flat_map(|s| &s.children).find_map(|c| c.sa.as_ref());
-    [ike.suite.clone(), child.expect("a Child SA").suite.clone()]
+    let suite = ike.suite.expect("the IKE SA is up");
+    [suite.to_string(), child.expect("a Child SA").suite.to_string()]
 }
 
 #[test]

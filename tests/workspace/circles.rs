@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 const MOST: usize = 4;
 
 #[test]
-#[ignore = "until the crates are split"]
 fn no_circle_of_imports_has_more_than_four_files() {
     let root = &Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let only = std::env::var("CIRCLES_OF").ok();

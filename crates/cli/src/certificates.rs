@@ -11,10 +11,10 @@ use vpn::revocation::Lists;
 /// With fewer days left than this, a certificate is remarked on.
 pub const DAYS_OF_NOTICE: i64 = 30;
 
-/// What was read.
+/// The certificates, keys and lists that were read.
 #[derive(Debug)]
 pub struct Certificates {
-    /// What can be used.
+    /// The usable ones.
     pub trust: Arc<Trust>,
     /// Files that cannot be used at all.
     pub errors: Vec<String>,
@@ -59,7 +59,7 @@ impl Keeper {
         *self.in_force.lock().unwrap_or_else(PoisonError::into_inner) = (policy, trust);
     }
 
-    /// What is in force but not valid now, or not for long.
+    /// Lists the certificates and revocation lists in force that have expired, are not valid yet, or expire soon.
     pub fn expiring(&self) -> Vec<String> {
         let (_, trust) = self.in_force();
         trust.listing().iter().filter_map(|listed| validity(listed, now())).collect()
@@ -69,7 +69,7 @@ impl Keeper {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What is in force, for `vpnctl certs`.
+    /// Describes the certificates and revocation lists in force, for `vpnctl certs`.
     pub fn describe(&self) -> Vec<CertificateInfo> {
         let (policy, trust) = self.in_force();
         let mut all = describe(&trust, &policy);
@@ -96,7 +96,7 @@ pub fn read(settings: &Settings) -> Certificates {
     }
 }
 
-/// What the policy wants and these certificates cannot do, one text per tunnel.
+/// The reasons why tunnels cannot authenticate with these certificates, one text each.
 fn missing(policy: &Policy, trust: &Trust) -> Vec<String> {
     let mut missing = Vec::new();
     for tunnel in &policy.tunnels {
@@ -115,7 +115,7 @@ fn missing(policy: &Policy, trust: &Trust) -> Vec<String> {
     missing
 }
 
-/// Whether a policy has tunnels with certificates.
+/// Returns `true` if a tunnel of the policy authenticates with certificates.
 pub fn are_used(policy: &Policy) -> bool {
     policy.tunnels.iter().any(|tunnel| matches!(tunnel.credential, Credential::Signature(_)))
 }
@@ -164,7 +164,7 @@ fn described(listed: &Listed, now: Duration) -> CertificateInfo {
     }
 }
 
-/// Why an item is not valid now or not for long.
+/// A text, if an item has expired, is not valid yet, or expires soon.
 fn validity(listed: &Listed, now: Duration) -> Option<String> {
     let (item, from) = (&listed.item, listed.not_before);
     let list = matches!(listed.role, Role::RevocationList | Role::OcspResponse);

@@ -16,39 +16,39 @@ use policy::{
 use std::fmt::{Display, Write};
 use std::path::Path;
 
-/// How findings are printed.
+/// The format of the findings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people: the policy in words, and findings as compilers print them.
+    /// Text: a description of the policy, and findings in the style of a compiler.
     #[default]
     Human,
     /// One JSON object, for editors and scripts.
     Json,
 }
 
-/// What is checked, and how.
+/// A policy to check, and the format of the result.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// The policy.
     pub file: &'a Path,
-    /// Where certificates are, and who makes ciphers.
+    /// The directories of certificates and the providers of ciphers.
     pub config: &'a Config,
-    /// Whether unknown names are warned of instead of refused.
+    /// Unknown names cause a warning, not an error.
     pub lenient: bool,
-    /// How findings are printed.
+    /// The format of the findings.
     pub format: Format,
-    /// Whether the policy in words is coloured.
+    /// Colours in the description of the policy.
     pub colour: Colour,
 }
 
-/// What there is to print.
+/// The text to print, and the verdict.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// For standard output.
     pub output: String,
     /// For standard error.
     pub errors: String,
-    /// Whether the daemon would run this policy.
+    /// The daemon would run this policy.
     pub is_good: bool,
 }
 

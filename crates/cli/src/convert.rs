@@ -19,7 +19,7 @@ Examples:
   vpnctl policy convert /etc/ipsec.conf --secrets /etc/ipsec.secrets --output policy.xml
   vpnctl policy convert swanctl.conf --peer --output other-end.xml
 
-What could not be carried over is reported line by line on standard error, and stands in a comment of the policy.
+Settings that have no equivalent are reported on standard error, line by line, and in a comment of the policy.
 
 Exit status:
   0  every tunnel is in the policy
@@ -28,25 +28,25 @@ Exit status:
 pub struct Convert {
     /// swanctl.conf or ipsec.conf; - is standard input
     pub file: PathBuf,
-    /// What the file is; by default what it looks like
+    /// Format of the file; by default it is recognised from the content
     #[arg(long, value_name = "FORMAT", value_parser = format())]
     pub from: Option<Format>,
     /// ipsec.secrets, which holds the preshared keys of ipsec.conf
     #[arg(long, value_name = "FILE")]
     pub secrets: Option<PathBuf>,
-    /// Where the policy is written to, with mode 0600; by default standard output
+    /// File for the policy, created with mode 0600; by default standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Where the lines for vpnd.toml are written to; by default they are shown on standard error
+    /// File for the settings of vpnd.toml; by default they are shown on standard error
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
-    /// Overwrites files
+    /// Overwrites existing files
     #[arg(long)]
     pub force: bool,
-    /// Makes the policy of the other end: both sides exchanged
+    /// Writes the peer's policy: local and remote sides are exchanged
     #[arg(long)]
     pub peer: bool,
-    /// This side's address where the file leaves it open
+    /// Address of this side, if the file does not give it
     #[arg(long, value_name = "ADDRESS")]
     pub local_address: Option<IpAddr>,
 }
@@ -65,7 +65,7 @@ pub enum ConvertError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -133,7 +133,7 @@ fn print(text: &str) -> Result<(), ConvertError> {
 fn format() -> impl TypedValueParser<Value = Format> {
     let swanctl = PossibleValue::new("swanctl").help("swanctl.conf of strongSwan");
     let ipsec = PossibleValue::new("ipsec")
-        .help("ipsec.conf of strongSwan, or of its relatives from FreeS/WAN on");
+        .help("ipsec.conf of strongSwan, Libreswan, Openswan or FreeS/WAN");
     PossibleValuesParser::new([swanctl, ipsec])
         .map(|name| if name == "ipsec" { Format::Ipsec } else { Format::Swanctl })
 }

@@ -1,4 +1,4 @@
-//! What the counters of discarded datagrams and packets mean.
+//! The meaning of each counter of discarded datagrams and packets.
 
 /// One sentence on a counter of [`Command::Counters`](control::protocol::Command::Counters); `None` for one that
 /// only a newer daemon has.

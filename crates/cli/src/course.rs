@@ -1,4 +1,4 @@
-//! What would become of a packet, in words.
+//! The treatment of a packet (`vpnctl trace`), in words.
 
 use crate::view::{encapsulation_name, mode_name};
 use control::protocol::{CourseInfo, TraceInfo, TracedSa};

@@ -3,7 +3,8 @@
 use self::server::{ControlSocket, Limits, SocketError, serve};
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
-use crate::crypto::{self, tunables::Tunables};
+use crate::crypto::remarks;
+use crate::crypto::tunables::Tunables;
 use crate::filter;
 use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
+mod crypto;
 pub mod gateway;
 mod logging;
 mod manual;
@@ -28,10 +30,14 @@ mod numbers;
 mod offload;
 mod overview;
 mod privilege;
+mod refusal;
+mod reload;
 pub mod server;
 mod service;
 mod source;
 mod stored;
+mod tunnels;
+mod workers;
 
 pub use gateway::Gateway;
 pub use logging::{LevelControl, follow, start as start_log};
@@ -39,22 +45,22 @@ pub use privilege::PrivilegeError;
 pub use service::Daemon;
 pub use source::Source;
 
-/// What the command line says.
+/// The options of `vpnd start`.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The policy file; `None`: the policy store.
     pub policy: Option<PathBuf>,
-    /// Whether unknown names in the file are warned of instead of refused.
+    /// Unknown names in the file cause a warning, not an error.
     pub lenient: bool,
     /// The configuration file; `None`: the defaults.
     pub config: Option<PathBuf>,
     /// The control socket; `None`: the configuration's.
     pub control: Option<PathBuf>,
-    /// How to log; `None`: the configuration's.
+    /// The form of the log; `None`: the configuration's.
     pub log_format: Option<LogFormat>,
-    /// Whether to stop when the parent process ends.
+    /// Stop when the parent process ends.
     pub exit_with_parent: bool,
-    /// Where the keys of all SAs are written to; `None`: nowhere.
+    /// The directory that the keys of all SAs are written to; `None`: they are not written.
     pub export_keys: Option<PathBuf>,
 }
 
@@ -82,7 +88,7 @@ pub enum StartupError {
     /// Something else of the system.
     #[error("cannot {what}: {source}")]
     System {
-        /// What was asked.
+        /// The operation that failed.
         what: &'static str,
         /// The system's answer.
         source: io::Error,
@@ -193,7 +199,7 @@ fn run_gateway(
         let log = tokio::spawn(follow(events, config.log.format));
         let providers = gateway.crypto().providers();
         let (crypto, remarks) = Tunables::start(&config.crypto, Arc::clone(providers));
-        for remark in remarks.into_iter().chain(crypto::remarks::of(&policy, providers)) {
+        for remark in remarks.into_iter().chain(remarks::of(&policy, providers)) {
             warn!("{remark}");
         }
         tokio::spawn(remind(Arc::clone(&keeper)));
@@ -201,17 +207,16 @@ fn run_gateway(
             .with_crypto(crypto)
             .configured(options.config.clone(), config.clone())
             .exporting_keys_to(options.export_keys.clone());
-        let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.places));
+        let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.definitions));
         let ready = format!(
             "ready: {} tunnel{}, control socket {}",
             policy.tunnels.len(),
             if policy.tunnels.len() == 1 { "" } else { "s" },
             socket.path().display()
         );
-        run(daemon, listener, signals, log, &ready).await;
+        run(daemon, socket, listener, signals, log, &ready).await;
         Ok(())
     })
-    // The runtime ends first, and the socket file goes with `socket`, after the gateway has undone its changes.
 }
 
 /// Says every day anew which certificates have expired or soon will: it may be months since the start.
@@ -227,9 +232,11 @@ async fn remind(keeper: Arc<Keeper>) {
     }
 }
 
-/// Serves until a signal or a client says stop, then stops the gateway. `log` ends with the gateway's events.
+/// Serves until a signal or a client says stop, then stops the gateway and removes the control socket. The clients'
+/// connections close last. `log` ends with the gateway's events.
 pub async fn run<G: Gateway>(
     daemon: Arc<Daemon<G>>,
+    control: ControlSocket,
     listener: UnixListener,
     mut signals: Signals,
     log: JoinHandle<()>,
@@ -262,10 +269,13 @@ pub async fn run<G: Gateway>(
     daemon.gateway().stop().await;
     // Whoever asked gets the answer before the connection closes.
     stopped.send_replace(true);
-    let _ = server.await;
+    let connections = server.await;
     // The events have ended with the gateway.
     let _ = log.await;
     info!("stopped");
+    // A client that has seen its connection close may start another daemon at once.
+    drop(control);
+    drop(connections);
 }
 
 /// The signals the daemon heeds.

@@ -102,39 +102,10 @@ fn report(findings: &Findings, length: Duration, colour: Colour) -> String {
 mod tests {
     use super::*;
 
-    fn findings() -> Findings {
-        Findings {
-            ok: true,
-            ike_suite: "AES-CBC-256/HMAC-SHA2-256-128/PRF-HMAC-SHA2-256/ECP-256".to_owned(),
-            esp_suite: "AES-GCM-16-256".to_owned(),
-            mode: "tunnel".to_owned(),
-            encapsulation: "udp".to_owned(),
-            esp_spis: ["10000001".to_owned(), "20000002".to_owned()],
-            packets_sent: 8_000,
-            packets_lost: 0,
-            packets_duplicated: 0,
-            round_trip_median_us: 240,
-            round_trip_p99_us: 1_930,
-            tcp_bytes: 1 << 30,
-            throughput_bps: 2_400_000_000,
-            child_rekeys: 4,
-            ike_rekeys: 3,
-            esp_packets: 1_000_000,
-            esp_refused: 0,
-            wire_frames: 900_000,
-            ike_messages: 26,
-            neighbour_frames: 4,
-            cleartext_packets: 0,
-            seconds: 14.2,
-            problems: Vec::new(),
-        }
-    }
-
     #[test]
     fn a_report_fits_a_screen() {
-        let findings = findings();
         assert_eq!(
-            report(&findings, Duration::from_secs(12), Colour(false)),
+            report(&Findings::example(), Duration::from_secs(12), Colour(false)),
             "\
 vpnd demo  two gateways on this machine, 12s of traffic
   IKE      AES-CBC-256/HMAC-SHA2-256-128/PRF-HMAC-SHA2-256/ECP-256

@@ -3,7 +3,7 @@
 use control::protocol::FilterChange;
 use esp::filter::{DefaultAction, Filter};
 
-/// What the log says when a filter comes in force that denies what no rule covers.
+/// A warning, if the filter denies packets that no tunnel and no rule covers.
 pub fn warning(filter: &Filter, device: &str) -> Option<String> {
     let denied: Vec<&str> = [("IPv4", filter.ipv4), ("IPv6", filter.ipv6)]
         .iter()
@@ -29,7 +29,7 @@ pub fn warning(filter: &Filter, device: &str) -> Option<String> {
     })
 }
 
-/// What the second changes of the first.
+/// The differences between two filters.
 pub fn changes(before: &Filter, after: &Filter) -> Vec<FilterChange> {
     let mut changes = Vec::new();
     let mut tell = |effect: &str, message| {

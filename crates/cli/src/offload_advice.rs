@@ -1,5 +1,5 @@
-//! What to change in a policy for network cards to do what is wanted of them. Its order always decides which suite is taken
-//! (RFC 7296 §2.7), so that nothing else can put one first that cards know.
+//! Changes of a policy with which network cards could offload more. The order of the proposals decides which suite is taken
+//! (RFC 7296 §2.7), so that only a change of the policy can prefer a suite that the cards support.
 
 use crate::crypto::remarks::named;
 use ::crypto::Suite;
@@ -42,7 +42,7 @@ fn remark(child: &ChildTunnel) -> Option<String> {
     Some(format!("no network card does {first}, so that offload is not to be had; {cure}"))
 }
 
-/// What protects as much, and cards do.
+/// The suite of equal strength that cards support.
 fn like(suite: Suite) -> Suite {
     match suite {
         Suite::AesCbcMac(bits, _) => Suite::AesGcm16(bits),

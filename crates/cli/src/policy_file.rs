@@ -2,7 +2,7 @@
 
 use nix::fcntl::OFlag;
 use policy::Policy;
-use policy::xml::{Diagnostic, Diagnostics, Loaded, Options, Places};
+use policy::xml::{Definitions, Diagnostic, Diagnostics, Loaded, Options};
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -21,8 +21,8 @@ pub struct PolicyFile {
     pub warnings: Vec<String>,
     /// Those of them that concern a place in the text.
     pub diagnostics: Vec<Diagnostic>,
-    /// Where its tunnels are defined.
-    pub places: Places,
+    /// The lines at which its tunnels are defined.
+    pub definitions: Definitions,
 }
 
 /// A policy file cannot be used.
@@ -33,7 +33,7 @@ pub enum PolicyFileError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// It is no file.
@@ -77,9 +77,9 @@ pub enum PolicyFileError {
 pub struct PolicyText {
     /// The name of the file in messages.
     pub name: String,
-    /// What it holds.
+    /// The text of the file.
     pub text: Zeroizing<String>,
-    /// Where others can read it: what to do about it, for the operator.
+    /// A warning with a cure, if other users can read the file.
     pub warning: Option<String>,
 }
 
@@ -160,9 +160,9 @@ fn octets(path: &Path, size: usize, from: impl Read) -> Result<Zeroizing<String>
 
 impl From<Loaded> for PolicyFile {
     fn from(loaded: Loaded) -> Self {
-        let Loaded { policy, warnings: diagnostics, places } = loaded;
+        let Loaded { policy, warnings: diagnostics, definitions } = loaded;
         let warnings = diagnostics.iter().map(ToString::to_string).collect();
-        Self { policy, warnings, diagnostics, places }
+        Self { policy, warnings, diagnostics, definitions }
     }
 }
 

@@ -15,13 +15,13 @@ use std::time::Duration;
 /// Names the variable by which a shell asks for completions; its value is the shell.
 const VARIABLE: &str = "VPN_COMPLETE";
 
-/// How long a shell is kept waiting for names of tunnels.
+/// The longest time that a shell waits for the names of tunnels.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// What every command of this project offers.
+/// The commands for shells and manual pages, which `vpnd` and `vpnctl` share.
 #[derive(Clone, Debug, Subcommand)]
 pub enum ShellCommand {
-    /// Prints what a shell needs to complete arguments, names of tunnels among them
+    /// Prints a completion script for a shell; it completes the names of tunnels, too
     #[command(after_help = "\
 Examples:
   source <(vpnctl completions bash)       in ~/.bashrc
@@ -38,7 +38,7 @@ vpnd has its own: vpnd completions bash.")]
 Example:
   sudo vpnctl man /usr/local/share/man/man1 && man vpnctl")]
     Man {
-        /// Where to; made if need be
+        /// Directory of the pages; created if it does not exist
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
@@ -127,7 +127,7 @@ fn script(name: &str, shell: Shell) -> io::Result<Vec<u8>> {
     Ok(script)
 }
 
-/// What of a command has no explanation, no manual page, or no completion; for tests.
+/// Lists the arguments and commands without a help text, a manual page or a completion; for tests.
 ///
 /// # Errors
 /// Where the pages cannot be written below `directory`.

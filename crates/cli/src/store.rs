@@ -1,4 +1,4 @@
-//! What is done with the policy store for those who ask: by a running daemon, or by `vpnctl` itself where none runs.
+//! The operations on the policy store, for a running daemon and for `vpnctl` if none runs.
 
 mod access;
 pub mod command;
@@ -14,20 +14,20 @@ use policy::database::{DatabaseError, Object, PutOptions, Selection};
 use std::path::Path;
 use vpn::store::{Store, StoreError};
 
-/// What the store is to hold, and how it differs from what it holds.
+/// The new content of the store, and its differences from the present content.
 #[derive(Debug)]
 pub struct Prepared {
     /// Every object.
     pub database: Database,
-    /// What becomes of which.
+    /// The effect on each object.
     pub objects: Vec<ObjectChange>,
     /// Number of objects that the command does not concern.
     pub others: usize,
-    /// What was remarked about a file that is put.
+    /// The warnings about the file that is put.
     pub warnings: Vec<String>,
 }
 
-/// What a command makes of the store; `None` for a command that changes nothing there.
+/// Prepares the change of a command; `None` if the command does not change the store.
 pub fn prepare(database: &Database, command: &Command) -> Option<Result<Prepared, Refusal>> {
     match command {
         Command::PolicyPut(wanted) => Some(put(database, wanted)),
@@ -100,7 +100,7 @@ pub fn without_daemon(directory: &Path, command: &Command) -> Result<Reply, Refu
 }
 
 impl Prepared {
-    /// What is told of it, without what becomes of tunnels.
+    /// The answer to the client, without the changes of tunnels.
     pub fn describe(self, directory: &Path, dry_run: bool) -> Stored {
         Stored {
             directory: directory.display().to_string(),

@@ -23,7 +23,7 @@ use model::Model;
 use sample::Source;
 use screen::{Outcome, Screen};
 
-/// What `vpnctl top` is asked for.
+/// The options of `vpnctl top`.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -34,13 +34,13 @@ Examples:
 Keys: q quits, s and S change the order, r reverses it, / filters by name, a shows tunnels that are down, the blank
 pauses, + and - change the interval, h helps.")]
 pub struct Options {
-    /// Seconds between two looks
+    /// Seconds between two samples
     #[arg(long, value_name = "SECONDS", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
-    /// What the tunnels are ordered by
+    /// Column that orders the tunnels
     #[arg(long, value_enum, value_name = "KEY", default_value_t)]
     sort: model::Sort,
-    /// Only tunnels with this in a name or in the peer's address
+    /// Only tunnels whose name or peer address contains TEXT
     #[arg(long, value_name = "TEXT", default_value = "")]
     filter: String,
     /// Also tunnels that are down

@@ -1,4 +1,4 @@
-//! How values of the engine and the planes look in the control protocol.
+//! The conversion of values of the engine and the planes into those of the control protocol.
 //!
 //! `control` knows only its own types, so that a client links nothing of the gateway. Each function here makes one of them.
 

@@ -1,4 +1,4 @@
-//! Why a tunnel is as it is: what is known of its failures is put side by side, and into advice.
+//! The explanation of a tunnel's state: its failures, a comparison of both sides, and advice.
 
 use crate::report::duration;
 use control::protocol::{Defined, Explanation, Row, Story, Waits};
@@ -8,23 +8,23 @@ use ike::failure::facts::{
 use ike::failure::{Failure, FailureKind};
 use ike::status::{ChildStatus, IkeStatus, Next, PastFailure};
 use policy::Selector;
-use policy::xml::Places;
+use policy::xml::Definitions;
 use std::fmt::Display;
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Explains a phase 1 tunnel with its phase 2 tunnels, or with the one of that name only.
-pub fn explain(status: &IkeStatus, only: Option<&str>, places: &Places) -> Explanation {
+pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions) -> Explanation {
     let wanted = |c: &&ChildStatus| only.is_none_or(|name| c.name == name);
     let children: Vec<&ChildStatus> = status.children.iter().filter(wanted).collect();
     let defined = |tunnel: &str| {
         let definition = |d: &policy::xml::Definition| Defined {
             element: d.element.clone(),
             name: d.name.clone(),
-            file: places.file().to_owned(),
+            file: definitions.file().to_owned(),
             line: d.line,
         };
-        places.of(tunnel).iter().map(definition).collect::<Vec<_>>()
+        definitions.of(tunnel).iter().map(definition).collect::<Vec<_>>()
     };
     let own = defined(&status.name);
     // Advice on a failure may concern any of the elements behind it.
@@ -106,7 +106,7 @@ pub fn times(n: u32) -> String {
 }
 
 fn tell(past: &PastFailure, defined: &[Defined]) -> Story {
-    let PastFailure { failure, ago, times, peer, overcome } = past;
+    let PastFailure { failure, ago, times, peer, overcome, .. } = past;
     let comparison = comparison(&failure.facts);
     Story {
         kind: failure.kind.name().to_owned(),
@@ -121,7 +121,7 @@ fn tell(past: &PastFailure, defined: &[Defined]) -> Story {
     }
 }
 
-/// What a table shows anyway is not told in words as well.
+/// The message of a failure, without the part that the table of differences shows.
 fn message(failure: &Failure) -> String {
     let kind = failure.kind;
     match &*failure.facts {
@@ -302,7 +302,7 @@ fn claimed(claim: &Shadowed) -> Vec<Row> {
     vec![row(&claim.shadowing_rule), row(&claim.wanted)]
 }
 
-/// What advice is given from.
+/// The facts from which advice is derived.
 struct Advice<'a> {
     defined: &'a [Defined],
     by_stranger: bool,
@@ -489,7 +489,7 @@ impl Advice<'_> {
     }
 }
 
-/// What to do about failures of which nothing but the kind is known as a value.
+/// Advice about failures of which only the kind is known.
 fn on_kind(kind: FailureKind) -> Vec<String> {
     let cure: &[&str] = match kind {
         FailureKind::DataPlane => &[

@@ -29,7 +29,7 @@ struct Bench {
     daemon: Option<JoinHandle<()>>,
 }
 
-/// How a command ended and what it printed.
+/// The exit status of a command and its output.
 struct Told {
     status: Option<i32>,
     out: String,
@@ -56,7 +56,7 @@ impl Bench {
             Certificates { directory: directory.path().to_owned(), ..Certificates::default() };
         let log = daemon::start_log(&Log::default());
         let daemon = Daemon::new(gateway.clone(), source, Arc::new(Keeper::new(certificates)), log)
-            .with_policy(policy, read.places);
+            .with_policy(policy, read.definitions);
         let thread = running::start(daemon, path("control.sock"));
         Self { directory, gateway, daemon: Some(thread) }
     }
@@ -84,7 +84,9 @@ impl Bench {
                 "/run/vpnd/control.sock",
             );
             let text = text.replace(&format!("{}/", self.directory.path().display()), "");
-            text.replace(&format!("{pid:<13}"), "4711         ").replace(&pid, "4711")
+            // In its column and in its sentence only: other numbers may have the same digits.
+            text.replace(&format!(" {pid:<13}"), " 4711         ")
+                .replace(&format!("process {pid}."), "process 4711.")
         };
         Told { status: output.status.code(), out: text(output.stdout), error: text(output.stderr) }
     }

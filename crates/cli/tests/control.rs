@@ -6,7 +6,7 @@ mod running;
 use cli::certificates::Keeper;
 use cli::config::{Certificates, Log};
 use cli::daemon::gateway::memory::MemoryGateway;
-use cli::daemon::server::{Limits, serve};
+use cli::daemon::server::{ControlSocket, Limits, serve};
 use cli::daemon::{self, Daemon, Gateway};
 use control::client::{Client, ClientError};
 use control::protocol::parse;
@@ -362,6 +362,21 @@ fn write_certificates(directory: &Path) {
 }
 
 #[test]
+fn the_socket_is_free_when_the_connection_that_stopped_the_daemon_closes() {
+    for _ in 0..50 {
+        let fixture = Fixture::start();
+        // These are told to close, too; the order in which that happens is arbitrary.
+        let _idle: Vec<Client> = (0..8).map(|_| fixture.client()).collect();
+        let mut client = fixture.client();
+        assert_eq!(client.ask(Command::Stop).expect("answered"), Reply::Done);
+        client.wait_until_gone();
+        let socket = fixture.socket();
+        assert!(matches!(Client::connect(&socket), Err(ClientError::NoDaemon(_))));
+        drop(ControlSocket::bind(&socket).expect("the lock is free"));
+    }
+}
+
+#[test]
 fn stop_is_answered_and_leaves_no_socket() {
     let mut fixture = Fixture::start();
     let mut idle = fixture.client();
@@ -434,7 +449,10 @@ fn the_longest_request_is_answered_and_one_octet_more_is_not() {
         line
     };
     let mut stream = BufReader::new(UnixStream::connect(fixture.socket()).expect("it listens"));
-    for (length, good) in [(MAX_REQUEST, true), (MAX_REQUEST + 1, false)] {
+    // More than may be read at the same time: each gives its slot back.
+    let slots = Limits::default().large_requests;
+    let longest = std::iter::repeat_n((MAX_REQUEST, true), slots + 1);
+    for (length, good) in longest.chain([(MAX_REQUEST + 1, false)]) {
         stream.get_mut().write_all(&request(length)).expect("the daemon reads");
         let mut answer = String::new();
         stream.read_line(&mut answer).expect("an answer");
@@ -463,7 +481,7 @@ fn with_server(limits: Limits, test: impl AsyncFnOnce(PathBuf)) {
         let server = tokio::spawn(serve(listener, owner, service, limits, stopping));
         test(path).await;
         stop.send_replace(true);
-        server.await.expect("the server ends well");
+        drop(server.await.expect("the server ends well"));
     });
 }
 

@@ -269,7 +269,7 @@ proptest! {
         }
     }
 
-    /// What a connection says arrives, or is reported.
+    /// Every setting of a connection is converted or reported.
     #[test]
     fn nothing_is_dropped_in_silence(
         name in "[a-z_]{3,12}", value in "[a-z0-9./-]{1,12}", place in 0..4_usize,

@@ -1,6 +1,6 @@
-//! What `vpnd check` says of whole policy files: of each `NAME.xml` exactly what stands in `NAME.expected`.
+//! The output of `vpnd check` for whole policy files: for each `NAME.xml` exactly the text in `NAME.expected`.
 //!
-//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test policies` writes what it says now; read the difference as somebody who
+//! `UPDATE_EXPECTED=1 cargo test -p vpn-cli --test policies` writes the present output; read the difference as somebody who
 //! does not know the program.
 
 use cli::check::{Format, Outcome, Request, check};
@@ -27,7 +27,7 @@ fn files(directory: &str) -> Vec<PathBuf> {
     files
 }
 
-/// What the command says of a copy that only its owner can read, as it should be.
+/// The output of the command for a copy that only its owner can read, as it should be.
 fn said(file: &Path, lenient: bool, format: Format) -> Outcome {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let copy = directory.path().join(file.file_name().expect("it is a file"));

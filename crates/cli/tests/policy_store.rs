@@ -10,6 +10,7 @@ use cli::daemon::{self, Daemon, Source};
 use control::client::{Client, ClientError};
 use control::protocol::{Command, GetPolicy, PolicyText, PutPolicy, RefusalCode, Reply};
 use policy::Database;
+use policy::xml::MAX_FILE_LEN;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ impl Bench {
         let keeper = Arc::new(Keeper::new(certificates));
         let daemon =
             Daemon::new(gateway.clone(), source, keeper, daemon::start_log(&Log::default()))
-                .with_policy(policy, read.places);
+                .with_policy(policy, read.definitions);
         let thread = running::start(daemon, self.path("control.sock"));
         self.daemon = Some((gateway, thread));
         self
@@ -384,7 +385,19 @@ fn a_policy_as_large_as_is_read_fits_through_the_socket() {
     };
     let many: String = (0..400).map(one).collect();
     assert!(many.len() > 800_000, "{}", many.len());
-    bench.write("large.xml", &format!("<AIX_VPN Version=\"2.1\">{many}</AIX_VPN>"));
+    // JSON escapes each tab, so that the request has nearly the greatest length.
+    let of_length = |length: usize| {
+        let (head, tail) = ("<AIX_VPN Version=\"2.1\">", "</AIX_VPN>");
+        let tabs = "\t".repeat(length - head.len() - many.len() - tail.len());
+        format!("{head}{many}{tabs}{tail}")
+    };
+    bench.write("larger.xml", &of_length(MAX_FILE_LEN + 1));
+    let (code, _, error) = bench.run(&["put", "larger.xml"]);
+    assert!(
+        code == Some(1) && error.contains(&format!("larger than {MAX_FILE_LEN} octets")),
+        "{error}"
+    );
+    bench.write("large.xml", &of_length(MAX_FILE_LEN));
     assert!(
         bench
             .told(&["put", "large.xml"])
@@ -430,7 +443,7 @@ fn the_document_shows_what_is_printed() {
     }
 }
 
-/// What a path looks like that nobody listens on.
+/// Without a daemon the answer names the directory.
 #[test]
 fn where_no_daemon_answers_the_directory_is_named() {
     let bench = Bench::without_daemon();

@@ -12,7 +12,7 @@ use cli::why::explain;
 use ike::Config;
 use pki::{Authority, Wallet};
 use policy::KeyKind;
-use policy::xml::Places;
+use policy::xml::Definitions;
 use rcgen::SanType;
 use sim::{HostId, World};
 use std::collections::BTreeMap;
@@ -33,7 +33,7 @@ const LATER: Duration = Duration::from_millis(12_500);
 struct Stage {
     world: World,
     hosts: [HostId; 2],
-    places: [Places; 2],
+    definitions: [Definitions; 2],
 }
 
 impl Stage {
@@ -42,17 +42,17 @@ impl Stage {
         let mut world = World::new(1);
         let config =
             Config { liveness_interval: Some(Duration::from_secs(30)), ..Config::default() };
-        let mut places = Vec::new();
+        let mut definitions = Vec::new();
         let mut hosts = Vec::new();
         for ((name, address), text) in ["left", "right"].into_iter().zip(addresses).zip(texts) {
             let loaded = policy::xml::read("policy.xml", text)
                 .unwrap_or_else(|errors| panic!("the policy of {name}: {errors}"));
-            places.push(loaded.places);
+            definitions.push(loaded.definitions);
             let policy = Arc::new(loaded.policy);
             hosts.push(world.add_host(name, IpAddr::from(address), policy, config.clone()));
         }
-        let places = places.try_into().expect("two");
-        Self { world, hosts: hosts.try_into().expect("two"), places }
+        let definitions = definitions.try_into().expect("two");
+        Self { world, hosts: hosts.try_into().expect("two"), definitions }
     }
 
     /// The two sites of the samples, one of them changed.
@@ -92,11 +92,11 @@ impl Stage {
         self
     }
 
-    /// What `vpnctl why` prints on one side.
+    /// The output of `vpnctl why` on one side.
     fn why(&mut self, side: usize, tunnel: &str) -> String {
         let status = self.world.status(self.hosts[side]);
         let status = status.iter().find(|t| t.name == tunnel).expect("a tunnel of that name");
-        why(&explain(status, None, &self.places[side]), Colour(false))
+        why(&explain(status, None, &self.definitions[side]), Colour(false))
     }
 }
 
@@ -148,7 +148,7 @@ fn certificates(printed: &mut BTreeMap<&'static str, String>) {
     printed.insert("certificate-unknown-ca-peer", there);
 }
 
-/// What is printed in each case, by the name of its block in the guide.
+/// The output in each case, by the name of its block in the guide.
 fn printed() -> BTreeMap<&'static str, String> {
     let mut printed = BTreeMap::new();
 

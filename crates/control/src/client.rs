@@ -30,7 +30,7 @@ pub enum ClientError {
     Broken {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// The answer is none of this protocol.
@@ -79,7 +79,7 @@ impl Client {
     /// Sends a command and waits for its answer, however long the negotiation behind it takes.
     ///
     /// # Errors
-    /// As [`ClientError`]; [`ClientError::Refused`] leaves the connection usable.
+    /// Every kind of [`ClientError`]; [`ClientError::Refused`] leaves the connection usable.
     pub fn ask(&mut self, command: Command) -> Result<Reply, ClientError> {
         let mut line = serde_json::to_vec(&Request { version: VERSION, command })
             .expect("a request has only string keys");
@@ -114,7 +114,7 @@ impl Client {
     /// Waits for the next event after [`Command::Events`]; `None` once the daemon has stopped.
     ///
     /// # Errors
-    /// Where the connection breaks, or what comes is no event.
+    /// Returns an error if the connection breaks, or what comes is no event.
     pub fn next_event(&mut self) -> Result<Option<Happening>, ClientError> {
         let mut line = Vec::new();
         let read = (&mut self.stream).take(MAX_RESPONSE).read_until(b'\n', &mut line);
@@ -134,7 +134,7 @@ impl Client {
     /// Waits no longer than this for an answer.
     ///
     /// # Errors
-    /// Where the system refuses.
+    /// Returns an error if the system refuses.
     pub fn set_timeout(&self, timeout: Duration) -> io::Result<()> {
         self.stream.get_ref().set_read_timeout(Some(timeout))
     }
@@ -142,7 +142,7 @@ impl Client {
     /// The connection itself, for another thread to break off.
     ///
     /// # Errors
-    /// Where no descriptor is left.
+    /// Returns an error if no descriptor is left.
     pub fn connection(&self) -> io::Result<UnixStream> {
         self.stream.get_ref().try_clone()
     }

@@ -39,7 +39,8 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | Where is a command or a kind of reply added? | `protocol.rs` (`Command`, `Reply`) |
+//! | Where is a command added? | `protocol/command.rs` (`Request`, `Command`) |
+//! | Where is a kind of reply added? | `protocol/response.rs` (`Reply`) |
 //! | Where are the fields of one answer? | `protocol/`, one file per subject |
 //! | How is a bad request refused? | `protocol/request.rs` |
 //! | Where does the daemon fill the fields in? | crate `cli`, `view/` |

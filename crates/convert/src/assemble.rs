@@ -3,11 +3,11 @@
 use super::draft::{Child, Connection, Draft, Method, Side, Unfit};
 use super::finding::Report;
 use super::keys::key_for;
-use super::source::{Place, Value};
+use super::source::{Location, Value};
 use super::{Options, identity, proposal, traffic};
 use policy::{
-    ChildTunnel, Credential, Endpoint, Identity, IkeProposal, IkeTunnel, Integrity, KeyKind, Mode,
-    Policy, PortRange, Prf, Role, Secret, Selector, Signature,
+    ChildTunnel, Credential, Endpoint, Identity, IkeProposal, IkeTunnel, KeyKind, Mode, Policy,
+    Role, Secret, Selector, Signature,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -15,9 +15,6 @@ use std::sync::Arc;
 
 /// Phase 2 tunnels that one child may become.
 const MAX_PAIRS: usize = 64;
-
-/// Protocols with ports, types or codes to select (RFC 7296 §3.13.1).
-const WITH_PORTS: [u8; 8] = [1, 6, 17, 33, 58, 132, 135, 136];
 
 /// Settings that all tunnels of a policy share.
 #[derive(Default)]
@@ -27,7 +24,7 @@ struct Names {
     keys: Vec<(Identity, Secret)>,
 }
 
-/// Makes the policy; what does not fit in is left out and reported.
+/// Makes the policy. Connections that do not fit into it are left out and reported.
 pub(super) fn policy(draft: &Draft, options: &Options, report: &mut Report) -> Policy {
     let mut names = Names::default();
     let mut tunnels: Vec<IkeTunnel> = Vec::new();
@@ -36,7 +33,7 @@ pub(super) fn policy(draft: &Draft, options: &Options, report: &mut Report) -> P
         match tunnel(connection, draft, options, &mut names, report) {
             Ok(tunnel) => add(&mut tunnels, tunnel, &what, connection, report),
             Err(unfit) => {
-                report.left_out(&unfit.place, format!("{what}: {}", unfit.message), unfit.help);
+                report.left_out(&unfit.location, format!("{what}: {}", unfit.message), unfit.help);
             }
         }
     }
@@ -71,7 +68,7 @@ fn add(
             differs.join(" and another "),
             first.name
         );
-        report.changed(&connection.place, message, "one IKE SA serves both: write the same");
+        report.changed(&connection.location, message, "one IKE SA serves both: write the same");
     }
     first.children.extend(tunnel.children);
 }
@@ -106,17 +103,17 @@ fn tunnel(
     let remote = endpoint(&connection.remote, remote_address, "the peer")?;
     if local.identity.matches(&remote.identity) {
         let message = format!("both sides have the identity {}", local.identity);
-        return Err(Unfit::new(&connection.remote.place, message, "name the peer in remote"));
+        return Err(Unfit::new(&connection.remote.location, message, "name the peer in remote"));
     }
     if let (Some(a), Some(b)) = (local.address, remote.address)
         && (a.is_ipv4() != b.is_ipv4() || a == b)
     {
         let message = format!("no tunnel is possible between {a} and {b}");
-        return Err(Unfit::new(&connection.place, message, "correct the addresses"));
+        return Err(Unfit::new(&connection.location, message, "correct the addresses"));
     }
     let Some(proposals) = proposal::ike(&connection.proposals, report) else {
         let help = "write one that vpnd has, as aes256-sha256-ecp256, on both sides";
-        return Err(Unfit::new(&connection.place, "no proposal remains for the IKE SA", help));
+        return Err(Unfit::new(&connection.location, "no proposal remains for the IKE SA", help));
     };
     let credential =
         credential(connection, draft, [&local, &remote], &proposals, options.peer, names, report)?;
@@ -130,7 +127,7 @@ fn tunnel(
             Ok(more) => children.extend(more.into_iter().map(Arc::new)),
             Err(unfit) => {
                 let message = format!("child {:?} of {what}: {}", child.name, unfit.message);
-                report.left_out(&unfit.place, message, unfit.help);
+                report.left_out(&unfit.location, message, unfit.help);
             }
         }
     }
@@ -139,7 +136,7 @@ fn tunnel(
             true => ("it has no child", "write one with local_ts and remote_ts"),
             false => ("none of its children is left", ""),
         };
-        return Err(Unfit::new(&connection.place, message, help));
+        return Err(Unfit::new(&connection.location, message, help));
     }
     if !startable {
         let (side, help) = match local.address {
@@ -150,7 +147,7 @@ fn tunnel(
         };
         let message =
             format!("{what}: {side} address is not known: only the other end can start it");
-        report.changed(&connection.place, message, help);
+        report.changed(&connection.location, message, help);
     }
     Ok(IkeTunnel {
         name,
@@ -182,18 +179,18 @@ fn address(side: &Side, report: &mut Report) -> Option<IpAddr> {
             Ok(_) => {}
             Err(_) if traffic::range(word).is_ok() => {
                 let message = format!("{word}: a policy has one address of a side, or any");
-                report.changed(&value.place, message, "write the address, or leave it out");
+                report.changed(&value.location, message, "write the address, or leave it out");
             }
             Err(_) => {
                 let message = format!("{word:?}: vpnd looks no names up");
-                report.dropped(&value.place, message, "write the address");
+                report.dropped(&value.location, message, "write the address");
             }
         }
     }
     if let [first, _, ..] = known.as_slice() {
         let message = format!("of several addresses, the first is taken: {first}");
         report.changed(
-            &value.place,
+            &value.location,
             message,
             "with mobike, a tunnel that is up follows changes (docs/mobility.md)",
         );
@@ -202,11 +199,15 @@ fn address(side: &Side, report: &mut Report) -> Option<IpAddr> {
 }
 
 fn endpoint(side: &Side, address: Option<IpAddr>, whose: &str) -> Result<Endpoint, Unfit> {
-    let place = side.identity.as_ref().map_or(&side.place, |id| &id.place);
+    let location = side.identity.as_ref().map_or(&side.location, |id| &id.location);
     let written = match &side.identity {
         None => None,
         Some(id) => identity::identity(&id.text).map_err(|why| {
-            Unfit::new(place, format!("the identity of {whose}: {why}"), "write its whole identity")
+            Unfit::new(
+                location,
+                format!("the identity of {whose}: {why}"),
+                "write its whole identity",
+            )
         })?,
     };
     let identity = match (written, address, &side.method) {
@@ -216,23 +217,18 @@ fn endpoint(side: &Side, address: Option<IpAddr>, whose: &str) -> Result<Endpoin
             let help =
                 "write id = NAME (leftid, rightid), the subject or a name of its certificate";
             return Err(Unfit::new(
-                place,
+                location,
                 format!("{whose} is not named, and a policy names both"),
                 help,
             ));
         }
     };
-    let own = match &identity {
-        Identity::Ipv4(own) => Some(IpAddr::V4(*own)),
-        Identity::Ipv6(own) => Some(IpAddr::V6(*own)),
-        _ => None,
-    };
-    match (own, address) {
+    match (identity.address(), address) {
         (Some(own), Some(address)) if own != address => {
             let message = format!(
                 "{whose} is named {own} but is at {address}: in AIX_VPN an address names and places a side"
             );
-            Err(Unfit::new(place, message, "use a name as identity, on both sides"))
+            Err(Unfit::new(location, message, "use a name as identity, on both sides"))
         }
         (own, address) => Ok(Endpoint { address: address.or(own), identity }),
     }
@@ -253,14 +249,14 @@ fn credential(
             let Some(key) = key_for(&draft.keys, local, remote) else {
                 let message = format!("there is no preshared key for {local} and {remote}");
                 let help = "give the file that has it: --secrets FILE";
-                return Err(Unfit::new(&connection.place, message, help));
+                return Err(Unfit::new(&connection.location, message, help));
             };
             let peer = if for_peer { local } else { remote };
             match names.keys.iter().find(|(other, _)| other.matches(peer)) {
                 Some((_, secret)) if *secret != key.secret => {
                     let message = format!("{peer} has another preshared key in another connection");
                     let help = "AIX_VPN has one key for each remote identity: give them one, or names of their own";
-                    return Err(Unfit::new(&key.place, message, help));
+                    return Err(Unfit::new(&key.location, message, help));
                 }
                 Some(_) => {}
                 None => names.keys.push((peer.clone(), key.secret.clone())),
@@ -275,19 +271,16 @@ fn credential(
             if ours != theirs {
                 let message =
                     "kinds of keys are the same for both sides: any that one of them may sign with";
-                report.changed(&connection.remote.place, message, "name the same on both sides");
+                report.changed(&connection.remote.location, message, "name the same on both sides");
             }
-            let names_sha1 = |offer: &IkeProposal| {
-                offer.integrity.contains(&Integrity::HmacSha1_96)
-                    || offer.prf.contains(&Prf::HmacSha1)
-            };
-            let sha1 = keys.contains(&KeyKind::Rsa) && proposals.iter().any(names_sha1);
+            let sha1 =
+                keys.contains(&KeyKind::Rsa) && proposals.iter().any(IkeProposal::names_sha1);
             let use_crl = connection.local.strict || connection.remote.strict;
             Ok(Credential::Signature(Signature { keys, use_crl, sha1 }))
         }
         _ => {
             let message = "one side proves itself by a preshared key, the other by a certificate";
-            Err(Unfit::new(&connection.remote.place, message, "use the same for both"))
+            Err(Unfit::new(&connection.remote.location, message, "use the same for both"))
         }
     }
 }
@@ -300,8 +293,8 @@ fn child_tunnels(
     names: &mut Names,
     report: &mut Report,
 ) -> Result<Vec<ChildTunnel>, Unfit> {
-    let local = selectors(child.local.as_ref(), addresses[0], &child.place)?;
-    let remote = selectors(child.remote.as_ref(), addresses[1], &child.place)?;
+    let local = selectors(child.local.as_ref(), addresses[0], &child.location)?;
+    let remote = selectors(child.remote.as_ref(), addresses[1], &child.location)?;
     let mut pairs: Vec<(Selector, Selector)> = Vec::new();
     for (a, b) in local.iter().flat_map(|a| remote.iter().map(move |b| (*a, *b))) {
         let Some(pair) = together(a, b) else { continue };
@@ -309,14 +302,14 @@ fn child_tunnels(
             pairs.push(pair);
         }
     }
-    let place = child.remote.as_ref().map_or(&child.place, |remote| &remote.place);
+    let location = child.remote.as_ref().map_or(&child.location, |remote| &remote.location);
     if pairs.is_empty() || pairs.len() > MAX_PAIRS {
         let message = match pairs.len() {
             0 => "local and remote traffic do not go together: families or protocols differ"
                 .to_owned(),
             n => format!("{n} pairs of subnets, more than {MAX_PAIRS}"),
         };
-        return Err(Unfit::new(place, message, "write fewer, larger ones of one family"));
+        return Err(Unfit::new(location, message, "write fewer, larger ones of one family"));
     }
     if child.transport {
         for (selector, address) in [(pairs[0].0, addresses[0]), (pairs[0].1, addresses[1])] {
@@ -324,7 +317,7 @@ fn child_tunnels(
             if pairs.len() > 1 || !one || address.is_some_and(|a| a != selector.addresses.start()) {
                 let message = "transport mode protects only the traffic of the two ends themselves";
                 return Err(Unfit::new(
-                    place,
+                    location,
                     message,
                     "leave local_ts and remote_ts out, or write mode = tunnel",
                 ));
@@ -337,7 +330,7 @@ fn child_tunnels(
             let name = names.unique(&format!("{connection}-{}", child.name));
             let message =
                 format!("child {:?} of {what} is called {name:?}: names are unique", child.name);
-            report.changed(&child.place, message, "");
+            report.changed(&child.location, message, "");
             name
         }
     };
@@ -346,7 +339,7 @@ fn child_tunnels(
         proposal::child(&child.proposals, child.ah, &offer_name, &child.times, report)
     else {
         let help = "write one that vpnd has, as aes256gcm16, on both sides";
-        return Err(Unfit::new(&child.place, "no proposal remains for the Child SA", help));
+        return Err(Unfit::new(&child.location, "no proposal remains for the Child SA", help));
     };
     if pairs.len() > 1 {
         let message = format!(
@@ -355,7 +348,7 @@ fn child_tunnels(
             pairs.len()
         );
         let help = "strongSwan has one Child SA for all of them: let vpnd start them, or give each a child there, too";
-        report.changed(place, message, help);
+        report.changed(location, message, help);
     }
     let alone = pairs.len() == 1;
     let made = pairs.into_iter().enumerate().map(|(i, (local, remote))| ChildTunnel {
@@ -375,27 +368,27 @@ fn child_tunnels(
 fn selectors(
     value: Option<&Value>,
     own: Option<IpAddr>,
-    place: &Place,
+    location: &Location,
 ) -> Result<Vec<Selector>, Unfit> {
     let help = match own {
         None => "write subnets, or the address of this end (--local-address for this side)",
         Some(_) => "write subnets like 10.1.0.0/16, with ports like 10.1.0.0/16[tcp/443]",
     };
-    let unfit = |place: &Place, why: String| Unfit::new(place, why, help);
+    let unfit = |location: &Location, why: String| Unfit::new(location, why, help);
     let Some(value) = value else {
-        return Ok(vec![traffic::selector("dynamic", own).map_err(|why| unfit(place, why))?]);
+        return Ok(vec![traffic::selector("dynamic", own).map_err(|why| unfit(location, why))?]);
     };
     if value.list().count() > MAX_PAIRS {
-        return Err(unfit(&value.place, format!("more than {MAX_PAIRS} subnets")));
+        return Err(unfit(&value.location, format!("more than {MAX_PAIRS} subnets")));
     }
     let read = value.list().map(|text| {
         let selector = traffic::selector(text, own)?;
-        match selector.ports == PortRange::ANY || WITH_PORTS.contains(&selector.protocol) {
+        match selector.ports.fits(selector.protocol) {
             true => Ok(selector),
             false => Err(format!("{text:?} selects ports of a protocol that has none")),
         }
     });
-    read.collect::<Result<Vec<_>, String>>().map_err(|why| unfit(&value.place, why))
+    read.collect::<Result<Vec<_>, String>>().map_err(|why| unfit(&value.location, why))
 }
 
 /// Both ends of a packet have one family and one protocol.

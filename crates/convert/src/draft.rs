@@ -3,11 +3,11 @@
 use super::finding::Report;
 use super::keys::Key;
 use super::settings::Setting;
-use super::source::{Place, Value};
+use super::source::{Location, Value};
 use policy::KeyKind;
 use std::time::Duration;
 
-/// Everything a file says.
+/// The connections, keys and settings of a file.
 #[derive(Default)]
 pub(super) struct Draft {
     pub connections: Vec<Connection>,
@@ -15,10 +15,10 @@ pub(super) struct Draft {
     pub settings: Vec<Setting>,
 }
 
-/// Phase 1, and what it carries.
+/// Phase 1, and the children that it carries.
 pub(super) struct Connection {
     pub name: String,
-    pub place: Place,
+    pub location: Location,
     /// The file's word for a connection: `connection` or `conn`.
     pub what: &'static str,
     pub local: Side,
@@ -31,14 +31,14 @@ pub(super) struct Connection {
 
 /// One end of a connection.
 pub(super) struct Side {
-    /// The setting and what it says; `None`, `%any` and the like: not known.
+    /// The value of the setting; `None`, `%any` and the like: not known.
     pub address: Option<Value>,
     pub identity: Option<Value>,
     pub method: Method,
-    /// Whether a certificate needs a revocation list.
+    /// True if a certificate needs a revocation list.
     pub strict: bool,
-    /// Where this side is described.
-    pub place: Place,
+    /// The location of its description.
+    pub location: Location,
 }
 
 /// The authentication method of one side.
@@ -52,23 +52,23 @@ pub(super) enum Method {
 /// Lengths of life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Times {
-    /// From when on keys are renewed.
+    /// The age at which keys are renewed.
     pub soft: Duration,
-    /// When they end.
+    /// The end of their life.
     pub hard: Duration,
-    /// The same for octets.
+    /// The soft and the hard limit in octets.
     pub bytes: Option<(u64, u64)>,
 }
 
 /// Phase 2.
 pub(super) struct Child {
     pub name: String,
-    pub place: Place,
-    /// Traffic selectors; none: what the ends are themselves.
+    pub location: Location,
+    /// Traffic selectors; `None`: the addresses of the ends themselves.
     pub local: Option<Value>,
     pub remote: Option<Value>,
     pub transport: bool,
-    /// Whether the proposals are of AH.
+    /// True if the proposals are of AH.
     pub ah: bool,
     pub proposals: Vec<Value>,
     pub times: Times,
@@ -76,7 +76,7 @@ pub(super) struct Child {
     pub on_demand: bool,
 }
 
-/// Whether a child is protected by AH, and what it offers: ESP where there are both.
+/// Returns `true` for a child that is protected by AH, and its proposals; if there are both, those of ESP.
 pub(super) fn offers(
     ah: Option<Value>,
     esp: Option<Value>,
@@ -85,21 +85,21 @@ pub(super) fn offers(
     if let (Some(ah), Some(_)) = (&ah, &esp) {
         let message =
             "AH beside ESP: a Child SA has one of them, and the proposals of ESP are taken";
-        report.dropped(&ah.place, message, "ESP protects integrity as well");
+        report.dropped(&ah.location, message, "ESP protects integrity as well");
     }
     let is_ah = ah.is_some() && esp.is_none();
     (is_ah, esp.or(ah).into_iter().collect())
 }
 
-/// Something a [`Connection`] or [`Child`] cannot be made of: it is left out, and this says why.
+/// The reason why a [`Connection`] or [`Child`] is left out.
 pub(super) struct Unfit {
-    pub place: Place,
+    pub location: Location,
     pub message: String,
     pub help: String,
 }
 
 impl Unfit {
-    pub fn new(place: &Place, message: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { place: place.clone(), message: message.into(), help: help.into() }
+    pub fn new(location: &Location, message: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { location: location.clone(), message: message.into(), help: help.into() }
     }
 }

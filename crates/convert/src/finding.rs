@@ -1,6 +1,6 @@
-//! Settings that a conversion could not take over: their place, the reason, and advice.
+//! Settings that a conversion could not take over: their location, the reason, and advice.
 
-use super::source::Place;
+use super::source::Location;
 use std::fmt;
 
 /// Findings after which further ones are only counted.
@@ -29,22 +29,22 @@ impl fmt::Display for Loss {
 
 /// One finding. Its `Display` is `FILE:LINE: LOSS: MESSAGE`, and a second line with the help. Holds no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{loss}: {message}{}", at(.place), if .help.is_empty() { String::new() } else { format!("\n  help: {help}") })]
+#[error("{}{loss}: {message}{}", at(.location), if .help.is_empty() { String::new() } else { format!("\n  help: {help}") })]
 pub struct Finding {
     /// The kind of loss.
     pub loss: Loss,
-    /// Where it stands.
-    pub place: Place,
+    /// The file and the line.
+    pub location: Location,
     /// The lost setting and the reason.
     pub message: String,
     /// Advice; may be empty.
     pub help: String,
 }
 
-fn at(place: &Place) -> String {
-    match place.line {
-        0 => format!("{}: ", place.file),
-        line => format!("{}:{line}: ", place.file),
+fn at(location: &Location) -> String {
+    match location.line {
+        0 => format!("{}: ", location.file),
+        line => format!("{}:{line}: ", location.file),
     }
 }
 
@@ -59,16 +59,20 @@ impl Report {
     pub fn add(
         &mut self,
         loss: Loss,
-        place: &Place,
+        location: &Location,
         message: impl Into<String>,
         help: impl Into<String>,
     ) {
-        let finding =
-            Finding { loss, place: place.clone(), message: message.into(), help: help.into() };
+        let finding = Finding {
+            loss,
+            location: location.clone(),
+            message: message.into(),
+            help: help.into(),
+        };
         if self.findings.contains(&finding) {
             return;
         }
-        // What is left out decides how the command ends, and must not be lost among the rest.
+        // A tunnel that is left out decides the exit status of the command: it must not be lost among the rest.
         if self.findings.len() >= MAX_FINDINGS && loss != Loss::LeftOut {
             self.omitted += 1;
             return;
@@ -80,26 +84,41 @@ impl Report {
         }
     }
 
-    pub fn left_out(&mut self, place: &Place, message: impl Into<String>, help: impl Into<String>) {
-        self.add(Loss::LeftOut, place, message, help);
+    pub fn left_out(
+        &mut self,
+        location: &Location,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.add(Loss::LeftOut, location, message, help);
     }
 
-    pub fn dropped(&mut self, place: &Place, message: impl Into<String>, help: impl Into<String>) {
-        self.add(Loss::Dropped, place, message, help);
+    pub fn dropped(
+        &mut self,
+        location: &Location,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.add(Loss::Dropped, location, message, help);
     }
 
-    pub fn changed(&mut self, place: &Place, message: impl Into<String>, help: impl Into<String>) {
-        self.add(Loss::Changed, place, message, help);
+    pub fn changed(
+        &mut self,
+        location: &Location,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.add(Loss::Changed, location, message, help);
     }
 
     pub fn into_findings(mut self) -> Vec<Finding> {
-        self.findings.sort_by(|a, b| a.place.cmp(&b.place));
+        self.findings.sort_by(|a, b| a.location.cmp(&b.location));
         if let (true, Some(last)) = (self.omitted > 0, self.findings.last()) {
-            let place = Place { line: 0, ..last.place.clone() };
+            let location = Location { line: 0, ..last.location.clone() };
             let message = format!("{} more, which are not shown", self.omitted);
             self.findings.push(Finding {
                 loss: Loss::Dropped,
-                place,
+                location,
                 message,
                 help: String::new(),
             });
@@ -110,13 +129,13 @@ impl Report {
 
 /// The failure that ends a conversion.
 pub(super) fn unreadable(
-    place: &Place,
+    location: &Location,
     message: impl Into<String>,
     help: impl Into<String>,
 ) -> Finding {
     Finding {
         loss: Loss::LeftOut,
-        place: place.clone(),
+        location: location.clone(),
         message: message.into(),
         help: help.into(),
     }

@@ -1,6 +1,6 @@
 //! Identities as strongSwan writes them.
 
-use policy::{DistinguishedName, Identity};
+use policy::{DistinguishedName, Identity, Secret};
 use std::net::IpAddr;
 
 /// Reads an identity; `Ok(None)` is any.
@@ -100,17 +100,9 @@ fn parts(text: &str) -> Vec<String> {
     parts.into_iter().map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect()
 }
 
-/// Octets of hexadecimal digits, colons between allowed.
+/// The octets of hexadecimal digits, with or without colons between.
 fn octets(hex: &str) -> Option<Vec<u8>> {
-    let digits: Vec<u8> = hex
-        .chars()
-        .filter(|c| *c != ':')
-        .map(|c| c.to_digit(16)?.try_into().ok())
-        .collect::<Option<_>>()?;
-    digits
-        .len()
-        .is_multiple_of(2)
-        .then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
+    Some(Secret::from_hex(&hex.replace(':', ""))?.expose().to_vec())
 }
 
 #[cfg(test)]

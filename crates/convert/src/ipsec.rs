@@ -14,7 +14,7 @@ use syntax::Kind;
 /// Reads a file and what it includes.
 ///
 /// # Errors
-/// Where the syntax is wrong or an included file cannot be read.
+/// Returns an error if the syntax is wrong or an included file cannot be read.
 pub(super) fn read(
     file: File,
     files: &mut dyn Files,
@@ -39,13 +39,13 @@ pub(super) fn read(
                         "strictcrlpolicy" => "write IKE_Flags_UseCRL=\"Yes\" where it is to be so",
                         _ => "see vpnd.toml",
                     };
-                    report.dropped(&value.place, message, help);
+                    report.dropped(&value.location, message, help);
                 }
             }
             Kind::Authority => {
                 let message = format!("ca {:?}: vpnd finds certificates by directory", block.name);
                 let help = "copy cacert to /etc/vpnd/ca, crluri's lists to /etc/vpnd/crls (docs/certificates.md)";
-                report.dropped(&block.place, message, help);
+                report.dropped(&block.location, message, help);
             }
         }
     }
@@ -55,7 +55,7 @@ pub(super) fn read(
 /// Reads ipsec.secrets: identities, a colon, `PSK`, and the key in quotes.
 ///
 /// # Errors
-/// As [`read`].
+/// The errors of [`read`].
 pub(super) fn secrets(
     file: File,
     files: &mut dyn Files,
@@ -76,22 +76,22 @@ pub(super) fn secrets(
                 ),
                 _ => ("a secret that is no PSK".to_owned(), ""),
             };
-            report.dropped(&entry.place, message, help);
+            report.dropped(&entry.location, message, help);
             continue;
         }
-        let value = Value { text: entry.secret, place: entry.place.clone() };
+        let value = Value { text: entry.secret, location: entry.location.clone() };
         let owners: Vec<Owner> =
             entry.owners.iter().filter_map(|owner| Owner::read(owner)).collect();
         if owners.len() != entry.owners.len() {
-            report.dropped(&entry.place, "an identity of this secret cannot be read", "");
+            report.dropped(&entry.location, "an identity of this secret cannot be read", "");
             // A key for somebody must not become everybody's.
             if owners.is_empty() {
                 continue;
             }
         }
         match secret(&value) {
-            Ok(secret) => keys.push(Key { place: entry.place, owners, secret }),
-            Err(why) => report.left_out(&entry.place, why, ""),
+            Ok(secret) => keys.push(Key { location: entry.location, owners, secret }),
+            Err(why) => report.left_out(&entry.location, why, ""),
         }
     }
     Ok(keys)

@@ -1,19 +1,20 @@
 //! Preshared keys of a configuration, and which one is for a pair of identities.
 
 use super::identity::identity;
-use super::source::{Place, Value};
+use super::source::{Location, Value};
 use base64ct::{Base64, Base64Unpadded, Encoding};
 use policy::{Identity, Secret};
+use zeroize::Zeroizing;
 
 /// A preshared key and whose it is.
 pub(super) struct Key {
-    pub place: Place,
+    pub location: Location,
     /// Identities it is for; none: everybody's.
     pub owners: Vec<Owner>,
     pub secret: Secret,
 }
 
-/// One of those a key is for.
+/// An identity that a key is for.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Owner {
     Any,
@@ -21,7 +22,7 @@ pub(super) enum Owner {
 }
 
 impl Owner {
-    /// Reads an identity; one that cannot be read is nobody's.
+    /// Reads an identity; `None` if it cannot be read.
     pub fn read(text: &str) -> Option<Self> {
         match identity(text) {
             Ok(None) => Some(Self::Any),
@@ -34,30 +35,20 @@ impl Owner {
 /// The octets of a key: hexadecimal after `0x`, Base64 after `0s`, else the text itself.
 pub(super) fn secret(value: &Value) -> Result<Secret, &'static str> {
     let text = value.text.as_str();
-    let octets = if let Some(hex) = text.strip_prefix("0x") {
-        from_hex(hex).ok_or("the key is not hexadecimal after 0x")?
+    let secret = if let Some(hex) = text.strip_prefix("0x") {
+        let digits = Zeroizing::new(hex.replace(['_', ':'], ""));
+        Secret::from_hex(&digits).ok_or("the key is not hexadecimal after 0x")?
     } else if let Some(base64) = text.strip_prefix("0s") {
         let base64 = base64.trim();
         let decoded = Base64::decode_vec(base64).or_else(|_| Base64Unpadded::decode_vec(base64));
-        decoded.map_err(|_| "the key is not Base64 after 0s")?
+        Secret::new(decoded.map_err(|_| "the key is not Base64 after 0s")?)
     } else {
-        text.as_bytes().to_vec()
+        Secret::new(text.as_bytes().to_vec())
     };
-    match octets.is_empty() {
+    match secret.is_empty() {
         true => Err("the key is empty"),
-        false => Ok(Secret::new(octets)),
+        false => Ok(secret),
     }
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let mut digits = Vec::with_capacity(text.len());
-    for c in text.chars().filter(|c| !matches!(c, '_' | ':')) {
-        digits.push(u8::try_from(c.to_digit(16)?).ok()?);
-    }
-    digits
-        .len()
-        .is_multiple_of(2)
-        .then(|| digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect())
 }
 
 /// The key for a tunnel between these, as strongSwan chooses: who names both sides before who names one, and that
@@ -90,9 +81,9 @@ mod tests {
 
     #[test]
     fn the_nearest_key_is_taken() {
-        let place = Place { file: "secrets".into(), line: 1 };
+        let location = Location { file: "secrets".into(), line: 1 };
         let key = |owners: &[&str], secret: &str| Key {
-            place: place.clone(),
+            location: location.clone(),
             owners: owners.iter().filter_map(|owner| Owner::read(owner)).collect(),
             secret: Secret::new(secret.as_bytes().to_vec()),
         };
@@ -114,8 +105,8 @@ mod tests {
 
     #[test]
     fn three_spellings() {
-        let place = Place { file: "secrets".into(), line: 1 };
-        let read = |text: &str| secret(&Value::new(text, &place)).map(|s| s.expose().to_vec());
+        let location = Location { file: "secrets".into(), line: 1 };
+        let read = |text: &str| secret(&Value::new(text, &location)).map(|s| s.expose().to_vec());
         assert_eq!(read("0x67617465"), Ok(b"gate".to_vec()));
         assert_eq!(read("0sZ2F0ZQ=="), Ok(b"gate".to_vec()));
         assert_eq!(read("0sZ2F0ZQ"), Ok(b"gate".to_vec()));

@@ -42,7 +42,8 @@
 //! |---|---|
 //! | Where is an option of swanctl.conf read? | `swanctl/connection.rs`; its syntax: `swanctl/syntax.rs`, `swanctl/section.rs` |
 //! | Where is an option of ipsec.conf read? | `ipsec/connection.rs`; its syntax: `ipsec/syntax.rs` |
-//! | Where are settings reported that are not taken over? | `finding.rs` (`Report`), by the reader of each option; options that nobody reads: `swanctl/section.rs`, `leave` |
+//! | Where are settings reported that are not taken over? | `finding.rs` (`Report`), by the reader of each option; options without a counterpart: `gap.rs`; unknown ones: `leave` of both readers |
+//! | Where are included files followed? | `include.rs` |
 //! | Where are proposals translated? | `proposal.rs` |
 //! | Which side of a connection becomes local? | `assemble.rs` |
 //! | Which settings go into vpnd.toml? | `settings.rs` |
@@ -55,7 +56,9 @@ pub mod source;
 
 mod assemble;
 mod draft;
+mod gap;
 mod identity;
+mod include;
 mod ipsec;
 mod keys;
 mod proposal;
@@ -67,7 +70,7 @@ mod write;
 
 use finding::Report;
 pub use finding::{Finding, Loss};
-use source::{File, Files, Place};
+use source::{File, Files, Location};
 use std::net::IpAddr;
 use zeroize::Zeroizing;
 
@@ -116,7 +119,7 @@ pub struct Converted {
 }
 
 impl Converted {
-    /// Whether a tunnel of the file is missing, or has a mistake.
+    /// Returns `true` if a tunnel of the file is missing, or has a mistake.
     pub fn is_incomplete(&self) -> bool {
         self.findings.iter().any(|finding| finding.loss == Loss::LeftOut)
     }
@@ -161,7 +164,7 @@ impl Converted {
 /// Converts a file, with what it includes and, of ipsec.conf, the file of its secrets.
 ///
 /// # Errors
-/// Where a file cannot be read as its format: the line and what is wrong there.
+/// The line of the first mistake, if a file cannot be read as its format.
 pub fn convert(
     format: Format,
     file: File,
@@ -181,16 +184,16 @@ pub fn convert(
     let policy = assemble::policy(&draft, options, &mut report);
     let settings = settings::write(&draft.settings, &mut report);
     let written = write::policy(&policy);
-    // What the reader does not take must not look converted.
+    // A policy that the reader refuses must not look converted.
     let body = match policy::Database::read("converted", &written) {
         Ok(database) => database.to_xml(),
         Err(refused) => {
             for error in refused.errors() {
                 let help = error.help.clone().unwrap_or_default();
-                let place = Place { file: named.clone(), line: 0 };
+                let location = Location { file: named.clone(), line: 0 };
                 report.add(
                     Loss::LeftOut,
-                    &place,
+                    &location,
                     format!("in the policy made of it: {}", error.message),
                     help,
                 );

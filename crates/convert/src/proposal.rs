@@ -157,7 +157,7 @@ fn lists(text: &str, value: &Value, report: &mut Report) -> Option<Lists> {
     // Libreswan parts groups by a semicolon.
     let words: Vec<&str> = lower.split(['-', ';']).filter(|word| !word.is_empty()).collect();
     if words.len() > MAX_WORDS {
-        report.dropped(&value.place, "a proposal of more than 64 words", "");
+        report.dropped(&value.location, "a proposal of more than 64 words", "");
         return None;
     }
     let mut unknown = Vec::new();
@@ -176,7 +176,7 @@ fn lists(text: &str, value: &Value, report: &mut Report) -> Option<Lists> {
         let shown: String = word.chars().take(40).collect();
         let help =
             "algorithms are in docs/algorithms.md; at least one that both ends know must remain";
-        report.dropped(&value.place, format!("{shown:?}: vpnd has no such algorithm"), help);
+        report.dropped(&value.location, format!("{shown:?}: vpnd has no such algorithm"), help);
     }
     Some(lists)
 }
@@ -197,7 +197,7 @@ pub(super) fn ike(values: &[Value], report: &mut Report) -> Option<Vec<IkePropos
                 let message = format!("the proposal {:?}", cut(text));
                 let help =
                     "it needs a cipher, an integrity algorithm or PRF, and a group that vpnd has";
-                report.dropped(&value.place, message, help);
+                report.dropped(&value.location, message, help);
             }
         }
     }
@@ -209,7 +209,7 @@ pub(super) fn ike(values: &[Value], report: &mut Report) -> Option<Vec<IkePropos
         && let Some(value) = values.first()
     {
         let message = format!("more than {MAX_PROPOSALS} proposals: the last are missing");
-        report.changed(&value.place, message, "list fewer");
+        report.changed(&value.location, message, "list fewer");
     }
     let proposals: Vec<_> = proposals.into_iter().take(MAX_PROPOSALS).collect();
     (!proposals.is_empty()).then_some(proposals)
@@ -279,7 +279,7 @@ fn ike_defaults() -> Vec<IkeProposal> {
     ]
 }
 
-/// Whether the document can say it by single algorithms: one offer, or one of AEAD and one of other ciphers that
+/// Returns `true` if the document can say it by single algorithms: one offer, or one of AEAD and one of other ciphers that
 /// share the rest.
 pub(super) fn fits_one_offer(proposals: &[IkeProposal]) -> bool {
     match proposals {
@@ -292,7 +292,7 @@ pub(super) fn fits_one_offer(proposals: &[IkeProposal]) -> bool {
     }
 }
 
-/// The same with one algorithm of each kind in each.
+/// Splits offers so that each has one algorithm of each kind.
 fn expand(proposals: &[IkeProposal]) -> Vec<IkeProposal> {
     let mut all = Vec::new();
     for proposal in proposals {
@@ -364,7 +364,7 @@ pub(super) fn child(
                         "it needs a cipher that vpnd has, and an integrity algorithm unless that is AEAD"
                     }
                 };
-                report.dropped(&value.place, message, help);
+                report.dropped(&value.location, message, help);
             }
         }
     }
@@ -377,7 +377,7 @@ pub(super) fn child(
         && let Some(value) = values.first()
     {
         let message = format!("more than {MAX_PROPOSALS} proposals: the last are missing");
-        report.changed(&value.place, message, "list fewer");
+        report.changed(&value.location, message, "list fewer");
     }
     let lifetime = lifetime(times);
     let proposals: Vec<ChildProposal> = offers

@@ -1,5 +1,7 @@
 //! Lengths of time and volumes as strongSwan writes them.
 
+use crate::finding::Report;
+use crate::source::Value;
 use std::time::Duration;
 
 /// Seconds, or a number with `s`, `m`, `h` or `d`.
@@ -7,8 +9,28 @@ pub(super) fn time(text: &str) -> Option<Duration> {
     scaled(text, &[('s', 1), ('m', 60), ('h', 3600), ('d', 86_400)]).map(Duration::from_secs)
 }
 
+/// The time in a setting; `None`, reported, if it is not one.
+pub(super) fn read_time(name: &str, value: &Value, report: &mut Report) -> Option<Duration> {
+    let read = time(&value.text);
+    if read.is_none() {
+        let message = format!("{name}: {:?} is no time", value.text.as_str());
+        report.dropped(&value.location, message, "write it like 30s, 5m or 1h");
+    }
+    read
+}
+
+/// The octets in a setting; `None` if it is 0, or, reported, no number of octets.
+pub(super) fn read_volume(name: &str, value: &Value, report: &mut Report) -> Option<u64> {
+    let read = volume(&value.text);
+    if read.is_none() {
+        let message = format!("{name}: {:?} is no number of octets", value.text.as_str());
+        report.dropped(&value.location, message, "write it like 500m");
+    }
+    read.filter(|octets| *octets > 0)
+}
+
 /// Octets, or a number with `k`, `m` or `g`.
-pub(super) fn volume(text: &str) -> Option<u64> {
+fn volume(text: &str) -> Option<u64> {
     let lower = text.trim().to_ascii_lowercase();
     scaled(&lower, &[('k', 1 << 10), ('m', 1 << 20), ('g', 1 << 30)])
 }

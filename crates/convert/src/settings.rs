@@ -2,7 +2,7 @@
 
 use super::finding::Report;
 use super::quantity::{flag, time};
-use super::source::{Place, Value};
+use super::source::{Location, Value};
 use std::fmt::Write;
 
 /// One line of vpnd.toml.
@@ -11,17 +11,17 @@ pub(super) struct Setting {
     pub section: &'static str,
     pub name: &'static str,
     pub value: String,
-    pub place: Place,
+    pub location: Location,
 }
 
 /// Reads a setting of a connection or child that `vpnd` has in vpnd.toml; `None`: it is no such setting.
 ///
 /// # Errors
-/// Where its value cannot be read: what it may be.
-pub(super) fn read(name: &str, value: &Value) -> Option<Result<Option<Setting>, &'static str>> {
+/// The values that the setting may have, if this one cannot be read.
+fn read(name: &str, value: &Value) -> Option<Result<Option<Setting>, &'static str>> {
     let text = value.text.trim().to_ascii_lowercase();
     let setting = |section, name, value_in_toml: String| {
-        Some(Setting { section, name, value: value_in_toml, place: value.place.clone() })
+        Some(Setting { section, name, value: value_in_toml, location: value.location.clone() })
     };
     let seconds = |name| match time(&text) {
         None => Err("write a time like 30s"),
@@ -62,6 +62,29 @@ pub(super) fn read(name: &str, value: &Value) -> Option<Result<Option<Setting>, 
     })
 }
 
+/// Takes out of a connection or child what `vpnd` has in vpnd.toml.
+pub(super) fn take(
+    from: &mut Vec<(String, Value)>,
+    settings: &mut Vec<Setting>,
+    report: &mut Report,
+) {
+    from.retain(|(name, value)| match read(name, value) {
+        None => true,
+        Some(Ok(setting)) => {
+            settings.extend(setting);
+            false
+        }
+        Some(Err(help)) => {
+            report.dropped(
+                &value.location,
+                format!("{} is not understood", value.shown(name)),
+                help,
+            );
+            false
+        }
+    });
+}
+
 /// The lines of vpnd.toml; where connections differ, the first counts, and that is reported.
 pub(super) fn write(settings: &[Setting], report: &mut Report) -> String {
     let mut text = String::new();
@@ -74,9 +97,9 @@ pub(super) fn write(settings: &[Setting], report: &mut Report) -> String {
                 Some(first) => {
                     let message = format!(
                         "{} is {} here and {} at {}: vpnd has one for all tunnels, and the first is used",
-                        setting.name, setting.value, first.value, first.place
+                        setting.name, setting.value, first.value, first.location
                     );
-                    report.changed(&setting.place, message, "choose one in vpnd.toml");
+                    report.changed(&setting.location, message, "choose one in vpnd.toml");
                 }
             }
         }
@@ -85,8 +108,8 @@ pub(super) fn write(settings: &[Setting], report: &mut Report) -> String {
         }
         // Writing to a String cannot fail.
         let _ = writeln!(text, "[{section}]");
-        for Setting { name, value, place, .. } in written {
-            let _ = writeln!(text, "# {place}\n{name} = {value}");
+        for Setting { name, value, location, .. } in written {
+            let _ = writeln!(text, "# {location}\n{name} = {value}");
         }
     }
     text

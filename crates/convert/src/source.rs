@@ -1,4 +1,4 @@
-//! Where configurations come from: files, those they include, and places in them.
+//! The files of a configuration, and locations in them.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -9,19 +9,19 @@ use zeroize::Zeroizing;
 /// Octets of the largest file that is read.
 pub const MAX_FILE: u64 = 1 << 20;
 
-/// Files that one configuration may include, directly or not.
+/// Files that one configuration may include, directly or through others.
 pub const MAX_FILES: usize = 256;
 
 /// A line of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+pub struct Location {
     /// The name under which the file was read.
     pub file: Arc<str>,
     /// From 1; 0 stands for the whole file.
     pub line: usize,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)
     }
@@ -31,12 +31,12 @@ impl fmt::Display for Place {
 #[derive(Clone)]
 pub(super) struct Value {
     pub text: Zeroizing<String>,
-    pub place: Place,
+    pub location: Location,
 }
 
 impl Value {
-    pub fn new(text: impl Into<String>, place: &Place) -> Self {
-        Self { text: Zeroizing::new(text.into()), place: place.clone() }
+    pub fn new(text: impl Into<String>, location: &Location) -> Self {
+        Self { text: Zeroizing::new(text.into()), location: location.clone() }
     }
 
     /// The setting as a finding shows it, cut to a readable length; not for keys.
@@ -66,7 +66,7 @@ pub trait Files {
     /// The files of a pattern, in order, as seen from the file that includes them; none where none matches.
     ///
     /// # Errors
-    /// Where one cannot be read: why.
+    /// The reason why a file cannot be read.
     fn include(&mut self, pattern: &str, from: &str) -> Result<Vec<File>, String>;
 }
 
@@ -106,7 +106,7 @@ pub struct ReadError {
 /// Reads a file; `-` is standard input.
 ///
 /// # Errors
-/// Where it cannot be read, has more than [`MAX_FILE`] octets, or is no text.
+/// Returns an error if it cannot be read, has more than [`MAX_FILE`] octets, or is no text.
 pub fn read(path: &Path) -> Result<File, ReadError> {
     let failed = |source| ReadError { path: path.to_owned(), source };
     let invalid = |why: &str| failed(io::Error::new(io::ErrorKind::InvalidData, why.to_owned()));

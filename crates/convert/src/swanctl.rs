@@ -13,7 +13,7 @@ use section::Section;
 /// Reads a file and what it includes.
 ///
 /// # Errors
-/// Where the syntax is wrong or an included file cannot be read.
+/// Returns an error if the syntax is wrong or an included file cannot be read.
 pub(super) fn read(
     file: File,
     files: &mut dyn Files,
@@ -38,7 +38,7 @@ pub(super) fn read(
                 for pool in section.sections {
                     let message = format!("pool {:?}: vpnd assigns no addresses", pool.name);
                     let help = "give clients fixed addresses and name them in remote_ts";
-                    report.dropped(&pool.place, message, help);
+                    report.dropped(&pool.location, message, help);
                 }
             }
             "authorities" => {
@@ -48,15 +48,15 @@ pub(super) fn read(
                         authority.name
                     );
                     let help = "copy cacert to /etc/vpnd/ca, crl_uris' lists to /etc/vpnd/crls (docs/certificates.md)";
-                    report.dropped(&authority.place, message, help);
+                    report.dropped(&authority.location, message, help);
                 }
             }
-            // What others inherit from.
+            // A section that others inherit from.
             _ if section.is_template => {}
             name => {
                 let message = format!("section {name:?} is none of swanctl.conf");
                 report.dropped(
-                    &section.place,
+                    &section.location,
                     message,
                     "known are connections, secrets, pools and authorities",
                 );
@@ -64,7 +64,7 @@ pub(super) fn read(
         }
     }
     for (name, value) in root.settings {
-        report.dropped(&value.place, format!("{name} outside of a section"), "");
+        report.dropped(&value.location, format!("{name} outside of a section"), "");
     }
     Ok(draft)
 }
@@ -88,7 +88,7 @@ fn key(mut section: Section, report: &mut Report) -> Option<Key> {
                 "put the key without its password into /etc/vpnd/private, mode 0600 (docs/certificates.md)",
             ),
         };
-        report.dropped(&section.place, message, help);
+        report.dropped(&section.location, message, help);
         return None;
     }
     let value = section.take("secret");
@@ -96,7 +96,7 @@ fn key(mut section: Section, report: &mut Report) -> Option<Key> {
     section.leave("secret", report);
     let Some(value) = value else {
         report.left_out(
-            &section.place,
+            &section.location,
             format!("secret {name:?} has no secret"),
             "write secret = \"…\"",
         );
@@ -107,7 +107,7 @@ fn key(mut section: Section, report: &mut Report) -> Option<Key> {
         match Owner::read(&id.text) {
             Some(owner) => owners.push(owner),
             None => report.dropped(
-                &id.place,
+                &id.location,
                 format!("an identity of secret {name:?} cannot be read"),
                 "",
             ),
@@ -118,9 +118,9 @@ fn key(mut section: Section, report: &mut Report) -> Option<Key> {
         return None;
     }
     match secret(&value) {
-        Ok(secret) => Some(Key { place: section.place, owners, secret }),
+        Ok(secret) => Some(Key { location: section.location, owners, secret }),
         Err(why) => {
-            report.left_out(&value.place, format!("secret {name:?}: {why}"), "");
+            report.left_out(&value.location, format!("secret {name:?}: {why}"), "");
             None
         }
     }

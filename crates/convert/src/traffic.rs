@@ -38,29 +38,12 @@ pub(super) fn range(text: &str) -> Result<AddressRange, String> {
     }
     let Some((base, length)) = text.split_once('/') else { return Ok(address(text)?.into()) };
     let base = address(base)?;
-    let bits: u32 = if base.is_ipv4() { 32 } else { 128 };
     let length: u32 = match length.trim().parse::<IpAddr>() {
         // ipsec.conf may write a mask.
         Ok(IpAddr::V4(mask)) if base.is_ipv4() => u32::from(mask).leading_ones(),
-        _ => length.trim().parse().ok().filter(|length| *length <= bits).ok_or_else(wrong)?,
+        _ => length.trim().parse().map_err(|_| wrong())?,
     };
-    let (start, end): (IpAddr, IpAddr) = match base {
-        IpAddr::V4(base) => {
-            let hosts = u32::MAX.checked_shr(length).unwrap_or(0);
-            (
-                (base.to_bits() & !hosts).to_be_bytes().into(),
-                (base.to_bits() | hosts).to_be_bytes().into(),
-            )
-        }
-        IpAddr::V6(base) => {
-            let hosts = u128::MAX.checked_shr(length).unwrap_or(0);
-            (
-                (base.to_bits() & !hosts).to_be_bytes().into(),
-                (base.to_bits() | hosts).to_be_bytes().into(),
-            )
-        }
-    };
-    AddressRange::new(start, end).ok_or_else(wrong)
+    AddressRange::subnet(base, length).ok_or_else(wrong)
 }
 
 fn number(text: &str) -> Result<u8, String> {

@@ -23,15 +23,16 @@ pub(super) fn document(
     body: &str,
 ) {
     let end = if options.peer { "the other end of " } else { "" };
-    // Where to put the comment: behind the declaration, if there is one.
+    // The comment comes behind the declaration, if there is one.
     let declared = body.strip_prefix("<?xml").and_then(|rest| rest.find("?>\n"));
     let (declaration, body) = body.split_at(declared.map_or(0, |at| at + 8));
     text.push_str(declaration);
     text.push_str(&format!("<!-- Converted from {end}{}", comment(file)));
     if !findings.is_empty() {
         text.push_str(". What is not the same here:");
-        for Finding { loss, place, message, .. } in findings {
-            let line = format!("\n  {}:{} {}: {message}", place.file, place.line, said(*loss));
+        for Finding { loss, location, message, .. } in findings {
+            let line =
+                format!("\n  {}:{} {}: {message}", location.file, location.line, said(*loss));
             text.push_str(&comment(&line));
         }
     }
@@ -466,7 +467,8 @@ fn number(group: Group) -> String {
         Group::Ecp384 => 20,
         Group::Ecp521 => 21,
         Group::Modp2048Sub256 => 24,
-        _ => 31,
+        Group::Curve25519 => 31,
+        _ => unreachable!("every group of a policy has its number here"),
     }
     .to_string()
 }

@@ -1,4 +1,4 @@
-//! Which provider is to make which cipher.
+//! The choice of a provider for each algorithm.
 
 use crate::function::Function;
 use crate::provider::Provider;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// A default, and algorithms that come from elsewhere.
+/// A default provider, and algorithms with another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     default: Provider,
@@ -29,12 +29,12 @@ pub struct NoSuchAlgorithm(String);
 pub struct NoSuchProvider(String);
 
 impl Choice {
-    /// Everything from one provider.
+    /// Chooses one provider for everything.
     pub fn of(default: Provider) -> Self {
         Self { default, others: BTreeMap::new() }
     }
 
-    /// One algorithm from another one.
+    /// Chooses another provider for one algorithm.
     #[must_use]
     pub fn with(mut self, algorithm: Algorithm, provider: Provider) -> Self {
         self.others.insert(algorithm, provider);
@@ -71,7 +71,7 @@ impl Algorithm {
 }
 
 impl Suite {
-    /// What it is chosen by.
+    /// The algorithm of the suite, by which its provider is chosen.
     pub fn algorithm(self) -> Algorithm {
         let sizes = |[b128, b192, b256]: [&'static str; 3], bits: policy::KeyBits| match bits {
             policy::KeyBits::B128 => b128,

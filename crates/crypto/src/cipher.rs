@@ -10,7 +10,7 @@ pub enum Aad<'a> {
         spi: u32,
         /// Whole sequence number.
         sequence: u64,
-        /// Whether the SA uses extended sequence numbers.
+        /// True if the SA uses extended sequence numbers.
         esn: bool,
     },
     /// Octets as they are (IKE header up to and with the generic header of SK, RFC 5282 §5.1).
@@ -64,7 +64,7 @@ pub trait Cipher: Send + Sync {
     /// The caller pads: `plaintext ‖ trailer` is a multiple of [`Suite::block_len`](crate::Suite::block_len).
     ///
     /// # Panics
-    /// Where a length is not as above: a bug of the caller.
+    /// If a length is not as above: a bug of the caller.
     fn seal(&self, iv: &[u8], aad: Aad<'_>, plaintext: &[u8], trailer: &[u8], out: &mut [u8]);
 
     /// Opens IV ‖ ciphertext ‖ ICV into `out` and returns how many octets of plaintext (with its padding) were

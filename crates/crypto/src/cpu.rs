@@ -5,15 +5,15 @@ use crate::mac;
 use crate::provider::Provider;
 use std::collections::BTreeSet;
 
-/// What a CPU has.
+/// The cryptographic instructions of a CPU.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
     found: BTreeSet<&'static str>,
-    /// What AWS-LC finds: an environment variable can hide some from it.
+    /// The instructions that AWS-LC finds: an environment variable can hide some from it.
     found_by_aws_lc: BTreeSet<&'static str>,
 }
 
-/// What hides instructions from AWS-LC, as in OpenSSL.
+/// The environment variable that hides instructions from AWS-LC, as from OpenSSL.
 pub const HIDING: &str = "OPENSSL_ia32cap";
 
 impl Cpu {
@@ -25,18 +25,18 @@ impl Cpu {
         Self { found, found_by_aws_lc }
     }
 
-    /// One that has these.
+    /// A CPU with these instructions.
     pub fn with(instructions: &[&'static str]) -> Self {
         let found: BTreeSet<_> = instructions.iter().copied().collect();
         Self { found_by_aws_lc: found.clone(), found }
     }
 
-    /// All it has, by name.
+    /// The names of all its instructions.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.found.iter().copied()
     }
 
-    /// What AWS-LC is kept from using.
+    /// The instructions that are hidden from AWS-LC.
     pub fn hidden(&self) -> impl Iterator<Item = &'static str> {
         self.found.difference(&self.found_by_aws_lc).copied()
     }
@@ -56,7 +56,7 @@ impl Cpu {
             .unwrap_or_default()
     }
 
-    /// Whether it accelerates any cipher at all.
+    /// Returns `true` if it accelerates any cipher at all.
     pub fn accelerates(&self) -> bool {
         Function::all().any(|f| !self.instructions(Provider::AwsLc, f).is_empty())
     }
@@ -132,7 +132,7 @@ fn detect() -> BTreeSet<&'static str> {
         ("ARMv8 AES", has!("aes")),
         ("ARMv8 PMULL", has!("pmull")),
         ("ARMv8 SHA2", has!("sha2")),
-        // Which stands for the SHA-512 instructions as well.
+        // The bit stands for the SHA-512 instructions as well.
         ("ARMv8 SHA512", has!("sha3")),
     ];
     all.into_iter().filter(|(_, found)| *found).map(|(name, _)| name).collect()
@@ -143,8 +143,8 @@ fn detect() -> BTreeSet<&'static str> {
     BTreeSet::new()
 }
 
-/// What a value of the variable hides: two numbers, each as it is or, behind `~`, of bits to clear. The first has CPUID
-/// 1's EDX and ECX, the second CPUID 7's EBX and ECX.
+/// The instructions that a value of the variable hides. The value has two numbers: CPUID bits, or, behind `~`, bits to
+/// clear. The first has CPUID 1's EDX and ECX, the second CPUID 7's EBX and ECX.
 fn hidden(value: &str) -> BTreeSet<&'static str> {
     let (first, second) = value.split_once(':').map_or((value, None), |(a, b)| (a, Some(b)));
     let cleared = |text: &str| -> u64 {

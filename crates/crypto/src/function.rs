@@ -1,4 +1,4 @@
-//! What a suite is made of, as reports and counters name it.
+//! The cryptographic functions of a suite, as reports and counters name them.
 
 use crate::mac;
 use crate::suite::{Suite, mac_of};
@@ -10,7 +10,7 @@ use std::fmt;
 pub enum Function {
     /// AES in Galois/Counter Mode.
     AesGcm(KeyBits),
-    /// The same for integrity alone.
+    /// AES-GMAC: Galois/Counter Mode for integrity alone.
     AesGmac(KeyBits),
     /// AES in Cipher Block Chaining mode.
     AesCbc(KeyBits),

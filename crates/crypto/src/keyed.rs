@@ -15,17 +15,17 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 pub struct Keyed {
     suite: Suite,
     key: Secret,
-    /// The cipher it began with, and whose that is.
+    /// The cipher that the SA began with, and its provider.
     first: Box<dyn Cipher>,
     by: Provider,
-    /// Whose serves, which is made; a place in [`Provider::ALL`].
+    /// The index in [`Provider::ALL`] of the provider whose cipher is in use; that cipher has been made.
     serving: AtomicU8,
     others: OnceLock<Box<Made>>,
     /// Packets and octets that are accounted for.
     attributed: [AtomicU64; 2],
 }
 
-/// By [`Provider`]; what was made once remains until the SA goes.
+/// Ciphers by [`Provider`]. A cipher that was made once remains until the SA goes.
 type Made = [OnceLock<Box<dyn Cipher>>; Provider::ALL.len()];
 
 impl Keyed {
@@ -73,7 +73,7 @@ impl Keyed {
         Ok(())
     }
 
-    /// How much of all that the SA has done came since the last call.
+    /// The part of the total amount of the SA that was added since the last call.
     pub fn attribute(&self, all: Amount) -> Amount {
         let [operations, octets] = &self.attributed;
         let since =

@@ -118,4 +118,4 @@ pub use provider::{CipherError, Provider};
 pub use providers::{CryptoProviders, KeyedSa, KeyedSas, NoInstructions};
 pub use speed::Speed;
 pub use suite::{Suite, integrity_key_len};
-pub use work::{Amount, Direction, Place, Work};
+pub use work::{Amount, Backend, Direction, Work};

@@ -97,7 +97,7 @@ enum Keyed {
 pub struct Tag(Octets);
 
 enum Octets {
-    /// As AWS-LC gives it: nothing is copied for a packet.
+    /// The tag that AWS-LC computed, which is not copied.
     Hmac(hmac::Tag),
     Block(Zeroizing<[u8; 16]>),
     #[cfg(feature = "portable")]
@@ -128,14 +128,14 @@ impl Key {
         })
     }
 
-    /// The same without any instruction made for cryptography.
+    /// Takes a key for a MAC that uses no instruction made for cryptography.
     ///
     /// # Panics
-    /// As [`Key::new`].
+    /// On the same conditions as [`Key::new`].
     #[cfg(feature = "portable")]
     pub(super) fn portable(algorithm: Algorithm, key: &[u8]) -> Self {
         Self(match algorithm {
-            // Which nothing accelerates.
+            // No instruction accelerates MD5.
             Algorithm::HmacMd5 => return Self::new(algorithm, key),
             Algorithm::HmacSha1 => Keyed::Software(software::Hmac::sha1(key)),
             Algorithm::HmacSha2_256 => Keyed::Software(software::Hmac::sha2_256(key)),

@@ -24,7 +24,7 @@ use gcm::Gcm;
 use policy::{Integrity, KeyBits};
 
 const BLOCK: usize = 16;
-/// How many blocks are worked on at once.
+/// The number of blocks that are worked on at once.
 const BATCH: usize = 8;
 
 /// The cipher of a suite; `key` has [`Suite::key_material_len`] octets.

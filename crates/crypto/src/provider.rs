@@ -16,7 +16,7 @@ use crate::{aws_lc, mac};
 use policy::{KeyBits, Secret};
 use std::fmt;
 
-/// Where ciphers come from.
+/// A library that implements the ciphers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Provider {
     /// AWS-LC: everything.
@@ -68,7 +68,7 @@ impl Provider {
         }
     }
 
-    /// Whether the provider has the suite.
+    /// Returns `true` if the provider has the suite.
     pub fn supports(self, suite: Suite) -> bool {
         let built_in = match self {
             Self::AwsLc => true,

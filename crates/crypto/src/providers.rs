@@ -1,4 +1,4 @@
-//! The crypto facility of a plane: who makes the ciphers of its SAs, whether the CPU's instructions are used, and what
+//! The crypto facility of a plane: the providers of its SAs' ciphers, the use of the CPU's instructions, and the work that
 //! was done with and without them.
 //!
 //! Nothing is counted for it while packets pass. Every SA counts its packets anyway; what it has counted is attributed
@@ -11,7 +11,7 @@ use crate::function::Function;
 use crate::keyed::Keyed;
 use crate::provider::Provider;
 use crate::suite::Suite;
-use crate::work::{Amount, Direction, Place, Work};
+use crate::work::{Amount, Backend, Direction, Work};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -19,13 +19,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 pub trait KeyedSa: Send + Sync {
     /// Its key, with the cipher that serves it.
     fn keyed(&self) -> &Keyed;
-    /// Whether it seals or opens packets.
+    /// The direction: it seals or opens packets.
     fn direction(&self) -> Direction;
     /// Packets and octets since it began.
     fn amount(&self) -> Amount;
 }
 
-/// Who has SAs.
+/// An owner of SAs.
 pub trait KeyedSas: Send + Sync {
     /// Shows every SA; none comes or goes meanwhile.
     fn each(&self, visit: &mut dyn FnMut(&dyn KeyedSa));
@@ -56,13 +56,13 @@ impl CryptoProviders {
         Self::on(Cpu::detect(), choice)
     }
 
-    /// The same for a CPU that is told.
+    /// Uses the instructions of a given CPU.
     pub fn on(cpu: Cpu, choice: Choice) -> Self {
         let ledger = Ledger { in_core: cpu.accelerates(), work: Work::new() };
         Self { choice, cpu, tables: Mutex::default(), ledger: Mutex::new(ledger) }
     }
 
-    /// What is chosen.
+    /// The choice of providers.
     pub fn choice(&self) -> &Choice {
         &self.choice
     }
@@ -72,21 +72,21 @@ impl CryptoProviders {
         &self.cpu
     }
 
-    /// Whether instructions of the CPU are used.
+    /// Returns `true` if instructions of the CPU are used.
     pub fn in_core(&self) -> bool {
         self.ledger().in_core
     }
 
-    /// Who makes the cipher of a suite now.
+    /// The provider that makes the cipher of a suite now.
     pub fn provider(&self, suite: Suite) -> Provider {
         self.provider_if(self.in_core(), suite)
     }
 
-    /// Where a function is done that a provider does.
-    pub fn place(&self, provider: Provider, function: Function) -> Place {
+    /// The executor of a function that a provider implements.
+    pub fn backend(&self, provider: Provider, function: Function) -> Backend {
         match self.cpu.instructions(provider, function).is_empty() {
-            true => Place::Software,
-            false => Place::Hardware,
+            true => Backend::Software,
+            false => Backend::Hardware,
         }
     }
 
@@ -94,7 +94,7 @@ impl CryptoProviders {
     /// changed.
     ///
     /// # Errors
-    /// Where there are no such instructions to be used.
+    /// Returns an error if the CPU has no such instructions.
     pub fn set_in_core(&self, in_core: bool) -> Result<usize, NoInstructions> {
         if in_core && !self.cpu.accelerates() {
             return Err(NoInstructions);
@@ -103,21 +103,21 @@ impl CryptoProviders {
         self.ledger().in_core = in_core;
         let mut changed = 0;
         self.each(&mut |sa| {
-            // What it has done so far, the provider before has done.
+            // The work so far belongs to the previous provider.
             self.attribute(sa);
             changed += usize::from(self.assign(sa.keyed()));
         });
         Ok(changed)
     }
 
-    /// What was done so far, also for SAs that are gone.
+    /// The work so far, including that of SAs that are gone.
     pub fn work(&self) -> Work {
         self.each(&mut |sa| self.attribute(sa));
         self.ledger().work.clone()
     }
 
-    /// Takes on whoever has SAs. It is to ask for their [`provider`](Self::provider) under the lock that it takes to show
-    /// them, and to have each [attributed](Self::attribute) that goes.
+    /// Registers an owner of SAs. The owner asks for their [`provider`](Self::provider) under the lock that it takes to show
+    /// them, and has each SA [attributed](Self::attribute) before it goes.
     pub fn enlist(&self, table: Weak<dyn KeyedSas>) {
         self.tables().push(table);
     }
@@ -133,14 +133,14 @@ impl CryptoProviders {
 
     fn provider_if(&self, in_core: bool, suite: Suite) -> Provider {
         let chosen = self.choice.provider(suite);
-        let accelerated = suite.functions().any(|f| self.place(chosen, f) == Place::Hardware);
+        let accelerated = suite.functions().any(|f| self.backend(chosen, f) == Backend::Hardware);
         match accelerated && !in_core {
             true if Provider::Portable.supports(suite) => Provider::Portable,
             _ => chosen,
         }
     }
 
-    /// Has the right provider serve an SA, and tells whether that changes anything.
+    /// Assigns the right provider to an SA. Returns `true` if that changes its provider.
     fn assign(&self, keyed: &Keyed) -> bool {
         let provider = self.provider(keyed.suite());
         if provider == keyed.provider() {
@@ -152,16 +152,22 @@ impl CryptoProviders {
             .is_ok()
     }
 
-    /// Adds to the work what an SA has done since the last time.
+    /// Adds the work of an SA since the last time.
     pub fn attribute(&self, sa: &dyn KeyedSa) {
         let more = sa.keyed().attribute(sa.amount());
         let (suite, provider) = (sa.keyed().suite(), sa.keyed().provider());
-        self.add(suite, sa.direction(), more, |function| self.place(provider, function));
+        self.add(suite, sa.direction(), more, |function| self.backend(provider, function));
     }
 
-    /// Adds to the work what was done for an SA outside of this process.
-    pub fn add_elsewhere(&self, suite: Suite, direction: Direction, place: Place, more: Amount) {
-        self.add(suite, direction, more, |_| place);
+    /// Adds the work for an SA that was done outside of this process.
+    pub fn add_elsewhere(
+        &self,
+        suite: Suite,
+        direction: Direction,
+        backend: Backend,
+        more: Amount,
+    ) {
+        self.add(suite, direction, more, |_| backend);
     }
 
     fn add(
@@ -169,14 +175,14 @@ impl CryptoProviders {
         suite: Suite,
         direction: Direction,
         more: Amount,
-        place: impl Fn(Function) -> Place,
+        backend: impl Fn(Function) -> Backend,
     ) {
         if more == Amount::default() {
             return;
         }
         let mut ledger = self.ledger();
         for function in suite.functions() {
-            let done = ledger.work.entry((function, direction, place(function))).or_default();
+            let done = ledger.work.entry((function, direction, backend(function))).or_default();
             done.operations += more.operations;
             done.octets += more.octets;
         }

@@ -1,4 +1,4 @@
-//! How fast a cipher is in this process.
+//! The speed of a cipher in this process.
 
 use crate::cipher::Aad;
 use crate::provider::{CipherError, Provider};
@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 /// Packets in a second.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
-    /// Protected.
+    /// Packets protected.
     pub seal: f64,
-    /// Checked and opened.
+    /// Packets checked and opened.
     pub open: f64,
 }
 
@@ -20,7 +20,7 @@ impl Speed {
     /// Seals and opens packets of `size` octets (whole blocks of the suite) for about half of `time` each.
     ///
     /// # Errors
-    /// Where the provider lacks the suite.
+    /// If the provider lacks the suite.
     pub fn measure(
         provider: Provider,
         suite: Suite,
@@ -47,7 +47,7 @@ impl Speed {
     }
 }
 
-/// How often something can be done in a second. The clock is looked at so seldom that it does not count.
+/// The rate per second of an action. The clock is read so seldom that it does not count.
 fn rate(time: Duration, mut act: impl FnMut(u64)) -> f64 {
     let (mut done, mut batch) = (0_u64, 1_u64);
     let start = Instant::now();

@@ -41,7 +41,7 @@ impl Suite {
         }
     }
 
-    /// Whether it protects packets with AH, which vouches for the IP header as well, and not with ESP.
+    /// Returns `true` for a suite of AH, which authenticates the IP header as well, and `false` for one of ESP.
     pub fn is_ah(self) -> bool {
         matches!(self, Self::Ah(_))
     }

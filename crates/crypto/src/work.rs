@@ -1,9 +1,9 @@
-//! How much was encrypted and decrypted, by function and by what did it.
+//! Counters of encryption and decryption, by function and by executor.
 
 use crate::function::Function;
 use std::collections::BTreeMap;
 
-/// The two things that an SA does to packets.
+/// The direction of the work of an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Direction {
     /// It protects them.
@@ -12,9 +12,9 @@ pub enum Direction {
     Decrypt,
 }
 
-/// Where a function is done.
+/// The executor of a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum Backend {
     /// In this process, by instructions of the CPU that are made for it.
     Hardware,
     /// In this process, without.
@@ -25,7 +25,7 @@ pub enum Place {
     Nic,
 }
 
-/// How much was done.
+/// An amount of work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Amount {
     /// Packets.
@@ -34,8 +34,8 @@ pub struct Amount {
     pub octets: u64,
 }
 
-/// The amount of work done, by function, direction and the place that did it.
-pub type Work = BTreeMap<(Function, Direction, Place), Amount>;
+/// The amount of work done, by function, direction and backend.
+pub type Work = BTreeMap<(Function, Direction, Backend), Amount>;
 
 impl Direction {
     /// `encrypt` or `decrypt`.
@@ -47,7 +47,7 @@ impl Direction {
     }
 }
 
-impl Place {
+impl Backend {
     /// `hardware`, `software`, `kernel` or `nic`.
     pub fn name(self) -> &'static str {
         match self {

@@ -25,7 +25,7 @@ fn chacha20_poly1305() {
     assert!(accepted > 300 && refused > 100, "{accepted} {refused}");
 }
 
-/// How many were accepted and refused, by all providers together.
+/// The numbers of accepted and refused cases, by all providers together.
 fn run(name: TestName, suite: impl Fn(u32) -> Suite) -> (usize, usize) {
     let (mut accepted, mut refused) = (0, 0);
     let set = TestSet::load(name).expect("the set");

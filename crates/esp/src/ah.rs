@@ -50,8 +50,8 @@ pub fn split(packet: &[u8]) -> Option<(&[u8], &[u8])> {
     packet.split_at_checked(at)
 }
 
-/// Where the octet lies that names what follows these headers; `None` if they are not whole, or others than AH
-/// may follow. A fragment header is none of them: AH covers whole packets (RFC 4302 §3.3.4).
+/// The offset of the octet that names the header after these headers; `None` if they are incomplete, or AH cannot follow one of
+/// them. AH cannot follow a fragment header: it covers whole packets (RFC 4302 §3.3.4).
 pub(crate) fn names_next(headers: &[u8]) -> Option<usize> {
     match headers.first()? >> 4 {
         4 => {

@@ -4,7 +4,7 @@
 
 use crate::sa::Path;
 
-/// How an ESP packet arrived.
+/// The outer fields with which an ESP packet arrived.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     /// Between which addresses, and how.

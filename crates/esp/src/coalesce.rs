@@ -43,7 +43,7 @@ pub(crate) struct Flow {
     count: usize,
     /// Octets of payload so far.
     payload: usize,
-    /// Whether nothing may follow: the last packet was shorter, or pushed.
+    /// No packet may follow: the last one was shorter, or had PSH set.
     closed: bool,
     pushed: bool,
 }
@@ -146,7 +146,7 @@ impl Flow {
             || !self.tcp && self.count == MAX_DATAGRAMS;
     }
 
-    /// Whether the numbers in the headers are those after the last packet's.
+    /// Returns `true` if the numbers in the headers are those after the last packet's.
     #[inline(always)]
     fn counts_up(&self, next: &[u8; MAX_HEADERS]) -> bool {
         // An atomic packet's identification means nothing (RFC 6864 §4.1); others must count up, as splitting will.
@@ -216,13 +216,13 @@ impl Sums {
     }
 }
 
-/// Whether octets differ in bits that a mask has.
+/// Returns `true` if octets differ in bits that a mask has.
 #[inline(always)]
 fn differ(a: &[u8], b: &[u8], mask: &[u8]) -> bool {
     a.iter().zip(b).zip(mask).fold(0, |differ, ((a, b), mask)| differ | (a ^ b) & mask) != 0
 }
 
-/// Whether lengths and checksums of a packet are right, in which TCP or UDP begins at `transport`.
+/// Returns `true` if lengths and checksums of a packet are right, in which TCP or UDP begins at `transport`.
 #[inline(always)]
 fn is_whole(packet: &[u8], transport: usize, ipv6: bool, tcp: bool, sums: &Sums) -> bool {
     let upper = &packet[transport..];
@@ -244,7 +244,7 @@ fn is_whole(packet: &[u8], transport: usize, ipv6: bool, tcp: bool, sums: &Sums)
     sums.pseudo.word(upper.len() as u16).octets(upper).is_right()
 }
 
-/// Which of [`SHARED`] is for UDP; those before are for TCP, by words of options.
+/// The index in [`SHARED`] for UDP; the indices before are for TCP, by words of options.
 const UDP_KIND: usize = 11;
 
 /// The bits of headers that all packets of a super-packet share, for IPv4 and IPv6.

@@ -3,102 +3,32 @@
 #![forbid(unsafe_code)]
 
 use crate::discard::{Counters, Discard};
-use crate::filter::{Filter, FilterCounts, FilterStatus};
 use crate::gso::{Gso, Segmentation};
 use crate::header::Header;
 use crate::inbound::Inbound;
 use crate::outbound::{Outbound, Unsent};
-use crate::path_mtu::{DontFragment, Fit, Outer};
-use crate::plane::{
-    DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
-    RuleId, SaId, Spi, Usage,
-};
+use crate::plane::{Notice, SaId, Spi, Usage};
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::sad::{Found, Sad};
-use crate::sequence::Sequence;
 use crate::spd::{Entry, Service, Spd, Verdict};
-use crate::trace::Trace;
-use crypto::{CipherError, CryptoProviders, KeyedSa, KeyedSas, Suite};
+use crypto::{KeyedSa, KeyedSas, Suite};
 use paths::{Retry, Surroundings};
-use policy::Mode;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+mod data_plane;
 mod paths;
 mod sender;
+mod settings;
 pub mod stages;
 
 pub use crate::arrival::Arrival;
 pub use crate::spd::Lookups;
 pub use sender::Sender;
-
-/// How a [`Datapath`] works.
-#[derive(Clone)]
-pub struct Settings {
-    /// Where ciphers come from.
-    pub crypto: Arc<CryptoProviders>,
-    /// Octets of the longest outer packet: decides the MSS that TCP connections are held to.
-    pub outer_mtu: usize,
-    /// Octets of the longest outer packet that is made: what does not fit is fragmented or refused, as for a path that is
-    /// known to carry less. `usize::MAX`: no path is taken to carry less before somebody says so.
-    pub path_mtu: usize,
-    /// The bit Don't Fragment of the outer header.
-    pub dont_fragment: DontFragment,
-    /// How long networks are believed that say what they carry; `None`: never.
-    pub learned_for: Option<Duration>,
-    /// What the system knows by itself of the way to a peer: the MTU of the first hop and of the route.
-    pub system_mtu: Option<Arc<dyn Fn(IpAddr) -> Option<usize> + Send + Sync>>,
-    /// The port of ESP in UDP, by which messages about such packets are known.
-    pub natt_port: u16,
-    /// Whether the MSS option of SYNs is lowered to what fits the tunnel.
-    pub mss_clamp: bool,
-    /// Called with every notice, on the thread that caused it; without it they wait in [`Datapath::take_notices`].
-    pub on_notice: Option<Arc<dyn Fn(Notice) + Send + Sync>>,
-    /// Called with an ICMP message for a host behind the tunnel, on the thread that caused it; without it they wait in
-    /// [`Datapath::take_answers`].
-    pub on_answer: Option<Inward>,
-    /// Called when kept packets may go: who owns the sockets is to call [`Datapath::flush_held`].
-    pub on_release: Option<Arc<dyn Fn() + Send + Sync>>,
-}
-
-impl fmt::Debug for Settings {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The rest is functions.
-        f.debug_struct("Settings")
-            .field("outer_mtu", &self.outer_mtu)
-            .field("path_mtu", &self.path_mtu)
-            .field("dont_fragment", &self.dont_fragment)
-            .field("learned_for", &self.learned_for)
-            .field("natt_port", &self.natt_port)
-            .field("mss_clamp", &self.mss_clamp)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Takes a packet for the hosts behind the tunnel.
-pub type Inward = Arc<dyn Fn(&[u8]) + Send + Sync>;
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            crypto: Arc::default(),
-            outer_mtu: 1500,
-            path_mtu: usize::MAX,
-            dont_fragment: DontFragment::default(),
-            learned_for: Some(Outer::LEARNED_FOR),
-            system_mtu: None,
-            natt_port: 4500,
-            mss_clamp: true,
-            on_notice: None,
-            on_answer: None,
-            on_release: None,
-        }
-    }
-}
+pub use settings::{Inward, Settings};
 
 /// The pure packet work of the userspace plane. Clones share everything.
 #[derive(Clone)]
@@ -112,7 +42,7 @@ impl fmt::Debug for Datapath {
 
 struct Shared {
     settings: Settings,
-    /// What times inside are counted from.
+    /// The zero of all times in the datapath.
     epoch: Instant,
     counters: Counters,
     sad: Sad,
@@ -150,9 +80,6 @@ impl Installed {
     }
 }
 
-/// Below it SPIs are reserved; with 0, UDP encapsulation would turn ESP into IKE (RFC 3948 §2.2).
-const FIRST_SPI: u32 = 256;
-
 /// More notices than this are not kept; who never takes them loses the newest.
 const MAX_NOTICES: usize = 4096;
 
@@ -185,7 +112,7 @@ impl Datapath {
 
     /// Protects a packet from the TUN device, or each segment of a super-packet, and appends the ESP packets to
     /// `queue`. `packet` is scratch space: what it holds afterwards is undefined. A packet that is kept until an SA
-    /// arrives ([`Rule::trap`]) is a success, too.
+    /// arrives ([`Rule::trap`](crate::plane::Rule::trap)) is a success, too.
     pub fn encapsulate(
         &self,
         now: Instant,
@@ -289,12 +216,12 @@ impl Datapath {
         }
     }
 
-    /// Whether an SA serves such a packet.
+    /// Returns `true` if an SA serves such a packet.
     pub(crate) fn is_protected(&self, header: &Header) -> bool {
         matches!(self.0.spd.lookup(header), Verdict::Protect(_))
     }
 
-    /// Whether an SA of ESP receives with that SPI.
+    /// Returns `true` if an SA of ESP receives with that SPI.
     pub(crate) fn receives(&self, spi: Spi) -> bool {
         self.0.sad.find(spi).is_some()
     }
@@ -304,7 +231,7 @@ impl Datapath {
         lock(&self.0.notices).drain(..).collect()
     }
 
-    /// How many packets were dropped, by reason: every [`Discard::name`], also those that never happened.
+    /// The dropped packets by reason: every [`Discard::name`], also those that never happened.
     pub fn counters(&self) -> BTreeMap<&'static str, u64> {
         self.0.counters.table()
     }
@@ -491,243 +418,12 @@ impl Drop for Shared {
     }
 }
 
-impl DataPlane for Datapath {
-    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        let _one_at_a_time = lock(&self.0.installed);
-        self.0.spd.insert(rule);
-        Ok(())
-    }
-
-    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
-        let _one_at_a_time = lock(&self.0.installed);
-        self.0.spd.rename(rule, to);
-    }
-
-    fn set_trap(&mut self, rule: RuleId) {
-        let _one_at_a_time = lock(&self.0.installed);
-        if let Some(rule) = self.0.spd.rule(rule) {
-            self.0.spd.insert(Rule { trap: true, ..rule });
-        }
-    }
-
-    fn remove_rule(&mut self, rule: RuleId) {
-        let _one_at_a_time = lock(&self.0.installed);
-        if let Some(entry) = self.0.spd.remove(rule) {
-            while entry.service.release().is_some() {
-                self.0.counters.count(Discard::NoPolicy);
-            }
-        }
-    }
-
-    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
-        let shared = &*self.0;
-        let mut installed = lock(&shared.installed);
-        name_is_free(&installed, sa.id)?;
-        spi_is_lawful(sa.id, sa.spi)?;
-        may_travel(sa.suite, &sa.path)?;
-        let sad = shared.sad(sa.suite);
-        if sad.find(sa.spi).is_some() {
-            return Err(PlaneError::SpiInUse(sa.spi));
-        }
-        let (id, spi, path) = (sa.id, sa.spi, sa.path);
-        let provider = shared.settings.crypto.provider(sa.suite);
-        shared.enter_path(&path, id, None);
-        let sa = Inbound::new(sa, provider, shared.room(&path)).map_err(|error| {
-            shared.leave_path(&path, id, None);
-            no_cipher(spi, error)
-        })?;
-        let sa = Arc::new(sa);
-        sad.insert(Arc::clone(&sa));
-        installed.insert(id, Installed::Inbound(sa));
-        Ok(())
-    }
-
-    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
-        let shared = &*self.0;
-        let mut installed = lock(&shared.installed);
-        name_is_free(&installed, sa.id)?;
-        spi_is_lawful(sa.id, sa.spi)?;
-        let service = shared.spd.service(sa.rule).ok_or(PlaneError::NoSuchRule(sa.rule))?;
-        may_travel(sa.suite, &sa.path)?;
-        let (id, spi, path, standby) = (sa.id, sa.spi, sa.path, sa.standby);
-        let transports = sa.mode == Mode::Transport;
-        let provider = shared.settings.crypto.provider(sa.suite);
-        shared.spd.enable_port_matching(&sa.selectors);
-        shared.enter_path(&path, id, Some(spi));
-        let sa = Outbound::new(sa, provider, shared.room(&path)).map_err(|error| {
-            shared.leave_path(&path, id, Some(spi));
-            no_cipher(spi, error)
-        })?;
-        let sa = Arc::new(sa);
-        if transports {
-            shared.count_transports(|count| _ = count.fetch_add(1, Relaxed));
-        }
-        if !standby {
-            shared.serve(&service, &sa);
-        }
-        installed.insert(id, Installed::Outbound { sa, service });
-        Ok(())
-    }
-
-    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
-        let shared = &*self.0;
-        let installed = lock(&shared.installed);
-        let Some(Installed::Outbound { sa, service }) = installed.get(&sa) else {
-            return Err(PlaneError::NoSuchSa(sa));
-        };
-        shared.serve(service, sa);
-        Ok(())
-    }
-
-    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
-        match lock(&self.0.installed).get(&sa) {
-            // A number above the highest would mark the SA as closed, which it is not.
-            Some(Installed::Outbound { .. }) if used > Sequence::HIGHEST => {
-                Err(PlaneError::System {
-                    what: format!("going on with SA {} after packet {used}", sa.0),
-                    why: format!("the highest sequence number is {}", Sequence::HIGHEST),
-                })
-            }
-            Some(Installed::Outbound { sa, .. }) => {
-                sa.resume(used);
-                Ok(())
-            }
-            _ => Err(PlaneError::NoSuchSa(sa)),
-        }
-    }
-
-    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
-        match lock(&self.0.installed).get(&sa)? {
-            Installed::Outbound { sa, .. } => Some(sa.last_sequence()),
-            Installed::Inbound(_) => None,
-        }
-    }
-
-    fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
-        let shared = &*self.0;
-        match lock(&shared.installed).get(&sa) {
-            Some(Installed::Inbound(sa)) => {
-                may_travel(sa.suite, &path)?;
-                shared.leave_path(&sa.path(), sa.id, None);
-                shared.enter_path(&path, sa.id, None);
-                sa.relocate(path, shared.room(&path));
-            }
-            Some(Installed::Outbound { sa, .. }) => {
-                may_travel(sa.suite, &path)?;
-                shared.leave_path(&sa.path(), sa.id, Some(sa.spi));
-                shared.enter_path(&path, sa.id, Some(sa.spi));
-                sa.relocate(path, shared.room(&path));
-            }
-            None => return Err(PlaneError::NoSuchSa(sa)),
-        }
-        Ok(())
-    }
-
-    fn remove(&mut self, sa: SaId) -> Option<Usage> {
-        let shared = &*self.0;
-        let mut installed = lock(&shared.installed);
-        let removed = installed.remove(&sa)?;
-        match &removed {
-            Installed::Inbound(sa) => {
-                shared.sad(sa.suite).remove(sa.spi);
-                sa.close();
-                shared.leave_path(&sa.path(), sa.id, None);
-            }
-            Installed::Outbound { sa, service } => {
-                service.withdraw(sa.id);
-                shared.spd.changed();
-                sa.close();
-                shared.leave_path(&sa.path(), sa.id, Some(sa.spi));
-                if sa.mode == Mode::Transport {
-                    shared.count_transports(|count| _ = count.fetch_sub(1, Relaxed));
-                }
-            }
-        }
-        shared.settings.crypto.attribute(removed.operated());
-        Some(removed.usage(shared.epoch))
-    }
-
-    fn usage(&mut self, sa: SaId) -> Option<Usage> {
-        Some(lock(&self.0.installed).get(&sa)?.usage(self.0.epoch))
-    }
-
-    fn fit(&mut self, sa: SaId) -> Option<Fit> {
-        match lock(&self.0.installed).get(&sa)? {
-            Installed::Inbound(_) => None,
-            Installed::Outbound { sa, .. } => Some(sa.fit()),
-        }
-    }
-
-    /// Only what it is given to protect meets the rules, and nothing the defaults.
-    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
-        let _one_at_a_time = lock(&self.0.installed);
-        self.0.spd.set_filter(filter);
-        Ok(())
-    }
-
-    fn filter(&mut self) -> Option<FilterStatus> {
-        let filter = self.0.spd.filter();
-        let counts = FilterCounts {
-            rules: vec![Default::default(); filter.rules.len()],
-            ..Default::default()
-        };
-        Some(FilterStatus { filter, counts, inbound_guard: false })
-    }
-
-    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
-        Some(self.0.trace(packet))
-    }
-}
-
 fn describe(packet: &[u8], gso: Gso) -> Result<Header, Discard> {
     let mut header = Header::parse(packet).ok_or(Discard::OutboundMalformed)?;
     if gso.segmentation != Segmentation::None {
         header.len = packet.len();
     }
     Ok(header)
-}
-
-fn name_is_free(installed: &BTreeMap<SaId, Installed>, sa: SaId) -> Result<(), PlaneError> {
-    if !installed.contains_key(&sa) {
-        return Ok(());
-    }
-    Err(PlaneError::System {
-        what: format!("adding SA {}", sa.0),
-        why: "an SA of that name is installed; remove it first".into(),
-    })
-}
-
-/// What an operator chooses by hand may be reserved, but not 0, which is no SPI.
-fn spi_is_lawful(sa: SaId, spi: Spi) -> Result<(), PlaneError> {
-    if spi.0 >= FIRST_SPI || sa.is_manual() && spi.0 > 0 {
-        return Ok(());
-    }
-    Err(PlaneError::System {
-        what: format!("adding SPI {spi}"),
-        why: format!("SPIs below {FIRST_SPI} are reserved (RFC 4303 §2.1)"),
-    })
-}
-
-/// AH covers the addresses, which a NAT changes.
-fn may_travel(suite: Suite, path: &Path) -> Result<(), PlaneError> {
-    if !suite.is_ah() || path.encapsulation != Encapsulation::Udp {
-        return Ok(());
-    }
-    Err(PlaneError::System {
-        what: format!("sending {suite} between {} and {}", path.local.ip(), path.remote.ip()),
-        why: "AH covers the addresses, so that it passes no NAT and never goes in UDP; use ESP"
-            .into(),
-    })
-}
-
-fn no_cipher(spi: Spi, error: CipherError) -> PlaneError {
-    match error {
-        CipherError::Unsupported { suite, .. } => PlaneError::Suite(suite),
-        error @ CipherError::KeyLength { .. } => PlaneError::System {
-            what: format!("making the cipher of SPI {spi}"),
-            why: error.to_string(),
-        },
-    }
 }
 
 /// A thread that panicked left nothing half done under any of these locks.

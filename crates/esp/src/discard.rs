@@ -1,4 +1,4 @@
-//! Why packets are dropped, and how often: the one table of both.
+//! The one table of the reasons for which packets are dropped, and their counters.
 
 #![forbid(unsafe_code)]
 
@@ -44,7 +44,7 @@ macro_rules! discards {
 }
 
 discards! {
-    /// Why a packet was dropped, in the order of the packet path.
+    /// The reason why a packet was dropped. The reasons stand in the order of the packet path.
     #[derive(thiserror::Error)]
     #[error("{}", self.name())]
     #[non_exhaustive]
@@ -112,7 +112,7 @@ discards! {
     }
 }
 
-/// How often each [`Discard`] happened.
+/// A counter for each [`Discard`].
 #[derive(Debug)]
 pub(crate) struct Counters([AtomicU64; Discard::ALL.len()]);
 

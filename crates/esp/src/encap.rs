@@ -1,4 +1,4 @@
-//! What protection costs in octets, and holding TCP to what is left, so that nothing needs to be fragmented.
+//! The overhead of ESP and AH in octets, and clamping of the TCP MSS to the rest, so that nothing needs to be fragmented.
 
 #![forbid(unsafe_code)]
 
@@ -69,25 +69,25 @@ fn fixed(suite: Suite, mode: Mode, encapsulation: Encapsulation, outer_ipv6: boo
     ip + udp + ESP_HEADER + suite.iv_len() + suite.icv_len()
 }
 
-/// What bounds an inner packet.
+/// The limits that the path and the device set for inner packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     /// Octets of the longest outer packet that TCP is told of; 0: it is told nothing.
     pub(crate) outer_mtu: usize,
     /// Octets of the longest outer packet that the path is known to carry; `usize::MAX`: nothing is known.
     pub(crate) path_mtu: usize,
-    /// Whether a network has said so.
+    /// `path_mtu` comes from an ICMP message.
     pub(crate) learned: bool,
     /// Octets of the longest packet that the device takes.
     pub(crate) device_mtu: usize,
     pub(crate) dont_fragment: DontFragment,
 }
 
-/// Where an SA's packets travel, and how long an inner packet may be on that path.
+/// The path of an SA's packets, and the lengths that inner packets may have on it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Placement {
+pub(crate) struct PathLimits {
     pub(crate) path: Path,
-    /// What TCP is held to; 0: nothing.
+    /// The length to which the TCP MSS is clamped; 0: it is not clamped.
     pub(crate) inner_mtu: usize,
     /// Octets of the longest inner packet whose ESP packet the path carries in one piece.
     pub(crate) fits: usize,
@@ -101,7 +101,7 @@ pub(crate) struct Placement {
     pub(crate) dont_fragment: DontFragment,
 }
 
-impl Placement {
+impl PathLimits {
     pub(crate) fn new(path: Path, suite: Suite, mode: Mode, room: Room) -> Self {
         let ipv6 = path.remote.is_ipv6();
         let inner_mtu = |outer_mtu| inner_mtu(outer_mtu, suite, mode, path.encapsulation, ipv6);

@@ -1,4 +1,4 @@
-//! What happens to traffic that is no tunnel's: explicit rules before the tunnels, and a default behind them.
+//! The filter for traffic that belongs to no tunnel: explicit rules before the tunnels, and a default behind them.
 //!
 //! A packet goes by the first of these that covers it (RFC 4301 §4.4.1): what always passes ([`Always`]), the rules of
 //! the filter in their order, the tunnels in theirs, the default of its family.
@@ -13,17 +13,19 @@ use std::sync::Arc;
 
 /// Rules and defaults; the default value of this type touches nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Filter {
-    /// What becomes of IPv4 that nothing covers.
+    /// The default for IPv4.
     pub ipv4: DefaultAction,
-    /// What becomes of IPv6 that nothing covers.
+    /// The default for IPv6.
     pub ipv6: DefaultAction,
     /// The first that covers a packet decides.
     pub rules: Vec<FilterRule>,
 }
 
-/// What becomes of packets that no rule and no tunnel covers.
+/// The decision about packets that no rule and no tunnel covers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum DefaultAction {
     /// They pass in the clear.
     #[default]
@@ -34,19 +36,21 @@ pub enum DefaultAction {
 
 /// Traffic that passes in the clear or not at all, whatever the tunnels say.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FilterRule {
     /// For people.
     pub name: Option<String>,
-    /// What becomes of it.
+    /// The decision about it.
     pub action: FilterAction,
-    /// Which way it goes.
+    /// The direction of its packets.
     pub direction: Direction,
     /// Its traffic, as it leaves.
     pub traffic: TrafficSelectors,
 }
 
-/// What becomes of packets that a rule covers.
+/// The decision about packets that a rule covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum FilterAction {
     /// They pass in the clear.
     Bypass,
@@ -54,8 +58,9 @@ pub enum FilterAction {
     Discard,
 }
 
-/// Which way packets go, seen from this side.
+/// The direction of packets, seen from this side.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Direction {
     /// From the remote side to the local one.
     In,
@@ -66,8 +71,9 @@ pub enum Direction {
     Both,
 }
 
-/// How often the parts of a filter have decided since they are in force.
+/// The decisions of each part of a filter since it has been in force.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FilterCounts {
     /// Of each rule.
     pub rules: Vec<Tally>,
@@ -79,6 +85,7 @@ pub struct FilterCounts {
 
 /// Packets and their octets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Tally {
     /// Packets.
     pub packets: u64,
@@ -88,16 +95,17 @@ pub struct Tally {
 
 /// A filter at work.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct FilterStatus {
-    /// What is in force.
+    /// The filter in force.
     pub filter: Arc<Filter>,
-    /// What it has done.
+    /// Its counters.
     pub counts: FilterCounts,
-    /// Whether cleartext that should have come protected is dropped (RFC 4301 §5.2).
+    /// Cleartext that should have been protected is dropped (RFC 4301 §5.2).
     pub inbound_guard: bool,
 }
 
-/// Why a packet passes before any rule is asked.
+/// Traffic that passes before any rule is asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Always {
     /// It does not leave the host.
@@ -106,9 +114,9 @@ pub enum Always {
     Ike,
     /// ESP or AH to or from this daemon.
     Ipsec,
-    /// What finds routers and neighbours, without which there is no IPv6.
+    /// Neighbour and router discovery, without which there is no IPv6.
     Neighbours,
-    /// What tells how long packets may be.
+    /// ICMP messages about the path MTU.
     PathMtu,
 }
 
@@ -129,7 +137,7 @@ const ICMPV6: u8 = 58;
 const IKE_PORT: u16 = 500;
 
 impl Filter {
-    /// Whether it leaves all traffic that is no tunnel's alone.
+    /// Returns `true` if it leaves all traffic without a tunnel alone.
     pub fn is_open(&self) -> bool {
         *self == Self::default()
     }
@@ -152,7 +160,7 @@ impl Filter {
 }
 
 impl FilterRule {
-    /// Whether it decides about a packet that goes this way, unless an earlier one does.
+    /// Returns `true` if it decides about a packet that goes this way, unless an earlier one does.
     pub fn covers(&self, packet: &PacketSummary, way: Direction) -> bool {
         let PacketSummary { protocol, source, destination } = *packet;
         let (local, remote) = match way {
@@ -163,7 +171,7 @@ impl FilterRule {
         self.direction.includes(way) && self.traffic.covers(protocol, local, remote)
     }
 
-    /// What to call it: its number, counted from 1, and its name.
+    /// Its title: its number, counted from 1, and its name.
     pub fn title(&self, place: usize) -> String {
         match &self.name {
             Some(name) => format!("rule {} ({name})", place + 1),
@@ -173,14 +181,14 @@ impl FilterRule {
 }
 
 impl Direction {
-    /// Whether what goes that way goes this way, too.
+    /// Returns `true` if this direction includes that one.
     pub fn includes(self, way: Self) -> bool {
         self == Self::Both || self == way
     }
 }
 
 impl Always {
-    /// Why a packet of this description passes, with ESP in UDP on that port; `None` where the rules are asked.
+    /// The reason why a packet of this description always passes, with ESP in UDP on that port; `None` if the rules are asked.
     ///
     /// What leaves from the ports of IKE passes only if it is this daemon that sends, which no description shows.
     pub fn of(packet: &PacketSummary, way: Direction, natt_port: u16) -> Option<Self> {
@@ -201,7 +209,8 @@ impl Always {
         }
     }
 
-    /// Whether it passes only where no tunnel protects it: it is about other traffic, and goes as that goes.
+    /// Returns `true` if it passes only without a tunnel that protects it: an ICMP message about other traffic goes the way of
+    /// that traffic.
     pub fn yields_to_tunnels(self) -> bool {
         self == Self::PathMtu
     }

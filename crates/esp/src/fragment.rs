@@ -17,13 +17,13 @@ const NO_OPERATION: u8 = 1;
 /// The longest header.
 const MAX_HEADER: usize = 60;
 
-/// Whether the sender of an IPv4 packet lets nobody fragment it.
+/// Returns `true` if the sender of an IPv4 packet has set Don't Fragment.
 pub(crate) fn dont_fragment(packet: &[u8]) -> bool {
     packet.len() >= IPV4_LEN && word_at(packet, 6) & DONT != 0
 }
 
-/// How many fragments of at most `mtu` octets a packet of `len` octets becomes, whose header has `header_len`; `None` if
-/// there is no room behind the header.
+/// The number of fragments, of at most `mtu` octets each, that a packet of `len` octets with a header of `header_len` octets
+/// becomes; `None` if there is no room behind the header.
 pub(crate) fn count(len: usize, header_len: usize, mtu: usize) -> Option<usize> {
     let chunk = chunk(header_len, mtu)?;
     Some(if len <= mtu { 1 } else { len.saturating_sub(header_len).div_ceil(chunk) })
@@ -42,7 +42,7 @@ pub(crate) struct Fragments<'p> {
     header_len: usize,
     /// Octets of payload in every fragment but the last; 0: it goes whole.
     chunk: usize,
-    /// Where the next fragment's payload begins.
+    /// The offset of the next fragment's payload.
     at: usize,
 }
 

@@ -1,4 +1,4 @@
-//! What a network device leaves to others: segmentation and checksums, as the header of a virtio device tells it.
+//! Segmentation and checksums that a network device leaves to others, as the header of a virtio device describes them.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ const KIND_UDP: u8 = 5;
 /// A flag beside the kind: CWR stands in the first segment only. Splitting always does it that way.
 const KIND_ECN: u8 = 0x80;
 
-/// Whether a packet is one, or several of one flow under one header.
+/// The kind of a packet: a single one, or several of one flow under one header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Segmentation {
     /// One packet.
@@ -29,16 +29,16 @@ pub enum Segmentation {
 /// A transport checksum that is still to be filled in: the field holds the sum of the pseudo-header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartialChecksum {
-    /// Where the sum begins, in octets from the start of the packet.
+    /// The offset at which the sum begins, in octets from the start of the packet.
     pub start: u16,
-    /// Where the field lies, in octets from `start`.
+    /// The offset of the checksum field, in octets from `start`.
     pub offset: u16,
 }
 
-/// What was left undone in a packet that a device hands over, or may be left to the device that takes it.
+/// The work that is left in a packet that a device hands over, or may be left to the device that takes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gso {
-    /// What the packet is to be split into.
+    /// The kind of segments that the packet is to be split into.
     pub segmentation: Segmentation,
     /// Octets of payload per segment; 0 without segmentation.
     pub segment_len: u16,
@@ -46,7 +46,7 @@ pub struct Gso {
     pub header_len: u16,
     /// The checksum to be filled in.
     pub checksum: Option<PartialChecksum>,
-    /// Whether the transport checksum is known to be right.
+    /// The transport checksum is known to be right.
     pub checksum_verified: bool,
 }
 

@@ -19,7 +19,7 @@ const UDP_LITE: u8 = 136;
 /// More extension headers than any honest packet has.
 const MAX_EXTENSIONS: usize = 16;
 
-/// Whether a packet is whole (RFC 4301 §7).
+/// A whole packet, or the kind of fragment (RFC 4301 §7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fragment {
     Whole,
@@ -35,7 +35,7 @@ pub(crate) struct Header {
     pub(crate) tos: u8,
     /// Octets of the whole packet, as its header says; never more than were given.
     pub(crate) len: usize,
-    /// Where the upper layer begins.
+    /// The offset of the upper layer.
     pub(crate) transport: usize,
     /// The upper protocol.
     pub(crate) protocol: u8,
@@ -167,18 +167,18 @@ impl Header {
         }
     }
 
-    /// Whether nothing stands between the fixed IP header and the upper layer.
+    /// Returns `true` if nothing stands between the fixed IP header and the upper layer.
     pub(crate) fn is_plain(&self) -> bool {
         self.transport == if self.ipv6 { IPV6_LEN } else { IPV4_LEN }
     }
 
-    /// Whether the selectors cover this packet when it leaves.
+    /// Returns `true` if the selectors cover this packet when it leaves.
     pub(crate) fn leaves_by(&self, selectors: &TrafficSelectors) -> bool {
         let (source, destination) = self.ends();
         selectors.covers(self.protocol, source, destination)
     }
 
-    /// Whether the selectors cover this packet when it arrives.
+    /// Returns `true` if the selectors cover this packet when it arrives.
     pub(crate) fn arrives_by(&self, selectors: &TrafficSelectors) -> bool {
         let (source, destination) = self.ends();
         selectors.covers(self.protocol, destination, source)

@@ -1,4 +1,4 @@
-//! The way in, once the SAD has found the SA:
+//! An SA that receives, and the way of a packet once the SAD has found the SA:
 //!
 //! 1. the whole sequence number, and a first look at the anti-replay window (RFC 4303 §3.4.3);
 //! 2. open into the receive queue; the window takes note only now;
@@ -15,12 +15,16 @@
 #![forbid(unsafe_code)]
 
 mod ah;
+mod ahead;
+mod unwrap;
+
+pub(crate) use ahead::Ahead;
 
 use crate::arrival::Arrival;
 use crate::discard::Discard;
-use crate::encap::{Placement, Room, clamp_mss};
-use crate::header::{Fragment, Header};
-use crate::ip::{self, IPIP, IPV6, NO_NEXT_HEADER};
+use crate::encap::{PathLimits, Room, clamp_mss};
+use crate::header::Header;
+use crate::ip;
 use crate::plane::{
     Encapsulation, InboundSa, Limits, Notice, Path, SaId, Spi, TrafficSelectors, Usage,
 };
@@ -35,15 +39,14 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use unwrap::{leave_tunnel, rebuild, trailer};
 
 pub(crate) const ESP_HEADER: usize = 8;
 const TRAILER: usize = 2;
 
-/// How often one SA may tell that its peer has moved: a peer can send from another port with every packet.
+/// The shortest time between two reports of one SA that its peer has moved: a peer can send from another port with every
+/// packet.
 const MOVES_EVERY: Duration = Duration::from_millis(100);
-
-/// Octets of the longest message that both families' length fields have room for.
-const MAX_MESSAGE: usize = u16::MAX as usize - ip::IPV4_LEN;
 
 /// An SA that receives, ready for use.
 pub(crate) struct Inbound {
@@ -63,18 +66,18 @@ pub(crate) struct Inbound {
     refused: AtomicU64,
 }
 
-/// What authentic packets change.
+/// The state that authentic packets change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct State {
-    /// Where it comes from; kept here because every packet is compared with it, and the lock is taken anyway.
+    /// The path of its packets. It stands here because every packet is compared with it, and the lock is taken anyway.
     path: Path,
     window: Window,
     packets: u64,
     bytes: u64,
     last_used: Duration,
-    /// Where the peer was last seen, if that is not where the path says.
+    /// The peer's last address, if it differs from the path.
     moved: Option<SocketAddr>,
-    /// When that may be told again, since the epoch.
+    /// The time of the next possible report of a move, since the epoch.
     next_move: Duration,
     told_soft: bool,
     told_hard: bool,
@@ -94,7 +97,9 @@ impl Inbound {
             limits: sa.limits,
             cipher: Keyed::new(sa.suite, sa.key, provider)?,
             shortest: ESP_HEADER + sa.suite.iv_len() + sa.suite.icv_len() + TRAILER,
-            inner_mtu: AtomicUsize::new(Placement::new(sa.path, sa.suite, sa.mode, room).inner_mtu),
+            inner_mtu: AtomicUsize::new(
+                PathLimits::new(sa.path, sa.suite, sa.mode, room).inner_mtu,
+            ),
             state: Mutex::new(State {
                 path: sa.path,
                 window: Window::new(sa.replay_window),
@@ -117,7 +122,7 @@ impl Inbound {
         self.selectors.prefetch();
     }
 
-    /// What it is, for a packet that it may carry.
+    /// The SA's description in a trace of a packet.
     pub(crate) fn facts(&self, header: &Header) -> SaFacts {
         SaFacts {
             id: self.id,
@@ -130,7 +135,7 @@ impl Inbound {
         }
     }
 
-    /// Where it comes from.
+    /// The path of its packets.
     pub(crate) fn path(&self) -> Path {
         self.state().path
     }
@@ -138,13 +143,13 @@ impl Inbound {
     /// Follows a change of what fits.
     pub(crate) fn refit(&self, room: Room) {
         let path = self.state().path;
-        let placement = Placement::new(path, self.suite, self.mode, room);
-        self.inner_mtu.store(placement.inner_mtu, Relaxed);
+        let path_limits = PathLimits::new(path, self.suite, self.mode, room);
+        self.inner_mtu.store(path_limits.inner_mtu, Relaxed);
     }
 
     pub(crate) fn relocate(&self, path: Path, room: Room) {
-        let placement = Placement::new(path, self.suite, self.mode, room);
-        self.inner_mtu.store(placement.inner_mtu, Relaxed);
+        let path_limits = PathLimits::new(path, self.suite, self.mode, room);
+        self.inner_mtu.store(path_limits.inner_mtu, Relaxed);
         let mut state = self.state();
         state.path = path;
         state.moved = None;
@@ -176,96 +181,8 @@ impl Inbound {
         }
     }
 
-    /// Opens packets that came together, before it is their turn, and appends what is in them to `queue`. Nothing is
-    /// decided by it: whether a number is new depends on what comes before.
-    pub(crate) fn open_ahead<'d>(
-        &self,
-        datagrams: impl Iterator<Item = &'d [u8]> + Clone,
-        arrival: &Arrival,
-        queue: &mut ReceiveQueue,
-        opened: &mut Vec<(Ahead, Arrival)>,
-    ) {
-        let first = opened.len();
-        {
-            let state = self.state();
-            opened.extend(datagrams.clone().map(|datagram| {
-                let ahead = match self.expect(&state, datagram) {
-                    // Until it is opened.
-                    Ok(sequence) => Ahead::Authentic { sequence, outcome: Err(Discard::Forged) },
-                    Err(discard) => Ahead::Refused(discard),
-                };
-                (ahead, *arrival)
-            }));
-        }
-        let mut vetted = None;
-        for (datagram, (ahead, _)) in datagrams.zip(&mut opened[first..]) {
-            let Ahead::Authentic { sequence, outcome } = ahead else { continue };
-            let (space, header_len) = self.begin(datagram, arrival, queue);
-            match self.unseal(*sequence, datagram, &mut space[header_len..]) {
-                Ok(len) => match self.unwrap(space, header_len, len, arrival, &mut vetted) {
-                    Ok(header) => {
-                        *outcome = Ok(header.len);
-                        queue.accept(&header);
-                    }
-                    Err(discard) => {
-                        *outcome = Err(discard);
-                        queue.abandon();
-                    }
-                },
-                Err(discard) => {
-                    *ahead = Ahead::Refused(discard);
-                    queue.abandon();
-                }
-            }
-        }
-    }
-
-    /// Commits what was opened ahead, if its turn changes nothing about it: all numbers are new, no limit is met, and the
-    /// SA is still there.
-    /// Otherwise `false`, and nothing has changed: the packets are to be opened again in their order. `numbers` is
-    /// scratch space.
-    pub(crate) fn settle(
-        &self,
-        now: Duration,
-        opened: &[(Ahead, Arrival)],
-        numbers: &mut Vec<u64>,
-        count: &dyn Fn(Discard),
-        notify: &dyn Fn(Notice),
-    ) -> bool {
-        let mut receiving = self.receive();
-        let mut octets = 0;
-        numbers.clear();
-        for (ahead, _) in opened {
-            let Ahead::Authentic { sequence, outcome } = ahead else { continue };
-            numbers.push(*sequence);
-            octets += outcome.unwrap_or(0) as u64;
-        }
-        let exhausts = |hard| receiving.state.bytes + octets >= hard;
-        let closed = receiving.state.closed;
-        if closed
-            || !receiving.state.window.takes(numbers)
-            || self.limits.hard_bytes.is_some_and(exhausts)
-        {
-            return false;
-        }
-        for (ahead, arrival) in opened {
-            let outcome = match ahead {
-                Ahead::Refused(discard) => Err(*discard),
-                Ahead::Authentic { sequence, outcome } => {
-                    receiving.take_note(now, *sequence, arrival);
-                    outcome.and_then(|octets| receiving.account(now, octets as u64))
-                }
-            };
-            if let Err(discard) = outcome {
-                self.refuse(discard);
-                count(discard);
-            }
-        }
-        receiving.finish(notify);
-        true
-    }
-
     /// The whole sequence number of a packet that may be new.
+    #[inline]
     fn expect(&self, state: &State, datagram: &[u8]) -> Result<u64, Discard> {
         let [_, _, _, _, s0, s1, s2, s3, ..] = *datagram else {
             return Err(Discard::InboundTruncated);
@@ -277,6 +194,7 @@ impl Inbound {
     }
 
     /// The whole sequence number, which may be new, of a packet that carries its low half.
+    #[inline]
     fn number(&self, state: &State, low: u32) -> Result<u64, Discard> {
         if state.closed {
             return Err(Discard::UnknownSpi);
@@ -303,6 +221,7 @@ impl Inbound {
     }
 
     /// Checks and opens; gives the octets of plaintext with its trailer.
+    #[inline]
     fn unseal(
         &self,
         sequence: u64,
@@ -367,6 +286,7 @@ impl Inbound {
 
     /// Counts a packet that was refused. A dummy is not: the peer sent it to be thrown away; nor is what comes to an SA
     /// that is gone.
+    #[inline]
     fn refuse(&self, discard: Discard) {
         if !matches!(discard, Discard::Dummy | Discard::UnknownSpi) {
             self.refused.fetch_add(1, Relaxed);
@@ -401,15 +321,6 @@ impl Inbound {
     }
 }
 
-/// What became of a packet that was opened before its turn.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Ahead {
-    /// Nothing about it is authentic.
-    Refused(Discard),
-    /// It is the peer's; the octets of the inner packet, or why there is none.
-    Authentic { sequence: u64, outcome: Result<usize, Discard> },
-}
-
 /// An SA that takes packets in their order, its state held from the first to the last.
 pub(crate) struct Receiving<'a> {
     sa: &'a Inbound,
@@ -421,7 +332,7 @@ pub(crate) struct Receiving<'a> {
     news: News,
 }
 
-/// What is to be told once the state is free again.
+/// The notices that are sent once the lock is free again.
 #[derive(Default)]
 struct News {
     moved: Option<SocketAddr>,
@@ -536,6 +447,7 @@ impl Receiving<'_> {
         }
     }
 
+    #[inline]
     fn account(&mut self, now: Duration, octets: u64) -> Result<(), Discard> {
         let (state, limits) = (&mut *self.state, &self.sa.limits);
         if limits.hard_bytes.is_some_and(|hard| state.bytes >= hard) {
@@ -579,72 +491,4 @@ impl KeyedSa for Inbound {
         let state = self.state();
         Amount { operations: state.packets, octets: state.bytes }
     }
-}
-
-/// Octets of payload, and the next header (RFC 4303 §2.4, §2.6).
-#[inline(always)]
-fn trailer(plaintext: &[u8]) -> Result<(usize, u8), Discard> {
-    let [body @ .., pad_len, next_header] = plaintext else { return Err(Discard::Padding) };
-    let pad_len = usize::from(*pad_len);
-    let payload = body.len().checked_sub(pad_len).ok_or(Discard::Padding)?;
-    let counts_up = match body.last_chunk() {
-        // No more than alignment takes: in one comparison.
-        Some(last) if pad_len <= 3 => {
-            let (right, mask) = (0x01_02_03 >> (24 - 8 * pad_len), (1 << (8 * pad_len)) - 1);
-            u32::from_be_bytes(*last) & mask == right
-        }
-        _ => body[payload..].iter().zip(1..=u8::MAX).all(|(octet, n)| *octet == n),
-    };
-    if !counts_up {
-        return Err(Discard::Padding);
-    }
-    if *next_header == NO_NEXT_HEADER {
-        return Err(Discard::Dummy);
-    }
-    Ok((payload, *next_header))
-}
-
-/// Reads the inner packet; what follows it is padding for traffic flow confidentiality (RFC 4303 §2.7).
-#[inline(always)]
-fn leave_tunnel(packet: &mut [u8], next_header: u8, arrival: &Arrival) -> Result<Header, Discard> {
-    if next_header != IPIP && next_header != IPV6 {
-        return Err(Discard::NextHeader);
-    }
-    let header = Header::parse(packet).ok_or(Discard::InboundMalformed)?;
-    if header.ipv6 != (next_header == IPV6) {
-        return Err(Discard::InboundMalformed);
-    }
-    if let Some(outer) = arrival.tos {
-        let ecn = ip::leave_tunnel(header.tos, outer).ok_or(Discard::Congestion)?;
-        if ecn != header.tos & 3 {
-            ip::set_ecn(packet, ecn);
-        }
-    }
-    Ok(header)
-}
-
-/// Puts a header in front of an upper layer message.
-fn rebuild(
-    packet: &mut [u8],
-    header_len: usize,
-    protocol: u8,
-    arrival: &Arrival,
-) -> Result<Header, Discard> {
-    let (source, destination) = (arrival.path.remote.ip(), arrival.path.local.ip());
-    let (header, message) = packet.split_at_mut(header_len);
-    if source.is_ipv4() != destination.is_ipv4() || message.len() > MAX_MESSAGE {
-        return Err(Discard::InboundMalformed);
-    }
-    let tos = arrival.tos.unwrap_or(0);
-    ip::write_header(header, source, destination, protocol, message.len(), tos, arrival.ttl);
-    if arrival.path.encapsulation == Encapsulation::Udp {
-        // RFC 3948 §3.1.2: addresses may have changed on the way, and the checksum covers them. ESP's integrity check
-        // has vouched for the message itself.
-        ip::rebuild_checksum(source, destination, protocol, message);
-    }
-    let header = Header::parse(packet).ok_or(Discard::InboundMalformed)?;
-    if header.fragment != Fragment::Whole {
-        return Err(Discard::InboundFragment);
-    }
-    Ok(header)
 }

@@ -74,7 +74,7 @@ impl Sum {
         u16::from_be(sum as u16)
     }
 
-    /// Whether it is the sum over octets with a right checksum among them.
+    /// Returns `true` if it is the sum over octets with a right checksum among them.
     #[inline]
     pub(crate) fn is_right(self) -> bool {
         // That is all ones, of which any number is zero.
@@ -122,7 +122,7 @@ pub(crate) fn leave_tunnel(inner: u8, outer: u8) -> Option<u8> {
     }
 }
 
-/// Whether a packet leaves the tunnel with the ECN field it had inside, whatever that is.
+/// Returns `true` if a packet leaves the tunnel with its inner ECN field unchanged, whatever that is.
 pub(crate) fn keeps_ecn(outer: u8) -> bool {
     matches!(outer & 3, NOT_ECT | ECT_0)
 }

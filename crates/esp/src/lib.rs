@@ -91,18 +91,19 @@
 //!
 //! | question | file |
 //! |---|---|
-//! | What can key management ask of a data plane, what does the plane report? | `plane.rs`, `DataPlane` and `Notice` |
+//! | What can key management ask of every data plane, what does the plane report? | `plane.rs`, `DataPlane` and `Notice` |
+//! | What can only some planes do: filter, trace, manual keys, path MTU? | `plane/capabilities.rs` |
 //! | Where is a packet without an SA dropped, held or asked for? | `datapath.rs`, `miss`; the packets held are in `spd.rs` |
 //! | Where is an unknown SPI counted? | `datapath.rs`: `find` refuses it, its callers count it; every reason is in `discard.rs` |
 //! | Which rule and SA does a packet get? | `spd.rs`; `spd/finder.rs` searches the rules, `spd/flows.rs` remembers flows |
 //! | Where does an outbound packet get its sequence number? | `outbound.rs`, `claim`; `sequence.rs` |
 //! | Where is the anti-replay window? | `replay.rs`; `inbound.rs` checks it in `number` and commits it in `take_note` |
-//! | What is sealed and opened ahead of its turn, and how is that settled? | `datapath/stages.rs`; `inbound.rs`, `settle` |
+//! | What is sealed and opened ahead of its turn, and how is that settled? | `datapath/stages.rs`; `inbound/ahead.rs`, `settle` |
 //! | Where are super-packets split, where are segments joined? | `segment.rs`; `coalesce.rs` |
 //! | Where is the DF bit decided? | `outbound/fit_to_mtu.rs`, `tells_dont_fragment` |
 //! | How long may a packet be, and is it fragmented or refused? | `path_mtu.rs` (paths), `encap.rs` (overhead), `outbound/fit_to_mtu.rs` (decision), `icmp.rs` (the answer to its sender) |
 //! | Where is AH? | `ah.rs`, `outbound/ah.rs`, `inbound/ah.rs` |
-//! | Where is a path address changed because a peer moved? | `inbound.rs`, `take_note`, reports it; `datapath.rs`, `relocate`, changes it |
+//! | Where is a path address changed because a peer moved? | `inbound.rs`, `take_note`, reports it; `datapath/data_plane.rs`, `relocate`, changes it |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
 //! | What would become of a packet that is only asked about? | `datapath/trace.rs`, `trace.rs` |
 //! | How is an SA without IKE installed? | `manual.rs` |

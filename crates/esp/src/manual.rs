@@ -1,14 +1,14 @@
 //! SAs that an operator keys by hand, without IKE.
 //!
 //! Their keys never change, so that nothing ends the life of a key but its sequence numbers. Who keeps them has to see to
-//! it that no number is used twice, over restarts, too (RFC 8221 §3): [`DataPlane::resume`] and
-//! [`DataPlane::last_sequence`].
+//! it that no number is used twice, over restarts, too (RFC 8221 §3): [`ManualKeying::resume`] and
+//! [`ManualKeying::last_sequence`].
 
 #![forbid(unsafe_code)]
 
 use crate::plane::{
-    DataPlane, InboundSa, Limits, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Spi,
-    TrafficSelectors, Usage,
+    DataPlane, InboundSa, Limits, ManualKeying, OutboundSa, Path, PlaneError, Rule, RuleId, SaId,
+    Spi, TrafficSelectors, Usage,
 };
 use crypto::Suite;
 use policy::{Mode, Secret};
@@ -23,7 +23,7 @@ const FIRST_RULE: u32 = 0x007f_0000;
 pub struct ManualSa {
     /// Names its traffic: one SA of either direction may have it, and both are of the same traffic then.
     pub name: String,
-    /// Which way its packets go.
+    /// The direction of its packets.
     pub way: Way,
     /// From 1 on; below 256 they are reserved (RFC 4303 §2.1), which planes let pass here.
     pub spi: Spi,
@@ -31,7 +31,7 @@ pub struct ManualSa {
     pub suite: Suite,
     /// [`Suite::key_material_len`] octets.
     pub key: Secret,
-    /// Whether another SA may have the same key, although both use the same nonces with it then.
+    /// Another SA may have the same key, although both then use the same nonces with it.
     pub shared_key: bool,
     /// Transport or tunnel mode.
     pub mode: Mode,
@@ -43,11 +43,11 @@ pub struct ManualSa {
     pub replay_window: u32,
     /// Extended sequence numbers.
     pub esn: bool,
-    /// What the kernel is to know both SAs of the name by; `None`: a number of the kernel plane's own.
+    /// The reqid of both SAs of the name in the kernel; `None`: the kernel plane chooses one.
     pub reqid: Option<u32>,
 }
 
-/// Which way the packets of an SA go, seen from this side.
+/// The direction of an SA's packets, seen from this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Way {
     /// From the peer.
@@ -67,7 +67,7 @@ impl Way {
 }
 
 impl ManualSa {
-    /// Whether a number that is used twice with the key reveals what was encrypted, and lets others forge packets.
+    /// Returns `true` if a number that is used twice with the key reveals the plaintext, and lets others forge packets.
     pub fn counts_nonces(&self) -> bool {
         matches!(
             self.suite,
@@ -92,7 +92,7 @@ pub struct ManualError {
     pub name: String,
     /// Its direction.
     pub way: Way,
-    /// What the plane says.
+    /// The plane's reason.
     pub why: PlaneError,
 }
 
@@ -122,9 +122,9 @@ impl Installed {
             let rule = known.unwrap_or(next);
             let added = match known {
                 Some(_) => Ok(()),
-                None => plane
-                    .add_rule(sa.rule(rule))
-                    .and_then(|()| sa.reqid.map_or(Ok(()), |reqid| plane.set_reqid(rule, reqid))),
+                None => plane.add_rule(sa.rule(rule)).and_then(|()| {
+                    sa.reqid.map_or(Ok(()), |reqid| plane.manual_keying().set_reqid(rule, reqid))
+                }),
             };
             rules.insert(&sa.name, rule);
             if let Err(why) = added.and_then(|()| sa.add(plane, id, rule, used)) {
@@ -147,16 +147,18 @@ impl Installed {
         self.sas.iter().find(|(known, _)| *known == id).map(|(_, sa)| sa)
     }
 
-    /// What each has done, and the last sequence number an outbound one has used.
+    /// The counters of each SA, and the last sequence number that an outbound one has used.
     pub fn usage(&self, plane: &mut dyn DataPlane) -> Vec<(Usage, Option<u64>)> {
-        let of =
-            |(id, _): &(SaId, _)| (plane.usage(*id).unwrap_or_default(), plane.last_sequence(*id));
+        let of = |(id, _): &(SaId, _)| {
+            (plane.usage(*id).unwrap_or_default(), plane.manual_keying().last_sequence(*id))
+        };
         self.sas.iter().map(of).collect()
     }
 }
 
 impl ManualSa {
-    fn rule(&self, id: RuleId) -> Rule {
+    /// The rule for the traffic of this SA.
+    pub fn rule(&self, id: RuleId) -> Rule {
         Rule { id, tunnel: self.name.clone(), selectors: self.selectors.clone(), trap: false }
     }
 
@@ -201,7 +203,8 @@ impl ManualSa {
                     standby,
                 })?;
                 let used = used(self);
-                let resumed = if used > 0 { plane.resume(id, used) } else { Ok(()) };
+                let resumed =
+                    if used > 0 { plane.manual_keying().resume(id, used) } else { Ok(()) };
                 resumed.and_then(|()| plane.promote(id)).inspect_err(|_| _ = plane.remove(id))
             }
         }

@@ -1,4 +1,4 @@
-//! The way out, once the SPD has chosen the SA:
+//! An SA that sends, and the way of a packet once the SPD has chosen the SA:
 //!
 //! 1. transport mode: the packet must be one that its own header can be taken off;
 //! 2. fill in the checksum the device left open, or split the super-packet into segments; what is too long for the path
@@ -13,23 +13,25 @@
 #![forbid(unsafe_code)]
 
 mod ah;
+mod cut;
 mod fit_to_mtu;
 
 use crate::discard::Discard;
-use crate::encap::{Placement, Room, alignment, clamp_mss};
+use crate::encap::{PathLimits, Room, alignment, clamp_mss};
 use crate::fragment::Fragments;
-use crate::gso::{Gso, Segmentation};
-use crate::header::{Fragment, Header};
+use crate::gso::Gso;
+use crate::header::Header;
 use crate::ip::{IPIP, IPV6};
 use crate::plane::{Limits, Notice, OutboundSa, Path, SaId, Spi, TrafficSelectors, Usage};
 use crate::prefetch;
 use crate::queue::SendQueue;
-use crate::segment::{Segments, complete_checksum, has_checksum};
+use crate::segment::complete_checksum;
 use crate::sequence::{NoNumber, Sequence};
 use crate::trace::SaFacts;
 use arc_swap::ArcSwap;
 use crypto::{Aad, Amount, Cipher, CipherError, Direction, Keyed, KeyedSa, Provider, Suite};
-use fit_to_mtu::{MtuFit, tells_dont_fragment};
+use cut::{Cut, Form};
+use fit_to_mtu::MtuFit;
 use policy::Mode;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -42,7 +44,7 @@ const MAX_IV: usize = 16;
 /// The padding of RFC 4303 §2.4, for the widest alignment, and room for what follows it.
 const PADDING: [u8; 17] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 0, 0];
 
-/// How many sequence numbers are left when a rekey should start: several minutes at millions of packets per second.
+/// The number of sequence numbers that are left when a rekey should start: several minutes at millions of packets per second.
 const SEQUENCE_MARGIN: u64 = 1 << 29;
 
 /// An SA that sends, ready for use.
@@ -56,8 +58,8 @@ pub(crate) struct Outbound {
     selectors: Arc<TrafficSelectors>,
     limits: Limits,
     cipher: Keyed,
-    placement: ArcSwap<Placement>,
-    /// How many numbers it has given is how many packets were protected.
+    path_limits: ArcSwap<PathLimits>,
+    /// The sequence numbers. The numbers given are also the count of protected packets.
     sequence: Sequence,
     bytes: AtomicU64,
     /// Packets that had numbers and no place any more.
@@ -81,7 +83,7 @@ impl Outbound {
             selectors: sa.selectors,
             limits: sa.limits,
             cipher: Keyed::new(sa.suite, sa.key, provider)?,
-            placement: ArcSwap::from_pointee(Placement::new(sa.path, sa.suite, sa.mode, room)),
+            path_limits: ArcSwap::from_pointee(PathLimits::new(sa.path, sa.suite, sa.mode, room)),
             sequence: Sequence::after(0),
             bytes: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
@@ -95,7 +97,7 @@ impl Outbound {
     /// Has what it refers to be in the cache, as it is itself.
     pub(crate) fn prefetch(&self) {
         prefetch::soon(self.cipher.first());
-        prefetch::soon(&**self.placement.load());
+        prefetch::soon(&**self.path_limits.load());
     }
 
     pub(crate) fn carries(&self, header: &Header) -> bool {
@@ -103,36 +105,36 @@ impl Outbound {
     }
 
     pub(crate) fn facts(&self, header: &Header) -> SaFacts {
-        let placement = self.placement.load();
+        let path_limits = self.path_limits.load();
         SaFacts {
             id: self.id,
             spi: self.spi,
             suite: self.suite,
             mode: self.mode,
-            path: placement.path,
-            inner_mtu: placement.inner_mtu,
+            path: path_limits.path,
+            inner_mtu: path_limits.inner_mtu,
             carries: self.carries(header),
         }
     }
 
-    /// Where it goes.
+    /// The path of its packets.
     pub(crate) fn path(&self) -> Path {
-        self.placement.load().path
+        self.path_limits.load().path
     }
 
-    /// Whether packets to this address go in transport mode.
+    /// Returns `true` if packets to this address go in transport mode.
     pub(crate) fn transports_to(&self, peer: IpAddr) -> bool {
         self.mode == Mode::Transport && self.path().remote.ip() == peer
     }
 
     /// Follows a change of what fits.
     pub(crate) fn refit(&self, room: Room) {
-        let path = self.placement.load().path;
+        let path = self.path_limits.load().path;
         self.relocate(path, room);
     }
 
     pub(crate) fn relocate(&self, path: Path, room: Room) {
-        self.placement.store(Arc::new(Placement::new(path, self.suite, self.mode, room)));
+        self.path_limits.store(Arc::new(PathLimits::new(path, self.suite, self.mode, room)));
     }
 
     pub(crate) fn usage(&self, epoch: Instant) -> Usage {
@@ -187,10 +189,10 @@ impl Outbound {
         queue: &mut SendQueue,
         notify: &dyn Fn(Notice),
     ) -> Result<(), Unsent> {
-        let placement = self.placement.load();
-        let cut = self.cut(packet, header, gso, &placement, None)?;
+        let path_limits = self.path_limits.load();
+        let cut = self.cut(packet, header, gso, &path_limits, None)?;
         let sequence = self.claim(cut.amount(), notify)?;
-        self.seal_cut(now, sequence, cut, &placement, queue);
+        self.seal_cut(now, sequence, cut, &path_limits, queue);
         Ok(())
     }
 
@@ -201,14 +203,14 @@ impl Outbound {
         header: Header,
         gso: Gso,
         notify: &dyn Fn(Notice),
-    ) -> Result<Claim, Unsent> {
-        self.cut(packet, &header, gso, &self.placement.load(), None)
+    ) -> Result<NumberedPacket, Unsent> {
+        self.cut(packet, &header, gso, &self.path_limits.load(), None)
             .map_err(Unsent::from)
             .and_then(|cut| {
                 let (amount, fit_to_mtu) = (cut.amount(), cut.fit_to_mtu);
                 Ok((self.claim(amount, notify)?, amount, fit_to_mtu))
             })
-            .map(|(sequence, amount, fit_to_mtu)| Claim {
+            .map(|(sequence, amount, fit_to_mtu)| NumberedPacket {
                 header,
                 gso,
                 sequence,
@@ -223,59 +225,20 @@ impl Outbound {
     pub(crate) fn seal(
         &self,
         now: Duration,
-        claim: &Claim,
+        numbered: &NumberedPacket,
         packet: &mut [u8],
         queue: &mut SendQueue,
     ) -> Result<(), Discard> {
-        let placement = self.placement.load();
+        let path_limits = self.path_limits.load();
         let cut = self
-            .cut(packet, &claim.header, claim.gso, &placement, Some(claim.fit_to_mtu))
+            .cut(packet, &numbered.header, numbered.gso, &path_limits, Some(numbered.fit_to_mtu))
             .inspect_err(|discard| {
-                self.given_up.fetch_add(claim.amount.operations, Relaxed);
-                self.bytes.fetch_sub(claim.amount.octets, Relaxed);
+                self.given_up.fetch_add(numbered.amount.operations, Relaxed);
+                self.bytes.fetch_sub(numbered.amount.octets, Relaxed);
                 self.refuse(Unsent::Refused(*discard));
             })?;
-        self.seal_cut(now, claim.sequence, cut, &placement, queue);
+        self.seal_cut(now, numbered.sequence, cut, &path_limits, queue);
         Ok(())
-    }
-
-    /// What becomes of a packet, if it can be protected at all. `admitted` is what was found when its sequence numbers
-    /// were claimed: there must not be more packets than numbers, whatever the path has come to carry since.
-    // Inlined: what it gives is large, and would be moved in memory for every packet.
-    #[inline(always)]
-    fn cut<'p>(
-        &self,
-        packet: &'p mut [u8],
-        header: &'p Header,
-        gso: Gso,
-        placement: &Placement,
-        admitted: Option<MtuFit>,
-    ) -> Result<Cut<'p>, Discard> {
-        if self.mode == Mode::Transport {
-            self.may_be_transported(header, &packet[..header.transport], &placement.path)?;
-        }
-        let may_fragment = !tells_dont_fragment(placement, self.mode, header, packet);
-        let (form, longest) = if gso.segmentation == Segmentation::None {
-            let packet = &mut packet[..header.len];
-            if !has_checksum(packet, header, gso) {
-                return Err(Discard::OutboundMalformed);
-            }
-            let len = packet.len();
-            (Form::Whole(packet, gso), len)
-        } else {
-            let segments = Segments::new(packet, header, gso).ok_or(Discard::OutboundMalformed)?;
-            let longest = segments.longest();
-            (Form::Segments(segments), longest)
-        };
-        let fit_to_mtu = match admitted {
-            Some(fit_to_mtu) => fit_to_mtu,
-            None if longest > placement.unasked => {
-                self.fit_to_mtu(placement, header, form.first_octets(), longest)?
-            }
-            None => MtuFit::Fits,
-        };
-        let may_fragment = may_fragment || fit_to_mtu == MtuFit::Outside;
-        Ok(Cut { header, form, fit_to_mtu, may_fragment })
     }
 
     #[inline(always)]
@@ -284,7 +247,7 @@ impl Outbound {
         now: Duration,
         mut sequence: u64,
         cut: Cut<'_>,
-        placement: &Placement,
+        path_limits: &PathLimits,
         queue: &mut SendQueue,
     ) {
         let count = cut.count();
@@ -293,22 +256,22 @@ impl Outbound {
             Mode::Tunnel => (0, if header.ipv6 { IPV6 } else { IPIP }),
             Mode::Transport => (header.transport, header.protocol),
         };
-        let (path, tos) = (&placement.path, header.tos);
-        let mut cover = Cover { path, tos, may_fragment, skip, next_header, alike: false };
+        let (path, tos) = (&path_limits.path, header.tos);
+        let mut outer = OuterFields { path, tos, may_fragment, skip, next_header, alike: false };
         match form {
             Form::Whole(packet, gso) => {
                 complete_checksum(packet, header, gso);
-                clamp_mss(packet, header, placement.inner_mtu);
+                clamp_mss(packet, header, path_limits.inner_mtu);
                 queue.reserve(self.sealed_len(fit_to_mtu.longest(packet.len())) * count as usize);
-                self.seal_pieces(&mut sequence, packet, header, fit_to_mtu, &cover, queue);
+                self.seal_pieces(&mut sequence, packet, header, fit_to_mtu, &outer, queue);
             }
             Form::Segments(mut segments) => {
                 queue.reserve(
                     self.sealed_len(fit_to_mtu.longest(segments.longest())) * count as usize,
                 );
                 while let Some(segment) = segments.next() {
-                    self.seal_pieces(&mut sequence, segment, header, fit_to_mtu, &cover, queue);
-                    cover.alike = true;
+                    self.seal_pieces(&mut sequence, segment, header, fit_to_mtu, &outer, queue);
+                    outer.alike = true;
                 }
             }
         }
@@ -351,30 +314,36 @@ impl Outbound {
         packet: &mut [u8],
         header: &Header,
         fit_to_mtu: MtuFit,
-        cover: &Cover<'_>,
+        outer: &OuterFields<'_>,
         queue: &mut SendQueue,
     ) {
         let MtuFit::Fragments { mtu } = fit_to_mtu else {
-            self.seal_one(*sequence, packet, cover, queue);
+            self.seal_one(*sequence, packet, outer, queue);
             *sequence += 1;
             return;
         };
         let mut fragments = Fragments::new(packet, header.transport, mtu);
         while let Some(fragment) = fragments.next() {
-            self.seal_one(*sequence, fragment, cover, queue);
+            self.seal_one(*sequence, fragment, outer, queue);
             *sequence += 1;
         }
     }
 
-    fn seal_one(&self, sequence: u64, packet: &[u8], cover: &Cover<'_>, queue: &mut SendQueue) {
+    fn seal_one(
+        &self,
+        sequence: u64,
+        packet: &[u8],
+        outer: &OuterFields<'_>,
+        queue: &mut SendQueue,
+    ) {
         if self.suite.is_ah() {
-            return self.seal_ah(sequence, packet, cover, queue);
+            return self.seal_ah(sequence, packet, outer, queue);
         }
-        let plaintext = &packet[cover.skip..];
+        let plaintext = &packet[outer.skip..];
         let pad = self.pad_len(plaintext.len());
         let mut trailer = PADDING;
         trailer[pad] = pad as u8;
-        trailer[pad + 1] = cover.next_header;
+        trailer[pad + 1] = outer.next_header;
 
         let len = self.sealed_len(plaintext.len());
         let out = queue.space(len);
@@ -385,9 +354,9 @@ impl Outbound {
         fill_iv(self.suite, sequence, iv);
         let aad = Aad::Esp { spi: self.spi.0, sequence, esn: self.esn };
         self.cipher.seal(iv, aad, plaintext, &trailer[..pad + 2], &mut out[ESP_HEADER..]);
-        match cover.alike {
-            true => queue.push_alike(len, cover.path, cover.tos, cover.may_fragment),
-            false => queue.push(len, cover.path, cover.tos, cover.may_fragment),
+        match outer.alike {
+            true => queue.push_alike(len, outer.path, outer.tos, outer.may_fragment),
+            false => queue.push(len, outer.path, outer.tos, outer.may_fragment),
         }
     }
 
@@ -405,24 +374,6 @@ impl Outbound {
         ESP_HEADER + self.shape.iv + sealed + self.shape.icv
     }
 
-    /// Whether transport mode can carry a packet: between the SA's own addresses and not a fragment (RFC 4301 §4.1, §7);
-    /// in ESP, which leaves the IP header to the socket, with nothing beyond the fixed header.
-    fn may_be_transported(
-        &self,
-        header: &Header,
-        octets: &[u8],
-        path: &Path,
-    ) -> Result<(), Discard> {
-        if header.fragment != Fragment::Whole {
-            return Err(Discard::TransportFragment);
-        }
-        let local = path.local.ip();
-        let between_the_ends = header.destination() == path.remote.ip()
-            && (header.source() == local || local.is_unspecified());
-        let keeps = if self.suite.is_ah() { ah::can_follow(octets) } else { header.is_plain() };
-        if between_the_ends && keeps { Ok(()) } else { Err(Discard::TransportHeader) }
-    }
-
     /// The last sequence number that was used.
     pub(crate) fn last_sequence(&self) -> u64 {
         self.sequence.used()
@@ -434,7 +385,7 @@ impl Outbound {
     }
 }
 
-/// What the suite says of lengths, read for every packet.
+/// The lengths that the suite has, read for every packet.
 #[derive(Clone, Copy)]
 struct Shape {
     iv: usize,
@@ -448,7 +399,7 @@ impl Shape {
     }
 }
 
-/// Why an SA does not protect a packet.
+/// The reason why an SA does not protect a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsent {
     /// It was removed after it had been found: what serves now is to be asked.
@@ -463,59 +414,12 @@ impl From<Discard> for Unsent {
 }
 
 /// A packet with its sequence numbers, from `sequence` on.
-pub(crate) struct Claim {
+pub(crate) struct NumberedPacket {
     header: Header,
     gso: Gso,
     sequence: u64,
     amount: Amount,
     fit_to_mtu: MtuFit,
-}
-
-/// A packet, and what it is sent as.
-struct Cut<'p> {
-    header: &'p Header,
-    form: Form<'p>,
-    fit_to_mtu: MtuFit,
-    may_fragment: bool,
-}
-
-/// Lives on the stack for the time of one packet.
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation per packet")]
-enum Form<'p> {
-    Whole(&'p mut [u8], Gso),
-    Segments(Segments<'p>),
-}
-
-impl Cut<'_> {
-    fn count(&self) -> u64 {
-        let pieces = |len| self.fit_to_mtu.pieces(len, self.header) as u64;
-        match &self.form {
-            Form::Whole(packet, _) => pieces(packet.len()),
-            Form::Segments(segments) => {
-                (segments.count() as u64 - 1) * pieces(segments.longest())
-                    + pieces(segments.shortest())
-            }
-        }
-    }
-
-    /// What it counts as.
-    fn amount(&self) -> Amount {
-        let octets = match &self.form {
-            Form::Whole(packet, _) => packet.len(),
-            Form::Segments(segments) => segments.octets(),
-        };
-        Amount { operations: self.count(), octets: octets as u64 }
-    }
-}
-
-impl Form<'_> {
-    /// Octets that begin with the headers.
-    fn first_octets(&self) -> &[u8] {
-        match self {
-            Self::Whole(packet, _) => packet,
-            Self::Segments(segments) => segments.headers(),
-        }
-    }
 }
 
 impl KeyedSa for Outbound {
@@ -532,15 +436,15 @@ impl KeyedSa for Outbound {
     }
 }
 
-/// What all packets of one super-packet are sent with.
-struct Cover<'a> {
+/// The outer fields that all packets of one super-packet share.
+struct OuterFields<'a> {
     path: &'a Path,
     tos: u8,
     may_fragment: bool,
     /// Octets in front that are not sent: the IP header in transport mode.
     skip: usize,
     next_header: u8,
-    /// Whether the packet before was of the same super-packet.
+    /// The previous packet came from the same super-packet.
     alike: bool,
 }
 

@@ -1,8 +1,8 @@
-//! How long packets may be on the way to each peer: what is configured, what the first hop takes, and what networks say
-//! of the rest (RFC 1191, RFC 8201, RFC 4301 §8).
+//! The path MTU to each peer: the configured one, the one of the first hop, and the one that ICMP messages report (RFC 1191,
+//! RFC 8201, RFC 4301 §8).
 //!
-//! What networks say is not authentic. It is believed only of packets that this side has sent, as their SPI shows; it
-//! only ever lowers, not below what every network carries, not often, and is forgotten after a while.
+//! ICMP messages are not authentic. One is believed only if it quotes the SPI of a packet that this side has sent. It can only
+//! lower the MTU, not below the minimum of every network, and not often, and it is forgotten after a while.
 
 #![forbid(unsafe_code)]
 
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// What is done with the bit Don't Fragment of the outer IPv4 header in tunnel mode (RFC 4301 §8.1).
+/// The treatment of the Don't Fragment bit of the outer IPv4 header in tunnel mode (RFC 4301 §8.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DontFragment {
     /// Set: routers tell of what is too long, and packets are made to fit.
@@ -25,14 +25,14 @@ pub enum DontFragment {
     Copy,
 }
 
-/// What is known and wanted of the networks between the peers.
+/// The settings for the networks between the peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outer {
     /// Octets of the longest packet that every path carries; `None` is 1500.
     pub mtu: Option<u16>,
     /// The bit Don't Fragment.
     pub dont_fragment: DontFragment,
-    /// How long networks are believed that say they carry less; `None`: never.
+    /// The time for which a path MTU from an ICMP message is used; `None`: such messages are ignored.
     pub learned_for: Option<Duration>,
 }
 
@@ -56,22 +56,24 @@ impl Default for Outer {
     }
 }
 
-/// How long packets of an SA may be.
+/// The length that packets of an SA may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Fit {
     /// Octets of the longest outer packet that the path carries.
     pub path_mtu: usize,
     /// Octets of the longest inner packet that goes in one piece.
     pub inner_mtu: usize,
-    /// Whether a network has said so.
+    /// The path MTU comes from an ICMP message.
     pub learned: bool,
 }
 
-/// How often one path's MTU may change: as many times as a path has narrow places, and then now and then.
+/// The changes of one path's MTU that are accepted at once: a path may have several narrow links. Later changes are accepted
+/// now and then.
 const CHANGES: u32 = 4;
 const CHANGES_EVERY: Duration = Duration::from_secs(10);
 
-/// What routers took for usual that do not say what they carry (RFC 1191 §7.1), down to what is never gone below.
+/// Common MTUs, for routers that do not name theirs (RFC 1191 §7.1), down to the smallest one that is used.
 const PLATEAUS: [usize; 8] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 576];
 
 /// Octets below which nobody is believed: what every host takes in IPv4, and every link carries in IPv6.
@@ -79,7 +81,7 @@ pub fn floor(peer: IpAddr) -> usize {
     if peer.is_ipv4() { 576 } else { 1280 }
 }
 
-/// What a router says about a packet that was too long for it.
+/// The message of a router about a packet that was too long for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooBig {
     /// Octets that it carries; 0: it does not say.
@@ -111,9 +113,9 @@ struct Path {
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     mtu: usize,
-    /// When the system is to be asked again.
+    /// The time at which the system is asked again.
     until: Duration,
-    /// Whether a network has said so, and not the system.
+    /// The MTU comes from an ICMP message, not from the system.
     learned: bool,
 }
 
@@ -216,7 +218,7 @@ impl Paths {
         changed
     }
 
-    /// When the next path is to be looked at again.
+    /// The time of the next check of a path.
     pub(crate) fn next_age(&self) -> Option<Duration> {
         self.0.values().filter_map(|path| Some(path.bound?.until)).min()
     }

@@ -17,17 +17,17 @@ pub const RUN_OCTETS: usize = 65_000;
 /// ESP packets of equal length (the last may be shorter) to one path, one behind the other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where they go.
+    /// The path of the packets.
     pub path: Path,
     /// DSCP and ECN of the outer header (RFC 4301 §5.1.2, RFC 6040 §4.1).
     pub tos: u8,
-    /// Whether routers may fragment: the bit Don't Fragment of IPv4 is clear (RFC 4301 §8.1).
+    /// Routers may fragment: the Don't Fragment bit of IPv4 is clear (RFC 4301 §8.1).
     pub may_fragment: bool,
     /// Octets of each packet but the last.
     pub segment_len: usize,
-    /// How many packets it is.
+    /// The number of packets.
     pub packets: usize,
-    /// Where they lie in the queue; [`SendQueue::octets`] gives them.
+    /// The position of the packets in the queue; [`SendQueue::octets`] returns them.
     pub range: Range<usize>,
 }
 
@@ -54,7 +54,7 @@ impl SendQueue {
         &self.buffer[run.range.clone()]
     }
 
-    /// Whether it is time to send: another super-packet might make the buffer grow.
+    /// Returns `true` if it is time to send: another super-packet might make the buffer grow.
     pub fn is_full(&self) -> bool {
         self.used > 0 && self.buffer.len() - self.used < 2 * RUN_OCTETS
     }
@@ -64,12 +64,12 @@ impl SendQueue {
         self.used
     }
 
-    /// How many packets there are.
+    /// The number of packets.
     pub fn packets(&self) -> usize {
         self.runs.iter().map(|run| run.packets).sum()
     }
 
-    /// Whether there is nothing to send.
+    /// Returns `true` if there is nothing to send.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
@@ -87,7 +87,7 @@ impl SendQueue {
         }
     }
 
-    /// Where the next packet goes.
+    /// The space for the next packet.
     pub(crate) fn space(&mut self, len: usize) -> &mut [u8] {
         &mut self.buffer[self.used..self.used + len]
     }
@@ -133,7 +133,7 @@ impl SendQueue {
     }
 }
 
-/// Which packets of one flow are put together.
+/// The protocols whose packets are joined, if they are of one flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Coalesce {
     /// Segments of TCP.
@@ -153,9 +153,9 @@ pub struct ReceiveQueue {
     buffer: Vec<u8>,
     used: usize,
     packets: Vec<(Range<usize>, Gso)>,
-    /// How many packets were taken in, those that were put together counted one by one.
+    /// The number of packets taken in; joined packets are counted one by one.
     accepted: usize,
-    /// What the last of `packets` may grow into.
+    /// The flow to which the last of `packets` belongs, if further packets can be joined to it.
     flow: Option<Flow>,
     /// The octets before `used`, while a packet is being opened over the last `overlap` of them.
     covered: [u8; MAX_HEADERS],
@@ -183,7 +183,7 @@ impl ReceiveQueue {
         self.packets.iter().map(|(range, gso)| (&self.buffer[range.clone()], *gso))
     }
 
-    /// How many packets were taken in, those that were put together counted one by one.
+    /// The number of packets taken in; joined packets are counted one by one.
     pub fn accepted(&self) -> usize {
         self.accepted
     }
@@ -199,12 +199,12 @@ impl ReceiveQueue {
         self.packets[range].iter().map(|(range, gso)| (&self.buffer[range.clone()], *gso))
     }
 
-    /// Whether it is time to write: the next datagrams might make the buffer grow.
+    /// Returns `true` if it is time to write: the next datagrams might make the buffer grow.
     pub fn is_full(&self) -> bool {
         !self.packets.is_empty() && self.buffer.len() - self.used < 2 * RUN_OCTETS
     }
 
-    /// Whether there is nothing to write.
+    /// Returns `true` if there is nothing to write.
     pub fn is_empty(&self) -> bool {
         self.packets.is_empty()
     }

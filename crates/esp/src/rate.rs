@@ -1,4 +1,4 @@
-//! How often something may happen: a bucket that fills slowly and holds little.
+//! A rate limit: a bucket that fills slowly and holds little.
 
 #![forbid(unsafe_code)]
 
@@ -9,9 +9,9 @@ use std::time::Duration;
 pub(crate) struct Bucket {
     /// Most drops it holds.
     capacity: u32,
-    /// How long one drop takes to come.
+    /// The time in which one drop flows in.
     every: Duration,
-    /// When the next drop would come, had each been taken as late as it could.
+    /// The time of the next drop, if each had been taken as late as possible.
     next: Duration,
 }
 

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// How long the first fragment waits for the last (RFC 791 §3.2 names 15 seconds, RFC 8200 §4.5 sixty; here nothing is
-/// farther apart than a system call).
+/// The time that the first fragment waits for the last. RFC 791 §3.2 names 15 seconds, RFC 8200 §4.5 sixty; here fragments come
+/// within a system call of each other.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Most packets that wait, and most octets of them.
@@ -23,7 +23,7 @@ const LONGEST: usize = 65_535 - IPV4_LEN;
 
 const FRAGMENT_HEADER: usize = 8;
 
-/// What the fragments of one packet have in common (RFC 791 §3.2, RFC 8200 §4.5).
+/// The fields that the fragments of one packet share (RFC 791 §3.2, RFC 8200 §4.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Name {
     source: IpAddr,
@@ -125,7 +125,7 @@ impl Reassembly {
 }
 
 impl Waiting {
-    /// Whether nothing else says anything about these octets.
+    /// Returns `true` if no other fragment covers these octets.
     fn has_room(&self, start: usize, end: usize, more: bool) -> bool {
         let before = self.parts.range(..=start).next_back();
         let free = before.is_none_or(|(at, part)| at + part.len() <= start && *at != start)

@@ -10,7 +10,7 @@ pub(crate) const MAX_WINDOW: u32 = 65_536;
 
 const BITS: u64 = u64::BITS as u64;
 
-/// Which sequence numbers were received.
+/// The anti-replay window: the sequence numbers that were received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     /// Sequence numbers the window spans; 0 turns the check off.
@@ -38,7 +38,7 @@ impl Window {
         if candidate >= bottom { candidate } else { candidate.saturating_add(1 << 32) }
     }
 
-    /// Whether a packet with that number may be new. Changes nothing: the number is not authentic yet.
+    /// Refuses a packet whose number cannot be new. It changes nothing: the number is not authentic yet.
     pub(crate) fn check(&self, sequence: u64) -> Result<(), Discard> {
         if self.size == 0 || sequence > self.top {
             return Ok(());
@@ -51,8 +51,8 @@ impl Window {
         if self.blocks[block] & bit != 0 { Err(Discard::Replayed) } else { Ok(()) }
     }
 
-    /// Whether all of these can be committed, in this order; they are sorted if need be. May say no where the span of
-    /// unordered numbers exceeds the window.
+    /// Returns `true` if all of these can be committed, in this order; they are sorted if need be. It may return `false` if the
+    /// span of unordered numbers exceeds the window.
     pub(crate) fn takes(&self, numbers: &mut [u64]) -> bool {
         let rising = numbers.is_sorted_by(|a, b| a < b);
         if !rising && self.size > 0 {

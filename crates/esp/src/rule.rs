@@ -17,6 +17,6 @@ pub struct Rule {
     pub tunnel: String,
     /// Its traffic.
     pub selectors: TrafficSelectors,
-    /// Whether a packet without an SA asks for one ([`Notice::Acquire`](crate::plane::Notice::Acquire)).
+    /// A packet without an SA asks for one ([`Notice::Acquire`](crate::plane::Notice::Acquire)).
     pub trap: bool,
 }

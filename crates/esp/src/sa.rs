@@ -21,6 +21,14 @@ impl fmt::Display for Spi {
     }
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for Spi {
+    /// As it is displayed, in hexadecimal.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 /// Names one SA of one direction for as long as the plane lives; chosen by key management, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SaId(pub u64);
@@ -29,14 +37,15 @@ impl SaId {
     /// Names from here on are those of SAs that are keyed by hand; key management chooses lower ones.
     pub const FIRST_MANUAL: Self = Self(1 << 63);
 
-    /// Whether the SA is keyed by hand.
+    /// Returns `true` if the SA is keyed by hand.
     pub fn is_manual(self) -> bool {
         self >= Self::FIRST_MANUAL
     }
 }
 
-/// How protected packets travel.
+/// The outer protocol of protected packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Encapsulation {
     /// IP protocol 50.
     Native,
@@ -85,11 +94,11 @@ pub struct InboundSa {
     pub replay_window: u32,
     /// Transport or tunnel mode.
     pub mode: Mode,
-    /// Where it comes from.
+    /// The path of its packets.
     pub path: Path,
     /// The traffic that its packets may carry (RFC 4301 §5.2).
     pub selectors: Arc<TrafficSelectors>,
-    /// When to renew or stop.
+    /// The volume at which it is to be rekeyed, and at which it stops.
     pub limits: Limits,
 }
 
@@ -110,24 +119,24 @@ pub struct OutboundSa {
     pub esn: bool,
     /// Transport or tunnel mode.
     pub mode: Mode,
-    /// Where it goes.
+    /// The path of its packets.
     pub path: Path,
-    /// What it carries.
+    /// The traffic that it carries.
     pub selectors: Arc<TrafficSelectors>,
-    /// When to renew or stop.
+    /// The volume at which it is to be rekeyed, and at which it stops.
     pub limits: Limits,
     /// Installed, but not used before [`DataPlane::promote`](crate::plane::DataPlane::promote): the peer may not have the other half yet.
     pub standby: bool,
 }
 
-/// What an SA has done.
+/// The counters of an SA.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Packets protected or accepted.
     pub packets: u64,
     /// Octets of inner packets.
     pub bytes: u64,
-    /// When the last of them passed.
+    /// The time of the last packet.
     pub last_used: Option<Instant>,
     /// Packets refused on this SA (replayed, forged, wrong selectors, exhausted).
     pub refused: u64,

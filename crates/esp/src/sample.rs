@@ -75,7 +75,7 @@ pub(crate) fn payload(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 7 + i / 251) as u8).collect()
 }
 
-/// Whether the IPv4 header's checksum and that of TCP or UDP are right.
+/// Returns `true` if the IPv4 header's checksum and that of TCP or UDP are right.
 pub(crate) fn checksums_hold(packet: &[u8]) -> bool {
     let header = crate::header::Header::parse(packet).expect("a whole packet");
     let upper = &packet[header.transport..header.len];

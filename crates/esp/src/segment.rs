@@ -98,7 +98,7 @@ impl<'p> Segments<'p> {
         &self.headers[..self.headers_len]
     }
 
-    /// How many segments there are.
+    /// The number of segments.
     pub(crate) fn count(&self) -> usize {
         (self.packet.len() - self.headers_len).div_ceil(self.segment_len).max(1)
     }
@@ -168,7 +168,7 @@ impl<'p> Segments<'p> {
     }
 }
 
-/// Whether a partial checksum, if there is one, lies in the packet.
+/// Returns `true` if a partial checksum, if there is one, lies in the packet.
 pub(crate) fn has_checksum(packet: &[u8], header: &Header, gso: Gso) -> bool {
     gso.checksum.is_none_or(|partial| {
         let start = usize::from(partial.start);

@@ -22,7 +22,7 @@ pub(crate) fn high(sequence: u64) -> u32 {
 pub(crate) struct Sequence {
     /// The last number that somebody has; [`CLOSED`] once there are no more.
     used: AtomicU64,
-    /// What `used` was before the first was given, and when it was closed.
+    /// The value of `used` before the first number was given, and when it was closed.
     begun: AtomicU64,
     ended: AtomicU64,
 }
@@ -30,7 +30,7 @@ pub(crate) struct Sequence {
 /// No number, because the highest that can be the last is below.
 const CLOSED: u64 = u64::MAX;
 
-/// Why there is no number.
+/// The reason why there is no number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoNumber {
     /// It would be above the last.
@@ -79,7 +79,7 @@ impl Sequence {
         }
     }
 
-    /// How many numbers were given.
+    /// The number of sequence numbers given.
     pub(crate) fn given(&self) -> u64 {
         self.used() - self.begun.load(Relaxed)
     }

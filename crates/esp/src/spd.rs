@@ -26,13 +26,13 @@ use std::time::Duration;
 const HELD_PACKETS: usize = 32;
 const HELD_OCTETS: usize = 65_536;
 
-/// How long a kept packet is worth sending.
+/// The time after which a held packet is dropped.
 const HELD_FOR: Duration = Duration::from_secs(10);
 
-/// How often one rule may ask for an SA.
+/// The shortest time between two requests of one rule for an SA.
 const ACQUIRE_EVERY: Duration = Duration::from_secs(1);
 
-/// What becomes of an outbound packet.
+/// The decision about an outbound packet.
 pub(crate) enum Verdict {
     Protect(Arc<Outbound>),
     /// A rule covers it, but none of its SAs does.
@@ -41,8 +41,8 @@ pub(crate) enum Verdict {
     Drop(Discard),
 }
 
-/// What covers an outbound packet.
-pub(crate) enum Cover {
+/// The first entry that matches an outbound packet.
+pub(crate) enum SpdMatch {
     /// The rule of the filter in this place.
     Filter(usize, FilterAction),
     Rule(Arc<Entry>),
@@ -52,13 +52,13 @@ pub(crate) enum Cover {
 /// The rules; of those that cover a packet the one with the lowest [`RuleId`] counts. Readers see snapshots; changes are
 /// made one at a time, which the caller sees to.
 pub(crate) struct Spd {
-    /// Whether the filter has rules: what every packet asks.
+    /// The filter has rules. Every packet reads this.
     filters: AtomicBool,
     filter: ArcSwap<Filter>,
-    /// How often anything has changed that a packet may meet.
+    /// The number of changes to rules, SAs in use and the filter.
     generation: AtomicU64,
-    /// Whether a rule, an SA or the filter names ports, or did once: only then the flows of a pair of hosts are told apart by
-    /// them.
+    /// A rule, an SA or the filter names ports, or did so once. Only then flows of a pair of hosts are distinguished by their
+    /// ports.
     by_port: AtomicBool,
     finder: Finder,
     by_id: Mutex<BTreeMap<RuleId, Arc<Entry>>>,
@@ -76,7 +76,7 @@ pub(crate) struct Service {
     /// The one added or promoted last comes first.
     serving: ArcSwap<Vec<Arc<Outbound>>>,
     held: Mutex<Held>,
-    /// When it may ask for an SA again, in nanoseconds since the epoch.
+    /// The time of the next possible request for an SA, in nanoseconds since the epoch.
     next_acquire: AtomicU64,
 }
 
@@ -128,7 +128,7 @@ impl Spd {
         }
     }
 
-    /// What the verdict on a packet depends on. Who asks has asked for the [`generation`](Self::generation) before.
+    /// The fields that decide about a packet. The caller has read the [`generation`](Self::generation) before.
     fn flow(&self, header: &Header) -> Flow {
         Flow::of(header, self.by_port.load(Relaxed))
     }
@@ -136,12 +136,14 @@ impl Spd {
     /// The one place where an outbound packet meets policy; [`Flows`] stand in front of it.
     pub(crate) fn lookup(&self, header: &Header) -> Verdict {
         let entry = match self.find(header) {
-            Cover::Filter(_, FilterAction::Discard) => {
+            SpdMatch::Filter(_, FilterAction::Discard) => {
                 return Verdict::Drop(Discard::FilterDiscard);
             }
-            Cover::Filter(_, FilterAction::Bypass) => return Verdict::Drop(Discard::FilterBypass),
-            Cover::Nothing => return Verdict::Drop(Discard::NoPolicy),
-            Cover::Rule(entry) => entry,
+            SpdMatch::Filter(_, FilterAction::Bypass) => {
+                return Verdict::Drop(Discard::FilterBypass);
+            }
+            SpdMatch::Nothing => return Verdict::Drop(Discard::NoPolicy),
+            SpdMatch::Rule(entry) => entry,
         };
         match entry.service.serving.load().iter().find(|sa| sa.carries(header)) {
             Some(sa) => Verdict::Protect(Arc::clone(sa)),
@@ -150,13 +152,13 @@ impl Spd {
     }
 
     /// The first that covers an outbound packet: the filter's rules come before the tunnels (RFC 4301 §4.4.1).
-    pub(crate) fn find(&self, header: &Header) -> Cover {
+    pub(crate) fn find(&self, header: &Header) -> SpdMatch {
         if self.filters.load(Relaxed)
             && let Some((place, rule)) = self.filter.load().first(&header.summary(), Direction::Out)
         {
-            return Cover::Filter(place, rule.action);
+            return SpdMatch::Filter(place, rule.action);
         }
-        self.finder.find(header).map_or(Cover::Nothing, Cover::Rule)
+        self.finder.find(header).map_or(SpdMatch::Nothing, SpdMatch::Rule)
     }
 
     /// Replaces the filter.
@@ -248,7 +250,7 @@ impl Service {
         !self.serving.load().is_empty()
     }
 
-    /// Whether the rule may ask for an SA now; `true` at most once per second.
+    /// Returns `true` if the rule may ask for an SA now; `true` at most once per second.
     pub(crate) fn may_acquire(&self, now: Duration) -> bool {
         let now = now.as_nanos() as u64;
         let next = now + ACQUIRE_EVERY.as_nanos() as u64;

@@ -28,7 +28,7 @@ impl Replay {
     }
 }
 
-/// Whether the rules give an SA for the packet.
+/// Returns `true` if the rules give an SA for the packet.
 pub fn search(datapath: &Datapath, packet: &[u8]) -> bool {
     Header::parse(packet).is_some_and(|header| datapath.is_protected(&header))
 }
@@ -38,7 +38,7 @@ pub fn look_up(sender: &mut Sender, packet: &[u8]) -> bool {
     Header::parse(packet).is_some_and(|header| sender.is_protected(&header))
 }
 
-/// Whether there is an inbound SA of that SPI.
+/// Returns `true` if there is an inbound SA of that SPI.
 pub fn find(datapath: &Datapath, spi: Spi) -> bool {
     datapath.receives(spi)
 }

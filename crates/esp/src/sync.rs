@@ -1,3 +1,4 @@
-//! Where the files that `tests/interleaving.rs` takes every way through get what threads share: there it is loom's.
+//! The synchronisation types of the files that `tests/interleaving.rs` checks in every interleaving: loom's there, otherwise
+//! those of `std`.
 
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,9 +1,10 @@
-//! Which way a packet would go, asked of the very SPD that packets meet.
+//! The predicted way of a packet, from the same SPD that packets meet.
 
 #![forbid(unsafe_code)]
 
 use crate::filter::{Always, DefaultAction, FilterRule};
-use crate::plane::{Path, RuleId, SaId, Spi};
+use crate::rule::RuleId;
+use crate::sa::{Path, SaId, Spi};
 use crypto::Suite;
 use policy::Mode;
 
@@ -11,18 +12,18 @@ mod description;
 
 pub use description::{BadDescription, parse, protocol, protocol_name};
 
-/// What becomes of a packet.
+/// The predicted way of a packet, in both directions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
     /// If it leaves this side.
     pub leaving: OneWayTrace,
     /// If it comes to this side.
     pub arriving: OneWayTrace,
-    /// Whether cleartext that should have come protected is dropped (RFC 4301 §5.2).
+    /// Cleartext that should have been protected is dropped (RFC 4301 §5.2).
     pub inbound_guard: bool,
 }
 
-/// What becomes of a packet that goes one way.
+/// The predicted way of a packet in one direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OneWayTrace {
     /// The first that covers it.
@@ -34,7 +35,7 @@ pub struct OneWayTrace {
     pub behind: Vec<String>,
 }
 
-/// Who decides about a packet.
+/// The rule, tunnel or default that decides about a packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DecidedBy {
     /// It passes before any rule is asked.
@@ -52,7 +53,7 @@ pub enum DecidedBy {
         rule: RuleId,
         /// Its name.
         tunnel: String,
-        /// Whether a packet without an SA asks for one.
+        /// A packet without an SA asks for one.
         trap: bool,
         /// The kernel's policy that the packet meets, for a tunnel that is there.
         kernel: Option<KernelPolicy>,
@@ -66,7 +67,7 @@ pub enum DecidedBy {
 pub struct KernelPolicy {
     /// As `ip xfrm policy` shows it.
     pub priority: u32,
-    /// What else than addresses and ports the packet must have.
+    /// The mark and interface that the packet must have, beside addresses and ports.
     pub binding: Binding,
 }
 
@@ -94,6 +95,6 @@ pub struct SaFacts {
     pub path: Path,
     /// Octets of the longest packet that fits; 0: not enforced.
     pub inner_mtu: usize,
-    /// Whether it carries the packet: a peer may have agreed to less than the tunnel's traffic.
+    /// It carries the packet: the peer may have agreed to less than the tunnel's traffic.
     pub carries: bool,
 }

@@ -8,6 +8,7 @@ use std::net::IpAddr;
 
 /// The traffic of one SA pair: any of `local` with any of `remote`, as agreed with the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct TrafficSelectors {
     /// This side's.
     pub local: Vec<Selector>,
@@ -22,12 +23,12 @@ impl TrafficSelectors {
         prefetch::soon(self.remote.as_slice());
     }
 
-    /// Whether ports make a difference to them.
+    /// Returns `true` if the selectors name ports.
     pub(crate) fn name_ports(&self) -> bool {
         self.local.iter().chain(&self.remote).any(|selector| selector.ports != PortRange::ANY)
     }
 
-    /// Whether a packet that leaves this side is covered; ports are `None` where the packet shows none.
+    /// Returns `true` if the selectors cover a packet that leaves this side; ports are `None` if the packet shows none.
     #[inline]
     pub fn covers(
         &self,

@@ -1,5 +1,5 @@
-//! What was changed on the host, on record before it is changed, so that it can be undone: at shutdown, or at the next
-//! start after a crash.
+//! The record of changes to the host. A change is recorded before it is made, so that it can be undone: at shutdown, or at the
+//! next start after a crash.
 //!
 //! The record is a file per device and network namespace. Its owner holds a lock on it for as long as it runs; a file
 //! whose lock can be had is left over from a process that did not get to clean up.
@@ -15,7 +15,7 @@ use std::mem;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where the settings are that the plane changes.
+/// The directory of the settings that the plane changes.
 const SETTINGS: &str = "/proc/sys/net/";
 
 /// Something that was changed on the host.
@@ -41,8 +41,6 @@ pub enum Change {
         /// The value it was given.
         set: String,
     },
-    /// A table of nftables.
-    Guard(String),
     /// The table of nftables that filters; it stays after a crash until another takes its place.
     Filter(String),
     /// Routing rules of this priority, which lead some traffic past the tunnels.
@@ -57,7 +55,6 @@ impl fmt::Display for Change {
             Self::Sysctl { path, previous, set } => {
                 write!(f, "sysctl {previous} {set} {}", path.display())
             }
-            Self::Guard(name) => write!(f, "guard {name}"),
             Self::Filter(name) => write!(f, "filter {name}"),
             Self::Exceptions(priority) => write!(f, "exceptions {priority}"),
         }
@@ -69,7 +66,6 @@ impl Change {
         let (kind, rest) = line.split_once(' ')?;
         match kind {
             "table" => Some(Self::Table(rest.parse().ok()?)),
-            "guard" => Some(Self::Guard(rest.to_owned())),
             "filter" => Some(Self::Filter(rest.to_owned())),
             "exceptions" => Some(Self::Exceptions(rest.parse().ok()?)),
             "rules" => {
@@ -105,7 +101,7 @@ impl Change {
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
                 Err(e) => Err(e),
             },
-            Self::Guard(name) | Self::Filter(name) => nft::remove(name),
+            Self::Filter(name) => nft::remove(name),
             Self::Exceptions(priority) => Family::BOTH
                 .iter()
                 .try_for_each(|&family| netlink.remove_exceptions(family, *priority)),
@@ -118,7 +114,7 @@ pub struct Journal {
     netlink: Netlink,
     file: File,
     path: PathBuf,
-    /// How the names of records in this namespace end.
+    /// The suffix of the names of records in this namespace.
     suffix: String,
     changes: Vec<Change>,
     /// The filter that a crashed owner left: it is nothing to undo until [`Journal::filter_is_settled`].
@@ -343,7 +339,6 @@ mod tests {
                 previous: "1".to_owned(),
                 set: "2".to_owned(),
             },
-            Change::Guard("vpn_guard".to_owned()),
             Change::Filter("vpn_filter".to_owned()),
             Change::Exceptions(4499),
         ] {

@@ -54,7 +54,7 @@ impl Family {
     }
 }
 
-/// Where packets for a prefix go.
+/// The target of packets for a prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     /// To a device.
@@ -77,7 +77,7 @@ pub struct Route {
     pub prefix: Prefix,
     /// The lower one wins.
     pub metric: u32,
-    /// Where the packets go.
+    /// The target of the packets.
     pub target: Target,
 }
 
@@ -141,7 +141,7 @@ impl Netlink {
         Ok((name, mtu))
     }
 
-    /// How many packets an interface had no room for on their way out.
+    /// The number of outbound packets that an interface had no room for.
     pub fn dropped(&mut self, index: u32) -> io::Result<u64> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -165,7 +165,7 @@ impl Netlink {
         self.order(Message::SetLink(link), 0)
     }
 
-    /// How many packets may wait in each queue of a device.
+    /// Sets the number of packets that may wait in each queue of a device.
     pub fn set_queue(&mut self, index: u32, packets: u32) -> io::Result<()> {
         let mut link = LinkMessage::default();
         link.header.index = index;
@@ -247,7 +247,7 @@ impl Netlink {
         Ok(Some(own.map_or(mtu, |own| own.min(mtu))))
     }
 
-    /// What the kernel says of the route that marked packets to `remote` take.
+    /// The kernel's answer about the route that marked packets to `remote` take.
     fn look_up<T>(
         &mut self,
         remote: IpAddr,
@@ -397,7 +397,7 @@ fn route_message(route: &Route) -> RouteMessage {
     message
 }
 
-/// What identifies a route among those of a dump; the kernel refuses some of a dump's attributes in a deletion.
+/// The attributes that identify a route of a dump; the kernel refuses some of a dump's attributes in a deletion.
 fn essence(route: RouteMessage) -> RouteMessage {
     let mut message = RouteMessage::default();
     message.header = route.header;

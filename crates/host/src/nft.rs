@@ -6,7 +6,7 @@ use std::io::{self, Write as _};
 use std::net::IpAddr;
 use std::process::{Command, Stdio};
 
-/// Where the program may be; PATH is not asked, as this runs with privileges.
+/// The possible paths of the program. PATH is not used, since this runs with privileges.
 const NFT: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
 
 /// Name of a table for a device.
@@ -15,7 +15,7 @@ pub fn table(purpose: &str, device: &str) -> String {
     format!("vpn_{purpose}_{}", device.chars().map(plain).collect::<String>())
 }
 
-/// Whether this host has the program.
+/// Returns `true` if this host has the program.
 pub fn available() -> bool {
     program().is_some()
 }
@@ -35,7 +35,12 @@ pub fn remove(name: &str) -> io::Result<()> {
     }
 }
 
-/// What the program says of the named counters of a table.
+/// Whether the system has a table. If nft cannot tell, there is none.
+pub fn exists(table: &str) -> bool {
+    available() && counters(table).is_ok()
+}
+
+/// The program's listing of the named counters of a table.
 pub fn counters(table: &str) -> io::Result<String> {
     start(&["list", "counters", "table", "inet", table], "")
 }

@@ -26,7 +26,7 @@ impl Routes {
         Ok(Some((index, self.0.link(index)?.0)))
     }
 
-    /// Whether a route leads packets with that mark to an address.
+    /// Returns `true` if a route leads packets with that mark to an address.
     pub fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool {
         // What the kernel says to one that leads nowhere, and to those that drop (ip-route(8): blackhole, prohibit).
         let nowhere = [libc::ENETUNREACH, libc::EHOSTUNREACH, libc::EINVAL, libc::EACCES];

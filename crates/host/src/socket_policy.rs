@@ -1,4 +1,4 @@
-//! What IKE's sockets need in a kernel with policies.
+//! The socket options that IKE needs in a kernel with policies.
 
 #![allow(unsafe_code)]
 

@@ -6,9 +6,9 @@ use std::io;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}: {why}")]
 pub struct SystemError {
-    /// What was asked of it.
+    /// The action that was refused.
     pub what: String,
-    /// Why it refused, and what to do about it.
+    /// The reason, and a remedy.
     pub why: String,
 }
 
@@ -24,7 +24,7 @@ pub fn refused(what: String, error: &io::Error) -> SystemError {
     SystemError { what, why: format!("{error}{advice}") }
 }
 
-/// Whether the kernel has no such family of addresses, or it is switched off.
+/// Returns `true` if the kernel has no such family of addresses, or it is switched off.
 pub fn lacks_family(error: &io::Error) -> bool {
     matches!(
         error.raw_os_error(),

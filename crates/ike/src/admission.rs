@@ -12,10 +12,10 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 
-/// How long a half-open IKE SA waits for IKE_AUTH.
+/// The time for which a half-open IKE SA waits for IKE_AUTH.
 pub(crate) const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
 
-/// How long a cookie secret makes cookies; they are accepted for as long again.
+/// The time for which a cookie secret makes cookies. They are accepted for the same time after that.
 const SECRET_FOR: Duration = Duration::from_secs(60);
 
 /// So many neighbourhoods it takes to fill every place of half-open IKE SAs.
@@ -103,7 +103,7 @@ impl Admissions {
         if self.half_open < config.cookie_threshold {
             return Admission::Welcome;
         }
-        // What came without a cookie may have been sent by others in the name of this neighbourhood.
+        // Requests without a cookie may have been sent by others in the name of this neighbourhood.
         let share = (config.half_open_limit / NEIGHBOURHOODS).max(1);
         let home = neighbourhood(request.datagram.remote.ip());
         if self.neighbourhoods.get(&home).copied().unwrap_or(0) >= config.cookie_threshold + share {

@@ -20,7 +20,7 @@ pub(crate) enum Request {
     RekeyIke,
 }
 
-/// Whether a request on an IKE SA can be answered now. Deletions always can.
+/// Checks that a request on an IKE SA can be answered now. Deletes always can.
 pub(crate) fn admit(
     session: &Session,
     ike: &Established,

@@ -1,6 +1,7 @@
 //! Settings of an engine that the policy does not have.
 
 use crate::deadlines::times;
+use crate::sa::path::NAT_T_PORT;
 use std::time::Duration;
 
 /// When ESP is put into UDP.
@@ -34,18 +35,24 @@ pub struct Config {
     pub cookie_threshold: usize,
     /// Half-open IKE SAs above which IKE_SA_INIT is dropped.
     pub half_open_limit: usize,
-    /// How long a replaced inbound SA still receives, at most an hour.
+    /// The time for which a replaced inbound SA still receives, at most an hour.
     pub linger: Duration,
+    /// Pause between the last packet admitted on the SAs of a session that another one has succeeded and its Delete, at most
+    /// a minute. Packets that are still in the data plane's pipeline leave within it, so that they reach the peer while it
+    /// still has the SAs. The answer to the Delete with which a peer ends a session waits as long.
+    pub drain: Duration,
     /// Anti-replay window in packets, at most 65,536.
     pub replay_window: u32,
     /// When ESP is put into UDP.
     pub encap: Encap,
-    /// How long an IKE SA and its Child SAs may be used before both sides prove anew who they are (RFC 7296 §2.8.3); a
-    /// responder tells the initiator (RFC 4478). `None`: for ever.
+    /// UDP port of ESP, and of IKE behind NATs, on both sides (RFC 3948); any but 0 and 500.
+    pub natt_port: u16,
+    /// The time after which both sides must prove their identities again, with a new IKE SA and new Child SAs (RFC
+    /// 7296 §2.8.3). As a responder, this side tells the initiator (RFC 4478). `None`: never.
     pub reauthenticate: Option<Duration>,
-    /// Whether both sides' addresses may change where the peer agrees (MOBIKE, RFC 4555).
+    /// The addresses of both sides may change if the peer supports MOBIKE (RFC 4555).
     pub mobike: bool,
-    /// Whether a peer that moves must show that it receives at its new address before ESP goes there (RFC 4555 §3.7).
+    /// A peer that moves must show that it receives at its new address before ESP is sent there (RFC 4555 §3.7).
     pub return_routability: bool,
     /// Octets of the largest IP datagram in which a protected IKE message goes; what is longer goes in fragments
     /// (RFC 7383) if the peer takes them, smaller ones when nothing comes back. `None`: no fragments in either
@@ -65,8 +72,10 @@ impl Default for Config {
             cookie_threshold: 32,
             half_open_limit: 1024,
             linger: Duration::from_secs(5),
+            drain: Duration::from_millis(250),
             replay_window: 4096,
             encap: Encap::Auto,
+            natt_port: NAT_T_PORT,
             reauthenticate: None,
             mobike: true,
             return_routability: true,
@@ -76,7 +85,7 @@ impl Default for Config {
 }
 
 impl Config {
-    /// How long an exchange may take before the peer is given up.
+    /// The time that an exchange may take before the peer is given up.
     pub(crate) fn patience(&self) -> Duration {
         let growth =
             1.8f64.powi(i32::try_from(self.retransmissions.min(16)).unwrap_or(16) + 1) / 0.8;

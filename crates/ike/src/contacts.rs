@@ -4,7 +4,7 @@ use crate::policy_index::peer_number;
 use policy::IkeTunnel;
 use std::collections::HashMap;
 
-/// How many sessions are up between two identities, by a number made of both.
+/// The number of sessions that are up between two identities, by a number made of both identities.
 #[derive(Default)]
 pub(crate) struct Contacts(HashMap<u64, u32>);
 
@@ -25,12 +25,12 @@ impl Contacts {
         }
     }
 
-    /// How many sessions are up, over all identities.
+    /// The number of sessions that are up, over all identities.
     pub fn sessions(&self) -> usize {
         self.0.values().map(|n| *n as usize).sum()
     }
 
-    /// Whether a session between the same two identities is up.
+    /// Returns `true` if a session between the same two identities is up.
     pub fn knows(&self, tunnel: &IkeTunnel) -> bool {
         self.0.contains_key(&peer_number(tunnel))
     }

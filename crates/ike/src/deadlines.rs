@@ -69,7 +69,7 @@ impl Deadlines {
         self.by_time.first().and_then(|(_, waiter)| self.by_waiter.get(waiter)).copied()
     }
 
-    /// How many wait.
+    /// The number of waiters.
     pub fn len(&self) -> usize {
         self.by_waiter.len()
     }

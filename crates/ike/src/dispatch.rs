@@ -3,6 +3,7 @@
 //! This is the one place that knows every exchange. A session knows none of them: it queues tasks, and
 //! [`Session::pump`] starts those that can be started.
 
+use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::discard::Discard;
@@ -29,6 +30,7 @@ use crate::wire::parts::Parts;
 use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
 use crate::wire::registry::{ExchangeType, NotifyType};
+use std::time::Duration;
 
 impl Session {
     /// Takes a message for the IKE SA with this local SPI.
@@ -176,22 +178,35 @@ impl Session {
                 Answer::from(&rejection)
             }
         };
-        let ends = fatal || self.deleted.is_some();
-        self.send_answer(cx, header, index, datagram, &answer);
-        if ends && let Some(answer) = self.sas[index].window.kept_answer() {
-            let request = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
-            cx.out.farewell(cx.now, self.sas[index].local_spi, request, answer);
+        if fatal || self.deleted.is_some() {
+            self.keep_answer(cx, header, index, &answer);
+            let octets = fragments.as_ref().map_or(datagram.octets, |f| &f.first);
+            let request = Datagram { octets, ..datagram };
+            let pause = self.pause_before_farewell(cx);
+            let IkeSa { local_spi, window, .. } = &self.sas[index];
+            let answer = window.kept_answer().unwrap_or_default();
+            cx.out.farewell(cx.now, *local_spi, request, answer, pause);
+        } else {
+            self.send_answer(cx, header, index, datagram, &answer);
         }
         if fatal {
             let failure = Failure::new(
                 FailureKind::ProtocolError,
                 format!("the peer's {} request cannot be read", header.exchange),
             );
-            effects += self.end(cx, "the peer sent a malformed request", Some(failure));
+            effects += self.end(cx, CloseReason::MalformedRequest, Some(failure));
         } else {
             effects += delete::settle(self, cx);
         }
         effects
+    }
+
+    /// The time for which the answer to a Delete of an IKE SA waits. Many peers forget the Child SAs with the answer: the packets
+    /// that were admitted on them are to arrive before it.
+    fn pause_before_farewell(&self, cx: &Cx<'_>) -> Duration {
+        let by_choice = matches!(self.deleted, Some((_, CloseReason::DeletedByPeer)));
+        let ends = by_choice && self.sas.len() == 1 && !self.children.is_empty();
+        if ends { cx.config.drain } else { Duration::ZERO }
     }
 
     /// Answers the last request as before (RFC 7296 §2.1: bit by bit).
@@ -229,7 +244,7 @@ impl Session {
         self.sas[index].window.concluded();
         let failure =
             Failure::new(FailureKind::ProtocolError, format!("malformed answer: {error}"));
-        let reason = "the peer sent a malformed answer";
+        let reason = CloseReason::MalformedAnswer;
         // RFC 7296 §2.21, §2.4: no error is sent, but the peer is not left with an IKE SA that is gone here.
         let Some(established) = self.sas[index].established_mut() else {
             return self.end(cx, reason, Some(failure));
@@ -249,7 +264,7 @@ impl Session {
         let error = Parts::of(payloads).notify(NotifyType::INVALID_SYNTAX)?;
         let failure = unasked(error);
         self.ending = Ending::ByPeer;
-        Some(self.end(cx, "the peer could not read a request of this side", Some(failure)))
+        Some(self.end(cx, CloseReason::RequestUnread, Some(failure)))
     }
 
     /// Takes what came of a job for the IKE SA with this local SPI.
@@ -304,7 +319,7 @@ impl Session {
         effects
     }
 
-    /// Whether an exchange of ours can begin on an IKE SA.
+    /// Returns `true` if an exchange of ours can begin on an IKE SA.
     fn may_ask(&self, index: usize) -> bool {
         let sa = self.sas.get(index);
         sa.is_some_and(|sa| sa.established().is_some_and(|e| !e.unproven) && sa.window.is_free())
@@ -373,7 +388,10 @@ impl Session {
 
     fn retransmit(&mut self, cx: &mut Cx<'_>) -> Effects {
         let mut given_up = Vec::new();
-        let others = |s: &IkeSa| self.other_paths(cx.addresses, s.window.retransmissions());
+        let others = |s: &IkeSa| {
+            let retransmissions = s.window.retransmissions();
+            self.other_paths(cx.addresses, cx.config.natt_port, retransmissions)
+        };
         let others: Vec<_> = self.sas.iter().map(others).collect();
         for (sa, others) in self.sas.iter_mut().zip(others) {
             let IkeSa { window, state, .. } = sa;
@@ -405,7 +423,7 @@ impl Session {
                 continue;
             }
             if self.is_closing() {
-                return effects.and(self.end(cx, "the peer does not answer", None));
+                return effects.and(self.end(cx, CloseReason::NoAnswer, None));
             }
             let sent = self.sas[index].window.retransmissions() + 1;
             let silence = Silence {
@@ -417,7 +435,7 @@ impl Session {
                 unsent: self.unsent.take(),
             };
             let failure = Some(silence.into());
-            return effects.and(self.end(cx, "the peer does not answer", failure));
+            return effects.and(self.end(cx, CloseReason::NoAnswer, failure));
         }
         effects
     }

@@ -40,7 +40,7 @@ pub(crate) enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lost {
     pub name: String,
-    /// How long it was up.
+    /// The time for which it was up.
     pub after: Duration,
 }
 

@@ -4,13 +4,18 @@ mod lifecycle;
 mod overview;
 mod reconnect;
 mod renewal;
+mod replacement;
 mod sessions;
 #[cfg(feature = "simulation")]
 mod simulation;
+mod strangers;
+mod succession;
+mod target;
 
 pub use overview::Inventory;
+pub use target::{Startable, Target};
 
-use crate::admission::{Admission, Admissions, Request};
+use crate::admission::Admissions;
 use crate::config::Config;
 use crate::contacts::Contacts;
 use crate::context::{Cx, Spis};
@@ -21,29 +26,23 @@ use crate::deadlines::{Deadlines, Waiter};
 use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
 use crate::event::Event;
-use crate::exchange::half_open::{HalfOpen, Stage};
-use crate::exchange::{auth, sa_init};
-use crate::failure::facts::{Addresses, KEPT};
-use crate::impossible::impossible;
+use crate::exchange::auth;
+use crate::exchange::half_open::HalfOpen;
 use crate::key_log::Sink;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
 use crate::proof::{Done, Job};
-use crate::rejection::Rejection;
 use crate::rules::Rules;
 use crate::session::Session;
 use crate::session_id::SessionId;
 use crate::task::Task;
 use crate::validate::InvalidSettings;
 use crate::wire::header::{Header, IkeSpi};
-use crate::wire::message;
-use crate::wire::parts::{Parts, status};
-use crate::wire::payload::Payload;
 use crate::wire::reader::WireError;
-use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
-use esp::plane::{DataPlane, Notice, Resynced};
-use policy::{IkeTunnel, Policy};
+use crate::wire::registry::ExchangeType;
+use esp::plane::{DataPlane, Maintenance, Notice, Resynced};
+use policy::Policy;
 use reconnect::{Losses, Retry};
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -52,11 +51,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Octets of the longest IKE_SA_INIT of a stranger that is read; RFC 7296 §2 asks for 3,000.
-const LONGEST_INIT: usize = 10_000;
-
 /// A command cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CommandError {
     /// No tunnel of that name.
     #[error("no tunnel {0:?} in the policy{hint}", hint = .1.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_default())]
@@ -136,10 +133,10 @@ impl<P: DataPlane> fmt::Debug for Engine<P> {
 
 impl<P: DataPlane> Engine<P> {
     /// Installs the policy's rules in the plane and starts the AutoStart tunnels. `seed` feeds every random choice;
-    /// the port numbers of IKE (500 and 4500) are those of the addresses in [`Datagram`] and [`Transmit`].
+    /// the port numbers of IKE (500 and [`Config::natt_port`]) are those of the addresses in [`Datagram`] and [`Transmit`].
     ///
     /// # Errors
-    /// Where [`Policy::validate`] refuses the policy, or [`Config::validate`] the configuration.
+    /// If [`Policy::validate`] refuses the policy, or [`Config::validate`] the configuration.
     pub fn new(
         policy: Arc<Policy>,
         config: Config,
@@ -209,177 +206,8 @@ impl<P: DataPlane> Engine<P> {
         if self.half_open.contains_key(&ours) {
             return self.handle_auth(now, ours, &header, datagram);
         }
-        match self.out.farewell_of(ours, datagram.octets) {
-            Some(answer) => self.out.transmit_all(datagram.local, datagram.remote, &answer),
-            None => self.out.discard(Discard::UnknownSpi),
-        }
-    }
-
-    /// RFC 7296 §2.5: told without protection, and only what is needed.
-    fn refuse_version(&mut self, now: Instant, datagram: Datagram<'_>) {
-        self.out.discard(Discard::UnsupportedVersion);
-        let octets = datagram.octets;
-        let spi = |range: std::ops::Range<usize>| {
-            octets.get(range).and_then(|o| o.try_into().ok()).map(|o| IkeSpi(u64::from_be_bytes(o)))
-        };
-        let (Some(initiator_spi), Some(responder_spi), Some(exchange), Some(flags), Some(id)) =
-            (spi(0..8), spi(8..16), octets.get(18), octets.get(19), octets.get(20..24))
-        else {
-            return;
-        };
-        // What is no IKE at all gets no answer, and an answer none either.
-        let length = octets.get(24..28).and_then(|o| o.try_into().ok()).map(u32::from_be_bytes);
-        let whole = length.and_then(|l| usize::try_from(l).ok()) == Some(octets.len());
-        if flags & 0x20 != 0 || !whole || !self.out.may_refuse(now) {
-            return;
-        }
-        let header = Header {
-            initiator_spi,
-            responder_spi,
-            next_payload: PayloadType::NONE,
-            exchange: ExchangeType(*exchange),
-            from_initiator: false,
-            response: true,
-            higher_version: false,
-            minor_version: 0,
-            message_id: id.try_into().map(u32::from_be_bytes).unwrap_or(0),
-        };
-        let answer = message::encode(&header, &[status(NotifyType::INVALID_MAJOR_VERSION, vec![])]);
-        self.out.transmit(datagram.local, datagram.remote, answer);
-    }
-
-    fn handle_init(&mut self, now: Instant, header: &Header, datagram: Datagram<'_>) {
-        if self.stopping {
-            return self.out.discard(Discard::Stopping);
-        }
-        if self.sessions.of_spi(header.initiator_spi).is_some() {
-            return self.out.discard(Discard::Reflected);
-        }
-        if datagram.octets.len() > LONGEST_INIT {
-            return self.out.discard(Discard::TooLong);
-        }
-        if let Some(half) = self
-            .by_init
-            .get(&(datagram.remote, header.initiator_spi))
-            .and_then(|s| self.half_open.get(s))
-        {
-            if half.begun.request == datagram.octets {
-                let answer = half.begun.response.clone();
-                return self.out.transmit(datagram.local, datagram.remote, answer);
-            }
-            return self.out.discard(Discard::UnexpectedRequest);
-        }
-        let payloads = match message::decode(header, datagram.octets) {
-            Ok(payloads) => payloads,
-            Err(error) => {
-                self.out.discard(Discard::Malformed);
-                // RFC 7296 §2.5: told, and nothing else is. What is malformed gets no answer.
-                if matches!(error, WireError::UnsupportedCritical(_)) && self.out.may_refuse(now) {
-                    let refusal = Rejection::unreadable(&error).payload();
-                    self.answer_stateless(header, datagram, refusal);
-                }
-                return;
-            }
-        };
-        let parts = Parts::of(&payloads);
-        let Some(nonce) = parts.nonce else { return self.out.discard(Discard::Malformed) };
-        let cookie = parts.notify(NotifyType::COOKIE).map(|n| n.data.as_slice());
-        let request = Request { datagram, initiator_spi: header.initiator_spi, nonce, cookie };
-        let admission = self.admissions.judge(now, &self.config, &mut self.rng, request);
-        match admission {
-            Admission::Welcome => {}
-            Admission::Full => return self.out.discard(Discard::TooManyHalfOpen),
-            Admission::Cookie(cookie) => {
-                self.out.discard(Discard::WithoutCookie);
-                return self.answer_stateless(header, datagram, status(NotifyType::COOKIE, cookie));
-            }
-        }
-        let candidates = self.policy.candidates(datagram.local.ip(), datagram.remote.ip());
-        if candidates.is_empty() {
-            self.out.discard(Discard::NoMatchingTunnel);
-            let rejection = Rejection::no_tunnel(self.unknown_addresses(datagram));
-            self.out.turn_away(now, datagram, &candidates, &rejection);
-            if self.out.may_refuse(now) {
-                self.answer_stateless(header, datagram, rejection.payload());
-            }
-            return;
-        }
-        let answer = {
-            let mut cx = self.cx(now);
-            sa_init::answer(&mut cx, header, datagram, &payloads, candidates)
-        };
-        match answer {
-            None => {}
-            Some(sa_init::Answer::Stateless(payload)) => {
-                self.answer_stateless(header, datagram, payload)
-            }
-            Some(sa_init::Answer::Wasted) => self.admissions.waste(now, datagram.remote.ip()),
-            Some(sa_init::Answer::HalfOpen(half)) => {
-                let answer = half.begun.response.clone();
-                self.out.transmit(datagram.local, datagram.remote, answer);
-                let spi = half.begun.local_spi;
-                self.by_init.insert((datagram.remote, header.initiator_spi), spi);
-                self.admissions.enter(datagram.remote.ip());
-                self.keep_half_open(half);
-            }
-        }
-    }
-
-    fn keep_half_open(&mut self, half: Box<HalfOpen>) {
-        let spi = half.begun.local_spi;
-        self.deadlines.set(Waiter::HalfOpen(spi), Some(half.deadline()));
-        self.half_open.insert(spi, half);
-    }
-
-    fn unknown_addresses(&self, datagram: Datagram<'_>) -> Addresses {
-        let known = |t: &Arc<IkeTunnel>| (t.name.clone(), t.local.address, t.remote.address);
-        Addresses {
-            local: datagram.local.ip(),
-            remote: datagram.remote.ip(),
-            known: self.policy.tunnels.iter().take(KEPT).map(known).collect(),
-        }
-    }
-
-    fn answer_stateless(&mut self, request: &Header, datagram: Datagram<'_>, payload: Payload) {
-        let header = Header { response: true, from_initiator: false, ..*request };
-        let octets = message::encode(&header, &[payload]);
-        self.out.transmit(datagram.local, datagram.remote, octets);
-    }
-
-    fn handle_auth(&mut self, now: Instant, spi: IkeSpi, header: &Header, datagram: Datagram<'_>) {
-        let Some(half) = self.half_open.remove(&spi) else {
-            impossible!(self.out, "the caller has looked it up");
-        };
-        if let Stage::Refused { request, answer } = &half.stage
-            && request == datagram.octets
-        {
-            self.out.transmit_all(datagram.local, datagram.remote, answer);
-            self.half_open.insert(spi, half);
-            return;
-        }
-        let answer = auth::answer(&mut self.cx(now), *half, header, datagram);
-        self.settle_auth(now, spi, (datagram.local, datagram.remote), answer);
-    }
-
-    /// Sends what a half-open IKE SA answers to IKE_AUTH, if it does, and keeps what is left of it.
-    fn settle_auth(
-        &mut self,
-        now: Instant,
-        spi: IkeSpi,
-        (local, remote): (SocketAddr, SocketAddr),
-        answer: auth::Answer,
-    ) {
-        match answer {
-            auth::Answer::Waits(half) => self.keep_half_open(half),
-            auth::Answer::Refused(half, answer) => {
-                self.out.transmit_all(local, remote, &answer);
-                self.keep_half_open(half);
-            }
-            auth::Answer::Established { init, session, answer, initial_contact, effects } => {
-                self.forget_half_open(spi, init);
-                self.out.transmit_all(local, remote, &answer);
-                self.adopt(now, *session, initial_contact, effects);
-            }
+        if !self.out.repeat_farewell(ours, datagram) {
+            self.out.discard(Discard::UnknownSpi);
         }
     }
 
@@ -396,24 +224,6 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    fn expire_half_open(&mut self, now: Instant, spi: IkeSpi) {
-        let Some(half) = self.half_open.remove(&spi) else {
-            impossible!(self.out, "a half-open IKE SA that is forgotten has no deadline");
-        };
-        match auth::give_up(&mut self.cx(now), *half) {
-            Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
-            Err(half) => self.forget_half_open(spi, half.begun.init()),
-        }
-    }
-
-    /// Forgets a half-open IKE SA and what a repeated IKE_SA_INIT finds it by.
-    fn forget_half_open(&mut self, spi: IkeSpi, init: (SocketAddr, IkeSpi)) {
-        if self.by_init.remove(&init).is_some() {
-            self.admissions.leave(init.0.ip());
-        }
-        self.deadlines.set(Waiter::HalfOpen(spi), None);
-    }
-
     /// Takes a notice from the data plane.
     pub fn handle_notice(&mut self, now: Instant, notice: Notice) {
         match notice {
@@ -423,14 +233,14 @@ impl<P: DataPlane> Engine<P> {
                     self.acquire(now, &name, packet);
                 }
             }
-            Notice::Disturbed => match self.plane.resync() {
+            Notice::Disturbed => match self.plane.maintenance().resync() {
                 Ok(done) if done == Resynced::default() => {}
                 Ok(Resynced { sas, policies, moved }) => {
                     tracing::warn!(sas, policies, moved, "put back what others have removed");
                 }
                 Err(error) => tracing::error!(%error, "putting back what others have removed"),
             },
-            Notice::Room => self.plane.use_room(),
+            Notice::Room => self.plane.maintenance().use_room(),
             Notice::Expiring { sa, hard } => {
                 // The SA has gone since the plane said so.
                 let Some((id, spi_in)) = self.sessions.of_sa(sa) else { return };
@@ -495,7 +305,7 @@ impl<P: DataPlane> Engine<P> {
                 Waiter::Retry(name) => self.retry(now, &name),
                 Waiter::Redundant(id) => self.close_redundant(now, id),
                 Waiter::Farewells => {
-                    let next = self.out.forget_farewells(now);
+                    let next = self.out.settle_farewells(now);
                     self.deadlines.set(Waiter::Farewells, next);
                 }
             }

@@ -1,40 +1,89 @@
 //! Events: the engine's news for its owner.
 
+use crate::close_reason::CloseReason;
 use crate::failure::Failure;
+use crate::negotiation::suite::{ChildSuite, IkeSuite};
+use esp::plane::Spi;
+use policy::Mode;
 use std::fmt;
 use std::net::SocketAddr;
 
+/// The algorithms on which both sides have agreed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Negotiated {
+    /// For an IKE SA.
+    Ike(IkeSuite),
+    /// For a Child SA.
+    Child {
+        /// Its mode.
+        mode: Mode,
+        /// Its algorithms.
+        suite: ChildSuite,
+        /// SPI of what this side receives.
+        inbound_spi: Spi,
+        /// SPI of what this side sends.
+        outbound_spi: Spi,
+    },
+}
+
+impl fmt::Display for Negotiated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ike(suite) => suite.fmt(f),
+            Self::Child { mode, suite, inbound_spi, outbound_spi } => {
+                let mode = match mode {
+                    Mode::Transport => "transport",
+                    Mode::Tunnel => "tunnel",
+                };
+                write!(f, "{mode} mode, {suite}, SPIs {inbound_spi} in, {outbound_spi} out")
+            }
+        }
+    }
+}
+
 /// Something that happened to a tunnel.
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct Event {
     /// IKE tunnel, or the peer's address where no tunnel is known yet.
     pub tunnel: String,
     /// Child tunnel, where the event concerns one.
     pub child: Option<String>,
-    /// Where the peer was then.
+    /// The peer's address and port at that time.
     pub peer: Option<SocketAddr>,
     /// The kind of event.
     pub kind: EventKind,
 }
 
+impl Event {
+    /// An event of an IKE tunnel.
+    pub fn new(tunnel: impl Into<String>, kind: EventKind) -> Self {
+        Self { tunnel: tunnel.into(), child: None, peer: None, kind }
+    }
+}
+
 /// Kinds of [`Event`].
 #[derive(Clone, Debug, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum EventKind {
     /// A negotiation began.
     Negotiating {
-        /// Whether this side began it.
+        /// This side began it.
         initiator: bool,
     },
     /// The IKE SA (no `child`) or the Child SA is up.
     Established {
         /// Negotiated algorithms.
-        suite: String,
+        suite: Negotiated,
     },
     /// The SA was replaced by a new one without interruption.
     Rekeyed {
         /// Negotiated algorithms.
-        suite: String,
+        suite: Negotiated,
     },
     /// This side is at another address now.
     Readdressed {
@@ -45,7 +94,7 @@ pub enum EventKind {
     },
     /// A negotiation failed; what was up before stays up.
     Failed(Failure),
-    /// Somebody who has not proved who it is was refused.
+    /// A peer that has not proved its identity was refused.
     TurnedAway(Failure),
     /// The peer is at another address or port now.
     Moved {
@@ -56,8 +105,8 @@ pub enum EventKind {
     },
     /// The SA is gone.
     Closed {
-        /// In words: by whom and why.
-        reason: String,
+        /// By whom and why.
+        reason: CloseReason,
     },
     /// Something worth the operator's attention.
     Warning(String),

@@ -2,6 +2,7 @@
 
 pub(crate) mod address_update;
 pub(crate) mod auth;
+pub(crate) mod child_sa;
 pub(crate) mod create_child;
 pub(crate) mod delete;
 pub(crate) mod half_open;

@@ -8,12 +8,13 @@ use std::fmt;
 
 /// Why something could not be set up.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Failure {
-    /// Which failure.
+    /// The kind of failure.
     pub kind: FailureKind,
     /// The facts: the offers of both sides, the identity, the number of retransmissions.
     pub facts: Box<Facts>,
-    /// Whether all that is known comes from someone who has not proved who it is.
+    /// Everything that is known comes from someone who has not proved its identity.
     pub unauthenticated: bool,
 }
 
@@ -35,7 +36,7 @@ impl Failure {
     }
 }
 
-/// Which failure each kind of fact tells of.
+/// Makes each type of facts a failure of its kind.
 macro_rules! tells_of {
     ($($facts:ident: $kind:ident,)*) => {
         $(impl From<facts::$facts> for Failure {
@@ -59,6 +60,7 @@ tells_of! {
 
 /// The failures a person meets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum FailureKind {
     /// The peer does not answer.

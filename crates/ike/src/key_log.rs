@@ -1,6 +1,6 @@
 //! Keys for whoever looks into captured packets. Without a [`Sink`], which nobody has by default, none is ever copied.
 
-use crate::negotiation::proposal::IkeSuite;
+use crate::negotiation::suite::IkeSuite;
 use crate::wire::header::IkeSpi;
 use ::crypto::{Suite, integrity_key_len};
 use esp::plane::Spi;

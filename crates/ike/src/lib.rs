@@ -67,9 +67,14 @@
 //! | What happens if an address changes? | `session/roaming.rs`: `follow_update` after the peer's update, `move_to` if a NAT moved the peer; the messages are in `exchange/address_update.rs` |
 //! | What comes back after a failure, and when? | `engine/reconnect.rs` |
 //! | How is a peer authenticated again? | `session/renewal.rs`, `engine/renewal.rs` |
-//! | Which tunnel does a request mean? | `policy_index.rs` for IKE SAs, `exchange/create_child.rs` for Child SAs |
+//! | Which tunnel does a request mean? | `policy_index.rs` for IKE SAs, `exchange/child_sa/matching.rs` for Child SAs |
+//! | Which SAs stay when the policy is replaced? | `engine/replacement.rs` |
+//! | Which of several sessions of a tunnel stays? | `engine/succession.rs` |
 //! | What is a peer told about an error? | `rejection.rs` |
 //! | Why is a datagram ignored, and where is it counted? | `discard.rs`; `outputs.rs`, `discard` |
+//! | How is a Diffie-Hellman group added? | its value in `crates/policy/src/proposal.rs`; its words in `crates/policy/src/xml/lower/algorithm.rs`; its number in `wire/registry.rs` and `negotiation/transforms.rs` (`group_id`, `GROUPS`); its arithmetic in `crypto/key_exchange.rs`; `crates/convert/src/proposal.rs` and `write.rs` |
+//! | When does an SA end? | by time: `session/aging.rs`; when volume or sequence numbers run out: `crates/esp/src/outbound.rs`, `claim`, then `session.rs`, `replace_exhausted` |
+//! | Where is a repeated request answered as before? | `dispatch.rs`, `repeat_answer`, and `sa/window.rs`; before the peer's proof: `engine/strangers.rs` |
 //! | How is a certificate checked? | `proof/job.rs`; what is trusted is in `proof/trust.rs` |
 //! | How is a certificate's revocation checked? | `proof/job.rs`, `check`, then `proof/path.rs`, `unrevoked`; `proof/crl.rs` and `proof/ocsp.rs` read the formats. The package `vpn` downloads lists: `src/revocation.rs` |
 //! | Which message waits before which? | `priority_queue.rs` |
@@ -98,7 +103,9 @@
 //! - **Key overlap.** `KeyOverlap` is the share of the lifetime in which old and new keys exist together: rekeying starts at
 //!   (100 − overlap) % of the lifetime, less jitter. Values above 50 count as 50.
 //! - **A rekey loses no packet.** The responder of a rekey keeps its new outbound SA in standby until the peer deletes the
-//!   old Child SA, which proves that the peer has the new one. A replaced inbound SA receives for some seconds more.
+//!   old Child SA, which proves that the peer has the new one. A replaced inbound SA receives for some seconds more. A
+//!   session that another one has succeeded is deleted only [`Config::drain`] later: packets that were admitted on its SAs
+//!   must leave first. For the same reason the answer to a peer's Delete of the last IKE SA waits as long.
 //! - **Refusals in IKE_SA_INIT** are not authenticated. They are believed only if nothing better comes for two seconds.
 //! - **Whose traffic.** A packet goes by the first rule that covers it, whether that tunnel is up or not. A request for
 //!   traffic that an earlier rule of another peer covers completely is refused (`rules.rs`, `shadowing_rule`).
@@ -129,6 +136,7 @@
 )]
 
 mod admission;
+mod close_reason;
 mod collision;
 mod config;
 mod contacts;
@@ -161,11 +169,12 @@ mod task;
 pub mod validate;
 pub mod wire;
 
+pub use close_reason::CloseReason;
 pub use config::{Config, Encap, RestartAction};
 pub use datagram::{Datagram, Transmit};
 pub use deadlines::Deadline;
-pub use engine::{CommandError, Engine, Inventory, Output};
+pub use engine::{CommandError, Engine, Inventory, Output, Startable, Target};
 pub use event::{Event, EventKind};
 pub use failure::{Failure, FailureKind};
 pub use sa::path::{IKE_PORT, NAT_T_PORT, SMALLEST_FRAGMENT};
-pub use validate::{InvalidConfig, InvalidSettings};
+pub use validate::{InvalidConfig, InvalidSettings, InvalidValue};

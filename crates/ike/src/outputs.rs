@@ -1,7 +1,7 @@
 //! Everything the engine hands out: datagrams, events, jobs and counters.
 
 use crate::datagram::{Datagram, Transmit};
-use crate::deadlines::Deadline;
+use crate::deadlines::{Deadline, after};
 use crate::discard::Discard;
 use crate::event::{Event, EventKind};
 use crate::failure::{Failure, FailureKind};
@@ -16,16 +16,16 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// How long the last answer of an IKE SA that is gone is repeated.
+/// The time for which the last answer of an IKE SA that is gone is repeated.
 const FAREWELL_FOR: Duration = Duration::from_secs(30);
-/// How many of them are kept.
+/// The number of last answers that are kept.
 const FAREWELLS: usize = 1024;
-/// How many strangers are told in a second that they are refused.
+/// The number of refusals that are sent to strangers in a second.
 const REFUSALS: u32 = 100;
 const SECOND: Duration = Duration::from_secs(1);
 /// A stranger is warned of once in this time.
 const WARN_EVERY: Duration = Duration::from_secs(60);
-/// How many strangers are remembered for that.
+/// The number of strangers that are remembered, so that the operator is told of each only once in a while.
 const STRANGERS: usize = 256;
 
 /// The last answer of an IKE SA that is gone, for a peer that did not get it.
@@ -34,6 +34,8 @@ struct Farewell {
     spi: IkeSpi,
     request: Vec<u8>,
     answer: Vec<Vec<u8>>,
+    /// If it has not been sent yet: when it is, and the addresses from and to which.
+    waits: Option<(Instant, SocketAddr, SocketAddr)>,
 }
 
 /// Everything the engine hands out, and what limits it.
@@ -115,7 +117,7 @@ impl Outputs {
         candidates: &Candidates,
         rejection: &Rejection,
     ) {
-        // What sorts itself out, such as another group, is no refusal.
+        // A request to come again, for example with another group, is no refusal.
         let Some(failure) = rejection.failure.clone().map(Failure::unauthenticated) else { return };
         if !self.may_tell(now, datagram.remote.ip(), failure.kind) {
             return;
@@ -123,7 +125,7 @@ impl Outputs {
         self.failures.note_stranger(now, datagram, failure.clone());
         let tunnel = match candidates.only() {
             Some(only) => only.name.clone(),
-            // Which tunnel is meant cannot be told.
+            // It is unknown which tunnel is meant.
             None => datagram.remote.ip().to_string(),
         };
         let (peer, kind) = (Some(datagram.remote), EventKind::TurnedAway(failure));
@@ -142,8 +144,8 @@ impl Outputs {
         SaId(self.sa_ids)
     }
 
-    /// Whether one more stranger is told that it is refused: unprotected messages cause only so many (RFC 7296 §2.4,
-    /// §2.21.4).
+    /// Returns `true` if one more stranger may be told that it is refused. The answers to unprotected messages are
+    /// limited (RFC 7296 §2.4, §2.21.4).
     pub fn may_refuse(&mut self, now: Instant) -> bool {
         let (since, count) = match self.refused {
             Some((since, count)) if now.saturating_duration_since(since) < SECOND => (since, count),
@@ -153,37 +155,87 @@ impl Outputs {
         count < REFUSALS
     }
 
-    /// Keeps the answer with which an IKE SA ended. `request` is what it answers, or fragment 1 of that.
-    pub fn farewell(&mut self, now: Instant, spi: IkeSpi, request: &[u8], answer: &[Vec<u8>]) {
-        if self.farewells.len() >= FAREWELLS {
-            self.farewells.pop_front();
+    /// Sends the answer with which an IKE SA ends, after `pause`, and keeps it. `request.octets` is what it answers, or fragment
+    /// 1 of that.
+    pub fn farewell(
+        &mut self,
+        now: Instant,
+        spi: IkeSpi,
+        request: Datagram<'_>,
+        answer: &[Vec<u8>],
+        pause: Duration,
+    ) {
+        if self.farewells.len() >= FAREWELLS
+            && let Some(oldest) = self.farewells.pop_front()
+        {
+            self.send_farewell(&oldest);
         }
-        let (request, answer) = (request.to_vec(), answer.to_vec());
-        self.farewells.push_back(Farewell { until: now + FAREWELL_FOR, spi, request, answer });
+        let mut farewell = Farewell {
+            until: now + FAREWELL_FOR,
+            spi,
+            request: request.octets.to_vec(),
+            answer: answer.to_vec(),
+            waits: Some((after(now, pause), request.local, request.remote)),
+        };
+        if pause.is_zero() {
+            self.send_farewell(&farewell);
+            farewell.waits = None;
+        }
+        self.farewells.push_back(farewell);
     }
 
-    /// The answer to the very request with which an IKE SA ended.
-    pub fn farewell_of(&self, spi: IkeSpi, request: &[u8]) -> Option<Vec<Vec<u8>>> {
-        self.farewells
-            .iter()
-            .find(|f| f.spi == spi && f.request == request)
-            .map(|f| f.answer.clone())
+    fn send_farewell(&mut self, farewell: &Farewell) {
+        if let Some((_, local, remote)) = farewell.waits {
+            self.transmit_all(local, remote, &farewell.answer);
+        }
+    }
+
+    /// Answers the very request with which an IKE SA ended once more. Returns `false` if no IKE SA ended with it.
+    pub fn repeat_farewell(&mut self, spi: IkeSpi, request: Datagram<'_>) -> bool {
+        let known = |f: &&Farewell| f.spi == spi && f.request == request.octets;
+        let Some(farewell) = self.farewells.iter().find(known) else { return false };
+        // A first answer that still waits is sent in time.
+        if farewell.waits.is_none() {
+            let answer = farewell.answer.clone();
+            self.transmit_all(request.local, request.remote, &answer);
+        }
+        true
     }
 
     pub fn next_farewell(&self) -> Option<Deadline> {
-        self.farewells
-            .front()
-            .map(|f| Deadline { at: f.until, reason: "last answer of a deleted IKE SA" })
+        let waits = self.farewells.iter().filter_map(|f| Some(f.waits?.0));
+        let forgotten = self.farewells.front().map(|f| f.until);
+        let at = waits.chain(forgotten).min()?;
+        Some(Deadline { at, reason: "last answer of a deleted IKE SA" })
     }
 
-    pub fn forget_farewells(&mut self, now: Instant) -> Option<Deadline> {
+    /// Sends the farewells whose time has come, and forgets old ones.
+    pub fn settle_farewells(&mut self, now: Instant) -> Option<Deadline> {
+        self.send_farewells(|at| at <= now);
         while self.farewells.front().is_some_and(|f| f.until <= now) {
             self.farewells.pop_front();
         }
         self.next_farewell()
     }
 
-    /// Whether to tell of what somebody without proof has sent: not of every datagram.
+    /// Sends every farewell that still waits.
+    pub fn hurry_farewells(&mut self) {
+        self.send_farewells(|_| true);
+    }
+
+    fn send_farewells(&mut self, is_due: impl Fn(Instant) -> bool) {
+        let mut farewells = std::mem::take(&mut self.farewells);
+        for farewell in &mut farewells {
+            if farewell.waits.is_some_and(|(at, ..)| is_due(at)) {
+                self.send_farewell(farewell);
+                farewell.waits = None;
+            }
+        }
+        self.farewells = farewells;
+    }
+
+    /// Returns `true` if the operator is to be told of a stranger's failure. Repetitions from the same address are
+    /// left out.
     fn may_tell(&mut self, now: Instant, address: IpAddr, kind: FailureKind) -> bool {
         self.strangers.retain(|(.., at)| now.saturating_duration_since(*at) < WARN_EVERY);
         let told = self.strangers.iter().any(|(a, k, _)| (*a, *k) == (address, kind));

@@ -128,7 +128,7 @@ impl PolicyIndex {
         tunnel.children.iter().find(|c| c.name == name)
     }
 
-    /// Whether this very tunnel is part of the policy.
+    /// Returns `true` if this very tunnel is part of the policy.
     pub fn has(&self, tunnel: &Arc<IkeTunnel>) -> bool {
         self.tunnel(&tunnel.name).is_some_and(|t| Arc::ptr_eq(t, tunnel))
     }

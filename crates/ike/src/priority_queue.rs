@@ -21,7 +21,7 @@ pub struct PriorityQueue<T> {
     levels: [VecDeque<(Spis, T)>; LEVELS],
     /// The level in which messages of an IKE SA wait, and how many do.
     waiting: HashMap<Spis, (usize, u32)>,
-    /// How many messages in a row have gone ahead of each level.
+    /// The number of messages in a row that have been taken before those of each level.
     passed_over: [u32; LEVELS],
 }
 
@@ -70,7 +70,7 @@ impl<T> PriorityQueue<T> {
         Some(message)
     }
 
-    /// Whether nothing waits.
+    /// Returns `true` if no message waits.
     pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }

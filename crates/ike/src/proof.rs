@@ -1,4 +1,4 @@
-//! How a side proves who it is.
+//! Proofs of identity: preshared keys, certificates and signatures.
 
 pub mod certificate;
 pub mod crl;

@@ -4,7 +4,8 @@ use crate::failure::facts::{
     Addresses, Identities, Layer, Modes, Offers, Proof, Shadowed, Traffic, Wanted,
 };
 use crate::failure::{Failure, FailureKind};
-use crate::negotiation::proposal::{describe_group, offer_child, offer_ike};
+use crate::negotiation::description::describe_group;
+use crate::negotiation::proposal::{offer_child, offer_ike};
 use crate::wire::payload::{Notify, Payload};
 use crate::wire::reader::WireError;
 use crate::wire::registry::{GroupId, NotifyType, ProtocolId};
@@ -130,7 +131,7 @@ impl Rejection {
         }
     }
 
-    /// Whether the IKE SA ends with it, without a Delete (RFC 7296 §2.21.3).
+    /// Returns `true` if the IKE SA ends with it, without a Delete (RFC 7296 §2.21.3).
     pub fn is_fatal(&self) -> bool {
         matches!(self.notify.kind, NotifyType::INVALID_SYNTAX | NotifyType::AUTHENTICATION_FAILED)
     }

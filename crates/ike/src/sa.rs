@@ -26,7 +26,7 @@ pub(crate) struct IkeSa {
     pub local_spi: IkeSpi,
     /// Zero until the peer has answered IKE_SA_INIT.
     pub remote_spi: IkeSpi,
-    /// Whether this side is its original initiator.
+    /// This side is its original initiator.
     pub initiator: bool,
     pub window: Window,
     pub state: State,

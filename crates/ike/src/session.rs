@@ -12,15 +12,17 @@ mod renewal;
 mod roaming;
 mod tasks;
 
+use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
 use crate::effect::{Lingering, Lost};
-use crate::event::EventKind;
+use crate::event::{EventKind, Negotiated};
 use crate::failure::Failure;
 use crate::impossible::impossible;
 use crate::negotiation::selectors;
+use crate::negotiation::suite::IkeSuite;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
 use crate::sa::keys::Nonces;
@@ -81,27 +83,27 @@ pub(crate) struct Session {
     pub established_at: Option<Instant>,
     /// When this side first heard of the handshake, or began it.
     pub begun_at: Instant,
-    /// Whether this side began it.
+    /// This side began it.
     pub begun_here: bool,
     /// That of its first IKE SA: decides between sessions that both sides began.
     pub lowest_nonce: LowestNonce,
     pub rekeys: u64,
-    /// Whether a Child SA has ever been up.
+    /// A Child SA of the session has been up.
     pub has_served: bool,
     pub temporary_failures: u32,
     last_heard: Instant,
     keepalive_at: Instant,
-    closing: Option<String>,
+    closing: Option<CloseReason>,
     /// Child tunnels that are to be set up again when it is over.
     reconnect: Vec<String>,
-    /// How it ended, once it is over.
+    /// The kind of end, once the session is over.
     pub ending: Ending,
     /// The child tunnels that were up when it ended.
     pub lost: Vec<Lost>,
     /// The child tunnels that could not be set up before it ended.
     pub failed: Vec<String>,
     /// The IKE SA that the peer has just deleted; it goes once the answer is sent.
-    pub deleted: Option<(IkeSpi, String)>,
+    pub deleted: Option<(IkeSpi, CloseReason)>,
     over: bool,
 }
 
@@ -158,12 +160,12 @@ impl Session {
 
     // ---- looking
 
-    /// Whether nothing of it is left.
+    /// Returns `true` if the session has neither IKE SAs nor Child SAs left.
     pub fn is_over(&self) -> bool {
         self.over
     }
 
-    /// Whether this side is taking it down.
+    /// Returns `true` if this side is taking the session down.
     pub fn is_closing(&self) -> bool {
         self.closing.is_some() || self.over
     }
@@ -209,7 +211,7 @@ impl Session {
             .or_else(|| of_name().find(|c| self.is_succeeded(c)))
     }
 
-    /// Whether it was replaced by a Child SA that is still there.
+    /// Returns `true` if the Child SA was replaced by one that is still there.
     fn is_succeeded(&self, child: &ChildSa) -> bool {
         match child.state {
             ChildState::Replaced(successor) => self.child_by_inbound(successor).is_some(),
@@ -217,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Whether an exchange is under way that may replace the Child SA of a child tunnel.
+    /// Returns `true` if an exchange is under way that may replace the Child SA of a child tunnel.
     pub fn is_renewing(&self, name: &str) -> bool {
         self.sas.iter().filter_map(IkeSa::established).any(|e| match &e.active {
             Some(Active::Child(p)) => p.tunnel.name == name && p.rekeys.is_some() && !p.unwanted,
@@ -225,7 +227,7 @@ impl Session {
         })
     }
 
-    /// Whether a child tunnel is up or on its way.
+    /// Returns `true` if a child tunnel is up or being set up.
     pub fn has_or_wants_child(&self, name: &str) -> bool {
         let wants = |t: &Task| matches!(t, Task::CreateChild(n) if n == name);
         self.serving_child(name).is_some()
@@ -277,7 +279,7 @@ impl Session {
     }
 
     /// Ends the session with a Delete because of a message of the peer, and starts a new one.
-    pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Failure) -> Effects {
+    pub fn break_off(&mut self, cx: &mut Cx<'_>, reason: CloseReason, failure: Failure) -> Effects {
         cx.out.fail(cx.now, &self.tunnel.name, None, failure);
         self.close_and_reconnect(cx, reason)
     }
@@ -302,19 +304,23 @@ impl Session {
     // ---- what exchanges bring about
 
     /// Both sides have proved who they are.
-    pub fn establish(&mut self, cx: &mut Cx<'_>, suite: String, nonces: Nonces<'_>) -> Effects {
+    pub fn establish(&mut self, cx: &mut Cx<'_>, suite: IkeSuite, nonces: Nonces<'_>) -> Effects {
         self.lowest_nonce = LowestNonce::of(nonces);
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
         self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
         cx.out.failures.overcome(&self.tunnel.name);
-        cx.out.event(&self.tunnel.name, None, EventKind::Established { suite });
+        cx.out.event(
+            &self.tunnel.name,
+            None,
+            EventKind::Established { suite: Negotiated::Ike(suite) },
+        );
         Effect::SessionUp.into()
     }
 
     /// Takes in a Child SA that is installed.
     pub fn add_child(&mut self, cx: &mut Cx<'_>, child: ChildSa, rekeyed: bool) -> Effects {
-        let suite = child.summary();
+        let suite = child.negotiated();
         let kind =
             if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
         cx.out.failures.overcome(&child.tunnel.name);
@@ -379,7 +385,7 @@ impl Session {
         if self.children.is_empty()
             && !wants_more.clone().any(|t| matches!(t, Task::CreateChild(_)))
         {
-            return self.close(cx, "no Child SA could be set up");
+            return self.close(cx, CloseReason::NoChildSa);
         }
         Effects::none()
     }
@@ -404,7 +410,7 @@ impl Session {
     pub fn delay(&mut self, cx: &mut Cx<'_>, task: Task) -> Effects {
         self.temporary_failures += 1;
         if self.temporary_failures > TEMPORARY_FAILURES {
-            return self.close_and_reconnect(cx, "the peer keeps answering TEMPORARY_FAILURE");
+            return self.close_and_reconnect(cx, CloseReason::TemporaryFailures);
         }
         let growth = 1 << self.temporary_failures.min(4);
         let pause = cx.config.retransmit_after.saturating_mul(growth);
@@ -446,14 +452,27 @@ impl Session {
         datagram: Datagram<'_>,
         payloads: &[Payload],
     ) {
+        self.keep_answer(cx, request, index, payloads);
+        if let Some(answer) = self.sas[index].window.kept_answer() {
+            // RFC 7296 §2.11: to where the request came from.
+            cx.out.transmit_all(datagram.local, datagram.remote, answer);
+        }
+    }
+
+    /// Makes the answer to a request, which is not sent yet.
+    pub fn keep_answer(
+        &mut self,
+        cx: &mut Cx<'_>,
+        request: &Header,
+        index: usize,
+        payloads: &[Payload],
+    ) {
         let sa = &mut self.sas[index];
         let header = sa.header(request.exchange, request.message_id, true);
         let Some(keys) = sa.state.keys_mut() else {
             impossible!(cx.out, "protected messages go on IKE SAs with keys only");
         };
         let message = Message::seal(header, payloads, keys, &self.path, cx.rng);
-        // RFC 7296 §2.11: to where the request came from.
-        cx.out.transmit_all(datagram.local, datagram.remote, message.datagrams());
         sa.window.answered(message);
     }
 }

@@ -1,6 +1,7 @@
 //! A picture of what is defined and what is up, for people and programs.
 
 use crate::failure::Failure;
+use crate::negotiation::suite::{ChildSuite, IkeSuite};
 use crate::wire::header::IkeSpi;
 use esp::path_mtu::Fit;
 use esp::plane::{Encapsulation, Spi};
@@ -10,6 +11,7 @@ use std::time::Duration;
 
 /// State of an IKE SA or Child SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum State {
     /// Defined, not up.
     Down,
@@ -38,14 +40,16 @@ impl State {
 
 /// One IKE tunnel of the policy and its IKE SA, if it has one.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct IkeStatus {
     /// Name in the policy.
     pub name: String,
     /// State.
     pub state: State,
-    /// Identities and addresses of the policy.
+    /// This side's identity in the policy.
     pub local_id: String,
-    /// The peer's.
+    /// The peer's identity in the policy.
     pub remote_id: String,
     /// The policy's address of this side.
     pub local_address: Option<IpAddr>,
@@ -53,56 +57,59 @@ pub struct IkeStatus {
     pub remote_address: Option<IpAddr>,
     /// The IKE SA; `None` while down.
     pub sa: Option<IkeSaStatus>,
-    /// Child SAs to be and in being.
+    /// The child tunnels, with their Child SAs.
     pub children: Vec<ChildStatus>,
     /// The last failure, with how long ago.
     pub last_failure: Option<(Failure, Duration)>,
     /// Recent failures, the last one first.
     pub failures: Vec<PastFailure>,
-    /// Refusals of late of those who have not proved who they are, and may have meant this tunnel.
+    /// Recent refusals of peers that have not proved their identity and may have meant this tunnel.
     pub turned_away: Vec<PastFailure>,
 }
 
 /// A failure, some time later.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct PastFailure {
     /// The failure.
     pub failure: Failure,
-    /// How long ago, the last time.
+    /// The time since then; since the last time, if it happened several times.
     pub ago: Duration,
-    /// How many times in a row.
+    /// The number of times in a row.
     pub times: u32,
-    /// At whom, where that was not the tunnel's peer for certain.
+    /// The address of the other side, if it may not have been the tunnel's peer.
     pub peer: Option<SocketAddr>,
-    /// Whether the tunnel has been up since.
+    /// The tunnel has been up since.
     pub overcome: bool,
 }
 
 /// The event that a tunnel which is not up waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Next {
     /// An answer of the peer.
     Answer {
-        /// To what.
+        /// The request that was sent.
         request: String,
-        /// How many times it was sent.
+        /// The number of times that it was sent.
         sent: u32,
-        /// When it is sent again, or given up.
+        /// The time until it is sent again or given up.
         again_in: Option<Duration>,
     },
     /// The next attempt of this side.
     Attempt {
-        /// When.
+        /// The time until then.
         after: Duration,
-        /// How many have failed in a row.
+        /// The number of attempts in a row that have failed.
         failed: u32,
     },
     /// The first packet for it, or a command.
     Packet,
     /// A command.
     Command {
-        /// Whether a command took it down.
+        /// A command took it down.
         deactivated: bool,
     },
     /// The peer: this side may not start it, or does not know where the peer is.
@@ -111,8 +118,10 @@ pub enum Next {
 
 /// An IKE SA.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct IkeSaStatus {
-    /// Whether this side is its original initiator.
+    /// This side is its original initiator.
     pub initiator: bool,
     /// SPI of the original initiator.
     pub initiator_spi: IkeSpi,
@@ -122,24 +131,26 @@ pub struct IkeSaStatus {
     pub local: SocketAddr,
     /// The peer's address and port now.
     pub remote: SocketAddr,
-    /// Whether this side is behind a NAT.
+    /// This side is behind a NAT.
     pub nat_local: bool,
-    /// Whether the peer is behind a NAT.
+    /// The peer is behind a NAT.
     pub nat_remote: bool,
-    /// Algorithms, empty while unknown.
-    pub suite: String,
-    /// How long it has been up (since the first IKE SA of the tunnel's present life).
+    /// Algorithms; `None` while they are not agreed.
+    pub suite: Option<IkeSuite>,
+    /// The time since the tunnel came up, over all rekeys.
     pub established_for: Option<Duration>,
     /// Time to the next rekey.
     pub rekey_in: Option<Duration>,
     /// Time to its hard end.
     pub expires_in: Option<Duration>,
-    /// How many times it was rekeyed.
+    /// The number of times that it was rekeyed.
     pub rekeys: u64,
 }
 
 /// One child tunnel of the policy and its Child SA, if it has one.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ChildStatus {
     /// Name in the policy.
     pub name: String,
@@ -147,9 +158,9 @@ pub struct ChildStatus {
     pub state: State,
     /// Mode of the policy.
     pub mode: Mode,
-    /// Selectors: agreed ones while up, else the policy's.
+    /// This side's selectors: the agreed ones while the tunnel is up, otherwise the policy's.
     pub local: Vec<Selector>,
-    /// The peer's.
+    /// The peer's selectors, likewise.
     pub remote: Vec<Selector>,
     /// The Child SA; `None` while down.
     pub sa: Option<ChildSaStatus>,
@@ -163,18 +174,20 @@ pub struct ChildStatus {
 
 /// A Child SA: a pair of ESP SAs.
 #[derive(Clone, Debug)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
 pub struct ChildSaStatus {
     /// Algorithms.
-    pub suite: String,
+    pub suite: ChildSuite,
     /// Extended sequence numbers.
     pub esn: bool,
-    /// How ESP travels.
+    /// The outer protocol of its packets.
     pub encapsulation: Encapsulation,
-    /// SPI of what is received.
+    /// SPI of the packets that this side receives.
     pub inbound_spi: Spi,
-    /// SPI of what is sent.
+    /// SPI of the packets that this side sends.
     pub outbound_spi: Spi,
-    /// Packets and octets since the tunnel came up, over all rekeys.
+    /// Packets received since the tunnel came up, over all rekeys; the three counters that follow count likewise.
     pub packets_in: u64,
     /// Packets sent.
     pub packets_out: u64,
@@ -184,9 +197,9 @@ pub struct ChildSaStatus {
     pub bytes_out: u64,
     /// Packets refused on these SAs.
     pub refused: u64,
-    /// How long packets may be; `None` where the plane does not tell.
+    /// The length that packets may have; `None` if the plane does not tell.
     pub fit: Option<Fit>,
-    /// How long the tunnel has been up.
+    /// The time since the tunnel came up, over all rekeys.
     pub established_for: Duration,
     /// Time to the next rekey.
     pub rekey_in: Option<Duration>,
@@ -196,6 +209,94 @@ pub struct ChildSaStatus {
     pub bytes_left: Option<u64>,
     /// Time to its hard end.
     pub expires_in: Option<Duration>,
-    /// How many times it was rekeyed.
+    /// The number of times that it was rekeyed.
     pub rekeys: u64,
+}
+
+impl IkeStatus {
+    /// A tunnel that is down.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            state: State::Down,
+            local_id: String::new(),
+            remote_id: String::new(),
+            local_address: None,
+            remote_address: None,
+            sa: None,
+            children: Vec::new(),
+            last_failure: None,
+            failures: Vec::new(),
+            turned_away: Vec::new(),
+        }
+    }
+}
+
+impl IkeSaStatus {
+    /// An IKE SA that is being set up, with the SPIs of its initiator and its responder.
+    pub fn new(spis: (IkeSpi, IkeSpi), local: SocketAddr, remote: SocketAddr) -> Self {
+        Self {
+            initiator: true,
+            initiator_spi: spis.0,
+            responder_spi: spis.1,
+            local,
+            remote,
+            nat_local: false,
+            nat_remote: false,
+            suite: None,
+            established_for: None,
+            rekey_in: None,
+            expires_in: None,
+            rekeys: 0,
+        }
+    }
+}
+
+impl ChildStatus {
+    /// A child tunnel that is down.
+    pub fn new(name: impl Into<String>, mode: Mode) -> Self {
+        Self {
+            name: name.into(),
+            state: State::Down,
+            mode,
+            local: Vec::new(),
+            remote: Vec::new(),
+            sa: None,
+            last_failure: None,
+            failures: Vec::new(),
+            next: None,
+        }
+    }
+}
+
+impl ChildSaStatus {
+    /// A Child SA that has just been set up, with its inbound and its outbound SPI.
+    pub fn new(suite: ChildSuite, spis: (Spi, Spi), lifetime: Lifetime) -> Self {
+        Self {
+            suite,
+            esn: suite.esn,
+            encapsulation: Encapsulation::Native,
+            inbound_spi: spis.0,
+            outbound_spi: spis.1,
+            packets_in: 0,
+            packets_out: 0,
+            bytes_in: 0,
+            bytes_out: 0,
+            refused: 0,
+            fit: None,
+            established_for: Duration::ZERO,
+            rekey_in: None,
+            lifetime,
+            bytes_left: lifetime.bytes,
+            expires_in: None,
+            rekeys: 0,
+        }
+    }
+}
+
+impl PastFailure {
+    /// A failure of the tunnel's peer that happened once.
+    pub fn new(failure: Failure, ago: Duration) -> Self {
+        Self { failure, ago, times: 1, peer: None, overcome: false }
+    }
 }

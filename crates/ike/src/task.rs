@@ -27,7 +27,8 @@ pub(crate) enum Task {
 }
 
 impl Task {
-    /// Whether it says which IKE SA it is for. Others are for the one that carries new exchanges.
+    /// Returns `true` if the task names the IKE SA that it is for. Other tasks are for the one that carries new
+    /// exchanges.
     pub fn is_particular(&self) -> bool {
         match self {
             Self::DeleteIke(_) | Self::RekeyIke(_) => true,

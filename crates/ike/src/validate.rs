@@ -1,6 +1,7 @@
 //! The rules that every [`Config`] obeys, wherever its values come from.
 
 use crate::Config;
+use crate::sa::path::IKE_PORT;
 use policy::InvalidPolicy;
 use std::fmt;
 use std::time::Duration;
@@ -78,8 +79,10 @@ impl Config {
             cookie_threshold,
             half_open_limit,
             linger,
+            drain,
             replay_window,
             encap: _,
+            natt_port,
             reauthenticate,
             mobike: _,
             return_routability: _,
@@ -98,16 +101,21 @@ impl Config {
         check("retransmit_after", good, retransmit_after, "10 milliseconds to an hour");
         check("retransmissions", *retransmissions <= 64, retransmissions, "0 to 64");
         let good = liveness_interval.is_none_or(|interval| interval >= least);
-        check("liveness_interval", good, liveness_interval, "10 milliseconds or more, or None");
+        let shown = liveness_interval.unwrap_or_default();
+        check("liveness_interval", good, &shown, "10 milliseconds or more");
         check("nat_keepalive", *nat_keepalive >= second, nat_keepalive, "1 second or more");
         let good = cookie_threshold <= half_open_limit;
         check("cookie_threshold", good, cookie_threshold, "at most half_open_limit");
         let good = (1..=1_000_000).contains(half_open_limit);
         check("half_open_limit", good, half_open_limit, "1 to 1,000,000");
         check("linger", *linger <= hour, linger, "at most an hour");
+        check("drain", *drain <= 60 * second, drain, "at most a minute");
         check("replay_window", *replay_window <= 65_536, replay_window, "at most 65,536");
+        let good = ![0, IKE_PORT].contains(natt_port);
+        check("natt_port", good, natt_port, "1 to 65,535 but 500");
         let good = reauthenticate.is_none_or(|interval| interval >= 10 * second);
-        check("reauthenticate", good, reauthenticate, "10 seconds or more, or None");
+        let shown = reauthenticate.unwrap_or_default();
+        check("reauthenticate", good, &shown, "10 seconds or more");
         if wrong.is_empty() { Ok(()) } else { Err(InvalidConfig(wrong)) }
     }
 }

@@ -1,4 +1,4 @@
-//! What holds for all messages: what is written is read back, and nothing that comes in can panic.
+//! Properties of all messages: a message that is written reads back the same, and no input can cause a panic.
 
 use crypto::{Aad, Cipher, Provider, Suite};
 use ike::wire::header::{Header, IkeSpi};

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// IP protocol 50, or UDP port 4500 without the non-ESP marker (RFC 3948 §2).
@@ -34,7 +34,7 @@ pub struct Seen {
     pub neighbour: u64,
     /// Packets that should not be there.
     pub cleartext: u64,
-    /// How the first of them began, from the link header on.
+    /// The beginning of the first of them, from the link header on.
     pub first_cleartext: Option<Vec<u8>>,
 }
 
@@ -109,7 +109,7 @@ fn observe(socket: &Socket, device: usize, stop: &AtomicBool) -> io::Result<Seen
     }
 }
 
-/// What an Ethernet frame is; what cannot be told is [`Kind::Cleartext`].
+/// Classifies an Ethernet frame; one that is not recognised is [`Kind::Cleartext`].
 pub fn classify(frame: &[u8]) -> Kind {
     let half = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
     match half(12) {

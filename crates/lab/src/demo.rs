@@ -38,10 +38,10 @@ const RIGHT: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 20);
 /// losses would be nobody's fault.
 const GENTLE: u64 = 2_500_000;
 
-/// What the demo found; the names are those of `--json` and stable.
+/// The findings of the demo. The names of the fields are those of `--json` and stable.
 #[derive(Clone, Debug, Serialize)]
 pub struct Findings {
-    /// Whether the tunnel worked as it should: nothing lost, nothing in the clear, every rekey done.
+    /// The tunnel worked: no packet was lost or in the clear, and every rekey was done.
     pub ok: bool,
     /// Algorithms of the IKE SA.
     pub ike_suite: String,
@@ -85,11 +85,11 @@ pub struct Findings {
     pub cleartext_packets: u64,
     /// Seconds the whole demo took.
     pub seconds: f64,
-    /// What was not as it should be.
+    /// The deviations from that.
     pub problems: Vec<String>,
 }
 
-/// Why a demo has no findings.
+/// The reason why a demo has no findings.
 #[derive(Debug, thiserror::Error)]
 pub enum DemoError {
     /// A signal came; everything is cleaned up.
@@ -213,7 +213,7 @@ enum Step {
     Measure,
 }
 
-/// What is done when, in thousandths of the length, and whether the right end does it.
+/// The steps with their times, in thousandths of the length, and `true` for those of the right end.
 const SCRIPT: [(u32, Step, bool); 9] = [
     (80, Step::RekeyChild, false),
     (200, Step::RekeyIke, false),
@@ -226,7 +226,7 @@ const SCRIPT: [(u32, Step, bool); 9] = [
     (900, Step::RekeyIke, false),
 ];
 
-/// How many rekeys of each kind were asked for.
+/// The number of rekeys of each kind that were requested.
 #[derive(Clone, Copy, Debug, Default)]
 struct Asked {
     child: u64,
@@ -312,7 +312,36 @@ impl Run<'_> {
 }
 
 impl Findings {
-    /// What the daemons say of their tunnel.
+    /// The findings of a good run, for tests of reports.
+    pub fn example() -> Self {
+        Self {
+            ok: true,
+            ike_suite: "AES-CBC-256/HMAC-SHA2-256-128/PRF-HMAC-SHA2-256/ECP-256".to_owned(),
+            esp_suite: "AES-GCM-16-256".to_owned(),
+            mode: "tunnel".to_owned(),
+            encapsulation: "udp".to_owned(),
+            esp_spis: ["10000001".to_owned(), "20000002".to_owned()],
+            packets_sent: 8_000,
+            packets_lost: 0,
+            packets_duplicated: 0,
+            round_trip_median_us: 240,
+            round_trip_p99_us: 1_930,
+            tcp_bytes: 1 << 30,
+            throughput_bps: 2_400_000_000,
+            child_rekeys: 4,
+            ike_rekeys: 3,
+            esp_packets: 1_000_000,
+            esp_refused: 0,
+            wire_frames: 900_000,
+            ike_messages: 26,
+            neighbour_frames: 4,
+            cleartext_packets: 0,
+            seconds: 14.2,
+            problems: Vec::new(),
+        }
+    }
+
+    /// The figures that the daemons report of their tunnel.
     fn of_tunnel(before: &Tunnel, left: &Tunnel, right: &Tunnel) -> Result<Self, String> {
         let missing = || "the tunnel is down at the end of the demo".to_owned();
         let ike = left.ike_sa.as_ref().ok_or_else(missing)?;

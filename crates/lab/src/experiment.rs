@@ -1,8 +1,8 @@
 //! `vpnctl experiment`: the measurements that were published of other systems, on this product and this machine.
 //!
 //! Each experiment builds two hosts in namespaces of its own, starts a `vpnd` on either, sends traffic, and writes a report
-//! with pictures and the raw figures. What is compared takes turns, round after round, so that a machine that grows slower
-//! or faster meanwhile does not decide.
+//! with pictures and the raw figures. The states that are compared take turns, round after round, so that a machine that
+//! grows slower or faster meanwhile does not decide.
 
 use crate::interrupt::Interrupt;
 use crate::isolation;
@@ -80,7 +80,7 @@ pub fn list() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub struct Request {
     /// One of [`list`], or [`ALL`].
     pub name: String,
-    /// How thoroughly to measure.
+    /// The extent of the measurement.
     pub effort: Effort,
     /// Directory for the reports; `None`: docs/measurements where there is one, and measurements elsewhere.
     pub output: Option<PathBuf>,

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Whether the demo is to end early.
+/// A flag that a signal sets, so that the demo ends early.
 #[derive(Clone, Default)]
 pub struct Interrupt {
     inner: Arc<Inner>,
@@ -51,7 +51,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// Whether a signal has come.
+    /// Returns `true` after a signal.
     pub fn is_set(&self) -> bool {
         self.inner.set.load(Ordering::SeqCst)
     }

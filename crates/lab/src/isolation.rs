@@ -21,7 +21,7 @@ pub enum IsolationError {
     /// Some step was refused.
     #[error("cannot {what}: {source}")]
     System {
-        /// Which step.
+        /// The step that failed.
         what: String,
         /// The system's answer.
         source: io::Error,
@@ -56,7 +56,7 @@ pub fn enter() -> Result<(), IsolationError> {
         .map_err(system("mount a private /run"))
 }
 
-/// What is missing, from what the system says of itself.
+/// The reason why no namespace can be made, from the system's settings.
 fn explain(errno: nix::Error) -> String {
     let setting = |name: &str| {
         let text = fs::read_to_string(Path::new("/proc/sys").join(name)).ok()?;

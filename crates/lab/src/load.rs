@@ -13,13 +13,13 @@ use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long a connection may take, and an octet that is waited for.
+/// The longest time for a connection, and for an octet that is waited for.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An end of traffic: a namespace and an address there.
 #[derive(Clone, Copy)]
 pub struct End<'a> {
-    /// Where.
+    /// The namespace of this end.
     pub space: &'a Namespace,
     /// Its address; unspecified: whichever the route prefers.
     pub address: Ipv4Addr,

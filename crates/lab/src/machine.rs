@@ -1,4 +1,4 @@
-//! Where something was measured.
+//! The machine of a measurement.
 
 use ::crypto::Cpu;
 use serde::Serialize;
@@ -25,7 +25,7 @@ pub struct Machine {
     pub began: String,
     /// Version of this program.
     pub version: &'static str,
-    /// Whether it was built with optimisation.
+    /// This program was built with optimisation.
     pub optimised: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What network cards offer IPsec: their features, as the kernel's ethtool interface tells them.
+//! The features of network cards for IPsec, from the kernel's ethtool interface.
 
 use serde::Serialize;
 use std::io;
@@ -21,7 +21,7 @@ pub struct Device {
 pub struct Feature {
     /// As in `esp-hw-offload`.
     pub name: String,
-    /// Whether it is switched on.
+    /// It is switched on.
     pub active: bool,
 }
 

@@ -15,19 +15,19 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long a daemon may take to start, and to answer one command.
+/// The longest time in which a daemon starts, and answers one command.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long a daemon may take to stop; after that it is killed.
+/// The longest time in which a daemon stops; after that it is killed.
 const FAREWELL: Duration = Duration::from_secs(60);
 
-/// What a daemon is started with.
+/// The policy and the configuration of a daemon.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup<'a> {
     /// The program `vpnd`.
     pub program: &'a Path,
     /// Text of the policy.
     pub policy: &'a str,
-    /// What follows in the section `[esp]` of the configuration, and further sections.
+    /// Further lines of section `[esp]` of the configuration, and further sections.
     pub config: &'a str,
 }
 

@@ -19,12 +19,12 @@ const COLOURS: [(u8, u8, u8); 7] = [
     (40, 44, 52),
 ];
 
-/// How a series looks; what is the same thing looks the same in every picture.
+/// The style of a series. A state has the same style in every picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Style {
-    /// Which of seven colours.
+    /// The number of one of seven colours.
     pub colour: usize,
-    /// Whether its line is broken and its marks and bars are hollow.
+    /// The line is broken, and marks and bars are hollow.
     pub dashed: bool,
 }
 
@@ -40,7 +40,7 @@ impl Style {
     }
 }
 
-/// What stands for something in the legend.
+/// The sign of a series in the legend.
 #[derive(Clone, Copy, Debug)]
 enum Sign {
     Line(Style),
@@ -51,26 +51,26 @@ enum Sign {
 /// A picture.
 #[derive(Clone, Debug)]
 pub struct Plot {
-    /// What it shows.
+    /// The title.
     pub title: String,
-    /// What the document had: a sentence below the title.
+    /// The document's figure: a sentence below the title.
     pub quote: String,
     /// Panels from left to right, then down.
     pub panels: Vec<Panel>,
-    /// How many of them stand side by side.
+    /// The number of panels side by side.
     pub columns: usize,
 }
 
 /// Part of a picture with axes of its own.
 #[derive(Clone, Debug)]
 pub struct Panel {
-    /// What it shows; empty where the title of the picture says it.
+    /// The caption; empty if the title of the picture says it.
     pub caption: String,
     /// The axis to the right.
     pub x: Axis,
     /// The axis upwards.
     pub y: Axis,
-    /// What is drawn.
+    /// The series of values.
     pub series: Vec<Series>,
     /// A line straight across, and what the legend calls it: a limit, a target.
     pub mark: Option<(f64, String)>,
@@ -81,9 +81,9 @@ pub struct Panel {
 pub struct Series {
     /// Its name in the legend.
     pub name: String,
-    /// How it looks.
+    /// Its style.
     pub style: Style,
-    /// Where each value stands on the axis to the right, and the value.
+    /// The position of each value on the horizontal axis, and the value.
     pub points: Vec<(f64, Spread)>,
 }
 

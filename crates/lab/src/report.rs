@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What an experiment found.
+/// The report of an experiment.
 #[derive(Debug)]
 pub struct Report {
     title: String,

@@ -36,7 +36,7 @@ pub struct Site {
     spaces: [Namespace; 2],
 }
 
-/// How both daemons work.
+/// The settings of both daemons' workers.
 #[derive(Clone, Copy, Debug)]
 pub struct Work<'a> {
     /// `event`, `poll` or `adaptive`.
@@ -48,7 +48,7 @@ pub struct Work<'a> {
 }
 
 impl Default for Work<'_> {
-    /// What `vpnd` does unless told otherwise.
+    /// The defaults of `vpnd`.
     fn default() -> Self {
         Self { wait: "adaptive", schedule: "run-to-completion", workers: "auto" }
     }
@@ -168,7 +168,7 @@ impl Site {
             .try_for_each(|end| self.ask(end, Ask::WorkersSet(change.clone())).map(drop))
     }
 
-    /// What a daemon's workers have done.
+    /// The state of a daemon's workers.
     ///
     /// # Errors
     /// Where it does not answer.
@@ -246,7 +246,7 @@ impl Used {
         self.daemons[0] + self.daemons[1] + self.traffic
     }
 
-    /// What has been added since.
+    /// The difference to an earlier reading.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         let daemon = |end: usize| self.daemons[end].saturating_sub(before.daemons[end]);

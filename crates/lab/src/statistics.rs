@@ -1,4 +1,4 @@
-//! What repetitions say together.
+//! Statistics over repetitions.
 
 use serde::{Deserialize, Serialize};
 

@@ -21,10 +21,10 @@ const PROBE: Duration = Duration::from_millis(10);
 const STALLED: Duration = Duration::from_secs(60);
 /// Octets of a small packet.
 const SMALL: usize = 64;
-/// How often threads look whether they are to stop.
+/// The interval at which threads check whether they shall stop.
 const TICK: Duration = Duration::from_millis(50);
 
-/// What became of the small packets.
+/// The counts of small packets.
 #[derive(Clone, Debug, Default)]
 pub struct Echoes {
     /// Packets sent.
@@ -39,7 +39,7 @@ pub struct Echoes {
     pub p99: Duration,
 }
 
-/// How far a flow of small packets is.
+/// The progress of a flow of small packets.
 #[derive(Debug, Default)]
 struct Progress {
     /// Packets sent.

@@ -1,4 +1,4 @@
-//! How a side proves who it is, and the type every secret lives in.
+//! Credentials, with which a side authenticates, and the type that holds every secret.
 
 use std::fmt;
 use zeroize::Zeroizing;
@@ -13,6 +13,22 @@ impl Secret {
         Self(Zeroizing::new(octets))
     }
 
+    /// Reads pairs of hexadecimal digits; `None` if an octet is anything else. No copy of the octets is left in freed
+    /// memory.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        let digits = digits.as_bytes();
+        if !digits.len().is_multiple_of(2) {
+            return None;
+        }
+        let value = |digit: u8| char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok());
+        // Allocated once: a buffer that grows leaves copies behind.
+        let mut octets = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
+        for pair in digits.chunks_exact(2) {
+            octets.push(value(pair[0])? << 4 | value(pair[1])?);
+        }
+        Some(Self(octets))
+    }
+
     /// The octets themselves; the only way to read them.
     pub fn expose(&self) -> &[u8] {
         &self.0
@@ -23,7 +39,7 @@ impl Secret {
         self.0.len()
     }
 
-    /// Whether there are no octets.
+    /// Returns `true` if there are no octets.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -35,7 +51,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How both sides of a tunnel authenticate (RFC 7296 §2.15).
+/// The authentication of both sides of a tunnel (RFC 7296 §2.15).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Credential {
@@ -50,9 +66,9 @@ pub enum Credential {
 pub struct Signature {
     /// The kinds of keys that may sign, at least one.
     pub keys: Vec<KeyKind>,
-    /// Whether a certificate proves nothing without a current revocation list of its issuer.
+    /// True if a certificate proves nothing without a current revocation list of its issuer.
     pub use_crl: bool,
-    /// Whether RSA signatures with SHA-1 pass from a peer that knows nothing else (RFC 7296 §3.8).
+    /// True if RSA signatures with SHA-1 pass from a peer that knows nothing else (RFC 7296 §3.8).
     pub sha1: bool,
 }
 

@@ -24,7 +24,7 @@ pub enum Identity {
 }
 
 impl Identity {
-    /// Whether both name the same side: domain names are compared without regard to ASCII case, distinguished names as
+    /// Returns `true` if both name the same side: domain names are compared without regard to ASCII case, distinguished names as
     /// [`DistinguishedName::matches`] does, everything else octet by octet.
     pub fn matches(&self, other: &Self) -> bool {
         match (self, other) {
@@ -39,6 +39,15 @@ impl Identity {
             }
             (Self::Dn(a), Self::Dn(b)) => a.matches(b),
             _ => self == other,
+        }
+    }
+
+    /// The address, if the identity is one.
+    pub fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Ipv4(address) => Some(IpAddr::V4(*address)),
+            Self::Ipv6(address) => Some(IpAddr::V6(*address)),
+            _ => None,
         }
     }
 

@@ -11,7 +11,7 @@
 //!                                             └──► InvalidPolicy: tunnel, field, problem, fix
 //! ```
 //!
-//! `xml::read` has three steps: `document` turns text into elements with their places; `lower` turns elements into values;
+//! `xml::read` has three steps: `parse` turns text into elements with their spans; `lower` turns elements into values;
 //! what either finds wrong becomes a [`xml::Diagnostic`] with file, line, element and a fix. The last step of `lower` is
 //! [`Policy::validate`], which every policy passes, wherever its values come from. [`Policy::changes`] compares the
 //! policy in force with the next one.
@@ -60,10 +60,11 @@
 //! | A new element or attribute of AIX_VPN | `xml/schema.rs` (which exist, and where), then the file of the element in `xml/lower/` |
 //! | A new algorithm | `proposal.rs` (the value), `xml/lower/algorithm.rs` (its words in XML) |
 //! | A new rule for values | `validate/rules.rs` (the rule), `validate/problem.rs` (its words), `validate.rs` (which field it is for) |
-//! | A message about XML: the place, the caret, "did you mean" | `xml/diagnostic.rs`; its words stand in `xml/lower/`, where the element is read |
+//! | A message about XML: its line and caret | `xml/report.rs`, `xml/source.rs`; its words stand in `xml/lower/`, where the element is read; unknown elements and attributes: `xml/conformance.rs` |
+//! | "Did you mean …?", quoted values | `wording.rs` |
 //! | A new field of a tunnel | `tunnel.rs`, then `change.rs`, which says what a change of it does to SAs that are up |
 //! | Defaults of policies built in code | `tunnel.rs`, `proposal.rs` and `lifetime.rs`: `new` and `Default` |
-//! | The policy store: objects by name, references between them | `database.rs`, `database/references.rs` |
+//! | The policy store: objects by name, references between them | `database/put.rs`, `database/selection.rs`, `database/references.rs` |
 //! | The other side's policy (`vpnctl policy mirror`) | `xml/mirror.rs` |
 #![forbid(unsafe_code)]
 
@@ -78,6 +79,10 @@ pub mod selector;
 pub mod tunnel;
 pub mod validate;
 pub mod xml;
+
+#[cfg(feature = "serde")]
+mod serialize;
+mod wording;
 
 pub use change::{Change, Effect};
 pub use credential::{Credential, KeyKind, Secret, Signature};

@@ -1,9 +1,10 @@
-//! How long a security association may live, by time and volume.
+//! The lifetime of a security association, by time and volume.
 
 use std::time::Duration;
 
 /// Limits of one security association. Lifetimes are local and never negotiated in IKEv2 (RFC 7296 §2.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Lifetime {
     /// Age at which the SA is deleted whatever happens; `Duration::MAX` means no limit.
     pub hard: Duration,
@@ -36,13 +37,13 @@ impl Lifetime {
         Self { hard, bytes: None, overlap_percent: 10 }
     }
 
-    /// The same with a limit by volume, in octets.
+    /// Sets a limit by volume, in octets.
     #[must_use]
     pub const fn with_bytes(self, bytes: u64) -> Self {
         Self { bytes: Some(bytes), ..self }
     }
 
-    /// The same with another overlap, 1 to 50 percent.
+    /// Sets the overlap, 1 to 50 percent.
     #[must_use]
     pub const fn with_overlap(self, overlap_percent: u8) -> Self {
         Self { overlap_percent, ..self }

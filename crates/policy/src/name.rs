@@ -50,7 +50,7 @@ impl DistinguishedName {
     /// Reads the DER encoding of an RDNSequence.
     ///
     /// # Errors
-    /// Where the octets are not one, or name nobody.
+    /// Returns an error if the octets are not one, or name nobody.
     pub fn from_der(der: &[u8]) -> Result<Self, NameError> {
         if der.len() > LONGEST {
             return Err(NameError::TooLong);
@@ -67,7 +67,7 @@ impl DistinguishedName {
         &self.der
     }
 
-    /// Whether both name the same: text is compared without regard to case, to its string type and to the number of
+    /// Returns `true` if both name the same: text is compared without regard to case, to its string type and to the number of
     /// spaces (RFC 5280 §7.1), everything else octet by octet.
     pub fn matches(&self, other: &Self) -> bool {
         self.der == other.der || self.prepared() == other.prepared()

@@ -31,7 +31,7 @@ impl KeyBits {
     }
 }
 
-/// How many keys DES works with.
+/// The number of keys that DES works with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DesKeys {
     /// DES (RFC 2405).
@@ -63,7 +63,7 @@ pub enum IkeEncryption {
 }
 
 impl IkeEncryption {
-    /// Whether it protects integrity itself.
+    /// Returns `true` if it protects integrity itself.
     pub fn is_aead(self) -> bool {
         matches!(self, Self::AesGcm16(_) | Self::ChaCha20Poly1305)
     }
@@ -89,17 +89,17 @@ pub enum EspEncryption {
 }
 
 impl EspEncryption {
-    /// Whether it protects integrity itself.
+    /// Returns `true` if it protects integrity itself.
     pub fn is_aead(self) -> bool {
         matches!(self, Self::AesGcm16(_) | Self::ChaCha20Poly1305 | Self::AesGmac(_))
     }
 
-    /// Whether it keeps the traffic secret: without that, everybody on the way can read it.
+    /// Returns `true` if it keeps the traffic secret: without that, everybody on the way can read it.
     pub fn hides(self) -> bool {
         !matches!(self, Self::AesGmac(_) | Self::Null)
     }
 
-    /// Whether RFC 8221 forbids it or advises against it, so that it serves only to reach what has nothing else.
+    /// Returns `true` if RFC 8221 forbids it or advises against it: only peers without anything better need it.
     pub fn is_weak(self) -> bool {
         matches!(self, Self::DesCbc(_))
     }
@@ -139,7 +139,7 @@ impl Prf {
         }
     }
 
-    /// Whether RFC 8247 forbids it, so that it serves only to reach what has nothing else.
+    /// Returns `true` if RFC 8247 forbids it: only peers without anything better need it.
     pub fn is_weak(self) -> bool {
         matches!(self, Self::HmacMd5)
     }
@@ -166,7 +166,7 @@ pub enum Integrity {
 }
 
 impl Integrity {
-    /// Whether RFC 8221 and RFC 8247 forbid it, so that it serves only to reach what has nothing else.
+    /// Returns `true` if RFC 8221 and RFC 8247 forbid it: only peers without anything better need it.
     pub fn is_weak(self) -> bool {
         matches!(self, Self::HmacMd5_96)
     }
@@ -199,7 +199,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// Whether RFC 8247 §2.4 advises against it or forbids it.
+    /// Returns `true` if RFC 8247 §2.4 advises against it or forbids it.
     pub fn is_weak(self) -> bool {
         matches!(self, Self::Modp1024 | Self::Modp1536 | Self::Modp2048Sub256)
     }
@@ -216,6 +216,13 @@ pub struct IkeProposal {
     pub prf: Vec<Prf>,
     /// At least one; the first is the one whose public value is sent first.
     pub groups: Vec<Group>,
+}
+
+impl IkeProposal {
+    /// Returns `true` if it offers SHA-1: a peer that knows nothing better may then sign with it.
+    pub fn names_sha1(&self) -> bool {
+        self.integrity.contains(&Integrity::HmacSha1_96) || self.prf.contains(&Prf::HmacSha1)
+    }
 }
 
 impl Default for IkeProposal {
@@ -267,12 +274,12 @@ impl Protection {
         Self::Esp { encryption, integrity: Some(integrity) }
     }
 
-    /// Whether it keeps the traffic secret: without that, everybody on the way can read it.
+    /// Returns `true` if it keeps the traffic secret: without that, everybody on the way can read it.
     pub fn hides(self) -> bool {
         matches!(self, Self::Esp { encryption, .. } if encryption.hides())
     }
 
-    /// Whether it is AH, which covers the addresses, so that they must not change on the way.
+    /// Returns `true` if it is AH, which covers the addresses, so that they must not change on the way.
     pub fn is_ah(self) -> bool {
         matches!(self, Self::Ah(_))
     }

@@ -1,7 +1,7 @@
-//! Which packets a tunnel protects (RFC 4301 §4.4.1, RFC 7296 §3.13).
+//! Traffic selectors: the packets that a tunnel protects (RFC 4301 §4.4.1, RFC 7296 §3.13).
 
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Inclusive range of addresses of one family, `start ≤ end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,10 +26,10 @@ impl AddressRange {
         self.end
     }
 
-    /// Whether the address lies in the range.
+    /// Returns `true` if the address lies in the range.
     #[inline]
     pub fn contains(&self, address: IpAddr) -> bool {
-        // As numbers, because every packet asks.
+        // The addresses are compared as numbers, because this is asked for every packet.
         match (self.start, address, self.end) {
             (IpAddr::V4(start), IpAddr::V4(address), IpAddr::V4(end)) => {
                 (start.to_bits()..=end.to_bits()).contains(&address.to_bits())
@@ -39,6 +39,24 @@ impl AddressRange {
             }
             _ => false,
         }
+    }
+
+    /// The subnet that an address is in; `None` if the address has fewer bits than the prefix.
+    pub fn subnet(address: IpAddr, prefix: u32) -> Option<Self> {
+        let (start, end) = match address {
+            IpAddr::V4(address) if prefix <= 32 => {
+                let host = u32::MAX.checked_shr(prefix).unwrap_or(0);
+                let bits = address.to_bits();
+                (Ipv4Addr::from_bits(bits & !host).into(), Ipv4Addr::from_bits(bits | host).into())
+            }
+            IpAddr::V6(address) if prefix <= 128 => {
+                let host = u128::MAX.checked_shr(prefix).unwrap_or(0);
+                let bits = address.to_bits();
+                (Ipv6Addr::from_bits(bits & !host).into(), Ipv6Addr::from_bits(bits | host).into())
+            }
+            _ => return None,
+        };
+        Some(Self { start, end })
     }
 
     /// The addresses both ranges hold.
@@ -86,12 +104,12 @@ impl Prefix {
         (0..=longest).map(move |len| (Self::new(start, len), Self::new(end, len)))
     }
 
-    /// Whether the addresses are of IPv6.
+    /// Returns `true` if the addresses are of IPv6.
     pub fn is_ipv6(&self) -> bool {
         self.ipv6
     }
 
-    /// How many bits all addresses of it have in common.
+    /// The number of leading bits that all its addresses share.
     pub fn length(&self) -> u8 {
         self.len
     }
@@ -151,6 +169,9 @@ pub struct PortRange {
 }
 
 impl PortRange {
+    /// Protocols with ports, and with types in the place of ports: ICMP, ICMPv6, Mobility Header (RFC 7296 §3.13.1).
+    const PROTOCOLS: [u8; 8] = [6, 17, 33, 132, 136, 1, 58, 135];
+
     /// Every port.
     pub const ANY: Self = Self { start: 0, end: u16::MAX };
 
@@ -169,9 +190,14 @@ impl PortRange {
         self.end
     }
 
-    /// Whether the port lies in the range.
+    /// Returns `true` if the port lies in the range.
     pub fn contains(&self, port: u16) -> bool {
         self.start <= port && port <= self.end
+    }
+
+    /// Returns `true` if a selector of this protocol may have these ports: only [`PortRange::ANY`] if the protocol has none.
+    pub fn fits(&self, protocol: u8) -> bool {
+        *self == Self::ANY || Self::PROTOCOLS.contains(&protocol)
     }
 
     /// The ports both ranges hold.
@@ -197,7 +223,7 @@ impl Selector {
         Self { protocol: 0, addresses, ports: PortRange::ANY }
     }
 
-    /// Whether a packet's end lies in the selector; `port` is `None` where the packet shows none (a fragment, or a
+    /// Returns `true` if a packet's end lies in the selector; `port` is `None` where the packet shows none (a fragment, or a
     /// protocol without ports), which only a selector for all ports covers.
     #[inline]
     pub fn contains(&self, protocol: u8, address: IpAddr, port: Option<u16>) -> bool {
@@ -262,7 +288,6 @@ impl fmt::Display for Selector {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use std::net::Ipv4Addr;
 
     fn address(ipv6: bool, bits: u128) -> IpAddr {
         match ipv6 {

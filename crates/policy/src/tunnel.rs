@@ -27,7 +27,7 @@ impl Policy {
     }
 }
 
-/// Which side may start a negotiation.
+/// The side that may start a negotiation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Starts and answers.
@@ -39,12 +39,12 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether this side may start.
+    /// Returns `true` if this side may start.
     pub fn may_initiate(self) -> bool {
         self != Self::Responder
     }
 
-    /// Whether this side may answer.
+    /// Returns `true` if this side may answer.
     pub fn may_respond(self) -> bool {
         self != Self::Initiator
     }
@@ -81,7 +81,7 @@ impl fmt::Display for Mode {
 /// One side of an IKE tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Where the side is; `None` means any address, which only a responder can serve.
+    /// The address of the side; `None` means any address, which only a responder can serve.
     pub address: Option<IpAddr>,
     /// The identity of the side.
     pub identity: Identity,
@@ -106,18 +106,18 @@ impl From<IpAddr> for Endpoint {
     }
 }
 
-/// How one IKE SA is made (AIX: a phase 1 tunnel).
+/// The definition of an IKE SA (AIX: a phase 1 tunnel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct IkeTunnel {
     /// Unique among IKE tunnels.
     pub name: String,
-    /// Which side may start it.
+    /// The side that may start it.
     pub role: Role,
     /// This side.
     pub local: Endpoint,
     /// The peer.
     pub remote: Endpoint,
-    /// How both prove who they are.
+    /// The authentication of both sides.
     pub credential: Credential,
     /// Offers in order of preference, at least one.
     pub proposals: Vec<IkeProposal>,
@@ -154,38 +154,38 @@ impl IkeTunnel {
         }
     }
 
-    /// The same with one more child tunnel.
+    /// Adds a child tunnel.
     #[must_use]
     pub fn with_child(mut self, child: ChildTunnel) -> Self {
         self.children.push(Arc::new(child));
         self
     }
 
-    /// The same in another role.
+    /// Sets the role.
     #[must_use]
     pub fn with_role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
-    /// The same with other proposals, in order of preference.
+    /// Sets the proposals, in order of preference.
     #[must_use]
     pub fn with_proposals(self, proposals: Vec<IkeProposal>) -> Self {
         Self { proposals, ..self }
     }
 
-    /// The same with another lifetime of the IKE SA.
+    /// Sets the lifetime of the IKE SA.
     #[must_use]
     pub fn with_lifetime(self, lifetime: Lifetime) -> Self {
         Self { lifetime, ..self }
     }
 
-    /// The same, started together with the gateway.
+    /// Starts the tunnel together with the gateway.
     #[must_use]
     pub fn with_auto_start(self) -> Self {
         Self { auto_start: true, ..self }
     }
 
-    /// Whether this side may answer a peer between these addresses for it.
+    /// Returns `true` if this side may answer a peer between these addresses for it.
     pub fn may_answer(&self, local: IpAddr, remote: IpAddr) -> bool {
         self.role.may_respond()
             && self.local.address.is_none_or(|a| a == local)
@@ -198,18 +198,18 @@ impl IkeTunnel {
 pub struct Pfs {
     /// Groups offered as initiator, in order of preference; empty: no key exchange in CREATE_CHILD_SA.
     pub offer: Vec<Group>,
-    /// Groups accepted as responder.
+    /// Groups accepted as responder, whatever is offered as initiator.
     pub accept: Vec<Group>,
-    /// Whether a request without key exchange is accepted as responder.
+    /// True if a request without key exchange is accepted as responder.
     pub accept_none: bool,
 }
 
-/// How one Child SA is made (AIX: a phase 2 tunnel).
+/// The definition of a Child SA (AIX: a phase 2 tunnel).
 #[derive(Clone, Debug, PartialEq)]
 pub struct ChildTunnel {
     /// Unique among child tunnels.
     pub name: String,
-    /// Which side may start it.
+    /// The side that may start it.
     pub role: Role,
     /// Transport or tunnel mode; the peer must agree.
     pub mode: Mode,
@@ -244,45 +244,45 @@ impl ChildTunnel {
         }
     }
 
-    /// The same in another role.
+    /// Sets the role.
     #[must_use]
     pub fn with_role(self, role: Role) -> Self {
         Self { role, ..self }
     }
 
-    /// The same in another mode.
+    /// Sets the mode.
     #[must_use]
     pub fn with_mode(self, mode: Mode) -> Self {
         Self { mode, ..self }
     }
 
-    /// The same with other proposals, in order of preference.
+    /// Sets the proposals, in order of preference.
     #[must_use]
     pub fn with_proposals(self, proposals: Vec<ChildProposal>) -> Self {
         Self { proposals, ..self }
     }
 
-    /// The same with key exchanges at rekeys: these groups are offered and accepted, in order of preference.
+    /// Sets the groups for key exchanges at rekeys: they are offered and accepted, in order of preference.
     #[must_use]
     pub fn with_pfs(self, groups: Vec<Group>) -> Self {
         let pfs = Pfs { offer: groups.clone(), accept: groups, accept_none: false };
         Self { pfs, ..self }
     }
 
-    /// The same, started together with the gateway.
+    /// Starts the tunnel together with the gateway.
     #[must_use]
     pub fn with_auto_start(self) -> Self {
         Self { auto_start: true, ..self }
     }
 
-    /// The same, started by the first packet for it.
+    /// Starts the tunnel with the first packet for it.
     #[must_use]
     pub fn with_on_demand(self) -> Self {
         Self { on_demand: true, ..self }
     }
 }
 
-/// How Child SAs are made for traffic that the peer alone names. This side only answers.
+/// The definition of Child SAs for traffic that the peer alone names. This side only answers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GenericChild {
     /// Name in the policy, for messages to the operator.
@@ -309,7 +309,7 @@ pub struct AllowedTraffic {
 }
 
 impl AllowedTraffic {
-    /// Whether a range is of a kind that may be asked for.
+    /// Returns `true` if a range is of a kind that may be asked for.
     pub fn allows(&self, range: &AddressRange) -> bool {
         let widest = if range.start().is_ipv4() { self.ipv4 } else { self.ipv6 };
         widest.is_some_and(|widest| range.kind() <= widest)

@@ -5,22 +5,16 @@
 //! [`Problem`]; the reader of XML calls the same functions earlier, where it knows the line, and words the problem in
 //! the terms of the file.
 
+mod limits;
 mod problem;
 pub(crate) mod rules;
 
+pub use limits::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
 pub use problem::Problem;
 
 use crate::{ChildProposal, ChildTunnel, Credential, IkeTunnel, Mode, Pfs, Policy, Selector};
 use std::collections::BTreeSet;
 use std::fmt;
-
-/// Most proposals for an IKE SA, and most for a Child SA. A peer of this implementation reads no more than these from
-/// one message.
-pub const MAX_PROPOSALS: usize = 64;
-
-/// Most algorithms in all proposals for an IKE SA together. They travel in IKE_SA_INIT, which cannot be fragmented; a
-/// responder of this implementation ignores one above 10,000 octets.
-pub const MAX_IKE_ALGORITHMS: usize = 700;
 
 /// One value of a policy that cannot be used. Its `Display` is one line: the tunnel, the field, the problem and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,7 +157,7 @@ fn check_tunnel(tunnel: &IkeTunnel, findings: &mut Findings<'_>) {
     let proposals = &tunnel.proposals;
     findings.check("proposals", rules::number_of_proposals(proposals.len()));
     findings.check("proposals", rules::number_of_algorithms(proposals));
-    // What exceeds the number is not looked at.
+    // Proposals beyond the limit are not checked.
     for (at, proposal) in proposals.iter().take(MAX_PROPOSALS).enumerate() {
         for (list, problem) in rules::ike_proposal(proposal) {
             findings.add(format!("proposals[{at}].{list}"), problem);
@@ -221,8 +215,5 @@ fn check_child_offers(proposals: &[ChildProposal], pfs: &Pfs, findings: &mut Fin
     }
     findings.check("pfs.offer", rules::distinct(&pfs.offer));
     findings.check("pfs.accept", rules::distinct(&pfs.accept));
-    // As responder, the engine accepts the groups that it offers as well.
-    if pfs.offer.is_empty() {
-        findings.check("pfs.accept", rules::pfs(pfs));
-    }
+    findings.check("pfs.accept", rules::pfs(pfs));
 }

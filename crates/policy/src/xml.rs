@@ -1,38 +1,37 @@
 //! Reads and writes AIX_VPN policy files.
 //!
-//! Three steps: `document` turns the text into elements with their places, `lower` turns those into a
+//! Three steps: `parse` turns the text into elements with their spans, `lower` turns those into a
 //! [`Policy`] with every reference resolved, and what either finds wrong becomes a [`Diagnostic`]. A file is read
 //! whole or not at all: every error in it is collected, and one is enough to refuse it.
 
+pub(crate) mod conformance;
+mod definitions;
 mod diagnostic;
-mod document;
 mod dtd;
-mod lower;
-mod merge;
-mod mirror;
+pub(crate) mod element;
+mod lexical;
+pub(crate) mod lower;
+pub(crate) mod mirror;
 mod node;
 mod options;
-mod places;
-mod schema;
-mod source;
+pub(crate) mod parse;
+pub(crate) mod report;
+pub(crate) mod schema;
+pub(crate) mod source;
+pub(crate) mod span;
 mod write;
 
-pub(crate) use diagnostic::nearest;
+pub use definitions::{Definition, Definitions};
 pub use diagnostic::{Diagnostic, Diagnostics, Severity};
 pub use dtd::dtd;
-pub(crate) use merge::{Merged, merge};
 pub use node::Node;
 pub use options::{Advice, Algorithm, Options};
-pub use places::{Definition, Places};
-pub(crate) use schema::{GROUP_REFERENCES, SUBNET_ADDRESS, SUBNET_MASK};
+pub use parse::MAX_FILE_LEN;
 pub use write::write;
 
 use crate::Policy;
-use diagnostic::Report;
+use report::Report;
 use source::Source;
-
-/// Octets above which a file is refused; 20,000 phase 2 tunnels, each with traffic of its own, take less.
-pub const MAX_FILE_LEN: usize = 8 << 20;
 
 /// A policy read from a file, with warnings for its author.
 #[derive(Clone, Debug)]
@@ -41,8 +40,8 @@ pub struct Loaded {
     pub policy: Policy,
     /// In the order of the file.
     pub warnings: Vec<Diagnostic>,
-    /// Where its tunnels are defined.
-    pub places: Places,
+    /// The elements that define its tunnels.
+    pub definitions: Definitions,
 }
 
 /// Reads the text of an AIX_VPN file; `file_name` only labels the diagnostics.
@@ -64,10 +63,10 @@ pub fn read(file_name: &str, text: &str) -> Result<Loaded, Diagnostics> {
     read_with(file_name, text, &Options::default())
 }
 
-/// Reads a file as [`read`] does, but not as strictly, or with more advice.
+/// Reads a file as [`read`] does, with options: less strictly, or with more advice.
 ///
 /// # Errors
-/// Those of [`read`].
+/// The errors of [`read`].
 pub fn read_with(
     file_name: &str,
     text: &str,
@@ -75,16 +74,16 @@ pub fn read_with(
 ) -> Result<Loaded, Diagnostics> {
     let mut source = Source::new(file_name, text);
     let mut report = Report::default();
-    let mut root = document::read(&mut source, &mut report);
+    let mut root = parse::parse(&mut source, &mut report);
     if let Some(root) = root.as_mut().filter(|_| options.lenient) {
-        schema::leave_out_unknown(root, &mut report);
+        conformance::leave_out_unknown(root, &mut report);
     }
     let policy =
         root.as_ref().and_then(|root| lower::lower(root, source.is_whole(), options, &mut report));
     match policy.zip(root) {
         Some((policy, root)) if !report.has_errors() => {
-            let places = Places::of_document(&root, &source);
-            Ok(Loaded { policy, warnings: report.into_warnings(&source), places })
+            let definitions = Definitions::of_document(&root, &source);
+            Ok(Loaded { policy, warnings: report.into_warnings(&source), definitions })
         }
         _ => Err(report.into_diagnostics(&source)),
     }

@@ -1,4 +1,4 @@
-//! What a file can get wrong: each case changes one thing in a good file and names what must be said of it.
+//! Mistakes in files: each case changes one thing in a good file and names the finding that must follow.
 
 use policy::xml::{Severity, read};
 

@@ -50,7 +50,7 @@ fn minutes(minutes: u64) -> Duration {
     Duration::from_secs(60 * minutes)
 }
 
-/// What the vendor's sample, and the two files made after it, say of phase 1.
+/// The phase 1 settings of the vendor's sample and of the two files made after it.
 fn vendor_proposal() -> IkeProposal {
     IkeProposal {
         encryption: vec![IkeEncryption::AesCbc(KeyBits::B256)],
@@ -245,7 +245,7 @@ fn a_bundle_of_esp_and_ah_is_refused() {
     assert_errors(INTEGRITY, &[(50, "ESP and AH in one IPSecProposal are a bundle")]);
 }
 
-/// The same file without the bundle, and with proposals of one mode only.
+/// The file without the bundle, and with proposals of one mode only.
 #[test]
 fn integrity_without_secrecy_is_loaded_with_warnings() {
     let mut text = INTEGRITY
@@ -359,7 +359,7 @@ fn weak_algorithms_are_used_where_named_and_warned_of() {
     assert!(warned("ESP_Authentication \"HMAC-MD5\" is weak"));
 }
 
-/// What AIX calls the algorithms made of AES.
+/// AIX's names for the algorithms made of AES.
 #[test]
 fn integrity_made_of_aes_has_several_names() {
     for (hash, integrity, prf) in [

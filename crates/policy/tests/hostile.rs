@@ -218,7 +218,7 @@ fn no_entity_is_expanded() {
     assert!(errors.to_string().contains("unknown entity"), "{errors}");
 }
 
-/// What goes to a terminal cannot steer it.
+/// Text for a terminal has no control characters.
 #[test]
 fn no_control_characters_are_shown() {
     let text = "<AIX_VPN Version=\"2.1\" Vers\u{202e}ion=\"&#x85;\u{9b}31m\u{202e}\"/>";

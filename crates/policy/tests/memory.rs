@@ -40,7 +40,7 @@ static ALLOCATOR: Counting = Counting;
 const HELD: usize = 128 << 20;
 /// The most that reading may ask for in all.
 const ASKED: usize = 256 << 20;
-/// The same for a file that is refused for its shape, before anything is made of it.
+/// A file that is refused for its shape, before anything is made of it.
 const OF_A_SHAPE: usize = 24 << 20;
 
 /// A text of repetitions up to the largest size.
@@ -49,7 +49,7 @@ fn filled(head: &str, piece: &str, tail: &str) -> String {
     format!("{head}{}{tail}", piece.repeat(count))
 }
 
-/// The same with numbered pieces, so many at most.
+/// A text with numbered pieces, up to a number of them.
 fn numbered(most: usize, head: &str, piece: impl Fn(usize) -> String, tail: &str) -> String {
     let mut text = head.to_owned();
     for more in (0..most).map(piece) {
@@ -61,7 +61,7 @@ fn numbered(most: usize, head: &str, piece: impl Fn(usize) -> String, tail: &str
     text + tail
 }
 
-/// What reading a text takes: octets held at once, octets asked for in all, and whether it was refused.
+/// The cost of reading a text: octets held at once, octets allocated in all, and `true` if it was refused.
 fn cost(text: &str) -> (usize, usize, bool) {
     assert!(text.len() <= MAX_FILE_LEN);
     let before = LIVE.get();

@@ -190,7 +190,10 @@ fn mirror_ike(l: &IkeSaStatus, r: &IkeSaStatus, found: &mut Vec<String>) {
         found.push("both ends have the same part in the IKE SA".into());
     }
     if l.suite != r.suite {
-        found.push(format!("the ends have different IKE algorithms: {} and {}", l.suite, r.suite));
+        found.push(format!(
+            "the ends have different IKE algorithms: {:?} and {:?}",
+            l.suite, r.suite
+        ));
     }
     // Not the other way round: an end may announce a NAT where there is none, to have ESP in UDP.
     if (l.nat_local && !r.nat_remote) || (r.nat_local && !l.nat_remote) {

@@ -3,6 +3,12 @@
 //! Real [`ike::Engine`]s meet on a virtual wire that loses, repeats, delays, translates and holds back their datagrams,
 //! under a virtual clock. Everything that is left to chance comes from one number, so that a failure can be repeated;
 //! a failing scenario prints that number and the [`ladder`] of messages.
+//!
+//! | question | file |
+//! |---|---|
+//! | Where are messages lost, repeated, delayed and reordered? | `link.rs`, [`Conditions`] |
+//! | How is a random world run again? | `SIM_SEED=4711 cargo test --release --test simulated random` |
+//! | Where is a misuse of the data plane noticed? | `recorder.rs`; what must hold at the end is in `invariant.rs` |
 #![forbid(unsafe_code)]
 
 pub mod chance;

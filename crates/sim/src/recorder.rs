@@ -6,8 +6,8 @@ use esp::datapath::{Arrival, Datapath};
 use esp::discard::Discard;
 use esp::gso::Gso;
 use esp::plane::{
-    DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path, PlaneError, Rule,
-    RuleId, SaId, Spi, Usage,
+    Capabilities, DataPlane, Encapsulation, InboundSa, Notice, OutboundSa, PacketSummary, Path,
+    PlaneError, Rule, RuleId, SaId, Spi, Usage,
 };
 use esp::queue::{Coalesce, ReceiveQueue, SendQueue};
 use policy::Secret;
@@ -43,21 +43,21 @@ pub struct Sending {
     expiry: Expiry,
 }
 
-/// Which limits were reported.
+/// The limits that were reported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Expiry {
     soft: bool,
     hard: bool,
 }
 
-/// What becomes of a packet that wants to leave.
+/// The decision about an outbound packet.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Protected, to be sent along the path.
     Protected {
         /// The ESP packet from its SPI on.
         octets: Vec<u8>,
-        /// Where to.
+        /// The path of the packet.
         path: Path,
     },
     /// Kept until an SA comes; [`Recorder::take_released`] has it then.
@@ -68,7 +68,7 @@ pub enum Verdict {
     NoRule,
 }
 
-/// Why a received packet is refused.
+/// The reason why a received packet is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Refusal {
     /// Too short, or not made by a recorder.
@@ -112,7 +112,7 @@ pub struct Recorder {
     names: BTreeSet<SaId>,
     keys: BTreeSet<Vec<u8>>,
     order: u64,
-    /// When each rule last asked for an SA.
+    /// The time of each rule's last request for an SA.
     asked: BTreeMap<RuleId, Instant>,
     notices: Vec<Notice>,
     refusals: VecDeque<Option<PlaneError>>,
@@ -126,7 +126,7 @@ impl Recorder {
         Self { datapath: Some(datapath), ..Self::default() }
     }
 
-    /// Whether packets are really encrypted.
+    /// Returns `true` if packets are really encrypted.
     pub fn encrypts(&self) -> bool {
         self.datapath.is_some()
     }
@@ -157,12 +157,12 @@ impl Recorder {
         &self.journal
     }
 
-    /// What was asked that must not be, in words.
+    /// The requests that break the contract, in words.
     pub fn misuse(&self) -> &[String] {
         &self.misuse
     }
 
-    /// What key management has to hear.
+    /// The notices for key management.
     pub fn take_notices(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.notices);
         notices.extend(self.datapath.iter().flat_map(Datapath::take_notices));
@@ -405,6 +405,8 @@ fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {
     OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby }
 }
 
+impl Capabilities for Recorder {}
+
 impl DataPlane for Recorder {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
         if rule.selectors.local.is_empty() || rule.selectors.remote.is_empty() {
@@ -413,8 +415,9 @@ impl DataPlane for Recorder {
         if let Some(datapath) = &mut self.datapath {
             datapath.add_rule(rule.clone())?;
         }
-        if let Some(before) = self.rules.insert(rule.id, rule) {
-            self.misuse.push(format!("{:?} was in force already", before.id));
+        let before = self.rules.insert(rule.id, rule.clone());
+        if before.is_some_and(|before| before.tunnel != rule.tunnel) {
+            self.misuse.push(format!("{:?} was in force for another tunnel", rule.id));
         }
         Ok(())
     }

@@ -41,6 +41,8 @@ pub struct World {
     nats: Vec<Nat>,
     conditions: Conditions,
     conditions_from: BTreeMap<HostId, Conditions>,
+    /// Time between the admission of a packet and its way to the wire.
+    pipelines: BTreeMap<HostId, Duration>,
     gates: Gates,
     agenda: BTreeMap<(Duration, u64), Happening>,
     sequence: u64,
@@ -71,6 +73,7 @@ impl World {
             nats: Vec::new(),
             conditions: Conditions::default(),
             conditions_from: BTreeMap::new(),
+            pipelines: BTreeMap::new(),
             gates: Gates::default(),
             agenda: BTreeMap::new(),
             sequence: 0,

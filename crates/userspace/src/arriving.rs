@@ -1,4 +1,4 @@
-//! What a socket handed over: ESP with where it came from, and what shares a port with it.
+//! A message from a socket: ESP with its arrival, or another protocol on the shared port.
 
 use super::datagrams::Incoming;
 use super::hooks::{Hooks, IkeDatagram};
@@ -8,12 +8,12 @@ use esp::plane::{Encapsulation, Path};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::ops::Range;
 
-/// What precedes IKE on the port that ESP uses, too (RFC 3948 §2.2).
+/// The marker before IKE messages on the port that ESP also uses (RFC 3948 §2.2).
 pub(super) const NON_ESP_MARKER: [u8; 4] = [0; 4];
 
 /// ESP packets that came together, each from the SPI on.
 pub(super) struct Arrived<'a> {
-    /// Where they begin in the message.
+    /// The offset in the message.
     pub at: usize,
     pub octets: &'a [u8],
     /// Octets of each but the last.

@@ -1,4 +1,4 @@
-//! How the plane appears on the host, as its owner wants it.
+//! The settings of the plane on the host.
 
 use super::offering::Offering;
 use super::workers::Workers;
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// How the plane appears on the host.
+/// The settings of the plane on the host.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Name of the TUN device.
@@ -28,20 +28,18 @@ pub struct Config {
     pub natt_port: u16,
     /// Directory of the record of what was changed on the host.
     pub state_dir: PathBuf,
-    /// Whether cleartext that should have been protected is dropped with nftables (RFC 4301 §5.2).
-    pub inbound_guard: bool,
-    /// What happens to traffic that is no tunnel's.
+    /// The filter for traffic that belongs to no tunnel.
     pub filter: Arc<Filter>,
-    /// Whether TCP's MSS is lowered to what fits the tunnel.
+    /// The MSS of TCP is lowered to the length that fits the tunnel.
     pub mss_clamp: bool,
-    /// Whether the kernel protects packets, too: it takes ESP in UDP whose SPIs are none of this plane's, and what it has
-    /// opened is let in.
+    /// The kernel protects packets, too: it takes ESP in UDP with SPIs that are not this plane's, and the packets that it has
+    /// opened are let in.
     pub beside_kernel: bool,
-    /// What of the kernel's is to be left alone.
+    /// The offerings of the kernel that are not used.
     pub without: BTreeSet<Offering>,
-    /// Where ciphers come from.
+    /// The providers of ciphers.
     pub crypto: Arc<CryptoProviders>,
-    /// Who carries the packets; a clone of it shows them and changes how they work.
+    /// The workers. A clone of it shows them and changes their settings.
     pub workers: Workers,
 }
 
@@ -56,7 +54,6 @@ impl Default for Config {
             rule_priority: 4500,
             natt_port: 4500,
             state_dir: "/run/vpnd".into(),
-            inbound_guard: true,
             filter: Arc::default(),
             mss_clamp: true,
             beside_kernel: false,

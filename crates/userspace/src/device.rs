@@ -1,17 +1,15 @@
-//! What the host has of the plane while there are rules: the device with its first queue_pair, routes, and the guard.
+//! The plane's parts on the host while there are rules: the device with its first queue pair, and routes.
 
 use super::config::Config;
-use super::filter::Enforcement;
-use super::guard;
 use super::offering::Offering;
+use super::port::Port;
 use super::queue_pair::QueuePair;
 use super::refusal::{plane_error, refused};
-use super::socket::Port;
 use super::tun::Tun;
 use super::tun_routes::TunRoutes;
 use super::worker::Shared;
-use esp::plane::{PlaneError, Rule};
-use host::journal::{Change, Journal};
+use esp::plane::PlaneError;
+use host::journal::Journal;
 use host::netlink::Netlink;
 use std::io;
 use std::ops::AddAssign;
@@ -25,12 +23,10 @@ const WAITING: u32 = 1000;
 pub(super) struct Device {
     // Declared in the order in which they are to go: the host's settings, then the device.
     pub routing: TunRoutes,
-    /// The guard's table; `None` where there is none.
-    guard: Option<String>,
     _queue_pair: Arc<QueuePair>,
 }
 
-/// What a plane lost by a device that is gone.
+/// The losses of a device that is gone.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Lost {
     /// Packets that were not read from it.
@@ -68,7 +64,7 @@ impl Device {
         let queue_pair = Arc::new(QueuePair::first(tun, port)?);
         config.workers.attach(&config.device, Arc::clone(shared), Arc::clone(&queue_pair))?;
         shared.inside.is_at(&queue_pair);
-        Ok(Self { routing, guard: None, _queue_pair: queue_pair })
+        Ok(Self { routing, _queue_pair: queue_pair })
     }
 
     /// Takes everything off the host again.
@@ -79,64 +75,6 @@ impl Device {
         journal.undo_device();
         Lost { unread, unreceived, declined }
     }
-
-    /// Whether cleartext that should have been protected is dropped (RFC 4301 §5.2).
-    pub(super) fn has_guard(&self) -> bool {
-        self.guard.is_some()
-    }
-
-    /// Puts the guard in force, where it is wanted and to be had.
-    pub(super) fn start_guard(
-        &mut self,
-        config: &Config,
-        enforcement: &Enforcement,
-        journal: &mut Journal,
-    ) -> Result<(), PlaneError> {
-        if !config.inbound_guard {
-            return Ok(());
-        }
-        let name = guard::table(&config.device);
-        journal.record(&Change::Guard(name.clone())).map_err(plane_error)?;
-        match install_guard(&name, config, enforcement, std::iter::empty()) {
-            Ok(()) => self.guard = Some(name),
-            Err(error) => {
-                journal.forget(&Change::Guard(name));
-                tracing::warn!(
-                    %error,
-                    "no inbound guard: cleartext that should be protected is not dropped; install nftables for it"
-                );
-            }
-        }
-        Ok(())
-    }
-
-    /// Guards these rules, too: all of them or none.
-    pub(super) fn extend_guard(&self, rules: &[Rule]) -> io::Result<()> {
-        self.guard.as_ref().map_or(Ok(()), |name| guard::extend(name, rules))
-    }
-
-    /// Guards these rules and no others.
-    pub(super) fn rebuild_guard<'a>(
-        &self,
-        config: &Config,
-        enforcement: &Enforcement,
-        rules: impl Iterator<Item = &'a Rule>,
-    ) {
-        let Some(name) = &self.guard else { return };
-        if let Err(error) = install_guard(name, config, enforcement, rules) {
-            tracing::warn!(%error, "the inbound guard still drops cleartext of a rule that is gone");
-        }
-    }
-}
-
-fn install_guard<'a>(
-    name: &str,
-    config: &Config,
-    enforcement: &Enforcement,
-    rules: impl Iterator<Item = &'a Rule>,
-) -> io::Result<()> {
-    let host = (config.device.as_str(), config.natt_port, config.beside_kernel);
-    guard::install(name, host, enforcement.filter(), rules)
 }
 
 /// Brings the device up, with nothing of its own on it: no addresses, no router discovery, no redirects.

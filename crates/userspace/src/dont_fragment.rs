@@ -1,4 +1,4 @@
-//! Whether what a socket of IPv4 sends may be fragmented on the way.
+//! The Don't Fragment bit of the packets that a socket of IPv4 sends.
 
 use super::datagrams::set_option;
 use socket2::Socket;

@@ -34,13 +34,13 @@ pub(super) struct Enforcement {
     exceptions: Vec<Exception>,
 }
 
-/// What the table needs to know of the plane.
+/// The properties of the plane that the table depends on.
 struct Host {
     table: String,
     device: String,
     mark: u32,
     natt_port: u16,
-    /// Whether the kernel protects packets, too.
+    /// The kernel protects packets, too.
     beside_kernel: bool,
 }
 
@@ -66,7 +66,7 @@ impl Enforcement {
         Ok(enforcement)
     }
 
-    /// What is in force.
+    /// The filter in force.
     pub(super) fn filter(&self) -> &Arc<Filter> {
         &self.filter
     }
@@ -94,7 +94,7 @@ impl Enforcement {
         Err(error)
     }
 
-    /// What the filter has done.
+    /// The filter's counters.
     pub(super) fn counts(&self) -> FilterCounts {
         let rules = vec![Tally::default(); self.filter.rules.len()];
         let mut counts = FilterCounts { rules, ..FilterCounts::default() };
@@ -255,7 +255,7 @@ table inet {table} {{
     )
 }
 
-/// What the rules say of packets that go one of these ways, rule by rule.
+/// The verdicts of the rules, one by one, about packets in one of these directions.
 fn verdicts(filter: &Filter, ways: &[Direction]) -> String {
     let mut text = String::new();
     for (place, rule) in filter.rules.iter().enumerate() {

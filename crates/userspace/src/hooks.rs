@@ -1,4 +1,4 @@
-//! What the plane tells its owner.
+//! The plane's calls to its owner.
 
 use esp::plane::Notice;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ pub struct Hooks {
 pub struct IkeDatagram {
     /// The address and port it came to.
     pub local: SocketAddr,
-    /// Where it came from.
+    /// The address and port that it came from.
     pub remote: SocketAddr,
     /// The message, from the IKE header on.
     pub octets: Vec<u8>,

@@ -3,8 +3,8 @@
 use super::arriving::{NON_ESP_MARKER, sort};
 use super::datagrams::Ring;
 use super::outer::Routers;
+use super::port::Port;
 use super::queue_pair::Wire;
-use super::socket::Port;
 use super::worker::Shared;
 use esp::queue::{Coalesce, ReceiveQueue};
 use socket2::Socket;
@@ -37,7 +37,7 @@ impl IkeSender {
 /// Most messages of one receiving call.
 const MESSAGES: usize = 8;
 
-/// What no worker receives: IKE on the port of ESP, and routers' words on the paths. Whoever owns one waits until its
+/// The messages that no worker receives: IKE on the port of ESP, and ICMP messages about paths. The owner waits until its
 /// descriptor is readable and then calls [`receive`](Self::receive). The port stays taken as long as it lives.
 pub struct IkeReceiver {
     shared: Arc<Shared>,

@@ -92,10 +92,11 @@
 //! | Where does GSO come in? | `tun.rs` (super-packets of the device), `datagrams.rs` (UDP segmentation and GRO); packets are split and joined in `crates/esp/src/segment.rs` and `crates/esp/src/coalesce.rs` |
 //! | Which kernel offload can be switched off? | `offering.rs` |
 //! | Where are ESP, IKE and keepalives on one port told apart? | `arriving.rs`; `steering.rs` does it in the kernel, by a BPF program |
-//! | Which socket and queue gets the packets of an SA? | `steering.rs`, `socket.rs` |
+//! | Which socket and queue gets the packets of an SA? | `steering.rs`, `port.rs` |
 //! | Where is the DF bit set? | decided in `crates/esp/src/outbound/fit_to_mtu.rs`; set by `dont_fragment.rs`, `let_fragment`, which `socket.rs` calls |
 //! | Where are routers heard and the host's own MTUs asked? | `outer.rs` |
-//! | Where is cleartext dropped that should have come protected? | `guard.rs` |
+//! | Where is the MTU of the device computed? | `plane.rs`, `device_mtu`; `plane/data_plane.rs`, `lower_device_mtu`, lowers it for an SA with more overhead. A router's report goes from `outer.rs` to `crates/esp/src/path_mtu.rs`, `learn` |
+//! | Where is cleartext dropped, in both directions? | not here: `src/planes/guard.rs` of the crate `vpn`, for all planes |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
 //! | Where are packets counted that the datapath never saw? | `plane.rs`, `counters` |
 //!
@@ -125,7 +126,6 @@ mod device;
 mod dont_fragment;
 mod event_fd;
 mod filter;
-mod guard;
 mod hooks;
 mod ike;
 mod offering;
@@ -134,6 +134,7 @@ mod outer;
 mod pipeline;
 mod plane;
 mod pool;
+mod port;
 mod queue_pair;
 mod refusal;
 mod sched_policy;

@@ -1,5 +1,5 @@
-//! What a kernel offers to make many packets cost little more than one. Each can be left alone: where a driver has it
-//! wrong, and to see what it brings.
+//! The kernel's offloads, which make many packets cost little more than one. Each can be switched off: if a driver has it
+//! wrong, and to see its effect.
 
 use std::fmt;
 use std::str::FromStr;

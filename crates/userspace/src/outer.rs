@@ -1,5 +1,5 @@
-//! What this host learns about the networks between the peers: ICMP messages of routers about packets that were too long, and
-//! the MTUs of its own interfaces and routes.
+//! Knowledge about the networks between the peers: ICMP messages of routers about packets that were too long, and the MTUs of
+//! this host's interfaces and routes.
 
 use super::worker::Shared;
 use esp::path_mtu::floor;

@@ -61,7 +61,7 @@ struct Incoming {
     receive: ReceiveQueue,
 }
 
-/// What is to be done with a batch, and its number in its direction.
+/// The next step of a batch, and its number in its direction.
 enum Job {
     Seal(u64, Box<Outgoing>),
     Open(u64, Box<Incoming>),
@@ -69,7 +69,7 @@ enum Job {
 
 type Sink<T> = Box<dyn FnMut(T) + Send>;
 
-/// What the threads of one pipeline share.
+/// The state that the threads of one pipeline share.
 pub(super) struct Pipeline {
     shared: Arc<Shared>,
     jobs: Receiver<Job>,
@@ -81,7 +81,7 @@ pub(super) struct Pipeline {
     freed: Arc<EventFd>,
 }
 
-/// How much is under way.
+/// The batches and packets under way.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Depth {
     /// Batches that wait for a worker, of both directions.
@@ -174,7 +174,7 @@ impl Pipeline {
     }
 }
 
-/// What the reader puts jobs into.
+/// The reader's end of the job queue.
 pub(super) struct Feed(Sender<Job>);
 
 /// Reads until it is told to stop, or the device is gone; the feed goes with it. `alone`: there is no other thread.
@@ -201,7 +201,7 @@ struct Reader<'a> {
     opened: u64,
 }
 
-/// What became of an attempt to read.
+/// The result of an attempt to read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Read {
     Nothing,

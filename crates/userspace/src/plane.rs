@@ -6,17 +6,16 @@ use super::filter::Enforcement;
 use super::hooks::Hooks;
 use super::ike::{IkeReceiver, IkeSender};
 use super::outer::{Routers, Wayfinder};
+use super::port::Port;
 use super::refusal::{check_capabilities, plane_error, refused};
-use super::socket::Port;
 use super::worker::{Release, Shared, TunWriter};
 use crypto::Suite;
 use esp::datapath::{Datapath, Inward, Settings};
 use esp::discard::Discard;
 use esp::encap::inner_mtu;
 use esp::gso::Gso;
-use esp::plane::{DataPlane, Encapsulation, PlaneError, Rule, RuleId, SaId, Spi};
+use esp::plane::{Encapsulation, Filtering, PlaneError, Rule, RuleId, SaId, Spi};
 use host::journal::Journal;
-use host::nft;
 use policy::{KeyBits, Mode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -24,6 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+mod capabilities;
 mod data_plane;
 
 /// The smallest MTU of a device that carries IPv6 (RFC 8200 §5).
@@ -147,15 +147,7 @@ impl Userspace {
         self.mtu
     }
 
-    /// Whether cleartext that should have been protected is dropped (RFC 4301 §5.2), where there are rules.
-    pub fn inbound_guard(&self) -> bool {
-        match &self.device {
-            Some(device) => device.has_guard(),
-            None => self.config.inbound_guard && nft::available(),
-        }
-    }
-
-    /// How many packets were dropped, by reason: those of [`Datapath::counters`], and those that [`explanation`] knows.
+    /// The dropped packets by reason: those of [`Datapath::counters`], and those that [`explanation`] knows.
     pub fn counters(&mut self) -> BTreeMap<&'static str, u64> {
         let mut counters = self.datapath.counters();
         let (unreceived, declined) = self.config.workers.lost();

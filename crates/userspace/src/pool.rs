@@ -10,7 +10,7 @@ pub(crate) struct Pool<T>(Mutex<Free<T>>);
 struct Free<T> {
     batches: Vec<Box<T>>,
     size: usize,
-    /// Whether somebody found none.
+    /// A thread has found no buffer.
     wanted: bool,
 }
 

@@ -1,7 +1,8 @@
 //! A way in and out of the kernel: a queue of the device, and sockets. Every queue_pair is served by one worker at a time, and
 //! outlives it: what waits in it when a worker goes is taken by the next.
 
-use super::socket::{Port, Sockets};
+use super::port::Port;
+use super::socket::Sockets;
 use super::steering;
 use super::tun::Tun;
 use esp::plane::PlaneError;
@@ -14,8 +15,8 @@ use std::sync::Arc;
 pub(super) struct QueuePair {
     pub tun: Tun,
     pub sockets: Sockets,
-    /// Whether this one reads the sockets of native ESP and of AH. Each of those would get every packet, so that there
-    /// is one of a kind.
+    /// This queue pair reads the raw sockets of ESP and AH. Each further socket would receive every packet again, so there is
+    /// only one of a kind.
     pub reads_raw: bool,
 }
 
@@ -64,7 +65,7 @@ impl QueuePair {
     }
 }
 
-/// What a socket hands over.
+/// The protocol of the messages of a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     Udp,
@@ -75,7 +76,7 @@ pub(super) enum Wire {
 }
 
 impl Wire {
-    /// Whether one message may be many packets.
+    /// Returns `true` if one message may be many packets.
     pub(super) fn coalesces(self) -> bool {
         self == Self::Udp
     }

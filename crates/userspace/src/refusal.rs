@@ -1,4 +1,4 @@
-//! What the system refuses, with what to do about it.
+//! Refusals of the system, with a remedy for each.
 
 use esp::plane::PlaneError;
 use host::SystemError;

@@ -1,12 +1,13 @@
 //! The scheduling policy of a worker: SCHED_BATCH, or the normal one if it waits too long for a core.
 //!
-//! A packet that an application sends wakes the worker while the application is still in its system call. Were the worker
-//! to interrupt it, the core would have two threads to run, and the scheduler would wake whoever takes the packet next on
-//! another core, which on a sleeping one takes several times as long as the packet does. And an application that is left
-//! to finish leaves more packets for one batch. A polite worker therefore runs when whoever had the core has come to rest.
+//! A packet that an application sends wakes the worker while the application is still in its system call. With the normal
+//! policy the worker would preempt the application. The core would then have two threads to run, and the scheduler would wake
+//! the next thread on the packet's way on another core; if that core sleeps, the wake-up takes several times as long as the
+//! packet itself. An application that is not preempted also leaves more packets for one batch. A worker with SCHED_BATCH
+//! therefore runs once the sender sleeps.
 //!
-//! A program that computes and sends nothing never comes to rest. If such programs have the cores, a polite worker waits for
-//! the end of a time slice with every packet. It notices that, and uses the normal policy for a while.
+//! A program that only computes never sleeps. If such programs occupy the cores, a worker with SCHED_BATCH waits for the end of
+//! a time slice with every packet. The worker measures this, and uses the normal policy for a while.
 
 #![allow(unsafe_code)]
 
@@ -15,22 +16,23 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// Wake-ups in a row by which a worker judges. What waits behind a whole batch waits for the worker's own work.
-const JUDGED: u32 = 16;
+/// Consecutive wake-ups that one measurement covers. A packet behind a whole batch waits for the worker itself, not for a
+/// core, so such wake-ups are not measured.
+const MEASURED: u32 = 16;
 
-/// So many packets at once are worth having waited for.
+/// A batch of so many packets makes up for the wait.
 const MANY: usize = 4;
 
-/// The longest that a wake-up may wait for a core on average. Who sends a packet rests after some microseconds.
+/// The longest that a wake-up may wait for a core on average. A sender usually sleeps some microseconds after its packet.
 const TOLERABLE: Duration = Duration::from_micros(300);
 
-/// How long a worker is not polite, at first; each time that it was in vain it is twice as long.
-const LAPSE: Duration = Duration::from_secs(1);
+/// The first period with the normal policy. If the wait is too long again afterwards, the next period is twice as long.
+const FIRST_PERIOD: Duration = Duration::from_secs(1);
 
-/// And at most.
-const LONGEST_LAPSE: Duration = Duration::from_secs(64);
+/// The longest period with the normal policy.
+const LONGEST_PERIOD: Duration = Duration::from_secs(64);
 
-/// Has the calling thread run when whoever woke it has come to rest, rather than at once (SCHED_BATCH, sched(7)).
+/// Gives the calling thread SCHED_BATCH (sched(7)): it no longer preempts the thread that wakes it.
 pub(super) fn yield_to_wakers() -> io::Result<()> {
     schedule(libc::SCHED_BATCH)
 }
@@ -45,93 +47,95 @@ fn schedule(policy: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Watches how long the thread that made it waits for a core, and has it behave accordingly. It is polite at first.
-pub(super) struct Manners {
-    /// What the kernel says of this thread; where it says nothing, the thread stays polite.
-    account: Option<File>,
-    opinion: Opinion,
-    /// Wake-ups for few packets, in a row.
+/// Measures how long the thread that created it waits for a core, and changes that thread's scheduling policy accordingly. The
+/// thread begins with SCHED_BATCH.
+pub(super) struct SchedPolicySwitch {
+    /// The kernel's statistics of this thread. Without them the policy stays.
+    statistics: Option<File>,
+    decision: Decision,
+    /// Consecutive wake-ups for few packets.
     wakes: u32,
-    /// How long the thread had waited for cores in all when the first of them was over.
+    /// The thread's total wait for cores at the first of these wake-ups.
     before: Duration,
 }
 
-impl Manners {
+impl SchedPolicySwitch {
     pub(super) fn new() -> Self {
-        let account = File::open("/proc/thread-self/schedstat").ok();
-        Self { account, opinion: Opinion::new(), wakes: 0, before: Duration::ZERO }
+        let statistics = File::open("/proc/thread-self/schedstat").ok();
+        Self { statistics, decision: Decision::new(), wakes: 0, before: Duration::ZERO }
     }
 
-    /// Takes note of a wake-up for so many packets, which are on their way.
+    /// Records a wake-up for so many packets, after they have been processed.
     pub(super) fn woken(&mut self, packets: usize) {
         if packets >= MANY {
             self.wakes = 0;
             return;
         }
         let is_first = self.wakes == 0;
-        let is_last = self.wakes == JUDGED;
+        let is_last = self.wakes == MEASURED;
         self.wakes = if is_last { 0 } else { self.wakes + 1 };
         if !(is_first || is_last) {
             return;
         }
-        let Some(waited) = self.account.as_ref().and_then(waited) else { return };
-        let each = waited.saturating_sub(self.before) / JUDGED;
+        let Some(waited) = self.statistics.as_ref().and_then(waited) else { return };
+        let each = waited.saturating_sub(self.before) / MEASURED;
         self.before = waited;
         if is_last
-            && let Some(policy) = self.opinion.form(Instant::now(), each)
+            && let Some(policy) = self.decision.update(Instant::now(), each)
             && let Err(error) = schedule(policy)
         {
-            tracing::debug!(%error, policy, "a worker cannot change its sched_policy");
+            tracing::debug!(%error, policy, "a worker cannot change its scheduling policy");
         }
     }
 }
 
-/// How long a thread has waited for cores.
-fn waited(account: &File) -> Option<Duration> {
+/// Reads a thread's total wait for cores.
+fn waited(statistics: &File) -> Option<Duration> {
     let mut text = [0; 64];
-    let length = account.read_at(&mut text, 0).ok()?;
+    let length = statistics.read_at(&mut text, 0).ok()?;
     parse(text.get(..length)?)
 }
 
-/// The kernel's Documentation/scheduler/sched-stats.rst: nanoseconds on cores, nanoseconds waiting for one, and how often.
-fn parse(account: &[u8]) -> Option<Duration> {
-    let waited = str::from_utf8(account).ok()?.split_ascii_whitespace().nth(1)?;
+/// Parses `schedstat` (the kernel's Documentation/scheduler/sched-stats.rst): nanoseconds on cores, nanoseconds waiting for a
+/// core, and the number of time slices.
+fn parse(statistics: &[u8]) -> Option<Duration> {
+    let waited = str::from_utf8(statistics).ok()?.split_ascii_whitespace().nth(1)?;
     waited.parse().ok().map(Duration::from_nanos)
 }
 
-/// Whether to be polite.
-struct Opinion {
-    /// When to be polite again; `None` while it is.
-    rude_until: Option<Instant>,
-    /// How long the next lapse will be.
-    lapse: Duration,
-    /// The last wait was too long. One may have been a disturbance of another kind: two in a row are a reason.
-    doubts: bool,
+/// The decision between both policies.
+struct Decision {
+    /// The end of the period with the normal policy; `None` with SCHED_BATCH.
+    normal_until: Option<Instant>,
+    /// The length of the next such period.
+    period: Duration,
+    /// The last measured wait was too long. One long wait may have another cause; two in a row change the policy.
+    suspects: bool,
 }
 
-impl Opinion {
+impl Decision {
     fn new() -> Self {
-        Self { rude_until: None, lapse: LAPSE, doubts: false }
+        Self { normal_until: None, period: FIRST_PERIOD, suspects: false }
     }
 
-    /// Takes note of how long a wake-up has waited on average. The policy to change to, if it is another.
-    fn form(&mut self, now: Instant, waited: Duration) -> Option<libc::c_int> {
-        match self.rude_until {
+    /// Records the average wait of a measurement. Returns the new policy, if it changes.
+    fn update(&mut self, now: Instant, waited: Duration) -> Option<libc::c_int> {
+        match self.normal_until {
             None if waited > TOLERABLE => {
-                if !std::mem::replace(&mut self.doubts, true) {
+                if !std::mem::replace(&mut self.suspects, true) {
                     return None;
                 }
-                self.doubts = false;
-                self.rude_until = Some(now + self.lapse);
-                self.lapse = LONGEST_LAPSE.min(self.lapse * 2);
+                self.suspects = false;
+                self.normal_until = Some(now + self.period);
+                self.period = LONGEST_PERIOD.min(self.period * 2);
                 Some(libc::SCHED_OTHER)
             }
             None => {
-                (self.lapse, self.doubts) = (LAPSE, false);
+                (self.period, self.suspects) = (FIRST_PERIOD, false);
                 None
             }
             Some(until) if now >= until => {
-                self.rude_until = None;
+                self.normal_until = None;
                 Some(libc::SCHED_BATCH)
             }
             Some(_) => None,
@@ -157,33 +161,33 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_long_is_polite_no_more_and_tries_again() {
-        let (mut opinion, mut now) = (Opinion::new(), Instant::now());
-        assert_eq!(opinion.form(now, TOLERABLE), None);
-        assert_eq!(opinion.form(now, TOLERABLE * 2), None, "once says nothing");
-        assert_eq!(opinion.form(now, TOLERABLE), None);
-        for lapse in [1, 2, 4, 8, 16, 32, 64, 64].map(Duration::from_secs) {
-            assert_eq!(opinion.form(now, TOLERABLE * 2), None);
-            assert_eq!(opinion.form(now, TOLERABLE * 2), Some(libc::SCHED_OTHER));
-            now += lapse;
-            assert_eq!(opinion.form(now - Duration::from_millis(1), Duration::ZERO), None);
-            assert_eq!(opinion.form(now, Duration::ZERO), Some(libc::SCHED_BATCH));
+    fn a_long_wait_ends_sched_batch_for_growing_periods() {
+        let (mut decision, mut now) = (Decision::new(), Instant::now());
+        assert_eq!(decision.update(now, TOLERABLE), None);
+        assert_eq!(decision.update(now, TOLERABLE * 2), None, "once says nothing");
+        assert_eq!(decision.update(now, TOLERABLE), None);
+        for period in [1, 2, 4, 8, 16, 32, 64, 64].map(Duration::from_secs) {
+            assert_eq!(decision.update(now, TOLERABLE * 2), None);
+            assert_eq!(decision.update(now, TOLERABLE * 2), Some(libc::SCHED_OTHER));
+            now += period;
+            assert_eq!(decision.update(now - Duration::from_millis(1), Duration::ZERO), None);
+            assert_eq!(decision.update(now, Duration::ZERO), Some(libc::SCHED_BATCH));
         }
-        assert_eq!(opinion.form(now, Duration::ZERO), None, "whoever had the cores is gone");
-        assert_eq!(opinion.form(now, TOLERABLE * 2), None);
-        assert_eq!(opinion.form(now, TOLERABLE * 2), Some(libc::SCHED_OTHER));
-        assert_eq!(opinion.rude_until, Some(now + LAPSE));
+        assert_eq!(decision.update(now, Duration::ZERO), None, "whoever had the cores is gone");
+        assert_eq!(decision.update(now, TOLERABLE * 2), None);
+        assert_eq!(decision.update(now, TOLERABLE * 2), Some(libc::SCHED_OTHER));
+        assert_eq!(decision.normal_until, Some(now + FIRST_PERIOD));
     }
 
     #[test]
-    fn few_packets_at_a_time_are_judged_and_many_are_not() {
-        let mut sched_policy = Manners::new();
-        (0..JUDGED).for_each(|_| sched_policy.woken(MANY - 1));
-        assert_eq!(sched_policy.wakes, JUDGED);
-        sched_policy.woken(MANY);
-        assert_eq!(sched_policy.wakes, 0);
-        (0..=JUDGED).for_each(|_| sched_policy.woken(MANY - 1));
-        assert_eq!(sched_policy.wakes, 0, "judged");
+    fn small_batches_are_measured_and_large_ones_are_not() {
+        let mut switch = SchedPolicySwitch::new();
+        (0..MEASURED).for_each(|_| switch.woken(MANY - 1));
+        assert_eq!(switch.wakes, MEASURED);
+        switch.woken(MANY);
+        assert_eq!(switch.wakes, 0);
+        (0..=MEASURED).for_each(|_| switch.woken(MANY - 1));
+        assert_eq!(switch.wakes, 0, "measured");
     }
 
     #[test]

@@ -1,268 +1,28 @@
-//! The sockets that protected packets travel on: UDP 4500, protocol 50 and protocol 51, each for IPv4 and IPv6.
+//! The sockets of a queue pair, and sending on them: UDP 4500, and protocols 50 and 51 through the port's shared sockets.
 //!
-//! All carry the mark that the routing rule exempts, or what they send would come back through the tunnel device.
+//! All sockets carry the mark that the routing rule exempts. Without it, the packets they send would come back through the TUN
+//! device.
 
-use super::datagrams::{Arena, BATCH, Outgoing, set_option};
+use super::datagrams::{Arena, BATCH, Batch, Outgoing};
 use super::dont_fragment::let_fragment;
-use super::offering::Offering;
-use super::refusal::refused;
-use super::steering::{self, SpiAt};
+use super::port::{Port, for_families, udp};
 use esp::plane::{Encapsulation, Path, PlaneError};
 use esp::queue::{Run, SendQueue};
-use host::lacks_family;
 use host::netlink::Family;
-use host::{decapsulate, let_pass};
-use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_UDP};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::{Domain, Protocol, Socket, Type};
-use std::collections::BTreeSet;
+use socket2::Socket;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Octets of socket buffers: about what a 10 Gbit/s link brings in 5 ms.
-const SOCKET_BUFFER: usize = 8 << 20;
-
-/// How long a full socket may hold up the traffic before packets are dropped.
+/// The longest wait for a full socket, after which packets are dropped.
 const SEND_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 
-/// The port of ESP in UDP and what all who send and receive there have in common. Sockets of a family that the host
-/// lacks are absent.
-pub(super) struct Port {
-    number: u16,
-    mark: u32,
-    /// They take what is not ESP.
-    first: [Option<Socket>; 2],
-    native: [Option<Socket>; 2],
-    /// AH: whole IP packets go out.
-    ah: [Option<Socket>; 2],
-    /// ESP of IPv4 that routers may fragment. It only sends, and is opened when it is needed first.
-    fragmenting: OnceLock<Option<Socket>>,
-    /// Where the kernel takes ESP whose SPIs are not this plane's.
-    kernel: Option<[Option<Socket>; 2]>,
-    steering: Mutex<Steering>,
-    /// Whether the kernel segments UDP; given up at the first interface that cannot.
-    segments: AtomicBool,
-    /// Whether it may hand over datagrams together.
-    receives_runs: bool,
-    /// ESP packets that the kernel did not take.
-    pub unsent: AtomicU64,
-}
-
-/// Who gets ESP in UDP.
-struct Steering {
-    queue_pairs: usize,
-    /// SPIs of this plane's SAs; of interest only beside the kernel's.
-    own: BTreeSet<u32>,
-}
-
-impl Port {
-    /// Takes the port, which must be free; `beside_kernel` where the kernel has SAs that share it.
-    pub(super) fn open(
-        number: u16,
-        mark: u32,
-        beside_kernel: bool,
-        without: &BTreeSet<Offering>,
-    ) -> Result<Self, PlaneError> {
-        let name = format!("UDP port {number}");
-        let first = for_families(&name, |family| {
-            let socket = udp(family, number, mark, false)?;
-            // Others may join from now on, but whoever held the port before would have been in the way.
-            socket.set_reuse_port(true)?;
-            Ok(socket)
-        })?;
-        let native = for_families("the socket of ESP", |family| {
-            let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)?;
-            if family == Family::V4 {
-                let_fragment(&socket, false)?;
-            }
-            Ok(socket)
-        })?;
-        let ah = for_families("the socket of AH", |family| ah(family, mark))?;
-        let kernel = beside_kernel.then(|| {
-            for_families("the kernel's socket of ESP in UDP", |family| {
-                let socket = udp(family, number, mark, true)?;
-                decapsulate(socket.as_fd())?;
-                Ok(socket)
-            })
-        });
-        let port = Self {
-            number,
-            mark,
-            first,
-            native,
-            ah,
-            fragmenting: OnceLock::new(),
-            kernel: kernel.transpose()?,
-            steering: Mutex::new(Steering { queue_pairs: 1, own: BTreeSet::new() }),
-            segments: AtomicBool::new(!without.contains(&Offering::UdpSegmentation)),
-            receives_runs: !without.contains(&Offering::UdpGro),
-            unsent: AtomicU64::new(0),
-        };
-        for socket in port.first.iter().flatten() {
-            // A probe for the kernel's support only: 0 sets no segmentation.
-            if port.segments.load(Ordering::Relaxed)
-                && set_option(socket.as_fd(), SOL_UDP, libc::UDP_SEGMENT, 0).is_err()
-            {
-                port.segments.store(false, Ordering::Relaxed);
-                tracing::info!("this kernel has no UDP segmentation; throughput will be lower");
-            }
-            if let Err(error) = port.receive_runs(socket) {
-                tracing::info!(%error, "this kernel has no UDP GRO; throughput will be lower");
-            }
-        }
-        // Until somebody reads.
-        for (socket, loopback) in port.raw() {
-            if let Err(error) = steering::seclude(socket, loopback) {
-                tracing::debug!(%error, "what comes while no SA is up waits in the socket");
-            }
-        }
-        if beside_kernel {
-            port.steer(1)?;
-        }
-        Ok(port)
-    }
-
-    /// Its number.
-    pub(super) fn number(&self) -> u16 {
-        self.number
-    }
-
-    /// The sockets that take what is not ESP, by family.
-    pub(super) fn first(&self) -> &[Option<Socket>; 2] {
-        &self.first
-    }
-
-    /// The sockets of ESP without UDP, by family.
-    pub(super) fn native(&self) -> &[Option<Socket>; 2] {
-        &self.native
-    }
-
-    /// The sockets of AH, by family.
-    pub(super) fn ah(&self) -> &[Option<Socket>; 2] {
-        &self.ah
-    }
-
-    /// The sockets of ESP and AH, and the loopback address of their family.
-    fn raw(&self) -> impl Iterator<Item = (&Socket, IpAddr)> {
-        let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
-        let sockets = self.native.iter().zip(loopback).chain(self.ah.iter().zip(loopback));
-        sockets.filter_map(|(socket, loopback)| Some((socket.as_ref()?, loopback)))
-    }
-
-    /// The socket of native ESP of IPv4 that routers may fragment.
-    fn fragmenting(&self) -> Option<&Socket> {
-        let open = || {
-            let socket =
-                marked(Family::V4, Type::RAW, Protocol::from(libc::IPPROTO_ESP), self.mark)?;
-            let_fragment(&socket, true)?;
-            // Nothing comes there, and every packet says where it is from.
-            socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-            Ok(socket)
-        };
-        let opened = self.fragmenting.get_or_init(|| {
-            open().inspect_err(|error: &io::Error| tracing::warn!(%error, "no fragmenting")).ok()
-        });
-        opened.as_ref()
-    }
-
-    /// Has ESP go to so many of the sockets that have joined, the earliest ones.
-    pub(super) fn steer(&self, queue_pairs: usize) -> Result<(), PlaneError> {
-        let mut steering = self.steering();
-        steering.queue_pairs = queue_pairs;
-        self.attach(&steering)
-    }
-
-    /// Has ESP with this SPI come to this plane, and not to the kernel.
-    pub(super) fn claim(&self, spi: u32) -> Result<(), PlaneError> {
-        let mut steering = self.steering();
-        if self.kernel.is_none() || !steering.own.insert(spi) {
-            return Ok(());
-        }
-        let room = steering.own.len() <= steering::MOST_SPIS;
-        let full = || PlaneError::System {
-            what: format!("sharing UDP port {} with the kernel", self.number),
-            why: "more SAs than that cannot be in the userspace plane beside the kernel's"
-                .to_owned(),
-        };
-        let claimed = if room { self.attach(&steering) } else { Err(full()) };
-        claimed.inspect_err(|_| {
-            steering.own.remove(&spi);
-        })
-    }
-
-    /// Leaves ESP with this SPI to the kernel again.
-    pub(super) fn disclaim(&self, spi: u32) {
-        let mut steering = self.steering();
-        if steering.own.remove(&spi)
-            && let Err(error) = self.attach(&steering)
-        {
-            tracing::debug!(%error, "an SPI that is gone still comes to the userspace plane");
-        }
-    }
-
-    fn attach(&self, steering: &Steering) -> Result<(), PlaneError> {
-        let own = self.kernel.as_ref().map(|_| &steering.own);
-        for socket in self.first.iter().flatten() {
-            steering::steer(socket, steering.queue_pairs as u32, own)
-                .map_err(|e| refused(format!("steering UDP port {} by SPI", self.number), &e))?;
-        }
-        let Some(own) = own else { return Ok(()) };
-        // Behind the header of IPv4; in AH behind four octets of its own (RFC 4302 §2).
-        for (sockets, offset) in [(&self.native, 0), (&self.ah, 4)] {
-            for (socket, behind_header) in sockets.iter().zip([true, false]) {
-                let Some(socket) = socket else { continue };
-                steering::sift(socket, SpiAt { behind_header, offset }, own)
-                    .map_err(|e| refused("leaving the kernel's packets to it".to_owned(), &e))?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Leaves to the kernel again what is not this plane's, after raw sockets were opened for all.
-    pub(super) fn leave_to_kernel(&self) -> Result<(), PlaneError> {
-        match &self.kernel {
-            Some(_) => self.attach(&self.steering()),
-            None => Ok(()),
-        }
-    }
-
-    fn steering(&self) -> MutexGuard<'_, Steering> {
-        self.steering.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets the kernel hand over datagrams of one flow together, if it may. It asks any of a port's sockets whether it
-    /// may.
-    fn receive_runs(&self, socket: &Socket) -> io::Result<()> {
-        if !self.receives_runs {
-            return Ok(());
-        }
-        set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1)
-    }
-
-    /// Sends a datagram that is not ESP.
-    pub(super) fn send_datagram(
-        &self,
-        source: IpAddr,
-        destination: SocketAddr,
-        octets: &[u8],
-    ) -> io::Result<()> {
-        let socket = self.first[usize::from(destination.is_ipv6())]
-            .as_ref()
-            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
-        let mut arena = Arena::new();
-        let mut batch = arena.batch();
-        batch.push(Outgoing { octets, destination, source, segment_len: None, tos: 0 });
-        batch.send(socket.as_fd(), 0).map(drop)
-    }
-}
-
-/// One queue_pair's sockets.
+/// The sockets of one queue pair.
 pub(super) struct Sockets {
     udp: [Option<Socket>; 2],
-    /// Whether routers may now fragment what the one of IPv4 sends; only who serves the queue_pair sends.
+    /// Routers may fragment the packets that the socket of IPv4 sends now. Only the worker that serves the queue pair sends.
     fragmenting: AtomicBool,
     port: Arc<Port>,
 }
@@ -383,7 +143,7 @@ impl Sockets {
         }
     }
 
-    /// Whether an error may be the kernel's way to say that it cannot cut this message, here or ever.
+    /// Returns `true` if an error may mean that the kernel cannot cut this message, here or ever.
     fn may_need_cutting(&self, error: &io::Error) -> bool {
         match error.raw_os_error() {
             // The interface cannot fill in checksums, so the kernel cannot segment for it.
@@ -412,7 +172,7 @@ impl Sockets {
                 && self.port.segments.load(Ordering::Relaxed))
     }
 
-    /// Where a run goes. Of IPv4 only: IPv6 has no bit for it, and fragments at the sender alone.
+    /// The socket for a run. `may_fragment` matters for IPv4 only: IPv6 has no such bit, and only the sender fragments.
     fn socket(&self, path: &Path, may_fragment: bool) -> Option<&Socket> {
         let family = usize::from(path.remote.is_ipv6());
         match path.encapsulation {
@@ -433,7 +193,7 @@ impl Sockets {
     }
 }
 
-/// Whether two runs take the same socket, in the same state.
+/// Returns `true` if two runs take the same socket, in the same state.
 fn same_socket(a: &Run, b: &Run) -> bool {
     a.path.encapsulation == b.path.encapsulation
         && a.path.remote.is_ipv6() == b.path.remote.is_ipv6()
@@ -454,11 +214,7 @@ fn outgoing<'a>(run: &Run, octets: &'a [u8], segment_len: Option<u16>) -> Outgoi
 }
 
 /// Sends what the socket takes, and waits a little for one that is full.
-fn send_patiently(
-    batch: &mut super::datagrams::Batch<'_>,
-    socket: &Socket,
-    from: usize,
-) -> io::Result<usize> {
+fn send_patiently(batch: &mut Batch<'_>, socket: &Socket, from: usize) -> io::Result<usize> {
     loop {
         match batch.send(socket.as_fd(), from) {
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
@@ -471,86 +227,4 @@ fn send_patiently(
             outcome => return outcome,
         }
     }
-}
-
-/// Opens a socket for each family that the host has.
-fn for_families(
-    what: &str,
-    open: impl Fn(Family) -> io::Result<Socket>,
-) -> Result<[Option<Socket>; 2], PlaneError> {
-    let open = |family| match open(family) {
-        Ok(socket) => Ok(Some(socket)),
-        Err(e) if family == Family::V6 && lacks_family(&e) => Ok(None),
-        Err(e) => Err(refused(format!("opening {what} for {family:?}"), &e)),
-    };
-    Ok([open(Family::V4)?, open(Family::V6)?])
-}
-
-fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Result<Socket> {
-    let socket = marked(family, Type::DGRAM, Protocol::UDP, mark)?;
-    let any: IpAddr = match family {
-        Family::V4 => Ipv4Addr::UNSPECIFIED.into(),
-        Family::V6 => Ipv6Addr::UNSPECIFIED.into(),
-    };
-    if family == Family::V6 {
-        socket.set_only_v6(true)?;
-    }
-    socket.set_reuse_port(joins)?;
-    socket.bind(&SocketAddr::new(any, port).into())?;
-    Ok(socket)
-}
-
-/// Sends whole packets, so that their headers are those that AH covers, and tells of the extension headers that the
-/// kernel takes off a packet of IPv6.
-fn ah(family: Family, mark: u32) -> io::Result<Socket> {
-    let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_AH), mark)?;
-    let fd = socket.as_fd();
-    match family {
-        Family::V4 => {
-            set_option(fd, IPPROTO_IP, libc::IP_HDRINCL, 1)?;
-            let_fragment(&socket, false)?;
-        }
-        Family::V6 => {
-            set_option(fd, IPPROTO_IPV6, libc::IPV6_HDRINCL, 1)?;
-            for told in [libc::IPV6_RECVHOPOPTS, libc::IPV6_RECVDSTOPTS, libc::IPV6_RECVRTHDR] {
-                set_option(fd, IPPROTO_IPV6, told, 1)?;
-            }
-        }
-    }
-    Ok(socket)
-}
-
-fn marked(family: Family, kind: Type, protocol: Protocol, mark: u32) -> io::Result<Socket> {
-    let domain = match family {
-        Family::V4 => Domain::IPV4,
-        Family::V6 => Domain::IPV6,
-    };
-    let socket = Socket::new(domain, kind, Some(protocol))?;
-    socket.set_mark(mark)?;
-    socket.set_nonblocking(true)?;
-    let fd = socket.as_fd();
-    // The kernel's own policies are not for what this plane protects, nor for IKE.
-    let_pass(fd, family == Family::V6)?;
-    // As WANT lets it, the kernel fragments what exceeds the path's MTU rather than refusing it.
-    match family {
-        Family::V4 => {
-            set_option(fd, IPPROTO_IP, libc::IP_PKTINFO, 1)?;
-            set_option(fd, IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-            set_option(fd, IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT)?;
-        }
-        Family::V6 => {
-            set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
-            set_option(fd, IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-            set_option(fd, IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)?;
-        }
-    }
-    for (forced, plain) in
-        [(libc::SO_RCVBUFFORCE, libc::SO_RCVBUF), (libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)]
-    {
-        // Forcing needs a right over the initial user namespace; without it the host's limit applies.
-        if set_option(fd, libc::SOL_SOCKET, forced, SOCKET_BUFFER as _).is_err() {
-            set_option(fd, libc::SOL_SOCKET, plain, SOCKET_BUFFER as _)?;
-        }
-    }
-    Ok(socket)
 }

@@ -39,8 +39,7 @@ impl Stage {
         }
     }
 
-    /// Where a packet that is dropped for that reason ends. Whether a number was used before is decided where packets
-    /// are in order.
+    /// The stage in which a packet is dropped for that reason. Replays are found in the stage that has the packets in order.
     pub fn of(discard: Discard) -> Self {
         match discard {
             Discard::InboundTruncated | Discard::UnknownSpi => Self::Receive,
@@ -51,7 +50,7 @@ impl Stage {
     }
 }
 
-/// What has passed a stage.
+/// The packets that have passed a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flow {
     /// Times that something did: a system call, or what is handed from one stage to the next.
@@ -73,7 +72,7 @@ impl std::ops::AddAssign for Flow {
     }
 }
 
-/// What one thread has done in each stage. Only that thread counts; anybody reads.
+/// The counters of one thread for each stage. Only that thread writes them; any thread may read them.
 #[derive(Default)]
 #[repr(align(128))]
 pub(super) struct StageStats {

@@ -1,5 +1,5 @@
-//! Which of the sockets on one port gets a datagram: IKE goes to the first, ESP to one of the others by its SPI, so that
-//! the packets of an SA stay in order and one peer's SAs spread.
+//! The steering of datagrams to the sockets on one port: IKE goes to the first, ESP to one of the others by its SPI. So the
+//! packets of an SA stay in order, and the SAs of one peer spread over all.
 
 #![allow(unsafe_code)]
 
@@ -66,10 +66,10 @@ pub(super) fn steer(
     if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Where the SPI is in what a raw socket takes.
+/// The position of the SPI in a packet from a raw socket.
 #[derive(Clone, Copy)]
 pub(super) struct SpiAt {
-    /// Whether the packet's IP header comes first, as it does in IPv4.
+    /// The packet's IP header comes first, as it does in IPv4.
     pub behind_header: bool,
     /// Octets from there, or from the beginning.
     pub offset: u32,
@@ -120,7 +120,7 @@ pub(super) fn admit(socket: &Socket, any: IpAddr) -> io::Result<()> {
     reopen(socket)
 }
 
-/// What a socket holds and has lost.
+/// The fill level of a socket, and the packets it has lost.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Fill {
     /// Octets of memory that wait to be read.
@@ -170,7 +170,7 @@ mod tests {
     use std::net::UdpSocket;
 
     /// What the program computes.
-    fn lane_of(spi: u32, queue_pairs: u32) -> u32 {
+    fn queue_pair_of(spi: u32, queue_pairs: u32) -> u32 {
         ((spi.wrapping_mul(SPREAD) >> 16) * queue_pairs) >> 16
     }
 
@@ -197,7 +197,7 @@ mod tests {
             for spi in 256u32..272 {
                 sender.send_to(&[&spi.to_be_bytes()[..], b"esp"].concat(), address).expect("sent");
                 let got = queue_pairs.each_ref().map(|queue_pair| received(queue_pair).is_some());
-                let expected = [0, 1, 2].map(|queue_pair| lane_of(spi, spread) == queue_pair);
+                let expected = [0, 1, 2].map(|queue_pair| queue_pair_of(spi, spread) == queue_pair);
                 assert_eq!(got, expected, "{spi} among {spread}");
             }
             for other in [&[0xff][..], &[0, 0, 0, 0, 1, 2, 3]] {
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_the_kernel_only_own_spis_come_to_lanes() {
+    fn beside_the_kernel_only_own_spis_come_to_queue_pairs() {
         let first = bound(([127, 0, 0, 1], 0).into());
         let address = first.local_addr().expect("bound").as_socket().expect("of IP");
         let [kernel, queue_pair] = [bound(address), bound(address)];
@@ -228,12 +228,12 @@ mod tests {
     }
 
     #[test]
-    fn consecutive_spis_spread_and_more_lanes_move_them_on() {
+    fn consecutive_spis_spread_and_more_queue_pairs_move_them_on() {
         for queue_pairs in 1..=64 {
             let mut taken = vec![0; queue_pairs as usize];
             for spi in 0xc000_0000..0xc000_0000 + 64 * queue_pairs {
-                taken[lane_of(spi, queue_pairs) as usize] += 1;
-                assert!(lane_of(spi, queue_pairs) <= lane_of(spi, queue_pairs + 1));
+                taken[queue_pair_of(spi, queue_pairs) as usize] += 1;
+                assert!(queue_pair_of(spi, queue_pairs) <= queue_pair_of(spi, queue_pairs + 1));
             }
             assert!(taken.iter().all(|count| (48..=80).contains(count)), "{taken:?}");
         }

@@ -56,7 +56,7 @@ impl Tun {
         Ok(Self { device, gso, coalesce })
     }
 
-    /// What the device takes in one piece.
+    /// The protocols whose joined packets the device takes.
     pub(super) fn coalesce(&self) -> Coalesce {
         self.coalesce
     }

@@ -1,4 +1,4 @@
-//! Which packets the kernel hands to the TUN device: the routes of every rule, in a table of their own.
+//! The packets that the kernel hands to the TUN device: the routes of every rule, in a table of their own.
 //!
 //! A rule's routes stand from the moment the rule is added, whether or not an SA serves it, so that its packets reach
 //! the datapath, which drops what it cannot protect. Behind each route stands a blackhole for the same prefix with a
@@ -35,7 +35,7 @@ pub(super) struct TunRoutes {
 /// A rule, as far as routes are concerned.
 #[derive(Default)]
 struct Routed {
-    /// What it protects on this side: where its preferred source addresses come from.
+    /// The local selectors: preferred source addresses come from them.
     local: Vec<Selector>,
     /// Those of [`TunRoutes::wanted`] that it wants.
     prefixes: BTreeSet<Prefix>,
@@ -141,7 +141,7 @@ impl TunRoutes {
         self.netlink.set_mtu(self.device, mtu)
     }
 
-    /// How many packets the device had no room for.
+    /// The number of packets that the device had no room for.
     pub(super) fn dropped(&mut self) -> io::Result<u64> {
         self.netlink.dropped(self.device)
     }

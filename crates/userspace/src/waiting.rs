@@ -1,4 +1,4 @@
-//! How a worker waits for packets.
+//! The ways in which a worker waits for packets.
 
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// How long a worker under load looks for more before it sleeps.
+/// The time for which a worker under load polls before it sleeps.
 const SPIN: Duration = Duration::from_micros(60);
 
 /// So many CPUs have enough to do under load with one worker, and the programs that make and take its packets.
@@ -18,7 +18,7 @@ const FEW_CPUS: usize = 2;
 /// Packets (or super-packets) of one round that count as load.
 const LOAD: usize = 4;
 
-/// What a worker does while there is nothing to do.
+/// The behaviour of a worker without packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wait {
     /// It sleeps, and every arrival wakes it.
@@ -60,10 +60,10 @@ impl FromStr for Wait {
     }
 }
 
-/// When to sleep.
+/// The decision of a worker to sleep or to poll.
 pub(super) struct Patience {
     wait: Wait,
-    /// Whether load keeps it awake for a moment.
+    /// Load keeps the worker awake for a moment.
     looks_again: bool,
     awake_until: Option<Instant>,
 }
@@ -92,7 +92,7 @@ impl Patience {
         self.moved(LOAD);
     }
 
-    /// Whether to look for work without sleeping.
+    /// Returns `true` if the worker polls for packets without sleeping.
     pub(super) fn is_awake(&self) -> bool {
         match self.wait {
             Wait::Event => false,
@@ -118,7 +118,7 @@ pub(super) struct Sources<'a> {
     epoll: OwnedFd,
     added: Vec<BorrowedFd<'a>>,
     events: Vec<Event>,
-    /// Which of those added had something when last waited for.
+    /// The sources that had something at the last wait.
     ready: Vec<bool>,
 }
 
@@ -137,7 +137,7 @@ impl<'a> Sources<'a> {
         Ok(())
     }
 
-    /// Whether the source added as number `index` had something when last waited for.
+    /// Returns `true` if the source added as number `index` had something when last waited for.
     pub(super) fn ready(&self, index: usize) -> bool {
         self.ready.get(index).is_some_and(|ready| *ready)
     }

@@ -18,7 +18,7 @@ use super::datagrams::{Arena, BATCH, Ring};
 use super::event_fd::EventFd;
 use super::hooks::Hooks;
 use super::queue_pair::{QueuePair, Wire};
-use super::sched_policy::Manners;
+use super::sched_policy::SchedPolicySwitch;
 use super::stage::{Stage, StageStats};
 use super::tun::Tun;
 use super::waiting::{Patience, Sources, Wait};
@@ -42,7 +42,7 @@ pub(super) const DEVICE_BATCH: usize = 32;
 /// Most octets of packets that are read before the first of them is protected, but for the last.
 const AHEAD_OCTETS: usize = LONGEST / 2;
 
-/// Where packets begin: a line of a cache.
+/// The alignment of packets: a cache line.
 const ALIGNED: usize = 64;
 
 /// So long without a packet from the device, or from the sockets, is a rest.
@@ -57,7 +57,7 @@ const DRAINED: usize = 2048;
 /// Longest packet the device hands over.
 pub(super) const LONGEST: usize = 65_536;
 
-/// What all workers of a plane share.
+/// The state that all workers of a plane share.
 pub(super) struct Shared {
     pub datapath: Datapath,
     pub hooks: Hooks,
@@ -104,7 +104,7 @@ impl TunWriter {
     }
 }
 
-/// How packets that were kept for an SA get to a worker.
+/// The request to a worker to send the packets that were held for an SA.
 pub(super) struct Release {
     pub bell: EventFd,
     wanted: AtomicBool,
@@ -120,14 +120,14 @@ impl Release {
         self.bell.ring();
     }
 
-    /// Whether it was wanted since the last call.
+    /// Returns `true` if it was wanted since the last call.
     pub(super) fn take(&self) -> bool {
         self.bell.quieten();
         self.wanted.swap(false, Ordering::AcqRel)
     }
 }
 
-/// How one worker is told to stop.
+/// The request to one worker to stop.
 pub(super) struct Stop {
     bell: EventFd,
     wanted: AtomicBool,
@@ -155,11 +155,11 @@ impl AsFd for Stop {
     }
 }
 
-/// What one worker works with.
+/// The configuration of one worker.
 pub(super) struct WorkerConfig {
     pub shared: Arc<Shared>,
     pub queue_pairs: Vec<Arc<QueuePair>>,
-    /// Whether it sends the packets that were kept for an SA.
+    /// It sends the packets that were held for an SA.
     pub releases: bool,
     pub wait: Wait,
     pub stop: Arc<Stop>,
@@ -180,7 +180,7 @@ struct Worker<'a> {
     post: &'a WorkerConfig,
     /// The packets just read; their octets are scratch space for the datapath.
     packets: Vec<u8>,
-    /// Where they lie.
+    /// The positions of the packets taken.
     taken: Vec<(Range<usize>, Gso)>,
     sender: Sender,
     send: SendQueue,
@@ -246,7 +246,8 @@ impl<'a> Worker<'a> {
                 work.push((queue_pair, Some((wire, socket))));
             }
         }
-        let (mut patience, mut sched_policy) = (Patience::new(self.post.wait), Manners::new());
+        let mut patience = Patience::new(self.post.wait);
+        let mut sched_policy = SchedPolicySwitch::new();
         loop {
             sources.wait(&mut patience)?;
             if sources.ready(0) && stop.is_wanted() {
@@ -380,12 +381,12 @@ impl<'a> Worker<'a> {
     }
 }
 
-/// How packets come from one side.
+/// The pace of packets from one side.
 ///
-/// Looking whether there is a second one takes its time, for which the first would wait. Where they come one by one, the
-/// first after a rest is therefore passed on at once; if there is another, the next wait ends at once.
+/// A look for a second packet takes time, for which the first would wait. So if packets come one by one, the first after a
+/// pause is passed on at once; if there is another one, the next wait ends at once.
 struct Pace {
-    /// When packets were last passed on.
+    /// The time when packets were last passed on.
     last: Instant,
     /// It was one packet.
     alone: bool,
@@ -396,7 +397,7 @@ impl Pace {
         Self { last: Instant::now(), alone: true }
     }
 
-    /// How many packets to take before they are passed on, of `most`.
+    /// The number of packets, at most `most`, to take before they are passed on.
     fn batch(&self, now: Instant, most: usize) -> usize {
         if self.alone && now.saturating_duration_since(self.last) >= REST { 1 } else { most }
     }

@@ -38,12 +38,12 @@ struct State {
     settings: Settings,
     plane: Option<Plane>,
     team: Option<Team>,
-    /// What teams have done that are gone.
+    /// The counters of teams that are gone.
     past: [Flow; Stage::ALL.len()],
     past_lookups: Lookups,
 }
 
-/// What the threads are there for.
+/// The plane that the threads serve.
 struct Plane {
     device: String,
     namespace: Option<Namespace>,
@@ -53,7 +53,7 @@ struct Plane {
     unreceived: u64,
     /// Datagrams that the sockets have not taken because no SA was up.
     declined: u64,
-    /// What the sockets have dropped in all that is accounted for.
+    /// The part of the sockets' drops that has been counted.
     accounted: u64,
 }
 
@@ -71,6 +71,8 @@ struct Thread {
     since: Instant,
     /// Its number in `/proc`, once it runs.
     tid: Arc<AtomicU32>,
+    /// Settings of its scheduling that the system refused, each with the reason.
+    refused: Arc<Mutex<Vec<String>>>,
     handle: JoinHandle<()>,
 }
 
@@ -86,7 +88,7 @@ impl Workers {
         })))
     }
 
-    /// How they are set.
+    /// Their settings.
     pub fn settings(&self) -> Settings {
         self.lock().settings.clone()
     }
@@ -117,7 +119,7 @@ impl Workers {
         Ok(settings)
     }
 
-    /// What they are doing.
+    /// A report of their present work.
     pub fn report(&self) -> Report {
         self.lock().report()
     }
@@ -364,7 +366,7 @@ impl Plane {
         first.sockets.port().steer(self.queue_pairs.len())
     }
 
-    /// What the sockets have dropped in all.
+    /// The total of packets that the sockets have dropped.
     fn dropped(&self) -> u64 {
         let sockets = self.queue_pairs.iter().flat_map(|queue_pair| queue_pair.readable());
         sockets.map(|(_, socket)| fill(socket).dropped).sum()
@@ -424,27 +426,33 @@ impl Team {
         let index = self.threads.len();
         let (stop, stats) = (Arc::new(Stop::new()?), Arc::new(StageStats::default()));
         let tid = Arc::new(AtomicU32::new(0));
+        let refused = Arc::new(Mutex::new(Vec::new()));
         let cpu = settings.affinity.cpu(index);
         let work = work(Arc::clone(&stop), Arc::clone(&stats));
         let name = format!("{}-{index}", plane.device);
         let handle = std::thread::Builder::new().name(name.clone()).spawn({
-            let tid = Arc::clone(&tid);
+            let (tid, refused) = (Arc::clone(&tid), Arc::clone(&refused));
+            let refuse = move |text| refused.lock().unwrap_or_else(PoisonError::into_inner).push(text);
             move || {
                 tid.store(
                     rustix::thread::gettid().as_raw_nonzero().get() as u32,
                     Ordering::Relaxed,
                 );
-                if let Some(cpu) = cpu {
-                    stay_on(cpu);
+                if let Some(cpu) = cpu
+                    && let Err(error) = stay_on(cpu)
+                {
+                    tracing::warn!(%error, cpu, "a worker cannot be kept on its CPU, and runs on any");
+                    refuse(format!("the system refused to keep it on CPU {cpu}: {error}"));
                 }
                 if let Err(error) = yield_to_wakers() {
                     tracing::warn!(%error, "a worker could not set SCHED_BATCH: it preempts the thread that wakes it");
+                    refuse(format!("the system refused to set SCHED_BATCH: {error}"));
                 }
                 work();
             }
         })?;
         let since = Instant::now();
-        self.threads.push(Thread { name, role, stop, stats, since, tid, handle });
+        self.threads.push(Thread { name, role, stop, stats, since, tid, refused, handle });
         Ok(())
     }
 }
@@ -456,10 +464,8 @@ fn failed(outcome: io::Result<()>) {
     }
 }
 
-fn stay_on(cpu: usize) {
+fn stay_on(cpu: usize) -> io::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
-    if let Err(error) = sched_setaffinity(None, &set) {
-        tracing::warn!(%error, cpu, "a worker cannot be kept on its CPU, and runs on any");
-    }
+    Ok(sched_setaffinity(None, &set)?)
 }

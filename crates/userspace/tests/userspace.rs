@@ -284,33 +284,6 @@ fn a_replaced_rule_gives_up_its_former_routes() {
 }
 
 #[test]
-fn cleartext_that_should_be_protected_is_not_taken() {
-    let Some(network) = Network::make() else { return };
-    let (a, b) = TUNNEL.ends(Side::A);
-    network.bypass_tunnel(0, b, Side::B.outer(false));
-    // Strict filtering would drop it, too, and the guard has to stand alone.
-    network.accept_any_path(1);
-    let sender = network::udp(network.namespace(0), a);
-    for guarded in [false, true] {
-        let mut config = config(network.state_dir(1));
-        config.inbound_guard = guarded;
-        let gateway = Gateway::start(network.namespace(1), config, silent());
-        gateway.with(|p| p.add_rule(TUNNEL.rule(Side::B)).expect("the rule is added"));
-        if guarded && !gateway.with(|p| p.inbound_guard()) {
-            network::skip("nftables is missing");
-            return;
-        }
-        let listener = network::udp(network.namespace(1), b);
-        sender.send_to(MARKER, listener.local_addr().expect("bound")).expect("sent");
-        // What follows on the same link comes later: when it is here, the first has been dropped or taken.
-        let outer = network::udp(network.namespace(1), Side::B.outer(false));
-        sender.send_to(MARKER, outer.local_addr().expect("bound")).expect("sent");
-        assert!(udp_arrives(&outer), "what no rule covers is taken");
-        assert_eq!(network::udp_waits(&listener), !guarded);
-    }
-}
-
-#[test]
 fn ike_shares_the_port() {
     let Some(network) = Network::make() else { return };
     let (messages, received) = mpsc::channel();

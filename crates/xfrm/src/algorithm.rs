@@ -1,4 +1,4 @@
-//! What the kernel calls a suite, and how it is given the key.
+//! The kernel's name of a suite, and the form of its key.
 
 #![forbid(unsafe_code)]
 

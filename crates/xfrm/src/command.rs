@@ -1,4 +1,4 @@
-//! What this plane has in the kernel, as the commands of `ip xfrm` that would put it there.
+//! This plane's states and policies in the kernel, as commands of `ip xfrm` that would install them.
 
 #![forbid(unsafe_code)]
 
@@ -140,7 +140,7 @@ fn policy(message: &PolicyMessage, device: &dyn Fn(u32) -> String) -> String {
     text
 }
 
-/// What states and policies have alike, and algorithms.
+/// The attributes that states and policies share, and the algorithms.
 fn attributes(text: &mut String, attributes: &[XfrmAttrs]) {
     for attribute in attributes {
         match attribute {

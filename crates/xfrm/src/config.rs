@@ -1,4 +1,4 @@
-//! How the plane appears in the kernel, as its owner wants it.
+//! The settings of the plane in the kernel.
 
 #![forbid(unsafe_code)]
 
@@ -8,12 +8,13 @@ use esp::trace::Binding;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// How the plane appears in the kernel.
+/// The settings of the plane in the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
-    /// What else besides their selectors decides which packets are the tunnels', by [`Rule::tunnel`](esp::plane::Rule::tunnel).
+    /// The marks and interfaces that packets of tunnels must have beside matching the selectors, by
+    /// [`Rule::tunnel`](esp::plane::Rule::tunnel).
     pub bindings: BTreeMap<String, Binding>,
-    /// What network cards are to do. Whoever keeps a clone can see what they do.
+    /// The settings of network cards. A clone of it shows the SAs in the cards.
     pub placement: Placement,
     /// Takes note of what kernel and network cards have done.
     pub crypto: Arc<CryptoProviders>,

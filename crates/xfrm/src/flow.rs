@@ -74,7 +74,7 @@ impl Flow {
     }
 
     /// The same in the other direction; types and codes of ICMP stay where they are.
-    pub(super) fn reversed(self) -> Self {
+    pub fn reversed(self) -> Self {
         let Self { mut source, mut destination, protocol } = self;
         if matches!(protocol, ICMP | ICMPV6) {
             std::mem::swap(&mut source.port, &mut destination.port);

@@ -1,4 +1,4 @@
-//! What the plane tells its owner.
+//! The plane's calls to its owner.
 
 #![forbid(unsafe_code)]
 

@@ -30,7 +30,7 @@ impl Known {
         self.lock().remove(name);
     }
 
-    /// Whether the kernel itself has ended an SA.
+    /// Returns `true` if the kernel itself has ended an SA.
     pub(super) fn has_expired(&self, name: &Name) -> bool {
         self.lock().get(name).is_some_and(|entry| entry.expired)
     }
@@ -53,7 +53,7 @@ impl Known {
         self.lock().keys().copied().collect()
     }
 
-    /// Where reports may have been lost: which of these SAs have reached a limit. The states were listed afterwards.
+    /// For the case that reports were lost: finds the SAs that have reached a limit. The states were listed afterwards.
     pub(super) fn missed<'a>(
         &self,
         names: &[Name],
@@ -83,7 +83,7 @@ impl Known {
     }
 }
 
-/// Whether an SA has reached its soft limit.
+/// Returns `true` if an SA has reached its soft limit.
 fn is_beyond(state: &ModifyMessage) -> bool {
     let (now, limits) = (&state.user_sa_info.lifetime_cur, &state.user_sa_info.lifetime_cfg);
     now.bytes >= limits.soft_byte_limit || now.packets >= limits.soft_packet_limit

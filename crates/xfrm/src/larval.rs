@@ -41,7 +41,7 @@ impl Larvae {
         self.0.push_back((now + AFTER, AllocSpiMessage { spi_info, nlas }));
     }
 
-    /// When the next one is to go.
+    /// The time at which the next one expires.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.front().map(|(at, _)| *at)
     }

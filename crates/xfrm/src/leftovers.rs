@@ -1,4 +1,4 @@
-//! What a plane that crashed has left in the kernel: everything that is this plane's, as there is one at a time.
+//! The remains of a crashed plane in the kernel: everything that belongs to this plane, since only one runs at a time.
 
 #![forbid(unsafe_code)]
 

@@ -37,7 +37,7 @@
 //! use esp::plane::{Encapsulation, TrafficSelectors};
 //! use policy::{AddressRange, KeyBits, Selector};
 //! use xfrm::Flow;
-//! use xfrm::placement::{Card, Need, Place, Wanted, steps};
+//! use xfrm::placement::{Card, Need, OffloadMode, Wanted, steps};
 //!
 //! let range = |first, last| AddressRange::new([10, 2, 0, first].into(), [10, 2, 0, last].into()).expect("in order");
 //! let local = vec![Selector::all_of(range(0, 127))];
@@ -50,7 +50,7 @@
 //! let suite = Suite::AesGcm16(KeyBits::B128);
 //! let native = Need { suite, encapsulation: Encapsulation::Native };
 //! let tries = steps(Wanted::Auto, Ok(card.clone()), &native).tries;
-//! assert_eq!(tries.iter().map(|step| step.place).collect::<Vec<_>>(), [Place::Packet, Place::Crypto]);
+//! assert_eq!(tries.iter().map(|step| step.place).collect::<Vec<_>>(), [OffloadMode::Packet, OffloadMode::Crypto]);
 //!
 //! // The kernel offloads no ESP in UDP: no card is tried, and the reason is kept for the operator.
 //! let in_udp = Need { encapsulation: Encapsulation::Udp, ..native };

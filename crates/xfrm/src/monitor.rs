@@ -1,5 +1,4 @@
-//! What the kernel reports by itself: packets that want an SA, SAs that reach a limit, peers that move, and what others
-//! change.
+//! The kernel's reports: packets that want an SA, SAs that reach a limit, peers that move, and changes by other programs.
 
 #![forbid(unsafe_code)]
 
@@ -212,7 +211,7 @@ impl Listener {
     }
 }
 
-/// Whether a policy that is gone had this plane's priority.
+/// Returns `true` if a policy that is gone had this plane's priority.
 fn is_ours(message: &DelGetMessage) -> bool {
     message.nlas.iter().any(|attribute| match attribute {
         XfrmAttrs::PolicyInfo(info) => has_our_rank(info),

@@ -35,7 +35,7 @@ pub struct Refused {
 }
 
 impl Refused {
-    /// Whether what was to be changed is not there.
+    /// Returns `true` if the object to be changed does not exist.
     pub fn is_absent(&self) -> bool {
         matches!(self.errno, libc::ESRCH | libc::ENOENT)
     }
@@ -47,7 +47,7 @@ impl From<io::Error> for Refused {
     }
 }
 
-/// Who carries out requests about SAs and policies: the kernel, or a twin in memory.
+/// The receiver of requests about SAs and policies: the kernel, or a twin in memory.
 pub trait Kernel: Send {
     /// Carries out a request; returns once it is in force. Keys in the message are wiped.
     fn order(&mut self, message: XfrmMessage) -> Result<(), Refused>;
@@ -63,11 +63,11 @@ pub trait Kernel: Send {
 pub struct Netlink {
     socket: Socket,
     port: u32,
-    /// Where the kernel reports what SAs were that this one has removed.
+    /// The socket on which the kernel reports the final state of SAs that this one has removed.
     removals: Option<Socket>,
     sequence: u32,
     answers: Zeroizing<Vec<u8>>,
-    /// How many of their octets have been written since they were wiped.
+    /// The number of their octets that were written since they were wiped.
     written: usize,
 }
 
@@ -99,7 +99,7 @@ impl Netlink {
         Ok(())
     }
 
-    /// What the SA was that the last request has removed: the kernel reports it before it answers.
+    /// The final state of the SA that the last request has removed: the kernel reports it before it answers.
     fn removed(&mut self) -> Option<ModifyMessage> {
         let socket = self.removals.as_ref()?;
         let mut last = None;

@@ -1,4 +1,4 @@
-//! Which device protects the packets of an SA.
+//! The device that protects the packets of an SA.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use netlink_packet_xfrm::{UserOffloadDev, XfrmAttrs};
 pub struct Offload {
     /// Index of the device.
     pub device: u32,
-    /// Whether it does all about them, and not their cryptography alone.
+    /// Packet offload: the device does everything, not the cryptography alone.
     pub packet: bool,
 }
 
@@ -24,7 +24,7 @@ impl Offload {
     }
 }
 
-/// What the kernel says of an SA's offload.
+/// The offload of an SA, as the kernel reports it.
 pub(super) fn offload_of(state: &ModifyMessage) -> Option<Offload> {
     state.nlas.iter().find_map(|attribute| match attribute {
         XfrmAttrs::OffloadDevice(offload) => {

@@ -1,5 +1,5 @@
-//! Which states and policies in the kernel are this plane's: its ranges of reqids and priorities say so, and where the
-//! operator has given a reqid, a policy of this plane that names the SA.
+//! The states and policies in the kernel that belong to this plane. They are recognised by the plane's ranges of reqids and
+//! priorities; with a reqid of the operator's, by a policy of this plane that names the SA.
 
 #![forbid(unsafe_code)]
 
@@ -18,7 +18,7 @@ use netlink_packet_xfrm::{
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// What is there, without keys, in the order in which it came.
+/// This plane's states and policies, without keys, in the order in which they came.
 pub(super) struct Own {
     pub states: Vec<StateMessage>,
     pub policies: Vec<PolicyMessage>,
@@ -74,7 +74,7 @@ pub(super) fn policies(kernel: &mut dyn Kernel) -> Result<BTreeSet<PolicyName>, 
     Ok(policies.collect())
 }
 
-/// What the kernel tells a policy by: its selector, its direction, and what binds it to a mark or an interface.
+/// The fields by which the kernel finds a policy: its selector, its direction, and its mark or interface.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PolicyName(Vec<u8>);
 
@@ -123,7 +123,7 @@ fn is_ours(policy: &PolicyMessage) -> bool {
         && templates(&policy.nlas).all(|t| REQIDS.contains(&t.reqid) || Named::by(t).is_some())
 }
 
-/// Whether a policy has a priority of this plane.
+/// Returns `true` if a policy has a priority of this plane.
 pub(super) fn has_our_rank(info: &UserPolicyInfo) -> bool {
     // Those of sockets have other directions.
     PRIORITIES.contains(&info.priority) && info.direction < XFRM_POLICY_MAX

@@ -1,9 +1,9 @@
-//! Where the kernel protects the packets of an SA: in a network card as a whole, with the card doing the cryptography, or
-//! in software.
+//! The place where the packets of an SA are protected: in a network card (packet offload), with the card doing the cryptography
+//! (crypto offload), or in the kernel's software.
 //!
-//! [`Placement`] keeps what the operator wants and what came of it; [`steps()`] says, without asking anybody, what to try and
-//! why the rest is not tried. Whoever installs SAs goes through the steps, reads back what is in force (the kernel takes
-//! crypto offload for a card without it and uses software), and notes the outcome.
+//! [`Placement`] keeps the operator's choice and its results. [`steps()`] decides, as a pure function, which offloads to try,
+//! and why the others are not tried. The plane goes through these steps, reads back what is in force (the kernel accepts crypto
+//! offload for a card without it and uses software), and notes the result.
 
 #![forbid(unsafe_code)]
 
@@ -27,9 +27,9 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where packets are protected, the best place first.
+/// The offload of an SA, the most first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Place {
+pub enum OffloadMode {
     /// The card does everything: it knows SA and policy.
     Packet,
     /// The card does the cryptography, the kernel the rest.
@@ -38,7 +38,7 @@ pub enum Place {
     Software,
 }
 
-/// What the operator wants of cards.
+/// The offload that the operator wants.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wanted {
     /// As much as the card does.
@@ -52,16 +52,16 @@ pub enum Wanted {
     Off,
 }
 
-/// What is wanted, and of which card.
+/// The wanted offload, and its card.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
-    /// What.
+    /// The wanted offload.
     pub wanted: Wanted,
     /// Name of the card; `None`: the one by which packets to the peer leave.
     pub device: Option<String>,
 }
 
-/// Why an SA is not where it was wanted.
+/// The reason why an SA has less offload than wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reason {
     /// No route leads to the peer.
@@ -84,7 +84,7 @@ pub enum Reason {
     Gone,
 }
 
-impl Place {
+impl OffloadMode {
     /// `packet`, `crypto` or `software`.
     pub fn name(self) -> &'static str {
         match self {
@@ -168,7 +168,7 @@ impl fmt::Display for Reason {
     }
 }
 
-/// What is wanted of cards, and what came of it. Clones are the same one.
+/// The wanted offload of each tunnel, and the results. Clones share them.
 #[derive(Clone, Default)]
 pub struct Placement(Arc<Shared>);
 
@@ -195,7 +195,7 @@ impl fmt::Debug for Placement {
 }
 
 impl Placement {
-    /// What is wanted for every tunnel but these, which are named.
+    /// The choice for all tunnels except these, which are named.
     pub fn new(choice: Choice, others: BTreeMap<String, Choice>) -> Self {
         Self::with_manual(choice, others, BTreeMap::new())
     }
@@ -225,18 +225,18 @@ impl Placement {
         }
     }
 
-    /// What is wanted for a tunnel.
+    /// The choice for a tunnel.
     pub fn choice(&self, tunnel: &str) -> &Choice {
         self.0.others.get(tunnel).unwrap_or(&self.0.choice)
     }
 
-    /// What is wanted for an SA that is keyed by hand.
+    /// The choice for an SA that is keyed by hand.
     pub fn choice_by_hand(&self, name: &str, way: Way) -> &Choice {
         let own = self.0.by_hand.get(&(name.to_owned(), way));
         own.unwrap_or_else(|| self.choice(name))
     }
 
-    /// What to try for an SA of a tunnel, with the peer at this address; `by_hand` where it is keyed by hand.
+    /// The offloads to try for an SA of a tunnel, with the peer at this address; `by_hand` if it is keyed by hand.
     pub fn steps(&self, tunnel: &str, by_hand: Option<Way>, remote: IpAddr, need: &Need) -> Steps {
         let choice = match by_hand {
             Some(way) => self.choice_by_hand(tunnel, way),
@@ -261,7 +261,7 @@ impl Placement {
         self.lock().cards.iter_mut().for_each(|cards| cards.look_again());
     }
 
-    /// Whether a route leads packets with that mark to an address; so it is where nobody can be asked.
+    /// Returns `true` if a route leads packets with that mark to an address, also if this cannot be asked.
     pub fn routes_lead_to(&self, address: IpAddr, mark: u32) -> bool {
         self.lock().cards.as_mut().is_none_or(|cards| cards.lead_to(address, mark))
     }
@@ -281,17 +281,17 @@ impl Placement {
         self.lock().ledger.note(sa, placed);
     }
 
-    /// Where an SA is.
+    /// The offload of an SA.
     pub fn placed(&self, sa: SaId) -> Option<Placed> {
         self.lock().ledger.placed(sa).cloned()
     }
 
-    /// Where every SA is.
+    /// The offload of every SA.
     pub fn sas(&self) -> Vec<Placed> {
         self.lock().ledger.sas().cloned().collect()
     }
 
-    /// Whether the card that an SA was put into is there, as the device of this number, and offloads.
+    /// Returns `true` if the card that an SA was put into is there, as the device of this number, and offloads.
     pub(crate) fn is_there(&self, sa: SaId, device: u32) -> bool {
         let mut state = self.lock();
         let State { cards, ledger } = &mut *state;

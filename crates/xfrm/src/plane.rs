@@ -9,11 +9,11 @@ use super::leftovers;
 use super::monitor::Monitor;
 use super::netlink::{Kernel, Netlink, Refused};
 use super::offload::Offload;
-use super::placement::Place as Seat;
+use super::placement::OffloadMode;
 use super::policies::{keys, priority, tell};
 use super::ranges::REQIDS;
 use super::refusal::refusal;
-use super::spd::{Change, Place, Spd, Template, Way};
+use super::spd::{Change, Rank, Spd, Template, Way};
 use super::state::{self, Form, Name};
 use super::waiting::Waiting;
 use crypto::Amount;
@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+mod capabilities;
 mod data_plane;
 mod place;
 mod policies;
@@ -58,14 +59,14 @@ pub struct Xfrm {
     pub(super) known: Known,
     /// The last attempt to put things right has failed.
     amiss: bool,
-    /// Who is in software until a card has room again.
+    /// The SAs that are in software until a card has room again.
     pub(super) waiting: Waiting,
     /// Tells that there is.
     pub(super) notice: Arc<dyn Fn(Notice) + Send + Sync>,
     room_is_told: bool,
-    /// Which offload was not to be had, why and of which device, as far as the log has it.
-    told: BTreeSet<(Seat, &'static str, Option<String>)>,
-    /// Whether dropping this leaves the policies, which block without SAs.
+    /// The failed offloads that the log already has: which one, why, and of which device.
+    told: BTreeSet<(OffloadMode, &'static str, Option<String>)>,
+    /// Dropping this leaves the policies, which block traffic without SAs.
     blocked_on_drop: bool,
     _monitor: Option<Monitor>,
 }
@@ -77,7 +78,7 @@ struct Ruled {
     flows: Vec<Flow>,
     /// Its traffic is protected elsewhere, and passes the kernel.
     elsewhere: bool,
-    /// How its SAs that receive are recognised, the youngest last.
+    /// The templates of its inbound SAs, the youngest last.
     receiving: Vec<(SaId, Template)>,
 }
 
@@ -89,13 +90,13 @@ pub(super) struct Installed {
     /// Of one that sends, and its turn; `None` in standby.
     flows: Vec<Flow>,
     serial: Option<u64>,
-    /// What it had done before it moved last.
+    /// Its counters before its last move.
     before: Usage,
-    /// What it had done when that was last seen.
+    /// Its counters when they were read last.
     last: Usage,
-    /// As much of this the crypto facility knows.
+    /// The part of `last` that the crypto providers' counters contain.
     told: Amount,
-    /// How many sequence numbers it has passed over where it was made anew.
+    /// The number of sequence numbers that were skipped when it was created again.
     skipped: u64,
 }
 
@@ -236,9 +237,9 @@ impl Xfrm {
         self.serve(sa)?;
         // In its former turn it has nothing left to do.
         if let (Some(serial), Some(sa)) = (before, self.sas.get(&sa)) {
-            let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
+            let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
             let keys = keys(sa.flows.iter().copied(), sa.form.binding, Way::Out);
-            keys.into_iter().for_each(|key| self.unwant(key, place));
+            keys.into_iter().for_each(|key| self.unwant(key, rank));
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! How the kernel's policies are ranked and named, and how it is told of one.
+//! The ranks and names of the kernel's policies, and the message for one.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! What this kernel's XFRM can do.
+//! The abilities of this kernel's XFRM.
 
 #![forbid(unsafe_code)]
 
@@ -12,7 +12,7 @@ use netlink_packet_xfrm::XfrmMessage;
 use policy::{Mode, Secret};
 use std::io;
 
-/// What was found.
+/// The result of the probe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ability {
     /// Suites that it takes.

@@ -1,4 +1,4 @@
-//! What the kernel refuses, with what to do about it.
+//! Refusals of the kernel, with a remedy for each.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Which of the kernel's reports a socket takes: it reports every change, and to whom it does not matter, each would be a
-//! reason to wake up.
+//! The filter for the kernel's reports on a socket. The kernel reports every change; a report that does not matter would only
+//! wake the thread up.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use netlink_sys::Socket;
 use socket2::{SockFilter, SockRef};
 use std::io;
 
-/// Who has asked for what is reported, by the port of its socket.
+/// The requester of a reported change, by the port of its socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum By {
     Anyone,

@@ -1,7 +1,7 @@
 //! The kernel's policies as they should be. Pure: it says what to change, and others tell the kernel.
 //!
 //! The kernel has one policy for a direction and a flow. Several rules and SAs may want one each; the one that comes
-//! first is in force, and the next takes its place when it goes.
+//! first is in force, and the next takes its rank when it goes.
 
 #![forbid(unsafe_code)]
 
@@ -22,7 +22,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which packets the kernel asks a policy for.
+/// The packets for which the kernel looks up a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Way {
     /// For this host.
@@ -33,7 +33,7 @@ pub(super) enum Way {
     Forward,
 }
 
-/// What the kernel tells policies apart by.
+/// The fields by which the kernel distinguishes policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub way: Way,
@@ -41,14 +41,14 @@ pub(super) struct Key {
     pub binding: Binding,
 }
 
-/// Which of those that want a policy comes first: the lowest priority, and then the youngest.
+/// The order among those that want a policy: the lowest priority first, and then the youngest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct Rank {
     pub priority: u32,
     pub serial: Reverse<u64>,
 }
 
-/// What becomes of a packet.
+/// The decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Action {
     /// It passes as it is.
@@ -61,7 +61,7 @@ pub(super) enum Action {
     Tolerate(Template),
 }
 
-/// Which SAs.
+/// The SAs that a policy names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Template {
     /// ESP or AH.
@@ -76,7 +76,7 @@ pub(super) struct Template {
     pub offload: Option<Offload>,
 }
 
-/// What the kernel is to be told.
+/// A change that the kernel has to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Put(Key, u32, Action),
@@ -84,22 +84,22 @@ pub(super) enum Change {
 }
 
 #[derive(Default)]
-pub(super) struct Spd(BTreeMap<Key, BTreeMap<Place, Action>>);
+pub(super) struct Spd(BTreeMap<Key, BTreeMap<Rank, Action>>);
 
 impl Spd {
-    /// Wants a policy, or another one in the same place.
-    pub(super) fn insert(&mut self, key: Key, place: Place, action: Action) -> Option<Change> {
+    /// Wants a policy, or another one in the same rank.
+    pub(super) fn insert(&mut self, key: Key, rank: Rank, action: Action) -> Option<Change> {
         let wanted = self.0.entry(key).or_default();
-        let before = wanted.insert(place, action);
-        let first = wanted.first_key_value().is_some_and(|(p, _)| *p == place);
-        (first && before != Some(action)).then_some(Change::Put(key, place.priority, action))
+        let before = wanted.insert(rank, action);
+        let first = wanted.first_key_value().is_some_and(|(p, _)| *p == rank);
+        (first && before != Some(action)).then_some(Change::Put(key, rank.priority, action))
     }
 
-    /// No longer wants the policy in that place.
-    pub(super) fn remove(&mut self, key: Key, place: Place) -> Option<Change> {
+    /// No longer wants the policy in that rank.
+    pub(super) fn remove(&mut self, key: Key, rank: Rank) -> Option<Change> {
         let wanted = self.0.get_mut(&key)?;
-        let was_first = wanted.first_key_value().is_some_and(|(p, _)| *p == place);
-        wanted.remove(&place)?;
+        let was_first = wanted.first_key_value().is_some_and(|(p, _)| *p == rank);
+        wanted.remove(&rank)?;
         let next = wanted.first_key_value().map(|(p, action)| (p.priority, *action));
         if wanted.is_empty() {
             self.0.remove(&key);
@@ -110,16 +110,16 @@ impl Spd {
         })
     }
 
-    /// What was wanted in a place.
-    pub(super) fn get(&self, key: &Key, place: &Place) -> Option<Action> {
-        self.0.get(key)?.get(place).copied()
+    /// The action wanted with this rank.
+    pub(super) fn get(&self, key: &Key, rank: &Rank) -> Option<Action> {
+        self.0.get(key)?.get(rank).copied()
     }
 
     /// Everything that should be in force.
     pub(super) fn in_force(&self) -> impl Iterator<Item = Change> {
         self.0.iter().filter_map(|(key, wanted)| {
-            let (place, action) = wanted.first_key_value()?;
-            Some(Change::Put(*key, place.priority, *action))
+            let (rank, action) = wanted.first_key_value()?;
+            Some(Change::Put(*key, rank.priority, *action))
         })
     }
 }
@@ -162,7 +162,7 @@ impl Change {
 }
 
 impl Change {
-    /// What the kernel tells the policy by.
+    /// The fields by which the kernel finds the policy.
     pub(super) fn name(&self) -> PolicyName {
         let (Self::Put(key, ..) | Self::Delete(key)) = self;
         PolicyName::new(key.flow.wire(), key.way.number(), &binding::attributes(key.binding))
@@ -219,8 +219,8 @@ mod tests {
         Key { way: Way::Out, flow, binding: Binding::default() }
     }
 
-    fn place(priority: u32, serial: u64) -> Place {
-        Place { priority, serial: Reverse(serial) }
+    fn rank(priority: u32, serial: u64) -> Rank {
+        Rank { priority, serial: Reverse(serial) }
     }
 
     fn by(spi: u32) -> Action {
@@ -238,23 +238,23 @@ mod tests {
     fn the_youngest_sa_of_the_first_rule_is_in_force_and_the_next_takes_over() {
         let (mut spd, key) = (Spd::default(), key());
         let put = |priority, action| Some(Change::Put(key, priority, action));
-        assert_eq!(spd.insert(key, place(11, 0), Action::Block), put(11, Action::Block));
-        assert_eq!(spd.insert(key, place(10, 1), by(1)), put(10, by(1)));
-        assert_eq!(spd.insert(key, place(10, 2), by(2)), put(10, by(2)));
+        assert_eq!(spd.insert(key, rank(11, 0), Action::Block), put(11, Action::Block));
+        assert_eq!(spd.insert(key, rank(10, 1), by(1)), put(10, by(1)));
+        assert_eq!(spd.insert(key, rank(10, 2), by(2)), put(10, by(2)));
         // Of a later rule.
-        assert_eq!(spd.insert(key, place(20, 3), by(3)), None);
-        assert_eq!(spd.remove(key, place(10, 1)), None);
-        assert_eq!(spd.remove(key, place(10, 2)), put(11, Action::Block));
-        assert_eq!(spd.remove(key, place(11, 0)), put(20, by(3)));
-        assert_eq!(spd.remove(key, place(20, 3)), Some(Change::Delete(key)));
+        assert_eq!(spd.insert(key, rank(20, 3), by(3)), None);
+        assert_eq!(spd.remove(key, rank(10, 1)), None);
+        assert_eq!(spd.remove(key, rank(10, 2)), put(11, Action::Block));
+        assert_eq!(spd.remove(key, rank(11, 0)), put(20, by(3)));
+        assert_eq!(spd.remove(key, rank(20, 3)), Some(Change::Delete(key)));
         assert_eq!(spd.in_force().count(), 0);
     }
 
     #[test]
     fn what_stays_as_it_is_is_not_told() {
         let (mut spd, key) = (Spd::default(), key());
-        assert!(spd.insert(key, place(1, 0), by(1)).is_some());
-        assert_eq!(spd.insert(key, place(1, 0), by(1)), None);
-        assert!(spd.insert(key, place(1, 0), by(2)).is_some());
+        assert!(spd.insert(key, rank(1, 0), by(1)).is_some());
+        assert_eq!(spd.insert(key, rank(1, 0), by(1)), None);
+        assert!(spd.insert(key, rank(1, 0), by(2)).is_some());
     }
 }

@@ -28,7 +28,7 @@ const SMALL_WINDOW: u32 = 32;
 /// Of 32 bits, how many sequence numbers are left when a rekey should start: as in the userspace plane.
 const SEQUENCE_MARGIN: u64 = 1 << 29;
 
-/// What the kernel knows an SA by.
+/// The fields by which the kernel finds an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Name {
     pub destination: IpAddr,
@@ -60,7 +60,7 @@ impl Name {
     }
 }
 
-/// What binds a policy or an SA to a mark or an interface.
+/// The attributes that bind a policy or an SA to a mark or an interface.
 pub(super) fn binding_in(attributes: &[XfrmAttrs]) -> Vec<XfrmAttrs> {
     let bound = |a: &&XfrmAttrs| matches!(a, XfrmAttrs::Mark(_) | XfrmAttrs::IfId(_));
     attributes.iter().filter(bound).cloned().collect()
@@ -112,7 +112,7 @@ impl Form {
         Name { destination: self.ends().1, spi: self.spi.0, protocol: self.protocol() }
     }
 
-    /// What puts it into the kernel. With `replay`, as the kernel gave it, its sequence numbers go on.
+    /// The message that adds it to the kernel. With `replay`, as the kernel gave it, its sequence numbers continue.
     pub(super) fn message(
         &self,
         key: &Secret,
@@ -235,8 +235,8 @@ fn replay_of(window: u32) -> XfrmAttrs {
     })
 }
 
-/// Whether this is no SA but the kernel's note that a packet has asked for one. It has the SPI that the policy names, and
-/// says nothing about sequence numbers.
+/// Returns `true` if this is no SA but the kernel's note that a packet has asked for one (a larval state). It has the SPI that
+/// the policy names, and says nothing about sequence numbers.
 pub(super) fn is_larval(state: &ModifyMessage) -> bool {
     !state.nlas.iter().any(|attribute| {
         matches!(
@@ -287,7 +287,7 @@ pub(super) fn last_sequence(state: &ModifyMessage) -> Option<u64> {
     })
 }
 
-/// What the kernel counts for an SA. It leaves out the IP header in transport mode, which is added; and it remembers whole
+/// The kernel's counters of an SA. The kernel leaves out the IP header in transport mode, which is added, and remembers whole
 /// seconds.
 pub(super) fn usage(state: &ModifyMessage, now: Instant, clock: SystemTime) -> Usage {
     let info = &state.user_sa_info;

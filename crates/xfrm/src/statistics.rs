@@ -1,4 +1,4 @@
-//! What the kernel's XFRM counts for a whole network namespace: packets that it has dropped, by reason.
+//! The XFRM statistics of a whole network namespace: packets that the kernel has dropped, by reason.
 
 #![forbid(unsafe_code)]
 
@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 pub struct Statistic {
     /// Its name in `/proc/net/xfrm_stat`.
     pub name: &'static str,
-    /// What it means, in one sentence.
+    /// The meaning, in one sentence.
     pub explanation: &'static str,
 }
 
@@ -88,8 +88,8 @@ const fn of(name: &'static str, explanation: &'static str) -> Statistic {
     Statistic { name, explanation }
 }
 
-/// What has been dropped in the calling thread's network namespace, for whatever program, since that was made. Empty where
-/// the kernel does not count.
+/// The packets dropped in the calling thread's network namespace, for any program, since the namespace was made. Empty if the
+/// kernel does not count.
 pub fn statistics() -> BTreeMap<String, u64> {
     let text = std::fs::read_to_string("/proc/thread-self/net/xfrm_stat").unwrap_or_default();
     read(&text)

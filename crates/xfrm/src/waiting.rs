@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 /// A card's index, and whether its SAs receive.
 type Table = (u32, bool);
 
-/// Who waits, and for what.
+/// The SAs that wait for a place in a card.
 #[derive(Default)]
 pub(super) struct Waiting {
     /// In the order in which they came.
@@ -67,7 +67,7 @@ impl Waiting {
         wanted
     }
 
-    /// Who may have the next place that is free.
+    /// The SA that gets the next free place.
     pub(super) fn next(&mut self) -> Option<SaId> {
         while let Some((table, rule)) = self.free.pop_front() {
             let found = [table, other(table)].into_iter().find_map(|table| {
@@ -82,17 +82,17 @@ impl Waiting {
         None
     }
 
-    /// Whether there is a place that nobody has been chosen for.
+    /// Returns `true` if there is a free place for which no SA has been chosen.
     pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
-    /// Whether an SA waits.
+    /// Returns `true` if an SA waits.
     pub(super) fn has(&self, sa: SaId) -> bool {
         self.places.contains_key(&sa)
     }
 
-    /// How many wait.
+    /// The number of waiting SAs.
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }

@@ -1,106 +1,203 @@
-//! The flows that are guarded, as sets of nftables: how many there are costs a packet nothing, and one comes or goes alone.
+//! The guarded flows as sets of nftables. The cost for a packet does not depend on the number of flows, and a single flow can
+//! be added and removed.
 //!
-//! Flows of one shape share a set, in which a packet's addresses, ports and mark are looked up under the shape's masks. As
-//! with the kernel's own policies there are few shapes, however many tunnels; and sets of single values may overlap.
+//! Flows of one shape share a set: a packet's addresses, ports and mark are looked up there under the shape's masks. Even many
+//! tunnels have few shapes, as with the kernel's own policies. Sets of single values may overlap.
+//!
+//! Traffic that takes too many flows, such as long ranges of addresses, gets a rule of its own instead.
 
 #![forbid(unsafe_code)]
 
-use super::Manner;
-use esp::plane::{PlaneError, TrafficSelectors};
+use super::GuardedTraffic;
+use esp::plane::TrafficSelectors;
+use host::nft;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use xfrm::Flow;
 
-/// Takes what packets have in common whose policies are in force.
+/// The chain for packets whose policies are in force.
 pub(super) const PROTECTED: &str = "protected";
-/// Takes those that a card is going to protect, and that have been seen with their policy.
-pub(super) const HANDED: &str = "handed";
-/// Takes the rest.
-pub(super) const UNPROTECTED: &str = "unprotected";
+/// The chains for packets that pass a second time, on their way to a card: before and after the translation of addresses.
+pub(super) const HANDED: [&str; 2] = ["handed_before", "handed_after"];
 
-/// The bit of the mark by which a packet is known again that comes a second time on its way to a card.
+/// The bit of the mark that a packet on its way to a card gets the first time, and has the second time.
 const SEEN: u32 = 1 << 31;
 
-/// Which bits of a packet say whether it belongs to a flow.
+/// Whether packets leave this host or arrive at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Shape {
+pub(super) enum Way {
+    Leaving,
+    Arriving,
+}
+
+impl Way {
+    /// The chain that looks for packets which a rule claims.
+    pub(super) fn claims(self) -> &'static str {
+        match self {
+            Self::Leaving => "leaving",
+            Self::Arriving => "arriving",
+        }
+    }
+
+    /// The chain for claimed packets: a few kinds pass, all others are dropped.
+    pub(super) fn unprotected(self) -> &'static str {
+        match self {
+            Self::Leaving => "unprotected_leaving",
+            Self::Arriving => "unprotected_arriving",
+        }
+    }
+
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Leaving => "out",
+            Self::Arriving => "in",
+        }
+    }
+}
+
+/// The bits of a packet that decide whether it belongs to a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Shape {
+    way: Way,
     ipv4: bool,
     lengths: [u8; 2],
     /// 0 is any.
     protocol: u8,
     ports: [u16; 2],
+    /// Fragments other than the first: they show no ports.
+    fragment: bool,
     mark: u32,
     by_card: bool,
 }
 
-/// A flow: its shape, and what the bits are, as an element of the shape's set.
+/// A part of a rule's traffic, as nftables knows it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Member(Shape, String);
+pub(super) enum Member {
+    /// A flow: its shape, and the values of the shape's bits, written as an element of the shape's set.
+    Element(Shape, String),
+    /// A rule's expression, for traffic that takes too many flows.
+    Expression(Way, String),
+}
 
-/// All flows, and how many rules want each.
+/// All members, each with the number of rules that have it.
 pub(super) struct Sets {
     table: String,
-    wanted: BTreeMap<Shape, BTreeMap<String, usize>>,
+    elements: BTreeMap<Shape, BTreeMap<String, usize>>,
+    expressions: BTreeMap<(Way, String), usize>,
 }
 
 impl Member {
-    /// The flows of a rule's traffic that leaves.
-    ///
-    /// # Errors
-    /// Where they are more than the kernel takes.
-    pub(super) fn all(traffic: &TrafficSelectors, manner: Manner) -> Result<Vec<Self>, PlaneError> {
-        Ok(Flow::leaving(traffic)?.iter().map(|flow| Self::of(flow, manner)).collect())
+    /// The members of a rule: its traffic that leaves, and, with `arriving`, its traffic that arrives.
+    pub(super) fn all(
+        traffic: &TrafficSelectors,
+        properties: GuardedTraffic,
+        arriving: bool,
+    ) -> Vec<Self> {
+        let TrafficSelectors { local, remote } = traffic;
+        let Ok(flows) = Flow::leaving(traffic) else {
+            let both = [(Way::Leaving, local, remote), (Way::Arriving, remote, local)];
+            let ways = both.into_iter().take(if arriving { 2 } else { 1 });
+            let all = ways.flat_map(|(way, from, to)| {
+                nft::flows(from, to).into_iter().map(move |text| Self::Expression(way, text))
+            });
+            return all.collect();
+        };
+        let mut members = Vec::new();
+        for flow in &flows {
+            members.push(Self::of(Way::Leaving, flow, properties, false));
+            if flow.ports().iter().any(|port| port.mask != 0) {
+                members.push(Self::of(Way::Leaving, flow, properties, true));
+            }
+            // The mark of a packet that arrives is set by rules of this host, which may come later.
+            if arriving && properties.mark.is_none() {
+                members.push(Self::of(Way::Arriving, &flow.reversed(), properties, false));
+            }
+        }
+        members
     }
 
-    fn of(flow: &Flow, manner: Manner) -> Self {
+    fn of(way: Way, flow: &Flow, properties: GuardedTraffic, fragment: bool) -> Self {
         let (source, destination) = (&flow.source, &flow.destination);
-        let [sport, dport] = flow.ports();
-        let (mark, mask) = manner.mark.unwrap_or_default();
+        let ports = if fragment { Default::default() } else { flow.ports() };
+        let (mark, mask) = properties.mark.unwrap_or_default();
         let shape = Shape {
+            way,
             ipv4: source.address.is_ipv4(),
             lengths: [source.length, destination.length],
             protocol: flow.protocol,
-            ports: [sport.mask, dport.mask],
+            ports: ports.map(|port| port.mask),
+            fragment,
             mark: mask,
-            by_card: manner.by_card,
+            by_card: way == Way::Leaving && properties.by_card,
         };
         let mut element = format!("{} . {}", source.address, destination.address);
         // Writing to a String cannot fail.
-        for port in [sport, dport].iter().filter(|port| port.mask != 0) {
+        for port in ports.iter().filter(|port| port.mask != 0) {
             let _ = write!(element, " . {}", port.value & port.mask);
         }
         if mask != 0 {
             let _ = write!(element, " . {:#x}", mark & mask);
         }
-        Self(shape, element)
+        Self::Element(shape, element)
     }
 }
 
 impl Sets {
     pub(super) fn new(table: &str) -> Self {
-        Self { table: table.to_owned(), wanted: BTreeMap::new() }
+        let (elements, expressions) = Default::default();
+        Self { table: table.to_owned(), elements, expressions }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.wanted.is_empty()
+        self.elements.is_empty() && self.expressions.is_empty()
     }
 
-    /// One rule more wants a flow: what nftables is to be told.
-    pub(super) fn add(&mut self, Member(shape, element): &Member) -> String {
-        let first = !self.wanted.contains_key(shape);
-        let count = self.wanted.entry(*shape).or_default().entry(element.clone()).or_default();
-        *count += 1;
-        match (first, *count) {
-            (true, _) => self.shape(shape) + &self.elements(shape, element),
-            (false, 1) => self.elements(shape, element),
-            (false, _) => String::new(),
+    /// One more rule has this member. Returns the commands for nftables.
+    pub(super) fn add(&mut self, member: &Member) -> String {
+        match member {
+            Member::Element(shape, element) => {
+                let first = !self.elements.contains_key(shape);
+                let elements = self.elements.entry(*shape).or_default();
+                let count = elements.entry(element.clone()).or_default();
+                *count += 1;
+                match (first, *count) {
+                    (true, _) => self.shape(shape) + &self.elements(shape, element),
+                    (false, 1) => self.elements(shape, element),
+                    (false, _) => String::new(),
+                }
+            }
+            Member::Expression(way, text) => {
+                let count = self.expressions.entry((*way, text.clone())).or_default();
+                *count += 1;
+                if *count == 1 { self.expression(*way, text) } else { String::new() }
+            }
         }
     }
 
-    /// One rule less wants a flow: what nftables is to be told; `None` where the table is to be made anew.
-    pub(super) fn remove(&mut self, Member(shape, element): &Member) -> Option<String> {
-        let elements = self.wanted.get_mut(shape)?;
+    /// One rule less has each of these members. Returns the commands for nftables; `None` if the table has to be built again.
+    pub(super) fn remove_all(&mut self, members: &[Member]) -> Option<String> {
+        // All are removed, also after one for which the table has to be built again.
+        let changes: Vec<_> = members.iter().map(|member| self.remove(member)).collect();
+        changes.into_iter().collect()
+    }
+
+    /// One rule less has this member. Returns the commands for nftables; `None` if the table has to be built again.
+    fn remove(&mut self, member: &Member) -> Option<String> {
+        let (shape, element) = match member {
+            Member::Element(shape, element) => (shape, element),
+            Member::Expression(way, text) => {
+                let key = (*way, text.clone());
+                let count = self.expressions.get_mut(&key)?;
+                *count -= 1;
+                if *count > 0 {
+                    return Some(String::new());
+                }
+                self.expressions.remove(&key);
+                return None;
+            }
+        };
+        let elements = self.elements.get_mut(shape)?;
         let count = elements.get_mut(element)?;
         *count -= 1;
         if *count > 0 {
@@ -109,23 +206,29 @@ impl Sets {
         elements.remove(element);
         if elements.is_empty() {
             // With its set go the rules that name it.
-            self.wanted.remove(shape);
+            self.elements.remove(shape);
             return None;
         }
         Some(format!("delete element inet {} {} {{ {element} }}\n", self.table, shape.name()))
     }
 
-    /// All of it, for a table without any.
+    /// The commands for all members, in a table without any.
     pub(super) fn all(&self) -> String {
         let whole = |(shape, elements): (&Shape, &BTreeMap<String, usize>)| {
             let elements: Vec<&str> = elements.keys().map(String::as_str).collect();
             self.shape(shape) + &self.elements(shape, &elements.join(", "))
         };
-        self.wanted.iter().map(whole).collect()
+        let expressions = self.expressions.keys().map(|(way, text)| self.expression(*way, text));
+        self.elements.iter().map(whole).chain(expressions).collect()
     }
 
     fn elements(&self, shape: &Shape, elements: &str) -> String {
         format!("add element inet {} {} {{ {elements} }}\n", self.table, shape.name())
+    }
+
+    fn expression(&self, way: Way, text: &str) -> String {
+        let (claims, unprotected) = (way.claims(), way.unprotected());
+        format!("add rule inet {} {claims} {text} goto {unprotected}\n", self.table)
     }
 
     /// A set, and the rules that look into it.
@@ -138,15 +241,14 @@ impl Sets {
         let mut script = format!("add set inet {table} {set} {{ type {kinds}; }}\n");
         if shape.by_card {
             let (set, clear) = (format!("meta mark or {SEEN:#x}"), !SEEN);
+            let seen = format!("meta mark and {SEEN:#x} == {SEEN:#x}");
+            let [before, after] = HANDED;
             script += &rule(PROTECTED, &format!("meta mark set {set}"));
-            script += &rule(
-                HANDED,
-                &format!(
-                    "meta mark and {SEEN:#x} == {SEEN:#x} meta mark set meta mark and {clear:#x} accept"
-                ),
-            );
+            script += &rule(before, &format!("{seen} accept"));
+            script +=
+                &rule(after, &format!("{seen} meta mark set meta mark and {clear:#x} accept"));
         }
-        script + &rule(UNPROTECTED, "counter drop")
+        script + &rule(shape.way.claims(), &format!("goto {}", shape.way.unprotected()))
     }
 }
 
@@ -154,7 +256,7 @@ impl Shape {
     fn name(&self) -> String {
         let family = if self.ipv4 { "ip" } else { "ip6" };
         let [source, destination] = self.lengths;
-        let mut name = format!("{family}_{source}_{destination}");
+        let mut name = format!("{}_{family}_{source}_{destination}", self.way.prefix());
         let [sport, dport] = self.ports;
         for (what, value) in [
             ("proto", self.protocol.into()),
@@ -166,14 +268,19 @@ impl Shape {
                 let _ = write!(name, "_{what}_{value:x}");
             }
         }
-        if self.by_card { name + "_card" } else { name }
+        for (what, is) in [("fragment", self.fragment), ("card", self.by_card)] {
+            if is {
+                let _ = write!(name, "_{what}");
+            }
+        }
+        name
     }
 
-    /// The types of the set's fields, and what of a packet is looked up.
+    /// The types of the set's fields, and the fields of a packet that are looked up.
     fn key(&self) -> (String, String) {
-        let (family, address) = match self.ipv4 {
-            true => ("ip", "ipv4_addr"),
-            false => ("ip6", "ipv6_addr"),
+        let (family, address, fragment) = match self.ipv4 {
+            true => ("ip", "ipv4_addr", "ip frag-off & 0x1fff != 0"),
+            false => ("ip6", "ipv6_addr", "frag frag-off != 0"),
         };
         let [source, destination] = self.lengths.map(|length| mask(self.ipv4, length));
         let mut kinds = format!("{address} . {address}");
@@ -188,6 +295,9 @@ impl Shape {
                 let _ = write!(kinds, " . {kind}");
                 let _ = write!(key, " . {field} & {mask:#x}");
             }
+        }
+        if self.fragment {
+            key = format!("{fragment} {key}");
         }
         match self.protocol {
             0 => (kinds, key),
@@ -216,16 +326,20 @@ mod tests {
     }
 
     const ANY: (u16, u16) = (0, u16::MAX);
-    const PLAIN: Manner = Manner { mark: None, by_card: false };
+    const PLAIN: GuardedTraffic = GuardedTraffic { mark: None, by_card: false };
 
-    fn members(local: Selector, remote: Selector, manner: Manner) -> Vec<Member> {
+    fn members(local: Selector, remote: Selector, properties: GuardedTraffic) -> Vec<Member> {
         let traffic = TrafficSelectors { local: vec![local], remote: vec![remote] };
-        Member::all(&traffic, manner).expect("few flows")
+        Member::all(&traffic, properties, false)
     }
 
-    fn nets(remote: &str, manner: Manner) -> Vec<Member> {
+    fn nets(remote: &str, properties: GuardedTraffic) -> Vec<Member> {
         let end = remote.replace(".0", ".255");
-        members(selector("10.1.0.1", "10.1.0.1", 0, ANY), selector(remote, &end, 0, ANY), manner)
+        members(
+            selector("10.1.0.1", "10.1.0.1", 0, ANY),
+            selector(remote, &end, 0, ANY),
+            properties,
+        )
     }
 
     #[test]
@@ -233,13 +347,13 @@ mod tests {
         let mut sets = Sets::new("g");
         let [first] = &nets("10.2.1.0", PLAIN)[..] else { panic!("one prefix") };
         let [second] = &nets("10.2.2.0", PLAIN)[..] else { panic!("one prefix") };
-        let of_first = "add element inet g ip_32_24 { 10.1.0.1 . 10.2.1.0 }\n";
+        let of_first = "add element inet g out_ip_32_24 { 10.1.0.1 . 10.2.1.0 }\n";
         assert_eq!(
             sets.add(first),
             format!(
-                "add set inet g ip_32_24 {{ type ipv4_addr . ipv4_addr; }}\n\
-                 add rule inet g unprotected ip saddr & 255.255.255.255 . ip daddr & 255.255.255.0 @ip_32_24 \
-                 counter drop\n{of_first}"
+                "add set inet g out_ip_32_24 {{ type ipv4_addr . ipv4_addr; }}\n\
+                 add rule inet g leaving ip saddr & 255.255.255.255 . ip daddr & 255.255.255.0 @out_ip_32_24 \
+                 goto unprotected_leaving\n{of_first}"
             )
         );
         assert_eq!(sets.add(second), of_first.replace(".2.1.", ".2.2."));
@@ -255,33 +369,37 @@ mod tests {
     #[test]
     fn a_card_s_packets_are_known_again() {
         let mut sets = Sets::new("g");
-        let [flow] = &nets("10.2.1.0", Manner { by_card: true, ..PLAIN })[..] else {
+        let [flow] = &nets("10.2.1.0", GuardedTraffic { by_card: true, ..PLAIN })[..] else {
             panic!("one")
         };
         let script = sets.add(flow);
         let rules: Vec<&str> = script.lines().filter(|line| line.contains("_card ")).collect();
-        let [_, protected, handed, unprotected, _] = rules[..] else { panic!("{script}") };
+        let [_, protected, before, after, unprotected, _] = rules[..] else { panic!("{script}") };
         assert!(
-            protected.ends_with("@ip_32_24_card meta mark set meta mark or 0x80000000"),
+            protected.ends_with("@out_ip_32_24_card meta mark set meta mark or 0x80000000"),
             "{protected}"
         );
-        assert!(handed.ends_with("meta mark set meta mark and 0x7fffffff accept"), "{handed}");
-        assert!(unprotected.ends_with("counter drop"), "{unprotected}");
+        assert!(before.ends_with("meta mark and 0x80000000 == 0x80000000 accept"), "{before}");
+        assert!(after.ends_with("meta mark set meta mark and 0x7fffffff accept"), "{after}");
+        assert!(unprotected.ends_with("goto unprotected_leaving"), "{unprotected}");
     }
 
     #[test]
     fn protocols_ports_types_and_marks_are_looked_up_under_masks() {
         let told = |local: Selector, remote: Selector, mark| {
-            let manner = Manner { mark, by_card: false };
+            let properties = GuardedTraffic { mark, by_card: false };
             let mut sets = Sets::new("g");
-            members(local, remote, manner).iter().map(|member| sets.add(member)).collect::<String>()
+            members(local, remote, properties)
+                .iter()
+                .map(|member| sets.add(member))
+                .collect::<String>()
         };
         let web = told(
             selector("fd01::1", "fd01::1", 6, (80, 81)),
             selector("::", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff", 6, ANY),
             Some((0x2011, 0xff)),
         );
-        let name = "ip6_128_0_proto_6_sport_fffe_mark_ff";
+        let name = "out_ip6_128_0_proto_6_sport_fffe_mark_ff";
         assert!(
             web.contains(&format!(
                 "{name} {{ type ipv6_addr . ipv6_addr . inet_service . mark; }}"
@@ -290,7 +408,7 @@ mod tests {
         );
         let key = "meta l4proto 6 ip6 saddr & ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff . ip6 daddr & :: . \
                    th sport & 0xfffe . meta mark & 0xff";
-        assert!(web.contains(&format!("unprotected {key} @{name} counter drop")), "{web}");
+        assert!(web.contains(&format!("leaving {key} @{name} goto unprotected_leaving")), "{web}");
         assert!(web.contains(&format!("{name} {{ fd01::1 . :: . 80 . 0x11 }}")), "{web}");
 
         let echo = told(
@@ -300,5 +418,50 @@ mod tests {
         );
         assert!(echo.contains(". th sport & 0xff00 @"), "{echo}");
         assert!(echo.contains("{ 10.1.0.1 . 10.2.0.1 . 2048 }"), "{echo}");
+    }
+
+    #[test]
+    fn fragments_without_ports_are_claimed_on_their_way_out() {
+        let https = selector("10.2.0.7", "10.2.0.7", 6, (443, 443));
+        let members = members(selector("10.1.0.0", "10.1.255.255", 0, ANY), https, PLAIN);
+        let mut sets = Sets::new("g");
+        let script: String = members.iter().map(|member| sets.add(member)).collect();
+        let rule = "leaving meta l4proto 6 ip frag-off & 0x1fff != 0 ip saddr & 255.255.0.0 . ip daddr & 255.255.255.255 @";
+        assert!(script.contains(rule), "{script}");
+    }
+
+    #[test]
+    fn traffic_that_arrives_has_the_ends_exchanged() {
+        let traffic = TrafficSelectors {
+            local: vec![selector("10.1.0.0", "10.1.255.255", 0, ANY)],
+            remote: vec![selector("10.2.0.7", "10.2.0.7", 6, (443, 443))],
+        };
+        let mut sets = Sets::new("g");
+        let members = Member::all(&traffic, PLAIN, true);
+        let script: String = members.iter().map(|member| sets.add(member)).collect();
+        let element =
+            "add element inet g in_ip_32_16_proto_6_sport_ffff { 10.2.0.7 . 10.1.0.0 . 443 }\n";
+        assert!(script.contains(element), "{script}");
+        let marked = GuardedTraffic { mark: Some((1, 1)), by_card: false };
+        let members = Member::all(&traffic, marked, true);
+        assert!(
+            !members
+                .iter()
+                .any(|m| matches!(m, Member::Element(shape, _) if shape.way == Way::Arriving))
+        );
+    }
+
+    #[test]
+    fn ranges_of_too_many_flows_get_a_rule_of_their_own() {
+        let local = selector("10.1.0.1", "10.1.255.254", 6, (1, 65_534));
+        let members = members(local, selector("10.2.0.1", "10.2.0.1", 6, ANY), PLAIN);
+        let mut sets = Sets::new("g");
+        let script: String = members.iter().map(|member| sets.add(member)).collect();
+        assert_eq!(
+            script,
+            "add rule inet g leaving ip saddr 10.1.0.1-10.1.255.254 ip daddr 10.2.0.1 meta l4proto 6 \
+             th sport 1-65534 goto unprotected_leaving\n"
+        );
+        assert_eq!(sets.remove(&members[0]), None, "rules of a chain have no names");
     }
 }

@@ -19,7 +19,7 @@ Usage: ike cmd=activate [phase=1|2] [numlist=n,n-m] [namelist=name,...] [remid=i
 /// Numbers that a list may name.
 const MAX_NUMBERS: usize = 65_536;
 
-/// What stands behind `ike`.
+/// The words after `ike`.
 #[derive(Default)]
 struct Words {
     command: Option<String>,
@@ -105,7 +105,7 @@ impl Words {
         self.flags.contains(flag)
     }
 
-    /// Whether any words say which tunnels are meant.
+    /// Returns `true` if any word selects tunnels.
     fn selects(&self) -> bool {
         self.numbers.is_some()
             || self.names.is_some()
@@ -169,7 +169,7 @@ impl Words {
     }
 }
 
-/// Whether a phase 1 tunnel, or one that it carries, is to start by itself.
+/// Returns `true` if a phase 1 tunnel, or a phase 2 tunnel that it carries, starts with the daemon.
 fn starts(tunnel: &Tunnel) -> bool {
     tunnel.policy.as_ref().is_some_and(|policy| policy.auto_start)
         || tunnel.children.iter().any(|c| c.policy.as_ref().is_some_and(|policy| policy.auto_start))

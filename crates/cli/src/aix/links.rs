@@ -13,15 +13,15 @@ pub enum LinkError {
     System {
         /// The link.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
     /// Something else has the name.
     #[error("{} exists and is no link to {}; choose another directory, or remove it", .path.display(), .program.display())]
     Taken {
-        /// What exists.
+        /// The path of the new link.
         path: PathBuf,
-        /// What it should lead to.
+        /// The target of the new link.
         program: PathBuf,
     },
 }

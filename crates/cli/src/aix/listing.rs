@@ -1,11 +1,11 @@
-//! What `ike cmd=list` prints: nothing at all where there are no tunnels.
+//! The output of `ike cmd=list`, which is empty if there are no tunnels.
 
 use crate::report::list::state;
 use crate::report::{Algorithms, plain};
 use control::protocol::{Child, Tunnel};
 use std::fmt::Write;
 
-/// Which tunnels are listed.
+/// The phase of the tunnels that are listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     One,
@@ -14,12 +14,12 @@ pub(super) enum Phase {
     Two,
 }
 
-/// What of the tunnels is shown.
+/// The tunnels and fields to show.
 pub(super) struct Show<'s> {
     pub phase: Option<Phase>,
     /// Also those that are only defined.
     pub db: bool,
-    /// Whether a number was asked for.
+    /// Returns `true` for the number of a tunnel that was asked for.
     pub chosen: &'s dyn Fn(u32) -> bool,
 }
 

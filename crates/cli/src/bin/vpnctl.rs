@@ -16,13 +16,13 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "\
 Examples:
-  vpnctl activate                start all tunnels this side may start, and wait until each is up or has failed
+  vpnctl activate                start every tunnel that this side may start, and wait for each
   vpnctl activate site           start one
-  vpnctl list                    what is up
-  vpnctl list --verbose          everything about what is up
-  vpnctl status site             everything about one tunnel
-  vpnctl status                  the daemon as a whole
-  vpnctl why site                why it is down, and what to do about it
+  vpnctl list                    the tunnels that are up
+  vpnctl list --verbose          all details of the tunnels that are up
+  vpnctl status site             all details of one tunnel
+  vpnctl status                  an overview of the daemon
+  vpnctl why site                the reason why it is down, and a remedy
   vpnctl trace tcp 10.1.0.5:40000 10.2.0.7:443
   vpnctl list --json | jq -r '.[] | select(.state != \"established\") | .name'
 

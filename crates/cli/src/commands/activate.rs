@@ -14,7 +14,7 @@ Examples:
   vpnctl activate
   vpnctl activate site branch
 
-Prints one line per tunnel, and ends with 1 if one of them failed.")]
+Prints one line per tunnel. The exit status is 1 if one of them failed.")]
 pub struct Activate {
     /// Phase 1 or phase 2 tunnels; none: all that this side may start
     #[arg(add = tunnel_names())]

@@ -6,16 +6,16 @@ use clap::Args;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Makes links by whose names this program is the commands of AIX: ike, ikedb, lssrc and others
+/// Creates links with the names of the AIX commands ike, ikedb, lssrc and others
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   sudo vpnctl aix-links /usr/local/bin
   ike cmd=list
 
-docs/from-aix.md tells what each does here.")]
+docs/from-aix.md describes each command.")]
 pub struct AixLinks {
-    /// Directory, made where there is none
+    /// Directory of the links; created if it does not exist
     pub directory: PathBuf,
 }
 

@@ -6,10 +6,10 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Counts what was discarded, by reason
+/// Shows how many packets and IKE messages were discarded, by reason
 #[derive(Debug, Args)]
 pub struct Counters {
-    /// Also reasons for which nothing was discarded
+    /// Also reasons whose count is 0
     #[arg(long)]
     pub all: bool,
     /// Prints a JSON object

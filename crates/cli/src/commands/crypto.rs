@@ -5,7 +5,7 @@ use crate::crypto::arguments::{self, Arguments};
 use clap::Args;
 use std::process::ExitCode;
 
-/// Shows and sets how the crypto facility works, what it has done and how fast it is
+/// Shows cryptographic acceleration, statistics and benchmarks, and sets tunables
 #[derive(Debug, Args)]
 pub struct Crypto {
     /// The subcommand.

@@ -8,7 +8,7 @@ use control::protocol::Command as Ask;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Shows what happens, as it happens, until interrupted
+/// Prints events of tunnels as they happen, until interrupted
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:

@@ -14,20 +14,20 @@ Examples:
   sudo vpnctl experiment all --quick         all of them, in less than ten minutes
   sudo vpnctl experiment workloads --output /tmp/measurements
 
-It makes two hosts in network namespaces and starts a vpnd on either; a daemon that runs is left
-alone. An ordinary user can do without sudo where user namespaces are allowed. Ctrl-C takes
-everything down again; reports of finished experiments stay. docs/experiments.md has the rest.")]
+An experiment creates two hosts in network namespaces and starts a vpnd on each; a running daemon is not
+disturbed. If user namespaces are allowed, sudo is not needed. Ctrl-C takes everything down again;
+reports of finished experiments stay. See docs/experiments.md.")]
 pub struct Experiment {
-    /// Which experiment
+    /// Name of the experiment
     #[arg(value_parser = names())]
     name: String,
-    /// Fewer and shorter repetitions: all experiments in less than ten minutes
+    /// Fewer and shorter repetitions: all experiments take less than ten minutes
     #[arg(long)]
     quick: bool,
-    /// One shortest measurement of each kind, to see that everything works; its figures say nothing
+    /// One short measurement of each kind, as a test of the experiments; the figures are meaningless
     #[arg(long, conflicts_with = "quick")]
     rehearsal: bool,
-    /// Directory for the reports; unless it is named docs/measurements where there is one, and measurements elsewhere
+    /// Directory for the reports [default: docs/measurements if it exists, otherwise measurements]
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
     /// Prints what the experiment offload measures on this kernel, and writes no report: what it does in a guest

@@ -7,20 +7,20 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use control::protocol::{Command as Ask, DefaultAction};
 use std::process::ExitCode;
 
-/// Shows what happens to traffic that is no tunnel's, or changes it until vpnd is restarted or reloaded
+/// Shows the filter for traffic outside the tunnels, or changes its default until the next reload or restart
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   vpnctl filter
-  vpnctl filter --ipv4 deny --ipv6 deny     drop what no tunnel and no rule covers; mind that ssh has a rule
+  vpnctl filter --ipv4 deny --ipv6 deny     drop packets that no tunnel and no rule covers; make sure that ssh has a rule
   vpnctl filter --ipv4 permit               undo it
 
-Rules, and what is to last, are in the section [filter] of vpnd.toml: docs/filter.md.")]
+Rules and permanent defaults belong in section [filter] of vpnd.toml: see docs/filter.md.")]
 pub struct Filter {
-    /// What becomes of IPv4 that no rule and no tunnel covers
+    /// Action for IPv4 packets that no rule and no tunnel covers
     #[arg(long, value_name = "ACTION", value_parser = default_action())]
     pub ipv4: Option<DefaultAction>,
-    /// What becomes of IPv6 that no rule and no tunnel covers
+    /// Action for IPv6 packets that no rule and no tunnel covers
     #[arg(long, value_name = "ACTION", value_parser = default_action())]
     pub ipv6: Option<DefaultAction>,
     /// Prints a JSON object; docs/control.md describes its fields

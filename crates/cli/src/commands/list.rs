@@ -13,7 +13,7 @@ pub struct List {
     /// Also tunnels that are defined but down
     #[arg(long)]
     pub all: bool,
-    /// Everything about each: identities, algorithms, what is left of lifetimes, packets
+    /// All details: identities, algorithms, remaining lifetimes, packets
     #[arg(long, short)]
     pub verbose: bool,
     /// Prints a JSON array; docs/control.md describes its fields

@@ -6,14 +6,14 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Changes what the daemon logs, until it ends
+/// Changes the log level until the daemon ends
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   vpnctl log debug
   vpnctl log info,ike=debug")]
 pub struct Log {
-    /// error, warn, info, debug, trace or off; for one part of the daemon as in info,ike=debug
+    /// error, warn, info, debug, trace or off; for one part of the daemon: info,ike=debug
     pub level: String,
 }
 

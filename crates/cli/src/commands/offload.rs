@@ -6,12 +6,12 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Shows what network cards do for SAs in the kernel: what each offers, has and has refused
+/// Shows the offload of the kernel's SAs to network cards: features, SAs and refusals of each card
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   vpnctl offload
-  vpnctl offload --sas             and where each SA is
+  vpnctl offload --sas             also the place of each SA
   vpnctl offload --json | jq '.devices[] | {name, inbound, outbound}'")]
 pub struct Offload {
     /// Also a line for each SA

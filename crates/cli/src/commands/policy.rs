@@ -6,7 +6,7 @@ use crate::store::command::StoreCommand;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-/// Changes, shows and makes policies
+/// Changes, shows, checks and converts policies
 #[derive(Debug, Args)]
 pub struct Policy {
     /// The subcommand.
@@ -19,7 +19,7 @@ pub struct Policy {
 pub enum PolicyCommand {
     #[command(flatten)]
     Store(StoreCommand),
-    /// Makes a policy of strongSwan's swanctl.conf or ipsec.conf
+    /// Converts strongSwan's swanctl.conf or ipsec.conf to a policy
     Convert(Convert),
 }
 

@@ -6,15 +6,15 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Reads the policy file and the certificates again; a file with errors changes nothing
+/// Reloads the policy and the certificates; if one has errors, nothing changes
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   vpnctl reload --dry-run
 
-What has changed is rekeyed or set up anew, what is gone is deleted, and everything else stays up.")]
+Changed tunnels are rekeyed or established again, removed tunnels are deleted, all others stay up.")]
 pub struct Reload {
-    /// Only says what would change
+    /// Shows the changes without making them
     #[arg(long)]
     pub dry_run: bool,
     /// Prints a JSON object; docs/control.md describes its fields

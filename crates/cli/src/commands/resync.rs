@@ -6,7 +6,8 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Puts back what other programs have removed from the kernel, and SAs into network cards that have come back
+/// Restores SAs and policies that another program removed from the kernel, and offloads SAs again to cards that
+/// have returned
 #[derive(Debug, Args)]
 pub struct Resync {
     /// Prints a JSON object; docs/control.md describes its fields

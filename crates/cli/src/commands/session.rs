@@ -18,7 +18,7 @@ pub trait Run {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure>;
 }
 
-/// Why a command has failed.
+/// The reason why a command failed.
 #[derive(Debug)]
 pub enum Failure {
     /// The daemon has refused, or there is none.
@@ -62,56 +62,39 @@ impl From<io::Error> for Failure {
     }
 }
 
-impl From<crate::aix::links::LinkError> for Failure {
-    fn from(error: crate::aix::links::LinkError) -> Self {
-        Self::Other(error.into())
-    }
-}
-
-impl From<crate::convert::ConvertError> for Failure {
-    fn from(error: crate::convert::ConvertError) -> Self {
-        Self::Other(error.into())
-    }
-}
-
-impl From<crate::top::TopError> for Failure {
-    fn from(error: crate::top::TopError) -> Self {
-        use crate::top::TopError;
-        match error {
-            TopError::Client(error) => Self::Client(error),
-            TopError::Terminal(error) => Self::Output(error),
-            error => Self::Other(error.into()),
+/// Errors of the modules that carry commands out. The variants that hold an error of the connection or of the output
+/// keep their kind, everything else becomes text.
+macro_rules! failures {
+    ($($error:path $({ client: $client:ident, output: $output:ident })?,)*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Self {
+                #[allow(unused_imports)]
+                use $error as E;
+                match error {
+                    $(
+                        E::$client(error) => Self::Client(error),
+                        E::$output(error) => Self::Output(error),
+                    )?
+                    error => Self::Other(error.into()),
+                }
+            }
         }
-    }
+    )*};
 }
 
-impl From<crate::store::command::CommandError> for Failure {
-    fn from(error: crate::store::command::CommandError) -> Self {
-        use crate::store::command::CommandError;
-        match error {
-            CommandError::Client(error) => Self::Client(error),
-            CommandError::Output(error) => Self::Output(error),
-            error => Self::Other(error.into()),
-        }
-    }
-}
-
-impl From<crate::crypto::arguments::CryptoError> for Failure {
-    fn from(error: crate::crypto::arguments::CryptoError) -> Self {
-        use crate::crypto::arguments::CryptoError;
-        match error {
-            CryptoError::Client(error) => Self::Client(error),
-            CryptoError::Output(error) => Self::Output(error),
-            error => Self::Other(error.into()),
-        }
-    }
+failures! {
+    crate::aix::links::LinkError,
+    crate::convert::ConvertError,
+    crate::crypto::arguments::CryptoError { client: Client, output: Output },
+    crate::store::command::CommandError { client: Client, output: Output },
+    crate::top::TopError { client: Client, output: Terminal },
 }
 
 /// The surroundings of one command.
 pub struct Session {
     /// The daemon's socket.
     pub control: PathBuf,
-    /// Whether text is coloured.
+    /// Colours of the text.
     pub colour: Colour,
     /// Standard output.
     pub out: Stdout,

@@ -7,7 +7,7 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Shows one tunnel, also why it is down; without a name, the daemon as a whole
+/// Shows one tunnel, and the reason if it is down; without a name, an overview of the daemon
 #[derive(Debug, Args)]
 pub struct Status {
     /// Phase 1 or phase 2 tunnel; none: the daemon

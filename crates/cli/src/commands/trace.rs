@@ -6,17 +6,17 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Tells which way a packet would go: the rule, the tunnel and the SA it would take
+/// Traces a packet: shows the rule, the tunnel and the SA that it would match, without sending it
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   vpnctl trace tcp 10.1.0.5:40000 10.2.0.7:443
   vpnctl trace 'udp [fd01::5]:53 > [fd02::7]:53'
   vpnctl trace icmp 10.1.0.5 10.2.0.7 echo-request      or a type and code, as in 3/4
-  vpnctl trace udp 10.1.0.5 10.2.0.7 fragment           what follows the first fragment and shows no ports
+  vpnctl trace udp 10.1.0.5 10.2.0.7 fragment           a later fragment, which has no ports
   vpnctl trace 47 10.1.0.5 10.2.0.7                     another protocol
 
-Nothing is sent: the daemon looks the packet up as it does with every packet.")]
+No packet is sent: the daemon looks this one up in its tables as it does with every packet.")]
 pub struct Trace {
     /// Protocol, source and destination, and for ICMP the type
     #[arg(required = true)]

@@ -7,13 +7,13 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Explains why a tunnel is up or down: what failed, what each side wants, and what to do
+/// Explains why a tunnel is up or down: the failures, the proposals of both sides, and a remedy
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   vpnctl why site
 
-What the peer has not proved to have said is marked as such.")]
+Messages that were not authenticated are marked: they may not come from the peer.")]
 pub struct Why {
     /// Phase 1 or phase 2 tunnel
     #[arg(add = tunnel_names())]

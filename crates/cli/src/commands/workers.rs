@@ -7,7 +7,7 @@ use control::protocol::{Command as Ask, WorkersChange};
 use std::io;
 use std::process::ExitCode;
 
-/// Shows the threads that carry packets and the stages packets pass, or changes how they work
+/// Shows the worker threads and the stages of packet processing, or changes their settings
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -25,7 +25,7 @@ pub struct Workers {
 /// Subcommands of `vpnctl workers`.
 #[derive(Debug, Subcommand)]
 pub enum WorkersCommand {
-    /// Changes how workers work, until the daemon ends; no packet is lost
+    /// Changes the workers' settings until the daemon ends; no packet is lost
     Set {
         /// workers=auto|N, schedule=run-to-completion|pipeline, wait=event|poll|adaptive, affinity=none|CPU,CPU
         #[arg(required = true, value_name = "SETTING=VALUE", value_parser = worker_setting)]

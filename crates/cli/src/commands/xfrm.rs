@@ -5,15 +5,15 @@ use clap::Args;
 use control::protocol::Command as Ask;
 use std::process::ExitCode;
 
-/// Prints the daemon's SAs and policies in the kernel as commands of ip xfrm that would put them there
+/// Prints the daemon's SAs and policies in the kernel as ip xfrm commands that would create them
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Example:
   vpnctl xfrm | grep ' state '
 
-Each line is a command, keys left out. What ip xfrm cannot say (masks of ports, packet offload in old versions) it refuses.")]
+Each line is a command, without keys. ip xfrm refuses commands that it cannot express (masks of ports; packet offload in old versions).")]
 pub struct Xfrm {
-    /// With keys, which a daemon tells that was started with --insecure-export-keys
+    /// Includes the keys; works only if vpnd runs with --insecure-export-keys
     #[arg(long)]
     pub keys: bool,
 }

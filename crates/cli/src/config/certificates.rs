@@ -5,7 +5,7 @@ use serde::Deserialize;
 use std::path::PathBuf;
 use vpn::certificates::{Source, Sources};
 
-/// Where certificates, private keys and revocation lists are. A path that does not begin with `/`
+/// The paths of certificates, private keys and revocation lists. A path that does not begin with `/`
 /// is below `directory`.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -22,19 +22,19 @@ pub struct Certificates {
     pub crls: Vec<PathBuf>,
     /// Files and directories of OCSP responses about this side's certificates.
     pub ocsp: Vec<PathBuf>,
-    /// What a missing list means where the policy wants one.
+    /// The decision about a peer if the policy wants a revocation list and there is none.
     pub without_crl: WithoutCrl,
-    /// How old the answer of an OCSP responder may be; `off`: as old as it says itself.
+    /// The greatest age of an OCSP response; `off`: the response's own `nextUpdate` decides.
     pub ocsp_max_age: Span,
-    /// Whether lists are fetched from where the certificates say.
+    /// Revocation lists are fetched from the addresses in the certificates.
     pub fetch_crls: bool,
     /// Time to fetch one.
     pub fetch_timeout: Span,
-    /// Where fetched lists outlive the daemon; empty: nowhere.
+    /// The directory in which fetched lists are kept across restarts; empty: none.
     pub crl_cache: PathBuf,
 }
 
-/// What a missing revocation list means.
+/// The decision about a certificate for which no valid revocation list is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WithoutCrl {
@@ -65,7 +65,7 @@ impl Default for Certificates {
 }
 
 impl Certificates {
-    /// How revocation lists are fetched.
+    /// The settings for fetching revocation lists.
     pub fn revocation(&self) -> vpn::revocation::Settings {
         let defaults = vpn::revocation::Settings::default();
         vpn::revocation::Settings {

@@ -6,28 +6,28 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Who makes the ciphers of ESP and AH, and the tunables of the crypto facility.
+/// `[crypto]`: the providers of the ciphers of ESP and AH, and the tunables.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Crypto {
-    /// Who makes them, unless said otherwise below.
+    /// The provider of every function that is not named below.
     pub provider: Named<Provider>,
     /// Algorithms that come from another provider.
     pub algorithms: BTreeMap<Named<Algorithm>, Named<Provider>>,
-    /// Whether the CPU's instructions for cryptography are used.
+    /// The CPU's instructions for cryptography are used.
     pub in_core_enabled: bool,
     /// Octets of the smallest request that an accelerator outside of the CPU would be given.
     pub min_sz: u64,
-    /// Where tunables are kept that were set for good; they go before those above.
+    /// The file of tunables set with `--persist`, which take precedence over those above.
     pub tunables: PathBuf,
 }
 
-/// What is written as its name.
+/// A value that the file writes by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Named<T>(pub T);
 
 impl Crypto {
-    /// Who is to make what.
+    /// The chosen provider for each function.
     pub fn choice(&self) -> Choice {
         let others = self.algorithms.iter();
         others.fold(Choice::of(self.provider.0), |choice, (algorithm, provider)| {

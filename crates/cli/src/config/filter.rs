@@ -17,7 +17,7 @@ const ICMPV6: u8 = 58;
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct FilterSection {
-    /// What becomes of IPv4 that no rule and no tunnel covers.
+    /// The action for IPv4 packets that no rule and no tunnel covers.
     pub ipv4: DefaultAction,
     /// The same of IPv6.
     pub ipv6: DefaultAction,
@@ -89,7 +89,7 @@ impl Default for Ports {
 }
 
 impl FilterSection {
-    /// What it says.
+    /// The filter that this section describes.
     pub fn filter(&self) -> Filter {
         Filter {
             ipv4: view::default_action(self.ipv4),
@@ -191,20 +191,8 @@ fn range(text: &str) -> Option<AddressRange> {
         return text.parse::<IpAddr>().ok().map(AddressRange::from);
     };
     let length: u32 = length.parse().ok()?;
-    match address.parse().ok()? {
-        IpAddr::V4(a) => {
-            let host = u32::MAX.checked_shr(length).unwrap_or(0);
-            let whole = length <= 32 && a.to_bits() & host == 0;
-            let last = Ipv4Addr::from_bits(a.to_bits() | host);
-            AddressRange::new(a.into(), last.into()).filter(|_| whole)
-        }
-        IpAddr::V6(a) => {
-            let host = u128::MAX.checked_shr(length).unwrap_or(0);
-            let whole = length <= 128 && a.to_bits() & host == 0;
-            let last = Ipv6Addr::from_bits(a.to_bits() | host);
-            AddressRange::new(a.into(), last.into()).filter(|_| whole)
-        }
-    }
+    let address: IpAddr = address.parse().ok()?;
+    AddressRange::subnet(address, length).filter(|subnet| subnet.start() == address)
 }
 
 /// A value that may be written as a number or as text.

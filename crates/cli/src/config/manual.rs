@@ -26,27 +26,27 @@ pub struct Sa {
     sa: ManualSa,
     /// `None`: that of `[esp]`.
     replay_window: Option<u32>,
-    /// Whether the file itself has a key of it.
+    /// A key of this SA stands in the file itself.
     pub(super) has_key: bool,
-    /// What a network card is to do for it; `None`: what it does for its name, or for all.
+    /// Offload for this SA; `None`: the setting of the tunnel with its name, or the general one.
     offload: Option<Wanted>,
-    /// Which card; empty: the one by which packets to the peer leave.
+    /// The network card; empty: the card of the route to the peer.
     offload_device: Option<String>,
 }
 
 impl Sa {
-    /// What it says; `replay_window` is that of `[esp]`.
+    /// The SA that this section describes; `replay_window` is the value in `[esp]`.
     pub fn manual(&self, replay_window: u32) -> ManualSa {
         let replay_window = self.replay_window.unwrap_or(replay_window);
         ManualSa { replay_window, ..self.sa.clone() }
     }
 
-    /// What it shares with one of the other direction.
+    /// The name, which the SA of the other direction has, too.
     pub(super) fn name(&self) -> &str {
         &self.sa.name
     }
 
-    /// What a network card is to do for it, where it says that itself; `of_name` is what is wanted for others of its name.
+    /// Offload for this SA, if the section sets it; `of_name` is the setting of the tunnel with its name.
     pub(super) fn offload(&self, of_name: &Choice) -> Option<((String, Way), Choice)> {
         let choice = of_name.changed(self.offload, self.offload_device.as_deref())?;
         Some(((self.sa.name.clone(), self.sa.way), choice))
@@ -222,7 +222,8 @@ impl Written {
         Ok((suite, key))
     }
 
-    /// What is covered, from source to destination: without a selector what the SA's own addresses send each other.
+    /// The traffic covered, from source to destination. Without selectors this is the traffic between the SA's own
+    /// addresses.
     fn take_traffic(&mut self, mode: Mode) -> Result<(Selector, Selector), String> {
         let selector = match self.selector.take() {
             Some(selector) => selector,

@@ -1,5 +1,6 @@
 use super::*;
 use ::crypto::{Provider, Suite};
+use std::time::Duration;
 
 fn parse(text: &str) -> Result<Config, String> {
     Config::parse(Path::new("vpnd.toml"), text).map_err(|error| error.to_string())
@@ -9,7 +10,7 @@ fn parse(text: &str) -> Result<Config, String> {
 fn an_empty_file_is_the_defaults_of_the_engine() {
     let config = parse("").expect("nothing is required");
     assert_eq!(config, Config::default());
-    let (ours, theirs) = (config.ike(), ike::Config::default());
+    let (ours, theirs) = (config.ike(), ::ike::Config::default());
     assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
 }
 
@@ -78,13 +79,13 @@ fn every_field_reaches_the_gateway() {
     assert_eq!(ike.retransmissions, 3);
     assert_eq!(ike.liveness_interval, None);
     let actions = (ike.liveness_action, ike.close_action);
-    assert_eq!(actions, (ike::RestartAction::Restart, ike::RestartAction::Trap));
+    assert_eq!(actions, (::ike::RestartAction::Restart, ::ike::RestartAction::Trap));
     assert_eq!(ike.nat_keepalive, Duration::from_secs(60));
     assert_eq!((ike.cookie_threshold, ike.half_open_limit), (7, 70));
     assert_eq!(ike.linger, Duration::from_secs(2));
     assert_eq!(ike.fragment_size, Some(300));
     assert_eq!(ike.replay_window, 128);
-    assert_eq!(ike.encap, ike::Encap::Always);
+    assert_eq!(ike.encap, ::ike::Encap::Always);
     let whole = parse("[ike]\nfragmentation = false\nfragment_size = 300").expect("valid");
     assert_eq!(whole.ike().fragment_size, None);
 }
@@ -97,10 +98,10 @@ fn mistakes_are_named_with_their_place_and_cure() {
         ("[ike]\nlinger = 5", &["line 2", "length of time such as \"30s\""]),
         ("[ike]\nlinger = \"5 days\"", &["line 2", "\"5 days\" is no length of time", "\"5m\""]),
         ("[ike]\nlinger = \"99999999999999999999h\"", &["is no length of time"]),
-        ("[ike]\nretransmissions = 0", &["ike.retransmissions = 0", "between 1 and 20"]),
+        ("[ike]\nretransmissions = 65", &["ike.retransmissions = 65", "0 to 64"]),
         ("[ike]\nretransmissions = -1", &["line 2", "retransmissions"]),
-        ("[ike]\nnat_keepalive = \"off\"", &["ike.nat_keepalive = \"off\"", "between 1s"]),
-        ("[ike]\nliveness_interval = \"1ms\"", &["ike.liveness_interval", "or \"off\""]),
+        ("[ike]\nnat_keepalive = \"off\"", &["ike.nat_keepalive = \"off\"", "length of time"]),
+        ("[ike]\nliveness_interval = \"1ms\"", &["ike.liveness_interval = 1ms", "or \"off\""]),
         ("[ike]\ncookie_threshold = 9\nhalf_open_limit = 8", &["ike.cookie_threshold = 9"]),
         ("[ike]\nfragment_size = 20", &["ike.fragment_size = 20", "between 160 and 65535"]),
         ("[ike]\nfragmentation = \"force\"", &["line 2", "fragmentation"]),
@@ -108,7 +109,7 @@ fn mistakes_are_named_with_their_place_and_cure() {
         ("[esp]\nouter_mtu = 500", &["esp.outer_mtu", "between 576 and 65535"]),
         ("[esp]\ndf = \"maybe\"", &["set", "clear", "copy"]),
         ("[esp]\npath_mtu_lifetime = \"1m\"", &["esp.path_mtu_lifetime", "120s", "off"]),
-        ("[esp]\nreplay_window = 70000", &["esp.replay_window", "between 0 and 65536"]),
+        ("[esp]\nreplay_window = 70000", &["esp.replay_window = 70000", "at most 65,536"]),
         ("[esp]\nworkers = 0", &["line 2", "\"auto\" or a number of workers from 1 to 64"]),
         ("[esp]\nworkers = \"all\"", &["line 2", "use auto, or 1 to 64"]),
         ("[esp]\nschedule = \"fast\"", &["line 2", "run-to-completion or pipeline"]),

@@ -8,15 +8,15 @@ use vpn::planes::{self, Choice};
 use xfrm::Binding;
 use xfrm::placement::Wanted;
 
-/// What one tunnel is to have.
+/// `[tunnel."NAME"]`: settings of one tunnel.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Tunnel {
-    /// Where its packets are protected; `None`: where all are.
+    /// The data plane of this tunnel; `None`: the one in `[esp]`.
     pub dataplane: Option<Named<Choice>>,
-    /// What network cards are to do for it; `None`: what they do for all.
+    /// Offload for this tunnel; `None`: the setting in `[esp]`.
     pub offload: Option<Named<Wanted>>,
-    /// Which card; empty: the one by which packets to the peer leave.
+    /// The network card; empty: the card of the route to the peer.
     pub offload_device: Option<String>,
     /// The mark that its packets must have in the kernel.
     pub mark: Option<Named<Mark>>,
@@ -47,7 +47,7 @@ impl FromStr for Mark {
     }
 }
 
-/// Which plane each tunnel is to have.
+/// The data plane wanted for each tunnel.
 pub(super) fn planes(tunnels: &BTreeMap<String, Tunnel>) -> BTreeMap<String, planes::Tunnel> {
     let tunnel = |(name, tunnel): (&String, &Tunnel)| {
         let mark = tunnel.mark.map(|Named(Mark(value, mask))| (value, mask));

@@ -25,21 +25,21 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Shows what this CPU accelerates and with which instructions, who does what, and what kernel and network cards offer
+    /// Shows this CPU's acceleration, each function's provider, and the support of the kernel and of network cards
     ///
-    /// Without a running vpnd, too.
+    /// Works without a running vpnd, too.
     Info {
         /// Prints a JSON object; docs/control.md describes its fields
         #[arg(long)]
         json: bool,
     },
-    /// Counts what was done by the CPU's instructions for cryptography, in software, in the kernel and in network cards
+    /// Shows operations by place: CPU instructions for cryptography, software, kernel, network cards
     #[command(after_help = "\
 Examples:
-  vpnctl crypto stats                    since vpnd began
+  vpnctl crypto stats                    since vpnd was started
   vpnctl crypto stats --interval 10      in the next 10 seconds")]
     Stats {
-        /// Counts from now on, for so many seconds
+        /// Counts only the next SECONDS seconds
         #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=3600))]
         interval: Option<u64>,
         /// Prints a JSON object; docs/control.md describes its fields
@@ -54,47 +54,47 @@ Examples:
         #[arg(long)]
         json: bool,
     },
-    /// Sets a tunable; running tunnels follow at once
+    /// Sets a tunable, also for running tunnels
     #[command(after_help = "\
 Examples:
-  vpnctl crypto set in_core_enabled=0              protects packets in software only
-  vpnctl crypto set in_core_enabled=1 --persist    with the CPU's instructions, also after a restart
-  vpnctl crypto set min_sz=default --persist       forgets what was set
+  vpnctl crypto set in_core_enabled=0              packets are encrypted in software only
+  vpnctl crypto set in_core_enabled=1 --persist    use the CPU's instructions, also after a restart
+  vpnctl crypto set min_sz=default --persist       restores the default
 
 Tunables:
-  in_core_enabled  whether the CPU's instructions for cryptography are used; no restart is needed
-  min_sz           smallest request for an accelerator outside of the CPU, in octets; no effect, as none is used
-  nx_enabled       whether such an accelerator is used; always 0")]
+  in_core_enabled  1: use the CPU's instructions for cryptography; 0: do not; no restart is needed
+  min_sz           smallest request, in octets, for an accelerator outside the CPU; no effect, as none is used
+  nx_enabled       use of such an accelerator; always 0")]
     Set {
         /// NAME=VALUE, or NAME=default
         #[arg(value_name = "NAME=VALUE")]
         setting: Setting,
-        /// Also after vpnd has been restarted
+        /// Keeps the value after a restart of vpnd
         #[arg(long)]
         persist: bool,
         /// Prints a JSON object; docs/control.md describes its fields
         #[arg(long)]
         json: bool,
     },
-    /// Measures how fast this CPU is with each algorithm, provider and size
+    /// Measures the throughput of each algorithm and provider on this CPU, by size
     #[command(after_help = "\
 Examples:
   vpnctl crypto bench
   vpnctl crypto bench --algorithm aes-gcm-256 --size 1400 --seconds 3
   vpnctl crypto bench --algorithm all --seconds 60 --svg bench.svg
 
-It works in this process, on one core, and needs no vpnd.")]
+The benchmark runs in this process, on one core, and needs no vpnd.")]
     Bench {
-        /// aes-gcm-128 and the like, all; may be repeated [default: five common ones]
+        /// Algorithm such as aes-gcm-128, or all; may be repeated [default: five common ones]
         #[arg(long, value_name = "NAME", value_parser = algorithm)]
         algorithm: Vec<String>,
         /// Octets of plaintext, 8 to 65536; may be repeated [default: 64 256 1024 1400 8192 65536]
         #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(8..=65_536))]
         size: Vec<u32>,
-        /// How long it takes in all
+        /// Total duration in seconds
         #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3600))]
         seconds: u64,
-        /// Draws a plot
+        /// Writes a plot as SVG
         #[arg(long, value_name = "FILE")]
         svg: Option<PathBuf>,
         /// Prints a JSON array; docs/control.md describes its fields
@@ -203,7 +203,7 @@ pub fn run(
     Ok(())
 }
 
-/// What is measured, for people who wait; nothing where standard error is no terminal.
+/// A progress bar on standard error, if that is a terminal.
 fn progress(len: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("measuring {wide_bar} {pos}/{len}");
     let bar = ProgressBar::with_draw_target(Some(len as u64), ProgressDrawTarget::stderr());

@@ -11,14 +11,14 @@ pub const SIZES: [usize; 6] = [64, 256, 1024, 1400, 8192, 65_536];
 pub const ALGORITHMS: [&str; 5] =
     ["aes-gcm-128", "aes-gcm-256", "aes-gmac-256", "chacha20-poly1305", "aes-cbc-256"];
 
-/// What is tried.
+/// The algorithms, providers and sizes to measure.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// Suites with their providers and sizes.
     steps: Vec<(Suite, Provider, usize)>,
 }
 
-/// What one provider does with one algorithm and size.
+/// The throughput of one provider with one algorithm and size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Measured {
     /// As in `AES-GCM-16-256`.
@@ -49,12 +49,12 @@ impl Plan {
         Self { steps: steps.collect() }
     }
 
-    /// How many measurements it takes.
+    /// The number of measurements.
     pub fn len(&self) -> usize {
         self.steps.len()
     }
 
-    /// Whether there is nothing to measure.
+    /// Returns `true` if there is nothing to measure.
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

@@ -31,7 +31,7 @@ pub fn set(
     }
 }
 
-/// What was done where since the daemon began.
+/// Asks for the work of each provider since the daemon's start.
 ///
 /// # Errors
 /// As [`Client::ask`].

@@ -1,4 +1,4 @@
-//! What the kernel offers IPsec: `/proc/crypto`.
+//! The algorithms that the kernel offers for IPsec: `/proc/crypto`.
 
 use serde::Serialize;
 use std::fs;
@@ -20,7 +20,7 @@ pub struct Registered {
     pub module: String,
 }
 
-/// What IPsec is made of: parts of names in `/proc/crypto`.
+/// Parts of the names in `/proc/crypto` of algorithms that IPsec uses.
 const OF_IPSEC: [&str; 8] = [
     "gcm(aes)",
     "rfc7539",

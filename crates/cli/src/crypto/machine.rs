@@ -1,4 +1,4 @@
-//! What this machine can do for cryptography, and what a daemon uses of it.
+//! This machine's support for cryptography, and the part of it that a daemon uses.
 
 use super::kernel::{self, Registered};
 use super::service::served;
@@ -13,7 +13,7 @@ use serde::Serialize;
 pub struct Machine {
     /// The processor.
     pub cpu: Processor,
-    /// What it accelerates, and who does it.
+    /// The functions, each with its provider and its acceleration.
     pub functions: Vec<Capability>,
     /// The kernel's algorithms; empty where it does not tell.
     pub kernel: Vec<Registered>,
@@ -21,16 +21,16 @@ pub struct Machine {
     pub devices: Vec<Device>,
     /// The daemon's tunables; `null`: no daemon answers, and functions are those of the default configuration.
     pub tunables: Option<Vec<Tunable>>,
-    /// What could not be found out, and what is strange.
+    /// Remarks about missing or unusual support.
     pub remarks: Vec<String>,
 }
 
 /// A function of the data plane.
 #[derive(Clone, Debug, Serialize)]
 pub struct Capability {
-    /// Whether this CPU has instructions for it that a provider knows.
+    /// This CPU has instructions for the function, and a provider uses them.
     pub accelerated: bool,
-    /// Who does it, where and with what.
+    /// The provider that serves the function.
     #[serde(flatten)]
     pub served: Served,
 }

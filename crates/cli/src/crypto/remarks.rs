@@ -1,10 +1,10 @@
-//! What to think of a policy's algorithms on this machine.
+//! Remarks about a policy's algorithms on this machine.
 
 use ::crypto::{CryptoProviders, Function, Suite};
 use policy::{AhIntegrity, ChildTunnel, KeyBits, Policy};
 use std::collections::BTreeMap;
 
-/// How many tunnels a remark names.
+/// The number of tunnels that a remark names.
 const NAMED: usize = 3;
 
 /// A remark for each suite that the policy prefers although this CPU does it without instructions made for it, and for
@@ -28,7 +28,7 @@ pub fn of(policy: &Policy, facility: &CryptoProviders) -> Vec<String> {
     remarks.into_iter().map(|(remark, tunnels)| format!("{}: {remark}", named(&tunnels))).collect()
 }
 
-/// What is slow about the suite that a tunnel prefers, and what would not be; nothing where there is nothing better.
+/// A remark, if the first suite of a tunnel is slow on this machine and a faster one could take its place.
 fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option<String> {
     // What the CPU could do: whether it is to is said once, and not for each tunnel.
     let in_software = |suite: Suite| {
@@ -52,7 +52,7 @@ fn slow(first: Suite, child: &ChildTunnel, facility: &CryptoProviders) -> Option
     Some(format!("{function} is done in software, as this CPU has no instructions for it; {cure}"))
 }
 
-/// What protects as much, with AES in Galois/Counter Mode.
+/// The suite of equal strength with AES-GCM.
 fn accelerated_like(suite: Suite) -> Suite {
     match suite {
         Suite::NullMac(_) | Suite::AesGmac(_) => Suite::AesGmac(KeyBits::B256),

@@ -1,4 +1,4 @@
-//! What `vpnctl crypto` prints.
+//! The output of `vpnctl crypto`.
 
 use super::bench::Measured;
 use super::machine::Machine;
@@ -12,7 +12,7 @@ pub fn tunables(tunables: &[Tunable]) -> String {
     tunables.iter().map(|t| format!("{} : {}\n", plain(&t.name), t.value)).collect()
 }
 
-/// What has changed, and for whom.
+/// The tunables after one has changed, the effect of the change, and its duration.
 pub fn changed(name: &str, state: &CryptoState, persist: bool, colour: Colour) -> String {
     let mut text = tunables(&state.tunables);
     let Some(tunable) = state.tunable(name) else { return text };
@@ -134,7 +134,7 @@ pub fn machine(machine: &Machine, control: &str, colour: Colour) -> String {
     text
 }
 
-/// What was done where, in the columns of System z's `icastats` and two more.
+/// The work of each provider, in the columns of System z's `icastats` and two more.
 pub fn stats(stats: &CryptoStats, colour: Colour) -> String {
     let mut text = String::new();
     let over = crate::report::duration(Duration::from_millis(stats.milliseconds));
@@ -181,7 +181,7 @@ fn amount(amount: Amount) -> String {
     }
 }
 
-/// What was measured: a line for each algorithm, provider and size.
+/// The results of a benchmark: a line for each algorithm, provider and size.
 pub fn measured(all: &[Measured], colour: Colour) -> String {
     let mut table = Table::new([
         "ALGORITHM",

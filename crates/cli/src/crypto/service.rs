@@ -1,7 +1,7 @@
-//! What the daemon answers about its crypto facility.
+//! The daemon's answers about its providers of cryptography.
 
 use super::tunables::{TunableError, Tunables};
-use ::crypto::{CryptoProviders, Function, Place, Provider};
+use ::crypto::{Backend, CryptoProviders, Function, Provider};
 use control::protocol::{
     Amount, CryptoState, CryptoStats, FunctionWork, Refusal, RefusalCode, Served,
 };
@@ -38,7 +38,7 @@ pub fn set(
     Ok(state(tunables, changed))
 }
 
-/// Who does each function now.
+/// The provider that serves each function now.
 pub fn served(facility: &CryptoProviders) -> Vec<Served> {
     let served = |function: Function| {
         let suite = function.suite();
@@ -47,7 +47,7 @@ pub fn served(facility: &CryptoProviders) -> Vec<Served> {
         Served {
             function: function.to_string(),
             provider: provider.to_string(),
-            place: facility.place(provider, function).name().to_owned(),
+            place: facility.backend(provider, function).name().to_owned(),
             instructions: texts(facility.cpu().instructions(provider, function)),
             note,
         }
@@ -55,7 +55,7 @@ pub fn served(facility: &CryptoProviders) -> Vec<Served> {
     Function::all().map(served).collect()
 }
 
-/// What was done since the daemon began: by the data plane, then by IKE.
+/// The work done since the daemon's start: by the data plane, then by IKE.
 pub fn stats(tunables: &Tunables) -> CryptoStats {
     let facility = tunables.facility();
     let mut rows: BTreeMap<_, FunctionWork> = BTreeMap::new();
@@ -70,13 +70,13 @@ pub fn stats(tunables: &Tunables) -> CryptoStats {
         let (function, verb, place) = match operation {
             tally::Operation::Prf(prf) => {
                 let mac = Function::Mac(prf::mac(prf));
-                (prf.to_string(), "derive", facility.place(Provider::AwsLc, mac))
+                (prf.to_string(), "derive", facility.backend(Provider::AwsLc, mac))
             }
             // There are instructions for ciphers and hashes, but none for these.
-            tally::Operation::Generate(group) => (group.to_string(), "generate", Place::Software),
-            tally::Operation::Agree(group) => (group.to_string(), "agree", Place::Software),
-            tally::Operation::Sign(kind) => (kind.to_string(), "sign", Place::Software),
-            tally::Operation::Verify(kind) => (kind.to_string(), "verify", Place::Software),
+            tally::Operation::Generate(group) => (group.to_string(), "generate", Backend::Software),
+            tally::Operation::Agree(group) => (group.to_string(), "agree", Backend::Software),
+            tally::Operation::Sign(kind) => (kind.to_string(), "sign", Backend::Software),
+            tally::Operation::Verify(kind) => (kind.to_string(), "verify", Backend::Software),
         };
         let mut row = row("ike", function, verb, None);
         column(&mut row, place).operations = operations;
@@ -99,12 +99,12 @@ fn row(user: &str, function: String, operation: &str, octets: Option<u64>) -> Fu
     }
 }
 
-fn column(row: &mut FunctionWork, place: Place) -> &mut Amount {
+fn column(row: &mut FunctionWork, place: Backend) -> &mut Amount {
     match place {
-        Place::Hardware => &mut row.hardware,
-        Place::Software => &mut row.software,
-        Place::Kernel => &mut row.kernel,
-        Place::Nic => &mut row.nic,
+        Backend::Hardware => &mut row.hardware,
+        Backend::Software => &mut row.software,
+        Backend::Kernel => &mut row.kernel,
+        Backend::Nic => &mut row.nic,
     }
 }
 

@@ -58,9 +58,9 @@ pub enum TunableError {
     Value {
         /// The tunable.
         name: &'static str,
-        /// What it may be.
+        /// The values that are allowed.
         rule: &'static str,
-        /// What it was to be.
+        /// The value that was refused.
         value: u64,
     },
     /// The machine lacks what it is for.
@@ -68,7 +68,7 @@ pub enum TunableError {
     Absent {
         /// The tunable.
         name: &'static str,
-        /// What is missing.
+        /// The missing support.
         why: &'static str,
     },
     /// It is in force, but not for good.
@@ -79,7 +79,7 @@ pub enum TunableError {
     File {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -268,7 +268,7 @@ fn read(path: &Path) -> Result<Persistent, String> {
     }
 }
 
-/// Whoever reads the file, even after a crash, finds what stood there before or all of this.
+/// Replaces the file: a reader, even after a crash, finds the old content or all of the new.
 fn replace(path: &Path, persistent: &Persistent) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;

@@ -42,14 +42,14 @@ pub trait Gateway: Clone + Send + Sync + 'static {
         &self,
         trust: Arc<Trust>,
     ) -> impl Future<Output = Result<(), GatewayError>> + Send;
-    /// What happens to traffic that is no tunnel's; `None` where the data plane leaves it alone.
+    /// The filter for traffic outside the tunnels; `None` if the data plane has none.
     fn filter(&self) -> impl Future<Output = Result<Option<FilterStatus>, GatewayError>> + Send;
     /// Replaces that.
     fn set_filter(
         &self,
         filter: Arc<Filter>,
     ) -> impl Future<Output = Result<(), GatewayError>> + Send;
-    /// What would become of a packet; `None` where the data plane cannot tell.
+    /// Traces a packet; `None` if the data plane cannot.
     fn trace(
         &self,
         packet: PacketSummary,

@@ -102,9 +102,11 @@ fn write(event: &Event, format: LogFormat) {
         }
         EventKind::Warning(_) => warn!(tunnel, child, event = kind, "{event}"),
         EventKind::Established { suite } | EventKind::Rekeyed { suite } => {
-            info!(tunnel, child, event = kind, suite, "{event}");
+            info!(tunnel, child, event = kind, suite = suite.to_string(), "{event}");
         }
-        EventKind::Closed { reason } => info!(tunnel, child, event = kind, reason, "{event}"),
+        EventKind::Closed { reason } => {
+            info!(tunnel, child, event = kind, reason = reason.to_string(), "{event}")
+        }
         _ => info!(tunnel, child, event = kind, "{event}"),
     }
 }
@@ -112,7 +114,10 @@ fn write(event: &Event, format: LogFormat) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ike::event::Negotiated;
     use ike::failure::{Failure, FailureKind};
+    use ike::negotiation::suite::IkeSuite;
+    use policy::{Group, IkeEncryption, KeyBits, Prf};
     use serde_json::Value;
     use std::sync::Mutex;
 
@@ -140,13 +145,17 @@ mod tests {
         String::from_utf8(octets).expect("the log is text")
     }
 
+    const SUITE: &str = "AES-GCM-16-256/PRF-HMAC-SHA2-256/CURVE25519";
+
+    fn suite() -> Negotiated {
+        let cipher = IkeEncryption::AesGcm16(KeyBits::B256);
+        Negotiated::Ike(IkeSuite::new(cipher, None, Prf::HmacSha2_256, Group::Curve25519))
+    }
+
     fn event(child: Option<&str>, kind: EventKind) -> Event {
-        Event {
-            tunnel: "gw \"quoted\"\n\u{1b}[31m".to_owned(),
-            child: child.map(str::to_owned),
-            peer: None,
-            kind,
-        }
+        let mut event = Event::new("gw \"quoted\"\n\u{1b}[31m", kind);
+        event.child = child.map(str::to_owned);
+        event
     }
 
     #[test]
@@ -155,10 +164,7 @@ mod tests {
         let failure = Failure::new(FailureKind::AuthenticationFailed, detail);
         let text = logged(LogFormat::Json, |_| {
             write(&event(None, EventKind::Failed(failure)), LogFormat::Json);
-            write(
-                &event(Some("lan"), EventKind::Rekeyed { suite: "AES-GCM-16-256".to_owned() }),
-                LogFormat::Json,
-            );
+            write(&event(Some("lan"), EventKind::Rekeyed { suite: suite() }), LogFormat::Json);
         });
         let lines: Vec<Value> = text
             .lines()
@@ -172,7 +178,7 @@ mod tests {
         assert_eq!(lines[1]["level"], "INFO");
         assert_eq!(lines[1]["child"], "lan");
         assert_eq!(lines[1]["event"], "rekeyed");
-        assert_eq!(lines[1]["suite"], "AES-GCM-16-256");
+        assert_eq!(lines[1]["suite"], SUITE);
     }
 
     #[test]
@@ -187,7 +193,7 @@ mod tests {
 
     #[test]
     fn human_lines_say_everything_once_and_have_fields_at_debug() {
-        let rekeyed = || event(Some("lan"), EventKind::Rekeyed { suite: "NULL".to_owned() });
+        let rekeyed = || event(Some("lan"), EventKind::Rekeyed { suite: suite() });
         let text = logged(LogFormat::Human, |levels| {
             write(&rekeyed(), LogFormat::Human);
             levels.set("debug").expect("a level");
@@ -195,7 +201,7 @@ mod tests {
         });
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("lan")).collect();
         assert_eq!(lines.len(), 2, "{text}");
-        assert!(lines[0].contains("NULL") && !lines[0].contains('='), "{text}");
+        assert!(lines[0].contains(SUITE) && !lines[0].contains('='), "{text}");
         assert!(lines[1].contains("event=\"rekeyed\"") && lines[1].contains("suite="), "{text}");
     }
 

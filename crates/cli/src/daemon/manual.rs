@@ -1,6 +1,6 @@
-//! What the daemon tells of SAs that are keyed by hand.
+//! The daemon's answers about SAs that are keyed by hand.
 
-use super::service::refusal;
+use super::refusal::refusal;
 use super::{Daemon, Gateway};
 use crate::view;
 use control::protocol::{ManualSaInfo, Refusal};
@@ -13,7 +13,7 @@ impl<G: Gateway> Daemon<G> {
     }
 }
 
-/// What the log says of them at the start.
+/// The warnings about them at the start.
 pub(super) fn warnings(manual: &ManualSas) -> Vec<String> {
     let called = |sa: &ManualSa| format!("{:?} ({})", sa.name, sa.way.name());
     let mut warnings = Vec::new();

@@ -1,10 +1,11 @@
-//! What the daemon tells of the kernel plane, and how it is put right.
+//! The daemon's answers about the kernel plane, and its resynchronisation.
 
-use super::service::refusal;
+use super::refusal::refusal;
 use super::{Daemon, Gateway};
 use crate::offload_advice;
 use crate::view;
 use control::protocol::{OffloadInfo, Refusal, RefusalCode, ResyncInfo, Tunnel};
+use esp::plane::Maintenance;
 use host::Devices;
 use std::collections::BTreeMap;
 use tracing::info;
@@ -12,7 +13,7 @@ use xfrm::placement::Placed;
 use zeroize::Zeroizing;
 
 impl<G: Gateway> Daemon<G> {
-    /// What to change in the policy that is in force for network cards to do what is wanted of them.
+    /// Changes of the policy in force with which network cards could offload more.
     pub(super) fn offload_advice(&self) -> Vec<String> {
         offload_advice::of(&self.current(), &self.config.1.planes())
     }
@@ -66,7 +67,11 @@ impl<G: Gateway> Daemon<G> {
     }
 
     pub(super) async fn resync(&self) -> Result<ResyncInfo, Refusal> {
-        let done = self.gateway().with_plane(|plane| plane.resync()).await.map_err(refusal)?;
+        let done = self
+            .gateway()
+            .with_plane(|plane| plane.maintenance().resync())
+            .await
+            .map_err(refusal)?;
         let done = done.map_err(|error| Refusal::new(RefusalCode::DataPlane, error.to_string()))?;
         let esp::plane::Resynced { sas, policies, moved } = done;
         info!(sas, policies, moved, "resynchronised with the kernel");

@@ -1,6 +1,6 @@
-//! What the daemon tells of itself and of traffic that is no tunnel's.
+//! The daemon's answers about itself and about traffic outside the tunnels.
 
-use super::service::refusal;
+use super::refusal::refusal;
 use super::{Daemon, Gateway};
 use crate::config::Config;
 use crate::view;
@@ -66,7 +66,7 @@ impl<G: Gateway> Daemon<G> {
         })
     }
 
-    /// What was discarded, and where the kernel protects packets, what it has dropped.
+    /// Counts of discarded packets and messages, with those of the kernel if it protects packets.
     pub(super) async fn counters(&self) -> Result<BTreeMap<String, u64>, Refusal> {
         let mut counters = self.gateway().counters().await.map_err(refusal)?;
         if matches!(self.gateway().planes().kernel, KernelUse::Used { .. }) {
@@ -98,6 +98,8 @@ impl<G: Gateway> Daemon<G> {
         ipv4: Option<DefaultAction>,
         ipv6: Option<DefaultAction>,
     ) -> Result<FilterInfo, Refusal> {
+        // One at a time with reloads, which replace the filter, too.
+        let _guard = self.reloading.lock().await;
         let before = self.filter().await?.filter;
         let after = Filter {
             ipv4: ipv4.map_or(before.ipv4, view::default_action),
@@ -128,7 +130,7 @@ impl<G: Gateway> Daemon<G> {
         Ok((changes, remark))
     }
 
-    /// What of a changed configuration no reload puts in force.
+    /// A remark, if the configuration file has changed in settings that only a restart puts in force.
     fn needs_restart(&self, config: &Config) -> Option<String> {
         let (file, started_with) = &self.config;
         // The command line may have replaced the first two.
@@ -160,7 +162,8 @@ impl<G: Gateway> Daemon<G> {
     }
 }
 
-/// Where packets are protected: by the kernel first, where it is in use, and then in userspace only where a tunnel is.
+/// The data planes in use: the kernel's if it is wanted and usable, then userspace if a tunnel is there or the
+/// kernel is not used.
 fn planes(found: &Found, device: &str) -> Vec<PlaneInfo> {
     let (kind, device) = ("userspace".to_owned(), device.to_owned());
     let userspace = PlaneInfo { kind, device, remark: None };

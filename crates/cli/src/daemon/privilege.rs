@@ -1,4 +1,4 @@
-//! Whether this process may do what a gateway must.
+//! A check of the privileges that a gateway needs.
 
 use std::fs;
 use std::io;

@@ -9,19 +9,20 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::unix::{ReadHalf, WriteHalf};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::task::JoinSet;
 use tokio::time::timeout;
 use tracing::{debug, warn};
 use vpn::Events;
-use zeroize::{Zeroize, Zeroizing};
+use zeroize::Zeroizing;
 
 mod socket;
 
 pub use socket::{ControlSocket, SocketError};
 
-/// What is behind the socket.
+/// The service that answers requests.
 pub trait Service: Send + Sync + 'static {
     /// Carries out one command.
     fn answer(&self, command: Command) -> impl Future<Output = Result<Reply, Refusal>> + Send;
@@ -29,24 +30,35 @@ pub trait Service: Send + Sync + 'static {
     fn events(&self) -> Events;
 }
 
-/// What clients may cost.
+/// Limits on the resources that clients may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Connections at the same time.
     pub clients: usize,
     /// Connections at the same time that watch events: they stay, and must leave room for others.
     pub watchers: usize,
+    /// Requests above 64 KiB at the same time, each of which may need room for [`MAX_REQUEST`] octets; more of them wait.
+    pub large_requests: usize,
     /// For the next request to arrive in full.
     pub read: Duration,
     /// For an answer to be taken.
     pub write: Duration,
 }
 
+/// Octets of a request up to which it counts as small.
+const SMALL_REQUEST: usize = 64 * 1024;
+
+const _: () = assert!(
+    MAX_REQUEST >= 2 * policy::xml::MAX_FILE_LEN + SMALL_REQUEST,
+    "the largest policy fits into a request"
+);
+
 impl Default for Limits {
     fn default() -> Self {
         Self {
             clients: 32,
             watchers: 8,
+            large_requests: 2,
             read: Duration::from_secs(60),
             write: Duration::from_secs(10),
         }
@@ -56,6 +68,9 @@ impl Default for Limits {
 /// Serves clients until `stopping` turns true; each has its own task, so that none waits for another. Requests that
 /// are being carried out then are still answered.
 ///
+/// When this returns, nobody can connect any more. The clients' connections close with the returned value: a client that waits
+/// for this may rely on all that the daemon has undone before.
+///
 /// Only root and `owner`, the user the daemon runs as, are answered.
 pub async fn serve<S: Service>(
     listener: UnixListener,
@@ -63,17 +78,20 @@ pub async fn serve<S: Service>(
     service: Arc<S>,
     limits: Limits,
     mut stopping: watch::Receiver<bool>,
-) {
+) -> Vec<UnixStream> {
     let slots = Arc::new(Semaphore::new(limits.clients));
-    let watchers = Arc::new(Semaphore::new(limits.watchers));
-    let mut clients = tokio::task::JoinSet::new();
+    let shared = Arc::new(Slots {
+        watchers: Semaphore::new(limits.watchers),
+        large_requests: Semaphore::new(limits.large_requests),
+    });
+    let mut clients: JoinSet<Option<UnixStream>> = JoinSet::new();
     loop {
         while clients.try_join_next().is_some() {}
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stopping.wait_for(|stopping| *stopping) => break,
         };
-        let stream = match accepted {
+        let mut stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Out of descriptors: until one is freed, accept would fail again at once.
@@ -94,17 +112,19 @@ pub async fn serve<S: Service>(
             }
         }
         let service = Arc::clone(&service);
-        let watchers = Arc::clone(&watchers);
+        let shared = Arc::clone(&shared);
         match Arc::clone(&slots).try_acquire_owned() {
             Ok(slot) => {
                 let stopping = stopping.clone();
                 clients.spawn(async move {
-                    if let Err(error) =
-                        converse(stream, &*service, limits, &watchers, stopping).await
-                    {
+                    let stops = stopping.clone();
+                    let conversation =
+                        converse(&mut stream, &*service, limits, &shared, stopping).await;
+                    if let Err(error) = conversation {
                         debug!(%error, "a control connection ended early");
                     }
                     drop(slot);
+                    stops.borrow().then_some(stream)
                 });
             }
             Err(_) => turn_away(&stream, &busy("clients", limits.clients)),
@@ -112,8 +132,20 @@ pub async fn serve<S: Service>(
     }
     drop(listener);
     // What is still unanswered then is cut off with its task.
-    let answered = async { while clients.join_next().await.is_some() {} };
+    let mut open = Vec::new();
+    let answered = async {
+        while let Some(client) = clients.join_next().await {
+            open.extend(client.ok().flatten());
+        }
+    };
     let _ = timeout(limits.write, answered).await;
+    open
+}
+
+/// Resources that the connections share.
+struct Slots {
+    watchers: Semaphore,
+    large_requests: Semaphore,
 }
 
 /// Tells a client that there are too many, without waiting for it: a fresh socket takes one short line at once.
@@ -130,52 +162,51 @@ fn busy(whom: &str, number: usize) -> Refusal {
 
 /// Answers one request after the other until the client is gone, breaks the rules or takes too long.
 async fn converse<S: Service>(
-    stream: UnixStream,
+    stream: &mut UnixStream,
     service: &S,
     limits: Limits,
-    watchers: &Semaphore,
+    slots: &Slots,
     mut stopping: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let (reader, mut writer) = stream.into_split();
+    let (reader, mut writer) = stream.split();
     let mut reader = BufReader::new(reader);
-    // As long as it can get, so that a policy with its keys leaves no copies behind; the system gives memory only for
-    // what is used.
-    let mut request = Zeroizing::new(Vec::with_capacity(MAX_REQUEST));
     loop {
-        request.as_mut_slice().zeroize();
-        request.clear();
-        let mut bounded = (&mut reader).take(MAX_REQUEST as u64);
-        tokio::select! {
+        let (request, large) = tokio::select! {
             biased;
-            read = timeout(limits.read, bounded.read_until(b'\n', &mut request)) => read??,
+            read = timeout(limits.read, read_request(&mut reader, &slots.large_requests)) => read??,
             _ = stopping.wait_for(|stopping| *stopping) => return Ok(()),
         };
         if request.is_empty() {
             return Ok(());
         }
         let whole = request.ends_with(b"\n");
-        let outcome = if whole || request.len() < MAX_REQUEST {
-            match parse(&request) {
-                Ok(Command::Events { names }) => {
-                    let slot = watchers.try_acquire();
-                    let known = service.answer(Command::Events { names: names.clone() }).await;
-                    match (slot, known) {
-                        (Ok(_slot), Ok(_)) => {
-                            return watch(&mut reader, &mut writer, service, &names, stopping)
-                                .await;
-                        }
-                        (Ok(_), Err(refusal)) => Err(refusal),
-                        (Err(_), _) => Err(busy("clients that watch events", limits.watchers)),
-                    }
-                }
-                Ok(command) => service.answer(command).await,
-                Err(refusal) => Err(refusal),
-            }
+        let parsed = if whole || request.len() < MAX_REQUEST {
+            parse(&request)
         } else {
-            Err(Refusal::new(
-                RefusalCode::BadRequest,
-                format!("a request has at most {MAX_REQUEST} octets"),
-            ))
+            let message = format!("a request has at most {MAX_REQUEST} octets");
+            Err(Refusal::new(RefusalCode::BadRequest, message))
+        };
+        drop(request);
+        let outcome = match parsed {
+            Ok(Command::Events { names }) => {
+                // Watching goes on for long, and needs no room.
+                drop(large);
+                let slot = slots.watchers.try_acquire();
+                let known = service.answer(Command::Events { names: names.clone() }).await;
+                match (slot, known) {
+                    (Ok(_slot), Ok(_)) => {
+                        return watch(&mut reader, &mut writer, service, &names, stopping).await;
+                    }
+                    (Ok(_), Err(refusal)) => Err(refusal),
+                    (Err(_), _) => Err(busy("clients that watch events", limits.watchers)),
+                }
+            }
+            Ok(command) => {
+                let outcome = service.answer(command).await;
+                drop(large);
+                outcome
+            }
+            Err(refusal) => Err(refusal),
         };
         timeout(limits.write, writer.write_all(&line(&Response::new(outcome)))).await??;
         if !whole {
@@ -185,11 +216,29 @@ async fn converse<S: Service>(
     }
 }
 
+/// Reads up to the end of a line, or up to [`MAX_REQUEST`] octets. A long request takes a slot.
+async fn read_request<'s>(
+    reader: &mut BufReader<ReadHalf<'_>>,
+    large_requests: &'s Semaphore,
+) -> io::Result<(Zeroizing<Vec<u8>>, Option<SemaphorePermit<'s>>)> {
+    // Both buffers are as long as they can get: one that grows leaves copies of a policy's keys behind.
+    let mut small = Zeroizing::new(Vec::with_capacity(SMALL_REQUEST));
+    (&mut *reader).take(SMALL_REQUEST as u64).read_until(b'\n', &mut small).await?;
+    if small.len() < SMALL_REQUEST || small.ends_with(b"\n") {
+        return Ok((small, None));
+    }
+    let slot = large_requests.acquire().await.map_err(io::Error::other)?;
+    let mut request = Zeroizing::new(Vec::with_capacity(MAX_REQUEST));
+    request.extend_from_slice(&small);
+    reader.take((MAX_REQUEST - SMALL_REQUEST) as u64).read_until(b'\n', &mut request).await?;
+    Ok((request, Some(slot)))
+}
+
 /// Tells a client of events until it is gone or the daemon stops. What it does not take in time waits in a queue of
 /// bounded length; it is told how much it has missed.
 async fn watch<S: Service>(
-    reader: &mut BufReader<OwnedReadHalf>,
-    writer: &mut OwnedWriteHalf,
+    reader: &mut BufReader<ReadHalf<'_>>,
+    writer: &mut WriteHalf<'_>,
     service: &S,
     names: &[String],
     mut stopping: watch::Receiver<bool>,

@@ -1,4 +1,4 @@
-//! Where the daemon has its policy from.
+//! The source of the daemon's policy.
 
 use crate::policy_file::{self, PolicyFile, PolicyFileError};
 use std::fmt;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vpn::store::Store;
 
-/// Where the daemon has its policy from, and has it again at a reload.
+/// The source from which the daemon reads its policy at the start and at each reload.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// A file that somebody else writes.
     File {
         /// The file.
         path: PathBuf,
-        /// Whether unknown names in it are warned of instead of refused.
+        /// Unknown names in it cause a warning, not an error.
         lenient: bool,
     },
     /// The policy store, which only this daemon writes.

@@ -1,6 +1,6 @@
 //! Changing the policy store while tunnels are up.
 
-use super::service::usable;
+use super::refusal::usable;
 use super::source::lock;
 use super::{Daemon, Gateway, Source};
 use crate::policy_file::{self, PolicyFile};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use tracing::{info, warn};
 
 impl<G: Gateway> Daemon<G> {
-    /// What is stored, or, where the daemon runs a file, what that defines.
+    /// The stored objects, or those of the policy file if the daemon runs from one.
     pub(super) async fn get_policy(&self, wanted: GetPolicy) -> Result<PolicyText, Refusal> {
         let source = self.source.clone();
         blocking(move || match source {

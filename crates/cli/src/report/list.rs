@@ -1,6 +1,7 @@
 //! `vpnctl list`: a line for each tunnel of either phase, or everything about each.
 
-use super::{Colour, Fields, Table, bytes, count, duration, keys_exported, plain};
+use super::status::keys_exported;
+use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use control::protocol::{Child, ChildSa, Tunnel};
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -253,7 +254,7 @@ fn times(times: u64) -> String {
     }
 }
 
-/// Who protects integrity where no algorithm of its own does.
+/// The integrity algorithm, or a remark that the cipher itself is an AEAD.
 fn integrity(algorithms: &Algorithms<'_>) -> String {
     match (algorithms.integrity, algorithms.encryption) {
         (Some(integrity), _) => plain(integrity).into_owned(),

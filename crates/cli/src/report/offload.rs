@@ -50,7 +50,7 @@ pub fn offload(info: &OffloadInfo, sas: bool, colour: Colour) -> String {
     text
 }
 
-/// Where the kernel plane's SAs are, on one line.
+/// The kernel's SAs, counted by place (card or software) and direction, on one line.
 pub fn summary(info: &OffloadInfo) -> String {
     let number = |place: &str, way: &str| {
         info.sas.iter().filter(|sa| sa.place == place && sa.direction == way).count() as u64
@@ -68,7 +68,7 @@ pub fn summary(info: &OffloadInfo) -> String {
     }
 }
 
-/// Why SAs are not in a card that are wanted there: a line for each card and reason.
+/// The reasons why SAs are not offloaded although the configuration wants it: a line for each card and reason.
 pub fn not_offloaded(info: &OffloadInfo) -> Vec<String> {
     let mut reasons: BTreeMap<_, (u64, BTreeSet<&str>)> = BTreeMap::new();
     for sa in &info.sas {
@@ -93,7 +93,7 @@ pub fn not_offloaded(info: &OffloadInfo) -> Vec<String> {
     lines
 }
 
-/// Where the two SAs of a tunnel are; `None` where the kernel has neither.
+/// The places of the two SAs of a tunnel; `None` if the kernel has neither.
 pub(super) fn place(placed: &[PlacedInfo]) -> Option<String> {
     let one = |sa: &PlacedInfo| {
         let card = sa.device.as_deref().map(plain).unwrap_or_default();
@@ -117,7 +117,7 @@ pub(super) fn place(placed: &[PlacedInfo]) -> Option<String> {
     }
 }
 
-/// What a resynchronisation has put right.
+/// The repairs of a resynchronisation.
 pub fn resynced(done: &ResyncInfo) -> String {
     let ResyncInfo { sas, policies, moved } = *done;
     let some = |n: usize, one: &str, many: &str| (n > 0).then(|| number(n as u64, one, many));

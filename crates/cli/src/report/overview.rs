@@ -7,7 +7,7 @@ use control::protocol::{
 use std::fmt::Write;
 use std::time::Duration;
 
-/// What `vpnctl status` says without a name.
+/// The output of `vpnctl status` without a name.
 pub fn overview(daemon: &Overview, colour: Colour) -> String {
     let mut text = format!("{} {}\n", colour.heading("vpnd"), plain(&daemon.version));
     let mut fields = Fields::new("  ");
@@ -140,7 +140,7 @@ fn action(action: &str, colour: Colour) -> String {
     }
 }
 
-/// What `vpnctl trace` says.
+/// The output of `vpnctl trace`.
 pub fn trace(trace: &TraceInfo, colour: Colour) -> String {
     let mut text = format!("{}\n", colour.heading(&plain(&trace.packet)));
     course(&mut text, "leaving", &trace.leaving, colour);

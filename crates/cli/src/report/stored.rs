@@ -1,10 +1,11 @@
-//! What has become of the policy store.
+//! The result of a change of the policy store.
 
-use super::{Colour, changes, plain};
+use super::reload::changes;
+use super::{Colour, plain};
 use control::protocol::{ObjectChange, Stored};
 use std::fmt::Write;
 
-/// What has changed, or would change: objects first, then tunnels.
+/// The changes, or those that a real run would make: objects first, then tunnels.
 pub fn stored(stored: &Stored, colour: Colour) -> String {
     let count = |effect: &str| stored.objects.iter().filter(|o| o.effect == effect).count();
     let counts = ["added", "replaced", "deleted", "unchanged"]

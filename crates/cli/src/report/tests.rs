@@ -1,4 +1,6 @@
 use super::*;
+use control::protocol::{Activation, FailureInfo, Tunnel};
+use std::time::Duration;
 
 const PLAIN: Colour = Colour(false);
 

@@ -1,4 +1,4 @@
-//! What `vpnctl why` and `vpnctl events` print.
+//! The output of `vpnctl why` and `vpnctl events`.
 
 use super::{Colour, duration, plain};
 use crate::why::times;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Columns of what is wrapped.
 const WIDTH: usize = 100;
 
-/// Why a tunnel is as it is, in words.
+/// An explanation of a tunnel's state, in words.
 pub fn why(explanation: &Explanation, colour: Colour) -> String {
     let mut text = String::new();
     subject(&mut text, explanation, "", colour);

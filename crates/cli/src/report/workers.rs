@@ -4,7 +4,7 @@ use super::{Colour, Table, bytes, count, duration, plain};
 use control::protocol::workers::{Lookups, Queue, Stage, Thread, Workers};
 use std::time::Duration;
 
-/// How workers are set, the threads, and the stages.
+/// The settings of the workers, the threads, and the stages.
 pub fn workers(workers: &Workers, colour: Colour) -> String {
     let number = match (workers.number, workers.workers.as_str()) {
         (1, "auto") => "1 worker (auto)".to_owned(),
@@ -38,20 +38,40 @@ pub fn workers(workers: &Workers, colour: Colour) -> String {
 }
 
 fn threads(threads: &[Thread], colour: Colour) -> String {
-    let mut table = Table::new(["THREAD", "ROLE", "CPU", "BUSY", "CPU TIME", "WAKE-UPS", "UP"]);
+    let mut table = Table::new([
+        "THREAD",
+        "ROLE",
+        "CPU",
+        "ALLOWED CPUS",
+        "POLICY",
+        "BUSY",
+        "CPU TIME",
+        "WAKE-UPS",
+        "UP",
+    ]);
     for thread in threads {
         let known = |value: Option<String>| value.unwrap_or_else(|| "-".to_owned());
         table.row([
             plain(&thread.name).into_owned(),
             plain(&thread.role).into_owned(),
             known(thread.cpu.map(|cpu| cpu.to_string())),
+            known(thread.cpus.as_deref().map(|cpus| plain(cpus).into_owned())),
+            known(thread.sched_policy.as_deref().map(|policy| plain(policy).into_owned())),
             format!("{:.0} %", thread.busy * 100.0),
             known(thread.cpu_seconds.map(seconds)),
             known(thread.wakeups.map(count)),
             duration(Duration::try_from_secs_f64(thread.seconds).unwrap_or_default()),
         ]);
     }
-    table.render(colour)
+    let mut text = table.render(colour);
+    for thread in threads {
+        for refused in &thread.refused {
+            let line = format!("{}: {}", plain(&thread.name), plain(refused));
+            text.push_str(&colour.bad(&line));
+            text.push('\n');
+        }
+    }
+    text
 }
 
 fn stages(stages: &[Stage], colour: Colour) -> String {
@@ -119,6 +139,9 @@ mod tests {
                 role: "crypto".to_owned(),
                 seconds: 65.0,
                 cpu: Some(1),
+                cpus: Some("0-1".to_owned()),
+                sched_policy: Some("SCHED_BATCH".to_owned()),
+                refused: vec!["the system refused to keep it on CPU 0: not permitted".to_owned()],
                 cpu_seconds: Some(32.5),
                 wakeups: None,
                 busy: 0.5,
@@ -146,8 +169,9 @@ mod tests {
         let expected = "\
 schedule pipeline, 2 workers (auto), wait poll, affinity 0,1
 
-THREAD  ROLE    CPU  BUSY  CPU TIME  WAKE-UPS  UP
-vpn0-0  crypto  1    50 %  32.50 s   -         1m 5s
+THREAD  ROLE    CPU  ALLOWED CPUS  POLICY       BUSY  CPU TIME  WAKE-UPS  UP
+vpn0-0  crypto  1    0-1           SCHED_BATCH  50 %  32.50 s   -         1m 5s
+vpn0-0: the system refused to keep it on CPU 0: not permitted
 
 STAGE    BATCHES  PACKETS  OCTETS   PER BATCH  TIME    WAITING             DROPPED
 read     10       12       585 KiB  1.2        -       -                   1 234 no_sa

@@ -1,4 +1,4 @@
-//! Who works on the store: the daemon that runs from it, or this process where none does.
+//! Access to the store: through the daemon that runs from it, or directly if none does.
 
 use super::without_daemon;
 use control::client::{Client, ClientError};
@@ -14,7 +14,7 @@ pub enum Access {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Where no daemon answered, if one was looked for.
+        /// The socket on which no daemon answered.
         silent: Option<PathBuf>,
     },
 }

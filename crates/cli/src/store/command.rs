@@ -13,20 +13,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// What can be done with policies, stored or not.
+/// The commands of `vpnctl policy` on the store and on policy files.
 #[derive(Debug, Subcommand)]
 pub enum StoreCommand {
-    /// Puts the objects of a policy file into the store, and in force
+    /// Adds the objects of a policy file to the store and puts them in force
     #[command(after_help = "\
 Examples:
   vpnctl policy put site.xml
-  vpnctl policy put --force site.xml          replaces what has the same names
+  vpnctl policy put --force site.xml          replaces objects that have the same name
   vpnctl policy put --swap from-the-peer.xml  the file was written for the other side
 
-A file may refer to objects that are in the store. All of it is put, or, if it has an error, nothing.
-Tunnels that it does not change stay up. Where no vpnd runs, it is stored for the next start.")]
+A file may refer to objects in the store. If it has an error, nothing is changed. Tunnels that it does not
+change stay up. If no vpnd runs, the objects are stored for the next start.")]
     Put(Put),
-    /// Prints what is stored, as a policy file that reads back to the same
+    /// Prints stored objects as a policy file
     #[command(after_help = "\
 Examples:
   (umask 077; vpnctl policy get > backup.xml)
@@ -39,31 +39,48 @@ Examples:
   vpnctl policy delete --type IPSecTunnel --name site_lan
   vpnctl policy delete --type IKEPresharedKey --name 192.0.2.2")]
     Delete(Delete),
-    /// Deletes everything that is stored, and all tunnels
+    /// Deletes all stored objects and all tunnels
     Purge(Purge),
-    /// Prints the policy of the other side: identities, keys and roles exchanged
+    /// Prints the peer's policy: local and remote identities, keys and roles are exchanged
     #[command(after_help = "\
 Examples:
   vpnctl policy mirror site.xml > for-the-peer.xml
   vpnctl policy mirror hub.xml --tunnel branch > for-the-branch.xml")]
     Mirror(Mirror),
-    /// Validates a policy file and prints it as understood, as vpnd check does
+    /// Checks a policy file and prints a description of it, as vpnd check does
     Check(Check),
-    /// Says what a put would change in the store and for tunnels, without changing it
+    /// Shows the changes that a put would make to the store and to tunnels
     #[command(after_help = "\
 Examples:
   vpnctl policy diff site.xml
-  vpnctl policy diff           what a reload would change, where the store was edited by hand")]
+  vpnctl policy diff           the changes of a reload, after the store was edited by hand")]
     Diff(Diff),
 }
 
-/// Where the store is.
+/// The location of the store.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Place {
-    /// Works on the store in DIR itself, from which no vpnd may be running [default: asks vpnd, or, where none runs,
-    /// works on /var/lib/vpnd]
+    /// Uses the store in DIR directly; no vpnd may be running from it [default: the store of the running vpnd;
+    /// /var/lib/vpnd if none runs]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
+}
+
+/// The options of a file that is put into the store, or compared with it.
+#[derive(Clone, Debug, Args)]
+pub struct PutOptions {
+    /// Exchanges local and remote sides first, because the file was written for the peer
+    #[arg(long)]
+    pub swap: bool,
+    /// Ignores elements and attributes with unknown names, with a warning; without this option they are errors
+    #[arg(long)]
+    pub lenient: bool,
+    /// Prints a JSON object; docs/control.md describes its fields
+    #[arg(long)]
+    pub json: bool,
+    /// The location of the store.
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// Arguments of `vpnctl policy put`.
@@ -72,21 +89,12 @@ pub struct Put {
     /// AIX_VPN XML policy; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Replaces objects of the same names; without it they are errors
+    /// Replaces objects that have the same name; without this option they are errors
     #[arg(long)]
     pub force: bool,
-    /// Exchanges local and remote first, with keys and roles: the file is the peer's
-    #[arg(long)]
-    pub swap: bool,
-    /// Leaves out elements and attributes of unknown names, with a warning; without it they are errors
-    #[arg(long)]
-    pub lenient: bool,
-    /// Prints a JSON object; docs/control.md describes its fields
-    #[arg(long)]
-    pub json: bool,
-    /// Where the store is.
+    /// The options that `put` and `diff` share.
     #[command(flatten)]
-    pub place: Place,
+    pub put: PutOptions,
 }
 
 /// Arguments of `vpnctl policy get`.
@@ -98,16 +106,16 @@ pub struct Get {
     /// Name of the object; that of a preshared key is the remote identity
     #[arg(long, value_name = "NAME")]
     pub name: Option<String>,
-    /// Kind of a preshared key's remote identity, as in User_FQDN, where two are written alike
+    /// Kind of a preshared key's remote identity (for example User_FQDN), if two are written alike
     #[arg(long, value_name = "TYPE")]
     pub id_type: Option<String>,
-    /// Also all they refer to, and what a phase 1 tunnel carries
+    /// Also the objects that they refer to, and the phase 2 tunnels of a phase 1 tunnel
     #[arg(long, short)]
     pub recursive: bool,
     /// Leaves preshared keys empty
     #[arg(long)]
     pub hide_keys: bool,
-    /// Where the store is.
+    /// The location of the store.
     #[command(flatten)]
     pub place: Place,
 }
@@ -115,19 +123,19 @@ pub struct Get {
 /// Arguments of `vpnctl policy delete`.
 #[derive(Debug, Args)]
 pub struct Delete {
-    /// Kind of object, as in IPSecTunnel
+    /// Kind of object (for example IPSecTunnel)
     #[arg(long = "type", value_name = "TYPE")]
     pub kind: String,
     /// Name of the object; that of a preshared key is the remote identity
     #[arg(long, value_name = "NAME")]
     pub name: String,
-    /// Kind of a preshared key's remote identity, as in User_FQDN, where two are written alike
+    /// Kind of a preshared key's remote identity (for example User_FQDN), if two are written alike
     #[arg(long, value_name = "TYPE")]
     pub id_type: Option<String>,
     /// Prints a JSON object; docs/control.md describes its fields
     #[arg(long)]
     pub json: bool,
-    /// Where the store is.
+    /// The location of the store.
     #[command(flatten)]
     pub place: Place,
 }
@@ -135,13 +143,13 @@ pub struct Delete {
 /// Arguments of `vpnctl policy purge`.
 #[derive(Debug, Args)]
 pub struct Purge {
-    /// Means it: all tunnels go down
+    /// Confirms the deletion: all tunnels go down
     #[arg(long, required = true)]
     pub yes: bool,
     /// Prints a JSON object; docs/control.md describes its fields
     #[arg(long)]
     pub json: bool,
-    /// Where the store is.
+    /// The location of the store.
     #[command(flatten)]
     pub place: Place,
 }
@@ -152,7 +160,7 @@ pub struct Mirror {
     /// AIX_VPN XML policy; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Only this phase 1 tunnel, with all that belongs to it: each peer of a hub has a file of its own
+    /// Only this phase 1 tunnel and its objects: the file for one peer of a hub
     #[arg(long, value_name = "NAME")]
     pub tunnel: Option<String>,
 }
@@ -163,13 +171,13 @@ pub struct Check {
     /// AIX_VPN XML policy; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Configuration of vpnd that says where certificates are; without it, the defaults
+    /// Configuration file of vpnd with the paths of the certificates; default: built-in defaults
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Warns of elements and attributes with unknown names, and leaves them out, instead of refusing the file
+    /// Ignores elements and attributes with unknown names, with a warning, instead of refusing the file
     #[arg(long)]
     pub lenient: bool,
-    /// How findings are printed
+    /// Format of the findings
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t)]
     pub format: check::Format,
 }
@@ -177,21 +185,12 @@ pub struct Check {
 /// Arguments of `vpnctl policy diff`.
 #[derive(Debug, Args)]
 pub struct Diff {
-    /// AIX_VPN XML policy; - is standard input; none: the store as it is on the disk
+    /// AIX_VPN XML policy; - is standard input; none: the store on the disk
     #[arg(value_name = "FILE")]
     pub file: Option<PathBuf>,
-    /// Exchanges local and remote first, with keys and roles: the file is the peer's
-    #[arg(long)]
-    pub swap: bool,
-    /// Leaves out elements and attributes of unknown names, with a warning; without it they are errors
-    #[arg(long)]
-    pub lenient: bool,
-    /// Prints a JSON object; docs/control.md describes its fields
-    #[arg(long)]
-    pub json: bool,
-    /// Where the store is.
+    /// The options that `put` and `diff` share.
     #[command(flatten)]
-    pub place: Place,
+    pub put: PutOptions,
 }
 
 /// A command could not be carried out.
@@ -209,7 +208,7 @@ pub enum CommandError {
     /// The file has errors.
     #[error(transparent)]
     Policy(#[from] Diagnostics),
-    /// What comes of it cannot be written.
+    /// The output cannot be written.
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
 }
@@ -227,10 +226,7 @@ impl StoreCommand {
     ) -> Result<ExitCode, CommandError> {
         match self {
             Self::Put(put) => {
-                let Put { force, swap, lenient, .. } = *put;
-                let wanted = PutPolicy { force, swap, lenient, ..read(&put.file)? };
-                let stored = change(control, &put.place, Command::PolicyPut(wanted))?;
-                print(out, &stored, put.json, colour)?;
+                put.put.run(&put.file, put.force, false, control, out, colour)?;
             }
             Self::Get(get) => {
                 let wanted = GetPolicy {
@@ -289,6 +285,23 @@ impl Check {
     }
 }
 
+impl PutOptions {
+    fn run(
+        &self,
+        file: &Path,
+        force: bool,
+        dry_run: bool,
+        control: &Path,
+        out: &mut impl Write,
+        colour: Colour,
+    ) -> Result<(), CommandError> {
+        let Self { swap, lenient, .. } = *self;
+        let wanted = PutPolicy { force, swap, lenient, dry_run, ..read(file)? };
+        let stored = change(control, &self.place, Command::PolicyPut(wanted))?;
+        Ok(print(out, &stored, self.json, colour)?)
+    }
+}
+
 impl Diff {
     fn run(
         &self,
@@ -297,20 +310,12 @@ impl Diff {
         colour: Colour,
     ) -> Result<ExitCode, CommandError> {
         if let Some(file) = &self.file {
-            let wanted = PutPolicy {
-                force: true,
-                swap: self.swap,
-                lenient: self.lenient,
-                dry_run: true,
-                ..read(file)?
-            };
-            let stored = change(control, &self.place, Command::PolicyPut(wanted))?;
-            print(out, &stored, self.json, colour)?;
+            self.put.run(file, true, true, control, out, colour)?;
             return Ok(ExitCode::SUCCESS);
         }
-        let mut access = Access::open(control, self.place.directory.as_deref())?;
+        let mut access = Access::open(control, self.put.place.directory.as_deref())?;
         match access.ask(Command::Reload { dry_run: true })? {
-            Reply::Reloaded(reloaded) if self.json => print_json(out, &reloaded)?,
+            Reply::Reloaded(reloaded) if self.put.json => print_json(out, &reloaded)?,
             Reply::Reloaded(reloaded) => {
                 reloaded.warnings.iter().for_each(|warning| eprintln!("{warning}"));
                 write!(out, "{}", report::reloaded(&reloaded, colour))?;

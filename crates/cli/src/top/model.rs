@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Looks that a history keeps.
 const HISTORY: usize = 60;
 
-/// What a tunnel, or all of them, move in a second.
+/// The packets and octets per second of a tunnel, or of all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Bits of inner packets received.
@@ -33,7 +33,7 @@ pub struct Row {
     pub state: String,
     /// The peer's address.
     pub peer: String,
-    /// What it moves.
+    /// Its traffic.
     pub rates: Rates,
     /// Packets refused in a second: replayed, forged, or outside of the selectors.
     pub refused: u64,
@@ -45,7 +45,7 @@ pub struct Row {
     pub history: VecDeque<u64>,
 }
 
-/// What the table is ordered by.
+/// The column that orders the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
     /// Name
@@ -65,12 +65,12 @@ pub enum Sort {
     Rekey,
 }
 
-/// What is known after the last look.
+/// The tunnels and rates after the last sample.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     /// The last look that succeeded.
     last: Option<Sample>,
-    /// Why the last one did not.
+    /// The reason why the last one failed.
     pub trouble: Option<String>,
     rows: BTreeMap<(String, Option<String>), Row>,
     /// Of all tunnels.

@@ -7,35 +7,35 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What was seen at one time.
+/// The state of the daemon at one time.
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     /// When, since some beginning.
     pub at: Duration,
     /// Version of the daemon.
     pub version: String,
-    /// How long the daemon has run.
+    /// The time since the daemon's start.
     pub up: Duration,
     /// Phase 1 tunnels.
     pub tunnels: Vec<Tunnel>,
-    /// What was discarded, by reason.
+    /// Counts of discarded packets and messages, by reason.
     pub counters: BTreeMap<String, u64>,
     /// The daemon's threads.
     pub threads: Vec<Thread>,
 }
 
-/// What a thread has taken of a CPU.
+/// A thread and the CPU time that it has used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
     /// Its number in the system.
     pub id: u32,
     /// Its name.
     pub name: String,
-    /// Time on a CPU.
+    /// The CPU time.
     pub busy: Duration,
 }
 
-/// Where samples come from.
+/// The source of samples.
 pub struct Source {
     socket: PathBuf,
     /// `None`: the daemon has gone.

@@ -1,28 +1,28 @@
-//! What the person at the keyboard has chosen.
+//! The choices made with the keyboard.
 
 use super::model::Sort;
 use clap::ValueEnum;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use std::time::Duration;
 
-/// What a key asks of whoever draws.
+/// The effect of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// To end.
+    /// The program ends.
     Quit,
-    /// To look at the daemon at once.
+    /// A sample is taken at once.
     LookNow,
-    /// To draw again.
+    /// The screen is drawn again.
     Nothing,
 }
 
-/// What is chosen.
+/// The choices in force.
 #[derive(Clone, Debug)]
 pub struct Screen {
     sort: Sort,
     reverse: bool,
     filter: String,
-    /// Whether keys go into the filter.
+    /// Keys go into the filter.
     typing: bool,
     all: bool,
     paused: bool,
@@ -121,37 +121,37 @@ impl Screen {
         }
     }
 
-    /// What the table is ordered by, and whether the other way round.
+    /// The column that orders the table, and `true` if the order is reversed.
     pub fn sort(&self) -> (Sort, bool) {
         (self.sort, self.reverse)
     }
 
-    /// What names must have in them.
+    /// The text that the names of the shown tunnels contain.
     pub fn filter(&self) -> &str {
         &self.filter
     }
 
-    /// Whether the filter is being typed.
+    /// Returns `true` while the filter is being typed.
     pub fn is_typing(&self) -> bool {
         self.typing
     }
 
-    /// Whether tunnels that are down are shown.
+    /// Returns `true` if tunnels that are down are shown.
     pub fn shows_all(&self) -> bool {
         self.all
     }
 
-    /// Whether nothing is looked at.
+    /// Returns `true` if no samples are taken.
     pub fn is_paused(&self) -> bool {
         self.paused
     }
 
-    /// Whether the keys are explained.
+    /// Returns `true` if the help is shown.
     pub fn shows_help(&self) -> bool {
         self.help
     }
 
-    /// Whether there is a line about keys.
+    /// Returns `true` if a line at the bottom names the keys.
     pub fn shows_keys(&self) -> bool {
         self.keys
     }

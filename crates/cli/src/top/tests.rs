@@ -63,7 +63,7 @@ fn tunnel(name: &str, state: &str, sa: Option<ChildSa>) -> Tunnel {
     }
 }
 
-/// What is seen at second `step`: traffic that swells and ebbs.
+/// The sample at second `step`: traffic that swells and ebbs.
 fn sample(step: u64) -> Sample {
     let thread = |id, name: &str, millis| Thread {
         id,

@@ -1,27 +1,27 @@
 //! The settings that the policy has for a tunnel.
 
 use control::protocol::{ChildPolicy, Tunnel, TunnelPolicy};
-use policy::xml::Places;
+use policy::xml::Definitions;
 use policy::{ChildTunnel, Credential, Endpoint, Identity, IkeTunnel, Policy};
 use std::collections::BTreeMap;
 
 /// Adds the policy's settings to each tunnel and its children.
-pub fn describe(tunnels: &mut [Tunnel], policy: &Policy, places: &Places) {
+pub fn describe(tunnels: &mut [Tunnel], policy: &Policy, definitions: &Definitions) {
     let by_name: BTreeMap<&str, &IkeTunnel> =
         policy.tunnels.iter().map(|tunnel| (tunnel.name.as_str(), tunnel.as_ref())).collect();
     for tunnel in tunnels {
         let Some(defined) = by_name.get(tunnel.name.as_str()) else { continue };
-        tunnel.policy = Some(tunnel_policy(defined, places));
+        tunnel.policy = Some(tunnel_policy(defined, definitions));
         for child in &mut tunnel.children {
             let definition = defined.children.iter().find(|defined| defined.name == child.name);
-            child.policy = definition.map(|defined| child_policy(defined, places));
+            child.policy = definition.map(|defined| child_policy(defined, definitions));
         }
     }
 }
 
-fn tunnel_policy(tunnel: &IkeTunnel, places: &Places) -> TunnelPolicy {
+fn tunnel_policy(tunnel: &IkeTunnel, definitions: &Definitions) -> TunnelPolicy {
     TunnelPolicy {
-        protection: protection(places, &tunnel.name, "IKEProtection"),
+        protection: protection(definitions, &tunnel.name, "IKEProtection"),
         local_id_type: id_type(&tunnel.local).to_owned(),
         remote_id_type: id_type(&tunnel.remote).to_owned(),
         role: tunnel.role.to_string(),
@@ -36,9 +36,9 @@ fn tunnel_policy(tunnel: &IkeTunnel, places: &Places) -> TunnelPolicy {
     }
 }
 
-fn child_policy(child: &ChildTunnel, places: &Places) -> ChildPolicy {
+fn child_policy(child: &ChildTunnel, definitions: &Definitions) -> ChildPolicy {
     ChildPolicy {
-        protection: protection(places, &child.name, "IPSecProtection"),
+        protection: protection(definitions, &child.name, "IPSecProtection"),
         role: child.role.to_string(),
         pfs: child.pfs.offer.iter().map(ToString::to_string).collect(),
         auto_start: child.auto_start,
@@ -46,8 +46,8 @@ fn child_policy(child: &ChildTunnel, places: &Places) -> ChildPolicy {
     }
 }
 
-fn protection(places: &Places, tunnel: &str, element: &str) -> Option<String> {
-    let definition = places.of(tunnel).iter().find(|definition| definition.element == element);
+fn protection(definitions: &Definitions, tunnel: &str, element: &str) -> Option<String> {
+    let definition = definitions.of(tunnel).iter().find(|definition| definition.element == element);
     definition.map(|definition| definition.name.clone())
 }
 

@@ -10,10 +10,10 @@ pub fn happening(event: &Event, at: SystemTime) -> Happening {
     let (mut suite, mut failure, mut reason) = (None, None, None);
     match &event.kind {
         EventKind::Established { suite: s } | EventKind::Rekeyed { suite: s } => {
-            suite = Some(s.clone());
+            suite = Some(s.to_string());
         }
         EventKind::Failed(f) | EventKind::TurnedAway(f) => failure = Some(failure_info(f)),
-        EventKind::Closed { reason: r } => reason = Some(r.clone()),
+        EventKind::Closed { reason: r } => reason = Some(r.to_string()),
         _ => {}
     }
     Happening {

@@ -1,7 +1,7 @@
 //! Network cards and the SAs in them.
 
 use control::protocol::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo};
-use xfrm::placement::{CardReport, Fallback, Place, Placed, Report};
+use xfrm::placement::{CardReport, Fallback, OffloadMode, Placed, Report};
 
 /// Shows every card, every SA in the kernel, and refusals that no card is to blame for.
 pub fn offload(report: &Report) -> OffloadInfo {
@@ -49,6 +49,6 @@ pub fn placed(placed: &Placed) -> PlacedInfo {
         spi: placed.spi.to_string(),
         place: placed.place.name().to_owned(),
         device: placed.card.clone(),
-        reason: reason.filter(|_| placed.place == Place::Software),
+        reason: reason.filter(|_| placed.place == OffloadMode::Software),
     }
 }

@@ -48,7 +48,7 @@ fn ike_sa(sa: &IkeSaStatus) -> IkeSa {
         remote: sa.remote,
         nat_local: sa.nat_local,
         nat_remote: sa.nat_remote,
-        suite: sa.suite.clone(),
+        suite: sa.suite.map(|suite| suite.to_string()).unwrap_or_default(),
         established_seconds: sa.established_for.map(|d| d.as_secs()),
         rekey_in_seconds: sa.rekey_in.map(|d| d.as_secs()),
         expires_in_seconds: sa.expires_in.map(|d| d.as_secs()),
@@ -72,7 +72,7 @@ fn child(child: &ChildStatus) -> Child {
 
 fn child_sa(sa: &ChildSaStatus) -> ChildSa {
     ChildSa {
-        suite: sa.suite.clone(),
+        suite: sa.suite.to_string(),
         esn: sa.esn,
         encapsulation: encapsulation_name(sa.encapsulation).to_owned(),
         inbound_spi: sa.inbound_spi.to_string(),

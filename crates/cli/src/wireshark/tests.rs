@@ -1,7 +1,7 @@
 use super::*;
 use ::crypto::Suite;
 use esp::plane::Spi;
-use ike::negotiation::proposal::IkeSuite;
+use ike::negotiation::suite::IkeSuite;
 use ike::wire::header::IkeSpi;
 use policy::{Group, KeyBits, Prf};
 
@@ -17,7 +17,7 @@ fn ike(encryption: IkeEncryption, integrity: Option<Integrity>, lengths: [usize;
     IkeKeys {
         initiator_spi: IkeSpi(0x0102_0304_0506_0708),
         responder_spi: IkeSpi(0x1112_1314_1516_1718),
-        suite: IkeSuite { encryption, integrity, prf: Prf::HmacSha2_256, group: Group::Ecp256 },
+        suite: IkeSuite::new(encryption, integrity, Prf::HmacSha2_256, Group::Ecp256),
         initiator: keys(0xe1, 0xa1),
         responder: keys(0xe2, 0xa2),
     }

@@ -19,8 +19,7 @@ pub fn start(daemon: Daemon<MemoryGateway>, socket: PathBuf) -> JoinHandle<()> {
             let signals = Signals::new().expect("signals");
             listening.send(()).expect("the test waits");
             let log = tokio::spawn(std::future::ready(()));
-            daemon::run(Arc::new(daemon), listener, signals, log, "ready").await;
-            drop(control);
+            daemon::run(Arc::new(daemon), control, listener, signals, log, "ready").await;
         });
     });
     ready.recv().expect("the daemon listens");

@@ -44,10 +44,10 @@ pub struct TracedSa {
     pub encapsulation: String,
     /// This side's address and port.
     pub local: SocketAddr,
-    /// The peer's.
+    /// The peer's address and port.
     pub remote: SocketAddr,
     /// Octets of the longest packet that fits; `null`: not enforced.
     pub inner_mtu: Option<usize>,
-    /// Whether it carries this packet.
+    /// True if it carries this packet.
     pub carries: bool,
 }

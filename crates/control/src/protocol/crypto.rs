@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Whether and how the CPU's instructions are used, after [`Command::Crypto`](super::Command::Crypto) and
+/// The state of the crypto facility, after [`Command::Crypto`](super::Command::Crypto) and
 /// [`Command::CryptoSet`](super::Command::CryptoSet).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CryptoState {
@@ -41,16 +41,16 @@ pub struct Served {
     pub provider: String,
     /// `hardware` or `software`.
     pub place: String,
-    /// Those of the CPU that are used.
+    /// The CPU's instructions that are used.
     pub instructions: Vec<String>,
-    /// Why it is not the provider that is wanted.
+    /// The reason why it is not the provider that is wanted.
     pub note: Option<String>,
 }
 
 /// Work by function and place, after [`Command::CryptoStats`](super::Command::CryptoStats).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CryptoStats {
-    /// Since when, in milliseconds before now: the daemon's start.
+    /// The age of the counters in milliseconds: the time since the daemon's start.
     pub milliseconds: u64,
     /// The data plane first, then IKE.
     pub rows: Vec<FunctionWork>,
@@ -65,13 +65,13 @@ pub struct FunctionWork {
     pub function: String,
     /// `encrypt`, `decrypt`; for IKE `derive`, `generate`, `agree`, `sign` or `verify`.
     pub operation: String,
-    /// By instructions of the CPU that are made for it.
+    /// Work done by CPU instructions that are made for it.
     pub hardware: Amount,
-    /// Without.
+    /// Work done in software.
     pub software: Amount,
-    /// In the kernel.
+    /// Work done in the kernel.
     pub kernel: Amount,
-    /// In the network card.
+    /// Work done in the network card.
     pub nic: Amount,
 }
 

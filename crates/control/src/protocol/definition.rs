@@ -19,7 +19,7 @@ pub struct TunnelPolicy {
     pub lifetime_seconds: u64,
     /// Percent of it during which old and new keys coexist.
     pub overlap_percent: u8,
-    /// Whether it starts with the daemon.
+    /// True if it starts with the daemon.
     pub auto_start: bool,
 }
 
@@ -32,8 +32,8 @@ pub struct ChildPolicy {
     pub role: String,
     /// Key exchanges offered for rekeys, in order of preference; empty: none.
     pub pfs: Vec<String>,
-    /// Whether it starts with the daemon.
+    /// True if it starts with the daemon.
     pub auto_start: bool,
-    /// Whether the first packet starts it.
+    /// True if the first packet starts it.
     pub on_demand: bool,
 }

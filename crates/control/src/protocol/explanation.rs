@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Why a tunnel is as it is.
+/// The explanation of the state of a tunnel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Explanation {
     /// Name in the policy.
@@ -49,11 +49,11 @@ pub struct Story {
     pub seconds_ago: u64,
     /// Number of times in a row.
     pub times: u32,
-    /// Whether it comes from this side or from a peer that has proved who it is.
+    /// True if it comes from this side or from a peer that has proved who it is.
     pub authenticated: bool,
-    /// Whether the tunnel has been up since.
+    /// True if the tunnel has been up since.
     pub overcome: bool,
-    /// At whom, where that was not the tunnel's peer for certain.
+    /// The address of the other side, if that was not the tunnel's peer for certain.
     pub peer: Option<SocketAddr>,
     /// The values of both sides, side by side.
     pub comparison: Vec<Row>,
@@ -66,11 +66,11 @@ pub struct Story {
 pub struct Row {
     /// The compared item.
     pub item: String,
-    /// This side's.
+    /// This side's value.
     pub here: String,
     /// The peer's; `null`: it did not say.
     pub there: Option<String>,
-    /// Whether the two do not go together.
+    /// True if the two do not go together.
     pub differs: bool,
 }
 

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct FilterInfo {
     /// The fate of IPv4 packets that no rule and no tunnel covers: `permit` or `deny`.
     pub ipv4: String,
-    /// The same of IPv6.
+    /// The fate of IPv6 packets that no rule and no tunnel covers.
     pub ipv6: String,
     /// The first that covers a packet decides.
     pub rules: Vec<FilterRuleInfo>,
@@ -15,7 +15,7 @@ pub struct FilterInfo {
     pub denied_ipv4: Count,
     /// IPv6 that was denied for want of a rule.
     pub denied_ipv6: Count,
-    /// Whether cleartext that should have come protected is dropped.
+    /// True if cleartext that should have come protected is dropped.
     pub inbound_guard: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct FilterRuleInfo {
     pub direction: String,
     /// This side's traffic.
     pub local: Vec<String>,
-    /// The other side's.
+    /// The other side's traffic.
     pub remote: Vec<String>,
     /// The packets that this rule has decided about.
     pub decided: Count,

@@ -1,10 +1,10 @@
 //! The events that the daemon streams after [`Command::Events`](super::Command::Events).
 
-use super::FailureInfo;
+use super::tunnel::FailureInfo;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
-/// Something that happened, or that some of it was missed.
+/// An event, or a note that events were missed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Happening {
     /// UTC, RFC 3339 with milliseconds.
@@ -16,19 +16,19 @@ pub struct Happening {
     /// Phase 2 tunnel, where it concerns one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub child: Option<String>,
-    /// Where the peer was.
+    /// The peer's address and port.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<SocketAddr>,
     /// Algorithms agreed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite: Option<String>,
-    /// Why it failed.
+    /// The failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureInfo>,
-    /// Why it was closed.
+    /// The reason for the end of the tunnel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// How many events were missed because they came faster than they were read.
+    /// The number of events that were missed because they came faster than they were read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<u64>,
     /// For people, without tunnel and time.
@@ -36,7 +36,7 @@ pub struct Happening {
 }
 
 impl Happening {
-    /// Whether somebody who asked for these tunnels wants to know; for none: for all.
+    /// Returns `true` if the event concerns one of these tunnels; without names, it always does.
     pub fn concerns(&self, names: &[String]) -> bool {
         let named = |name: &String| *name == self.tunnel || self.child.as_ref() == Some(name);
         self.missed.is_some() || names.is_empty() || names.iter().any(named)

@@ -12,9 +12,9 @@ pub struct ManualSaInfo {
     pub direction: String,
     /// Eight hexadecimal digits.
     pub spi: String,
-    /// Where its packets come from.
+    /// The source address of its packets.
     pub source: IpAddr,
-    /// Where they go.
+    /// The destination address of its packets.
     pub destination: IpAddr,
     /// `transport` or `tunnel`.
     pub mode: String,
@@ -22,11 +22,11 @@ pub struct ManualSaInfo {
     pub encapsulation: String,
     /// Algorithms.
     pub suite: String,
-    /// Whether sequence numbers have 64 bits.
+    /// True if sequence numbers have 64 bits.
     pub esn: bool,
     /// This side's traffic.
     pub local: Vec<String>,
-    /// The peer's.
+    /// The peer's traffic.
     pub remote: Vec<String>,
     /// Packets since the start.
     pub packets: u64,

@@ -18,11 +18,11 @@ pub struct OffloadInfo {
 pub struct CardInfo {
     /// As in `eth4`.
     pub name: String,
-    /// Whether it is there.
+    /// True if it is there.
     pub present: bool,
     /// Its `esp-hw-offload`: `on`, `off` or `none`.
     pub esp_hw_offload: String,
-    /// Whether it fills in the checksums of what it encrypts.
+    /// True if it fills in the checksums of what it encrypts.
     pub esp_tx_csum_hw_offload: bool,
     /// SAs in it that receive.
     pub inbound: usize,
@@ -50,7 +50,7 @@ pub struct FallbackInfo {
     pub count: u64,
 }
 
-/// Where an SA is.
+/// The location of an SA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlacedInfo {
     /// Phase 2 tunnel, or name of an SA that is keyed by hand.
@@ -63,7 +63,7 @@ pub struct PlacedInfo {
     pub place: String,
     /// The card that it is in, or that did not take it.
     pub device: Option<String>,
-    /// Why it is nowhere better; `null` where it is where it was wanted.
+    /// The reason why it is not in the wanted location; `null` if it is.
     pub reason: Option<String>,
 }
 

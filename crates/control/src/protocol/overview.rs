@@ -1,6 +1,7 @@
 //! An overview of the daemon.
 
-use super::{FilterInfo, ManualSaInfo};
+use super::filter::FilterInfo;
+use super::manual::ManualSaInfo;
 use serde::{Deserialize, Serialize};
 
 /// The state of the whole daemon.
@@ -20,12 +21,12 @@ pub struct Overview {
     pub tunnels: Fleet,
     /// Phase 2 tunnels.
     pub children: Fleet,
-    /// Where packets are protected.
+    /// The planes, which protect packets.
     pub planes: Vec<PlaneInfo>,
-    /// Where the kernel plane's SAs are, in words; `null`: it has none.
+    /// The locations of the kernel plane's SAs, in words; `null`: it has none.
     #[serde(default)]
     pub offload: Option<String>,
-    /// Why SAs are not in a card that are wanted there, in words.
+    /// The reasons why SAs are not in the network card that is wanted for them, in words.
     #[serde(default)]
     pub not_offloaded: Vec<String>,
     /// SAs that are keyed by hand.
@@ -59,7 +60,7 @@ pub struct Fleet {
     pub up: usize,
 }
 
-/// Where packets are protected.
+/// A plane, which protects packets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PlaneInfo {
     /// `userspace` or `xfrm`.
@@ -87,6 +88,6 @@ pub struct Unrouted {
 pub struct Fallback {
     /// Phase 2 tunnel.
     pub tunnel: String,
-    /// Why the kernel does not take it.
+    /// The reason why the kernel does not take it.
     pub reason: String,
 }

@@ -1,6 +1,7 @@
-//! How a daemon reads a request.
+//! Parsing of requests by the daemon.
 
-use super::{Command, Refusal, RefusalCode, Request, VERSION};
+use super::command::{Command, Request, VERSION};
+use super::refusal::{Refusal, RefusalCode};
 use serde::Deserialize;
 use serde::de::value::MapDeserializer;
 use std::fmt;

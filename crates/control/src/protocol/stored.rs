@@ -1,6 +1,6 @@
 //! Requests to the policy store and its answers.
 
-use super::Reloaded;
+use super::reload::Reloaded;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use zeroize::Zeroizing;
@@ -29,10 +29,10 @@ pub struct PutPolicy {
     /// Exchanges both sides of every tunnel first: the file is the peer's.
     #[serde(default)]
     pub swap: bool,
-    /// Leaves out what is not known, with a warning; otherwise it is an error.
+    /// Leaves out unknown elements and attributes, with a warning; otherwise they are errors.
     #[serde(default)]
     pub lenient: bool,
-    /// Only says what would change.
+    /// Only reports the changes that it would make.
     #[serde(default)]
     pub dry_run: bool,
 }
@@ -54,7 +54,7 @@ pub struct Objects {
 /// A request for objects, and the form of the answer.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GetPolicy {
-    /// Which.
+    /// The stage.
     #[serde(flatten)]
     pub objects: Objects,
     /// Also all they refer to, and what a phase 1 tunnel carries.
@@ -70,7 +70,7 @@ pub struct GetPolicy {
 pub struct Stored {
     /// The store's directory.
     pub directory: String,
-    /// Whether it was only asked what would change.
+    /// True if nothing was changed: the client only asked for the changes.
     pub dry_run: bool,
     /// The effect on each object of the file, or on each deleted object.
     pub objects: Vec<ObjectChange>,

@@ -14,7 +14,7 @@ pub struct Workers {
     pub workers: String,
     /// The number of workers that this setting gives on this machine.
     pub number: usize,
-    /// `none`, or CPUs with commas between.
+    /// `none`, or CPUs with commas between, as configured. [`Thread::cpus`] are those in force.
     pub affinity: String,
     /// The threads that run; none while no SA is up and no tunnel waits for a packet.
     pub threads: Vec<Thread>,
@@ -25,12 +25,12 @@ pub struct Workers {
     pub lookups: Lookups,
 }
 
-/// How the SA of outbound packets was found: by a known flow, or by a search of the rules.
+/// Lookups of SAs for outbound packets: by a known flow, or by a search of the rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lookups {
-    /// Known.
+    /// Lookups by a known flow.
     pub known: u64,
-    /// Searched.
+    /// Lookups by a search of the rules.
     pub searched: u64,
 }
 
@@ -45,9 +45,18 @@ pub struct Thread {
     pub seconds: f64,
     /// The CPU it is or was last on; `null`: unknown.
     pub cpu: Option<usize>,
+    /// The CPUs that the kernel lets it run on, as in `0-3,6`; `null`: unknown.
+    #[serde(default)]
+    pub cpus: Option<String>,
+    /// Its scheduling policy, as in `SCHED_BATCH`; `null`: unknown.
+    #[serde(default)]
+    pub sched_policy: Option<String>,
+    /// Settings of its scheduling that the system refused, each with the reason.
+    #[serde(default)]
+    pub refused: Vec<String>,
     /// Seconds of CPU it has taken.
     pub cpu_seconds: Option<f64>,
-    /// How often it slept and was woken.
+    /// The number of times it slept and was woken.
     pub wakeups: Option<u64>,
     /// The share of its time that it moved packets, from 0 to 1.
     pub busy: f64,
@@ -58,9 +67,9 @@ pub struct Thread {
 /// The packets that have passed a stage.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Passed {
-    /// Which.
+    /// The stage.
     pub stage: String,
-    /// Times that something passed at once.
+    /// Number of batches.
     pub batches: u64,
     /// Packets; where the device is concerned, super-packets.
     pub packets: u64,
@@ -114,7 +123,7 @@ impl WorkersChange {
     /// Takes a setting as it is written on a command line, as in `wait=poll`. The daemon checks the value.
     ///
     /// # Errors
-    /// Where no setting has this name; the text lists the names.
+    /// Returns an error if no setting has this name; the text lists the names.
     pub fn set(&mut self, setting: &str) -> Result<(), String> {
         let (key, value) = setting.split_once('=').unwrap_or((setting, ""));
         let field = match key {

@@ -3,14 +3,12 @@
 use super::syntax::Block;
 use crate::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
 use crate::finding::Report;
-use crate::quantity::{flag, time, volume};
+use crate::gap::{self, Gap};
+use crate::quantity::{flag, read_time, read_volume};
 use crate::settings;
 use crate::source::Value;
 use policy::KeyKind;
 use std::time::Duration;
-
-/// Settings without a counterpart: the values that say nothing else than what vpnd does, and why.
-type Gap = (&'static str, &'static [&'static str], &'static str);
 
 const NO_ADDRESSES: &str = "vpnd neither asks for addresses nor assigns them";
 const NO_MARKS: &str = "vpnd works in userspace, without marks and interfaces of XFRM";
@@ -18,78 +16,86 @@ const NO_SCRIPTS: &str = "vpnd runs no scripts; follow \"vpnctl events --json\""
 const CERTIFICATES: &str = "vpnd finds certificates by their directory (docs/certificates.md)";
 
 const GAPS: &[Gap] = &[
-    ("keyexchange", &["ikev2", "ike"], "vpnd speaks IKEv2"),
-    ("ikev2", &["insist", "yes", "propose"], "vpnd speaks IKEv2"),
+    ("keyexchange", &["ikev2", "ike"], "vpnd speaks IKEv2", ""),
+    ("ikev2", &["insist", "yes", "propose"], "vpnd speaks IKEv2", ""),
     (
         "reauth",
         &["no"],
         "set reauthenticate in vpnd.toml; rekeying alone does not interrupt anything",
+        "",
     ),
-    ("rekeyfuzz", &["100%"], "vpnd's rekeys begin a random few percent early"),
+    ("rekeyfuzz", &["100%"], "vpnd's rekeys begin a random few percent early", ""),
     (
         "keyingtries",
         &["%forever", "0"],
         "vpnd tries as long as the tunnel is wanted, after growing pauses",
+        "",
     ),
-    ("compress", &["no"], "vpnd does not compress"),
-    ("pfs", &["yes"], "the groups in esp= say it"),
-    ("aggressive", &["no"], "IKEv2 has no aggressive mode"),
-    ("dpdtimeout", &[], "IKEv2 has retransmissions instead: see retransmissions in vpnd.toml"),
-    ("installpolicy", &["yes"], "vpnd installs its rules itself"),
-    ("leftfirewall", &["no"], NO_SCRIPTS),
-    ("rightfirewall", &["no"], NO_SCRIPTS),
-    ("lefthostaccess", &["no", "yes"], NO_SCRIPTS),
-    ("righthostaccess", &["no", "yes"], NO_SCRIPTS),
-    ("leftupdown", &[], NO_SCRIPTS),
-    ("rightupdown", &[], NO_SCRIPTS),
-    ("leftcert", &[], CERTIFICATES),
-    ("rightcert", &[], CERTIFICATES),
-    ("leftca", &[], CERTIFICATES),
-    ("rightca", &[], CERTIFICATES),
-    ("leftsendcert", &["always", "ifasked", "yes"], "vpnd sends its certificate always"),
-    ("rightsendcert", &["always", "ifasked", "yes", "never"], "the peer decides that"),
-    ("leftsigkey", &[], "vpnd knows no raw public keys: use certificates"),
-    ("rightsigkey", &[], "vpnd knows no raw public keys: use certificates"),
-    ("leftrsasigkey", &["%cert"], "vpnd knows no raw public keys: use certificates"),
-    ("rightrsasigkey", &["%cert"], "vpnd knows no raw public keys: use certificates"),
-    ("leftsourceip", &[], NO_ADDRESSES),
-    ("rightsourceip", &[], NO_ADDRESSES),
-    ("leftdns", &[], NO_ADDRESSES),
-    ("rightdns", &[], NO_ADDRESSES),
-    ("leftnexthop", &[], "vpnd follows the routes of the system"),
-    ("rightnexthop", &[], "vpnd follows the routes of the system"),
-    ("leftikeport", &["500", "4500"], "vpnd uses ports 500 and 4500"),
-    ("rightikeport", &["500", "4500"], "vpnd uses ports 500 and 4500"),
-    ("leftgroups", &[], "vpnd looks at no attribute certificates"),
-    ("rightgroups", &[], "vpnd looks at no attribute certificates"),
-    ("inactivity", &["0"], "vpnd closes no idle tunnel"),
-    ("marginbytes", &[], "the overlap of time counts for octets, too"),
-    ("lifepackets", &["0"], "vpnd counts octets and time, and guards sequence numbers itself"),
-    ("marginpackets", &["0"], "vpnd counts octets and time, and guards sequence numbers itself"),
-    ("mark", &[], NO_MARKS),
-    ("mark_in", &[], NO_MARKS),
-    ("mark_out", &[], NO_MARKS),
-    ("reqid", &[], NO_MARKS),
-    ("tfc", &["0"], "vpnd does not pad packets"),
+    ("compress", &["no"], "vpnd does not compress", ""),
+    ("pfs", &["yes"], "the groups in esp= say it", ""),
+    ("aggressive", &["no"], "IKEv2 has no aggressive mode", ""),
+    ("dpdtimeout", &[], "IKEv2 has retransmissions instead: see retransmissions in vpnd.toml", ""),
+    ("installpolicy", &["yes"], "vpnd installs its rules itself", ""),
+    ("leftfirewall", &["no"], NO_SCRIPTS, ""),
+    ("rightfirewall", &["no"], NO_SCRIPTS, ""),
+    ("lefthostaccess", &["no", "yes"], NO_SCRIPTS, ""),
+    ("righthostaccess", &["no", "yes"], NO_SCRIPTS, ""),
+    ("leftupdown", &[], NO_SCRIPTS, ""),
+    ("rightupdown", &[], NO_SCRIPTS, ""),
+    ("leftcert", &[], CERTIFICATES, ""),
+    ("rightcert", &[], CERTIFICATES, ""),
+    ("leftca", &[], CERTIFICATES, ""),
+    ("rightca", &[], CERTIFICATES, ""),
+    ("leftsendcert", &["always", "ifasked", "yes"], "vpnd sends its certificate always", ""),
+    ("rightsendcert", &["always", "ifasked", "yes", "never"], "the peer decides that", ""),
+    ("leftsigkey", &[], "vpnd knows no raw public keys: use certificates", ""),
+    ("rightsigkey", &[], "vpnd knows no raw public keys: use certificates", ""),
+    ("leftrsasigkey", &["%cert"], "vpnd knows no raw public keys: use certificates", ""),
+    ("rightrsasigkey", &["%cert"], "vpnd knows no raw public keys: use certificates", ""),
+    ("leftsourceip", &[], NO_ADDRESSES, ""),
+    ("rightsourceip", &[], NO_ADDRESSES, ""),
+    ("leftdns", &[], NO_ADDRESSES, ""),
+    ("rightdns", &[], NO_ADDRESSES, ""),
+    ("leftnexthop", &[], "vpnd follows the routes of the system", ""),
+    ("rightnexthop", &[], "vpnd follows the routes of the system", ""),
+    ("leftikeport", &["500", "4500"], "vpnd uses ports 500 and 4500", ""),
+    ("rightikeport", &["500", "4500"], "vpnd uses ports 500 and 4500", ""),
+    ("leftgroups", &[], "vpnd looks at no attribute certificates", ""),
+    ("rightgroups", &[], "vpnd looks at no attribute certificates", ""),
+    ("inactivity", &["0"], "vpnd closes no idle tunnel", ""),
+    ("marginbytes", &[], "the overlap of time counts for octets, too", ""),
+    ("lifepackets", &["0"], "vpnd counts octets and time, and guards sequence numbers itself", ""),
+    (
+        "marginpackets",
+        &["0"],
+        "vpnd counts octets and time, and guards sequence numbers itself",
+        "",
+    ),
+    ("mark", &[], NO_MARKS, ""),
+    ("mark_in", &[], NO_MARKS, ""),
+    ("mark_out", &[], NO_MARKS, ""),
+    ("reqid", &[], NO_MARKS, ""),
+    ("tfc", &["0"], "vpnd does not pad packets", ""),
     (
         "sha256_96",
         &["no"],
         "vpnd truncates SHA-256 as RFC 4868 has it: use another algorithm on both sides",
+        "",
     ),
-    ("ikedscp", &["000000"], "vpnd does not mark its IKE messages"),
-    ("modeconfig", &["pull"], NO_ADDRESSES),
-    ("phase2", &["esp"], "vpnd protects by ESP"),
-    ("auth", &["esp"], "vpnd protects by ESP"),
-    ("nat_traversal", &["yes"], "vpnd finds NATs always"),
+    ("ikedscp", &["000000"], "vpnd does not mark its IKE messages", ""),
+    ("modeconfig", &["pull"], NO_ADDRESSES, ""),
+    ("phase2", &["esp"], "vpnd protects by ESP", ""),
+    ("auth", &["esp"], "vpnd protects by ESP", ""),
+    ("nat_traversal", &["yes"], "vpnd finds NATs always", ""),
 ];
 
-/// Reads a conn; what it cannot be made of leaves it out. `is_base`: others inherit from it.
+/// Reads a conn, or reports the reason why it is left out. `is_base`: others inherit from it.
 pub(super) fn read(mut block: Block, is_base: bool, draft: &mut Draft, report: &mut Report) {
     let what = format!("conn {:?}", block.name);
     match connection(&mut block, &what, is_base, draft, report) {
         Ok(connection) => draft.connections.extend(connection),
         Err(unfit) => {
-            report.left_out(&unfit.place, format!("{what}: {}", unfit.message), unfit.help);
+            report.left_out(&unfit.location, format!("{what}: {}", unfit.message), unfit.help);
         }
     }
 }
@@ -109,10 +115,10 @@ fn connection(
     let (auto_start, on_demand) = match auto.as_ref().map(|auto| auto.text.as_str()) {
         None if is_base => return Ok(None),
         None | Some("ignore") => {
-            let place = auto.map_or_else(|| block.place.clone(), |auto| auto.place);
+            let location = auto.map_or_else(|| block.location.clone(), |auto| auto.location);
             let help = "write auto=add if it is more than a pattern for others";
             report.dropped(
-                &place,
+                &location,
                 format!("{what} is not loaded by strongSwan either: auto=ignore"),
                 help,
             );
@@ -122,10 +128,10 @@ fn connection(
         Some("route" | "ondemand") => (false, true),
         Some("start" | "up") => (true, false),
         Some(other) => {
-            let place =
-                auto.as_ref().map_or_else(|| block.place.clone(), |auto| auto.place.clone());
+            let location =
+                auto.as_ref().map_or_else(|| block.location.clone(), |auto| auto.location.clone());
             report.dropped(
-                &place,
+                &location,
                 format!("auto={other} is not understood"),
                 "write add, route or start",
             );
@@ -136,7 +142,7 @@ fn connection(
         let given = block.settings.iter().find(|(known, _)| known == name);
         if let Some((_, value)) = given.filter(|(_, value)| wrong.contains(&value.text.as_str())) {
             let help = "write keyexchange=ikev2 on both sides; IKEv1 is obsolete (RFC 9395)";
-            return Err(Unfit::new(&value.place, "IKEv1 is not supported", help));
+            return Err(Unfit::new(&value.location, "IKEv1 is not supported", help));
         }
     }
     let transport = match block.take("type") {
@@ -147,7 +153,7 @@ fn connection(
             other => {
                 let help = "vpnd has tunnel and transport mode; traffic that no tunnel protects is not touched";
                 return Err(Unfit::new(
-                    &mode.place,
+                    &mode.location,
                     format!("type={other} has no counterpart"),
                     help,
                 ));
@@ -170,11 +176,11 @@ fn connection(
     };
     let (left, right) = (traffic("left"), traffic("right"));
     let (ike_times, times) = times(block, report);
-    take_settings(block, draft, report);
+    settings::take(&mut block.settings, &mut draft.settings, report);
     leave(block, report);
     let child = Child {
         name: format!("{}-net", block.name),
-        place: block.place.clone(),
+        location: block.location.clone(),
         local: left,
         remote: right,
         transport,
@@ -186,7 +192,7 @@ fn connection(
     };
     Ok(Some(Connection {
         name: block.name.clone(),
-        place: block.place.clone(),
+        location: block.location.clone(),
         what: "conn",
         local,
         remote,
@@ -202,7 +208,7 @@ fn side(block: &mut Block, which: &str, authby: Option<&Value>) -> Result<Side, 
     let auth = block.take(&format!("{which}auth"));
     if let Some(second) = block.take(&format!("{which}auth2")) {
         let message = "several rounds of authentication are not supported";
-        return Err(Unfit::new(&second.place, message, "keep one, on both sides"));
+        return Err(Unfit::new(&second.location, message, "keep one, on both sides"));
     }
     let all = || Method::Signature(KeyKind::ALL.to_vec());
     let Some(auth) = auth.as_ref().or(authby) else {
@@ -211,7 +217,7 @@ fn side(block: &mut Block, which: &str, authby: Option<&Value>) -> Result<Side, 
             identity,
             method: all(),
             strict: false,
-            place: block.place.clone(),
+            location: block.location.clone(),
         });
     };
     let text = auth.text.to_ascii_lowercase();
@@ -234,19 +240,19 @@ fn side(block: &mut Block, which: &str, authby: Option<&Value>) -> Result<Side, 
         other => {
             let message = format!("authentication by {other:?} is not supported");
             let help = "vpnd proves itself by a preshared key (psk) or a certificate (pubkey)";
-            return Err(Unfit::new(&auth.place, message, help));
+            return Err(Unfit::new(&auth.location, message, help));
         }
     };
-    Ok(Side { address, identity, method, strict: false, place: auth.place.clone() })
+    Ok(Side { address, identity, method, strict: false, location: auth.location.clone() })
 }
 
 /// Subnets and a protocol with its port in one text of selectors.
 fn selectors(subnets: Option<Value>, protoport: Option<Value>) -> Option<Value> {
-    let place = subnets.as_ref().or(protoport.as_ref())?.place.clone();
+    let location = subnets.as_ref().or(protoport.as_ref())?.location.clone();
     let text = subnets.map_or_else(|| "dynamic".to_owned(), |subnets| subnets.text.to_string());
     // Libreswan's lists are in braces with blanks between.
     let text = text.trim_matches(['{', '}']).replace(char::is_whitespace, ",");
-    let Some(protoport) = protoport else { return Some(Value::new(text, &place)) };
+    let Some(protoport) = protoport else { return Some(Value::new(text, &location)) };
     let ends: Vec<String> = text
         .split(',')
         .filter(|part| !part.is_empty())
@@ -255,34 +261,29 @@ fn selectors(subnets: Option<Value>, protoport: Option<Value>) -> Option<Value> 
             false => format!("{part}[{}]", protoport.text.as_str()),
         })
         .collect();
-    Some(Value::new(ends.join(","), &place))
+    Some(Value::new(ends.join(","), &location))
 }
 
 /// Lengths of life of phase 1 and phase 2.
 fn times(block: &mut Block, report: &mut Report) -> (Times, Times) {
     let mut take = |names: &[&str], default: u64, report: &mut Report| {
-        let value = names.iter().fold(None, |found, name| found.or(block.take(name)));
-        let Some(value) = value else { return Duration::from_secs(default) };
-        time(&value.text).filter(|time| !time.is_zero()).unwrap_or_else(|| {
-            let message = format!("{:?} is no time", value.text.as_str());
-            report.dropped(&value.place, message, "write it like 30s, 5m or 1h");
-            Duration::from_secs(default)
-        })
+        // All spellings are taken, and the first counts.
+        let given = names.iter().fold(None, |found: Option<(&str, Value)>, name| {
+            found.or(block.take(name).map(|value| (*name, value)))
+        });
+        given
+            .and_then(|(name, value)| read_time(name, &value, report))
+            .filter(|time| !time.is_zero())
+            .unwrap_or(Duration::from_secs(default))
     };
     let ike = take(&["ikelifetime"], 3 * 3600, report);
     let child = take(&["lifetime", "keylife", "salifetime"], 3600, report);
     let margin = take(&["margintime", "rekeymargin"], 540, report);
     if let Some(rekey) = block.take("rekey").filter(|value| flag(&value.text) == Some(false)) {
-        report.changed(&rekey.place, "rekey=no: vpnd renews its keys before they end", "");
+        report.changed(&rekey.location, "rekey=no: vpnd renews its keys before they end", "");
     }
-    let bytes = block.take("lifebytes").and_then(|value| {
-        let read = volume(&value.text);
-        if read.is_none() {
-            let message = format!("lifebytes: {:?} is no number of octets", value.text.as_str());
-            report.dropped(&value.place, message, "");
-        }
-        read.filter(|octets| *octets > 0)
-    });
+    let bytes = block.take("lifebytes");
+    let bytes = bytes.and_then(|value| read_volume("lifebytes", &value, report));
     let times = |hard: Duration, bytes: Option<u64>| Times {
         soft: hard.saturating_sub(margin),
         hard,
@@ -291,30 +292,9 @@ fn times(block: &mut Block, report: &mut Report) -> (Times, Times) {
     (times(ike, None), times(child, bytes))
 }
 
-fn take_settings(block: &mut Block, draft: &mut Draft, report: &mut Report) {
-    block.settings.retain(|(name, value)| match settings::read(name, value) {
-        None => true,
-        Some(Ok(setting)) => {
-            draft.settings.extend(setting);
-            false
-        }
-        Some(Err(help)) => {
-            let message = format!("{} is not understood", value.shown(name));
-            report.dropped(&value.place, message, help);
-            false
-        }
-    });
-}
-
 fn leave(block: &mut Block, report: &mut Report) {
+    gap::take(&mut block.settings, GAPS, report);
     for (name, value) in block.settings.drain(..) {
-        let gap = GAPS.iter().find(|(gap, ..)| *gap == name);
-        match gap {
-            Some((_, same, _)) if same.contains(&value.text.trim()) || value.text.is_empty() => {}
-            Some((_, _, why)) => {
-                report.dropped(&value.place, format!("{}: {why}", value.shown(&name)), "")
-            }
-            None => report.dropped(&value.place, format!("{}: not known", value.shown(&name)), ""),
-        }
+        report.dropped(&value.location, format!("{}: not known", value.shown(&name)), "");
     }
 }

@@ -1,15 +1,15 @@
 //! The text of ipsec.conf → blocks, each with what it inherits; the text of ipsec.secrets → entries.
 
 use crate::finding::{Finding, Report, unreadable};
-use crate::source::{File, Files, Place, Value};
+use crate::include::Walk;
+use crate::source::{File, Files, Location, Value};
 use std::collections::BTreeSet;
 use zeroize::Zeroizing;
 
-/// Files inside files.
-const MAX_DEPTH: usize = 12;
-
 /// Lines of all files together.
 const MAX_LINES: usize = 100_000;
+
+const TOO_MANY_LINES: &str = "more than 100,000 lines";
 
 /// Blocks that one inherits of.
 const MAX_ALSO: usize = 100;
@@ -27,7 +27,7 @@ pub(super) enum Kind {
 pub(super) struct Block {
     pub kind: Kind,
     pub name: String,
-    pub place: Place,
+    pub location: Location,
     pub settings: Vec<(String, Value)>,
 }
 
@@ -45,44 +45,34 @@ impl Block {
     }
 }
 
-/// Reads a file, and in place of each `include` what it includes.
+/// Reads a file, and the included files in the place of each `include`.
 pub(super) fn parse(file: &File, files: &mut dyn Files) -> Result<Vec<Block>, Finding> {
     let mut blocks = Vec::new();
-    let mut lines = 0;
-    parse_file(file, files, &mut blocks, 0, &mut lines)?;
+    parse_file(file, &mut Walk::new(files, MAX_LINES, TOO_MANY_LINES), &mut blocks)?;
     Ok(blocks)
 }
 
-fn parse_file(
-    file: &File,
-    files: &mut dyn Files,
-    blocks: &mut Vec<Block>,
-    depth: usize,
-    lines: &mut usize,
-) -> Result<(), Finding> {
+fn parse_file(file: &File, walk: &mut Walk<'_>, blocks: &mut Vec<Block>) -> Result<(), Finding> {
     // Indented lines before the first block of this file belong to none.
     let mut open: Option<usize> = None;
-    for (number, line) in file.text.lines().enumerate() {
-        let place = Place { file: file.name.clone(), line: number + 1 };
-        count(lines, &place)?;
-        let indented = line.starts_with([' ', '\t']);
-        let line = without_comment(line).trim();
-        if line.is_empty() {
-            continue;
-        }
+    for Line { location, indented, text: line } in lines(file, walk)? {
         if indented {
             let Some(block) = open.and_then(|at| blocks.get_mut(at)) else {
                 let help = "write it below conn NAME, or remove the blanks before it";
-                return Err(unreadable(&place, "an indented line that belongs to no block", help));
+                return Err(unreadable(
+                    &location,
+                    "an indented line that belongs to no block",
+                    help,
+                ));
             };
             let Some((name, value)) = line.split_once('=') else {
                 let message = format!("{line:?} is not name=value");
-                return Err(unreadable(&place, message, ""));
+                return Err(unreadable(&location, message, ""));
             };
             let value = value.trim();
             let value = value.strip_prefix('"').and_then(|v| v.strip_suffix('"')).unwrap_or(value);
             let name = name.trim().to_ascii_lowercase();
-            block.settings.push((name, Value::new(value, &place)));
+            block.settings.push((name, Value::new(value, &location)));
             continue;
         }
         let (word, rest) = line.split_once([' ', '\t']).unwrap_or((line, ""));
@@ -94,50 +84,44 @@ fn parse_file(
             // FreeS/WAN's files say which format they have.
             "version" => continue,
             "include" => {
-                for file in included(&name, file, files, depth, &place)? {
-                    parse_file(&file, files, blocks, depth + 1, lines)?;
-                }
+                walk.include(&name, file, &location, |file, walk| parse_file(file, walk, blocks))?;
                 open = None;
                 continue;
             }
             other => {
                 let message = format!("{other:?} begins no block");
                 let help = "a line that is not indented is config setup, conn NAME, ca NAME or include FILE";
-                return Err(unreadable(&place, message, help));
+                return Err(unreadable(&location, message, help));
             }
         };
         if name.is_empty() {
-            return Err(unreadable(&place, format!("{word} without a name"), ""));
+            return Err(unreadable(&location, format!("{word} without a name"), ""));
         }
         open = Some(blocks.len());
-        blocks.push(Block { kind, name, place, settings: Vec::new() });
+        blocks.push(Block { kind, name, location, settings: Vec::new() });
     }
     Ok(())
 }
 
-/// Counts a line of all that is read; there may be no more than [`MAX_LINES`].
-fn count(lines: &mut usize, place: &Place) -> Result<(), Finding> {
-    *lines += 1;
-    if *lines > MAX_LINES {
-        return Err(unreadable(place, "more than 100,000 lines", ""));
-    }
-    Ok(())
+/// A line that is neither empty nor only a comment.
+struct Line<'t> {
+    location: Location,
+    indented: bool,
+    text: &'t str,
 }
 
-/// The files that an `include` in `from` names; `depth` is how many led there.
-fn included(
-    pattern: &str,
-    from: &File,
-    files: &mut dyn Files,
-    depth: usize,
-    place: &Place,
-) -> Result<Vec<File>, Finding> {
-    if depth >= MAX_DEPTH {
-        return Err(unreadable(place, "files include each other too deeply", "remove an include"));
+/// The lines of a file, without comments and blanks around them.
+fn lines<'t>(file: &'t File, walk: &mut Walk<'_>) -> Result<Vec<Line<'t>>, Finding> {
+    let mut lines = Vec::new();
+    for (number, line) in file.text.lines().enumerate() {
+        let location = Location { file: file.name.clone(), line: number + 1 };
+        walk.count(&location)?;
+        let text = without_comment(line).trim();
+        if !text.is_empty() {
+            lines.push(Line { location, indented: line.starts_with([' ', '\t']), text });
+        }
     }
-    files
-        .include(pattern, &from.name)
-        .map_err(|why| unreadable(place, format!("cannot include {pattern}: {why}"), ""))
+    Ok(lines)
 }
 
 /// A `#` begins a comment at the beginning of a word, outside of quotes.
@@ -172,7 +156,7 @@ pub(super) fn inherit(blocks: &[Block], block: &Block, report: &mut Report) -> O
             let Some(found) = found.filter(|_| queue.len() < MAX_ALSO) else {
                 let message =
                     format!("conn {:?}: there is no conn {name:?} to inherit from", block.name);
-                report.left_out(&value.place, message, "correct also=");
+                report.left_out(&value.location, message, "correct also=");
                 return None;
             };
             queue.push(found);
@@ -194,7 +178,7 @@ pub(super) fn inherit(blocks: &[Block], block: &Block, report: &mut Report) -> O
 
 /// One secret.
 pub(super) struct Entry {
-    pub place: Place,
+    pub location: Location,
     pub owners: Vec<String>,
     pub kind: String,
     pub secret: Zeroizing<String>,
@@ -203,53 +187,38 @@ pub(super) struct Entry {
 /// Reads ipsec.secrets. Entries are lines, and go on in the indented lines below.
 pub(super) fn secrets(file: &File, files: &mut dyn Files) -> Result<Vec<Entry>, Finding> {
     let mut entries = Vec::new();
-    let mut lines = 0;
-    secrets_file(file, files, &mut entries, 0, &mut lines)?;
+    secrets_file(file, &mut Walk::new(files, MAX_LINES, TOO_MANY_LINES), &mut entries)?;
     Ok(entries)
 }
 
-fn secrets_file(
-    file: &File,
-    files: &mut dyn Files,
-    entries: &mut Vec<Entry>,
-    depth: usize,
-    lines: &mut usize,
-) -> Result<(), Finding> {
+fn secrets_file(file: &File, walk: &mut Walk<'_>, entries: &mut Vec<Entry>) -> Result<(), Finding> {
     // Each entry with all its lines in one.
-    let mut joined: Vec<(Place, Zeroizing<String>)> = Vec::new();
-    for (number, line) in file.text.lines().enumerate() {
-        let place = Place { file: file.name.clone(), line: number + 1 };
-        count(lines, &place)?;
-        let indented = line.starts_with([' ', '\t']);
-        let line = without_comment(line).trim();
-        if line.is_empty() {
-            continue;
-        }
+    let mut joined: Vec<(Location, Zeroizing<String>)> = Vec::new();
+    for Line { location, indented, text: line } in lines(file, walk)? {
         match joined.last_mut().filter(|_| indented) {
             Some((_, entry)) => {
                 entry.push(' ');
                 entry.push_str(line);
             }
-            None => joined.push((place, Zeroizing::new(line.to_owned()))),
+            None => joined.push((location, Zeroizing::new(line.to_owned()))),
         }
     }
-    for (place, line) in joined {
+    for (location, line) in joined {
         if let Some(pattern) = line.strip_prefix("include ") {
-            for file in included(pattern.trim(), file, files, depth, &place)? {
-                secrets_file(&file, files, entries, depth + 1, lines)?;
-            }
+            let read = |file: &File, walk: &mut Walk<'_>| secrets_file(file, walk, entries);
+            walk.include(pattern.trim(), file, &location, read)?;
             continue;
         }
-        entries.push(entry(&place, &line)?);
+        entries.push(entry(&location, &line)?);
     }
     Ok(())
 }
 
 /// `ID ID : KIND "secret"`. The colon stands alone, since IPv6 addresses have colons as well. Nothing of a line that
 /// is not understood is shown: it may be a key.
-fn entry(place: &Place, line: &str) -> Result<Entry, Finding> {
+fn entry(location: &Location, line: &str) -> Result<Entry, Finding> {
     let help = "write it like: left.example right.example : PSK \"the key\"";
-    let wrong = || unreadable(place, "this is no secret", help);
+    let wrong = || unreadable(location, "this is no secret", help);
     let (owners, rest) = match line.strip_prefix(':') {
         Some(rest) => ("", rest),
         None => {
@@ -271,7 +240,7 @@ fn entry(place: &Place, line: &str) -> Result<Entry, Finding> {
         None => rest.split_ascii_whitespace().next().unwrap_or_default(),
     };
     Ok(Entry {
-        place: place.clone(),
+        location: location.clone(),
         owners: words(owners),
         kind: kind.to_owned(),
         secret: Zeroizing::new(secret.to_owned()),

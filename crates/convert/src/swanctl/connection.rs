@@ -3,14 +3,12 @@
 use super::section::Section;
 use crate::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
 use crate::finding::Report;
-use crate::quantity::{flag, time, volume};
+use crate::gap::{self, Gap};
+use crate::quantity::{flag, read_time, read_volume, time};
 use crate::settings;
-use crate::source::{Place, Value};
+use crate::source::{Location, Value};
 use policy::KeyKind;
 use std::time::Duration;
-
-/// Settings without a counterpart: the values that say nothing else than what vpnd does, why, and what to do.
-type Gap = (&'static str, &'static [&'static str], &'static str, &'static str);
 
 const NO_ADDRESSES: &str = "vpnd neither asks for addresses nor assigns them";
 const NO_MARKS: &str = "vpnd works in userspace, without marks and interface numbers of XFRM";
@@ -106,13 +104,13 @@ const CHILD_GAPS: &[Gap] = &[
     ("copy_dscp", &["out"], "vpnd copies DSCP outwards", ""),
 ];
 
-/// Reads a connection with its children; what it cannot be made of leaves it out.
+/// Reads a connection with its children, or reports the reason why it is left out.
 pub(super) fn read(mut section: Section, draft: &mut Draft, report: &mut Report) {
     let what = format!("connection {:?}", section.name);
     match connection(&mut section, &what, draft, report) {
         Ok(connection) => draft.connections.push(connection),
         Err(unfit) => {
-            report.left_out(&unfit.place, format!("{what}: {}", unfit.message), unfit.help);
+            report.left_out(&unfit.location, format!("{what}: {}", unfit.message), unfit.help);
         }
     }
 }
@@ -125,7 +123,7 @@ fn connection(
 ) -> Result<Connection, Unfit> {
     if let Some(version) = section.take("version").filter(|v| !matches!(v.text.trim(), "0" | "2")) {
         let help = "write version = 2 on both sides; IKEv1 is obsolete (RFC 9395)";
-        return Err(Unfit::new(&version.place, "IKEv1 is not supported", help));
+        return Err(Unfit::new(&version.location, "IKEv1 is not supported", help));
     }
     let local_address = section.take("local_addrs");
     let remote_address = section.take("remote_addrs");
@@ -145,43 +143,16 @@ fn connection(
                 Ok(child) => children.push(child),
                 Err(unfit) => {
                     let message = format!("child {name:?} of {what}: {}", unfit.message);
-                    report.left_out(&unfit.place, message, unfit.help);
+                    report.left_out(&unfit.location, message, unfit.help);
                 }
             }
         }
     }
-    take_settings(section, draft, report);
-    gaps(section, CONNECTION_GAPS, report);
+    settings::take(&mut section.settings, &mut draft.settings, report);
+    gap::take(&mut section.settings, CONNECTION_GAPS, report);
     section.leave("connection", report);
-    let (name, place) = (section.name.clone(), section.place.clone());
-    Ok(Connection { name, place, what: "connection", local, remote, proposals, times, children })
-}
-
-/// Hands over what the daemon says once for all tunnels.
-fn take_settings(section: &mut Section, draft: &mut Draft, report: &mut Report) {
-    section.settings.retain(|(name, value)| match settings::read(name, value) {
-        None => true,
-        Some(Ok(setting)) => {
-            draft.settings.extend(setting);
-            false
-        }
-        Some(Err(help)) => {
-            report.dropped(&value.place, format!("{} is not understood", value.shown(name)), help);
-            false
-        }
-    });
-}
-
-fn gaps(section: &mut Section, gaps: &[Gap], report: &mut Report) {
-    section.settings.retain(|(name, value)| {
-        let Some((_, same, why, help)) = gaps.iter().find(|(gap, ..)| gap == name) else {
-            return true;
-        };
-        if !same.contains(&value.text.trim()) {
-            report.dropped(&value.place, format!("{}: {why}", value.shown(name)), *help);
-        }
-        false
-    });
+    let (name, location) = (section.name.clone(), section.location.clone());
+    Ok(Connection { name, location, what: "connection", local, remote, proposals, times, children })
 }
 
 fn side(
@@ -200,11 +171,17 @@ fn side(
     section.sections = others;
     if let Some(second) = rounds.get(1) {
         let message = format!("several rounds of {which} authentication are not supported");
-        return Err(Unfit::new(&second.place, message, "keep one, on both sides"));
+        return Err(Unfit::new(&second.location, message, "keep one, on both sides"));
     }
     let Some(mut round) = rounds.pop() else {
         let (identity, method) = (None, Method::Signature(KeyKind::ALL.to_vec()));
-        return Ok(Side { address, identity, method, strict: false, place: section.place.clone() });
+        return Ok(Side {
+            address,
+            identity,
+            method,
+            strict: false,
+            location: section.location.clone(),
+        });
     };
     let what = format!("{which} of connection {:?}", section.name);
     let auth = round.take("auth");
@@ -221,7 +198,7 @@ fn side(
             "ifuri" => {
                 let message = format!("revocation = ifuri of {what} is read as strict");
                 report.changed(
-                    &value.place,
+                    &value.location,
                     message,
                     "a certificate needs a current list, or is refused",
                 );
@@ -229,7 +206,7 @@ fn side(
             }
             other => {
                 report.dropped(
-                    &value.place,
+                    &value.location,
                     format!("revocation: {other:?} is not understood"),
                     "",
                 );
@@ -241,15 +218,15 @@ fn side(
     for inner in std::mem::take(&mut round.sections) {
         let help = "copy certificates to /etc/vpnd/certs, keys to /etc/vpnd/private (docs/certificates.md)";
         report.dropped(
-            &inner.place,
+            &inner.location,
             format!("section {:?} of {what}: {CERTIFICATES}", inner.name),
             help,
         );
     }
-    gaps(&mut round, SIDE_GAPS, report);
-    let place = round.place.clone();
+    gap::take(&mut round.settings, SIDE_GAPS, report);
+    let location = round.location.clone();
     round.leave("the sides of", report);
-    Ok(Side { address, identity, method, strict, place })
+    Ok(Side { address, identity, method, strict, location })
 }
 
 fn method(auth: &Value, what: &str, report: &mut Report) -> Result<Method, Unfit> {
@@ -264,9 +241,9 @@ fn method(auth: &Value, what: &str, report: &mut Report) -> Result<Method, Unfit
         Some(other) => {
             let message = format!("auth = {other} of {what} is not supported");
             let help = "vpnd proves itself by a preshared key (psk) or a certificate (pubkey)";
-            return Err(Unfit::new(&auth.place, message, help));
+            return Err(Unfit::new(&auth.location, message, help));
         }
-        None => return Err(Unfit::new(&auth.place, "auth is empty", "write auth = psk")),
+        None => return Err(Unfit::new(&auth.location, "auth is empty", "write auth = psk")),
     };
     let rest: Vec<&str> = words.collect();
     let only = |bits: &str, kind| rest.contains(&bits).then_some(vec![kind]);
@@ -284,7 +261,7 @@ fn method(auth: &Value, what: &str, report: &mut Report) -> Result<Method, Unfit
             "{} of auth of {what}: vpnd sets no limits to keys and hashes",
             constraints.join("-")
         );
-        report.dropped(&auth.place, message, "SHA-1 is refused unless the policy names SHA");
+        report.dropped(&auth.location, message, "SHA-1 is refused unless the policy names SHA");
     }
     Ok(Method::Signature(kinds))
 }
@@ -292,18 +269,14 @@ fn method(auth: &Value, what: &str, report: &mut Report) -> Result<Method, Unfit
 /// The time in a setting; `None`, reported, where it is none.
 fn timed(section: &mut Section, name: &str, report: &mut Report) -> Option<Duration> {
     let value = section.take(name)?;
-    let read = time(&value.text);
-    if read.is_none() {
-        let message = format!("{name}: {:?} is no time", value.text.as_str());
-        report.dropped(&value.place, message, "write it like 30s, 5m or 1h");
-    }
-    read
+    read_time(name, &value, report)
 }
 
 fn ike_times(section: &mut Section, report: &mut Report) -> Times {
     const DAY: Duration = Duration::from_secs(86_400);
-    let place = section.settings.iter().find(|(name, _)| name == "rekey_time");
-    let place = place.map_or_else(|| section.place.clone(), |(_, value)| value.place.clone());
+    let location = section.settings.iter().find(|(name, _)| name == "rekey_time");
+    let location =
+        location.map_or_else(|| section.location.clone(), |(_, value)| value.location.clone());
     let reauthenticated = section.settings.iter().find(|(name, _)| name == "reauth_time");
     let reauthenticated =
         reauthenticated.and_then(|(_, value)| time(&value.text)).filter(|t| !t.is_zero());
@@ -312,7 +285,7 @@ fn ike_times(section: &mut Section, report: &mut Report) -> Times {
         Some(time) => time,
         None => {
             if given.is_some() {
-                endless(&place, "rekey_time = 0", report);
+                endless(&location, "rekey_time = 0", report);
             }
             let default = if given.is_some() { DAY } else { Duration::from_secs(4 * 3600) };
             reauthenticated.unwrap_or(default)
@@ -322,19 +295,19 @@ fn ike_times(section: &mut Section, report: &mut Report) -> Times {
     Times { soft, hard: soft.saturating_add(over), bytes: None }
 }
 
-fn endless(place: &Place, what: &str, report: &mut Report) {
+fn endless(location: &Location, what: &str, report: &mut Report) {
     let message = format!("{what}: in vpnd no key lives for ever; it is renewed after a day");
-    report.changed(place, message, "");
+    report.changed(location, message, "");
 }
 
 fn child_times(section: &mut Section, report: &mut Report) -> Times {
-    let place = section.place.clone();
+    let location = section.location.clone();
     let soft = timed(section, "rekey_time", report);
     let hard = timed(section, "life_time", report).filter(|time| !time.is_zero());
     let (soft, hard) = match (soft, hard) {
         (Some(soft), hard) if soft.is_zero() => {
             if hard.is_none() {
-                endless(&place, "rekey_time = 0", report);
+                endless(&location, "rekey_time = 0", report);
             }
             let hard = hard.unwrap_or(Duration::from_secs(86_400));
             (hard / 10 * 9, hard)
@@ -346,12 +319,7 @@ fn child_times(section: &mut Section, report: &mut Report) -> Times {
     };
     let mut octets = |name: &str| {
         let value = section.take(name)?;
-        let read = volume(&value.text);
-        if read.is_none() {
-            let message = format!("{name}: {:?} is no number of octets", value.text.as_str());
-            report.dropped(&value.place, message, "write it like 500m");
-        }
-        read.filter(|octets| *octets > 0)
+        read_volume(name, &value, report)
     };
     let bytes = match (octets("rekey_bytes"), octets("life_bytes")) {
         (Some(soft), Some(hard)) => Some((soft.min(hard), hard)),
@@ -371,7 +339,7 @@ fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Resul
             other => {
                 let message = format!("mode = {other} has no counterpart");
                 let help = "vpnd has tunnel and transport mode; traffic that no tunnel protects is not touched";
-                return Err(Unfit::new(&mode.place, message, help));
+                return Err(Unfit::new(&mode.location, message, help));
             }
         },
     };
@@ -384,7 +352,7 @@ fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Resul
                 "none" | "" => {}
                 other => {
                     let message = format!("start_action: {other:?} is not understood");
-                    report.dropped(&action.place, message, "write none, trap or start");
+                    report.dropped(&action.location, message, "write none, trap or start");
                 }
             }
         }
@@ -393,12 +361,23 @@ fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Resul
     let (ah, proposals) =
         offers(section.take("ah_proposals"), section.take("esp_proposals"), report);
     let times = child_times(section, report);
-    take_settings(section, draft, report);
+    settings::take(&mut section.settings, &mut draft.settings, report);
     if let Some(value) = section.take("hw_offload").filter(|v| flag(&v.text) == Some(true)) {
-        report.dropped(&value.place, "hw_offload: vpnd works in userspace", "");
+        report.dropped(&value.location, "hw_offload: vpnd works in userspace", "");
     }
-    gaps(section, CHILD_GAPS, report);
+    gap::take(&mut section.settings, CHILD_GAPS, report);
     section.leave("child", report);
-    let (name, place) = (section.name.clone(), section.place.clone());
-    Ok(Child { name, place, local, remote, transport, ah, proposals, times, auto_start, on_demand })
+    let (name, location) = (section.name.clone(), section.location.clone());
+    Ok(Child {
+        name,
+        location,
+        local,
+        remote,
+        transport,
+        ah,
+        proposals,
+        times,
+        auto_start,
+        on_demand,
+    })
 }

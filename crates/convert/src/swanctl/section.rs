@@ -1,7 +1,7 @@
-//! Sections, and what they inherit of others.
+//! Sections, and the settings that they inherit from others.
 
 use crate::finding::{Finding, Report, unreadable};
-use crate::source::{Place, Value};
+use crate::source::{Location, Value};
 use std::collections::BTreeSet;
 
 /// Sections that are merged in all, above which a file is one that nobody wrote.
@@ -13,7 +13,7 @@ const MAX_DEPTH: usize = 24;
 /// A section as written. One that is opened again goes on.
 pub(super) struct Written {
     name: String,
-    place: Place,
+    location: Location,
     pub bases: Vec<Value>,
     sections: Vec<Self>,
     settings: Vec<(String, Value)>,
@@ -22,25 +22,25 @@ pub(super) struct Written {
 /// A section with all it inherits.
 pub(super) struct Section {
     pub name: String,
-    pub place: Place,
+    pub location: Location,
     pub sections: Vec<Self>,
     /// Each name once, none with an empty value.
     pub settings: Vec<(String, Value)>,
-    /// Whether others inherit from it.
+    /// True if others inherit from it.
     pub is_template: bool,
 }
 
 impl Written {
-    pub fn new(name: &str, place: Place) -> Self {
+    pub fn new(name: &str, location: Location) -> Self {
         let (bases, sections, settings) = (Vec::new(), Vec::new(), Vec::new());
-        Self { name: name.to_owned(), place, bases, sections, settings }
+        Self { name: name.to_owned(), location, bases, sections, settings }
     }
 
     /// The section of that name inside, made where there is none.
-    pub fn child(&mut self, name: &str, place: &Place) -> &mut Self {
+    pub fn child(&mut self, name: &str, location: &Location) -> &mut Self {
         let at = self.sections.iter().position(|section| section.name == name);
         let at = at.unwrap_or_else(|| {
-            self.sections.push(Self::new(name, place.clone()));
+            self.sections.push(Self::new(name, location.clone()));
             self.sections.len() - 1
         });
         &mut self.sections[at]
@@ -63,7 +63,7 @@ impl Written {
     /// Resolves every reference.
     ///
     /// # Errors
-    /// Where there is no such section, or sections inherit of each other.
+    /// Returns an error if there is no such section, or sections inherit of each other.
     pub fn inherit(&self) -> Result<Section, Finding> {
         let mut templates = BTreeSet::new();
         self.collect_templates(&mut templates);
@@ -98,7 +98,7 @@ impl Written {
         }
         let mut section = Section {
             name: self.name.clone(),
-            place: self.place.clone(),
+            location: self.location.clone(),
             sections: Vec::new(),
             settings: Vec::new(),
             is_template: depth == 1 && templates.contains(&self.name),
@@ -124,7 +124,7 @@ impl Written {
 
     fn endless(&self) -> Finding {
         let message = format!("{:?} inherits too much, or itself", self.name);
-        unreadable(&self.place, message, "remove a reference")
+        unreadable(&self.location, message, "remove a reference")
     }
 
     /// This section and those it inherits, each once.
@@ -147,7 +147,7 @@ impl Written {
             let found = root.at(&base.text).ok_or_else(|| {
                 let message = format!("no section {:?} to inherit from", base.text.as_str());
                 unreadable(
-                    &base.place,
+                    &base.location,
                     message,
                     "references are whole paths, as in connections.other",
                 )
@@ -178,11 +178,11 @@ impl Section {
     pub fn leave(&mut self, of: &str, report: &mut Report) {
         for (name, value) in self.settings.drain(..) {
             let message = format!("{name} of {of} {:?}: not known", self.name);
-            report.dropped(&value.place, message, "");
+            report.dropped(&value.location, message, "");
         }
         for section in self.sections.drain(..) {
             let message = format!("section {:?} of {of} {:?}: not known", section.name, self.name);
-            report.dropped(&section.place, message, "");
+            report.dropped(&section.location, message, "");
         }
     }
 }

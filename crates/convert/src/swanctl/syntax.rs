@@ -2,54 +2,46 @@
 
 use super::section::Written;
 use crate::finding::{Finding, unreadable};
-use crate::source::{File, Files, Place, Value};
+use crate::include::Walk;
+use crate::source::{File, Files, Location, Value};
 use zeroize::Zeroizing;
 
-/// Sections inside sections, and files inside files.
+/// Sections inside sections.
 const MAX_DEPTH: usize = 12;
 
 /// Sections and settings of all files together.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Reads a file, and in place of each `include` what it includes.
+/// Reads a file, and the included files in the place of each `include`.
 pub(super) fn parse(file: File, files: &mut dyn Files) -> Result<Written, Finding> {
-    let place = Place { file: file.name.clone(), line: 0 };
-    let mut root = Written::new("", place);
-    let mut entries = 0;
-    parse_file(&file, files, &mut root, 0, &mut entries)?;
+    let location = Location { file: file.name.clone(), line: 0 };
+    let mut root = Written::new("", location);
+    let too_many = "more than 20,000 sections and settings";
+    parse_file(&file, &mut Walk::new(files, MAX_ENTRIES, too_many), &mut root)?;
     Ok(root)
 }
 
-fn parse_file(
-    file: &File,
-    files: &mut dyn Files,
-    root: &mut Written,
-    depth: usize,
-    entries: &mut usize,
-) -> Result<(), Finding> {
+fn parse_file(file: &File, walk: &mut Walk<'_>, root: &mut Written) -> Result<(), Finding> {
     let mut scanner = Scanner { rest: &file.text, file, line: 1 };
     // The names of the open sections; included files begin at the section where they are included.
     let mut open: Vec<String> = Vec::new();
     loop {
         scanner.skip_blanks();
-        let place = scanner.place();
+        let location = scanner.location();
         let Some(first) = scanner.peek() else { break };
         if first == '}' {
             scanner.advance(1);
             if open.pop().is_none() {
                 let help = "remove it, or open the section that it closes";
-                return Err(unreadable(&place, "a } closes no section", help));
+                return Err(unreadable(&location, "a } closes no section", help));
             }
             continue;
         }
-        *entries += 1;
-        if *entries > MAX_ENTRIES {
-            return Err(unreadable(&place, "more than 20,000 sections and settings", ""));
-        }
+        walk.count(&location)?;
         let name = scanner.name();
         if name.is_empty() {
             let message = format!("{first:?} begins neither a section nor a setting");
-            return Err(unreadable(&place, message, "write name { … } or name = value"));
+            return Err(unreadable(&location, message, "write name { … } or name = value"));
         }
         // A pattern may be at the beginning of the next line's blanks, but no sign follows the word.
         let blank = scanner.peek().is_some_and(|c| c == ' ' || c == '\t' || c == '"');
@@ -57,43 +49,34 @@ fn parse_file(
         match scanner.peek() {
             Some('=') => {
                 scanner.advance(1);
-                let value = Value { text: scanner.value()?, place };
-                section(root, &open, &value.place).set(name, value);
+                let value = Value { text: scanner.value()?, location };
+                section(root, &open, &value.location).set(name, value);
             }
             Some('{') => {
                 scanner.advance(1);
-                enter(root, &mut open, name, &place)?;
+                enter(root, &mut open, name, &location)?;
             }
             Some(':') => {
                 scanner.advance(1);
                 let bases = scanner.references();
                 if scanner.peek() != Some('{') {
                     let message = format!("no {{ follows the sections that {name:?} inherits");
-                    return Err(unreadable(&place, message, "write name : other { … }"));
+                    return Err(unreadable(&location, message, "write name : other { … }"));
                 }
                 scanner.advance(1);
-                enter(root, &mut open, name, &place)?;
-                section(root, &open, &place).bases.extend(bases);
+                enter(root, &mut open, name, &location)?;
+                section(root, &open, &location).bases.extend(bases);
             }
             _ if name == "include" && blank => {
                 let pattern = scanner.value()?;
-                if depth >= MAX_DEPTH {
-                    return Err(unreadable(
-                        &place,
-                        "files include each other too deeply",
-                        "remove an include",
-                    ));
-                }
-                let included = files.include(&pattern, &file.name).map_err(|why| {
-                    unreadable(&place, format!("cannot include {}: {why}", pattern.as_str()), "")
+                let section = section(root, &open, &location);
+                walk.include(&pattern, file, &location, |file, walk| {
+                    parse_file(file, walk, section)
                 })?;
-                for file in included {
-                    parse_file(&file, files, section(root, &open, &place), depth + 1, entries)?;
-                }
             }
             _ => {
                 let message = format!("neither = nor {{ follows {name:?}");
-                return Err(unreadable(&place, message, "write name { … } or name = value"));
+                return Err(unreadable(&location, message, "write name { … } or name = value"));
             }
         }
     }
@@ -101,7 +84,7 @@ fn parse_file(
         None => Ok(()),
         Some(name) => {
             let message = format!("the section {name:?} is not closed at the end of the file");
-            Err(unreadable(&scanner.place(), message, "add a }"))
+            Err(unreadable(&scanner.location(), message, "add a }"))
         }
     }
 }
@@ -110,19 +93,19 @@ fn enter(
     root: &mut Written,
     open: &mut Vec<String>,
     name: String,
-    place: &Place,
+    location: &Location,
 ) -> Result<(), Finding> {
     if open.len() >= MAX_DEPTH {
-        return Err(unreadable(place, "sections are nested too deeply", ""));
+        return Err(unreadable(location, "sections are nested too deeply", ""));
     }
     open.push(name);
-    section(root, open, place);
+    section(root, open, location);
     Ok(())
 }
 
 /// The section at the end of a path, made where there is none.
-fn section<'w>(root: &'w mut Written, path: &[String], place: &Place) -> &'w mut Written {
-    path.iter().fold(root, |section, name| section.child(name, place))
+fn section<'w>(root: &'w mut Written, path: &[String], location: &Location) -> &'w mut Written {
+    path.iter().fold(root, |section, name| section.child(name, location))
 }
 
 struct Scanner<'t> {
@@ -132,8 +115,8 @@ struct Scanner<'t> {
 }
 
 impl Scanner<'_> {
-    fn place(&self) -> Place {
-        Place { file: self.file.name.clone(), line: self.line }
+    fn location(&self) -> Location {
+        Location { file: self.file.name.clone(), line: self.line }
     }
 
     fn peek(&self) -> Option<char> {
@@ -171,10 +154,10 @@ impl Scanner<'_> {
         let mut bases = Vec::new();
         loop {
             self.skip_blanks();
-            let place = self.place();
+            let location = self.location();
             let name = self.name();
             if !name.is_empty() {
-                bases.push(Value::new(name, &place));
+                bases.push(Value::new(name, &location));
             }
             self.skip_blanks();
             if self.peek() != Some(',') {
@@ -209,7 +192,7 @@ impl Scanner<'_> {
     }
 
     fn quoted(&mut self, text: &mut String) -> Result<(), Finding> {
-        let start = self.place();
+        let start = self.location();
         self.advance(1);
         while let Some(c) = self.peek() {
             self.advance(c.len_utf8());

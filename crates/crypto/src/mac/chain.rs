@@ -47,7 +47,7 @@ impl<A: Aes> Chain<A> {
     /// The MAC of `parts[0] | parts[1] | …`.
     pub(super) fn tag(&self, parts: &[&[u8]]) -> Block {
         let mut state = [0; 16];
-        // How many octets of the current block are in the state: encrypted only when more follow, because the last
+        // The number of octets of the current block in the state. It is encrypted only when more follow, because the last
         // block is treated otherwise.
         let mut filled = 0;
         for mut part in parts.iter().copied() {

@@ -16,7 +16,7 @@ pub(super) enum Hmac {
     Sha512(hmac_0_12::Hmac<Sha512>),
 }
 
-/// As long as the longest of them.
+/// The length of the longest of them.
 pub(super) struct Tag {
     octets: Zeroizing<[u8; 64]>,
     len: usize,

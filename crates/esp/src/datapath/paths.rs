@@ -1,5 +1,5 @@
-//! What is too long for the path, and what cannot go as it is: how long packets may be is learned here, and their
-//! senders are told.
+//! Packets that are too long for the path, or cannot be sent as they are: path MTUs are learned here, and the senders of such
+//! packets are told.
 
 #![forbid(unsafe_code)]
 
@@ -19,22 +19,22 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// How many senders may be told at once, and how soon the next (RFC 4443 §2.4 (f)).
+/// The burst of messages to senders, and the time between later ones (RFC 4443 §2.4 (f)).
 const ANSWERS: u32 = 128;
 const ANSWER_EVERY: Duration = Duration::from_millis(1);
 
 /// More answers than this are not kept; who never takes them loses the newest.
 const MAX_ANSWERS: usize = 256;
 
-/// What a datapath knows beside its SAs; packets that fit never ask.
+/// The state of a datapath beside its SAs. A packet that fits never reads it.
 pub(super) struct Surroundings {
     paths: Mutex<Paths>,
-    /// When a path is to be looked at again, in nanoseconds since the epoch; `u64::MAX`: never.
+    /// The time of the next check of a path, in nanoseconds since the epoch; `u64::MAX`: never.
     next_age: AtomicU64,
     tellable: Mutex<Bucket>,
     answers: Mutex<Vec<Vec<u8>>>,
     fragments: Mutex<Reassembly>,
-    /// How many SAs send in transport mode: without any, no fragment is of interest.
+    /// The number of SAs that send in transport mode. Without any, fragments are not collected.
     transports: AtomicUsize,
 }
 
@@ -51,7 +51,7 @@ impl Surroundings {
     }
 }
 
-/// What becomes of a packet that was refused, on a second look.
+/// The decision about a refused packet, after a second look.
 pub(super) enum Retry {
     /// It is refused.
     Refused(Discard),
@@ -105,7 +105,7 @@ impl Datapath {
 }
 
 impl Shared {
-    /// What bounds the packets of an SA on this path.
+    /// The limits for packets of an SA on this path.
     pub(super) fn room(&self, path: &Path) -> Room {
         let settings = &self.settings;
         let (known, learned) = lock(&self.surroundings.paths).mtu(path.remote.ip());
@@ -134,7 +134,7 @@ impl Shared {
         change(&self.surroundings.transports);
     }
 
-    /// What the system knows of the way to a peer, where that is less than is configured.
+    /// The MTU that the system knows for a peer, if it is below the configured one.
     fn system_mtu(&self, peer: IpAddr) -> Option<usize> {
         let ask = self.settings.system_mtu.as_ref()?;
         ask(peer).filter(|mtu| *mtu < self.settings.path_mtu)

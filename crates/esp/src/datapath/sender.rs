@@ -37,8 +37,8 @@ impl Sender {
             .encapsulate(now, packet, gso, queue, &mut |header| flows.look_up(&shared.spd, header))
     }
 
-    /// How many packets to have before the first is given to [`encapsulate`](Self::encapsulate): more than one where that
-    /// finds its SA in no cache, so that [`prefetch`](Self::prefetch) can ask for all of them together.
+    /// The number of packets to collect before the first is given to [`encapsulate`](Self::encapsulate). It is above one if SAs
+    /// are probably in no cache, so that [`prefetch`](Self::prefetch) can load several of them together.
     pub fn ahead(&self) -> usize {
         if self.flows.are_many() { AHEAD } else { 1 }
     }
@@ -55,13 +55,13 @@ impl Sender {
         shared.claim(now, packet, gso, &mut |header| flows.look_up(&shared.spd, header))
     }
 
-    /// Whether an SA serves such a packet.
+    /// Returns `true` if an SA serves such a packet.
     pub(crate) fn is_protected(&mut self, header: &Header) -> bool {
         let verdict = self.flows.look_up(&self.datapath.0.spd, header);
         matches!(verdict, Verdict::Protect(_))
     }
 
-    /// How flows were looked up since the last call.
+    /// The look-ups of flows since the last call.
     pub fn take_lookups(&mut self) -> Lookups {
         self.flows.take_lookups()
     }

@@ -8,7 +8,7 @@ use super::{Arrival, Datapath, Shared};
 use crate::gso::Gso;
 use crate::header::Header;
 use crate::inbound::{Ahead, Inbound};
-use crate::outbound::{Claim, Outbound};
+use crate::outbound::{NumberedPacket, Outbound};
 use crate::queue::{ReceiveQueue, SendQueue};
 use crate::spd::Verdict;
 use std::ops::Range;
@@ -18,8 +18,8 @@ use std::time::Instant;
 /// A packet or super-packet that has its SA and its sequence numbers.
 pub struct Admitted {
     sa: Arc<Outbound>,
-    claim: Claim,
-    /// What was put together of fragments, in place of the packet that was the last of them.
+    numbered: NumberedPacket,
+    /// The packet that was joined from fragments; it replaces the fragment that came last.
     whole: Option<Vec<u8>>,
 }
 
@@ -28,7 +28,7 @@ pub struct Admitted {
 pub struct Opened {
     groups: Vec<Group>,
     packets: Vec<(Ahead, Arrival)>,
-    /// Where each of `packets` lies.
+    /// The position of each of `packets`.
     places: Vec<(usize, Range<usize>)>,
     numbers: Vec<u64>,
 }
@@ -37,7 +37,7 @@ pub struct Opened {
 struct Group {
     sa: Arc<Inbound>,
     packets: Range<usize>,
-    /// How many packets the queue held before.
+    /// The number of packets that the queue held before.
     first: usize,
 }
 
@@ -54,10 +54,10 @@ impl Datapath {
     /// The second half of [`Datapath::encapsulate`]: protects the very packet that was admitted, and appends what comes of
     /// it to `queue`.
     pub fn seal(&self, now: Instant, admitted: Admitted, packet: &mut [u8], queue: &mut SendQueue) {
-        let Admitted { sa, claim, mut whole } = admitted;
+        let Admitted { sa, numbered, mut whole } = admitted;
         let packet = whole.as_deref_mut().unwrap_or(packet);
         let shared = &*self.0;
-        if let Err(discard) = sa.seal(shared.since_epoch(now), &claim, packet, queue) {
+        if let Err(discard) = sa.seal(shared.since_epoch(now), &numbered, packet, queue) {
             shared.counters.count(discard);
         }
     }
@@ -133,12 +133,13 @@ impl Shared {
         let notify = |notice| self.notify(notice);
         let mut whole = None;
         let mut claim = |sa: Arc<Outbound>, packet: &mut [u8], header: &Header, gso| {
-            let claim = sa.admit(packet, *header, gso, &notify)?;
-            Ok((sa, claim))
+            let numbered = sa.admit(packet, *header, gso, &notify)?;
+            Ok((sa, numbered))
         };
         let now = self.since_epoch(now);
-        let (sa, claim) = self.admit(now, packet, gso, &mut whole, look_up, &mut claim).ok()??;
-        Some(Admitted { sa, claim, whole })
+        let (sa, numbered) =
+            self.admit(now, packet, gso, &mut whole, look_up, &mut claim).ok()??;
+        Some(Admitted { sa, numbered, whole })
     }
 }
 

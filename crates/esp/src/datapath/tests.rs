@@ -1,9 +1,14 @@
 //! Two datapaths back to back.
 
 use super::*;
+use crate::filter::Filter;
 use crate::gso::PartialChecksum;
 use crate::ip::{TCP, UDP};
-use crate::plane::{Encapsulation, Limits, TrafficSelectors};
+use crate::path_mtu::DontFragment;
+use crate::plane::{
+    DataPlane, Encapsulation, Filtering, InboundSa, Limits, ManualKeying, OutboundSa, Path,
+    PathMtu, PlaneError, Rule, RuleId, TrafficSelectors,
+};
 use crate::queue::{Coalesce, RUN_OCTETS, RUN_PACKETS};
 use crate::sample::{self, ACK, checksums_hold};
 use crypto::{Provider, Suite};

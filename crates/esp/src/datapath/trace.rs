@@ -1,4 +1,4 @@
-//! Which way a packet would go, by the look-ups that packets take.
+//! Predicts the way of a packet, with the look-ups that packets take.
 
 #![forbid(unsafe_code)]
 
@@ -6,7 +6,7 @@ use super::{Installed, Shared, lock};
 use crate::filter::{Direction, Filter};
 use crate::header::Header;
 use crate::plane::{PacketSummary, Rule};
-use crate::spd::Cover;
+use crate::spd::SpdMatch;
 use crate::trace::{DecidedBy, OneWayTrace, Trace};
 
 impl Shared {
@@ -21,9 +21,11 @@ impl Shared {
         let tunnels = self.spd.covering(|rule| header.leaves_by(&rule.selectors));
         let tunnels: Vec<&Rule> = tunnels.iter().map(|entry| &entry.rule).collect();
         let (decided_by, sas) = match self.spd.find(header) {
-            Cover::Filter(place, _) => (by_filter(filter, place), Vec::new()),
-            Cover::Nothing => (DecidedBy::Default(filter.default_of(packet.source.0)), Vec::new()),
-            Cover::Rule(entry) => {
+            SpdMatch::Filter(place, _) => (by_filter(filter, place), Vec::new()),
+            SpdMatch::Nothing => {
+                (DecidedBy::Default(filter.default_of(packet.source.0)), Vec::new())
+            }
+            SpdMatch::Rule(entry) => {
                 let sas = entry.service.sas();
                 (by_tunnel(&entry.rule), sas.iter().map(|sa| sa.facts(header)).collect())
             }
@@ -68,7 +70,7 @@ fn by_tunnel(rule: &Rule) -> DecidedBy {
     DecidedBy::Tunnel { rule: rule.id, tunnel: rule.tunnel.clone(), trap: rule.trap, kernel: None }
 }
 
-/// Who covers a packet, too, and is not asked.
+/// The rules and tunnels that also match a packet, but come later.
 fn behind(
     decided_by: &DecidedBy,
     packet: &PacketSummary,

@@ -7,7 +7,8 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Inbound, Receiving, leave_tunnel};
+use super::unwrap::leave_tunnel;
+use super::{Inbound, Receiving};
 use crate::ah;
 use crate::datapath::Arrival;
 use crate::discard::Discard;

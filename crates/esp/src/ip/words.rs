@@ -36,7 +36,7 @@ mod x86_64 {
     /// Octets that are worth it, and whose sum is below 2^32.
     pub(super) const LENGTHS: RangeInclusive<usize> = 2 * BLOCK..=1 << 17;
 
-    /// What is subtracted from the words of a block.
+    /// The number that is subtracted from the words of a block.
     const HALVES: u32 = (BLOCK as u32 / 2) << 15;
 
     /// A block of zeros before one of ones.

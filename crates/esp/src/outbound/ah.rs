@@ -6,7 +6,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Cover, MAX_IV, Outbound, fill_iv};
+use super::{MAX_IV, Outbound, OuterFields, fill_iv};
 use crate::ah;
 use crate::ip::{self, put_word, word_at};
 use crate::plane::{Encapsulation, Path};
@@ -20,7 +20,7 @@ const MAX_FIELD: usize = 32;
 
 const DONT_FRAGMENT: u8 = 0x40;
 
-/// Whether AH can go behind these headers of a packet.
+/// Returns `true` if AH can go behind these headers of a packet.
 pub(super) fn can_follow(headers: &[u8]) -> bool {
     let mut scratch = [0; ah::MAX_HEADERS];
     let Some(scratch) = scratch.get_mut(..headers.len()) else { return false };
@@ -31,7 +31,7 @@ pub(super) fn can_follow(headers: &[u8]) -> bool {
 impl Outbound {
     /// Octets that [`seal_ah`](Self::seal_ah) needs for a packet.
     pub(super) fn ah_room(&self, packet: usize) -> usize {
-        let ipv6 = self.placement.load().path.remote.is_ipv6();
+        let ipv6 = self.path_limits.load().path.remote.is_ipv6();
         let outer = match self.mode {
             Mode::Tunnel => {
                 if ipv6 {
@@ -50,11 +50,11 @@ impl Outbound {
         &self,
         sequence: u64,
         packet: &[u8],
-        cover: &Cover<'_>,
+        outer: &OuterFields<'_>,
         queue: &mut SendQueue,
     ) {
-        let (source, destination) = (cover.path.local.ip(), cover.path.remote.ip());
-        let (own_headers, payload) = packet.split_at(cover.skip);
+        let (source, destination) = (outer.path.local.ip(), outer.path.remote.ip());
+        let (own_headers, payload) = packet.split_at(outer.skip);
         let at = match self.mode {
             Mode::Tunnel => ip::header_len(source),
             Mode::Transport => own_headers.len(),
@@ -66,9 +66,9 @@ impl Outbound {
 
         match self.mode {
             Mode::Tunnel => {
-                ip::write_header(headers, source, destination, ah::AH, len - at, cover.tos, None);
-                if source.is_ipv4() && cover.may_fragment {
-                    // The ICV does not cover it (RFC 4302 §3.3.3.1.1).
+                ip::write_header(headers, source, destination, ah::AH, len - at, outer.tos, None);
+                if source.is_ipv4() && outer.may_fragment {
+                    // The ICV does not outer it (RFC 4302 §3.3.3.1.1).
                     headers[6] &= !DONT_FRAGMENT;
                 }
             }
@@ -86,7 +86,7 @@ impl Outbound {
         ah::set_checksum(headers);
 
         let [next_header, words, reserved @ ..] = &mut rest[..4] else { unreachable!("4 octets") };
-        (*next_header, *words) = (cover.next_header, (ah_len / 4 - 2) as u8);
+        (*next_header, *words) = (outer.next_header, (ah_len / 4 - 2) as u8);
         reserved.fill(0);
         rest[4..8].copy_from_slice(&self.spi.0.to_be_bytes());
         rest[8..ah::FIXED].copy_from_slice(&low(sequence).to_be_bytes());
@@ -107,7 +107,7 @@ impl Outbound {
         out[..at].copy_from_slice(&as_sent[..at]);
         out[at + ah::FIXED..][..field.len()].copy_from_slice(field);
 
-        let path = Path { encapsulation: Encapsulation::Ah, ..*cover.path };
-        queue.push(len, &path, cover.tos, cover.may_fragment);
+        let path = Path { encapsulation: Encapsulation::Ah, ..*outer.path };
+        queue.push(len, &path, outer.tos, outer.may_fragment);
     }
 }

@@ -5,7 +5,7 @@
 
 use super::Outbound;
 use crate::discard::Discard;
-use crate::encap::Placement;
+use crate::encap::PathLimits;
 use crate::fragment::{self, dont_fragment};
 use crate::gso::{Gso, Segmentation};
 use crate::header::Header;
@@ -15,10 +15,10 @@ use crate::queue::RUN_OCTETS;
 use crate::segment::{Segments, complete_checksum};
 use policy::Mode;
 
-/// What every link of IPv6 carries, so that nobody may be told of less (RFC 8200 §5).
+/// The MTU of every link of IPv6: a sender may be told of no smaller one (RFC 8200 §5).
 const IPV6_MTU: usize = 1280;
 
-/// How packets are made to fit.
+/// The way in which packets are made to fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MtuFit {
     /// They do.
@@ -38,7 +38,7 @@ impl MtuFit {
         }
     }
 
-    /// How many pieces there are of it.
+    /// The number of packets that a packet of `len` octets becomes.
     pub(super) fn pieces(self, len: usize, header: &Header) -> usize {
         match self {
             Self::Fits | Self::Outside => 1,
@@ -47,15 +47,15 @@ impl MtuFit {
     }
 }
 
-/// Whether the outer packet is to say Don't Fragment, as far as the network layer of the host lets it. In transport mode
-/// it is the packet's own word.
+/// Returns `true` if the outer packet is to have Don't Fragment set, as far as the network layer of the host allows it. In
+/// transport mode the packet itself decides.
 pub(super) fn tells_dont_fragment(
-    placement: &Placement,
+    path_limits: &PathLimits,
     mode: Mode,
     header: &Header,
     packet: &[u8],
 ) -> bool {
-    match (mode, placement.dont_fragment) {
+    match (mode, path_limits.dont_fragment) {
         (Mode::Tunnel, DontFragment::Set) => true,
         (Mode::Tunnel, DontFragment::Clear) => false,
         _ => header.ipv6 || dont_fragment(packet),
@@ -63,10 +63,10 @@ pub(super) fn tells_dont_fragment(
 }
 
 impl Outbound {
-    /// What becomes of a packet with a piece of `longest` octets, which is not known to fit.
+    /// Decides about a packet with a piece of `longest` octets, which is not known to fit.
     pub(super) fn fit_to_mtu(
         &self,
-        placement: &Placement,
+        path_limits: &PathLimits,
         header: &Header,
         octets: &[u8],
         longest: usize,
@@ -74,15 +74,15 @@ impl Outbound {
         if self.sealed_len(longest) > RUN_OCTETS {
             return Err(Discard::TooLong);
         }
-        if longest <= placement.fits {
+        if longest <= path_limits.fits {
             return Ok(MtuFit::Fits);
         }
-        let clear = placement.dont_fragment == DontFragment::Clear && !self.suite.is_ah();
+        let clear = path_limits.dont_fragment == DontFragment::Clear && !self.suite.is_ah();
         if clear || header.ipv6 && longest <= IPV6_MTU {
             return Ok(MtuFit::Outside);
         }
         // Of fragments that this host made, and that were put together for it here.
-        if self.mode == Mode::Transport && longest > placement.device_mtu {
+        if self.mode == Mode::Transport && longest > path_limits.device_mtu {
             return Ok(MtuFit::Outside);
         }
         if header.ipv6 || dont_fragment(octets) {
@@ -90,10 +90,10 @@ impl Outbound {
         }
         // In transport mode no fragment may go through ESP (RFC 4301 §7); where the outer packet takes over that it may be
         // fragmented, the network does it.
-        if self.mode == Mode::Transport || placement.dont_fragment == DontFragment::Copy {
+        if self.mode == Mode::Transport || path_limits.dont_fragment == DontFragment::Copy {
             return Ok(MtuFit::Outside);
         }
-        let mtu = placement.fits;
+        let mtu = path_limits.fits;
         fragment::count(longest, header.transport, mtu).ok_or(Discard::TooBig)?;
         Ok(MtuFit::Fragments { mtu })
     }
@@ -105,7 +105,7 @@ impl Outbound {
         header: &Header,
         gso: Gso,
     ) -> Option<Vec<u8>> {
-        let fits = self.placement.load().fits;
+        let fits = self.path_limits.load().fits;
         let mtu = if header.ipv6 { fits.max(IPV6_MTU) } else { fits };
         if gso.segmentation == Segmentation::None {
             complete_checksum(&mut packet[..header.len], header, gso);
@@ -117,9 +117,13 @@ impl Outbound {
         icmp::too_big(segment, &Header { len: segment.len(), ..*header }, mtu)
     }
 
-    /// How long its packets may be.
+    /// The length that its packets may have.
     pub(crate) fn fit(&self) -> Fit {
-        let placement = self.placement.load();
-        Fit { path_mtu: placement.path_mtu, inner_mtu: placement.fits, learned: placement.learned }
+        let path_limits = self.path_limits.load();
+        Fit {
+            path_mtu: path_limits.path_mtu,
+            inner_mtu: path_limits.fits,
+            learned: path_limits.learned,
+        }
     }
 }

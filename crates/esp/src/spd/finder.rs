@@ -27,22 +27,22 @@ const LENGTHS: usize = 129;
 /// Readers see snapshots of shards; changes are made one at a time.
 pub(super) struct Finder {
     shards: Box<[ArcSwap<Shard>]>,
-    /// Which lengths of prefixes are in use, a bit for each, by [`Place::table`].
+    /// The lengths of prefixes in use, a bit for each, by [`PrefixKey::table`].
     lengths: [[AtomicU64; LENGTHS.div_ceil(64)]; 4],
-    /// How many rules use a length.
+    /// The number of rules that use each length.
     uses: Mutex<[[u32; LENGTHS]; 4]>,
 }
 
 /// Ordered by prefix and then by rule.
-type Shard = Vec<(Place, RuleId, Arc<Entry>)>;
+type Shard = Vec<(PrefixKey, RuleId, Arc<Entry>)>;
 
 /// A prefix of one side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct PrefixKey {
     /// The prefix, its upper half and its lower; below it zeros.
     bits: [u64; 2],
     len: u8,
-    /// Which side and family.
+    /// The table for its side and family.
     table: u8,
 }
 
@@ -52,7 +52,7 @@ enum Side {
     Remote,
 }
 
-impl Place {
+impl PrefixKey {
     fn new(side: Side, prefix: Prefix) -> Self {
         let bits = prefix.bits();
         Self {
@@ -77,12 +77,13 @@ fn table(side: Side, ipv6: bool) -> u8 {
     side as u8 * 2 + u8::from(ipv6)
 }
 
-/// Where a rule may stand: under either side, first that of which the widest selector is narrower.
-fn places(selectors: &TrafficSelectors) -> [BTreeSet<Place>; 2] {
-    let of = |side, selectors: &[Selector]| -> BTreeSet<Place> {
-        selectors.iter().map(|s| Place::new(side, Prefix::holding(&s.addresses))).collect()
+/// The prefixes under which a rule can be stored: those of one side, and those of the other. The side whose widest selector is
+/// narrower comes first.
+fn keys(selectors: &TrafficSelectors) -> [BTreeSet<PrefixKey>; 2] {
+    let of = |side, selectors: &[Selector]| -> BTreeSet<PrefixKey> {
+        selectors.iter().map(|s| PrefixKey::new(side, Prefix::holding(&s.addresses))).collect()
     };
-    let widest = |places: &BTreeSet<Place>| places.iter().map(|p| p.len).min().unwrap_or(0);
+    let widest = |keys: &BTreeSet<PrefixKey>| keys.iter().map(|p| p.len).min().unwrap_or(0);
     let (local, remote) = (of(Side::Local, &selectors.local), of(Side::Remote, &selectors.remote));
     if widest(&local) > widest(&remote) { [local, remote] } else { [remote, local] }
 }
@@ -108,20 +109,20 @@ impl Finder {
                 while lengths != 0 {
                     let len = (word * 64) as u8 + lengths.trailing_zeros() as u8;
                     lengths &= lengths - 1;
-                    let place = Place::new(side, Prefix::new(address, len));
-                    self.find_under(place, header, &mut best);
+                    let key = PrefixKey::new(side, Prefix::new(address, len));
+                    self.find_under(key, header, &mut best);
                 }
             }
         }
         best
     }
 
-    fn find_under(&self, place: Place, header: &Header, best: &mut Option<Arc<Entry>>) {
-        let shard = self.shards[place.shard()].load();
-        let first = shard.partition_point(|(p, ..)| *p < place);
+    fn find_under(&self, key: PrefixKey, header: &Header, best: &mut Option<Arc<Entry>>) {
+        let shard = self.shards[key.shard()].load();
+        let first = shard.partition_point(|(p, ..)| *p < key);
         let below = best.as_ref().map(|b| b.rule.id);
         let found = (shard[first..].iter())
-            .take_while(|(p, id, _)| *p == place && below.is_none_or(|b| *id < b))
+            .take_while(|(p, id, _)| *p == key && below.is_none_or(|b| *id < b))
             .find(|(.., entry)| header.leaves_by(&entry.rule.selectors));
         if let Some((.., entry)) = found {
             *best = Some(Arc::clone(entry));
@@ -130,14 +131,14 @@ impl Finder {
 
     /// Adds a rule, and forgets the one of its name that it replaces.
     pub(super) fn insert(&self, entry: &Arc<Entry>, replaced: Option<&Entry>) {
-        let [narrower, other] = places(&entry.rule.selectors);
-        let crowd = |places: &BTreeSet<Place>| places.iter().map(|p| self.count(*p)).max();
+        let [narrower, other] = keys(&entry.rule.selectors);
+        let crowd = |keys: &BTreeSet<PrefixKey>| keys.iter().map(|p| self.count(*p)).max();
         let crowded = crowd(&narrower).filter(|crowd| *crowd >= CROWD);
         let chosen = if crowded > crowd(&other) { other } else { narrower };
         // First the new, then the old: no packet is to find neither.
-        for place in &chosen {
-            let (place, key) = (*place, (*place, entry.rule.id));
-            let shard = &self.shards[place.shard()];
+        for &prefix in &chosen {
+            let key = (prefix, entry.rule.id);
+            let shard = &self.shards[prefix.shard()];
             let before = shard.load();
             // There are thousands of shards, none with room to spare.
             let mut entries = Shard::with_capacity(before.len() + 1);
@@ -145,43 +146,43 @@ impl Finder {
             match entries.binary_search_by_key(&key, |(p, id, _)| (*p, *id)) {
                 Ok(at) => entries[at].2 = Arc::clone(entry),
                 Err(at) => {
-                    entries.insert(at, (place, entry.rule.id, Arc::clone(entry)));
-                    self.use_length(place, true);
+                    entries.insert(at, (prefix, entry.rule.id, Arc::clone(entry)));
+                    self.use_length(prefix, true);
                 }
             }
             shard.store(Arc::new(entries));
         }
-        let before = replaced.into_iter().flat_map(|old| places(&old.rule.selectors)).flatten();
-        let left = before.filter(|place| !chosen.contains(place));
-        left.for_each(|place| self.leave(place, entry.rule.id));
+        let before = replaced.into_iter().flat_map(|old| keys(&old.rule.selectors)).flatten();
+        let left = before.filter(|key| !chosen.contains(key));
+        left.for_each(|key| self.leave(key, entry.rule.id));
     }
 
     /// Forgets a rule.
     pub(super) fn remove(&self, entry: &Entry) {
-        let places = places(&entry.rule.selectors).into_iter().flatten();
-        places.for_each(|place| self.leave(place, entry.rule.id));
+        let keys = keys(&entry.rule.selectors).into_iter().flatten();
+        keys.for_each(|key| self.leave(key, entry.rule.id));
     }
 
-    /// How many rules stand there.
-    fn count(&self, place: Place) -> usize {
-        let shard = self.shards[place.shard()].load();
-        shard.partition_point(|(p, ..)| *p <= place) - shard.partition_point(|(p, ..)| *p < place)
+    /// The number of rules under a prefix.
+    fn count(&self, key: PrefixKey) -> usize {
+        let shard = self.shards[key.shard()].load();
+        shard.partition_point(|(p, ..)| *p <= key) - shard.partition_point(|(p, ..)| *p < key)
     }
 
-    fn leave(&self, place: Place, rule: RuleId) {
-        let shard = &self.shards[place.shard()];
+    fn leave(&self, key: PrefixKey, rule: RuleId) {
+        let shard = &self.shards[key.shard()];
         let before = shard.load();
-        if let Ok(at) = before.binary_search_by_key(&(place, rule), |(p, id, _)| (*p, *id)) {
+        if let Ok(at) = before.binary_search_by_key(&(key, rule), |(p, id, _)| (*p, *id)) {
             let mut entries = Shard::clone(&before);
             entries.remove(at);
             shard.store(Arc::new(entries));
-            self.use_length(place, false);
+            self.use_length(key, false);
         }
     }
 
-    fn use_length(&self, place: Place, more: bool) {
+    fn use_length(&self, key: PrefixKey, more: bool) {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
-        let (table, len) = (usize::from(place.table), usize::from(place.len));
+        let (table, len) = (usize::from(key.table), usize::from(key.len));
         let count = &mut uses[table][len];
         *count = if more { *count + 1 } else { *count - 1 };
         let (word, bit) = (&self.lengths[table][len / 64], 1 << (len % 64));
@@ -263,8 +264,8 @@ mod tests {
             let id = RuleId(n.into());
             spd.insert(Rule { id, tunnel: "t".into(), selectors, trap: false });
         }
-        let place = Place::new(Side::Remote, Prefix::holding(&host(255).addresses));
-        assert!(spd.finder.count(place) <= CROWD);
+        let key = PrefixKey::new(Side::Remote, Prefix::holding(&host(255).addresses));
+        assert!(spd.finder.count(key) <= CROWD);
         let header = header([10, 0, 199, 1].into(), [10, 0, 255, 1].into(), 80);
         assert_eq!(spd.finder.find(&header).map(|e| e.rule.id), Some(RuleId(199)));
     }

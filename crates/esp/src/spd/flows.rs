@@ -1,4 +1,4 @@
-//! Which SA served the flow of a packet last time, so that the rules are searched once per flow and not per packet.
+//! The SA that served a flow last time, so that the rules are searched once per flow and not per packet.
 
 #![forbid(unsafe_code)]
 
@@ -8,11 +8,11 @@ use crate::outbound::Outbound;
 use crate::prefetch;
 use std::sync::{Arc, Weak};
 
-/// Where flows are looked for, by their hash; a power of two.
+/// The number of sets among which the hash of a flow selects one; a power of two.
 const SETS: usize = 16_384;
 
-/// How many flows a set has room for; the newest takes the place of the oldest. So that flows that are as many as half of all
-/// places find one each, but for a few in a hundred.
+/// The flows that a set has room for; a new one replaces the oldest. With flows as many as half of all entries, all but a few
+/// in a hundred find room.
 const WAYS: usize = 4;
 
 /// More flows than this may have so many SAs that a core's cache does not hold them beside packets.
@@ -21,7 +21,7 @@ const MANY: usize = 256;
 /// Most packets for which what they need is asked for together.
 pub(crate) const AHEAD: usize = 16;
 
-/// How often the SA of an outbound packet was known from its flow, and how often the rules were searched.
+/// The number of outbound packets whose SA was known from their flow, and of those for which the rules were searched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Lookups {
     /// The flow was known.
@@ -43,15 +43,15 @@ impl std::ops::AddAssign for Lookups {
 pub(crate) struct Flows {
     /// Of the [`Spd`] when the first of `entries` was found.
     generation: u64,
-    /// Which of `entries` a flow may be, the newest first.
-    sets: Box<[[Place; WAYS]]>,
+    /// The entries that a flow may be, the newest first.
+    sets: Box<[[TaggedIndex; WAYS]]>,
     entries: Vec<Entry>,
     lookups: Lookups,
 }
 
 /// The number of an entry, counted from 1, below some of its flow's hash, so that others are not looked at; 0: none.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Place(u32);
+struct TaggedIndex(u32);
 
 /// One line of a cache.
 #[repr(align(64))]
@@ -71,25 +71,25 @@ impl Flows {
     pub(crate) fn new() -> Self {
         Self {
             generation: 0,
-            sets: vec![[Place::NONE; WAYS]; SETS].into(),
+            sets: vec![[TaggedIndex::NONE; WAYS]; SETS].into(),
             entries: Vec::new(),
             lookups: Lookups::default(),
         }
     }
 
-    /// What [`Spd::lookup`] says.
+    /// The verdict of [`Spd::lookup`], from memory if possible.
     pub(crate) fn look_up(&mut self, spd: &Spd, header: &Header) -> Verdict {
         // Before the search: what changes during it belongs to the next generation.
         let generation = spd.generation();
         if self.generation != generation {
             if !self.entries.is_empty() {
-                self.sets.fill([Place::NONE; WAYS]);
+                self.sets.fill([TaggedIndex::NONE; WAYS]);
                 self.entries.clear();
             }
             self.generation = generation;
         }
         let flow = spd.flow(header);
-        let (set, tag) = flow.place();
+        let (set, tag) = flow.bucket();
         let known = self.candidates(set, tag).find_map(|entry| entry.sa_of(&flow));
         if let Some(sa) = known {
             self.lookups.known += 1;
@@ -105,12 +105,12 @@ impl Flows {
 
     /// The entries that a flow with that place may be.
     fn candidates(&self, set: usize, tag: u32) -> impl Iterator<Item = &Entry> {
-        let places = self.sets[set].iter().take_while(|place| **place != Place::NONE);
+        let places = self.sets[set].iter().take_while(|place| **place != TaggedIndex::NONE);
         let places = places.filter(move |place| place.tag() == tag);
         places.filter_map(|place| self.entries.get(place.entry()))
     }
 
-    /// Whether there are so many that [`prefetch`](Self::prefetch) pays.
+    /// Returns `true` if there are so many that [`prefetch`](Self::prefetch) pays.
     pub(crate) fn are_many(&self) -> bool {
         self.entries.len() > MANY
     }
@@ -120,7 +120,7 @@ impl Flows {
         let mut places = [(0, 0); AHEAD];
         let mut count = 0;
         for (place, header) in places.iter_mut().zip(headers) {
-            *place = spd.flow(&header).place();
+            *place = spd.flow(&header).bucket();
             prefetch::soon(&self.sets[place.0]);
             count += 1;
         }
@@ -130,7 +130,7 @@ impl Flows {
         first().filter_map(|entry| entry.sa.upgrade()).for_each(|sa| sa.prefetch());
     }
 
-    /// What was counted since the last call.
+    /// The counters since the last call.
     pub(crate) fn take_lookups(&mut self) -> Lookups {
         std::mem::take(&mut self.lookups)
     }
@@ -139,22 +139,22 @@ impl Flows {
         let set = &mut self.sets[set];
         let oldest = set[WAYS - 1];
         let number = match oldest {
-            Place::NONE if self.entries.len() < Place::MOST => {
+            TaggedIndex::NONE if self.entries.len() < TaggedIndex::MOST => {
                 self.entries.push(entry);
                 self.entries.len()
             }
-            Place::NONE => return,
+            TaggedIndex::NONE => return,
             oldest => {
                 self.entries[oldest.entry()] = entry;
                 oldest.entry() + 1
             }
         };
         set.rotate_right(1);
-        set[0] = Place::new(tag, number);
+        set[0] = TaggedIndex::new(tag, number);
     }
 }
 
-impl Place {
+impl TaggedIndex {
     const NONE: Self = Self(0);
     /// Entries that there are numbers for.
     const MOST: usize = (1 << Self::BITS) - 1;
@@ -194,12 +194,15 @@ impl Flow {
 
     /// One of [`SETS`], and what to tell it by from most others there. Who chooses flows so that they fall on one set has them
     /// searched for, no more.
-    fn place(&self) -> (usize, u32) {
+    fn bucket(&self) -> (usize, u32) {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let words = self.addresses.iter().flat_map(|bits| [(bits >> 64) as u64, *bits as u64]);
         let mixed =
             words.fold(self.rest, |mixed, word| (mixed ^ mixed >> 32).wrapping_mul(ODD) ^ word);
         let mixed = mixed.wrapping_mul(ODD);
-        ((mixed >> 40) as usize % SETS, (mixed >> 8) as u32 >> Place::BITS << Place::BITS)
+        (
+            (mixed >> 40) as usize % SETS,
+            (mixed >> 8) as u32 >> TaggedIndex::BITS << TaggedIndex::BITS,
+        )
     }
 }

@@ -40,9 +40,9 @@ enum Arithmetic {
     Curve(&'static agreement::Algorithm),
 }
 
-/// Whether a value may be a public value of the group, as far as that costs nothing to tell: its length, and for MODP
-/// its range (RFC 6989 §2.1). Whether a point is on its curve, or a value in its
-/// subgroup, shows in [`PrivateKey::agree`].
+/// Returns `true` if a value may be a public value of the group. Only cheap checks are made: the length, and for MODP
+/// the range (RFC 6989 §2.1). [`PrivateKey::agree`] finds a point that is not on its curve, or a value outside its
+/// subgroup.
 pub fn is_plausible(group: Group, value: &[u8]) -> bool {
     match arithmetic(group) {
         Arithmetic::Modp(modp) => modp.admits(value),
@@ -83,7 +83,7 @@ impl PrivateKey {
     /// The shared secret g^ir as RFC 7296 §2.14 (MODP, padded), RFC 5903 §7 (x coordinate) and RFC 8031 define it.
     ///
     /// # Errors
-    /// Where the peer's value has the wrong length, is 0, 1 or p − 1, is outside the subgroup of group 24 or no point of
+    /// If the peer's value has the wrong length, is 0, 1 or p − 1, is outside the subgroup of group 24 or no point of
     /// the curve (RFC 6989 §2), or makes X25519 give zero (RFC 8031 §5).
     pub fn agree(&self, peer: &[u8]) -> Result<Secret, InvalidPublicValue> {
         let invalid = InvalidPublicValue { group: self.group };

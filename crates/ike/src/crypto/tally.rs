@@ -1,5 +1,5 @@
-//! How often the functions of IKE were done in this process, by all engines together. Nothing is decided by it: only reports
-//! read it, and so it need not be passed through every place that computes.
+//! Counters of the cryptographic functions of IKE in this process, over all engines. Only reports read them, so that
+//! they need not be passed to every place that computes.
 
 use policy::{Group, KeyKind, Prf};
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ pub(crate) fn count(operation: Operation) {
     *DONE.lock().unwrap_or_else(PoisonError::into_inner).entry(operation).or_default() += 1;
 }
 
-/// How often each was done since the process began.
+/// The counter of each function, since the process began.
 pub fn done() -> BTreeMap<Operation, u64> {
     DONE.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }

@@ -4,22 +4,22 @@ use super::Engine;
 use crate::deadlines::Waiter;
 use crate::failure::Failure;
 use crate::sa::active::Active;
-use crate::sa::child::{ChildSa, ChildState};
+use crate::sa::child::{ChildSa, ChildState, History};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
 use crate::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, State};
-use esp::plane::DataPlane;
+use esp::plane::{DataPlane, PathMtu, Usage};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl<P: DataPlane> Engine<P> {
-    /// Whether no IKE SA is left.
+    /// Returns `true` if no IKE SA is left.
     pub fn is_idle(&self) -> bool {
         self.sessions.is_empty()
     }
 
-    /// Whether an IKE tunnel is up or being set up.
+    /// Returns `true` if an IKE tunnel is up or being set up.
     pub fn is_under_way(&self, tunnel: &str) -> bool {
         self.session_of(tunnel).is_some()
     }
@@ -211,7 +211,7 @@ fn ike_sa(now: Instant, session: &Session, sa: &IkeSa) -> IkeSaStatus {
         remote: session.path.remote,
         nat_local: session.path.nat_local,
         nat_remote: session.path.nat_remote,
-        suite: established.map_or_else(String::new, |e| e.keys.suite.to_string()),
+        suite: established.map(|e| e.keys.suite),
         established_for: session.established_at.map(|at| now.saturating_duration_since(at)),
         rekey_in: established.map(|e| left(now, e.rekey_at)),
         expires_in: established.map(|e| left(now, e.expire_at)),
@@ -276,31 +276,48 @@ fn child_sa(
     session: &Session,
     child: &ChildSa,
 ) -> ChildSaStatus {
-    let inbound = plane.usage(child.inbound).unwrap_or_default();
-    let outbound = plane.usage(child.outbound).unwrap_or_default();
-    let before = &child.history;
+    let (inbound, outbound) = usage(plane, child);
+    let total = total(plane, session, child, session.children.len());
     let lifetime = child.choice.lifetime;
     let used = inbound.bytes.max(outbound.bytes);
     ChildSaStatus {
-        suite: child.choice.to_string(),
+        suite: child.choice.algorithms(),
         esn: child.choice.esn,
         encapsulation: session.path.of_plane(child.suite()).encapsulation,
         inbound_spi: child.spi_in,
         outbound_spi: child.spi_out,
-        packets_in: before.inbound.packets + inbound.packets,
-        packets_out: before.outbound.packets + outbound.packets,
-        bytes_in: before.inbound.bytes + inbound.bytes,
-        bytes_out: before.outbound.bytes + outbound.bytes,
-        refused: before.inbound.refused
-            + before.outbound.refused
-            + inbound.refused
-            + outbound.refused,
-        fit: plane.fit(child.outbound),
-        established_for: now.saturating_duration_since(before.established_at),
+        packets_in: total.inbound.packets,
+        packets_out: total.outbound.packets,
+        bytes_in: total.inbound.bytes,
+        bytes_out: total.outbound.bytes,
+        refused: total.inbound.refused + total.outbound.refused,
+        fit: plane.path_mtu().fit(child.outbound),
+        established_for: now.saturating_duration_since(total.established_at),
         lifetime,
         bytes_left: lifetime.bytes.map(|limit| limit.saturating_sub(used)),
         rekey_in: Some(left(now, child.rekey_at)),
         expires_in: Some(left(now, child.expire_at)),
-        rekeys: before.rekeys,
+        rekeys: total.rekeys,
     }
+}
+
+fn usage(plane: &mut dyn DataPlane, child: &ChildSa) -> (Usage, Usage) {
+    let [inbound, outbound] =
+        [child.inbound, child.outbound].map(|sa| plane.usage(sa).unwrap_or_default());
+    (inbound, outbound)
+}
+
+/// The traffic of a tunnel since it came up. The Child SAs that this one has replaced, `depth` of them at most, count until they
+/// are removed, when their traffic becomes part of its history.
+fn total(plane: &mut dyn DataPlane, session: &Session, child: &ChildSa, depth: usize) -> History {
+    let (inbound, outbound) = usage(plane, child);
+    let mut total = child.history_with(Some(inbound), Some(outbound));
+    let replaced = |c: &&ChildSa| c.state == ChildState::Replaced(child.spi_in);
+    for before in session.children.of_tunnel(&child.tunnel.name).filter(replaced) {
+        if let Some(depth) = depth.checked_sub(1) {
+            let before = self::total(plane, session, before, depth);
+            total.add_what_passed(&child.history, &before);
+        }
+    }
+    total
 }

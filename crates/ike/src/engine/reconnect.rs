@@ -40,7 +40,7 @@ pub(super) struct Retry {
     pub attempts: u32,
     /// Not before this.
     at: Instant,
-    /// Whether it is tried until it is up; otherwise only when a packet asks for it.
+    /// It is tried until it is up; otherwise only when a packet asks for it.
     persistent: bool,
 }
 
@@ -131,7 +131,7 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Whether the next attempt to start this child tunnel is scheduled.
+    /// Returns `true` if the next attempt to start this child tunnel is scheduled.
     pub(super) fn is_retrying(&self, child: &str) -> bool {
         self.deadlines.of(&Waiter::Retry(child.into())).is_some()
     }
@@ -179,7 +179,7 @@ impl<P: DataPlane> Engine<P> {
 
     /// Starts a tunnel for a packet that waits for it, or does so once the pause after a failure is over.
     pub(super) fn acquire(&mut self, now: Instant, child: &str, packet: PacketSummary) {
-        // What the operator has taken down is not brought back by whoever sends a packet.
+        // A packet does not bring back a tunnel that the operator has taken down.
         if self.deactivated.contains(child) {
             return;
         }
@@ -189,7 +189,10 @@ impl<P: DataPlane> Engine<P> {
                 self.deadlines.set(Waiter::Retry(child.into()), Some(deadline));
             }
             // A refusal is an event of its own; nobody waits for this call.
-            None => _ = self.begin(now, child, Some(packet)),
+            None => {
+                let startable = self.startable(child);
+                _ = startable.and_then(|startable| self.begin(now, &startable, Some(packet)));
+            }
         }
     }
 

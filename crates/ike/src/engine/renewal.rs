@@ -19,10 +19,11 @@ impl<P: DataPlane> Engine<P> {
     /// interruption.
     ///
     /// # Errors
-    /// Where there is no such tunnel, or it is not up.
+    /// If there is no such tunnel, or it is not up.
     pub fn reauthenticate(&mut self, now: Instant, name: &str) -> Result<(), CommandError> {
-        let (tunnel, _) = self.tunnel_of(name)?;
-        let id = self.session_of(&tunnel).ok_or_else(|| CommandError::NotUp(name.into()))?;
+        let target = self.find(name)?;
+        let id =
+            self.session_of(target.tunnel()).ok_or_else(|| CommandError::NotUp(name.into()))?;
         if !self.sessions.get(id).is_some_and(|s| s.is_established()) {
             return Err(CommandError::NotUp(name.into()));
         }

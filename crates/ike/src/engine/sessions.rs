@@ -88,7 +88,7 @@ impl Sessions {
         self.by_spi.get(&spi).copied()
     }
 
-    /// How many SPIs lead to sessions.
+    /// The number of SPIs that lead to sessions.
     pub fn spis(&self) -> usize {
         self.by_spi.len()
     }
@@ -98,7 +98,7 @@ impl Sessions {
         self.by_sa.get(&sa).copied()
     }
 
-    /// How many SAs in the plane belong to sessions.
+    /// The number of SAs in the plane that belong to sessions.
     pub fn sas(&self) -> usize {
         self.by_sa.len()
     }

@@ -1,6 +1,7 @@
 //! INFORMATIONAL exchanges about addresses (MOBIKE, RFC 4555): which they are, that they have changed, that the peer
 //! receives there.
 
+use crate::close_reason::CloseReason;
 use crate::config::Encap;
 use crate::context::Cx;
 use crate::datagram::Datagram;
@@ -22,7 +23,7 @@ use subtle::ConstantTimeEq;
 /// Octets of our COOKIE2 (RFC 4555 §4.2.5: 8 to 64).
 const COOKIE: usize = 16;
 
-/// How often an update is tried that the peer does not carry out.
+/// The number of attempts at an update that the peer does not carry out.
 const REFUSALS: u32 = 5;
 
 /// The payloads of IKE_AUTH about MOBIKE (RFC 4555 §3.2, §3.4).
@@ -67,7 +68,7 @@ fn listed(parts: &Parts<'_>) -> Option<Vec<IpAddr>> {
     found
 }
 
-/// Whether a peer can be at an address.
+/// Returns `true` if a peer can be at an address.
 fn is_usable(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
     !(address.is_unspecified() || address.is_multicast() || address.is_loopback() || broadcast)
@@ -112,7 +113,7 @@ fn detection(session: &Session, cx: &Cx<'_>, index: usize) -> [Payload; 2] {
     announce(spis, &session.path, cx.config.encap == Encap::Always)
 }
 
-/// Answers what a request says of addresses.
+/// Answers the parts of a request that concern addresses.
 pub(crate) fn answer(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -203,7 +204,7 @@ pub(crate) fn conclude(
         if !same && !refused {
             let detail = "the peer did not return the cookie that shows where it is".to_owned();
             let failure = Failure::new(FailureKind::ProtocolError, detail);
-            return session.break_off(cx, "the peer's address could not be checked", failure);
+            return session.break_off(cx, CloseReason::AddressUnverified, failure);
         }
     }
     // RFC 4555 §3.5, §3.7: what was sent by another path, too, says nothing of this one.
@@ -226,7 +227,7 @@ pub(crate) fn conclude(
     Effects::none()
 }
 
-/// Whether the peer is where it has shown to be before.
+/// Returns `true` if the peer is back at an address where it has shown before that it receives.
 fn is_back(session: &Session) -> bool {
     let here = (session.path.local, session.path.remote);
     session.mobility.verified().is_none_or(|p| (p.local, p.remote) == here)
@@ -275,8 +276,8 @@ pub(crate) fn note_first_mapping(session: &mut Session, index: usize, payloads: 
     session.mobility.seen_as = seen_as(spis, &Parts::of(payloads));
 }
 
-/// Whether the peer sees our address otherwise than before (RFC 4555 §3.8). After the IKE SA has been rekeyed that cannot
-/// be told, and an update does no harm.
+/// Returns `true` if the peer sees another address of ours than before (RFC 4555 §3.8). After a rekey of the IKE SA
+/// this cannot be told; an unnecessary update does no harm.
 fn has_another_mapping(session: &Session, index: usize, parts: &Parts<'_>) -> bool {
     let now = seen_as(session.sas[index].spis(), parts);
     session.begun_here && now.is_some() && now != session.mobility.seen_as

@@ -3,9 +3,10 @@
 pub(crate) mod proving;
 
 use super::address_update;
-use super::create_child::{self, ChildRequest};
+use super::child_sa::{self, ChildRequest};
 use super::half_open::{Begun, Checking, HalfOpen, Request, Stage, Unproven};
 use crate::admission::HALF_OPEN_FOR;
+use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::deadlines::after;
@@ -15,7 +16,8 @@ use crate::event::EventKind;
 use crate::failure::facts::{Facts, Identities, KEPT, Parties, Proof};
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
-use crate::negotiation::proposal::{accept_child, describe, offer_child};
+use crate::negotiation::description::describe;
+use crate::negotiation::proposal::{accept_child, offer_child};
 use crate::proof::wishes::Wanted;
 use crate::proof::{Claim, Evidence, Proved, SignedOctets};
 use crate::rejection::{Asked, Rejection, failure_of};
@@ -24,7 +26,6 @@ use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::{Keys, Nonces};
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::message::Message;
-use crate::sa::path::NAT_T_PORT;
 use crate::sa::reassembly::Received;
 use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase, State};
@@ -41,10 +42,10 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long work with certificates may take, fetching revocation lists included.
+/// The time that work with certificates may take, including the download of revocation lists.
 const WORK_FOR: Duration = Duration::from_secs(60);
 
-/// How long a refusal is repeated at least: the request may come again.
+/// The shortest time for which a refusal is repeated if the request comes again.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
 fn asked(child: &ChildTunnel) -> TrafficSelectors {
@@ -62,8 +63,8 @@ pub(crate) fn ask(
 ) -> Effects {
     let tunnel = Arc::clone(&session.tunnel);
     if session.path.carries(&child.proposals).is_empty() {
-        let failure = create_child::ah_and_nat(session, &child);
-        return session.end(cx, "AH does not pass a NAT", Some(failure));
+        let failure = child_sa::ah_and_nat(session, &child);
+        return session.end(cx, CloseReason::AhBehindNat, Some(failure));
     }
     let octets = SignedOctets {
         message: &handshake.request,
@@ -73,7 +74,7 @@ pub(crate) fn ask(
     };
     let proving = match proving::prove(&tunnel, keys.suite.prf, octets, &handshake.wishes) {
         Ok(proving) => proving,
-        Err(failure) => return session.end(cx, "no proof", Some(failure)),
+        Err(failure) => return session.end(cx, CloseReason::NoProof, Some(failure)),
     };
     cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
     let spi_in = cx.spis.allocate(cx.rng);
@@ -162,7 +163,7 @@ pub(crate) fn resume(
             Effects::none()
         }
         (auth_sent::Stage::Proving { .. }, Err(failure)) => {
-            session.end(cx, "no proof", Some(failure))
+            session.end(cx, CloseReason::NoProof, Some(failure))
         }
         (auth_sent::Stage::Checking { payloads, .. }, outcome) => {
             finish(session, cx, index, &payloads, outcome.map(|proved| proved.warning))
@@ -224,7 +225,7 @@ fn finish(
                 // RFC 7296 §2.21.2: the responder believes the IKE SA is up; it is told otherwise.
                 super::delete::ask_refused(session, cx, index);
             }
-            return session.end(cx, "the responder's proof was not accepted", Some(failure));
+            return session.end(cx, CloseReason::ProofRefused, Some(failure));
         }
     };
     if let Some(warning) = warning {
@@ -235,7 +236,7 @@ fn finish(
         return Effects::none();
     }
     let nonces = handshake.nonces();
-    let mut effects = session.establish(cx, suite.to_string(), nonces);
+    let mut effects = session.establish(cx, suite, nonces);
     session.plan_renewal(cx, &parts);
     if session.path.traverses && session.may_be_mobile(cx) {
         address_update::agree(session, &parts);
@@ -341,7 +342,7 @@ fn conclude_child(
     parts: &Parts<'_>,
 ) -> Result<Effects, Failure> {
     let asked = asked(child);
-    let agreed = create_child::read_answer(child, &asked, &[], parts)?;
+    let agreed = child_sa::read_answer(child, &asked, &[], parts)?;
     let (choice, spi_out) =
         accept_child(&session.path.carries(&child.proposals), &[], agreed.proposals).ok_or_else(
             || {
@@ -616,12 +617,12 @@ fn establish(
     let (local, remote) = request.path;
     let suite = keys.suite;
     let mut path = path;
-    // RFC 7296 §2.23: the peer may have moved to port 4500 meanwhile, but to another address only behind a NAT: a copy
+    // RFC 7296 §2.23: the peer may have moved to the port of NAT traversal meanwhile, but to another address only behind a NAT: a copy
     // sent from elsewhere must not draw the tunnel there.
     if path.nat_remote || path.remote.ip() == remote.ip() {
         (path.local, path.remote) = (local, remote);
-    } else if local.port() == NAT_T_PORT {
-        path.float();
+    } else if local.port() == cx.config.natt_port {
+        path.float(cx.config.natt_port);
     }
     let sa = IkeSa {
         local_spi,
@@ -637,7 +638,7 @@ fn establish(
     if cx.contacts.knows(&tunnel) && !initial_contact {
         session.wait_for_predecessor(cx);
     }
-    let mut effects = session.establish(cx, suite.to_string(), nonces);
+    let mut effects = session.establish(cx, suite, nonces);
     let (certificates, proof) = proving::payloads(proof);
     let mut answer = vec![Payload::IdResponder(Identification::of(&tunnel.local.identity))];
     answer.extend(certificates);
@@ -650,7 +651,7 @@ fn establish(
         answer.extend(address_update::introduction(&mut session, cx));
     }
     let child = ChildRequest { rekeys: None, in_auth: true, nonces };
-    match create_child::grant(&mut session, cx, 0, &parts, &child) {
+    match child_sa::grant(&mut session, cx, 0, &parts, &child) {
         Ok(granted) => {
             answer.extend(granted.payloads);
             effects += granted.effects;

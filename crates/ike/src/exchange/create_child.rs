@@ -1,43 +1,37 @@
 //! CREATE_CHILD_SA for Child SAs: new ones and rekeys (RFC 7296 §1.3.1, §1.3.3, §2.8).
 
-mod generic;
-
+use super::child_sa::{
+    ChildRequest, ah_and_nat, grant, public_value, read_answer, successor_history,
+};
 use super::{Answer, Granted, rekey_ike};
+use crate::close_reason::CloseReason;
 use crate::collision::{self, Request};
 use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
 use crate::effect::Lost;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
-use crate::failure::facts::{KEPT, Modes, Offers, Shadowed, Traffic, Wanted};
 use crate::failure::{Failure, FailureKind};
-use crate::negotiation::proposal::{
-    ChildChoice, ChildKeyExchange, accept_child, choose_child, describe, group_id, group_of,
-    offer_child,
-};
-use crate::negotiation::selectors;
+use crate::negotiation::description::describe;
+use crate::negotiation::proposal::{accept_child, offer_child};
+use crate::negotiation::transforms::group_of;
 use crate::rejection::{Asked, Rejection, failure_of};
 use crate::sa::active::{Active, ChildRival, PendingChild};
-use crate::sa::child::{Blueprint, ChildState, History};
+use crate::sa::child::{Blueprint, ChildState};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::session::Session;
-use crate::session::most_children;
 use crate::task::Task;
 use crate::wire::parts::{Parts, status};
-use crate::wire::payload::{Notify, Payload, Proposal, TrafficSelector};
+use crate::wire::payload::{Notify, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use esp::plane::{Spi, TrafficSelectors};
-use policy::{AddressRange, ChildTunnel, Group, Mode, Secret, Selector};
-use std::net::IpAddr;
+use policy::{ChildTunnel, Group, Mode};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How often a peer may ask for another group.
+/// The number of times that a peer may ask for another group.
 const RESTARTS: u8 = 3;
-
-/// So many child tunnels of a peer are compared with a request one by one; of more those that are near to it.
-const FEW: usize = 16;
 
 /// Asks for a new Child SA.
 pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name: &str) -> Effects {
@@ -65,7 +59,7 @@ pub(crate) fn ask_rekey(
         return Effects::none();
     };
     let tunnel = Arc::clone(&child.tunnel);
-    // What the peer has agreed to before it need not refuse first.
+    // The peer has agreed to this group before, so that it need not refuse another one first.
     let agreed = child.choice.group.filter(|g| tunnel.pfs.offer.contains(g));
     let group = agreed.or(tunnel.pfs.offer.first().copied());
     ask(session, cx, index, tunnel, Some(spi_in), group, 0)
@@ -118,10 +112,6 @@ fn ask(
     let active = Some(Active::Child(Box::new(pending)));
     session.send_request(cx, index, ExchangeType::CREATE_CHILD_SA, &payloads, active);
     Effects::none()
-}
-
-fn public_value(key: &PrivateKey) -> Payload {
-    Payload::KeyExchange { group: group_id(key.group()), data: key.public_value().to_vec() }
 }
 
 /// Answers a CREATE_CHILD_SA request.
@@ -195,400 +185,6 @@ fn note_successor(session: &mut Session, index: usize, old: Spi, lowest_nonce: L
     }
 }
 
-/// The context of a peer's request for a Child SA.
-pub(crate) struct ChildRequest<'a> {
-    /// The Child SA to be replaced, by inbound SPI.
-    pub rekeys: Option<Spi>,
-    /// In IKE_AUTH: no nonce and no key exchange of its own.
-    pub in_auth: bool,
-    pub nonces: Nonces<'a>,
-}
-
-/// Grants a Child SA: installs it and makes the payloads of the answer. Failures are noted for the operator.
-pub(crate) fn grant(
-    session: &mut Session,
-    cx: &mut Cx<'_>,
-    index: usize,
-    parts: &Parts<'_>,
-    request: &ChildRequest<'_>,
-) -> Result<Granted, Rejection> {
-    let granted = try_grant(session, cx, index, parts, request);
-    if let Err(Rejection { failure: Some(failure), .. }) = &granted {
-        let name = match session.tunnel.children.as_slice() {
-            [only] => Some(only.name.clone()),
-            _ => request
-                .rekeys
-                .and_then(|spi| Some(session.child_by_inbound(spi)?.tunnel.name.clone())),
-        };
-        cx.out.fail(cx.now, &session.tunnel.name, name.as_deref(), failure.clone());
-    }
-    granted
-}
-
-fn try_grant(
-    session: &mut Session,
-    cx: &mut Cx<'_>,
-    index: usize,
-    parts: &Parts<'_>,
-    request: &ChildRequest<'_>,
-) -> Result<Granted, Rejection> {
-    let (Some(theirs), Some(tsi), Some(tsr)) = (parts.sa, parts.ts_initiator, parts.ts_responder)
-    else {
-        return Err(Rejection::invalid_syntax(
-            "a Child SA is asked for without SA, TSi or TSr".into(),
-        ));
-    };
-    let transport = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
-    if session.children.len() >= most_children(&session.tunnel) {
-        return Err(Rejection::no_additional_sas(session.children.len()));
-    }
-    let Match { tunnel, selectors, seen } =
-        find_tunnel(session, cx, request.rekeys, transport, tsi, tsr)?;
-    if request.rekeys.is_none() {
-        refuse_claimed(session, cx, &tunnel, &selectors)?;
-    }
-    let spi_in = cx.spis.allocate(cx.rng);
-    let wanted = match request.in_auth {
-        true => ChildKeyExchange::Never,
-        false => ChildKeyExchange::Policy(&tunnel.pfs, parts.key_exchange.map(|(group, _)| group)),
-    };
-    let proposals = session.child_path().carries(&tunnel.proposals);
-    let made = choose_child(&proposals, wanted, theirs, spi_in)
-        .ok_or_else(|| match proposals.is_empty() {
-            true => Rejection::not_through_nat(ah_and_nat(session, &tunnel)),
-            false => no_proposal(&tunnel, theirs, request.in_auth),
-        })
-        .and_then(|(choice, spi_out, proposal)| {
-            let (shared, public) = exchange_keys(choice.group, parts)?;
-            let offer = Agreed { choice, spi_in, spi_out, selectors: Arc::clone(&selectors) };
-            let effects = install(session, cx, index, &tunnel, offer, shared.as_ref(), request)?;
-            Ok((proposal, public, effects))
-        });
-    let (proposal, public, effects) = match made {
-        Ok(made) => made,
-        Err(rejection) => {
-            cx.spis.release(spi_in);
-            return Err(rejection);
-        }
-    };
-    let mut payloads = Vec::new();
-    if tunnel.mode == Mode::Transport {
-        payloads.push(status(NotifyType::USE_TRANSPORT_MODE, vec![]));
-    }
-    payloads.push(Payload::Sa(vec![proposal]));
-    if !request.in_auth {
-        payloads.push(Payload::Nonce(request.nonces.responder.to_vec()));
-        payloads.extend(public);
-    }
-    // RFC 7296 §2.23.1: the peer knows itself by the addresses it sent.
-    let path = &session.path;
-    payloads.push(Payload::TsInitiator(as_sent(&selectors.remote, tsi, seen && path.nat_remote)));
-    payloads.push(Payload::TsResponder(as_sent(&selectors.local, tsr, seen && path.nat_local)));
-    Ok(Granted { payloads, effects })
-}
-
-/// Refuses traffic that goes to another peer, whatever is agreed with this one (RFC 3948 §5.2).
-fn refuse_claimed(
-    session: &Session,
-    cx: &Cx<'_>,
-    tunnel: &ChildTunnel,
-    selectors: &TrafficSelectors,
-) -> Result<(), Rejection> {
-    let peer = &session.tunnel.remote.identity;
-    let Some(shadowing_rule) = cx.rules.shadowing_rule(&tunnel.name, peer, selectors) else {
-        return Ok(());
-    };
-    let first = |selectors: &[Selector]| selectors.iter().take(KEPT).copied().collect();
-    let wanted = Wanted {
-        child: tunnel.name.clone(),
-        local: first(&selectors.local),
-        remote: first(&selectors.remote),
-    };
-    let (shadowing_rule, peer) =
-        (Wanted::by(&shadowing_rule.child), shadowing_rule.peer.to_string());
-    Err(Rejection::traffic_claimed(Shadowed { wanted, shadowing_rule, peer }))
-}
-
-/// Why a tunnel that offers nothing but AH cannot come up.
-pub(crate) fn ah_and_nat(session: &Session, tunnel: &ChildTunnel) -> Failure {
-    let path = session.child_path();
-    let detail = format!(
-        "{} is protected with AH only, and between {} and {} is a NAT, or one side has ESP in UDP without one (encap): AH covers the addresses; use IPSecESPProtocol on both sides",
-        tunnel.name,
-        path.local.ip(),
-        path.remote.ip()
-    );
-    Failure::new(FailureKind::NoProposalChosen, detail)
-}
-
-fn no_proposal(tunnel: &ChildTunnel, theirs: &[Proposal], in_auth: bool) -> Rejection {
-    let groups: &[Group] = if in_auth { &[] } else { &tunnel.pfs.accept };
-    let ours = Asked::child(tunnel, groups).offers;
-    let group_optional = tunnel.pfs.accept_none && !groups.is_empty();
-    Rejection::no_proposal_chosen(Offers { group_optional, ..ours.beside(theirs) })
-}
-
-/// Our half of a key exchange of the Child SA's own.
-fn exchange_keys(
-    group: Option<Group>,
-    parts: &Parts<'_>,
-) -> Result<(Option<Secret>, Option<Payload>), Rejection> {
-    let Some(group) = group else { return Ok((None, None)) };
-    let (sent, public) =
-        parts.key_exchange.ok_or_else(|| Rejection::invalid_ke(group_id(group)))?;
-    if group_of(sent) != Some(group) {
-        return Err(Rejection::invalid_ke(group_id(group)));
-    }
-    let key = PrivateKey::generate(group);
-    let answer = public_value(&key);
-    let shared = key.agree(public).map_err(|e| Rejection::invalid_syntax(e.to_string()))?;
-    Ok((Some(shared), Some(answer)))
-}
-
-/// The agreement of both sides on a Child SA.
-struct Agreed {
-    choice: ChildChoice,
-    spi_in: Spi,
-    spi_out: Spi,
-    selectors: Arc<TrafficSelectors>,
-}
-
-fn install(
-    session: &mut Session,
-    cx: &mut Cx<'_>,
-    index: usize,
-    tunnel: &Arc<ChildTunnel>,
-    agreed: Agreed,
-    shared: Option<&Secret>,
-    request: &ChildRequest<'_>,
-) -> Result<Effects, Rejection> {
-    let suite =
-        agreed.choice.suite().expect("a chosen proposal has cipher and integrity that go together");
-    let keys = match session.sas[index].established() {
-        Some(established) => established.keys.child(suite, shared, request.nonces),
-        None => return Err(Rejection::temporary()),
-    };
-    generic::add_rule(session, cx, tunnel)?;
-    let history = successor_history(session, cx, request.rekeys);
-    let blueprint = Blueprint {
-        tunnel,
-        choice: agreed.choice,
-        mode: tunnel.mode,
-        selectors: agreed.selectors,
-        spi_in: agreed.spi_in,
-        spi_out: agreed.spi_out,
-        keys,
-        initiator: false,
-        // The peer has the new SA only once our answer has arrived; what it then deletes tells us.
-        standby: request.rekeys.is_some() || session.renewal.relieves_at.is_some(),
-        path: session.child_path(),
-        history,
-        lowest_nonce: LowestNonce::of(request.nonces),
-    };
-    let child = blueprint.install(cx).map_err(|e| Rejection::plane(&e))?;
-    let effects = session.add_child(cx, child, request.rekeys.is_some());
-    if request.rekeys.is_none() {
-        session.settle_duplicates(&tunnel.name);
-    }
-    Ok(effects)
-}
-
-fn successor_history(session: &Session, cx: &mut Cx<'_>, rekeys: Option<Spi>) -> History {
-    match rekeys.and_then(|spi| session.child_by_inbound(spi)) {
-        Some(old) => {
-            let mut history = old.history_so_far(cx);
-            history.rekeys += 1;
-            history
-        }
-        None => History::new(cx.now),
-    }
-}
-
-/// The child tunnel that fits a request.
-struct Match {
-    tunnel: Arc<ChildTunnel>,
-    selectors: Arc<TrafficSelectors>,
-    /// Addresses were replaced by those seen from this side of a NAT.
-    seen: bool,
-}
-
-fn find_tunnel(
-    session: &Session,
-    cx: &Cx<'_>,
-    rekeys: Option<Spi>,
-    transport: bool,
-    tsi: &[TrafficSelector],
-    tsr: &[TrafficSelector],
-) -> Result<Match, Rejection> {
-    let old = rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|child| &child.tunnel);
-    let translated = transport && (session.path.nat_local || session.path.nat_remote);
-    let tunnels = match old {
-        Some(tunnel) => vec![tunnel],
-        None => may_fit(session, cx, translated, tsi, tsr),
-    };
-    let tunnels = tunnels.into_iter().filter(|tunnel| old.is_some() || tunnel.role.may_respond());
-    let mut found: Option<(u8, Match)> = None;
-    let mut wrong_mode = None;
-    for tunnel in tunnels {
-        // RFC 7296 §2.23.1: in transport mode the addresses that count are those this side sees.
-        let (seen_i, seen_r);
-        let (tsi, tsr) = if translated && tunnel.mode == Mode::Transport {
-            (seen_i, seen_r) = both_as_seen(session, tsi, tsr);
-            (seen_i.as_slice(), seen_r.as_slice())
-        } else {
-            (tsi, tsr)
-        };
-        let Some(selectors) = selectors::grant(tunnel, tsr, tsi) else { continue };
-        if tunnel.mode == Mode::Transport && !transport {
-            wrong_mode = Some(tunnel);
-            continue;
-        }
-        let exact =
-            selectors::is_exact(tunnel, tsr, tsi) && (tunnel.mode == Mode::Transport) == transport;
-        // RFC 7296 §2.9: before a part of all that is asked for, what includes its first choice.
-        let rank = match exact {
-            true => 2,
-            false => selectors::includes_first(tunnel, tsr, tsi).into(),
-        };
-        if found.as_ref().is_none_or(|(best, _)| rank > *best) {
-            let seen = translated && tunnel.mode == Mode::Transport;
-            let selectors = Arc::new(selectors);
-            found = Some((rank, Match { tunnel: Arc::clone(tunnel), selectors, seen }));
-        }
-        if exact {
-            break;
-        }
-    }
-    if let Some((_, found)) = found {
-        return Ok(found);
-    }
-    if rekeys.is_none()
-        && let Some(found) = generic::matching(session, cx, transport, tsi, tsr)
-    {
-        return found;
-    }
-    if let Some(tunnel) = wrong_mode {
-        return Err(Rejection::mode_mismatch(differing(tunnel)));
-    }
-    let theirs = Wanted {
-        child: String::new(),
-        local: selectors::known(tsr),
-        remote: selectors::known(tsi),
-    };
-    let ours = session.tunnel.children.iter().take(KEPT).map(|c| Wanted::by(c)).collect();
-    Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs) }))
-}
-
-/// The child tunnels that a request may mean, in their order: where there are many, those with addresses of it on both
-/// sides. `translated`: or of it as it is seen from this side of a NAT.
-fn may_fit<'a>(
-    session: &'a Session,
-    cx: &'a Cx<'_>,
-    translated: bool,
-    tsi: &[TrafficSelector],
-    tsr: &[TrafficSelector],
-) -> Vec<&'a Arc<ChildTunnel>> {
-    let tunnels = &session.tunnel.children;
-    if tunnels.len() <= FEW || !cx.policy.has(&session.tunnel) {
-        return tunnels.iter().collect();
-    }
-    let seen = translated.then(|| both_as_seen(session, tsi, tsr));
-    let (seen_i, seen_r) = seen.as_ref().map_or((&[][..], &[][..]), |(i, r)| (i, r));
-    let local = [tsr, seen_r].into_iter().flat_map(selectors::addresses);
-    let remote = [tsi, seen_i].into_iter().flat_map(selectors::addresses);
-    let names = cx.rules.meeting(local, remote);
-    names.filter_map(|name| cx.policy.child_of(&session.tunnel, name)).collect()
-}
-
-/// The tunnel is in one mode, the peer wants the other.
-fn differing(tunnel: &ChildTunnel) -> Modes {
-    let theirs = match tunnel.mode {
-        Mode::Transport => Mode::Tunnel,
-        Mode::Tunnel => Mode::Transport,
-    };
-    Modes { child: tunnel.name.clone(), ours: tunnel.mode, theirs }
-}
-
-/// TSi and TSr with the addresses that this side of a NAT sees.
-fn both_as_seen(
-    session: &Session,
-    tsi: &[TrafficSelector],
-    tsr: &[TrafficSelector],
-) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
-    let path = &session.path;
-    let seen_i = as_seen(tsi, path.remote.ip(), path.nat_remote);
-    (seen_i, as_seen(tsr, path.local.ip(), path.nat_local))
-}
-
-fn as_seen(
-    selectors: &[TrafficSelector],
-    address: IpAddr,
-    behind_nat: bool,
-) -> Vec<TrafficSelector> {
-    let replace = |selector: &TrafficSelector| match selector {
-        TrafficSelector::Range(s) if behind_nat && s.addresses.start() == s.addresses.end() => {
-            TrafficSelector::Range(Selector { addresses: AddressRange::from(address), ..*s })
-        }
-        other => other.clone(),
-    };
-    selectors.iter().map(replace).collect()
-}
-
-/// The granted traffic in the peer's terms: the address that the peer knows in place of the one seen here.
-fn as_sent(granted: &[Selector], sent: &[TrafficSelector], replaced: bool) -> Vec<TrafficSelector> {
-    let known = sent.iter().find_map(|selector| match selector {
-        TrafficSelector::Range(s) if s.addresses.start() == s.addresses.end() => Some(s.addresses),
-        _ => None,
-    });
-    let replace = |selector: &Selector| match known {
-        Some(addresses) if replaced && selector.addresses.start() == selector.addresses.end() => {
-            Selector { addresses, ..*selector }
-        }
-        _ => *selector,
-    };
-    granted.iter().map(replace).map(TrafficSelector::Range).collect()
-}
-
-/// The parts of an answer that creates a Child SA.
-pub(crate) struct Answered<'a> {
-    pub proposals: &'a [Proposal],
-    pub selectors: Arc<TrafficSelectors>,
-}
-
-/// Reads an answer to a request for `tunnel`'s Child SA that offered these groups.
-pub(crate) fn read_answer<'a>(
-    tunnel: &ChildTunnel,
-    asked: &TrafficSelectors,
-    groups: &[Group],
-    parts: &Parts<'a>,
-) -> Result<Answered<'a>, Failure> {
-    // RFC 7296 §3.10.1: with an error the request has failed, whatever else the answer holds.
-    if let Some(error) = parts.error() {
-        return Err(failure_of(error, Asked::child(tunnel, groups)));
-    }
-    let (Some(proposals), Some(tsi), Some(tsr)) =
-        (parts.sa, parts.ts_initiator, parts.ts_responder)
-    else {
-        let detail = "the answer has no Child SA".into();
-        return Err(Failure::new(FailureKind::ProtocolError, detail));
-    };
-    let confirmed = parts.notify(NotifyType::USE_TRANSPORT_MODE).is_some();
-    if (tunnel.mode == Mode::Transport) != confirmed {
-        return Err(differing(tunnel).into());
-    }
-    let selectors = selectors::accept(asked, tsi, tsr).ok_or_else(|| {
-        Failure::new(
-            FailureKind::TsUnacceptable,
-            format!(
-                "the peer answers {} to {}, more than was asked for",
-                selectors::describe_wire(tsi),
-                selectors::describe_wire(tsr)
-            ),
-        )
-    })?;
-    Ok(Answered { proposals, selectors: Arc::new(selectors) })
-}
-
 /// Takes the answer to a request of ours.
 pub(crate) fn conclude(
     session: &mut Session,
@@ -652,7 +248,7 @@ fn conclude_success(
                 Err(error) => {
                     // RFC 6989 §2.5
                     cx.spis.release(pending.spi_in);
-                    let reason = "the peer sent an invalid public value";
+                    let reason = CloseReason::InvalidPublicValue;
                     return Ok(session.break_off(cx, reason, broken(error.to_string())));
                 }
             }
@@ -664,7 +260,7 @@ fn conclude_success(
     }
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let our_lowest = LowestNonce::of(nonces);
-    // Even if the peer has replaced its Child SA once more since: what was decided then still holds.
+    // The decision between crossing rekeys stands, even if the peer has replaced its Child SA once more since.
     let rival = pending.rival.as_ref();
     let survives = rival.is_none_or(|r| lowest_nonce::ours_survives(our_lowest, r.lowest_nonce));
     let suite =
@@ -709,6 +305,8 @@ fn conclude_success(
     match pending.rekeys {
         Some(old) => {
             if session.set_state(old, ChildState::Replaced(new)) {
+                // At once: strongSwan (5.9) installs its outbound half with this Delete, and if another rekey comes first,
+                // with keys that it has wiped.
                 session.tasks.push_front(Task::DeleteChild(old));
             }
         }
@@ -717,7 +315,7 @@ fn conclude_success(
     Ok(effects)
 }
 
-/// Queues what was asked for on an IKE SA that is gone.
+/// Queues a request again whose IKE SA is gone.
 pub(crate) fn start_over(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -733,8 +331,8 @@ pub(crate) fn start_over(
     Effects::none()
 }
 
-/// The peer has deleted the Child SA before its answer arrived: there is nothing to install, and what it was to replace goes,
-/// too.
+/// The peer has deleted the Child SA before its answer arrived. Nothing is installed, and the Child SA that it was to
+/// replace is deleted.
 fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) -> Effects {
     cx.spis.release(pending.spi_in);
     let old = pending.rekeys.filter(|old| stands(session, *old));
@@ -753,14 +351,14 @@ fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild
 fn lose(session: &Session, cx: &mut Cx<'_>, pending: &PendingChild) -> Effects {
     let name = &pending.tunnel.name;
     if session.serving_child(name).is_none() {
-        let reason = "deleted by the peer".into();
+        let reason = CloseReason::DeletedByPeer;
         cx.out.event(&session.tunnel.name, Some(name), EventKind::Closed { reason });
         return Effect::Lost(Lost { name: name.clone(), after: Duration::ZERO }).into();
     }
     Effects::none()
 }
 
-/// Whether a Child SA is there and not replaced yet.
+/// Returns `true` if a Child SA is there and not replaced yet.
 fn stands(session: &Session, spi_in: Spi) -> bool {
     session.child_by_inbound(spi_in).is_some_and(|c| c.state == ChildState::Established)
 }
@@ -773,7 +371,7 @@ fn conclude_error(
     error: Notify,
     parts: &Parts<'_>,
 ) -> Effects {
-    // The peer's own rekey has done the work, or the Child SA is gone: so is the reason.
+    // The peer has rekeyed the Child SA itself, or the Child SA is gone: nothing is left to rekey.
     if pending.rekeys.is_some_and(|old| !stands(session, old)) {
         return lose(session, cx, &pending);
     }
@@ -823,7 +421,7 @@ fn conclude_error(
     }
 }
 
-/// Tells the operator, and tries a rekey once more in what is left of the old Child SA's life.
+/// Tells the operator. A rekey is tried once more in the rest of the old Child SA's lifetime.
 fn fail(
     session: &mut Session,
     cx: &mut Cx<'_>,

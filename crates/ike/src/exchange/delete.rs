@@ -1,6 +1,7 @@
 //! INFORMATIONAL with Delete (RFC 7296 §1.4.1).
 
 use super::{create_child, rekey_ike};
+use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
@@ -52,7 +53,7 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, payloads: &[Payload
 pub(crate) fn conclude_children(session: &mut Session, cx: &mut Cx<'_>, spis: &[Spi]) -> Effects {
     let mut effects = Effects::none();
     for spi in spis {
-        effects += give_up_child(session, cx, *spi, "deleted by this side").unwrap_or_default();
+        effects += give_up_child(session, cx, *spi, CloseReason::DeletedHere).unwrap_or_default();
     }
     effects
 }
@@ -67,8 +68,9 @@ fn give_up_child(
     session: &mut Session,
     cx: &mut Cx<'_>,
     spi_in: Spi,
-    reason: &str,
+    reason: CloseReason,
 ) -> Option<Effects> {
+    session.forget_delete(spi_in);
     let child = session.child_by_inbound(spi_in)?;
     let (name, state) = (child.tunnel.name.clone(), child.state);
     if let ChildState::Replaced(successor) = state {
@@ -81,11 +83,7 @@ fn give_up_child(
     }
     let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_renewing(&name);
     if is_last && session.serving_child(&name).is_none() {
-        cx.out.event(
-            &session.tunnel.name,
-            Some(&name),
-            EventKind::Closed { reason: reason.into() },
-        );
+        cx.out.event(&session.tunnel.name, Some(&name), EventKind::Closed { reason });
         if state == ChildState::Established {
             effects.extend(removed.map(|c| Effect::Lost(c.lost(cx.now))));
         }
@@ -116,9 +114,11 @@ fn revive(session: &mut Session, cx: &mut Cx<'_>, name: &str) {
     session.promote_child(cx, spare);
 }
 
-/// Whether this side deletes the Child SA, or is about to.
+/// Returns `true` if this side deletes the Child SA, or is about to.
 fn is_going(session: &Session, spi: Spi) -> bool {
-    session.tasks.contains(&Task::DeleteChild(spi))
+    let delete = Task::DeleteChild(spi);
+    session.tasks.contains(&delete)
+        || session.delayed.iter().any(|(_, task)| *task == delete)
         || session
             .sas
             .iter()
@@ -146,7 +146,7 @@ pub(crate) fn answer_children(
             note_unknown(session, Spi(*spi));
             continue;
         };
-        let given_up = give_up_child(session, cx, spi_in, "deleted by the peer");
+        let given_up = give_up_child(session, cx, spi_in, CloseReason::DeletedByPeer);
         if given_up.is_some() && !ours.contains(&spi_in) {
             deleted.push(spi_in.0);
         }
@@ -176,7 +176,7 @@ pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
     let Some(index) = session.position(spi) else { return Effects::none() };
     if session.sas.len() == 1 {
         session.ending = Ending::ByPeer;
-        return session.end(cx, &reason, None);
+        return session.end(cx, reason, None);
     }
     drop_ike(session, cx, index)
 }
@@ -184,7 +184,7 @@ pub(crate) fn settle(session: &mut Session, cx: &mut Cx<'_>) -> Effects {
 /// Forgets an IKE SA; the session ends with the last.
 pub(crate) fn drop_ike(session: &mut Session, cx: &mut Cx<'_>, index: usize) -> Effects {
     if session.sas.len() == 1 {
-        return session.end(cx, "deleted", None);
+        return session.end(cx, CloseReason::Deleted, None);
     }
     let mut sa = session.sas.remove(index);
     let mut effects = Effects::from(Effect::SpiGivenUp(sa.local_spi));

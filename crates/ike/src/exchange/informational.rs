@@ -2,6 +2,7 @@
 
 use super::address_update;
 use super::{Answer, delete};
+use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::datagram::Datagram;
 use crate::effect::Effects;
@@ -21,7 +22,7 @@ pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Cx<'_>, index: usize)
     session.send_request(cx, index, ExchangeType::INFORMATIONAL, &[], Some(Active::Liveness));
 }
 
-/// Answers whatever the peer tells.
+/// Answers an INFORMATIONAL request.
 pub(crate) fn answer(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -41,18 +42,16 @@ pub(crate) fn answer(
             }
             Payload::Delete(Delete::IkeSa) => {
                 let reason =
-                    session.deleted.take().map_or_else(|| "deleted by the peer".into(), |(_, r)| r);
+                    session.deleted.take().map_or_else(|| CloseReason::DeletedByPeer, |(_, r)| r);
                 session.deleted = Some((session.sas[index].local_spi, reason));
             }
             Payload::Notify(n) if n.kind == NotifyType::AUTHENTICATION_FAILED => {
-                let reason =
-                    "the peer did not accept our proof; compare preshared keys and identities"
-                        .into();
+                let reason = CloseReason::ProofRefusedByPeer;
                 session.deleted = Some((session.sas[index].local_spi, reason));
             }
             // RFC 7296 §2.21.2: an initiator that could not read the answer of IKE_AUTH says so next.
             Payload::Notify(n) if follows_auth(session, index) && is_unread(n.kind) => {
-                let reason = format!("the peer could not read the answer of IKE_AUTH: {}", n.kind);
+                let reason = CloseReason::AuthAnswerUnread(n.kind);
                 session.deleted = Some((session.sas[index].local_spi, reason));
             }
             Payload::Notify(n) if n.kind == NotifyType::AUTH_LIFETIME => {
@@ -64,7 +63,7 @@ pub(crate) fn answer(
     Answer { payloads: answer, fatal: false, effects }
 }
 
-/// Whether the request being answered is the first after IKE_AUTH.
+/// Returns `true` if the request being answered is the first after IKE_AUTH.
 fn follows_auth(session: &Session, index: usize) -> bool {
     let sa = &session.sas[index];
     session.rekeys == 0 && !sa.initiator && sa.window.expects(2)

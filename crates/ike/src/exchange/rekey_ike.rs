@@ -1,17 +1,19 @@
 //! CREATE_CHILD_SA for the IKE SA itself (RFC 7296 §1.3.2, §2.8, §2.18).
 
 use super::Granted;
+use crate::close_reason::CloseReason;
 use crate::collision::{self, Request};
 use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
-use crate::event::EventKind;
+use crate::event::{EventKind, Negotiated};
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
-use crate::negotiation::proposal::{
-    IkeSuite, accept_ike, choose_ike, describe, group_id, group_of, offer_ike,
-};
+use crate::negotiation::description::describe;
+use crate::negotiation::proposal::{accept_ike, choose_ike, offer_ike};
+use crate::negotiation::suite::IkeSuite;
+use crate::negotiation::transforms::{group_id, group_of};
 use crate::rejection::{Asked, Rejection, failure_of, unasked};
 use crate::sa::active::{Active, IkeRival, PendingRekey};
 use crate::sa::keys::{Keys, Nonces};
@@ -27,7 +29,7 @@ use crate::wire::registry::{ExchangeType, NotifyType};
 use policy::Group;
 use std::time::Duration;
 
-/// How often a peer may ask for another group.
+/// The number of times that a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
 /// Asks for the successor of an IKE SA.
@@ -152,7 +154,7 @@ fn succeed(session: &mut Session, cx: &mut Cx<'_>, old: IkeSpi, new: IkeSpi, sui
     session.rekeys += 1;
     session.temporary_failures = 0;
     session.supersede(cx, old, new);
-    cx.out.event(&session.tunnel.name, None, EventKind::Rekeyed { suite: suite.to_string() });
+    cx.out.event(&session.tunnel.name, None, EventKind::Rekeyed { suite: Negotiated::Ike(suite) });
 }
 
 /// Settles for the peer's rekey where ours has come to nothing.
@@ -228,7 +230,7 @@ pub(crate) fn conclude(
             // The peer holds an IKE SA that we cannot use: there is no safe way on.
             let failure = Failure::new(FailureKind::ProtocolError, detail);
             cx.out.fail(cx.now, &session.tunnel.name, None, failure);
-            session.close_and_reconnect(cx, "the IKE SA could not be rekeyed")
+            session.close_and_reconnect(cx, CloseReason::RekeyFailed)
         }
     }
 }
@@ -289,7 +291,7 @@ pub(crate) fn replace_whole(
     error: &crate::wire::payload::Notify,
 ) -> Effects {
     let failure = unasked(error);
-    session.break_off(cx, "the peer makes no further SAs on this IKE SA", failure)
+    session.break_off(cx, CloseReason::NoAdditionalSas, failure)
 }
 
 /// Tells the operator, and tries again in what is left of the IKE SA's life.

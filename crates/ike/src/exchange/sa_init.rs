@@ -4,6 +4,7 @@ use super::auth::proving;
 use super::half_open::{Begun, HalfOpen, Stage, Unproven};
 use super::{address_update, auth};
 use crate::admission::HALF_OPEN_FOR;
+use crate::close_reason::CloseReason;
 use crate::config::Config;
 use crate::config::Encap;
 use crate::context::Cx;
@@ -15,9 +16,9 @@ use crate::event::EventKind;
 use crate::failure::facts::{KEPT, Offers};
 use crate::failure::{Failure, FailureKind};
 use crate::impossible::impossible;
-use crate::negotiation::proposal::{
-    accept_ike, choose_ike, describe, describe_group, group_id, group_of, offer_ike,
-};
+use crate::negotiation::description::{describe, describe_group};
+use crate::negotiation::proposal::{accept_ike, choose_ike, offer_ike};
+use crate::negotiation::transforms::{group_id, group_of};
 use crate::policy_index::Candidates;
 use crate::proof::wishes::{Wanted, Wishes};
 use crate::rejection::{Asked, Rejection, failure_of};
@@ -39,7 +40,7 @@ use std::sync::Arc;
 
 /// Identifies this implementation to itself, so that two of it can agree on what the RFCs leave open.
 const VENDOR_ID: &[u8] = b"vpnd IKEv2/ESP userspace 1";
-/// How often a peer may send us back to the start (cookie, other group).
+/// The number of times that a peer may send us back to the start (cookie, other group).
 const RESTARTS: u8 = 5;
 
 /// Begins a session: the first message goes out.
@@ -114,8 +115,9 @@ fn fragment_size(config: &Config, parts: &Parts<'_>) -> Option<u16> {
     parts.notify(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED).and(config.fragment_size)
 }
 
-/// Whether ESP is to go in UDP beside what NATs require. Two of this implementation need not pretend a NAT to each
-/// other for it, and so do not follow each other to addresses that a forger shows them (RFC 7296 §2.23).
+/// Returns `true` if ESP is to travel in UDP although no NAT requires it. Two gateways of this implementation
+/// recognize each other by their vendor ID and need not pretend a NAT for it. So they do not follow each other to
+/// addresses that an attacker forges (RFC 7296 §2.23).
 fn wants_udp(config: &Config, path: &Path, payloads: &[Payload]) -> bool {
     let kin = payloads.iter().any(|p| matches!(p, Payload::VendorId(v) if v == VENDOR_ID));
     match config.encap {
@@ -162,7 +164,7 @@ pub(crate) fn answer(
     }
     let only = std::slice::from_ref(&proposal);
     candidates.retain(|ours| choose_ike(ours, only, sent_group, &[]).is_some());
-    // What shows at once is not to cost a key.
+    // A public value that is obviously wrong costs no key.
     if !is_plausible(suite.group, public) {
         cx.out.discard(Discard::InvalidPublicValue);
         return None;
@@ -291,7 +293,7 @@ pub(crate) fn conclude(
     session.path.fragment_size = fragment_size(cx.config, &parts);
     // RFC 4555 §3.3: with MOBIKE even where there is no NAT, since there may be one on a later path.
     if session.path.in_udp() || (traverses && session.may_be_mobile(cx)) {
-        session.path.float();
+        session.path.float(cx.config.natt_port);
     }
     let nonces = Nonces { initiator: &init.nonce, responder: nonce };
     let (keys, proof_keys) = Keys::initial(suite, &shared, nonces, spis, true);
@@ -356,7 +358,7 @@ pub(crate) fn handle_timeout(session: &mut Session, cx: &mut Cx<'_>) -> Effects 
         _ => None,
     });
     if let Some(failure) = believed {
-        return session.end(cx, "refused by the peer", Some(failure));
+        return session.end(cx, CloseReason::Refused, Some(failure));
     }
     Effects::none()
 }

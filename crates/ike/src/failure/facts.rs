@@ -1,6 +1,6 @@
 //! The facts of a failure as values, such as the offers of both sides, so that a reader can put them side by side.
 
-use crate::negotiation::proposal::offers;
+use crate::negotiation::description::offers;
 use crate::wire::payload::Proposal;
 use policy::{ChildTunnel, IkeTunnel, Mode, Selector};
 use std::fmt;
@@ -8,9 +8,10 @@ use std::net::{IpAddr, SocketAddr};
 
 /// The facts of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Facts {
-    /// In words only.
+    /// Facts that are known in words only.
     Words(String),
     /// The peer did not answer.
     Silence(Silence),
@@ -32,23 +33,25 @@ pub enum Facts {
 
 /// A request that was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Silence {
     /// The message that was sent.
     pub request: String,
-    /// How many times.
+    /// The number of times that it was sent.
     pub sent: u32,
-    /// From where.
+    /// The address it was sent from.
     pub local: IpAddr,
-    /// To where.
+    /// The address it was sent to.
     pub remote: SocketAddr,
-    /// Whether the tunnel had been up.
+    /// The tunnel was up before.
     pub was_up: bool,
-    /// Why this host could not send it, where the last time failed.
+    /// The reason for which this host could not send it the last time.
     pub unsent: Option<String>,
 }
 
 /// The kind of SA that an offer is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
 pub enum Layer {
     /// An IKE SA.
     Ike,
@@ -58,6 +61,7 @@ pub enum Layer {
 
 /// The offers of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Offers {
     /// The kind of SA that they are for.
     pub layer: Layer,
@@ -65,7 +69,7 @@ pub struct Offers {
     pub ours: Vec<Offer>,
     /// The peer's; `None` where it refused ours without a word about its own.
     pub theirs: Option<Vec<Offer>>,
-    /// Whether this side takes an offer without a key exchange, too.
+    /// This side also accepts an offer without a key exchange.
     pub group_optional: bool,
     /// The one key exchange the peer asks for.
     pub wanted_group: Option<String>,
@@ -86,6 +90,7 @@ impl Offers {
 
 /// One proposal: alternatives for each kind of transform.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Offer {
     /// In the order of the proposal.
     pub transforms: Vec<Alternatives>,
@@ -93,8 +98,9 @@ pub struct Offer {
 
 /// The alternatives for one kind of transform.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Alternatives {
-    /// Which kind.
+    /// The kind of transform.
     pub kind: &'static str,
     /// In order of preference.
     pub names: Vec<String>,
@@ -102,6 +108,7 @@ pub struct Alternatives {
 
 /// The peer's identity, and those that the policy names.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Identities {
     /// The peer's own identity.
     pub peer: String,
@@ -113,6 +120,7 @@ pub struct Identities {
 
 /// The two identities of a tunnel of the policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Parties {
     /// The IKE tunnel.
     pub tunnel: String,
@@ -134,10 +142,11 @@ impl Parties {
 
 /// A proof that was not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Proof {
-    /// Whether it was this side that did not accept the peer's.
+    /// This side did not accept the peer's proof. Otherwise the peer did not accept ours.
     pub by_us: bool,
-    /// Whether this side proves itself by a certificate; otherwise by a preshared key.
+    /// This side proves its identity by a certificate; otherwise by a preshared key.
     pub certificate: bool,
     /// This side's identity.
     pub local: String,
@@ -147,6 +156,7 @@ pub struct Proof {
 
 /// The traffic that each side wants protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Traffic {
     /// By child tunnel.
     pub ours: Vec<Wanted>,
@@ -156,6 +166,7 @@ pub struct Traffic {
 
 /// Traffic that is to be protected.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Wanted {
     /// The child tunnel; empty for the peer's.
     pub child: String,
@@ -177,6 +188,7 @@ impl Wanted {
 
 /// Traffic that a peer asks for and that the policy gives to another one first.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Shadowed {
     /// The part of its child tunnel that the peer may have.
     pub wanted: Wanted,
@@ -188,6 +200,7 @@ pub struct Shadowed {
 
 /// Modes that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Modes {
     /// The child tunnel.
     pub child: String,
@@ -199,6 +212,7 @@ pub struct Modes {
 
 /// Addresses between which there is no tunnel.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Addresses {
     /// This side's, as the peer knows it.
     pub local: IpAddr,

@@ -48,7 +48,7 @@ fn narrow(ours: &[Selector], theirs: &[TrafficSelector]) -> Vec<Selector> {
             narrowed.push(selector);
         }
     }
-    // What another covers adds nothing: the packet that asked for it is part of the whole.
+    // A selector that another one covers adds nothing, for example that of the packet that asked for the tunnel.
     let all = narrowed.clone();
     narrowed.retain(|s| all.iter().all(|o| o == s || o.intersection(s) != Some(*s)));
     // They are kept for as long as the Child SA is.
@@ -60,7 +60,7 @@ fn meet(ours: &[Selector], theirs: &[TrafficSelector]) -> bool {
     ranges(theirs).any(|t| ours.iter().any(|o| o.intersection(t).is_some()))
 }
 
-/// Whether each selector lies in one of the whole.
+/// Returns `true` if each selector of `part` lies in one of `whole`.
 pub fn covered(part: &[Selector], whole: &[Selector]) -> bool {
     part.iter().all(|p| whole.iter().any(|w| w.intersection(p) == Some(*p)))
 }
@@ -83,7 +83,8 @@ pub fn grant(
     (!granted.local.is_empty() && !granted.remote.is_empty()).then_some(granted)
 }
 
-/// Whether the tunnel's traffic includes the first choice of a request: what is granted must, then, too.
+/// Returns `true` if the tunnel's traffic includes the first selectors of a request. The granted traffic must include
+/// them then, too.
 pub fn includes_first(
     tunnel: &ChildTunnel,
     local: &[TrafficSelector],
@@ -95,7 +96,7 @@ pub fn includes_first(
     includes(&tunnel.local, local) && includes(&tunnel.remote, remote)
 }
 
-/// Whether a request asks for all of the tunnel's traffic and for nothing more.
+/// Returns `true` if a request asks for all of the tunnel's traffic and for nothing more.
 pub fn is_exact(
     tunnel: &ChildTunnel,
     local: &[TrafficSelector],

@@ -77,7 +77,7 @@ impl Certificate {
     /// Reads the DER encoding of a certificate.
     ///
     /// # Errors
-    /// Where it is not one, or has a key that nothing here can use.
+    /// If it is not one, or has a key that nothing here can use.
     pub fn read(der: &[u8]) -> Result<Self, CertificateError> {
         if der.len() > LONGEST {
             return Err(CertificateError::TooLong);
@@ -147,17 +147,17 @@ impl Certificate {
         (self.not_before, self.not_after)
     }
 
-    /// Whether it may sign others.
+    /// Returns `true` if it may sign other certificates.
     pub fn is_authority(&self) -> bool {
         self.is_authority
     }
 
-    /// Whether its key usage, where it has one, lets it sign certificates (RFC 5280 §4.2.1.3).
+    /// Returns `true` if its key usage, where it has one, lets it sign certificates (RFC 5280 §4.2.1.3).
     pub(crate) fn may_issue(&self) -> bool {
         self.may_issue
     }
 
-    /// Whether its key usage, where it has one, lets it prove who somebody is (RFC 4945 §5.1.3.2).
+    /// Returns `true` if its key usage, where it has one, lets its key sign a proof of identity (RFC 4945 §5.1.3.2).
     pub fn may_sign(&self) -> bool {
         self.may_sign
     }
@@ -167,8 +167,8 @@ impl Certificate {
         &self.crl_urls
     }
 
-    /// Whether it is for the side with this identity (RFC 4945 §3.1): a subject alternative name, its subject, or for
-    /// a Key ID its subject key identifier.
+    /// Returns `true` if it belongs to the side with this identity (RFC 4945 §3.1). A subject alternative name, the
+    /// subject, or for a Key ID the subject key identifier must match.
     pub fn is_for(&self, identity: &Identity) -> bool {
         match identity {
             Identity::Dn(name) => {
@@ -180,17 +180,18 @@ impl Certificate {
         }
     }
 
-    /// Whether the other has the name and, where both say so, the key that this one's issuer has.
+    /// Returns `true` if the other certificate has the name of this one's issuer and, where both name it, the issuer's
+    /// key.
     pub(crate) fn may_be_issued_by(&self, other: &Self) -> bool {
         other.subject.as_ref() == Some(&self.issuer)
     }
 
-    /// Whether the key of this SubjectPublicKeyInfo, in DER, has signed it.
+    /// Returns `true` if the key of this SubjectPublicKeyInfo, in DER, has signed it.
     pub(super) fn is_signed_by(&self, key_info: &[u8]) -> bool {
         Signed::read(&self.der).is_ok_and(|signed| signed.is_by(key_info))
     }
 
-    /// Whether it names itself as its issuer.
+    /// Returns `true` if it names itself as its issuer.
     pub fn is_self_issued(&self) -> bool {
         self.subject.as_ref() == Some(&self.issuer)
     }

@@ -36,7 +36,7 @@ impl Crl {
     /// Reads the DER encoding of a list.
     ///
     /// # Errors
-    /// Where it is not a complete list of one authority.
+    /// If it is not a complete list of one authority.
     pub fn read(der: &[u8]) -> Result<Self, CrlError> {
         if der.len() > LONGEST {
             return Err(CrlError::TooLong);
@@ -76,12 +76,12 @@ impl Crl {
         &self.der
     }
 
-    /// Whether the key of this SubjectPublicKeyInfo, in DER, has signed it.
+    /// Returns `true` if the key of this SubjectPublicKeyInfo, in DER, has signed it.
     pub fn is_signed_by(&self, key_info: &[u8]) -> bool {
         Signed::read(&self.der).is_ok_and(|signed| signed.is_by(key_info))
     }
 
-    /// Whether it counts at this time since 1970.
+    /// Returns `true` if the list is valid at this time since 1970.
     pub fn is_current(&self, unix_time: Duration) -> bool {
         self.next_update.is_none_or(|until| unix_time < until)
     }

@@ -66,7 +66,7 @@ pub(crate) struct Signing {
     pub hashes: Option<Vec<HashId>>,
     /// Authorities that the peer trusts; none named: any.
     pub requested: Vec<KeyHash>,
-    /// Whether the peer wants answers of OCSP responders.
+    /// The peer wants answers of OCSP responders.
     pub ocsp: bool,
 }
 
@@ -213,10 +213,10 @@ impl Claim {
         Ok(Verdict::Valid(scheme))
     }
 
-    /// Whether OCSP responders say of every certificate of a path that it is good.
+    /// Returns `true` if OCSP responses say of every certificate of a path that it is good.
     ///
     /// # Errors
-    /// Where one says that a certificate is revoked.
+    /// If one says that a certificate is revoked.
     fn is_vouched_for(
         &self,
         trust: &Trust,

@@ -53,7 +53,7 @@ impl PrivateKey {
         }
     }
 
-    /// Whether it is the other half of a certificate's key.
+    /// Returns `true` if the certificate's public key belongs to this private key.
     pub fn belongs_to(&self, public: &PublicKey) -> bool {
         let info = match self {
             Self::Rsa(key) => key.public_key().as_der(),

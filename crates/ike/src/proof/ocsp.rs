@@ -13,9 +13,9 @@ use x509_cert::spki::SubjectPublicKeyInfoRef;
 
 /// Octets of the longest answer that is read.
 pub(crate) const LONGEST: usize = 16 * 1024;
-/// How far the responder's clock may be ahead of this one.
+/// The time by which the responder's clock may be ahead of this one.
 const SKEW: Duration = Duration::from_secs(5 * 60);
-/// How long an answer counts that does not say.
+/// The time for which a response is valid that does not name a time.
 const UNLIMITED: Duration = Duration::from_secs(24 * 3600);
 
 const BASIC: ObjectIdentifier = ObjectIdentifier::new_unwrap("1.3.6.1.5.5.7.48.1.1");
@@ -49,7 +49,7 @@ struct Single {
     next_update: Option<Duration>,
 }
 
-/// Whether a certificate is revoked.
+/// The state of a certificate by an OCSP response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Status {
     Unknown,
@@ -73,7 +73,7 @@ impl Ocsp {
     /// Reads the DER encoding of an OCSPResponse.
     ///
     /// # Errors
-    /// Where it is not one, or one that tells of an error.
+    /// If it is not one, or one that tells of an error.
     pub fn read(der: &[u8]) -> Result<Self, OcspError> {
         if der.len() > LONGEST {
             return Err(OcspError::TooLong);
@@ -93,7 +93,8 @@ impl Ocsp {
         (from.unwrap_or_default(), until.unwrap_or_default())
     }
 
-    /// Whether it is about a certificate, as far as name and number go; its issuer's key is not at hand.
+    /// Returns `true` if the response is about a certificate, judged by the issuer's name and the serial number; the
+    /// issuer's key is not known here.
     pub(crate) fn is_about(&self, certificate: &Certificate) -> bool {
         self.singles.iter().any(|single| single.names(certificate))
     }
@@ -101,7 +102,7 @@ impl Ocsp {
     /// Its statement about a certificate that `issuer` has signed.
     ///
     /// # Errors
-    /// Why it says nothing that counts at this time.
+    /// The reason for which the response cannot be used at this time.
     pub(crate) fn status(
         &self,
         certificate: &Certificate,

@@ -1,4 +1,4 @@
-//! Whether a certificate leads to an authority (RFC 5280 §6, RFC 4945 §5): rustls-webpki decides, this puts its
+//! The path from a certificate to an authority (RFC 5280 §6, RFC 4945 §5). rustls-webpki decides; this module puts its
 //! refusals in words.
 
 use super::certificate::Certificate;
@@ -82,7 +82,7 @@ impl Judge<'_> {
     /// The certificate and those between it and an authority, if they are valid; revocation is not looked at.
     ///
     /// # Errors
-    /// Which certificate is not valid, why, and what to do.
+    /// The text for the operator: the certificate that is not valid, the reason, and what to do.
     pub fn path(&self, leaf: &Certificate) -> Result<Vec<Certificate>, String> {
         self.judge(leaf, None)
     }

@@ -12,7 +12,8 @@ pub fn sign(algorithm: Prf, key: &Secret, octets: SignedOctets<'_>) -> Secret {
     prf(algorithm, padded.expose(), &[octets.message, octets.nonce, maced_id.expose()])
 }
 
-/// Whether an AUTH value is the one the key gives; takes the same time wherever they differ.
+/// Returns `true` if an AUTH value is the one that the key gives. The comparison takes the same time wherever they
+/// differ.
 pub fn verify(algorithm: Prf, key: &Secret, octets: SignedOctets<'_>, value: &[u8]) -> bool {
     sign(algorithm, key, octets).expose().ct_eq(value).into()
 }

@@ -18,7 +18,7 @@ use x509_cert::spki::AlgorithmIdentifierRef;
 pub(crate) const HASHES: [HashId; 4] =
     [HashId::SHA2_256, HashId::SHA2_384, HashId::SHA2_512, HashId::IDENTITY];
 
-/// How a signature is made.
+/// The algorithm of a signature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scheme {
     Pkcs1(Hash),
@@ -203,7 +203,7 @@ fn pss(parameters: Option<AnyRef<'_>>) -> Option<Hash> {
 /// Signs with what the peer takes: `hashes` are those it has named, `like` how it has signed itself.
 ///
 /// # Errors
-/// Where it takes nothing that the key can do; completes "we cannot sign: …".
+/// If it takes nothing that the key can do; completes "we cannot sign: …".
 pub(crate) fn sign(
     key: &PrivateKey,
     hashes: Option<&[HashId]>,
@@ -317,7 +317,7 @@ fn fixed(der: &[u8], octets: usize) -> Option<Vec<u8>> {
 /// Verifies a signature that came with a method; tells how it was made.
 ///
 /// # Errors
-/// Why it proves nothing; completes "the peer's signature does not count: …".
+/// The reason for which the signature proves nothing. It completes "the peer's signature does not count: …".
 pub(crate) fn verify(
     key: &PublicKey,
     rules: &Rules,

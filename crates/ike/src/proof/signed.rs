@@ -32,7 +32,7 @@ impl<'a> Signed<'a> {
         })
     }
 
-    /// Whether the key of this SubjectPublicKeyInfo, in DER, has made the signature.
+    /// Returns `true` if the key of this SubjectPublicKeyInfo, in DER, has made the signature.
     pub fn is_by(&self, key_info: &[u8]) -> bool {
         let info = SubjectPublicKeyInfoDer::from(key_info);
         let Ok(key) = RawPublicKeyEntity::try_from(&info) else { return false };

@@ -41,7 +41,7 @@ pub struct Material {
     pub ocsp: Vec<Item>,
     /// Where a policy wants revocation lists and there is none to be had: whether the certificate passes all the same.
     pub lenient_revocation: bool,
-    /// How old the answer of an OCSP responder may be; `None`: as old as it says itself.
+    /// The age that an OCSP response may have; `None`: the response itself decides.
     pub ocsp_max_age: Option<Duration>,
 }
 
@@ -168,10 +168,10 @@ impl Trust {
         &self.listing
     }
 
-    /// Whether this side can prove that it is `identity`, with a key of one of these kinds.
+    /// Checks that this side can prove that it is `identity`, with a key of one of these kinds.
     ///
     /// # Errors
-    /// Why not, and what to do.
+    /// The reason and the remedy, for the operator.
     pub fn check_own(&self, identity: &Identity, kinds: &[KeyKind]) -> Result<(), String> {
         self.own_for(identity, kinds).map(|_| ())
     }

@@ -14,7 +14,7 @@ pub(crate) struct Wishes {
     /// `None`: it knows only the methods of RFC 7296 and RFC 4754.
     pub hashes: Option<Vec<HashId>>,
     pub authorities: Vec<KeyHash>,
-    /// Whether it wants answers of OCSP responders (RFC 4806).
+    /// It wants answers of OCSP responders (RFC 4806).
     pub ocsp: bool,
 }
 

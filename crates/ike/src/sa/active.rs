@@ -20,7 +20,7 @@ pub(crate) enum Active {
 }
 
 impl Active {
-    /// Whether the exchange creates, rekeys or closes a Child SA.
+    /// Returns `true` if the exchange creates, rekeys or deletes a Child SA.
     pub fn concerns_child(&self) -> bool {
         matches!(self, Self::Child(_) | Self::DeleteChildren(_))
     }

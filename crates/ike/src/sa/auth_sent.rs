@@ -46,7 +46,7 @@ pub(crate) enum Stage {
 }
 
 impl AuthSent {
-    /// Whether the responder may have our proof.
+    /// Returns `true` if the responder may have our proof.
     pub fn has_asked(&self) -> bool {
         !matches!(self.stage, Stage::Proving { .. })
     }

@@ -4,8 +4,9 @@ use crate::context::Cx;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects, Lost};
+use crate::event::Negotiated;
 use crate::key_log::{EspKeys, LoggedKeys};
-use crate::negotiation::proposal::ChildChoice;
+use crate::negotiation::suite::ChildChoice;
 use crate::sa::keys::ChildKeys;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::path::Path;
@@ -29,7 +30,7 @@ pub(crate) struct ChildSa {
     pub state: ChildState,
     /// The outbound half waits for the peer to have the SA.
     pub standby: bool,
-    /// Whether this side asked for it.
+    /// This side asked for it.
     pub created_here: bool,
     /// Decides between Child SAs of crossing requests.
     pub lowest_nonce: LowestNonce,
@@ -100,9 +101,9 @@ pub(crate) struct Blueprint<'a> {
     pub spi_in: Spi,
     pub spi_out: Spi,
     pub keys: ChildKeys,
-    /// Whether this side asked for it.
+    /// This side asked for it.
     pub initiator: bool,
-    /// Whether the outbound half must wait until the peer has the SA.
+    /// The outbound half must wait until the peer has the SA.
     pub standby: bool,
     pub path: &'a Path,
     pub history: History,
@@ -242,13 +243,10 @@ impl ChildSa {
         if std::mem::take(&mut self.standby) { cx.plane.promote(self.outbound) } else { Ok(()) }
     }
 
-    /// A short description for events.
-    pub fn summary(&self) -> String {
-        let mode = match self.mode {
-            Mode::Transport => "transport",
-            Mode::Tunnel => "tunnel",
-        };
-        format!("{mode} mode, {}, SPIs {} in, {} out", self.choice, self.spi_in, self.spi_out)
+    /// The agreement with the peer, for events.
+    pub fn negotiated(&self) -> Negotiated {
+        let (mode, suite) = (self.mode, self.choice.algorithms());
+        Negotiated::Child { mode, suite, inbound_spi: self.spi_in, outbound_spi: self.spi_out }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::crypto::prf::{output_len, prf, prf_of_nonces, prf_plus};
 use crate::crypto::rng::Rng;
 use crate::key_log::{DirectionKeys, IkeKeys, LoggedKeys};
-use crate::negotiation::proposal::IkeSuite;
+use crate::negotiation::suite::IkeSuite;
 use crate::wire::fragment::{self, Fragment};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
@@ -202,7 +202,7 @@ impl Keys {
         fragment::open(header, datagram, self.protection, self.cipher(self.theirs()).as_ref())
     }
 
-    /// Whether a datagram is from the peer, be it a message or a fragment.
+    /// Returns `true` if a datagram is from the peer; it may be a message or a fragment.
     pub fn proves(&self, header: &Header, datagram: &[u8]) -> bool {
         let not_authentic = |e: &OpenError| matches!(e, OpenError::NotAuthentic(_));
         !(self.open(header, datagram).err().as_ref().is_some_and(not_authentic)

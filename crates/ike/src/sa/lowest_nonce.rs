@@ -16,8 +16,8 @@ impl LowestNonce {
     }
 }
 
-/// Which of two SAs from crossing rekeys stays: the one made with the lowest of the four nonces goes, deleted by the
-/// side that asked for it (RFC 7296 §2.8.1).
+/// Returns `true` if, of two SAs from crossing rekeys, ours stays. The SA made with the lowest of the four nonces is
+/// deleted by the side that asked for it (RFC 7296 §2.8.1).
 pub(crate) fn ours_survives(ours: LowestNonce, theirs: LowestNonce) -> bool {
     ours >= theirs
 }

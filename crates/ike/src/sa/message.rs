@@ -39,7 +39,7 @@ impl Message {
             }
             Some(size) => {
                 let datagrams = keys.seal(&header, &content, path.room(size), 1, rng);
-                // What is small enough for every path is never cut smaller.
+                // Datagrams that fit every path are never made smaller.
                 let small = datagrams.iter().all(|d| d.len() <= SMALL);
                 Self { datagrams, source: (!small).then(|| Box::new((header, content))) }
             }

@@ -23,7 +23,7 @@ pub(crate) struct Mobility {
     pub moves: u64,
     /// Updates in a row that the peer has not carried out.
     pub refusals: u32,
-    /// How the peer last saw our address.
+    /// Our address as the peer last saw it.
     pub seen_as: Option<SeenAs>,
     /// The last choice of addresses by routes: a path found by trying is not given up before this changes.
     pub chosen: Option<(IpAddr, IpAddr)>,

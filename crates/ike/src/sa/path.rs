@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// IKE's port (RFC 7296 §2).
 pub const IKE_PORT: u16 = 500;
-/// The port of IKE and of ESP in UDP where NATs are traversed (RFC 3948).
+/// The registered port of IKE and of ESP in UDP where NATs are traversed (RFC 3948).
 pub const NAT_T_PORT: u16 = 4500;
 
 /// Octets of the smallest IP datagram that a fragment can be made for: any less would be headers only.
@@ -52,16 +52,16 @@ impl Path {
         }
     }
 
-    /// Whether ESP travels in UDP.
+    /// Returns `true` if ESP travels in UDP.
     pub fn in_udp(&self) -> bool {
         self.nat_local || self.nat_remote || self.pretended
     }
 
-    /// Moves to port 4500 (RFC 7296 §2.23: after IKE_SA_INIT, when a NAT was seen).
-    pub fn float(&mut self) {
-        self.local.set_port(NAT_T_PORT);
+    /// Moves to the port of NAT traversal (RFC 7296 §2.23: after IKE_SA_INIT, when a NAT was seen).
+    pub fn float(&mut self, natt_port: u16) {
+        self.local.set_port(natt_port);
         if self.remote.port() == IKE_PORT {
-            self.remote.set_port(NAT_T_PORT);
+            self.remote.set_port(natt_port);
         }
     }
 

@@ -186,7 +186,7 @@ impl Partial {
 mod tests {
     use super::*;
     use crate::crypto::rng::Rng;
-    use crate::negotiation::proposal::IkeSuite;
+    use crate::negotiation::suite::IkeSuite;
     use crate::sa::keys::Nonces;
     use crate::wire::header::IkeSpi;
     use policy::{Group, IkeEncryption, KeyBits, Prf, Secret};

@@ -80,7 +80,7 @@ impl Window {
         self.next
     }
 
-    /// Whether the numbers of either direction are running out (RFC 7296 §2.2).
+    /// Returns `true` if the message IDs of either direction are running out (RFC 7296 §2.2).
     pub fn is_worn(&self) -> bool {
         self.next.max(self.expected) >= WORN
     }
@@ -104,7 +104,7 @@ impl Window {
         self.sent(now, config, message);
     }
 
-    /// Whether a response of that number is awaited.
+    /// Returns `true` if a response with that message ID is awaited.
     pub fn awaits(&self, id: u32) -> bool {
         self.outstanding.as_ref().is_some_and(|o| o.id == id)
     }
@@ -115,7 +115,7 @@ impl Window {
         self.answers.clear();
     }
 
-    /// Whether the next request has that number.
+    /// Returns `true` if the next request has that message ID.
     pub fn expects(&self, id: u32) -> bool {
         self.expected == id
     }
@@ -167,7 +167,7 @@ impl Window {
         self.outstanding.as_ref().map(|o| o.due)
     }
 
-    /// How many times the outstanding request has been sent again.
+    /// The number of times that the outstanding request has been sent again.
     pub fn retransmissions(&self) -> u32 {
         self.outstanding.as_ref().map_or(0, |o| o.retransmissions)
     }

@@ -1,6 +1,7 @@
 //! The effects of time on a session: rekeys, ends of lifetimes, signs of life.
 
 use super::Session;
+use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
@@ -61,7 +62,7 @@ impl Session {
         }
         self.tasks.extend(tasks);
         if expired.is_some() && !self.is_closing() {
-            return self.close_and_reconnect(cx, "lifetime of the IKE SA ended");
+            return self.close_and_reconnect(cx, CloseReason::LifetimeEnded);
         }
         Effects::none()
     }
@@ -119,7 +120,10 @@ impl Session {
             let rekey = (e.phase == Phase::Serving).then_some(at(e.rekey_at, "IKE SA rekey"));
             rekey.into_iter().chain([at(e.expire_at, "IKE SA lifetime")])
         });
-        let delayed = self.delayed.iter().map(|(t, _)| at(*t, "retry"));
+        let delayed = self.delayed.iter().map(|(t, task)| match task {
+            Task::DeleteChild(_) | Task::DeleteIke(_) => at(*t, "Delete of replaced SAs"),
+            _ => at(*t, "retry"),
+        });
         let lingering = self.lingering.iter().map(|l| at(l.until, "replaced SA"));
         let liveness = self.liveness_at(config).map(|t| at(t, "liveness"));
         let nat = (self.is_established() && self.path.nat_local)

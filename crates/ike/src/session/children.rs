@@ -233,7 +233,7 @@ impl Drop for Changing<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::negotiation::proposal::ChildChoice;
+    use crate::negotiation::suite::ChildChoice;
     use crate::sa::child::{ChildState, History};
     use crate::sa::lowest_nonce::LowestNonce;
     use esp::plane::{SaId, TrafficSelectors};
@@ -295,7 +295,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(48))]
-        /// Whether there is an index or not, what a look at all of them finds is found, in the same order.
+        /// The index finds the same Child SAs as a search of all of them, in the same order.
         #[test]
         fn finds_what_a_search_finds(steps in prop::collection::vec(step(), 1..120), at in 0..50_u64) {
             let now = Instant::now();

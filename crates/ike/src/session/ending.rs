@@ -1,7 +1,8 @@
-//! How IKE SAs, Child SAs and whole sessions end.
+//! The end of IKE SAs, Child SAs and whole sessions.
 
 use super::most_children;
 use super::{Ending, Session};
+use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::deadlines::after;
 use crate::effect::Lingering;
@@ -18,7 +19,7 @@ use policy::ChildTunnel;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a superseded IKE SA waits for the peer to delete it.
+/// The time for which a superseded IKE SA waits for the peer to delete it.
 const SUPERSEDED_FOR: Duration = Duration::from_secs(60);
 
 impl Session {
@@ -35,11 +36,17 @@ impl Session {
         self.delayed.retain(|(_, t)| *t != Task::RekeyIke(old));
     }
 
-    /// Takes everything down with a Delete.
-    pub fn close(&mut self, cx: &mut Cx<'_>, reason: &str) -> Effects {
+    /// Takes everything down with a Delete at once, even if that was to wait.
+    pub fn close(&mut self, cx: &mut Cx<'_>, reason: CloseReason) -> Effects {
         if self.is_closing() {
+            self.tasks.extend(self.delayed.drain(..).map(|(_, task)| task));
             return Effects::none();
         }
+        self.take_down(cx, reason, Duration::ZERO)
+    }
+
+    /// Stops to use its Child SAs, and has the IKE SAs deleted after `pause`.
+    fn take_down(&mut self, cx: &mut Cx<'_>, reason: CloseReason, pause: Duration) -> Effects {
         // A responder that has our proof believes the IKE SA is up: its answer is awaited, to take it down again.
         let known = |s: &&IkeSa| match &s.state {
             State::InitSent(_) | State::Moving => false,
@@ -48,19 +55,32 @@ impl Session {
         };
         let known: Vec<IkeSpi> = self.sas.iter().filter(known).map(|s| s.local_spi).collect();
         if known.is_empty() {
-            let failure = Failure::new(FailureKind::Cancelled, reason.into());
+            let failure = Failure::new(FailureKind::Cancelled, reason.to_string());
             return self.end(cx, reason, Some(failure));
         }
-        self.closing = Some(reason.into());
-        let effects = self.remove_children(cx, reason);
+        self.closing = Some(reason);
+        let effects = self.remove_children(cx, reason, pause);
         self.tasks.clear();
         self.delayed.clear();
-        self.tasks.extend(known.into_iter().map(Task::DeleteIke));
+        let deletes = known.into_iter().map(Task::DeleteIke);
+        match pause.is_zero() {
+            true => self.tasks.extend(deletes),
+            false => self.delayed.extend(deletes.map(|task| (after(cx.now, pause), task))),
+        }
         effects
     }
 
+    /// Drops what is left to be asked about a Child SA that both sides have deleted.
+    pub fn forget_delete(&mut self, spi_in: Spi) {
+        let delete = Task::DeleteChild(spi_in);
+        self.delayed.retain(|(_, task)| *task != delete);
+        if self.tasks.contains(&delete) {
+            self.tasks.retain(|task| *task != delete);
+        }
+    }
+
     /// Takes everything down with a Delete. The child tunnels that are up are set up again afterwards.
-    pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: &str) -> Effects {
+    pub fn close_and_reconnect(&mut self, cx: &mut Cx<'_>, reason: CloseReason) -> Effects {
         let mut names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         names.sort();
         names.dedup();
@@ -68,9 +88,14 @@ impl Session {
         self.close(cx, reason)
     }
 
-    /// Takes everything down with a Delete. Returns which of the child tunnels that this side may start are up; those
-    /// still on their way are tried again when it is over, by when the peer may have set them up elsewhere.
-    pub fn close_as_redundant(&mut self, cx: &mut Cx<'_>, reason: &str) -> (Vec<String>, Effects) {
+    /// Takes everything down with a Delete, once the packets that were admitted on its SAs have left. Returns which of the
+    /// child tunnels that this side may start are up; those still on their way are tried again when it is over, by when the
+    /// peer may have set them up elsewhere.
+    pub fn close_as_redundant(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reason: CloseReason,
+    ) -> (Vec<String>, Effects) {
         let may_start = |c: &&Arc<ChildTunnel>| {
             self.tunnel.role.may_initiate()
                 && c.role.may_initiate()
@@ -79,17 +104,26 @@ impl Session {
         let names = self.tunnel.children.iter().filter(may_start).map(|c| c.name.clone());
         let (up, on_their_way) = names.partition(|name| self.serving_child(name).is_some());
         self.reconnect = on_their_way;
-        (up, self.close(cx, reason))
+        let effects = match self.is_closing() {
+            true => Effects::none(),
+            false => self.take_down(cx, reason, cx.config.drain),
+        };
+        (up, effects)
     }
 
     /// Ends it at once, without telling the peer; what has not been set up has failed with `failure`.
-    pub fn end(&mut self, cx: &mut Cx<'_>, reason: &str, failure: Option<Failure>) -> Effects {
+    pub fn end(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reason: CloseReason,
+        failure: Option<Failure>,
+    ) -> Effects {
         if self.over {
             return Effects::none();
         }
         self.over = true;
         let mut effects: Effects = self.reconnect.drain(..).map(Effect::Reconnect).collect();
-        let reason = self.closing.take().unwrap_or_else(|| reason.into());
+        let reason = self.closing.take().unwrap_or(reason);
         let was_up = self.is_established();
         let mut pending: Vec<String> = Vec::new();
         for sa in &mut self.sas {
@@ -120,10 +154,10 @@ impl Session {
             .filter(|c| c.state != ChildState::Unwanted)
             .map(|c| c.lost(cx.now))
             .collect();
-        effects += self.remove_children(cx, &reason);
+        effects += self.remove_children(cx, reason, Duration::ZERO);
         effects.extend(self.lingering.drain(..).map(Effect::InboundOrphaned));
         self.sas.clear();
-        let failure = failure.unwrap_or(Failure::new(FailureKind::Cancelled, reason.clone()));
+        let failure = failure.unwrap_or(Failure::new(FailureKind::Cancelled, reason.to_string()));
         if failure.kind == FailureKind::NoAnswer {
             self.ending = Ending::Unanswered;
         }
@@ -145,14 +179,20 @@ impl Session {
         effects
     }
 
-    fn remove_children(&mut self, cx: &mut Cx<'_>, reason: &str) -> Effects {
+    /// Has other SAs send in place of its Child SAs, which receive until the peer has been told, and a while after that.
+    fn remove_children(
+        &mut self,
+        cx: &mut Cx<'_>,
+        reason: CloseReason,
+        told_in: Duration,
+    ) -> Effects {
         let names: Vec<String> = self.children.iter().map(|c| c.tunnel.name.clone()).collect();
         let mut effects = Effects::none();
         for child in self.children.take() {
             effects.push(Effect::OutboundRetired(child.outbound));
             effects += child.forgotten();
             effects.push(Effect::InboundOrphaned(Lingering {
-                until: after(cx.now, cx.config.linger),
+                until: after(cx.now, told_in.saturating_add(cx.config.linger)),
                 sa: child.inbound,
                 spi: child.spi_in,
                 heir: None,
@@ -160,11 +200,7 @@ impl Session {
         }
         let mut told = std::collections::BTreeSet::new();
         for name in names.into_iter().filter(|n| told.insert(n.clone())) {
-            cx.out.event(
-                &self.tunnel.name,
-                Some(&name),
-                EventKind::Closed { reason: reason.into() },
-            );
+            cx.out.event(&self.tunnel.name, Some(&name), EventKind::Closed { reason });
         }
         effects
     }
@@ -232,10 +268,11 @@ impl Session {
         // A peer that makes and deletes them as fast as it can takes no more than this.
         let most = most_children(&self.tunnel);
         self.lingering.push(lingering);
-        if self.lingering.len() > most || cx.config.linger.is_zero() {
+        if self.lingering.len() > most {
             let oldest = self.lingering.remove(0);
             self.let_go(cx, oldest);
         }
+        self.release_lingering(cx);
     }
 
     /// Ends what lingered, and counts for the tunnel what it has received meanwhile.

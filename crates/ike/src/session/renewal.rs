@@ -1,6 +1,7 @@
 //! Reauthentication: a new IKE SA with all Child SAs is up before the old one is deleted (RFC 7296 §2.8.3, RFC 4478).
 
 use super::Session;
+use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
@@ -75,7 +76,7 @@ impl Session {
         }
         if self.renewal.by.is_some_and(|by| by <= cx.now) {
             self.renewal.by = None;
-            return self.close(cx, "the peer has not proved anew who it is");
+            return self.close(cx, CloseReason::NotReauthenticated);
         }
         if self.renewal.at.is_some_and(|at| at <= cx.now) {
             self.renewal.at = None;
@@ -117,7 +118,7 @@ impl Session {
         names
     }
 
-    /// Whether something of what a session before it serves is still on its way.
+    /// Returns `true` if a child tunnel that the session `before` serves is still being set up here.
     pub fn lacks_any_of(&self, before: &Self) -> bool {
         let under_way = self.sas.iter().filter_map(|sa| match &sa.state {
             State::InitSent(i) => Some(&i.child.name),

@@ -8,7 +8,7 @@ use crate::event::EventKind;
 use crate::sa::IkeSa;
 use crate::sa::child::ChildSa;
 use crate::sa::mobility::PEER_ADDRESSES;
-use crate::sa::path::{NAT_T_PORT, Path};
+use crate::sa::path::Path;
 use crate::task::Task;
 use policy::{ChildTunnel, Mode};
 use std::net::{IpAddr, SocketAddr};
@@ -23,12 +23,13 @@ const TRIES_OF_ONE_PATH: u32 = 2;
 const PATHS: usize = 8;
 
 impl Session {
-    /// Whether MOBIKE rules where both sides are.
+    /// Returns `true` if MOBIKE decides about the addresses of both sides.
     pub fn is_mobile(&self) -> bool {
         self.mobility.supported && self.is_established() && !self.is_closing()
     }
 
-    /// Whether a tunnel's sides may change their addresses: in transport mode and in AH they are what is protected.
+    /// Returns `true` if a tunnel's sides may change their addresses. They may not in transport mode and with AH,
+    /// where the addresses are part of the protected traffic.
     pub fn may_be_mobile(&self, cx: &Cx<'_>) -> bool {
         let stays = |c: &ChildTunnel| {
             c.mode == Mode::Transport || c.proposals.iter().any(|p| p.protection.is_ah())
@@ -49,7 +50,7 @@ impl Session {
         cx.addresses.iter().filter(other).take(PEER_ADDRESSES).copied().collect()
     }
 
-    /// Whether an address lies inside the tunnel: in a network that is protected, not in the default route.
+    /// Returns `true` if an address lies inside the tunnel: in a protected network other than the default route.
     fn is_protected(&self, address: IpAddr) -> bool {
         let selectors = self.tunnel.children.iter().flat_map(|c| &c.local);
         let mut ranges = selectors.map(|s| s.addresses);
@@ -69,7 +70,7 @@ impl Session {
             false => source_for(self.path.remote.ip()).map(|local| (local, self.path.remote.ip())),
         };
         if let Some((local, remote)) = wanted.filter(|w| *w != (here, self.path.remote.ip())) {
-            self.take_path(cx, local, self.peer_at(remote));
+            self.take_path(cx, local, self.peer_at(remote, cx.config.natt_port));
         }
         self.tell_addresses(cx);
     }
@@ -91,10 +92,10 @@ impl Session {
         (!stays).then_some(choice)
     }
 
-    fn peer_at(&self, address: IpAddr) -> SocketAddr {
+    fn peer_at(&self, address: IpAddr, natt_port: u16) -> SocketAddr {
         match self.path.remote.ip() == address {
             true => self.path.remote,
-            false => SocketAddr::new(address, NAT_T_PORT),
+            false => SocketAddr::new(address, natt_port),
         }
     }
 
@@ -124,7 +125,7 @@ impl Session {
         if !same_peer && self.mobility.verified().is_none() {
             self.mobility.doubt(self.path);
         }
-        self.path.local = SocketAddr::new(local, NAT_T_PORT);
+        self.path.local = SocketAddr::new(local, cx.config.natt_port);
         self.path.remote = remote;
         self.mobility.moves += 1;
         self.mobility.refusals = 0;
@@ -162,7 +163,7 @@ impl Session {
 
     /// Follows the peer to another address or port, as RFC 7296 §2.23 has it.
     pub fn move_to(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
-        // What is to be believed of the peer's address is being checked.
+        // The peer's new address is still being checked.
         if self.mobility.verified().is_some() {
             return;
         }
@@ -202,6 +203,7 @@ impl Session {
     pub fn other_paths(
         &self,
         addresses: &[IpAddr],
+        natt_port: u16,
         retransmissions: u32,
     ) -> Vec<(SocketAddr, SocketAddr)> {
         if !self.is_mobile() || retransmissions < TRIES_OF_ONE_PATH {
@@ -214,12 +216,12 @@ impl Session {
         let now = (self.path.local, self.path.remote);
         let mut remotes = vec![self.path.remote];
         let others = self.tunnel.remote.address.iter().chain(&self.mobility.peer);
-        remotes.extend(others.map(|a| self.peer_at(*a)));
+        remotes.extend(others.map(|a| self.peer_at(*a, natt_port)));
         let mut paths: Vec<(SocketAddr, SocketAddr)> = Vec::new();
         for remote in remotes {
             let fits = |a: &&IpAddr| a.is_ipv4() == remote.is_ipv4() && !self.is_protected(**a);
             for local in addresses.iter().filter(fits) {
-                let path = (SocketAddr::new(*local, NAT_T_PORT), remote);
+                let path = (SocketAddr::new(*local, natt_port), remote);
                 if path != now && !paths.contains(&path) && paths.len() < PATHS {
                     paths.push(path);
                 }
@@ -236,7 +238,8 @@ impl Session {
         retransmissions: u32,
     ) {
         // RFC 4555 §3.7: whichever path it was, an exchange on that one alone has to show it.
-        let tried = self.other_paths(cx.addresses, retransmissions.saturating_sub(1));
+        let earlier = retransmissions.saturating_sub(1);
+        let tried = self.other_paths(cx.addresses, cx.config.natt_port, earlier);
         if !tried.is_empty() {
             self.mobility.moves += 1;
         }

@@ -8,9 +8,9 @@ use std::ops::Deref;
 #[derive(Default)]
 pub(crate) struct Tasks {
     queue: VecDeque<Task>,
-    /// How often each child tunnel is to come up.
+    /// The number of tasks that set up each child tunnel.
     creating: HashMap<String, u32>,
-    /// How many tasks say which IKE SA they are for.
+    /// The number of tasks that name the IKE SA that they are for.
     particular: usize,
 }
 
@@ -57,7 +57,7 @@ impl Tasks {
         *self = Self::default();
     }
 
-    /// Whether a child tunnel is to come up.
+    /// Returns `true` if a task sets up the child tunnel.
     pub fn create(&self, child: &str) -> bool {
         self.creating.contains_key(child)
     }
@@ -67,7 +67,7 @@ impl Tasks {
         self.creating.keys()
     }
 
-    /// Whether all of them are for whichever IKE SA carries new exchanges.
+    /// Returns `true` if no task names the IKE SA that it is for: all are for the one that carries new exchanges.
     pub fn are_general(&self) -> bool {
         self.particular == 0
     }

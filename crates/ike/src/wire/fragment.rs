@@ -11,7 +11,7 @@ use ::crypto::{Cipher, Suite};
 /// Octets of the generic header of SKF with Fragment Number and Total Fragments.
 const FRAGMENT_HEADER: usize = 8;
 
-/// Which fragment of how many.
+/// The number of a fragment, and of all fragments of the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Fragment Number, from 1 to `total`.
@@ -33,7 +33,7 @@ impl Place {
 /// One fragment, opened. Its content begins with a whole payload only in the first.
 #[derive(Debug)]
 pub struct Fragment {
-    /// Which it is.
+    /// Its number.
     pub place: Place,
     /// Its share of the message; its payload type means something in fragment 1 only.
     pub content: Content,
@@ -42,7 +42,7 @@ pub struct Fragment {
 /// The place that a message claims for itself before anything of it is authenticated; `None` if it is no fragment.
 ///
 /// # Errors
-/// Where its payloads are malformed or it cannot be the fragment that it says it is (RFC 7383 §2.6).
+/// If its payloads are malformed or it cannot be the fragment that it says it is (RFC 7383 §2.6).
 pub fn place(header: &Header, datagram: &[u8]) -> Result<Option<Place>, OpenError> {
     let payload = encrypted_payload(header, datagram)?;
     match payload.kind {

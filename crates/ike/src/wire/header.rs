@@ -14,6 +14,14 @@ impl fmt::Display for IkeSpi {
     }
 }
 
+#[cfg(feature = "serde")]
+impl serde::Serialize for IkeSpi {
+    /// As it is displayed: a JSON number would lose digits.
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
 const VERSION_2_0: u8 = 0x20;
 const INITIATOR: u8 = 0x08;
 const HIGHER_VERSION: u8 = 0x10;

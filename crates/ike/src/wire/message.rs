@@ -137,7 +137,7 @@ impl<'a> Chain<'a> {
         Err(WireError::Malformed("message: octets after the last payload"))
     }
 
-    /// Whether nothing follows what was read.
+    /// Returns `true` if nothing follows the payloads that have been read.
     pub(super) fn is_at_end(&self) -> bool {
         self.reader.is_empty()
     }

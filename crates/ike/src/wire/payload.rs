@@ -44,7 +44,7 @@ pub enum Payload {
     },
     /// AUTH.
     Auth {
-        /// How it was made.
+        /// The method of the proof.
         method: AuthMethod,
         /// Its value.
         data: Vec<u8>,
@@ -92,8 +92,7 @@ pub struct Transform {
     pub id: u16,
     /// Key Length attribute in bits.
     pub key_length: Option<u16>,
-    /// Whether it carried an attribute this implementation does not know: such a transform must not be chosen
-    /// (RFC 7296 §3.3.6).
+    /// It carried an unknown attribute: such a transform must not be chosen (RFC 7296 §3.3.6).
     pub unknown_attribute: bool,
 }
 

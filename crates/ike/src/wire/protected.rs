@@ -44,7 +44,7 @@ impl Content {
     /// Reads the payloads of a message that is complete.
     ///
     /// # Errors
-    /// Where they are malformed.
+    /// If they are malformed.
     pub fn read(&self, header: &Header) -> Result<Vec<Payload>, WireError> {
         let payloads = read_payloads(self.first, &self.octets)?;
         note("received", header, &payloads);

@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         Self { rest: octets, what }
     }
 
-    /// Whether everything was read.
+    /// Returns `true` if everything was read.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
@@ -76,7 +76,8 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// What follows the `header` octets already read of a structure whose length field says `len`, header included.
+    /// The rest of a structure whose first `header` octets have been read and whose length field says `len`, header
+    /// included.
     pub(super) fn body(&mut self, len: u16, header: usize) -> Result<&'a [u8], WireError> {
         let len = usize::from(len).checked_sub(header).ok_or(WireError::Malformed(self.what))?;
         self.take(len)

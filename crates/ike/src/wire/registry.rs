@@ -25,6 +25,14 @@ macro_rules! registry {
                 std::fmt::Display::fmt(self, f)
             }
         }
+
+        #[cfg(feature = "serde")]
+        impl serde::Serialize for $name {
+            /// As it is displayed: the registry's name, or the number of one that has none.
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
     };
 }
 
@@ -100,7 +108,7 @@ registry! {
 }
 
 impl NotifyType {
-    /// Whether it reports an error (RFC 7296 §3.10.1).
+    /// Returns `true` if it reports an error (RFC 7296 §3.10.1).
     pub fn is_error(self) -> bool {
         self.0 < 16384
     }

@@ -1,36 +1,8 @@
 use super::*;
 
-fn findings() -> Findings {
-    Findings {
-        ok: false,
-        ike_suite: "AES-CBC-256/HMAC-SHA2-256-128/PRF-HMAC-SHA2-256/ECP-256".to_owned(),
-        esp_suite: "AES-GCM-16-256".to_owned(),
-        mode: "tunnel".to_owned(),
-        encapsulation: "udp".to_owned(),
-        esp_spis: ["10000001".to_owned(), "20000002".to_owned()],
-        packets_sent: 8_000,
-        packets_lost: 0,
-        packets_duplicated: 0,
-        round_trip_median_us: 240,
-        round_trip_p99_us: 1_930,
-        tcp_bytes: 1 << 30,
-        throughput_bps: 2_400_000_000,
-        child_rekeys: 4,
-        ike_rekeys: 3,
-        esp_packets: 1_000_000,
-        esp_refused: 0,
-        wire_frames: 900_000,
-        ike_messages: 26,
-        neighbour_frames: 4,
-        cleartext_packets: 0,
-        seconds: 14.2,
-        problems: Vec::new(),
-    }
-}
-
 #[test]
 fn a_good_run_has_no_problems() {
-    let mut findings = findings();
+    let mut findings = Findings { ok: false, ..Findings::example() };
     findings.judge(Asked { child: 4, ike: 3 });
     assert!(findings.ok, "{:?}", findings.problems);
 }
@@ -48,7 +20,7 @@ fn every_fault_is_a_problem() {
         |f| f.tcp_bytes = 0,
     ];
     for (i, fault) in faults.iter().enumerate() {
-        let mut findings = findings();
+        let mut findings = Findings { ok: false, ..Findings::example() };
         fault(&mut findings);
         findings.judge(asked);
         assert!(!findings.ok && findings.problems.len() == 1, "{i}: {:?}", findings.problems);
@@ -80,7 +52,7 @@ fn the_script_is_in_order_and_rekeys_from_both_ends() {
     }
 }
 
-/// Whether this process may make namespaces; says so where a test is skipped for it.
+/// Two namespaces, or `None` with a note on standard error if this process may not create any.
 fn namespaces() -> Option<[Namespace; 2]> {
     match (Namespace::new("left"), Namespace::new("right")) {
         (Ok(left), Ok(right)) => Some([left, right]),

@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// What is not used of a share is lost after so many microseconds: the time that a hypervisor of POWER hands out.
+/// The period of a share in microseconds, as with a hypervisor of POWER. An unused part is lost at its end.
 const PERIOD: u32 = 10_000;
-/// How often, and how long between, a group is removed whose last thread is just ending.
+/// The number of attempts to remove a group whose last thread is just ending, and the pause between them.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Which control groups the system has for processors.
+/// The version of the control groups for processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Version {
     /// A hierarchy of its own for the controller `cpu`.
@@ -31,7 +31,7 @@ pub struct Confinement {
     version: Version,
     /// In the order of their removal: the hosts', then what they are in.
     groups: Vec<PathBuf>,
-    /// Where this process was before, in version 2.
+    /// The group of this process before, in version 2.
     home: Option<PathBuf>,
 }
 
@@ -143,7 +143,7 @@ impl Drop for Confinement {
     }
 }
 
-/// Where the controller for processors is.
+/// The version and the mount point of the controller for processors.
 fn hierarchy(mounts: &str) -> Option<(Version, PathBuf)> {
     let mounts = mounts.lines().filter_map(|line| {
         let fields: Vec<&str> = line.split(' ').collect();

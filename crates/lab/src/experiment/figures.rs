@@ -4,7 +4,7 @@ use crate::table::Table;
 use std::fs;
 use std::path::Path;
 
-/// What a document shows, what it says, and the file with the plot here, with a word for it.
+/// A figure of a document, its statement, and the files with the plots here, each with a word for it.
 type Figure = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// A document and its figures.
@@ -25,7 +25,10 @@ const DOCUMENTS: [Document; 5] = [
             (
                 "the algorithms that gain: GCM, GMAC and AH-GMAC with 128, 192 and 256 bits",
                 "a list",
-                &[("in-core/algorithms.svg", "throughput"), ("in-core/gain.svg", "on by off")],
+                &[
+                    ("in-core/algorithms.svg", "throughput"),
+                    ("in-core/gain.svg", "throughput with in-core relative to without"),
+                ],
             ),
         ],
     },
@@ -128,7 +131,7 @@ const DOCUMENTS: [Document; 5] = [
     },
 ];
 
-/// What else is measured in this directory.
+/// Other measurements in this directory.
 const OTHERS: [(&str, &str); 4] = [
     (
         "tunnel.md",

@@ -18,7 +18,7 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 const PARALLEL: [usize; 6] = [1, 2, 4, 8, 16, 32];
-/// How long a tunnel may take to come up.
+/// The longest time in which a tunnel comes up.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One measurement.
@@ -86,7 +86,7 @@ pub(super) fn run(lab: &Lab) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Whoever takes commands to the initiator.
+/// Sends a command to the initiator.
 type Asking<'a> = &'a mut dyn FnMut(Ask) -> Result<Reply, String>;
 
 fn up(ask: Asking<'_>, name: &str) -> Result<(), String> {
@@ -101,7 +101,7 @@ fn up(ask: Asking<'_>, name: &str) -> Result<(), String> {
     }
 }
 
-/// What all threads share.
+/// The state that all threads share.
 #[derive(Default)]
 struct Course {
     /// 0: finding its pace, 1: measured, 2: over.
@@ -187,7 +187,7 @@ fn measure(
     })
 }
 
-/// What was measured, looked at from all sides.
+/// The measurements, and statistics over them.
 struct Figures<'a> {
     rows: &'a [Row],
     parallel: &'a [usize],

@@ -1,4 +1,4 @@
-//! What the AIX document measured: streams of TCP in both directions through its sample policy, with the processor's
+//! The measurement of the AIX document: streams of TCP in both directions through its sample policy, with the processor's
 //! instructions for cryptography and without, for each algorithm that gains by them, and on parts of a processor.
 
 use super::confinement::Confinement;
@@ -17,7 +17,7 @@ const SAMPLE: [&str; 2] = [
     include_str!("../../../../config/aix-sample-left.xml"),
     include_str!("../../../../config/aix-sample-right.xml"),
 ];
-/// What the document's policy protects packets with.
+/// The encryption of the document's policy.
 const SAMPLE_ESP: &str = "ESP_AES256_GCM_16";
 /// "More than 350 %" better.
 const DOCUMENT: f64 = 4.5;
@@ -188,7 +188,7 @@ fn measure(site: &Site, direction: usize, [settle, lasting]: [Duration; 2]) -> R
     })
 }
 
-/// What was measured, looked at from all sides.
+/// The measurements, and statistics over them.
 struct Figures<'a> {
     rows: &'a [Row],
     algorithms: &'a [Algorithm],
@@ -211,7 +211,7 @@ impl Figures<'_> {
         Spread::of(self.of(algorithm, in_core, processors).map(|row| row.mbit_s))
     }
 
-    /// On by off, round by round and direction by direction.
+    /// Throughput with in-core relative to without, round by round and direction by direction.
     fn gain(&self, algorithm: &str, processors: Option<f64>) -> Option<Spread> {
         let off = self.of(algorithm, false, processors);
         let on = self.of(algorithm, true, processors);
@@ -319,9 +319,9 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: usize, l
             panels: vec![Panel {
                 caption: String::new(),
                 x: Axis::groups("algorithm", labels),
-                y: Axis::linear("throughput, on by off (times)"),
+                y: Axis::linear("throughput, on / off"),
                 series: vec![Series {
-                    name: "on by off".to_owned(),
+                    name: "on / off".to_owned(),
                     style: STATES[1].2,
                     points: gains.collect(),
                 }],
@@ -371,7 +371,7 @@ fn parts(report: &mut Report, figures: &Figures<'_>) {
         },
     );
     let mut table =
-        Table::new(["each host has", "off Mbit/s", "on Mbit/s", "on by off", "document"]);
+        Table::new(["each host has", "off Mbit/s", "on Mbit/s", "on / off", "document"]);
     for part in parts {
         let rate = |on| figures.rate(sample, on, Some(part)).map_or("–".into(), |s| s.show(0));
         let gain = figures.gain(sample, Some(part)).map_or("–".into(), |s| s.show(1));
@@ -385,7 +385,7 @@ fn table(figures: &Figures<'_>) -> Table {
         "algorithm",
         "off Mbit/s",
         "on Mbit/s",
-        "on by off",
+        "on / off",
         "document",
         "off, CPU s/GB",
         "on, CPU s/GB",

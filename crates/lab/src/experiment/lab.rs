@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How much is done.
+/// The extent of an experiment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effort {
     /// As little as shows that it works.
@@ -33,11 +33,11 @@ impl Effort {
     }
 }
 
-/// What an experiment is given.
+/// The surroundings of an experiment.
 pub struct Lab {
-    /// How much it is to do.
+    /// Its extent.
     pub effort: Effort,
-    /// Where it runs.
+    /// The machine on which it runs.
     pub machine: Machine,
     /// The program `vpnd`.
     pub vpnd: PathBuf,
@@ -77,7 +77,7 @@ impl Lab {
         }
     }
 
-    /// Whether a signal has come.
+    /// Returns `true` after a signal.
     pub fn is_interrupted(&self) -> bool {
         self.interrupt.is_set()
     }

@@ -1,8 +1,9 @@
-//! What the OCTEON document measured: duplex traffic of packets of one length, by cipher, by number of cores, and in a
-//! pipeline against run to completion; and what each stage costs a packet.
+//! The measurement of the OCTEON document: duplex traffic of packets of one length, by cipher, by number of cores, and in a
+//! pipeline against run to completion; and the cost of each stage for a packet.
 
 mod figures;
 mod findings;
+mod measurement;
 mod model;
 mod prediction;
 mod schedules;
@@ -12,89 +13,18 @@ use crate::load::datagrams::{Count, Flow, Pace};
 use crate::report::Report;
 use crate::site::{Cipher, Mode, Net, Site, WIRE, Work};
 use control::protocol::workers::Workers;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use userspace::Stage;
 
-/// The document's lengths of packets, octets.
-const LENGTHS: [usize; 6] = [64, 128, 256, 512, 1024, 1280];
-/// The length at which the document reaches 20 Gbit/s.
-const MIDDLE: usize = 512;
+use measurement::{CBC, CIPHERS, COMPLETION, FLOWS, GCM, LENGTHS, MIDDLE, PIPELINE, Row, Step};
+
 /// Of IPv4 and UDP.
 const HEADERS: usize = 28;
-/// Flows of each cipher, each with SAs of its own.
-const FLOWS: u8 = 4;
 /// Packets under way in each direction: enough to keep every stage busy, and fewer than the shortest queue holds.
 const UNDER_WAY: u64 = 256;
-
-const fn cipher(
-    name: &'static str,
-    encryption: &'static str,
-    authentication: &'static str,
-) -> Cipher {
-    Cipher { name, encryption, authentication }
-}
-
-const GCM: Cipher = cipher("AES-128-GCM", "ESP_AES128_GCM_16", "NONE");
-const CBC: Cipher = cipher("AES-128-CBC + SHA-1", "ESP_AES_CBC_128", "HMAC-SHA1");
-
-/// The document's ciphers with its MAC, and what took their place.
-const CIPHERS: &[Cipher] = &[
-    GCM,
-    cipher("AES-192-GCM", "ESP_AES192_GCM_16", "NONE"),
-    cipher("AES-256-GCM", "ESP_AES256_GCM_16", "NONE"),
-    CBC,
-    cipher("AES-192-CBC + SHA-1", "ESP_AES_CBC_192", "HMAC-SHA1"),
-    cipher("AES-256-CBC + SHA-1", "ESP_AES_CBC_256", "HMAC-SHA1"),
-    #[cfg(feature = "legacy")]
-    cipher("3DES + SHA-1", "ESP_3DES", "HMAC-SHA1"),
-    #[cfg(feature = "legacy")]
-    cipher("DES + SHA-1", "ESP_DES", "HMAC-SHA1"),
-];
-
-const COMPLETION: &str = "run-to-completion";
-const PIPELINE: &str = "pipeline";
-
-/// What has passed a stage for one packet that was delivered.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-struct Step {
-    /// Nanoseconds by the clock, in both daemons together.
-    ns: f64,
-    /// Packets that passed at once.
-    batch: f64,
-}
-
-/// One measurement.
-#[derive(Clone, Debug, Default, Serialize)]
-struct Row {
-    round: usize,
-    schedule: &'static str,
-    workers: usize,
-    cipher: &'static str,
-    length: usize,
-    /// Delivered in both directions together, in a second.
-    packets_per_second: f64,
-    /// Share of what was sent that did not arrive.
-    loss: f64,
-    /// Of both daemons, for one packet delivered, nanoseconds.
-    cpu_ns: f64,
-    /// Of the readers alone.
-    reader_ns: f64,
-    /// Of generator and sink.
-    traffic_ns: f64,
-    /// How often a worker slept and was woken, for a thousand packets.
-    wakeups: f64,
-    stages: BTreeMap<&'static str, Step>,
-}
-
-impl Row {
-    fn gbits(&self) -> f64 {
-        self.packets_per_second * self.length as f64 * 8.0 / 1e9
-    }
-}
 
 /// Measures, and writes what came out.
 pub(super) fn run(lab: &Lab) -> Result<Report, String> {

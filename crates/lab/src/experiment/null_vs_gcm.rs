@@ -1,4 +1,4 @@
-//! What the IPFire document measured: datagrams through one tunnel on one processor, by their size, without acceleration,
+//! The measurement of the IPFire document: datagrams through one tunnel on one processor, by their size, without acceleration,
 //! with AES-128-GCM, and with a cipher that does nothing; then through up to twelve tunnels on all processors.
 
 use super::lab::{Effort, Lab};
@@ -30,7 +30,7 @@ const GCM: Net = net(1, "AES-128-GCM", "ESP_AES128_GCM_16", "NONE");
 const GMAC: Net = net(2, "NULL with AES-128-GMAC", "ESP_AES128_GMAC", "NONE");
 const HMAC: Net = net(3, "NULL with HMAC-SHA1", "ESP_NULL", "HMAC-SHA1");
 
-/// What makes a `vpnd` whose AES-GCM only copies.
+/// The command that builds a `vpnd` whose AES-GCM only copies.
 pub(super) const BUILD: &str = "cargo build --release -p vpn-cli --bin vpnd --features insecure-null-cipher --target-dir target/null-cipher";
 
 const fn net(
@@ -43,7 +43,7 @@ const fn net(
     Net { number, cipher, mode: Mode::Tunnel, pairs: 12 }
 }
 
-/// What is compared.
+/// One of the states that are compared.
 #[derive(Clone, Copy)]
 struct State {
     name: &'static str,
@@ -90,7 +90,7 @@ const STATES: [State; 5] = [
     },
 ];
 
-/// What is sent.
+/// The traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Traffic {
@@ -235,7 +235,7 @@ fn measure(
     })
 }
 
-/// What was measured, looked at from all sides.
+/// The measurements, and statistics over them.
 struct Figures<'a> {
     rows: &'a [Row],
     states: &'a [State],
@@ -244,7 +244,7 @@ struct Figures<'a> {
     cores: usize,
 }
 
-/// Which measurements.
+/// The conditions of a measurement: traffic, number of tunnels and number of workers.
 type Case = (Traffic, u8, usize);
 
 impl Figures<'_> {
@@ -279,7 +279,7 @@ impl Figures<'_> {
         states.iter().map(line).collect()
     }
 
-    /// What AES-128-GCM is compared with.
+    /// The states that AES-128-GCM is compared with.
     fn nulls(&self) -> Vec<State> {
         self.states.iter().copied().filter(|s| ![OFF.name, ON.name].contains(&s.name)).collect()
     }
@@ -395,7 +395,7 @@ fn write(report: &mut Report, figures: &Figures<'_>, rounds: String) {
 
 fn heads(figures: &Figures<'_>) -> Vec<String> {
     let rates = figures.states.iter().map(|state| format!("{}, Gbit/s", state.name));
-    rates.chain(figures.nulls().iter().map(|state| format!("GCM by {}", state.name))).collect()
+    rates.chain(figures.nulls().iter().map(|state| format!("GCM / {}", state.name))).collect()
 }
 
 fn cells(figures: &Figures<'_>, case: Case) -> Vec<String> {

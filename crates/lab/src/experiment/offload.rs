@@ -1,10 +1,11 @@
 //! One stream of TCP in the states of the Intel document: no IPsec, the kernel's IPsec one packet at a time and with
-//! segmentation offload, and `vpnd` in userspace; and what cards with offload say.
+//! segmentation offload, and `vpnd` in userspace; and the answers of cards with offload.
 //!
 //! The kernel's IPsec has keys by hand, with the document's own `ip xfrm` commands. Where this kernel has none, a guest is
 //! booted and the same is done there.
 
 mod findings;
+mod found;
 mod guest;
 mod kernel;
 
@@ -14,12 +15,12 @@ use super::lab::{Effort, Lab};
 use crate::load::streams::Streams;
 use crate::report::Report;
 use crate::site::{Cipher, Mode, Net, Site, WIRE};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use found::{Found, Protection, Row};
 
 const NET: Net = Net {
     number: 1,
@@ -28,97 +29,24 @@ const NET: Net = Net {
     pairs: 1,
 };
 
-/// What protects the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Protection {
-    None,
-    /// The kernel, with keys by hand.
-    Kernel,
-    /// The kernel, with keys that `vpnd` negotiates.
-    VpndKernel,
-    /// ESP in UDP, as between two of this product.
-    Vpnd,
-    /// ESP as a protocol of its own.
-    VpndNative,
-}
-
-impl Protection {
-    const ALL: [Self; 5] =
-        [Self::None, Self::Kernel, Self::VpndKernel, Self::Vpnd, Self::VpndNative];
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::None => "no IPsec",
-            Self::Kernel => "the kernel",
-            Self::VpndKernel => "vpnd, in the kernel",
-            Self::Vpnd => "vpnd, ESP in UDP",
-            Self::VpndNative => "vpnd, native ESP",
+/// Two hosts with this protection, and the addresses that the stream has there.
+fn site_with(protection: Protection, vpnd: &Path) -> Result<(Site, [Ipv4Addr; 2]), String> {
+    let with_vpnd = |config| Ok((Site::with_nets(vpnd, &[NET], config)?, behind()));
+    match protection {
+        Protection::None => Ok((Site::bare()?, WIRE)),
+        Protection::Kernel => {
+            let site = Site::bare()?;
+            kernel::protect(&site)?;
+            Ok((site, WIRE))
         }
-    }
-
-    /// Whether `vpnd` itself protects the packets.
-    fn in_userspace(self) -> bool {
-        matches!(self, Self::Vpnd | Self::VpndNative)
-    }
-
-    /// Two hosts with it, and the addresses that the stream has there.
-    fn site(self, vpnd: &Path) -> Result<(Site, [Ipv4Addr; 2]), String> {
-        let with_vpnd = |config| Ok((Site::with_nets(vpnd, &[NET], config)?, behind()));
-        match self {
-            Self::None => Ok((Site::bare()?, WIRE)),
-            Self::Kernel => {
-                let site = Site::bare()?;
-                kernel::protect(&site)?;
-                Ok((site, WIRE))
-            }
-            Self::VpndKernel => {
-                let (site, addresses) = with_vpnd("dataplane = \"xfrm\"")?;
-                kernel::route(&site, addresses)?;
-                Ok((site, addresses))
-            }
-            Self::Vpnd => with_vpnd(""),
-            Self::VpndNative => with_vpnd("encap = \"never\""),
+        Protection::VpndKernel => {
+            let (site, addresses) = with_vpnd("dataplane = \"xfrm\"")?;
+            kernel::route(&site, addresses)?;
+            Ok((site, addresses))
         }
+        Protection::Vpnd => with_vpnd(""),
+        Protection::VpndNative => with_vpnd("encap = \"never\""),
     }
-}
-
-/// One measurement.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Row {
-    round: usize,
-    protection: Protection,
-    /// Whether the wire takes super-packets, as a card with segmentation offload does.
-    segmentation: bool,
-    mbits: f64,
-    /// Of both `vpnd`, for a gigabyte.
-    cpu_per_gigabyte: f64,
-}
-
-/// What one kernel showed.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-struct Found {
-    /// The kernel's release.
-    kernel: String,
-    rows: Vec<Row>,
-    /// Why something could not be measured.
-    without: BTreeMap<Protection, String>,
-    /// Why packets could not be kept single on the wire; none: they were.
-    without_single: Option<String>,
-    /// What a card that offloads took.
-    capacity: Option<Capacity>,
-}
-
-/// What a card that offloads took.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-struct Capacity {
-    device: String,
-    /// SAs it took.
-    taken: usize,
-    /// What the kernel said to the next one; none: there was no end.
-    refusal: Option<String>,
-    /// Whether that one could be had in software.
-    software: bool,
 }
 
 /// Measures here and in a guest, and writes what came out.
@@ -164,7 +92,7 @@ fn look(lab: &Lab) -> Result<Found, String> {
     let mut found = Found { kernel: lab.machine.kernel.clone(), ..Found::default() };
     let mut sites = Vec::new();
     for protection in Protection::ALL {
-        match protection.site(&lab.vpnd) {
+        match site_with(protection, &lab.vpnd) {
             Ok((site, addresses)) => sites.push((protection, site, addresses)),
             Err(why) => drop(found.without.insert(protection, why)),
         }

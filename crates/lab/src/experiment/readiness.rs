@@ -1,4 +1,4 @@
-//! What is to be known before anything is measured: where reports cannot go, and what will be missing in them.
+//! Checks before a measurement: the directory for reports, and requirements without which parts of a report are missing.
 
 use super::lab::{Effort, Lab};
 use super::{null_vs_gcm, offload};
@@ -6,9 +6,9 @@ use nix::sys::statvfs::statvfs;
 use std::fs;
 use std::path::Path;
 
-/// What all reports, pictures and figures together need at most, octets.
+/// The space that all reports, pictures and figures together need at most, octets.
 const ROOM: u64 = 32 << 20;
-/// Where experiments have a file system of their own.
+/// The mount point of the experiments' own file system.
 const PRIVATE: &str = "/run";
 
 /// Makes the directory for reports.
@@ -43,7 +43,7 @@ pub(super) fn place(directory: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What will be missing in the reports of these experiments, and what helps.
+/// Notes about parts that will be missing in the reports of these experiments, each with a cure.
 pub(super) fn notes(lab: &Lab, names: &[&str]) -> Vec<String> {
     let mut notes = Vec::new();
     if !lab.machine.optimised {

@@ -58,7 +58,7 @@ const GCM: Net = Net {
     pairs: 1,
 };
 
-/// What is compared.
+/// One of the states that are compared.
 #[derive(Clone, Copy)]
 struct State {
     name: &'static str,
@@ -234,7 +234,7 @@ fn measure(
     })
 }
 
-/// What was measured, looked at from all sides.
+/// The measurements, and statistics over them.
 struct Figures<'a> {
     rows: &'a [Row],
     connections: &'a [usize],

@@ -26,12 +26,12 @@ const NUMBER: usize = size_of::<u64>();
 const BURST: Duration = Duration::from_millis(1);
 /// Between two looks at the clock, or at what has arrived.
 const PAUSE: Duration = Duration::from_micros(30);
-/// What is under way for so long after anything has arrived is lost.
+/// A datagram counts as lost if it is under way for so long after another has arrived.
 const LOST: Duration = Duration::from_millis(20);
 /// After this long without a datagram, a receiver looks whether there will be more.
 const SILENCE: Duration = Duration::from_millis(25);
 
-/// How many are sent.
+/// The pace at which datagrams are sent.
 #[derive(Clone, Copy, Debug)]
 pub enum Pace {
     /// So many in a second.
@@ -41,7 +41,7 @@ pub enum Pace {
     UnderWay(u64),
 }
 
-/// What has happened so far, or in a while.
+/// Counts since the start, or over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     /// Datagrams sent.
@@ -117,7 +117,7 @@ impl Flow {
         Ok(Self { shared, sender: Some(sender), receiver: Some(receiver) })
     }
 
-    /// What has happened so far.
+    /// The counts since the start.
     pub fn count(&self) -> Count {
         let Shared { sent, received, .. } = &*self.shared;
         Count { sent: sent.load(Relaxed), received: received.load(Relaxed) }
@@ -203,14 +203,14 @@ fn pour(
     Ok(())
 }
 
-/// How many are to be sent now.
+/// The computation of the number to send now.
 struct Due {
     pace: Pace,
     begun: Instant,
     slipped: Duration,
-    /// How many had been sent when those under way were given up for lost.
+    /// The number sent when those under way were last given up for lost.
     given_up: u64,
-    /// How many were not under way any more when that last changed, and when that was.
+    /// The number that were no longer under way at its last change, and the time of that.
     past: u64,
     at: Instant,
 }

@@ -49,8 +49,8 @@ impl Streams {
         self.received.load(Relaxed)
     }
 
-    /// What arrives in a time, after the streams have had another to find their speed. `look` is called when it begins and
-    /// when it ends.
+    /// Measures the octets that arrive in a time, after another in which the streams find their speed. `look` is
+    /// called when it begins and when it ends.
     ///
     /// # Errors
     /// Where nothing arrives.
@@ -78,7 +78,7 @@ impl Streams {
     }
 }
 
-/// What has arrived.
+/// The octets that arrived in a measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
     /// In all.

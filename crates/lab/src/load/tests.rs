@@ -81,7 +81,7 @@ fn datagrams_are_counted_where_they_arrive() {
     assert!(sent as f64 <= begun.elapsed().as_secs_f64() * 5_000.0 + 64.0, "{sent}");
 }
 
-/// What the system has counted of UDP in a namespace.
+/// A counter of UDP in a namespace.
 fn udp(space: &Namespace, name: &str) -> u64 {
     let text = space.run(|| std::fs::read_to_string("/proc/thread-self/net/snmp"));
     let text = text.expect("the kernel counts");
@@ -104,7 +104,7 @@ fn what_is_lost_makes_room_in_the_end() {
     assert!(count.sent > count.received, "{count:?}");
 }
 
-/// What iperf3 sends in a second and what of it arrives, with so many octets in a datagram and so many datagrams a second;
+/// The rates that iperf3 sends and receives, with so many octets in a datagram and so many datagrams a second;
 /// 0: as many as it can.
 fn iperf3([left, right]: &[Namespace; 2], octets: usize, rate: u64) -> [f64; 2] {
     let mut server = right.run(|| {

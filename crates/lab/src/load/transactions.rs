@@ -8,38 +8,38 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// What a transaction is.
+/// The shape of a transaction.
 #[derive(Clone, Copy, Debug)]
 pub struct Workload {
     /// Its name in the document.
     pub name: &'static str,
-    /// What it stands for.
+    /// The application that it stands for.
     pub like: &'static str,
     /// Octets of a request.
     pub request: usize,
     /// Octets of a response.
     pub response: usize,
-    /// Whether each has a connection of its own, which is closed after it.
+    /// Each has a connection of its own, which is closed after it.
     pub connects: bool,
 }
 
-/// What became of the transactions while they were measured.
+/// The transactions of a measurement.
 #[derive(Clone, Debug)]
 pub struct Transactions {
-    /// How long each took that ended, in order.
+    /// The duration of each that ended, in order.
     pub times: Vec<Duration>,
-    /// How long it was measured.
+    /// The duration of the measurement.
     pub lasted: Duration,
 }
 
-/// What all clients share.
+/// The state that all clients share.
 struct Course {
     phase: AtomicU8,
     /// Transactions that count.
     ended: AtomicU64,
 }
 
-/// What the threads are to do.
+/// The phases of a measurement, for its threads.
 const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
 const STOP: u8 = 2;

@@ -6,13 +6,13 @@ use std::ops::Range;
 /// An axis.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// What it measures, with the unit, as in `throughput (Gbit/s)`.
+    /// The quantity with its unit, as in `throughput (Gbit/s)`.
     pub label: String,
-    /// How values become positions.
+    /// The scale of the axis.
     pub scale: Scale,
 }
 
-/// How values become positions.
+/// The scale of the axis.
 #[derive(Clone, Debug)]
 pub enum Scale {
     /// From zero, evenly.
@@ -51,7 +51,7 @@ impl Axis {
         Self { label: label.into(), scale: Scale::Groups(names) }
     }
 
-    /// Whether bars stand on it.
+    /// Returns `true` if bars stand on it.
     pub(super) fn has_bars(&self) -> bool {
         matches!(self.scale, Scale::Groups(_))
     }
@@ -111,7 +111,7 @@ pub(super) struct Fitted {
 }
 
 impl Fitted {
-    /// Where a value stands.
+    /// The position of a value.
     pub fn place(&self, value: f64) -> f64 {
         match &self.scale {
             Scale::Linear | Scale::Groups(_) => value,
@@ -123,7 +123,7 @@ impl Fitted {
         }
     }
 
-    /// What is written beside a position.
+    /// The label of a position.
     pub fn label(&self, position: f64) -> String {
         match &self.scale {
             Scale::Linear => number(position),

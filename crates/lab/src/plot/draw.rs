@@ -13,7 +13,7 @@ const GRID: RGBColor = RGBColor(228, 230, 234);
 const PANEL: (u32, u32) = (460, 350);
 const ALONE: (u32, u32) = (860, 430);
 const MARGIN: i32 = 24;
-/// What a panel needs beside its bars: the axis and its margins.
+/// The width of a panel beside its bars: the axis and its margins.
 const ASIDE: f64 = 104.0;
 /// Size of the text at ticks.
 const TICKS: f64 = 13.0;
@@ -96,7 +96,7 @@ fn sample<'a>(area: &Area<'a>, (x, y): (i32, i32), sign: Sign) -> Drawn<'a> {
     Ok(())
 }
 
-/// What an entry of the legend is wide.
+/// The width of an entry of the legend.
 fn entry(name: &str) -> i32 {
     34 + width(name, TEXT) + 26
 }

@@ -4,7 +4,7 @@ use super::WIRE;
 use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 
-/// What protects packets, in the policy's words.
+/// The protection of packets, in the policy's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cipher {
     /// For people, as in `AES-128-GCM`.
@@ -15,12 +15,12 @@ pub struct Cipher {
     pub authentication: &'static str,
 }
 
-/// How packets are protected.
+/// The mode of the SAs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// As a whole, between addresses behind the hosts; one IKE SA for all.
+    /// Tunnel mode, between addresses behind the hosts; one IKE SA for all.
     Tunnel,
-    /// What they carry, between addresses of the hosts on the wire; an IKE SA for each pair.
+    /// Transport mode, between addresses of the hosts on the wire; an IKE SA for each pair.
     Transport,
 }
 
@@ -38,11 +38,11 @@ impl Mode {
 pub struct Net {
     /// Its number, from 1: a part of its addresses.
     pub number: u8,
-    /// What protects its packets.
+    /// The cipher of its SAs.
     pub cipher: Cipher,
     /// And how.
     pub mode: Mode,
-    /// How many pairs.
+    /// The number of pairs.
     pub pairs: u8,
 }
 
@@ -62,7 +62,7 @@ impl Net {
     }
 }
 
-/// How the daemons prove who they are.
+/// The authentication of the daemons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Authentication {
     /// By a key both have.
@@ -107,9 +107,9 @@ impl Authentication {
 /// Tunnels of phase 1 that prove themselves alike, each with one of phase 2.
 #[derive(Clone, Copy, Debug)]
 pub struct Tunnels {
-    /// How.
+    /// The authentication.
     pub authentication: Authentication,
-    /// How many.
+    /// The number of tunnels.
     pub number: u8,
 }
 

@@ -1,7 +1,9 @@
 //! One object: its kind and its name.
 
 use crate::Identity;
-use crate::xml::{Node, nearest};
+use crate::wording::nearest;
+use crate::xml::Node;
+use crate::xml::schema::{GROUPS, name_attributes};
 use std::fmt;
 use std::str::FromStr;
 
@@ -55,23 +57,10 @@ impl Kind {
     }
 
     /// The kind that an element defines.
-    fn of_element(name: &str) -> Option<Self> {
+    pub(super) fn of_element(name: &str) -> Option<Self> {
         match name {
-            "IDGroup" | "Group" => Some(Self::IkeGroup),
+            group if GROUPS.contains(&group) => Some(Self::IkeGroup),
             _ => Self::ALL.into_iter().find(|kind| kind.element() == name),
-        }
-    }
-
-    /// The attributes that may hold its name.
-    fn names(self) -> &'static [&'static str] {
-        match self {
-            Self::IkeProtection => &["IKE_ProtectionName"],
-            Self::IkeTunnel => &["IKE_TunnelName"],
-            Self::IkePresharedKey => &[],
-            Self::IkeGroup => &["IKE_GroupName", "GroupName", "Name"],
-            Self::IpsecProposal => &["IPSec_ProposalName"],
-            Self::IpsecProtection => &["IPSec_ProtectionName"],
-            Self::IpsecTunnel => &["IPSec_TunnelName"],
         }
     }
 }
@@ -135,14 +124,14 @@ impl Object {
         }
     }
 
-    /// Whether an attribute of an element holds the name of an object.
-    pub(crate) fn is_name(element: &str, attribute: &str) -> bool {
-        Kind::of_element(element).is_some_and(|kind| kind.names().contains(&attribute))
+    /// Returns `true` if an attribute of an element holds the name of an object.
+    pub(super) fn is_name(element: &str, attribute: &str) -> bool {
+        name_attributes(element).contains(&attribute)
     }
 
     /// Its name: that of a preshared key is the remote identity as written.
     pub fn name(&self) -> &str {
-        let mut names = self.kind.map_or(&[][..], Kind::names).iter();
+        let mut names = name_attributes(self.node.name()).iter();
         let named = match self.peer_element() {
             Some(peer) => peer.attribute("Value"),
             None => names.find_map(|name| self.node.attribute(name)),
@@ -166,7 +155,7 @@ impl Object {
         self.peer.as_ref()
     }
 
-    /// Whether it has that name; domain names are compared without regard to case.
+    /// Returns `true` if it has that name; domain names are compared without regard to case.
     pub(super) fn is_named(&self, name: &str) -> bool {
         match (self.peer_element(), &self.peer) {
             (Some(element), Some(peer)) => {
@@ -177,8 +166,8 @@ impl Object {
         }
     }
 
-    /// Whether it is the same object as another, be it defined otherwise.
-    pub(crate) fn has_name_of(&self, other: &Self) -> bool {
+    /// Returns `true` if both have the same kind and name, even with different definitions.
+    pub(super) fn has_name_of(&self, other: &Self) -> bool {
         if self.kind.is_none() || self.kind != other.kind {
             return false;
         }

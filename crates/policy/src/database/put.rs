@@ -1,19 +1,10 @@
-//! Putting a file's objects among others, and what that changes.
+//! Putting a file's objects among others, and the changes that this makes.
 
-use super::{Database, Object};
-use crate::xml::{self, Diagnostic, Diagnostics, Merged};
+use super::contents::Database;
+use super::merge::{Merged, PutOptions, merge};
+use super::object::Object;
+use crate::xml::{Diagnostic, Diagnostics};
 use std::fmt;
-
-/// How a file is put.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PutOptions {
-    /// Replaces objects of the same names; otherwise they are errors.
-    pub force: bool,
-    /// Exchanges both sides of every tunnel first, as [`mirror`] does: the file is the peer's.
-    pub swap: bool,
-    /// Leaves out elements and attributes whose names are not known, with a warning; otherwise they are errors.
-    pub lenient: bool,
-}
 
 /// A database after a file has been put.
 #[derive(Clone, Debug)]
@@ -74,6 +65,14 @@ impl fmt::Display for Change {
 }
 
 impl Database {
+    /// Reads the text of a policy file; `file_name` only labels the diagnostics.
+    ///
+    /// # Errors
+    /// The errors of [`xml::read`](crate::xml::read).
+    pub fn read(file_name: &str, text: &str) -> Result<Self, Diagnostics> {
+        Ok(Self::default().put(file_name, text, &PutOptions::default())?.database)
+    }
+
     /// Puts the objects of a file into this database: those of new names behind the others, those of
     /// known names in the place of the old ones. References may go either way.
     ///
@@ -87,7 +86,7 @@ impl Database {
         options: &PutOptions,
     ) -> Result<Put, Diagnostics> {
         let Merged { objects, put, warnings } =
-            xml::merge(file_name, text, &self.objects, options, None)?;
+            merge(file_name, text, &self.objects, options, None)?;
         let changes = put.iter().map(|object| self.change(object)).collect();
         Ok(Put { database: Self { objects }, changes, warnings })
     }
@@ -126,6 +125,6 @@ pub struct Mirrored {
 /// keys, whose policies differ.
 pub fn mirror(file_name: &str, text: &str, tunnel: Option<&str>) -> Result<Mirrored, Diagnostics> {
     let options = PutOptions { swap: true, ..PutOptions::default() };
-    let Merged { objects, warnings, .. } = xml::merge(file_name, text, &[], &options, tunnel)?;
+    let Merged { objects, warnings, .. } = merge(file_name, text, &[], &options, tunnel)?;
     Ok(Mirrored { database: Database { objects }, warnings })
 }

@@ -1,19 +1,11 @@
-//! Which object refers to which.
+//! References between objects.
 
 use super::object::{Kind, Object};
-use crate::xml::{GROUP_REFERENCES, Node, SUBNET_ADDRESS, SUBNET_MASK};
+use crate::xml::Node;
+use crate::xml::schema::{REFERENCES, SUBNET_ADDRESS, SUBNET_MASK, is_group_reference};
 use crate::{AddressRange, Identity, Prefix};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-
-/// Attributes that refer to objects by name, or by a list of names.
-const BY_NAME: [(Kind, &str, Kind); 5] = [
-    (Kind::IkeProtection, "IKE_IPSecDefaultProtectionRef", Kind::IpsecProtection),
-    (Kind::IkeTunnel, "IKE_ProtectionRef", Kind::IkeProtection),
-    (Kind::IpsecProtection, "IPSec_ProposalRefs", Kind::IpsecProposal),
-    (Kind::IpsecTunnel, "IPSec_ProtectionRef", Kind::IpsecProtection),
-    (Kind::IpsecTunnel, "IKE_TunnelName", Kind::IkeTunnel),
-];
 
 /// The objects that one refers to.
 fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
@@ -22,12 +14,13 @@ fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
         objects.iter().position(|o| o.kind() == Some(kind) && o.name() == name)
     };
     let mut found = BTreeSet::new();
-    for (_, attribute, kind) in BY_NAME.iter().filter(|(from, ..)| object.kind() == Some(*from)) {
-        let Some(value) = object.node().attribute(attribute) else { continue };
-        if *kind == Kind::IpsecProposal {
-            found.extend(value.split_ascii_whitespace().filter_map(|name| position(*kind, name)));
+    for reference in REFERENCES.iter().filter(|reference| reference.from == object.element()) {
+        let Some(value) = object.node().attribute(reference.attribute) else { continue };
+        let Some(kind) = Kind::of_element(reference.to) else { continue };
+        if kind == Kind::IpsecProposal {
+            found.extend(value.split_ascii_whitespace().filter_map(|name| position(kind, name)));
         } else {
-            found.extend(position(*kind, value));
+            found.extend(position(kind, value));
         }
     }
     let remote = ["IKERemoteIdentity", "IPSecRemoteIdentity"];
@@ -35,7 +28,7 @@ fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
     let mut peers: Vec<&Node> = Vec::new();
     for peer in remote.flat_map(Node::children) {
         peers.push(peer);
-        if !GROUP_REFERENCES.contains(&peer.name()) {
+        if !is_group_reference(peer.name()) {
             continue;
         }
         let name = peer.attributes().next().map_or("", |(_, name)| name);
@@ -56,7 +49,7 @@ fn of(objects: &[Object], at: usize) -> BTreeSet<usize> {
     found
 }
 
-/// Whether tunnels of a protection prove themselves with a preshared key, as they do unless it says otherwise.
+/// Returns `true` if tunnels of a protection prove themselves with a preshared key, as they do unless it says otherwise.
 fn wants_key(protection: &Node) -> bool {
     let methods =
         protection.children().iter().filter_map(|t| t.attribute("IKE_AuthenticationMethod"));
@@ -64,16 +57,12 @@ fn wants_key(protection: &Node) -> bool {
     methods.peek().is_none() || methods.any(|m| m.eq_ignore_ascii_case("Preshared_key"))
 }
 
-/// Whether an identity, or a member of a group, may stand for a peer.
+/// Returns `true` if an identity, or a member of a group, may stand for a peer.
 fn names(element: &Node, peer: &Identity) -> bool {
     if let Some(identity) = element.identity() {
         return identity.matches(peer);
     }
-    let address = match peer {
-        Identity::Ipv4(address) => IpAddr::V4(*address),
-        Identity::Ipv6(address) => IpAddr::V6(*address),
-        _ => return false,
-    };
+    let Some(address) = peer.address() else { return false };
     let value = |spellings: &[&str]| spellings.iter().find_map(|name| element.attribute(name));
     let read = |spellings| value(spellings).and_then(|value| value.parse::<IpAddr>().ok());
     if let (Some(from), Some(to)) = (read(&["From_IPAddr"]), read(&["To_IPAddr"])) {

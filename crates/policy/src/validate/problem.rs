@@ -1,12 +1,13 @@
 //! The problems that a value can have: a sentence for each, and a sentence with the fix.
 
-use super::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
+use super::limits::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
+use crate::wording::quoted;
 use crate::{EspEncryption, Identity, IkeEncryption, Lifetime};
 use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// Why a value cannot be used. Its `Display` states the problem, [`Problem::help`] the fix.
+/// The reason why a value cannot be used. Its `Display` states the problem, [`Problem::help`] the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Problem {
@@ -69,17 +70,6 @@ pub enum Problem {
     TooSmall(u64),
     /// The overlap is not 1 to 50 percent.
     Overlap(u8),
-}
-
-/// Characters of a value that a message quotes.
-const MAX_QUOTED: usize = 60;
-
-/// A value as a message shows it: quoted, escaped, cut.
-fn quoted(value: &str) -> String {
-    match value.char_indices().nth(MAX_QUOTED) {
-        Some((cut, _)) => format!("{:?}…", &value[..cut]),
-        None => format!("{value:?}"),
-    }
 }
 
 impl fmt::Display for Problem {

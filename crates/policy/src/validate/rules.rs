@@ -1,17 +1,13 @@
 //! One function for each rule. The reader of XML calls them, too.
 
-use super::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS, Problem};
+use super::limits::{MAX_IKE_ALGORITHMS, MAX_PROPOSALS};
+use super::problem::Problem;
 use crate::{
     AddressRange, Endpoint, EspEncryption, Identity, IkeProposal, Lifetime, Pfs, PortRange,
     Protection, Role, Selector,
 };
 use std::fmt::Display;
 use std::net::IpAddr;
-
-/// Protocols with ports.
-const WITH_PORTS: [u8; 5] = [6, 17, 33, 132, 136];
-/// Protocols with a type in the place of a port: ICMP, ICMPv6, Mobility Header (RFC 7296 §3.13.1).
-const WITH_TYPES: [u8; 3] = [1, 58, 135];
 
 /// Longest domain name and longest key ID, in octets.
 const LONGEST_ID: usize = 255;
@@ -190,8 +186,7 @@ pub(crate) fn lifetime(lifetime: &Lifetime) -> Vec<(&'static str, Problem)> {
 
 /// Ports go with a protocol that has them.
 pub(crate) fn ports(protocol: u8, ports: PortRange) -> Result<(), Problem> {
-    let has_ports = WITH_PORTS.contains(&protocol) || WITH_TYPES.contains(&protocol);
-    match ports == PortRange::ANY || has_ports {
+    match ports.fits(protocol) {
         true => Ok(()),
         false => Err(Problem::NoPorts(protocol)),
     }

@@ -1,19 +1,8 @@
 //! Errors and warnings about a file: the place, the reason and the fix.
 
-use super::source::Source;
 use std::fmt;
-use std::ops::Range;
 
-/// Errors, and warnings, after which further ones are only counted.
-const MAX_FINDINGS: usize = 50;
-
-/// Names that are compared in search of the one that was meant.
-const MAX_CANDIDATES: usize = 500;
-
-/// Characters of a value that a message quotes.
-const MAX_QUOTED: usize = 60;
-
-/// Whether a file can be used in spite of a finding.
+/// The severity of a finding: an error refuses the file, a warning does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Severity {
     /// The file is refused.
@@ -83,8 +72,8 @@ impl fmt::Display for Diagnostic {
 /// Everything found in a file that is refused, in its order; at least one error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostics {
-    findings: Vec<Diagnostic>,
-    omitted: usize,
+    pub(super) findings: Vec<Diagnostic>,
+    pub(super) omitted: usize,
 }
 
 impl Diagnostics {
@@ -127,160 +116,3 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
-
-/// Where in a file a finding belongs.
-#[derive(Clone, Debug)]
-pub(super) struct Place {
-    pub span: Range<usize>,
-    pub element: Option<String>,
-    pub attribute: Option<String>,
-    pub value: Option<String>,
-}
-
-impl From<Range<usize>> for Place {
-    fn from(span: Range<usize>) -> Self {
-        Self { span, element: None, attribute: None, value: None }
-    }
-}
-
-struct Finding {
-    severity: Severity,
-    place: Place,
-    message: String,
-    help: Option<String>,
-}
-
-/// Collects findings; lines of the file are quoted only at the end, when it is known what of them may be shown.
-#[derive(Default)]
-pub(super) struct Report {
-    findings: Vec<Finding>,
-    errors: usize,
-    warnings: usize,
-}
-
-impl Report {
-    pub fn error(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.add(Severity::Error, place, message, help);
-    }
-
-    pub fn warning(&mut self, place: Place, message: impl Into<String>, help: impl Into<String>) {
-        self.add(Severity::Warning, place, message, help);
-    }
-
-    pub fn add(
-        &mut self,
-        severity: Severity,
-        place: Place,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) {
-        let count = match severity {
-            Severity::Error => &mut self.errors,
-            Severity::Warning => &mut self.warnings,
-        };
-        *count += 1;
-        if *count <= MAX_FINDINGS {
-            let (message, help) = (message.into(), help.into());
-            let help = (!help.is_empty()).then_some(help);
-            self.findings.push(Finding { severity, place, message, help });
-        }
-    }
-
-    /// How many there are, whether they are kept or only counted.
-    pub fn errors(&self) -> usize {
-        self.errors
-    }
-
-    pub fn has_errors(&self) -> bool {
-        self.errors > 0
-    }
-
-    /// Whether further errors would only be counted.
-    pub fn is_full(&self) -> bool {
-        self.errors > MAX_FINDINGS
-    }
-
-    pub fn into_diagnostics(self, source: &Source<'_>) -> Diagnostics {
-        let omitted = self.errors + self.warnings - self.findings.len();
-        Diagnostics { findings: self.render(source), omitted }
-    }
-
-    pub fn into_warnings(self, source: &Source<'_>) -> Vec<Diagnostic> {
-        let omitted = self.warnings - self.findings.len();
-        let mut warnings = self.render(source);
-        if omitted > 0
-            && let Some(mut last) = warnings.last().cloned()
-        {
-            last.message = format!("{omitted} more warnings are not shown");
-            last.help = None;
-            warnings.push(last);
-        }
-        warnings
-    }
-
-    fn render(mut self, source: &Source<'_>) -> Vec<Diagnostic> {
-        self.findings.sort_by_key(|finding| finding.place.span.start);
-        self.findings
-            .into_iter()
-            .map(|Finding { severity, place, message, help }| {
-                let (source, span) = source.part(&place.span);
-                let (line, column) = source.locate(span.start);
-                let excerpt = source.excerpt(&span);
-                Diagnostic {
-                    severity,
-                    file: source.file_name().to_owned(),
-                    line,
-                    column,
-                    element: place.element,
-                    attribute: place.attribute,
-                    value: place.value,
-                    message,
-                    help,
-                    source: excerpt.text,
-                    caret: excerpt.caret,
-                    width: excerpt.width,
-                }
-            })
-            .collect()
-    }
-}
-
-/// A value as a message shows it: quoted, escaped, cut.
-pub(super) fn quoted(value: &str) -> String {
-    match value.char_indices().nth(MAX_QUOTED) {
-        Some((cut, _)) => format!("{:?}…", &value[..cut]),
-        None => format!("{value:?}"),
-    }
-}
-
-/// The candidate nearest to what was written, if it is near at all; case does not count.
-pub(crate) fn nearest<'c>(
-    written: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-) -> Option<&'c str> {
-    if written.len() > 2 * MAX_QUOTED {
-        return None;
-    }
-    let lower = written.to_ascii_lowercase();
-    let allowed = (written.chars().count() / 3).min(4);
-    candidates
-        .into_iter()
-        .take(MAX_CANDIDATES)
-        .filter(|candidate| candidate.len() <= 2 * MAX_QUOTED)
-        .map(|candidate| (strsim::osa_distance(&lower, &candidate.to_ascii_lowercase()), candidate))
-        .filter(|(distance, _)| *distance <= allowed)
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, candidate)| candidate)
-}
-
-/// `did you mean …?`, or else the fallback.
-pub(super) fn did_you_mean<'c>(
-    written: &str,
-    candidates: impl IntoIterator<Item = &'c str>,
-    otherwise: impl FnOnce() -> String,
-) -> String {
-    match nearest(written, candidates) {
-        Some(candidate) => format!("did you mean {candidate:?}?"),
-        None => otherwise(),
-    }
-}

@@ -1,40 +1,35 @@
 //! Elements → values: every attribute read, every reference resolved.
 
+mod address;
 mod algorithm;
 mod child;
+mod context;
+mod draft;
 mod generic;
 mod group;
+mod identity;
 mod ike;
 mod ikev1;
 mod key;
 mod offer;
-mod party;
 mod protection;
 mod table;
+mod traffic;
 mod tunnel;
 mod value;
 
-use super::diagnostic::{Place, Report};
-use super::document::Element;
+use super::conformance;
+use super::element::Element;
 use super::options::Options;
-use super::schema;
+use super::report::Report;
+use super::span::Span;
 use crate::{IkeTunnel, Invalid, Policy, Problem};
+use context::Context;
+use draft::Draft;
 use ikev1::Ikev1;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The state that all functions of `lower` share.
-struct Cx<'r> {
-    report: &'r mut Report,
-    options: &'r Options<'r>,
-    ikev1: Ikev1,
-    /// Kinds of objects of which some may be missing because their element is misspelt.
-    misspelt: BTreeSet<&'static str>,
-    /// How many peers the groups named so far stand for.
-    peers_of_groups: usize,
-    /// Values with blanks around them, by offset.
-    padded: BTreeMap<usize, Place>,
-}
+use table::Table;
 
 /// Tunnels of both phases that a file may make, groups multiplied.
 const MAX_TUNNELS: usize = 40_000;
@@ -44,7 +39,7 @@ const MAX_OFFERS: usize = 200_000;
 
 /// Makes a policy of the root element; `None` if that is none. With `whole` false some tags were not understood, so
 /// nothing is called missing that might stand in them.
-pub(super) fn lower(
+pub(crate) fn lower(
     root: &Element<'_>,
     whole: bool,
     options: &Options<'_>,
@@ -52,16 +47,17 @@ pub(super) fn lower(
 ) -> Option<Policy> {
     if root.name != "AIX_VPN" {
         let message = format!("the root element is {}, not AIX_VPN", root.name);
-        report.error(root.place(), message, "a policy is one <AIX_VPN Version=\"2.1\">…</AIX_VPN>");
+        report.error(root.span(), message, "a policy is one <AIX_VPN Version=\"2.1\">…</AIX_VPN>");
         return None;
     }
-    schema::check(root, report);
+    conformance::check(root, report);
+    check_version(root, report);
+    ikev1::check_main_mode(root, report);
     let ikev1 = Ikev1::of(root);
-    let misspelt = root.children.iter().filter_map(|child| schema::meant(child.name)).collect();
+    let misspelt =
+        root.children.iter().filter_map(|child| conformance::meant(child.name)).collect();
     let padded = BTreeMap::new();
-    let mut cx = Cx { report, options, ikev1, misspelt, peers_of_groups: 0, padded };
-    cx.version(root);
-    cx.check_main_mode(root);
+    let mut cx = Context { report, options, ikev1, misspelt, peers_of_groups: 0, padded };
 
     let keys = key::keys(&mut cx, root);
     let groups = group::groups(&mut cx, root);
@@ -80,27 +76,27 @@ pub(super) fn lower(
         tunnel::warn_idle(&mut cx, &tunnels);
         warn_shared_names(&mut cx, &tunnels);
         if root.children.is_empty() {
-            cx.report.warning(root.place(), "the policy is empty", "");
+            cx.report.warning(root.span(), "the policy is empty", "");
         }
     }
     let padded = cx.padded.len();
-    if let Some((_, place)) = cx.padded.pop_first() {
+    if let Some((_, span)) = cx.padded.pop_first() {
         let message = match padded {
             1 => "blanks around a value are ignored".to_owned(),
             count => {
                 format!("blanks around {count} values are ignored, of which this is the first")
             }
         };
-        cx.report.warning(place, message, "");
+        cx.report.warning(span, message, "");
     }
     // Nothing may be left out in silence, not even by a mistake made here.
-    let written = |name| Cx::children(root, name).count();
+    let written = |name| root.children_named(name).count();
     let carried: usize = tunnels.in_order().map(|draft| draft.children.len()).sum();
     if !cx.report.has_errors()
         && (tunnels.in_order().count() != written("IKETunnel") || carried != written("IPSecTunnel"))
     {
         let message = "not every tunnel of the file was understood";
-        cx.report.error(root.place(), message, "please report this file, with its keys replaced");
+        cx.report.error(root.span(), message, "please report this file, with its keys replaced");
     }
     check_size(&mut cx, &tunnels);
     if cx.report.has_errors() {
@@ -108,7 +104,7 @@ pub(super) fn lower(
     }
     let places = places(&tunnels);
     let drafts = tunnels.into_order();
-    let policy = Policy { tunnels: drafts.flat_map(tunnel::Draft::finish).map(Arc::new).collect() };
+    let policy = Policy { tunnels: drafts.flat_map(Draft::finish).map(Arc::new).collect() };
     let refused = policy.validate().err();
     let mut taken = false;
     for invalid in refused.iter().flatten() {
@@ -122,39 +118,39 @@ pub(super) fn lower(
     refused.is_none().then_some(policy)
 }
 
-/// Where each tunnel of the file is named: those of IKE, and child tunnels.
-fn places(tunnels: &table::Table<tunnel::Draft>) -> BTreeMap<(bool, String), Place> {
-    let of = |draft: &tunnel::Draft| {
-        let children = draft.children.iter().map(|c| (true, &c.tunnel.name, &c.place));
-        let all = [(false, &draft.tunnel.name, &draft.place)].into_iter().chain(children);
-        all.map(|(child, name, place)| ((child, name.clone()), place.clone())).collect::<Vec<_>>()
+/// The spans of the names of IKE tunnels (`false`) and child tunnels (`true`).
+fn places(tunnels: &Table<Draft>) -> BTreeMap<(bool, String), Span> {
+    let of = |draft: &Draft| {
+        let children = draft.children.iter().map(|c| (true, &c.tunnel.name, &c.span));
+        let all = [(false, &draft.tunnel.name, &draft.span)].into_iter().chain(children);
+        all.map(|(child, name, span)| ((child, name.clone()), span.clone())).collect::<Vec<_>>()
     };
     tunnels.in_order().flat_map(of).collect()
 }
 
-/// Reports what the policy's own rules find, and what no element has shown: a name that a group's peer has taken.
+/// Reports a value that the policy's own rules refuse and no element has shown, as a name that a group's peer has taken.
 fn refuse(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     root: &Element<'_>,
-    places: &BTreeMap<(bool, String), Place>,
+    places: &BTreeMap<(bool, String), Span>,
     invalid: &Invalid,
 ) {
     if let Problem::NameTaken(name) = &invalid.problem {
         let message = format!("two tunnels are named {name:?}, one of them as a group's peer");
         let help = "rename the one that is not of a group";
-        return cx.report.error(root.place(), message, help);
+        return cx.report.error(root.span(), message, help);
     }
     let key = match &invalid.child {
         Some(child) => (true, child.clone()),
         None => (false, invalid.tunnel.clone()),
     };
-    let place = places.get(&key).cloned().unwrap_or_else(|| root.place());
+    let span = places.get(&key).cloned().unwrap_or_else(|| root.span());
     let message = format!("{}: {}", invalid.field, invalid.problem);
-    cx.report.error(place, message, invalid.problem.help());
+    cx.report.error(span, message, invalid.problem.help());
 }
 
-/// Bounds what a small file can make large.
-fn check_size(cx: &mut Cx<'_>, tunnels: &table::Table<tunnel::Draft>) {
+/// Limits the number of tunnels and proposals, which a small file can make large by groups and lists.
+fn check_size(cx: &mut Context<'_>, tunnels: &Table<Draft>) {
     let (mut made, mut offers) = (0, 0);
     for draft in tunnels.in_order() {
         made += draft.weight();
@@ -168,25 +164,23 @@ fn check_size(cx: &mut Cx<'_>, tunnels: &table::Table<tunnel::Draft>) {
         };
         let message = format!("the tunnels up to this one come to more than {most} {what}");
         let help = "split the policy, or let its groups and lists name less";
-        return cx.report.error(draft.place.clone(), message, help);
+        return cx.report.error(draft.span.clone(), message, help);
     }
 }
 
-impl Cx<'_> {
-    fn version(&mut self, root: &Element<'_>) {
-        let Some(attribute) = root.attribute("Version") else {
-            let message = "AIX_VPN has no Version; 2.1 is assumed";
-            return self.report.warning(root.place(), message, "add Version=\"2.1\"");
-        };
-        if !attribute.value.trim().starts_with("2.") {
-            let message = "unknown Version; the file is read as 2.1";
-            self.report.warning(attribute.place(root), message, "write Version=\"2.1\"");
-        }
+/// Warns where the version is missing or unknown.
+fn check_version(root: &Element<'_>, report: &mut Report) {
+    let Some(attribute) = root.attribute("Version") else {
+        let message = "AIX_VPN has no Version; 2.1 is assumed";
+        return report.warning(root.span(), message, "add Version=\"2.1\"");
+    };
+    if !attribute.value.trim().starts_with("2.") {
+        let message = "unknown Version; the file is read as 2.1";
+        report.warning(attribute.span(root), message, "write Version=\"2.1\"");
     }
 }
-
 /// Commands name tunnels of both phases alike.
-fn warn_shared_names(cx: &mut Cx<'_>, tunnels: &table::Table<tunnel::Draft>) {
+fn warn_shared_names(cx: &mut Context<'_>, tunnels: &Table<Draft>) {
     let phase1: BTreeMap<&str, &IkeTunnel> =
         tunnels.in_order().map(|draft| (draft.tunnel.name.as_str(), &draft.tunnel)).collect();
     for child in tunnels.in_order().flat_map(|draft| &draft.children) {
@@ -194,7 +188,7 @@ fn warn_shared_names(cx: &mut Cx<'_>, tunnels: &table::Table<tunnel::Draft>) {
         if phase1.contains_key(name.as_str()) {
             let message = format!("an IKETunnel is named {name:?} as well");
             let help = "give them different names, so that commands can tell them apart";
-            cx.report.warning(child.place.clone(), message, help);
+            cx.report.warning(child.span.clone(), message, help);
         }
     }
 }

@@ -1,14 +1,15 @@
 //! A policy as the other side has to write it: identities, keys and roles exchanged.
 
-use super::diagnostic::{Report, quoted};
-use super::document::Element;
+use super::element::Element;
 use super::node::identity;
+use super::report::Report;
 use super::schema;
 use crate::Identity;
+use crate::wording::quoted;
 use std::collections::BTreeSet;
 
-/// Exchanges both sides of every tunnel. What has no other side is reported.
-pub(super) fn mirror<'t>(root: &mut Element<'t>, report: &mut Report) {
+/// Exchanges both sides of every tunnel, and reports settings that have no other side.
+pub(crate) fn mirror<'t>(root: &mut Element<'t>, report: &mut Report) {
     let before = report.errors();
     refuse_groups(root, report);
     if report.errors() > before {
@@ -29,15 +30,15 @@ fn refuse_groups(root: &Element<'_>, report: &mut Report) {
     let sides = ["IKERemoteIdentity", "IPSecRemoteIdentity"];
     let sides = root.children.iter().flat_map(|t| &t.children).filter(|s| sides.contains(&s.name));
     for group in
-        sides.flat_map(|side| &side.children).filter(|e| schema::GROUP_REFERENCES.contains(&e.name))
+        sides.flat_map(|side| &side.children).filter(|e| schema::is_group_reference(e.name))
     {
         let message = "the remote identity is a group, so that the other side has no one identity to be given";
         let help = "write each peer's own file by hand, or make an IKETunnel for each peer here";
-        report.error(group.place(), message, help);
+        report.error(group.span(), message, help);
     }
 }
 
-/// Exchanges what stands in two elements. Their places stay: a finding is shown where it is written.
+/// Exchanges the contents of two elements. The spans stay: a finding is shown where it is written.
 fn exchange(tunnel: &mut Element<'_>, local: &str, remote: &str) {
     let at = |name| tunnel.children.iter().position(|side| side.name == name);
     let (Some(a), Some(b)) = (at(local), at(remote)) else { return };
@@ -92,7 +93,7 @@ fn keys<'t>(root: &mut Element<'t>, report: &mut Report) {
                         quoted(&owner.to_string())
                     );
                     let help = "mirror the tunnel to one peer at a time: vpnctl policy mirror FILE --tunnel NAME";
-                    report.error(element.place(), message, help);
+                    report.error(element.span(), message, help);
                     return;
                 }
                 None => given.push((owner.clone(), element)),
@@ -132,7 +133,7 @@ fn roles(root: &mut Element<'_>, report: &mut Report) {
         if let Some(attribute) = element.attribute(GENERIC[0]) {
             let message = format!("{} is left out: it is for a side that answers", attribute.name);
             let help = "give the other side an IPSecTunnel for the traffic that it asks for";
-            report.warning(attribute.name_place(element), message, help);
+            report.warning(attribute.name_span(element), message, help);
             element.attributes.retain(|a| !GENERIC.contains(&a.name));
         }
         let now = match value(element, role).as_str() {

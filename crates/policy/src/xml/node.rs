@@ -1,6 +1,7 @@
 //! An element of a policy as a value of its own, in canonical form: what the database keeps and the writer writes.
 
-use super::document::{Attribute, Element, is_blank};
+use super::element::{Attribute, Element};
+use super::lexical::is_blank;
 use super::schema;
 use crate::{DistinguishedName, Identity};
 use std::fmt;
@@ -81,7 +82,7 @@ impl Node {
         self.children.iter().find(|child| child.name == name)
     }
 
-    /// The same without keys: their values are empty, which no reader takes for a key.
+    /// Returns a copy without keys: their values are empty, which no reader takes for a key.
     #[must_use]
     pub fn without_keys(&self) -> Self {
         let hidden = |(name, value): &(String, Zeroizing<String>)| match self.shows(name, value) {
@@ -95,7 +96,7 @@ impl Node {
         }
     }
 
-    /// Whether an attribute's value is none that is kept secret.
+    /// Returns `true` if an attribute's value is not kept secret.
     fn shows(&self, name: &str, value: &str) -> bool {
         schema::is_public(&self.name, name, value)
     }
@@ -143,8 +144,8 @@ impl Node {
         }
     }
 
-    /// The element without what the vocabulary does not have in its place.
-    pub(super) fn of(element: &Element<'_>) -> Self {
+    /// Makes a node of an element, without the attributes and children that the vocabulary does not allow there.
+    pub(crate) fn of(element: &Element<'_>) -> Self {
         let known = schema::kind(element.name);
         let has =
             |a: &&Attribute<'_>| known.is_some_and(|kind| kind.attributes().any(|n| n == a.name));

@@ -1,8 +1,8 @@
-//! How a file is read.
+//! Options for reading a file.
 
 use crate::{IkeEncryption, Protection};
 
-/// How a file is read; the default is strict, as AIX is.
+/// Options for reading a file; the default is strict, as AIX is.
 #[derive(Clone, Copy, Default)]
 pub struct Options<'a> {
     /// Elements and attributes whose names are not known are left out with a warning, where else they are errors: a

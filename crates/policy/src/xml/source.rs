@@ -1,29 +1,29 @@
-//! The text of a file: where an offset lies in it, and what of it may be shown.
+//! The text of a file: lines and columns of offsets, and the parts that may be shown.
 
 use std::ops::Range;
 
-/// Characters of a quoted line before and after its place.
+/// Characters of a quoted line before and after the range that it is quoted for.
 const BEFORE: usize = 80;
 const AFTER: usize = 100;
 
 /// A file's text. Nothing of it is shown before the reader has recognised it as free of secrets.
-pub(super) struct Source<'t> {
+pub(crate) struct Source<'t> {
     file_name: String,
     text: &'t str,
     line_starts: Vec<usize>,
     /// The parts that may be shown: ascending, disjoint.
     visible: Vec<Range<usize>>,
     whole: bool,
-    /// A text that is read together with this one; its places begin after those of this.
+    /// A text that is read as the continuation of this one: its offsets begin after those of this one.
     next: Option<Box<Source<'t>>>,
 }
 
-/// A line as it is shown beneath a message.
-pub(super) struct Excerpt {
+/// A line as it is shown beneath a message, with the range that is underlined.
+pub(crate) struct Excerpt {
     pub text: String,
-    /// Characters before the place.
+    /// Characters before the range.
     pub caret: usize,
-    /// Characters of the place, at least one.
+    /// Characters of the range, at least one.
     pub width: usize,
 }
 
@@ -43,7 +43,7 @@ impl<'t> Source<'t> {
         }
     }
 
-    /// How far the places of a text move that stands behind this one.
+    /// The offset at which a text begins that continues this one.
     pub fn extent(&self) -> usize {
         self.text.len() + 1
     }
@@ -53,13 +53,13 @@ impl<'t> Source<'t> {
         Self { next: Some(Box::new(next)), ..self }
     }
 
-    /// The text in which a place lies, and where it lies there.
-    pub fn part(&self, span: &Range<usize>) -> (&Self, Range<usize>) {
+    /// The text in which a range lies, and the range in that text.
+    pub fn part(&self, range: &Range<usize>) -> (&Self, Range<usize>) {
         match &self.next {
-            Some(next) if span.start >= self.extent() => {
-                next.part(&(span.start - self.extent()..span.end - self.extent()))
+            Some(next) if range.start >= self.extent() => {
+                next.part(&(range.start - self.extent()..range.end - self.extent()))
             }
-            _ => (self, span.clone()),
+            _ => (self, range.clone()),
         }
     }
 
@@ -71,7 +71,7 @@ impl<'t> Source<'t> {
         self.text
     }
 
-    /// Whether every tag was understood; if not, what seems to be missing may stand in the rest.
+    /// Returns `true` if every tag was understood; otherwise an object that seems to be missing may stand in the rest.
     pub fn is_whole(&self) -> bool {
         self.whole
     }
@@ -95,20 +95,20 @@ impl<'t> Source<'t> {
         (line, before.chars().count() + 1)
     }
 
-    /// The line that holds the start of `span`, cut to a readable length, everything masked that was not shown.
-    pub fn excerpt(&self, span: &Range<usize>) -> Excerpt {
-        let line = self.line_starts.partition_point(|start| *start <= span.start);
+    /// The line that holds the start of `range`, cut to a readable length, everything masked that was not shown.
+    pub fn excerpt(&self, range: &Range<usize>) -> Excerpt {
+        let line = self.line_starts.partition_point(|start| *start <= range.start);
         let line_start = self.line_starts[line - 1];
         let line_end = self.line_starts.get(line).map_or(self.text.len(), |next| next - 1);
-        let head = self.text.get(line_start..span.start).unwrap_or_default();
-        let tail = self.text.get(span.start..line_end).unwrap_or_default();
+        let head = self.text.get(line_start..range.start).unwrap_or_default();
+        let tail = self.text.get(range.start..line_end).unwrap_or_default();
         let from = head
             .char_indices()
             .rev()
             .take(BEFORE)
             .last()
             .map_or(line_start, |(at, _)| line_start + at);
-        let to = tail.char_indices().nth(AFTER).map_or(line_end, |(at, _)| span.start + at);
+        let to = tail.char_indices().nth(AFTER).map_or(line_end, |(at, _)| range.start + at);
 
         let mut shown = String::new();
         let (mut length, mut caret, mut end) = (0, None, 0);
@@ -128,14 +128,14 @@ impl<'t> Source<'t> {
                 (false, _) => (!masking).then_some('…'),
             };
             masking = !visible && (masking || !character.is_ascii_whitespace());
-            if at >= span.start && caret.is_none() {
+            if at >= range.start && caret.is_none() {
                 caret = Some(if printed.is_none() { length - 1 } else { length });
             }
             if let Some(character) = printed {
                 shown.push(character);
                 length += 1;
             }
-            if at < span.end {
+            if at < range.end {
                 end = length;
             }
         }
@@ -150,4 +150,9 @@ impl<'t> Source<'t> {
         let after = self.visible.partition_point(|part| part.start <= offset);
         after > 0 && offset < self.visible[after - 1].end
     }
+}
+
+/// The offset at which a part of a text starts in it.
+pub(crate) fn offset_in(text: &str, part: &str) -> usize {
+    (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len())
 }

@@ -52,7 +52,8 @@ impl World {
         let flow = self.start_flow(from, source, destination, Duration::ZERO);
         self.run_for(Duration::ZERO);
         self.stop_flow(flow);
-        let limit = self.conditions_of(from).delay.end * 2;
+        let pipeline = self.pipelines.get(&from).copied().unwrap_or_default();
+        let limit = pipeline + self.conditions_of(from).delay.end * 2;
         self.run_until(limit, |w| w.flow(flow).arrived.contains_key(&0))
     }
 

@@ -20,6 +20,12 @@ impl World {
         self.conditions_from.insert(host, conditions);
     }
 
+    /// Has a host's data plane take this long between the admission of a packet and its way to the wire; IKE messages do
+    /// not wait.
+    pub fn set_pipeline(&mut self, host: HostId, time: Duration) {
+        self.pipelines.insert(host, time);
+    }
+
     /// Cuts a host off: nothing goes in or out any more.
     pub fn cut(&mut self, host: HostId) {
         self.note(host, "is cut off".into());
@@ -149,7 +155,14 @@ impl World {
         if copies.is_empty() {
             self.row(&name, &parcel, Fate::Lost);
         }
+        let pipeline = match parcel.content {
+            Content::Ike(_) | Content::Keepalive => Duration::ZERO,
+            Content::Esp(_) | Content::EspInUdp(_) | Content::Ah(_) => {
+                self.pipelines.get(&from).copied().unwrap_or_default()
+            }
+        };
         for (n, delay) in copies.into_iter().enumerate() {
+            let delay = pipeline + delay;
             let fate = if n == 0 { Fate::Delivered(delay) } else { Fate::Repeated(delay) };
             self.schedule(from, parcel.clone(), delay, fate);
         }
@@ -192,7 +205,7 @@ impl World {
         match &parcel.content {
             // A port without a socket; where a socket is, I/O swallows keepalives.
             Content::Ike(_) | Content::Keepalive | Content::EspInUdp(_)
-                if !matches!(local.port(), 500 | 4500) =>
+                if ![500, self.hosts[host].config.natt_port].contains(&local.port()) =>
             {
                 return Err("no socket has the port");
             }

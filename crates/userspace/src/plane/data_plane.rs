@@ -1,52 +1,23 @@
-//! The plane as key management knows it: rules come, change and go, and so do their SAs.
+//! The userspace plane as key management sees it: rules and SAs are added, changed and removed.
 
 use super::{Userspace, device_mtu};
 use crate::device::Device;
-use crate::refusal::refused;
 use crypto::Suite;
 use esp::encap::inner_mtu;
-use esp::filter::{Always, Direction, Filter, FilterStatus};
-use esp::path_mtu::Fit;
-use esp::plane::{
-    DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId, Usage,
-};
-use esp::trace::{DecidedBy, Trace};
+use esp::plane::{DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage};
 use policy::Mode;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
 impl DataPlane for Userspace {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        if self.rules.contains_key(&rule.id) {
-            self.add_guarded_rule(rule)?;
-            self.rebuild_guard();
-            return Ok(());
-        }
         self.appear()?;
-        let guarded = self.guard(std::slice::from_ref(&rule)).map_err(|e| {
-            refused(format!("guarding the traffic of {} with nftables", rule.tunnel), &e)
-        });
-        match guarded {
-            Ok(()) => self.add_guarded_rule(rule),
-            Err(error) => self.sync_workers().and(Err(error)),
-        }
-    }
-
-    /// As one by one, but with nftables asked once.
-    fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)> {
-        if rules.is_empty() {
-            return Vec::new();
-        }
-        // Which of them nftables does not take shows one by one.
-        let guarded = self.appear().is_ok() && self.guard(&rules).is_ok();
-        let add = |rule: Rule| {
-            let id = rule.id;
-            let added = if guarded { self.add_guarded_rule(rule) } else { self.add_rule(rule) };
-            Some((id, added.err()?))
-        };
-        rules.into_iter().filter_map(add).collect()
+        let id = rule.id;
+        // The datapath first: it knows the packets that the routes bring. The routes last: they change where traffic goes.
+        self.datapath.add_rule(rule.clone())?;
+        self.rules.insert(id, rule.clone());
+        self.sync_workers().and_then(|()| self.route(&rule)).inspect_err(|_| self.remove_rule(id))
     }
 
     fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
@@ -73,19 +44,11 @@ impl DataPlane for Userspace {
         if let Some(device) = &mut self.device {
             device.routing.remove(rule);
         }
-        if self.rules.remove(&rule).is_some() {
-            self.rebuild_guard();
-        }
+        self.rules.remove(&rule);
         self.datapath.remove_rule(rule);
         if let Err(error) = self.sync_workers() {
             tracing::error!(%error, "no worker runs");
         }
-    }
-
-    /// Lets the packets of a peer in that the kernel would drop because its own address lies in the remote side of a
-    /// rule.
-    fn expect_peer(&mut self, peer: IpAddr) {
-        self.admit_peer(peer);
     }
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
@@ -119,14 +82,6 @@ impl DataPlane for Userspace {
         self.datapath.promote(sa)
     }
 
-    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
-        self.datapath.resume(sa, used)
-    }
-
-    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
-        self.datapath.last_sequence(sa)
-    }
-
     fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
         if let Some(form) = self.outbound.get(&sa) {
             self.lower_device_mtu(*form, &path);
@@ -150,56 +105,17 @@ impl DataPlane for Userspace {
         self.datapath.age_paths(Instant::now());
         self.datapath.usage(sa)
     }
-
-    fn fit(&mut self, sa: SaId) -> Option<Fit> {
-        let fit = self.datapath.fit(sa)?;
-        Some(Fit { inner_mtu: fit.inner_mtu.min(self.mtu.into()), ..fit })
-    }
-
-    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
-        self.enforcement.apply(&filter, &mut self.journal)?;
-        self.rebuild_guard();
-        self.datapath.set_filter(filter)
-    }
-
-    fn filter(&mut self) -> Option<FilterStatus> {
-        Some(FilterStatus {
-            filter: Arc::clone(self.enforcement.filter()),
-            counts: self.enforcement.counts(),
-            inbound_guard: self.inbound_guard(),
-        })
-    }
-
-    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
-        let mut trace = self.datapath.trace(packet)?;
-        trace.inbound_guard = self.inbound_guard();
-        for (course, way) in
-            [(&mut trace.leaving, Direction::Out), (&mut trace.arriving, Direction::In)]
-        {
-            let by_tunnel = matches!(course.decided_by, DecidedBy::Tunnel { .. });
-            let always = Always::of(packet, way, self.config.natt_port);
-            if let Some(always) = always.filter(|a| !(by_tunnel && a.yields_to_tunnels())) {
-                course.decided_by = DecidedBy::Always(always);
-                course.sas.clear();
-            }
-        }
-        Some(trace)
-    }
 }
 
 impl Userspace {
-    /// Makes device, routing and guard, if they are not there.
+    /// Makes device and routing, if they are not there.
     pub(super) fn appear(&mut self) -> Result<(), PlaneError> {
         if self.device.is_some() {
             return Ok(());
         }
         let Self { config, mtu, port, shared, journal, .. } = self;
         let device = Device::start(config, *mtu, port, shared, journal);
-        let guarded = device.and_then(|mut device| {
-            device.start_guard(config, &self.enforcement, journal)?;
-            Ok(device)
-        });
-        self.device = Some(guarded.inspect_err(|_| {
+        self.device = Some(device.inspect_err(|_| {
             config.workers.detach();
             journal.undo_device();
         })?);
@@ -242,15 +158,6 @@ impl Userspace {
         }
     }
 
-    /// Adds a rule, or one in the place of another, that the guard knows.
-    fn add_guarded_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
-        let id = rule.id;
-        // The datapath first: what the routes bring it, it knows. The routes last: they change where traffic goes.
-        self.datapath.add_rule(rule.clone())?;
-        self.rules.insert(id, rule.clone());
-        self.sync_workers().and_then(|()| self.route(&rule)).inspect_err(|_| self.remove_rule(id))
-    }
-
     fn route(&mut self, rule: &Rule) -> Result<(), PlaneError> {
         let Some(device) = &mut self.device else { return Ok(()) };
         device.routing.add(rule)?;
@@ -258,18 +165,7 @@ impl Userspace {
         Ok(())
     }
 
-    /// Guards these rules, too: all of them or none.
-    fn guard(&self, rules: &[Rule]) -> io::Result<()> {
-        self.device.as_ref().map_or(Ok(()), |device| device.extend_guard(rules))
-    }
-
-    fn rebuild_guard(&self) {
-        if let Some(device) = &self.device {
-            device.rebuild_guard(&self.config, &self.enforcement, self.rules.values());
-        }
-    }
-
-    fn admit_peer(&mut self, peer: IpAddr) {
+    pub(super) fn admit_peer(&mut self, peer: IpAddr) {
         if let Some(device) = &mut self.device {
             device.routing.admit_peer(peer, &mut self.journal);
         }

@@ -1,4 +1,4 @@
-//! What workers are doing, for people and programs to look at.
+//! A report of the workers' present work, for people and programs.
 
 use super::super::pipeline;
 use super::super::stage::{Flow, Stage};
@@ -8,21 +8,22 @@ use esp::datapath::Lookups;
 use esp::discard::Discard;
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The workers at one moment.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// How they are set.
+    /// Their settings.
     pub settings: Settings,
-    /// How many threads that makes.
+    /// The resulting number of threads.
     pub number: usize,
     /// The threads that run; none while no SA is up and no rule waits for a packet.
     pub threads: Vec<ThreadReport>,
-    /// What has passed each stage since the start, over all threads there were.
+    /// The packets that have passed each stage since the start, over all threads so far.
     pub stages: Vec<StageReport>,
-    /// How the SAs of outbound packets were found since the start, over all threads there were.
+    /// The look-ups of outbound packets' SAs since the start, over all threads so far.
     pub lookups: Lookups,
 }
 
@@ -33,15 +34,21 @@ pub struct ThreadReport {
     pub name: String,
     /// `worker` (both directions from end to end), or `reader` and `crypto` of the pipeline.
     pub role: &'static str,
-    /// How long it has been there.
+    /// The time since it was started.
     pub age: Duration,
     /// The CPU it is or was last on, where the system tells.
     pub cpu: Option<usize>,
+    /// The CPUs that the kernel lets it run on, as in `0-3,6`, where the system tells.
+    pub cpus: Option<String>,
+    /// Its scheduling policy, as in `SCHED_BATCH`, where the system tells.
+    pub sched_policy: Option<&'static str>,
+    /// Settings of its scheduling that the system refused, each with the reason.
+    pub refused: Vec<String>,
     /// Time of CPU it has taken, where the system tells.
     pub cpu_time: Option<Duration>,
-    /// How often it went to sleep, and so had to be woken, where the system tells.
+    /// The number of times it went to sleep and was woken, if the system tells.
     pub wakeups: Option<u64>,
-    /// What has passed each stage by it.
+    /// The packets that it has passed through each stage.
     pub stages: Vec<(Stage, Flow)>,
 }
 
@@ -56,11 +63,11 @@ impl ThreadReport {
 /// One stage.
 #[derive(Clone, Debug)]
 pub struct StageReport {
-    /// Which.
+    /// The stage.
     pub stage: Stage,
-    /// What has passed it.
+    /// The packets that have passed it.
     pub flow: Flow,
-    /// What waits for it; `None` where the system does not tell, and where nothing ever waits.
+    /// The queue before it; `None` if the system does not tell, or there is no queue.
     pub depth: Option<Depth>,
     /// Packets dropped, by reason, without those that never happened.
     pub drops: BTreeMap<&'static str, u64>,
@@ -69,9 +76,9 @@ pub struct StageReport {
 /// A queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Depth {
-    /// What is in it.
+    /// The fill level.
     pub waiting: u64,
-    /// What there is room for.
+    /// The capacity.
     pub room: u64,
     /// `octets` or `batches`.
     pub unit: &'static str,
@@ -139,7 +146,7 @@ impl State {
     }
 }
 
-/// What waits in the pipeline. Batches that are under way and not queued are being worked on, or wait for their turn.
+/// The queue in the pipeline. Batches that are under way and not queued are being worked on, or wait for their turn.
 fn in_batches(stage: Stage, depth: pipeline::Depth) -> Option<Depth> {
     let (waiting, room) = match stage {
         Stage::Seal | Stage::Open => (depth.queued, depth.outgoing.1 + depth.incoming.1),
@@ -158,6 +165,9 @@ impl Thread {
             role: self.role,
             age: self.since.elapsed(),
             cpu: told.cpu,
+            cpus: told.cpus,
+            sched_policy: told.sched_policy,
+            refused: self.refused.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             cpu_time: told.cpu_time,
             wakeups: told.wakeups,
             stages: Stage::ALL.map(|stage| (stage, self.stats.flow(stage))).into(),
@@ -165,10 +175,12 @@ impl Thread {
     }
 }
 
-/// What `/proc` tells of a thread.
+/// The statistics of a thread in `/proc`.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Told {
     cpu: Option<usize>,
+    cpus: Option<String>,
+    sched_policy: Option<&'static str>,
     cpu_time: Option<Duration>,
     wakeups: Option<u64>,
 }
@@ -189,16 +201,29 @@ impl Told {
         let behind_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
         let mut fields = behind_name.split_whitespace();
         let nanoseconds = schedstat.split_whitespace().next().and_then(|ns| ns.parse().ok());
-        let wakeups = status
-            .lines()
-            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))
-            .and_then(|count| count.trim().parse().ok());
+        let value = |key| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let wakeups = value("voluntary_ctxt_switches:").and_then(|count| count.parse().ok());
         Self {
             // The 39th of proc(5), the 37th behind the name.
             cpu: fields.nth(36).and_then(|cpu| cpu.parse().ok()),
+            // The 41st.
+            sched_policy: fields.nth(1).and_then(|policy| sched_policy(policy.parse().ok()?)),
+            cpus: value("Cpus_allowed_list:").map(str::to_owned),
             cpu_time: nanoseconds.map(Duration::from_nanos),
             wakeups,
         }
+    }
+}
+
+/// sched(7)
+fn sched_policy(number: i32) -> Option<&'static str> {
+    match number {
+        libc::SCHED_OTHER => Some("SCHED_OTHER"),
+        libc::SCHED_FIFO => Some("SCHED_FIFO"),
+        libc::SCHED_RR => Some("SCHED_RR"),
+        libc::SCHED_BATCH => Some("SCHED_BATCH"),
+        libc::SCHED_IDLE => Some("SCHED_IDLE"),
+        _ => None,
     }
 }
 
@@ -209,14 +234,16 @@ mod tests {
     #[test]
     fn proc_is_understood() {
         let stat = "42 (vpn0) 1-0) S 1 42 42 0 -1 4194560 100 0 0 0 5 7 0 0 20 0 1 0 200 8000 300 1844 1 1 0 0 0 0 0 \
-                    4096 0 0 0 0 17 3 0 0 0 0 0";
+                    4096 0 0 0 0 17 3 0 3 0 0 0";
         let told = Told::read(
             stat,
             "120000000 5000 77\n",
-            "Name:\tx\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n",
+            "Name:\tx\nCpus_allowed_list:\t0-1,3\nvoluntary_ctxt_switches:\t12\nnonvoluntary_ctxt_switches:\t3\n",
         );
         let cpu_time = Some(Duration::from_millis(120));
-        assert_eq!(told, Told { cpu: Some(3), cpu_time, wakeups: Some(12) });
+        let (cpus, sched_policy) = (Some("0-1,3".to_owned()), Some("SCHED_BATCH"));
+        let wakeups = Some(12);
+        assert_eq!(told, Told { cpu: Some(3), cpus, sched_policy, cpu_time, wakeups });
         assert_eq!(Told::read("", "", ""), Told::default());
     }
 
@@ -224,5 +251,6 @@ mod tests {
     fn the_system_tells_of_this_thread() {
         let told = Told::of(rustix::thread::gettid().as_raw_nonzero().get() as u32);
         assert!(told.cpu.is_some() && told.wakeups.is_some(), "{told:?}");
+        assert!(told.cpus.is_some() && told.sched_policy.is_some(), "{told:?}");
     }
 }

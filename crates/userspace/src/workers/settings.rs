@@ -1,4 +1,4 @@
-//! How workers are to work.
+//! The settings of workers.
 
 use super::super::waiting::Wait;
 use esp::plane::PlaneError;
@@ -22,7 +22,7 @@ pub enum Schedule {
     Pipeline,
 }
 
-/// How many workers there are.
+/// The number of workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Count {
     /// As the CPUs suggest: run-to-completion takes one where there are up to two, and otherwise half of them; the
@@ -33,24 +33,24 @@ pub enum Count {
     Exactly(usize),
 }
 
-/// Which CPUs workers run on.
+/// The CPUs on which workers run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Affinity(Vec<usize>);
 
-/// How workers are to work.
+/// The settings of workers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// How many.
+    /// The number of workers.
     pub workers: Count,
     /// After which schedule.
     pub schedule: Schedule,
-    /// What they do while there is nothing to do.
+    /// Their behaviour without packets.
     pub wait: Wait,
-    /// Where they run.
+    /// The CPUs on which they run.
     pub affinity: Affinity,
 }
 
-/// What is to be different; `None` leaves a setting as it is.
+/// A change of settings; `None` leaves a setting as it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// [`Settings::workers`]
@@ -81,7 +81,7 @@ pub enum SettingsError {
 }
 
 impl Settings {
-    /// How many threads that makes on this machine.
+    /// The number of threads that this is on this machine.
     pub fn number(&self) -> usize {
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
         self.number_of(cpus)

@@ -135,13 +135,6 @@ impl Network {
         }
     }
 
-    /// Turns reverse path filtering off.
-    pub fn accept_any_path(&self, side: usize) {
-        for which in ["all", "default", "wan"] {
-            write(&self.gateways[side], &format!("/proc/sys/net/ipv4/conf/{which}/rp_filter"), "0");
-        }
-    }
-
     pub fn remove_bypass(&self, side: usize, remote: IpAddr) {
         ip(&self.gateways[side], &format!("route del {remote}"));
     }
@@ -336,12 +329,6 @@ pub fn udp(namespace: &str, address: IpAddr) -> UdpSocket {
 pub fn udp_arrives(socket: &UdpSocket) -> bool {
     let mut buffer = [0; 2048];
     socket.recv(&mut buffer).is_ok_and(|length| buffer[..length].starts_with(MARKER))
-}
-
-/// Whether something has come already.
-pub fn udp_waits(socket: &UdpSocket) -> bool {
-    socket.set_nonblocking(true).expect("set");
-    socket.recv(&mut [0; 2048]).is_ok()
 }
 
 /// Sends datagrams of these lengths there and back.

@@ -126,7 +126,7 @@ impl Sas<'_> {
         let generation = self.generation;
         let [inbound, outbound] = Self::names(generation);
         let form = Agreement { suite: GCM, ..TUNNEL };
-        // Differs in every bit sooner or later, so that SAs are of different lanes.
+        // Differs in every bit sooner or later, so that SAs are of different queue pairs.
         let spi = move |side: Side| {
             Spi(0x1000_0000 + generation.wrapping_mul(0x0123_4567) % 0x0fff_fff0 + side as u32)
         };

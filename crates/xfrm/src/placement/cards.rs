@@ -17,13 +17,13 @@ pub struct Card {
     pub index: u32,
     /// As in `eth4`.
     pub name: String,
-    /// Whether its `esp-hw-offload` is switched on; `None`: it has none.
+    /// Its `esp-hw-offload` is switched on; `None`: it has none.
     pub esp: Option<bool>,
-    /// Whether it fills in the checksums of what it encrypts (`esp-tx-csum-hw-offload`).
+    /// It fills in the checksums of packets that it encrypts (`esp-tx-csum-hw-offload`).
     pub checksum: bool,
 }
 
-/// Who knows the host's cards: the kernel, or a twin in memory.
+/// The source of knowledge about the host's cards: the kernel, or a twin in memory.
 pub trait Cards: Send {
     /// The one of that name.
     fn named(&mut self, name: &str) -> Option<Card>;
@@ -31,13 +31,13 @@ pub trait Cards: Send {
     fn towards(&mut self, remote: IpAddr) -> Option<Card>;
     /// Takes nothing for known any more.
     fn look_again(&mut self) {}
-    /// Whether a route leads packets with that mark to an address.
+    /// Returns `true` if a route leads packets with that mark to an address.
     fn lead_to(&mut self, address: IpAddr, mark: u32) -> bool;
     /// The first address of this host in a range.
     fn own_within(&mut self, range: &AddressRange) -> Option<IpAddr>;
 }
 
-/// How long answers are taken for what they were: thousands of SAs may come at once, and tunnels to one network.
+/// The time for which an answer is reused: thousands of SAs may come at once, and tunnels to one network.
 const FRESH: Duration = Duration::from_secs(1);
 
 /// Asks the kernel. It belongs to the network namespace of the thread that opened it, whoever uses it later.
@@ -47,14 +47,14 @@ pub struct KernelCards {
     answers: Option<(Instant, Answers)>,
 }
 
-/// What the kernel has said.
+/// The kernel's answers.
 #[derive(Default)]
 struct Answers {
     /// Of devices by name.
     features: Option<BTreeMap<String, Features>>,
     /// Index and name of the device towards a peer.
     ways: BTreeMap<IpAddr, Option<(u32, String)>>,
-    /// Whether a route leads packets with a mark to an address.
+    /// The kernel's answers whether a route leads packets with a mark to an address.
     leading: BTreeMap<(IpAddr, u32), bool>,
     /// This host's addresses.
     own: Option<Vec<IpAddr>>,

@@ -1,4 +1,4 @@
-//! What network devices offer ESP: asked of the kernel by ethtool's netlink interface.
+//! The ESP features of network devices, from ethtool's netlink interface.
 
 #![forbid(unsafe_code)]
 

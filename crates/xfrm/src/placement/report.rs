@@ -1,26 +1,26 @@
-//! Where SAs are, and what was not to be had.
+//! The report of SAs in network cards, and of offloads that failed.
 
 #![forbid(unsafe_code)]
 
-use super::{Card, Place, Reason};
+use super::{Card, OffloadMode, Reason};
 use esp::plane::{SaId, Spi};
 use std::collections::BTreeMap;
 
-/// Where an SA is.
+/// The offload of an SA.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// Its tunnel.
     pub tunnel: String,
-    /// Whether it receives.
+    /// It is an inbound SA.
     pub inbound: bool,
     /// Its SPI.
     pub spi: Spi,
-    /// What was read back.
-    pub place: Place,
+    /// The offload in force, as read back from the kernel.
+    pub place: OffloadMode,
     /// The card that it is in, or that did not take it.
     pub card: Option<String>,
-    /// What was not to be had before, each with its reason.
-    pub declined: Vec<(Place, Reason)>,
+    /// The offloads that failed before, each with its reason.
+    pub declined: Vec<(OffloadMode, Reason)>,
 }
 
 /// All of it.
@@ -30,11 +30,11 @@ pub struct Report {
     pub cards: Vec<CardReport>,
     /// Every SA of the kernel plane.
     pub sas: Vec<Placed>,
-    /// What was not to be had although no card can be blamed: no route leads to the peer.
+    /// The offloads that failed for no fault of a card: no route leads to the peer.
     pub fallbacks: Vec<Fallback>,
 }
 
-/// What a card does.
+/// The state of a card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardReport {
     /// Its name.
@@ -45,18 +45,18 @@ pub struct CardReport {
     pub inside: [usize; 2],
     /// For how many of each direction it had room when one more was refused; `None`: none was.
     pub room: [Option<usize>; 2],
-    /// What it did not take.
+    /// The offloads that it refused.
     pub fallbacks: Vec<Fallback>,
 }
 
-/// How often something was not to be had for one reason, since the start.
+/// The number of times that an offload failed for one reason, since the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fallback {
-    /// What.
-    pub place: Place,
-    /// Why, the last time.
+    /// The offload that failed.
+    pub place: OffloadMode,
+    /// The last reason.
     pub reason: Reason,
-    /// How often.
+    /// The number of times.
     pub count: u64,
 }
 
@@ -75,7 +75,7 @@ struct Kept {
     fallbacks: Fallbacks,
 }
 
-type Fallbacks = BTreeMap<(Place, &'static str), (u64, Reason)>;
+type Fallbacks = BTreeMap<(OffloadMode, &'static str), (u64, Reason)>;
 
 impl Ledger {
     pub(super) fn note(&mut self, sa: SaId, placed: Placed) {
@@ -93,7 +93,7 @@ impl Ledger {
                 **room = Some(**inside);
             }
         }
-        if let (true, Some((inside, room))) = (placed.place != Place::Software, card) {
+        if let (true, Some((inside, room))) = (placed.place != OffloadMode::Software, card) {
             *inside += 1;
             // It has more than was known.
             if room.is_some_and(|room| room < *inside) {
@@ -113,7 +113,7 @@ impl Ledger {
 
     pub(super) fn forget(&mut self, sa: SaId) {
         let Some(placed) = self.sas.remove(&sa) else { return };
-        if placed.place != Place::Software
+        if placed.place != OffloadMode::Software
             && let Some(kept) = placed.card.and_then(|card| self.cards.get_mut(&card))
         {
             kept.inside[usize::from(!placed.inbound)] -= 1;
@@ -155,7 +155,7 @@ impl Ledger {
 mod tests {
     use super::*;
 
-    fn placed(place: Place, declined: Vec<(Place, Reason)>) -> Placed {
+    fn placed(place: OffloadMode, declined: Vec<(OffloadMode, Reason)>) -> Placed {
         let (tunnel, card) = ("t".to_owned(), Some("eth4".to_owned()));
         Placed { tunnel, inbound: false, spi: Spi(256), place, card, declined }
     }
@@ -164,11 +164,12 @@ mod tests {
     fn what_is_in_a_card_and_what_is_not_is_counted() {
         let mut ledger = Ledger::default();
         for number in 0..3 {
-            ledger.note(SaId(number), placed(Place::Crypto, vec![]));
+            ledger.note(SaId(number), placed(OffloadMode::Crypto, vec![]));
         }
         for number in 3..5 {
-            let full = vec![(Place::Packet, Reason::Full), (Place::Crypto, Reason::Full)];
-            ledger.note(SaId(number), placed(Place::Software, full));
+            let full =
+                vec![(OffloadMode::Packet, Reason::Full), (OffloadMode::Crypto, Reason::Full)];
+            ledger.note(SaId(number), placed(OffloadMode::Software, full));
         }
         let cards = |ledger: &Ledger| {
             ledger.report(BTreeMap::from([("eth4".to_owned(), None)])).cards.remove(0)
@@ -180,12 +181,15 @@ mod tests {
         assert_eq!(counts, [("packet", "full", 2), ("crypto", "full", 2)]);
 
         // A card may get more room, or had less for a while.
-        ledger.note(SaId(5), placed(Place::Crypto, vec![]));
+        ledger.note(SaId(5), placed(OffloadMode::Crypto, vec![]));
         assert_eq!((cards(&ledger).inside, cards(&ledger).room), ([0, 4], [None, None]));
         ledger.forget(SaId(5));
 
         // An SA that is noted again has moved.
-        ledger.note(SaId(0), placed(Place::Software, vec![(Place::Crypto, Reason::Gone)]));
+        ledger.note(
+            SaId(0),
+            placed(OffloadMode::Software, vec![(OffloadMode::Crypto, Reason::Gone)]),
+        );
         ledger.forget(SaId(1));
         assert_eq!(cards(&ledger).inside, [0, 1]);
     }

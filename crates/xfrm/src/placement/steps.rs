@@ -1,25 +1,25 @@
-//! What to try for an SA, and why the rest is not tried. Pure.
+//! The offloads to try for an SA, and why the others are not tried: a pure function.
 
 #![forbid(unsafe_code)]
 
-use super::{Card, Place, Reason, Wanted};
+use super::{Card, OffloadMode, Reason, Wanted};
 use crypto::Suite;
 use esp::plane::Encapsulation;
 
-/// What an SA asks of a card.
+/// The features that an SA needs of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Need {
     /// Its suite.
     pub suite: Suite,
-    /// How its packets travel.
+    /// The outer protocol of its packets.
     pub encapsulation: Encapsulation,
 }
 
 /// One attempt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// Where; never [`Place::Software`], which is what is left.
-    pub place: Place,
+    /// The offload to try; never [`OffloadMode::Software`], which is left if all fail.
+    pub place: OffloadMode,
     /// By which card.
     pub card: Card,
 }
@@ -27,19 +27,19 @@ pub struct Step {
 /// Attempts in their order; where all fail, the kernel does it in software.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Steps {
-    /// What to try.
+    /// The offloads to try, in order.
     pub tries: Vec<Step>,
-    /// What is wanted and not even tried, and why; the card, where there is one.
+    /// The reason why a wanted offload is not tried at all, with the card if there is one.
     pub passed: Option<(Option<Card>, Reason)>,
 }
 
-/// What to try with a card, or why there is none.
+/// The offloads to try with a card, or the reason why there is none.
 pub fn steps(wanted: Wanted, card: Result<Card, Reason>, need: &Need) -> Steps {
-    let places: &[Place] = match wanted {
+    let places: &[OffloadMode] = match wanted {
         Wanted::Off => return Steps::default(),
-        Wanted::Auto => &[Place::Packet, Place::Crypto],
-        Wanted::Packet => &[Place::Packet],
-        Wanted::Crypto => &[Place::Crypto],
+        Wanted::Auto => &[OffloadMode::Packet, OffloadMode::Crypto],
+        Wanted::Packet => &[OffloadMode::Packet],
+        Wanted::Crypto => &[OffloadMode::Crypto],
     };
     let card = match card {
         Ok(card) => card,
@@ -58,7 +58,8 @@ pub fn steps(wanted: Wanted, card: Result<Card, Reason>, need: &Need) -> Steps {
 }
 
 impl Need {
-    /// What the kernel or all its drivers refuse (net/xfrm/xfrm_device.c, and the drivers' checks of an SA).
+    /// The property of an SA that the kernel or all its drivers refuse (net/xfrm/xfrm_device.c, and the drivers' checks of an
+    /// SA).
     pub fn obstacle(&self) -> Option<&'static str> {
         match (self.suite, self.encapsulation) {
             (Suite::Ah(_), _) => Some("cards do not know AH"),

@@ -1,18 +1,15 @@
-//! The plane as key management knows it: rules come, change and go, and so do their SAs.
+//! The kernel plane as key management sees it: rules and SAs are added, changed and removed.
 
 #![forbid(unsafe_code)]
 
-use super::{Installed, Ruled, Xfrm};
+use super::{Ruled, Xfrm};
 use crate::flow::Flow;
 use crate::kernel_sa::read;
 use crate::ownership::PolicyName;
 use crate::policies::priority;
 use crate::ranges::REQIDS;
-use crate::refusal::refusal;
-use crate::state;
 use esp::plane::{
-    DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Resynced, Rule, RuleId,
-    SaId, Usage,
+    DataPlane, InboundSa, OutboundSa, PacketSummary, Path, PlaneError, Rule, RuleId, SaId, Usage,
 };
 use esp::trace::OneWayTrace;
 use netlink_packet_xfrm::XfrmMessage;
@@ -55,20 +52,6 @@ impl DataPlane for Xfrm {
         }
     }
 
-    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
-        let what = || format!("giving reqid {reqid} to SAs");
-        let refused = |why: String| Err(PlaneError::System { what: what(), why });
-        if reqid == 0 || REQIDS.contains(&reqid) {
-            let (first, last) = (REQIDS.start(), REQIDS.end());
-            return refused(format!("0 and {first} to {last} are not to be given by hand"));
-        }
-        if let Some(other) = self.rules.values().find(|r| r.reqid == reqid && r.rule.id != rule) {
-            return refused(format!("those of {} have it", other.rule.tunnel));
-        }
-        self.rules.get_mut(&rule).ok_or(PlaneError::NoSuchRule(rule))?.reqid = reqid;
-        self.hold(rule)
-    }
-
     fn remove_rule(&mut self, rule: RuleId) {
         let Some(ruled) = self.rules.remove(&rule) else { return };
         self.sas_of(rule).into_iter().for_each(|sa| self.rest(sa));
@@ -94,44 +77,6 @@ impl DataPlane for Xfrm {
             return Ok(());
         }
         self.remake(id, &mut |form| form.path = path)
-    }
-
-    fn last_sequence(&mut self, id: SaId) -> Option<u64> {
-        if self.sas.get(&id)?.form.inbound {
-            return None;
-        }
-        let known = state::last_sequence(&self.read_back(id)?);
-        // A card that does everything counts by itself.
-        self.count_in_card(id);
-        let counted = self.sas.get(&id).map(Installed::sequence);
-        known.max(counted)
-    }
-
-    fn resync(&mut self) -> Result<Resynced, PlaneError> {
-        self.resync_all()
-    }
-
-    fn use_room(&mut self) {
-        self.fill_cards();
-    }
-
-    fn network_changed(&mut self) {
-        self.config.placement.look_again();
-        let lost = self.cards_have_lost();
-        if !lost && !self.amiss {
-            return;
-        }
-        match self.resync_all() {
-            Ok(done) if lost => {
-                tracing::warn!(moved = done.moved, "a network card has lost its SAs")
-            }
-            Ok(done) => {
-                tracing::info!(sas = done.sas, "what could not be put back before is there")
-            }
-            Err(error) => {
-                tracing::error!(%error, "SAs are missing in the kernel; their traffic is blocked")
-            }
-        }
     }
 
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
@@ -170,37 +115,13 @@ impl DataPlane for Xfrm {
         }
         Some(installed.last)
     }
-
-    fn tell_work(&mut self) {
-        let sas: Vec<SaId> = self.sas.keys().copied().collect();
-        for sa in sas {
-            let _ = self.usage(sa);
-        }
-    }
-
-    /// Has the kernel make the SA anew, with that number behind it.
-    fn resume(&mut self, id: SaId, used: u64) -> Result<(), PlaneError> {
-        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
-        let (form, name, binding) = (&sa.form, sa.form.name(), sa.form.binding);
-        if form.inbound || sa.serial.is_some() {
-            return Err(PlaneError::System {
-                what: format!("going on with SA {} after packet {used}", form.spi),
-                why: "it is not one that waits to send".to_owned(),
-            });
-        }
-        sa.skipped = used;
-        let message = form.message(&sa.key, Some(state::replay_from(form, used)))?;
-        let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
-        self.delete(&name, &binding).map_err(refused)?;
-        self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
-    }
 }
 
 /// The kernel's plane, as far as it can do more than others.
 pub trait KernelPlane: DataPlane {
     /// Lets a rule's traffic pass, which is protected elsewhere, in the rule's place among the others.
     fn leave_alone(&mut self, rule: Rule) -> Result<(), PlaneError>;
-    /// What becomes of a packet that a rule of this plane covers and decides about; `None` without such a rule.
+    /// Predicts the way of a packet that a rule of this plane covers and decides about; `None` without such a rule.
     fn trace_one_way(
         &self,
         rule: RuleId,

@@ -5,7 +5,7 @@
 use super::Xfrm;
 use crate::kernel_sa::give;
 use crate::offload::{Offload, offload_of};
-use crate::placement::{Need, Place, Placed, Reason, Step, Steps};
+use crate::placement::{Need, OffloadMode, Placed, Reason, Step, Steps};
 use crate::refusal::refusal;
 use crate::spd::Template;
 use crate::state::Form;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// Installs an SA with a choice of offload.
 type Install<'a> = &'a mut dyn FnMut(&mut Xfrm, Option<Offload>) -> Result<(), PlaneError>;
 
-/// What is asked for an SA.
+/// The request to place an SA.
 struct About {
     id: SaId,
     rule: RuleId,
@@ -68,7 +68,7 @@ impl Xfrm {
         let mut card = None;
         if let Some((passed, reason)) = steps.passed {
             card = passed.map(|card| card.name);
-            declined.push((Place::Crypto, reason));
+            declined.push((OffloadMode::Crypto, reason));
         }
         let (mut place, mut full) = (None, None);
         for step in steps.tries {
@@ -83,7 +83,7 @@ impl Xfrm {
                     if let Some(sa) = self.sas.get_mut(&about.id) {
                         sa.form.offload = None;
                     }
-                    place = Some(Place::Software);
+                    place = Some(OffloadMode::Software);
                     break;
                 }
                 Err(error) => {
@@ -99,10 +99,10 @@ impl Xfrm {
             Some(place) => place,
             None => {
                 install(self, None)?;
-                Place::Software
+                OffloadMode::Software
             }
         };
-        if let (Place::Software, Some(card)) = (place, full) {
+        if let (OffloadMode::Software, Some(card)) = (place, full) {
             self.waiting.add(about.id, about.rule, (card, about.inbound));
         }
         self.tell_placed(about, tunnel, place, card, declined);
@@ -119,9 +119,9 @@ impl Xfrm {
         &mut self,
         about: &About,
         tunnel: String,
-        place: Place,
+        place: OffloadMode,
         card: Option<String>,
-        declined: Vec<(Place, Reason)>,
+        declined: Vec<(OffloadMode, Reason)>,
     ) {
         for (wanted, reason) in &declined {
             // Of thousands that find no room, one line says it; the rest is counted.
@@ -141,7 +141,7 @@ impl Xfrm {
         self.config.placement.note(about.id, placed);
     }
 
-    /// What the kernel says of an SA's offload.
+    /// The offload of an SA, as the kernel reports it.
     fn in_force(&mut self, sa: SaId) -> Option<Offload> {
         offload_of(&self.read_back(sa)?)
     }
@@ -243,7 +243,7 @@ impl Xfrm {
             && self.in_force(id) == Some(offload)
     }
 
-    /// Whether a card has lost what it had: one of its SAs stands for all.
+    /// Returns `true` if a card has lost its SAs. One of its SAs is checked for all.
     pub(super) fn cards_have_lost(&mut self) -> bool {
         let mut seen = BTreeSet::new();
         let one_of_each: Vec<(SaId, Offload)> =
@@ -265,15 +265,16 @@ impl Xfrm {
         }
         let Some((about, tunnel)) = self.about(id) else { return Err(error) };
         let card = self.config.placement.placed(id).and_then(|was| was.card);
-        let declined = vec![(Place::Packet, reason(error)?)];
+        let declined = vec![(OffloadMode::Packet, reason(error)?)];
         let steps = self.steps(&tunnel, &about);
-        let crypto = steps.tries.iter().find(|step| step.place == Place::Crypto).map(Offload::of);
+        let crypto =
+            steps.tries.iter().find(|step| step.place == OffloadMode::Crypto).map(Offload::of);
         let made = self.remake(id, &mut |form| form.offload = crypto);
         let place = if crypto.is_some() && made.is_ok() && self.in_force(id) == crypto {
-            Place::Crypto
+            OffloadMode::Crypto
         } else {
             self.remake(id, &mut |form| form.offload = None)?;
-            Place::Software
+            OffloadMode::Software
         };
         self.tell_placed(&about, tunnel, place, card, declined);
         Ok(())
@@ -287,9 +288,9 @@ impl Xfrm {
         }
         let Some((about, tunnel)) = self.about(id) else { return Ok(()) };
         let was = self.config.placement.placed(id);
-        let (place, card) = was.map_or((Place::Crypto, None), |was| (was.place, was.card));
+        let (place, card) = was.map_or((OffloadMode::Crypto, None), |was| (was.place, was.card));
         let declined = vec![(place, Reason::Gone)];
-        self.tell_placed(&about, tunnel, Place::Software, card, declined);
+        self.tell_placed(&about, tunnel, OffloadMode::Software, card, declined);
         Ok(())
     }
 
@@ -300,15 +301,15 @@ impl Xfrm {
         }
         let Some((about, tunnel)) = self.about(id) else { return };
         let place = match self.sas.get(&id).and_then(|sa| sa.form.offload) {
-            Some(offload) if offload.packet => Place::Packet,
-            Some(_) => Place::Crypto,
-            None => Place::Software,
+            Some(offload) if offload.packet => OffloadMode::Packet,
+            Some(_) => OffloadMode::Crypto,
+            None => OffloadMode::Software,
         };
         self.tell_placed(&about, tunnel, place, None, Vec::new());
     }
 
-    /// Whether a card took an SA that the kernel has had in software. An SA is not disturbed for a card that has just had
-    /// no room for another of its direction.
+    /// Returns `true` if a card has taken an SA that was in software. An SA is not moved to a card that has just had no room
+    /// for another SA of its direction.
     pub(super) fn enter_card(
         &mut self,
         id: SaId,
@@ -321,9 +322,10 @@ impl Xfrm {
             self.waiting.remove(id);
             let was = self.config.placement.placed(id);
             let wanted = was.as_ref().and_then(|was| was.declined.first());
-            let declined = vec![(wanted.map_or(Place::Crypto, |wanted| wanted.0), Reason::Gone)];
+            let declined =
+                vec![(wanted.map_or(OffloadMode::Crypto, |wanted| wanted.0), Reason::Gone)];
             let card = was.and_then(|was| was.card);
-            self.tell_placed(&about, tunnel, Place::Software, card, declined);
+            self.tell_placed(&about, tunnel, OffloadMode::Software, card, declined);
             return Ok(false);
         }
         for step in steps.tries {
@@ -373,11 +375,11 @@ impl Xfrm {
 
 impl Offload {
     fn of(step: &Step) -> Self {
-        Self { device: step.card.index, packet: step.place == Place::Packet }
+        Self { device: step.card.index, packet: step.place == OffloadMode::Packet }
     }
 }
 
-/// Why a card did not take an SA; other errors are no card's.
+/// The reason why a card did not take an SA; other errors have nothing to do with cards.
 fn reason(error: PlaneError) -> Result<Reason, PlaneError> {
     match error {
         PlaneError::Full { .. } => Ok(Reason::Full),

@@ -1,11 +1,11 @@
-//! Which policies rules and their SAs have, for as long as they live.
+//! The policies of rules and their SAs, for as long as these live.
 
 #![forbid(unsafe_code)]
 
 use super::Xfrm;
 use crate::flow::Flow;
 use crate::policies::{ALWAYS, halves, keys, neighbour_discovery, priority, tell};
-use crate::spd::{Action, Key, Place, Template, Way};
+use crate::spd::{Action, Key, Rank, Template, Way};
 use esp::plane::{PlaneError, RuleId, SaId};
 use esp::trace::Binding;
 use policy::Mode;
@@ -24,7 +24,7 @@ impl Xfrm {
         self.guard(rule)
     }
 
-    /// What must come by an SA: all of a rule's traffic, also while there is none.
+    /// Requires that all traffic of a rule arrives by an SA, also while there is none.
     pub(super) fn guard(&mut self, rule: RuleId) -> Result<(), PlaneError> {
         let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
         let template = ruled.receiving.last().map(|(_, template)| *template);
@@ -40,19 +40,19 @@ impl Xfrm {
             Action::Protect(t) => Action::Protect(Template { offload: None, ..t }),
             other => other,
         };
-        let place = Place { priority: priority(rule)?, serial: Reverse(0) };
+        let rank = Rank { priority: priority(rule)?, serial: Reverse(0) };
         for key in keys(ruled.flows.iter().map(|f| f.reversed()), ruled.binding, Way::In) {
             if template.is_some_and(|template| template.offload.is_some()) {
                 // Behind it, also once the card has gone and this policy has been made anew.
-                self.net(key, place.priority + 1)?;
+                self.net(key, rank.priority + 1)?;
             }
-            self.want(key, place, action)?;
-            self.want(Key { way: Way::Forward, ..key }, place, forward(action))?;
+            self.want(key, rank, action)?;
+            self.want(Key { way: Way::Forward, ..key }, rank, forward(action))?;
         }
         Ok(())
     }
 
-    /// What becomes of a rule's traffic that leaves while no SA serves it.
+    /// Decides about outbound traffic of a rule that no SA serves.
     pub(super) fn hold(&mut self, rule: RuleId) -> Result<(), PlaneError> {
         let Some(ruled) = self.rules.get(&rule) else { return Ok(()) };
         let asking = Template {
@@ -69,9 +69,9 @@ impl Xfrm {
             (false, true) => Action::Protect(asking),
             (false, false) => Action::Block,
         };
-        let place = Place { priority: priority(rule)? + 1, serial: Reverse(0) };
+        let rank = Rank { priority: priority(rule)? + 1, serial: Reverse(0) };
         for key in keys(ruled.flows.iter().copied(), ruled.binding, Way::Out) {
-            self.want(key, place, action)?;
+            self.want(key, rank, action)?;
         }
         Ok(())
     }
@@ -89,22 +89,22 @@ impl Xfrm {
             ends: Some(form.ends()),
             offload: form.offload.filter(|offload| offload.packet),
         };
-        let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
+        let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
         for key in keys(sa.flows.iter().copied(), form.binding, Way::Out) {
             if template.offload.is_some() {
-                self.net(key, place.priority + 1)?;
+                self.net(key, rank.priority + 1)?;
             }
-            self.want(key, place, Action::Protect(template))?;
+            self.want(key, rank, Action::Protect(template))?;
         }
         Ok(())
     }
 
-    /// Where a device keeps a policy, the kernel forgets it together with the device, and packets would pass in the clear
+    /// If a device keeps a policy, the kernel forgets the policy together with the device. Packets would then pass in the clear
     /// until that is noticed. So a second pair of policies drops them, told apart from the first by one bit of the mark.
     pub(super) fn net(&mut self, key: Key, priority: u32) -> Result<(), PlaneError> {
-        let place = Place { priority, serial: Reverse(0) };
+        let rank = Rank { priority, serial: Reverse(0) };
         for half in halves(key) {
-            self.want(half, place, Action::Block)?;
+            self.want(half, rank, Action::Block)?;
         }
         Ok(())
     }
@@ -113,9 +113,9 @@ impl Xfrm {
     pub(super) fn pause(&mut self, id: SaId) -> Result<(), PlaneError> {
         let Some(sa) = self.sas.get(&id) else { return Ok(()) };
         let Some(serial) = sa.serial else { return Ok(()) };
-        let place = Place { priority: priority(sa.rule)?, serial: Reverse(serial) };
+        let rank = Rank { priority: priority(sa.rule)?, serial: Reverse(serial) };
         for key in keys(sa.flows.iter().copied(), sa.form.binding, Way::Out) {
-            self.want(key, place, Action::Block)?;
+            self.want(key, rank, Action::Block)?;
         }
         Ok(())
     }
@@ -124,42 +124,37 @@ impl Xfrm {
     pub(super) fn rest(&mut self, id: SaId) {
         let Some(sa) = self.sas.get_mut(&id) else { return };
         let (Some(serial), Ok(priority)) = (sa.serial.take(), priority(sa.rule)) else { return };
-        let place = Place { priority, serial: Reverse(serial) };
+        let rank = Rank { priority, serial: Reverse(serial) };
         for key in keys(sa.flows.iter().copied(), sa.form.binding, Way::Out) {
-            self.unwant(key, place);
+            self.unwant(key, rank);
         }
     }
 
     pub(super) fn neighbour_discovery(&mut self) -> Result<(), PlaneError> {
-        let place = Place { priority: ALWAYS, serial: Reverse(0) };
+        let rank = Rank { priority: ALWAYS, serial: Reverse(0) };
         for flow in neighbour_discovery() {
             for way in [Way::In, Way::Out, Way::Forward] {
                 let key = Key { way, flow, binding: Binding::default() };
-                self.want(key, place, Action::Bypass)?;
+                self.want(key, rank, Action::Bypass)?;
             }
         }
         Ok(())
     }
 
-    pub(super) fn want(
-        &mut self,
-        key: Key,
-        place: Place,
-        action: Action,
-    ) -> Result<(), PlaneError> {
-        let before = self.spd.get(&key, &place);
-        let Some(change) = self.spd.insert(key, place, action) else { return Ok(()) };
+    pub(super) fn want(&mut self, key: Key, rank: Rank, action: Action) -> Result<(), PlaneError> {
+        let before = self.spd.get(&key, &rank);
+        let Some(change) = self.spd.insert(key, rank, action) else { return Ok(()) };
         tell(&mut *self.kernel, &change).inspect_err(|_| {
             // It stays in force as it was.
             let _ = match before {
-                Some(action) => self.spd.insert(key, place, action),
-                None => self.spd.remove(key, place),
+                Some(action) => self.spd.insert(key, rank, action),
+                None => self.spd.remove(key, rank),
             };
         })
     }
 
-    pub(super) fn unwant(&mut self, key: Key, place: Place) {
-        if let Some(change) = self.spd.remove(key, place)
+    pub(super) fn unwant(&mut self, key: Key, rank: Rank) {
+        if let Some(change) = self.spd.remove(key, rank)
             && let Err(error) = tell(&mut *self.kernel, &change)
         {
             tracing::warn!(%error, "a policy stays in the kernel");
@@ -170,7 +165,7 @@ impl Xfrm {
     pub(super) fn release(&mut self, rule: RuleId, flows: &[Flow], binding: Binding) {
         let Ok(priority) = priority(rule) else { return };
         let [first, behind] =
-            [priority, priority + 1].map(|priority| Place { priority, serial: Reverse(0) });
+            [priority, priority + 1].map(|priority| Rank { priority, serial: Reverse(0) });
         for key in keys(flows.iter().copied(), binding, Way::Out) {
             self.unwant(key, behind);
             halves(key).into_iter().for_each(|half| self.unwant(half, behind));

@@ -80,7 +80,7 @@ impl Xfrm {
         self.fit_policies(id)
     }
 
-    /// Whether the kernel itself has ended an SA, at a limit.
+    /// Returns `true` if the kernel itself has ended an SA, at a limit.
     pub(super) fn has_expired(&self, id: SaId) -> bool {
         self.sas.get(&id).is_some_and(|sa| self.known.has_expired(&sa.form.name()))
     }

@@ -6,7 +6,7 @@ use super::{Installed, Xfrm};
 use esp::plane::{Notice, SaId};
 use std::collections::BTreeSet;
 
-/// How many SAs go into cards at a time: key management has to do besides.
+/// The number of SAs that are moved into cards at a time: meanwhile key management waits.
 const AT_ONCE: usize = 64;
 
 impl Xfrm {

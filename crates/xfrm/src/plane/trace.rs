@@ -1,4 +1,4 @@
-//! Which policy and which SAs a packet would meet in the kernel.
+//! The policy and the SAs that a packet would meet in the kernel.
 
 #![forbid(unsafe_code)]
 

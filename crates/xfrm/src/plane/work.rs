@@ -1,17 +1,17 @@
-//! What SAs do: how much is counted, how far their sequence numbers have come, and what the crypto facility learns of it.
+//! The work of SAs: their counters, their sequence numbers, and the part that crypto providers are told.
 
 #![forbid(unsafe_code)]
 
 use super::{Installed, Xfrm};
 use crate::state;
-use crypto::{Amount, CryptoProviders, Direction, Place};
+use crypto::{Amount, Backend, CryptoProviders, Direction};
 use esp::plane::{DataPlane, SaId, Usage};
 use netlink_packet_xfrm::XfrmAttrs;
 use netlink_packet_xfrm::state::ModifyMessage;
 use std::time::{Instant, SystemTime};
 
-/// How many sequence numbers are passed over where an SA is put back whose last one is not known: it may have gone on for
-/// long after it was seen last.
+/// The number of sequence numbers that are skipped when an SA is put back whose last one is not known: it may have sent long
+/// after it was seen last.
 const GAP: u64 = 1 << 24;
 
 impl Xfrm {
@@ -26,7 +26,7 @@ impl Xfrm {
 
 impl Installed {
     /// Takes note of what the kernel says it has done.
-    pub(super) fn count(&mut self, state: &ModifyMessage, facility: &CryptoProviders) {
+    pub(super) fn count(&mut self, state: &ModifyMessage, providers: &CryptoProviders) {
         let now = state::usage(state, Instant::now(), SystemTime::now());
         let (before, last) = (self.before, self.last);
         self.last = Usage {
@@ -36,7 +36,7 @@ impl Installed {
             last_used: now.last_used.or(last.last_used),
             refused: last.refused.max(before.refused + now.refused),
         };
-        self.tell_work(facility);
+        self.count_backend(providers);
     }
 
     /// The last sequence number that it has used, as far as its packets were counted.
@@ -67,15 +67,15 @@ impl Installed {
     }
 
     /// Attributes what it has done since the last time to where it is now. To be called before that changes.
-    fn tell_work(&mut self, facility: &CryptoProviders) {
+    fn count_backend(&mut self, providers: &CryptoProviders) {
         let done = Amount { operations: self.last.packets, octets: self.last.bytes };
         let more = Amount {
             operations: done.operations.saturating_sub(self.told.operations),
             octets: done.octets.saturating_sub(self.told.octets),
         };
         let direction = if self.form.inbound { Direction::Decrypt } else { Direction::Encrypt };
-        let place = if self.form.offload.is_some() { Place::Nic } else { Place::Kernel };
-        facility.add_elsewhere(self.form.suite, direction, place, more);
+        let backend = if self.form.offload.is_some() { Backend::Nic } else { Backend::Kernel };
+        providers.add_elsewhere(self.form.suite, direction, backend, more);
         self.told = done;
     }
 }

@@ -4,7 +4,7 @@ use super::twin::{Twin, inbound, outbound, plane, rule};
 use super::*;
 use crate::leftovers;
 use crate::ownership::Own;
-use esp::plane::{DataPlane, InboundSa, OutboundSa};
+use esp::plane::{DataPlane, InboundSa, ManualKeying, OutboundSa};
 
 /// A pair keyed by hand that the kernel knows by this reqid.
 fn by_hand(reqid: u32) -> (Xfrm, Twin) {

@@ -2,8 +2,8 @@
 
 use super::twin::{CARD, SimulatedCard, Twin, inbound, outbound, rule};
 use super::*;
-use crate::placement::{Card, CardReport, Cards, Choice, Place as Seat, Placement, Wanted};
-use esp::plane::{DataPlane, Resynced};
+use crate::placement::{Card, CardReport, Cards, Choice, OffloadMode, Placement, Wanted};
+use esp::plane::{DataPlane, Maintenance, ManualKeying, Resynced};
 use policy::AddressRange;
 
 pub(super) const BOTH: SimulatedCard =
@@ -113,7 +113,7 @@ fn a_driver_that_declines_in_silence_is_found_out() {
     assert_eq!((twin.in_card(), twin.tables().states.len()), ([0, 0], 2));
     assert_eq!(reasons(&report(&placement)), [("crypto", "ignored", 2)]);
     let places: BTreeSet<_> = placement.report().sas.iter().map(|sa| sa.place).collect();
-    assert_eq!(places, [Seat::Software].into());
+    assert_eq!(places, [OffloadMode::Software].into());
 }
 
 #[test]

@@ -3,9 +3,9 @@
 use super::place::{BOTH, plane as with_card};
 use super::twin::{Twin, inbound, outbound, plane, rule};
 use super::*;
-use crate::placement::{Place as Seat, Wanted};
+use crate::placement::{OffloadMode, Wanted};
 use crate::plane::KernelPlane;
-use esp::plane::{DataPlane, Resynced};
+use esp::plane::{DataPlane, Maintenance, ManualKeying, Resynced};
 
 fn pair() -> (Xfrm, Twin) {
     let (mut plane, twin) = plane();
@@ -13,6 +13,20 @@ fn pair() -> (Xfrm, Twin) {
     plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
     plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
     (plane, twin)
+}
+
+#[test]
+fn a_dropped_plane_blocks_or_lets_go_as_its_owner_has_said() {
+    for blocked in [false, true] {
+        let (mut plane, twin) = pair();
+        plane.block_on_drop(blocked);
+        drop(plane);
+        assert_eq!(twin.spis(), [0; 0], "no SA stays");
+        let left: &[Option<u32>] = if blocked { &[None] } else { &[] };
+        for way in [Way::Out, Way::In, Way::Forward] {
+            assert_eq!(twin.policy(way), left, "blocked: {blocked}, {way:?}");
+        }
+    }
 }
 
 /// The kernel ends an SA at its hard limit, and says so.
@@ -85,15 +99,15 @@ fn what_cannot_leave_a_card_is_not_said_to_be_in_software() {
         plane.network_changed();
         let refused = twin.tables().refuse_after.take().is_none();
         for placed in placement.report().sas {
-            assert_eq!(placed.place, Seat::Software);
+            assert_eq!(placed.place, OffloadMode::Software);
             assert!(twin.spis().contains(&placed.spi.0), "after {refuse_after}: {placed:?}");
         }
         assert!(twin.is_tight(), "after {refuse_after}");
         // Something about the host changes again.
         plane.network_changed();
         let report = placement.report();
-        let places: Vec<Seat> = report.sas.iter().map(|sa| sa.place).collect();
-        assert_eq!(places, [Seat::Software; 2], "after {refuse_after}");
+        let places: Vec<OffloadMode> = report.sas.iter().map(|sa| sa.place).collect();
+        assert_eq!(places, [OffloadMode::Software; 2], "after {refuse_after}");
         assert_eq!(twin.spis(), [0x101, 0x201], "after {refuse_after}");
         assert_eq!(twin.policy(Way::Out), [Some(0x201)], "after {refuse_after}");
         assert_eq!(twin.policy(Way::In), [Some(0)], "after {refuse_after}");

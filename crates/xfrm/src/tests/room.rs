@@ -5,7 +5,7 @@ use super::twin::{SimulatedCard, inbound, outbound};
 use super::*;
 use crate::placement::{Placement, Wanted};
 use crate::tests::twin::Twin;
-use esp::plane::DataPlane;
+use esp::plane::{DataPlane, Maintenance, ManualKeying};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A plane with a card, and how often it has told of room.

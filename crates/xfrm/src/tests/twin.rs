@@ -3,7 +3,7 @@
 use super::*;
 use crate::policies::RULES;
 use crate::state::is_larval;
-use esp::plane::{DataPlane, TrafficSelectors};
+use esp::plane::{DataPlane, ManualKeying, TrafficSelectors};
 use netlink_packet_xfrm::state::{DelGetMessage, ModifyMessage};
 use netlink_packet_xfrm::{Mark, UserPolicyInfo, UserTemplate, XFRM_POLICY_BLOCK};
 use policy::{AddressRange, Selector};

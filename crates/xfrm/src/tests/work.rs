@@ -1,11 +1,11 @@
-//! What the crypto facility learns of SAs in the kernel and in network cards.
+//! The crypto providers count the packets of SAs in the kernel and in network cards.
 
 use super::place::{BOTH, plane};
 use super::twin::{Twin, inbound, outbound};
 use crate::Xfrm;
 use crate::placement::Wanted;
-use crypto::{Direction, Place};
-use esp::plane::{DataPlane, SaId};
+use crypto::{Backend, Direction};
+use esp::plane::{CryptoAccounting, DataPlane, Maintenance, SaId};
 
 /// Has the kernel count packets of 100 octets.
 fn pass(twin: &Twin, spi: u32, packets: u64) {
@@ -15,8 +15,8 @@ fn pass(twin: &Twin, spi: u32, packets: u64) {
     lifetime.bytes += packets * 100;
 }
 
-fn work(plane: &mut Xfrm) -> Vec<(Direction, Place, u64, u64)> {
-    plane.tell_work();
+fn work(plane: &mut Xfrm) -> Vec<(Direction, Backend, u64, u64)> {
+    plane.count_work();
     let work = plane.config.crypto.work();
     work.iter().map(|((_, way, place), n)| (*way, *place, n.operations, n.octets)).collect()
 }
@@ -28,8 +28,8 @@ fn what_an_sa_has_done_is_attributed_to_where_it_was_and_outlives_it() {
     plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
     pass(&twin, 0x101, 3);
     pass(&twin, 0x201, 5);
-    let sent = (Direction::Encrypt, Place::Kernel, 5, 500);
-    let received = (Direction::Decrypt, Place::Kernel, 3, 300);
+    let sent = (Direction::Encrypt, Backend::Kernel, 5, 500);
+    let received = (Direction::Decrypt, Backend::Kernel, 3, 300);
     assert_eq!(work(&mut plane), [sent, received]);
     assert_eq!(work(&mut plane), [sent, received], "nothing is counted twice");
 
@@ -44,10 +44,10 @@ fn what_an_sa_has_done_is_attributed_to_where_it_was_and_outlives_it() {
     plane.remove(SaId(1));
     plane.remove(SaId(2));
     let expected = [
-        (Direction::Encrypt, Place::Kernel, 6, 600),
-        (Direction::Encrypt, Place::Nic, 30, 3000),
+        (Direction::Encrypt, Backend::Kernel, 6, 600),
+        (Direction::Encrypt, Backend::Nic, 30, 3000),
         received,
-        (Direction::Decrypt, Place::Nic, 20, 2000),
+        (Direction::Decrypt, Backend::Nic, 20, 2000),
     ];
     assert_eq!(work(&mut plane), expected);
 }

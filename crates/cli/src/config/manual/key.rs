@@ -84,15 +84,5 @@ fn read(path: &Path) -> Result<Secret, String> {
 }
 
 fn hexadecimal(text: &str) -> Option<Secret> {
-    let digits = text.strip_prefix("0x")?.as_bytes();
-    if digits.is_empty() || digits.len() % 2 != 0 {
-        return None;
-    }
-    let value = |digit: u8| char::from(digit).to_digit(16).and_then(|d| u8::try_from(d).ok());
-    // In one piece from the beginning: what grows leaves copies behind.
-    let mut octets = Zeroizing::new(Vec::with_capacity(digits.len() / 2));
-    for pair in digits.chunks_exact(2) {
-        octets.push(value(pair[0])? << 4 | value(pair[1])?);
-    }
-    Some(Secret::new(std::mem::take(&mut *octets)))
+    Secret::from_hex(text.strip_prefix("0x")?).filter(|key| !key.is_empty())
 }

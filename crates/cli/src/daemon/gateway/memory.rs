@@ -3,15 +3,16 @@
 use super::Gateway;
 use esp::datapath::{Datapath, Settings};
 use esp::filter::{Filter, FilterStatus};
-use esp::plane::{DataPlane, Encapsulation, PacketSummary, Rule, RuleId, Spi, TrafficSelectors};
+use esp::plane::{DataPlane, Filtering, PacketSummary, Rule, RuleId, Spi, TrafficSelectors};
 use esp::trace::Trace;
-use ike::CommandError;
-use ike::event::{Event, EventKind};
+use ike::event::{Event, EventKind, Negotiated};
 use ike::failure::Failure;
+use ike::negotiation::suite::{ChildSuite, IkeSuite};
 use ike::proof::trust::Trust;
 use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, PastFailure, State};
 use ike::wire::header::IkeSpi;
-use policy::{IkeTunnel, Policy};
+use ike::{CloseReason, CommandError};
+use policy::{ChildTunnel, IkeTunnel, Policy};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,7 +39,7 @@ struct Inner {
     policy: Arc<Policy>,
     /// Rekeys so far, of the phase 1 tunnels that are up.
     up: BTreeMap<String, u64>,
-    /// What the next activations of a phase 1 tunnel fail with.
+    /// The failure of the next activations of each phase 1 tunnel.
     failing: BTreeMap<String, Failure>,
     stopped: bool,
 }
@@ -64,7 +65,7 @@ impl MemoryGateway {
         self.lock().failing.insert(tunnel.to_owned(), failure);
     }
 
-    /// Whether [`Gateway::stop`] was called.
+    /// Returns `true` after [`Gateway::stop`].
     pub fn is_stopped(&self) -> bool {
         self.lock().stopped
     }
@@ -75,8 +76,7 @@ impl MemoryGateway {
 
     fn tell(&self, tunnel: &str, kind: EventKind) {
         // Nobody may be listening.
-        let _ =
-            self.events.send(Event { tunnel: tunnel.to_owned(), child: None, peer: None, kind });
+        let _ = self.events.send(Event::new(tunnel, kind));
     }
 }
 
@@ -118,11 +118,11 @@ impl Gateway for MemoryGateway {
                 }
             };
             let kind = match &outcome {
-                Ok(()) => EventKind::Established { suite: suite(&tunnel) },
+                Ok(()) => EventKind::Established { suite: Negotiated::Ike(suite(&tunnel)) },
                 Err(failure) => EventKind::Failed(failure.clone()),
             };
             self.tell(&tunnel.name, kind);
-            activations.push(Activation { name, outcome });
+            activations.push(Activation::new(name, outcome));
         }
         Ok(activations)
     }
@@ -133,7 +133,7 @@ impl Gateway for MemoryGateway {
         if inner.up.remove(&tunnel.name).is_none() {
             return Err(CommandError::NotUp(name.to_owned()).into());
         }
-        self.tell(&tunnel.name, EventKind::Closed { reason: "deactivated".to_owned() });
+        self.tell(&tunnel.name, EventKind::Closed { reason: CloseReason::Deactivated });
         Ok(())
     }
 
@@ -144,7 +144,7 @@ impl Gateway for MemoryGateway {
             return Err(CommandError::NotUp(name.to_owned()).into());
         };
         *rekeys += 1;
-        self.tell(&tunnel.name, EventKind::Rekeyed { suite: suite(&tunnel) });
+        self.tell(&tunnel.name, EventKind::Rekeyed { suite: Negotiated::Ike(suite(&tunnel)) });
         Ok(())
     }
 
@@ -180,7 +180,7 @@ impl Gateway for MemoryGateway {
     }
 
     async fn filter(&self) -> Result<Option<FilterStatus>, GatewayError> {
-        Ok(self.datapath.clone().filter())
+        Ok(self.datapath.clone().filter_status())
     }
 
     async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), GatewayError> {
@@ -229,81 +229,61 @@ impl Gateway for MemoryGateway {
     }
 }
 
-fn suite(tunnel: &IkeTunnel) -> String {
-    let Some(proposal) = tunnel.proposals.first() else { return String::new() };
-    let names = proposal.encryption.iter().map(ToString::to_string).take(1);
-    names
-        .chain(proposal.groups.iter().map(ToString::to_string).take(1))
-        .collect::<Vec<_>>()
-        .join("/")
-}
-
-fn past(failure: &Failure) -> PastFailure {
-    PastFailure {
-        failure: failure.clone(),
-        ago: Duration::from_secs(12),
-        times: 1,
-        peer: None,
-        overcome: false,
-    }
+/// The first choice of its first proposal.
+fn suite(tunnel: &IkeTunnel) -> IkeSuite {
+    let proposal = &tunnel.proposals[0];
+    let integrity = proposal.integrity.first().copied();
+    IkeSuite::new(proposal.encryption[0], integrity, proposal.prf[0], proposal.groups[0])
 }
 
 fn picture(tunnel: &IkeTunnel, rekeys: Option<u64>, failure: Option<&Failure>) -> IkeStatus {
     let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+    let at = |address: Option<IpAddr>| SocketAddr::new(address.unwrap_or(any), 500);
     let state = if rekeys.is_some() { State::Established } else { State::Down };
-    let child = |child: &Arc<policy::ChildTunnel>| ChildStatus {
-        name: child.name.clone(),
-        state,
-        mode: child.mode,
-        local: child.local.clone(),
-        remote: child.remote.clone(),
-        sa: rekeys.map(|rekeys| ChildSaStatus {
-            suite: child.proposals.first().map(|p| p.protection.to_string()).unwrap_or_default(),
-            esn: false,
-            encapsulation: Encapsulation::Native,
-            inbound_spi: Spi(0x1000_0001),
-            outbound_spi: Spi(0x2000_0002),
-            packets_in: 1_200,
-            packets_out: 3_400,
-            bytes_in: 1_572_864,
-            bytes_out: 52_428_800,
-            refused: 1,
-            fit: None,
-            lifetime: child.proposals[0].lifetime,
-            bytes_left: child.proposals[0].lifetime.bytes,
-            established_for: Duration::from_secs(3_700),
-            rekey_in: Some(Duration::from_secs(90)),
-            expires_in: Some(Duration::from_secs(180)),
-            rekeys,
-        }),
-        last_failure: None,
-        failures: Vec::new(),
-        next: rekeys.is_none().then_some(Next::Command { deactivated: false }),
-    };
-    IkeStatus {
-        name: tunnel.name.clone(),
-        state,
-        local_id: tunnel.local.identity.to_string(),
-        remote_id: tunnel.remote.identity.to_string(),
-        local_address: tunnel.local.address,
-        remote_address: tunnel.remote.address,
-        sa: rekeys.map(|rekeys| IkeSaStatus {
-            initiator: true,
-            initiator_spi: IkeSpi(0x1122_3344_5566_7788),
-            responder_spi: IkeSpi(0x99aa_bbcc_ddee_ff00),
-            local: SocketAddr::new(tunnel.local.address.unwrap_or(any), 500),
-            remote: SocketAddr::new(tunnel.remote.address.unwrap_or(any), 500),
-            nat_local: false,
-            nat_remote: false,
-            suite: suite(tunnel),
-            established_for: Some(Duration::from_secs(3_700)),
-            rekey_in: Some(Duration::from_secs(25_000)),
-            expires_in: Some(Duration::from_secs(28_800)),
-            rekeys,
-        }),
-        children: tunnel.children.iter().map(child).collect(),
-        last_failure: failure.map(|failure| (failure.clone(), Duration::from_secs(12))),
-        failures: failure.map(past).into_iter().collect(),
-        turned_away: Vec::new(),
-    }
+    let ago = Duration::from_secs(12);
+    let mut status = IkeStatus::new(&tunnel.name);
+    status.state = state;
+    status.local_id = tunnel.local.identity.to_string();
+    status.remote_id = tunnel.remote.identity.to_string();
+    status.local_address = tunnel.local.address;
+    status.remote_address = tunnel.remote.address;
+    status.sa = rekeys.map(|rekeys| {
+        let spis = (IkeSpi(0x1122_3344_5566_7788), IkeSpi(0x99aa_bbcc_ddee_ff00));
+        let (local, remote) = (at(tunnel.local.address), at(tunnel.remote.address));
+        let mut sa = IkeSaStatus::new(spis, local, remote);
+        sa.suite = Some(suite(tunnel));
+        sa.established_for = Some(Duration::from_secs(3_700));
+        sa.rekey_in = Some(Duration::from_secs(25_000));
+        sa.expires_in = Some(Duration::from_secs(28_800));
+        sa.rekeys = rekeys;
+        sa
+    });
+    status.children =
+        tunnel.children.iter().map(|child| picture_of(child, state, rekeys)).collect();
+    status.last_failure = failure.map(|failure| (failure.clone(), ago));
+    status.failures = failure.map(|f| PastFailure::new(f.clone(), ago)).into_iter().collect();
+    status
+}
+
+fn picture_of(child: &ChildTunnel, state: State, rekeys: Option<u64>) -> ChildStatus {
+    let mut status = ChildStatus::new(&child.name, child.mode);
+    status.state = state;
+    status.local = child.local.clone();
+    status.remote = child.remote.clone();
+    status.sa = rekeys.map(|rekeys| {
+        let proposal = &child.proposals[0];
+        let spis = (Spi(0x1000_0001), Spi(0x2000_0002));
+        let suite = ChildSuite::new(proposal.protection);
+        let mut sa = ChildSaStatus::new(suite, spis, proposal.lifetime);
+        (sa.packets_in, sa.packets_out) = (1_200, 3_400);
+        (sa.bytes_in, sa.bytes_out) = (1_572_864, 52_428_800);
+        sa.refused = 1;
+        sa.established_for = Duration::from_secs(3_700);
+        sa.rekey_in = Some(Duration::from_secs(90));
+        sa.expires_in = Some(Duration::from_secs(180));
+        sa.rekeys = rekeys;
+        sa
+    });
+    status.next = rekeys.is_none().then_some(Next::Command { deactivated: false });
+    status
 }

@@ -22,11 +22,11 @@ pub enum SocketError {
     /// The system refused.
     #[error("cannot {what} {}: {source}", .path.display())]
     System {
-        /// What was asked.
+        /// The operation that failed.
         what: &'static str,
-        /// Of which file.
+        /// The path of the file.
         path: PathBuf,
-        /// Its answer.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -85,7 +85,7 @@ impl ControlSocket {
         Ok((Self { path: path.to_owned(), inode, lock_path, _lock: lock }, listener))
     }
 
-    /// Where it is.
+    /// The path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }

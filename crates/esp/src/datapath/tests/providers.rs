@@ -2,7 +2,7 @@
 
 use super::*;
 use crypto::{
-    Amount, Choice, Cpu, CryptoProviders, Direction, Function, NoInstructions, Place, Provider,
+    Amount, Backend, Choice, Cpu, CryptoProviders, Direction, Function, NoInstructions, Provider,
 };
 
 /// A pair on a CPU that has every instruction, whatever this one has.
@@ -25,8 +25,8 @@ fn crypto(datapath: &Datapath) -> &Arc<CryptoProviders> {
     &datapath.0.settings.crypto
 }
 
-fn amounts(facility: &CryptoProviders) -> Vec<(String, Place, u64)> {
-    let work = facility.work();
+fn amounts(providers: &CryptoProviders) -> Vec<(String, Backend, u64)> {
+    let work = providers.work();
     work.iter().map(|((f, _, place), done)| (f.to_string(), *place, done.operations)).collect()
 }
 
@@ -45,7 +45,7 @@ fn operations_move_from_hardware_to_software_and_back_and_no_packet_is_lost() {
         pass(&pair, 3);
         let accelerated = suite
             .functions()
-            .any(|f| crypto(&pair.sender).place(Provider::AwsLc, f) == Place::Hardware);
+            .any(|f| crypto(&pair.sender).backend(Provider::AwsLc, f) == Backend::Hardware);
         let changed = usize::from(accelerated);
         assert_eq!(crypto(&pair.sender).set_in_core(false), Ok(changed), "{suite}");
         // One end at a time: what one seals in software the other opens in hardware.
@@ -66,9 +66,9 @@ fn operations_move_from_hardware_to_software_and_back_and_no_packet_is_lost() {
             let amount =
                 |operations| Amount { operations, octets: operations * packet.len() as u64 };
             let (out, back) = (Direction::Encrypt, Direction::Decrypt);
-            let hardware = |datapath, direction| done(datapath, direction, Place::Hardware);
-            let software = |datapath, direction| done(datapath, direction, Place::Software);
-            if crypto(&pair.sender).place(Provider::AwsLc, function) == Place::Hardware {
+            let hardware = |datapath, direction| done(datapath, direction, Backend::Hardware);
+            let software = |datapath, direction| done(datapath, direction, Backend::Software);
+            if crypto(&pair.sender).backend(Provider::AwsLc, function) == Backend::Hardware {
                 assert_eq!(hardware(&pair.sender, out), amount(3 + 6), "{suite}");
                 assert_eq!(software(&pair.sender, out), amount(4 + 5), "{suite}");
                 assert_eq!(hardware(&pair.receiver, back), amount(3 + 4), "{suite}");
@@ -91,7 +91,7 @@ fn a_new_sa_does_as_the_others() {
     let packet = sample::udp(false, (4000, 53), &sample::payload(100));
     let sealed = pair.protect(&packet).expect("an SA serves it");
     assert_eq!(pair.open(&sealed), Ok(packet));
-    let expected = [("AES-GCM-128".to_owned(), Place::Software, 1)];
+    let expected = [("AES-GCM-128".to_owned(), Backend::Software, 1)];
     assert_eq!(amounts(crypto(&sender)), expected);
 }
 
@@ -105,8 +105,8 @@ fn what_was_done_is_known_when_the_sa_or_the_datapath_is_gone() {
     let Pair { mut sender, receiver, .. } = pair;
     sender.remove(OUT);
     drop(receiver);
-    for facility in [out, back] {
-        let operations: Vec<u64> = facility.work().values().map(|done| done.operations).collect();
+    for providers in [out, back] {
+        let operations: Vec<u64> = providers.work().values().map(|done| done.operations).collect();
         assert_eq!(operations, [1]);
     }
 }
@@ -130,5 +130,5 @@ fn what_the_cpu_does_not_have_cannot_be_turned_on() {
     assert_eq!(bare.set_in_core(false), Ok(0));
     // AWS-LC's own software is faster, and nothing has been turned off.
     assert_eq!(bare.provider(GCM), Provider::AwsLc);
-    assert_eq!(bare.place(Provider::AwsLc, Function::AesGcm(KeyBits::B128)), Place::Software);
+    assert_eq!(bare.backend(Provider::AwsLc, Function::AesGcm(KeyBits::B128)), Backend::Software);
 }

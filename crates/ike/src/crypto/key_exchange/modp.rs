@@ -16,7 +16,7 @@ pub(super) trait Modp: Sync {
     /// The generator to the exponent, padded to the modulus' length.
     fn public_value(&self, exponent: &Exponent) -> Vec<u8>;
 
-    /// Whether a value is in the range of those that the peer may send (RFC 6989 §2.1).
+    /// Returns `true` if a value is in the range of those that the peer may send (RFC 6989 §2.1).
     fn admits(&self, peer: &[u8]) -> bool;
 
     /// The peer's public value to the exponent, padded to the modulus' length; `None` if it is no public value.
@@ -32,41 +32,33 @@ pub(super) struct Parameters<const LIMBS: usize> {
     order: Option<Exponent>,
 }
 
-/// RFC 7296 B.2.
-pub(super) static MODP_1024: LazyLock<Parameters<{ U1024::LIMBS }>> = LazyLock::new(|| {
-    Parameters::safe_prime(
-        Odd::<U1024>::from_be_hex(
-            "\
+macro_rules! safe_primes {
+    ($($(#[$source:meta])* $name:ident: $number:ident, $exponent_len:ident, $modulus:literal;)*) => {
+        $($(#[$source])*
+        pub(super) static $name: LazyLock<Parameters<{ $number::LIMBS }>> = LazyLock::new(|| {
+            Parameters::safe_prime(Odd::<$number>::from_be_hex($modulus), $exponent_len)
+        });)*
+    };
+}
+
+// The digits stand as in the RFCs, so that they can be compared line by line.
+safe_primes! {
+    /// RFC 7296 B.2.
+    MODP_1024: U1024, ESTIMATE_2048, "\
      FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74\
      020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437\
      4FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED\
-     EE386BFB5A899FA5AE9F24117C4B1FE649286651ECE65381FFFFFFFFFFFFFFFF",
-        ),
-        ESTIMATE_2048,
-    )
-});
-
-/// RFC 3526 §2.
-pub(super) static MODP_1536: LazyLock<Parameters<{ U1536::LIMBS }>> = LazyLock::new(|| {
-    Parameters::safe_prime(
-        Odd::<U1536>::from_be_hex(
-            "\
+     EE386BFB5A899FA5AE9F24117C4B1FE649286651ECE65381FFFFFFFFFFFFFFFF";
+    /// RFC 3526 §2.
+    MODP_1536: U1536, ESTIMATE_2048, "\
      FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74\
      020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437\
      4FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED\
      EE386BFB5A899FA5AE9F24117C4B1FE649286651ECE45B3DC2007CB8A163BF05\
      98DA48361C55D39A69163FA8FD24CF5F83655D23DCA3AD961C62F356208552BB\
-     9ED529077096966D670C354E4ABC9804F1746C08CA237327FFFFFFFFFFFFFFFF",
-        ),
-        ESTIMATE_2048,
-    )
-});
-
-/// RFC 3526 §3.
-pub(super) static MODP_2048: LazyLock<Parameters<{ U2048::LIMBS }>> = LazyLock::new(|| {
-    Parameters::safe_prime(
-        Odd::<U2048>::from_be_hex(
-            "\
+     9ED529077096966D670C354E4ABC9804F1746C08CA237327FFFFFFFFFFFFFFFF";
+    /// RFC 3526 §3.
+    MODP_2048: U2048, ESTIMATE_2048, "\
      FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74\
      020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437\
      4FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED\
@@ -74,17 +66,9 @@ pub(super) static MODP_2048: LazyLock<Parameters<{ U2048::LIMBS }>> = LazyLock::
      98DA48361C55D39A69163FA8FD24CF5F83655D23DCA3AD961C62F356208552BB\
      9ED529077096966D670C354E4ABC9804F1746C08CA18217C32905E462E36CE3B\
      E39E772C180E86039B2783A2EC07A28FB5C55DF06F4C52C9DE2BCBF695581718\
-     3995497CEA956AE515D2261898FA051015728E5A8AACAA68FFFFFFFFFFFFFFFF",
-        ),
-        ESTIMATE_2048,
-    )
-});
-
-/// RFC 3526 §4.
-pub(super) static MODP_3072: LazyLock<Parameters<{ U3072::LIMBS }>> = LazyLock::new(|| {
-    Parameters::safe_prime(
-        Odd::<U3072>::from_be_hex(
-            "\
+     3995497CEA956AE515D2261898FA051015728E5A8AACAA68FFFFFFFFFFFFFFFF";
+    /// RFC 3526 §4.
+    MODP_3072: U3072, ESTIMATE_4096, "\
      FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74\
      020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437\
      4FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED\
@@ -96,17 +80,9 @@ pub(super) static MODP_3072: LazyLock<Parameters<{ U3072::LIMBS }>> = LazyLock::
      A85521ABDF1CBA64ECFB850458DBEF0A8AEA71575D060C7DB3970F85A6E1E4C7\
      ABF5AE8CDB0933D71E8C94E04A25619DCEE3D2261AD2EE6BF12FFA06D98A0864\
      D87602733EC86A64521F2B18177B200CBBE117577A615D6C770988C0BAD946E2\
-     08E24FA074E5AB3143DB5BFCE0FD108E4B82D120A93AD2CAFFFFFFFFFFFFFFFF",
-        ),
-        ESTIMATE_4096,
-    )
-});
-
-/// RFC 3526 §5.
-pub(super) static MODP_4096: LazyLock<Parameters<{ U4096::LIMBS }>> = LazyLock::new(|| {
-    Parameters::safe_prime(
-        Odd::<U4096>::from_be_hex(
-            "\
+     08E24FA074E5AB3143DB5BFCE0FD108E4B82D120A93AD2CAFFFFFFFFFFFFFFFF";
+    /// RFC 3526 §5.
+    MODP_4096: U4096, ESTIMATE_4096, "\
      FFFFFFFFFFFFFFFFC90FDAA22168C234C4C6628B80DC1CD129024E088A67CC74\
      020BBEA63B139B22514A08798E3404DDEF9519B3CD3A431B302B0A6DF25F1437\
      4FE1356D6D51C245E485B576625E7EC6F44C42E9A637ED6B0BFF5CB6F406B7ED\
@@ -122,11 +98,8 @@ pub(super) static MODP_4096: LazyLock<Parameters<{ U4096::LIMBS }>> = LazyLock::
      88719A10BDBA5B2699C327186AF4E23C1A946834B6150BDA2583E9CA2AD44CE8\
      DBBBC2DB04DE8EF92E8EFC141FBECAA6287C59474E6BC05D99B2964FA090C3A2\
      233BA186515BE7ED1F612970CEE2D7AFB81BDD762170481CD0069127D5B05AA9\
-     93B4EA988D8FDDC186FFB7DC90A6C08F4DF435C934063199FFFFFFFFFFFFFFFF",
-        ),
-        ESTIMATE_4096,
-    )
-});
+     93B4EA988D8FDDC186FFB7DC90A6C08F4DF435C934063199FFFFFFFFFFFFFFFF";
+}
 
 /// RFC 5114 §2.3.
 pub(super) static MODP_2048_256: LazyLock<Parameters<{ U2048::LIMBS }>> = LazyLock::new(|| {
@@ -167,7 +140,7 @@ const ESTIMATE_4096: usize = 480 / 8;
 /// A private exponent.
 pub(super) struct Exponent {
     value: Zeroizing<U512>,
-    /// How many there may be: all that the time of a power tells.
+    /// The most bits that an exponent of the group has. The time of a power depends on this number alone.
     bits: u32,
 }
 

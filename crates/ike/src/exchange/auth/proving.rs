@@ -21,7 +21,7 @@ const MOST_CERTIFICATES: usize = 8;
 const MOST_OCTETS: usize = 32 * 1024;
 /// Authorities that are named in a request: a peer that needs the hint has few certificates to choose from.
 const MOST_AUTHORITIES: usize = 32;
-/// Whether signatures prove who the sides are.
+/// Returns `true` if signatures prove who the sides are.
 pub(super) fn signs(tunnel: &IkeTunnel) -> bool {
     matches!(tunnel.credential, Credential::Signature(_))
 }
@@ -52,7 +52,7 @@ fn certificate_request(wanted: Wanted, trust: &Trust) -> Option<Payload> {
     })
 }
 
-/// How this side comes to its proof.
+/// The proof of this side, or the work that it needs.
 pub(super) enum Proving {
     /// It is there.
     Ready(Evidence),

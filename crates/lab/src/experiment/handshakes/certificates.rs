@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-/// Where they are; `/run` is this process's own.
+/// The directory of the certificates; `/run` belongs to this process alone.
 const DIRECTORY: &str = "/run/vpnctl-experiment/certificates";
 
 /// Writes them where `vpnd` looks for them, and returns the directory.

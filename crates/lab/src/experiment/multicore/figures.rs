@@ -1,6 +1,6 @@
-//! What was measured, looked at from all sides.
+//! The measurements, and statistics over them.
 
-use super::{CBC, COMPLETION, GCM, PIPELINE, Row};
+use super::measurement::{CBC, COMPLETION, GCM, PIPELINE, Row};
 use crate::plot::{Series, Style};
 use crate::site::Cipher;
 use crate::statistics::Spread;
@@ -28,7 +28,7 @@ pub(super) struct Figures<'a> {
     pub workers: &'a [usize],
 }
 
-/// Which measurements.
+/// The conditions of a measurement.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
     pub cipher: &'static str,

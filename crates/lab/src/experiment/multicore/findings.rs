@@ -1,16 +1,14 @@
-//! What the figures say.
+//! The report about the figures.
 
 use super::figures::{CLOSELY, Case, Figures, SCHEDULES};
-use super::{CBC, COMPLETION, GCM, LENGTHS, MIDDLE, Row, prediction, schedules};
+use super::measurement::{CBC, COMPLETION, FLOWS, GCM, MIDDLE, Row, THREE};
+use super::{prediction, schedules};
 use crate::experiment::lab::Lab;
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
 use crate::site::Cipher;
 use crate::statistics::Spread;
 use crate::table::Table;
-
-/// Lengths that stand for short, middle and long packets.
-pub(super) const THREE: [usize; 3] = [LENGTHS[0], MIDDLE, LENGTHS[5]];
 
 fn style_of(cipher: usize) -> Style {
     // One colour for each key length; what has a MAC beside the cipher is dashed.
@@ -30,7 +28,7 @@ pub(super) fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, round
          document's are. Both gateways, generator and sink share the cores. A length is that of the IP packet before it is \
          protected; rates are of both directions together, and of packets that arrived. {rounds}",
         lab.machine.cores,
-        super::FLOWS,
+        FLOWS,
     ));
     lengths_and_ciphers(report, figures);
     cores(report, lab, figures);

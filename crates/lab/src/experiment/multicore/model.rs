@@ -1,6 +1,6 @@
-//! What a machine with more cores would carry, from what a packet costs on this one.
+//! The predicted throughput of a machine with more cores, from the cost of a packet on this one.
 
-/// What a packet costs.
+/// The cost of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cost {
     /// Processor time of both daemons for one packet delivered, nanoseconds: sealed in one, opened in the other.

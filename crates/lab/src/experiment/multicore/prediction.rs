@@ -1,9 +1,9 @@
-//! What the model makes of the figures.
+//! The predictions of the model from the figures.
 
 use super::figures::{CLOSELY, Case, Figures, SCHEDULES, ratio};
-use super::findings::THREE;
+use super::measurement::{COMPLETION, GCM, MIDDLE, PIPELINE, THREE};
 use super::model::{Cost, packets_per_second};
-use super::{COMPLETION, GCM, MIDDLE, PIPELINE};
+
 use crate::experiment::lab::Lab;
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;

@@ -1,8 +1,7 @@
 //! The pipeline against run to completion, and why one carries more than the other.
 
 use super::figures::{CLOSELY, Case, Figures, SCHEDULES, STEPS, ns, ratio, workers};
-use super::findings::THREE;
-use super::{COMPLETION, PIPELINE, Row};
+use super::measurement::{COMPLETION, PIPELINE, Row, THREE};
 use crate::plot::{Axis, Panel, Plot, Series, Style};
 use crate::report::Report;
 use crate::site::Cipher;
@@ -131,7 +130,7 @@ fn stages(report: &mut Report, figures: &Figures<'_>) {
     });
 }
 
-/// What a packet costs in each stage, for every length.
+/// The cost of a packet in each stage, for every length.
 fn costs(figures: &Figures<'_>) -> Table {
     let mut heads = vec!["cipher", "octets", "schedule"];
     heads.extend(STEPS.map(|(name, _)| name));
@@ -164,7 +163,7 @@ fn each<'a>(figures: &'a Figures<'_>) -> impl Iterator<Item = (Cipher, usize)> +
     CLOSELY.into_iter().flat_map(|c| figures.lengths.iter().map(move |l| (c, *l)))
 }
 
-/// Why one schedule carries more than the other.
+/// The reason why one schedule carries more than the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cause {
     /// The rounds do not agree which of them does.

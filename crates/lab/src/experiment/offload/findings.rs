@@ -1,6 +1,6 @@
-//! What the figures say.
+//! The report about the figures.
 
-use super::{Found, Protection, Row};
+use super::found::{Found, Protection, Row};
 use crate::experiment::lab::Lab;
 use crate::nic;
 use crate::plot::{Axis, Panel, Plot, Series, Style};

@@ -1,6 +1,6 @@
 //! The same in a guest: a kernel that has IPsec, and a simulated card.
 
-use super::Found;
+use super::found::Found;
 use crate::experiment::lab::Lab;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -13,13 +13,13 @@ use std::time::Duration;
 const BOOT: &str = "tests/kernel/guest/boot";
 /// Seconds that the guest may take.
 const LIMIT: &str = "240";
-/// Where the guest's kernel is, as its makers put it: one with everything, or the distribution's.
+/// The paths of the guest's kernel: our build with all features, and the distribution's.
 const KERNELS: [&str; 2] = ["target/kernel/linux", "/usr/bin/linux"];
 /// Between two looks at whether a signal has come.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// What a guest needs and is not there, and what helps.
-pub(in crate::experiment) fn lacking() -> Option<String> {
+/// A note about a missing requirement of the guest, with a cure.
+pub(in super::super) fn lacking() -> Option<String> {
     let left_out = "offload leaves out the kernel's IPsec in a guest";
     if !Path::new(BOOT).is_file() {
         return Some(format!("{left_out}: it boots one only in a checkout of the sources"));
@@ -35,7 +35,7 @@ pub(in crate::experiment) fn lacking() -> Option<String> {
     }
 }
 
-/// What a guest's kernel showed, or why there is none.
+/// The results of a guest's kernel, or the reason why there is none.
 pub(super) fn look(lab: &Lab) -> Result<Found, String> {
     if !Path::new(BOOT).is_file() {
         return Err(format!(

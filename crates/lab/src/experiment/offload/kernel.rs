@@ -1,6 +1,6 @@
 //! The kernel's IPsec by hand: the document's two policies and two states on either host.
 
-use super::Capacity;
+use super::found::Capacity;
 use crate::site::{Site, WIRE};
 use std::fs;
 use std::net::Ipv4Addr;
@@ -54,7 +54,7 @@ pub(super) fn route(site: &Site, addresses: [Ipv4Addr; 2]) -> Result<(), String>
     Ok(())
 }
 
-/// How many SAs the simulated card of the kernel takes (netdevsim); none where there is no such driver.
+/// The number of SAs that the kernel's simulated card (netdevsim) takes; `None` if there is no such driver.
 pub(super) fn capacity() -> Option<Capacity> {
     let bus = Path::new("/sys/bus/netdevsim");
     fs::write(bus.join("new_device"), "1 1").ok()?;

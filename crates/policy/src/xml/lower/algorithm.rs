@@ -1,11 +1,11 @@
 //! The file's words for algorithms.
 
-use super::Cx;
+use super::context::Context;
 use super::value::Word;
 #[cfg(feature = "legacy")]
 use crate::DesKeys;
-use crate::xml::diagnostic::{nearest, quoted};
-use crate::xml::document::{Attribute, Element};
+use crate::wording::{nearest, quoted};
+use crate::xml::element::{Attribute, Element};
 use crate::xml::options::Algorithm;
 use crate::{AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, KeyBits, Prf};
 
@@ -150,12 +150,12 @@ pub(super) const STRONG_GROUPS: &[Group] = &[
     Group::Modp4096,
 ];
 
-impl Cx<'_> {
+impl Context<'_> {
     /// Reports the caller's advice on an attribute's algorithm.
     pub fn advise(&mut self, element: &Element<'_>, attribute: &str, algorithm: Algorithm) {
         let Some(attribute) = element.attribute(attribute) else { return };
         if let Some(advice) = self.options.advise.and_then(|advise| advise(algorithm)) {
-            self.report.warning(attribute.place(element), advice.message, advice.help);
+            self.report.warning(attribute.span(element), advice.message, advice.help);
         }
     }
 
@@ -164,7 +164,7 @@ impl Cx<'_> {
         let Some(attribute) = element.attribute(attribute) else { return };
         let message = format!("{} {} is weak", attribute.name, quoted(attribute.trimmed()));
         let help = format!("use {instead} on both sides");
-        self.report.warning(attribute.place(element), message, help);
+        self.report.warning(attribute.span(element), message, help);
     }
 
     /// A group by its number, `19` or `GROUP_19`; the inner `None` is `0`, `NONE` or `NO_PFS`.
@@ -198,7 +198,7 @@ impl Cx<'_> {
             Some(31) => Some(Group::Curve25519),
             _ => None,
         };
-        let place = attribute.part(element, value);
+        let span = attribute.part(element, value);
         let Some(group) = group else {
             let (message, help) = match number {
                 Some(1 | 22 | 23) => (
@@ -217,7 +217,7 @@ impl Cx<'_> {
                     },
                 ),
             };
-            self.report.error(place, message, help);
+            self.report.error(span, message, help);
             return None;
         };
         if group.is_weak() {
@@ -225,7 +225,7 @@ impl Cx<'_> {
                 "Diffie-Hellman group {} ({group}) is weak",
                 digits.trim_start_matches('0')
             );
-            self.report.warning(place, message, "use 14, 19 or 20 on both sides");
+            self.report.warning(span, message, "use 14, 19 or 20 on both sides");
         }
         Some(Some(group))
     }

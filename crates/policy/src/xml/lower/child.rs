@@ -1,29 +1,21 @@
 //! IPSecTunnel: the traffic of phase 2.
 
-use super::Cx;
-use super::group::{self, Group};
+use super::context::Context;
+use super::draft::{Draft, DraftChild};
+use super::group::Group;
 use super::protection::ChildProtection;
 use super::table::Table;
-use super::tunnel::Draft;
 use crate::validate::{Problem, rules};
-use crate::xml::diagnostic::Place;
-use crate::xml::document::Element;
+use crate::xml::element::Element;
+use crate::xml::schema::is_group_reference;
 use crate::{ChildTunnel, Mode, Role, Selector};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 
-/// A phase 2 tunnel.
-pub(super) struct DraftChild {
-    pub tunnel: ChildTunnel,
-    pub place: Place,
-    /// Whether its remote traffic is that of a group, so that each peer's is its own address.
-    pub by_peer: bool,
-}
-
 /// Reads every IPSecTunnel and hands it to the IKETunnel that carries it.
 pub(super) fn tunnels(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     root: &Element<'_>,
     groups: &Table<Group>,
     protections: &Table<ChildProtection>,
@@ -32,7 +24,7 @@ pub(super) fn tunnels(
     let mut names: Table<()> = Table::new("IPSecTunnel");
     // The first name for the traffic of a carrier.
     let mut seen: BTreeMap<(&str, Selector, Vec<Selector>), String> = BTreeMap::new();
-    for element in Cx::children(root, "IPSecTunnel") {
+    for element in root.children_named("IPSecTunnel") {
         names.insert(cx, element, "IPSec_TunnelName", Some(()));
         let protection = protections.resolve(cx, element, "IPSec_ProtectionRef");
         let carrier = element.attribute("IKE_TunnelName").map_or("", |name| name.trimmed());
@@ -51,7 +43,7 @@ pub(super) fn tunnels(
             draft.into_iter().for_each(|draft| draft.carries = true);
             continue;
         };
-        let group = remote_side.children.iter().find(|child| group::is_reference(child));
+        let group = remote_side.children.iter().find(|child| is_group_reference(child.name));
         let agree = remote.iter().all(|remote| agree(cx, remote_side, &local, remote));
         let Some(draft) = draft else { continue };
         draft.carries = true;
@@ -65,7 +57,7 @@ pub(super) fn tunnels(
         {
             let message = "a group as the remote identity is for responders";
             let help = "write IPSec_Role=\"Responder\" in the IPSecProtection";
-            cx.report.error(group.place(), message, help);
+            cx.report.error(group.span(), message, help);
             continue;
         }
         let by_peer = group.is_some() && draft.peers.is_some();
@@ -92,25 +84,29 @@ pub(super) fn tunnels(
         };
         warn_start(cx, element, draft, &child);
         warn_shared(cx, remote_side, draft, by_peer);
-        let place = name.place(element);
+        let span = name.span(element);
         match seen.entry((carrier, local, child.remote.clone())) {
             Entry::Occupied(first) => {
                 let message = format!("{:?} selects the same traffic, and goes first", first.get());
-                cx.report.warning(place.clone(), message, "remove one of the two");
+                cx.report.warning(span.clone(), message, "remove one of the two");
             }
             Entry::Vacant(first) => {
                 first.insert(child.name.clone());
             }
         }
-        draft.children.push(DraftChild { tunnel: child, place, by_peer });
+        draft.children.push(DraftChild { tunnel: child, span, by_peer });
     }
 }
 
-fn local_traffic(cx: &mut Cx<'_>, side: &Element<'_>, groups: &Table<Group>) -> Option<Selector> {
-    if let Some(group) = side.children.iter().find(|child| group::is_reference(child)) {
+fn local_traffic(
+    cx: &mut Context<'_>,
+    side: &Element<'_>,
+    groups: &Table<Group>,
+) -> Option<Selector> {
+    if let Some(group) = side.children.iter().find(|child| is_group_reference(child.name)) {
         let message = "a group can be the remote identity alone";
         let help = "write this side's traffic as an address range";
-        cx.report.error(group.place(), message, help);
+        cx.report.error(group.span(), message, help);
         return None;
     }
     cx.traffic(side, groups)?.pop()
@@ -118,7 +114,7 @@ fn local_traffic(cx: &mut Cx<'_>, side: &Element<'_>, groups: &Table<Group>) -> 
 
 /// Checks that each peer of a group has an address among those of the traffic's group.
 fn each_has_its_own(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     side: &Element<'_>,
     draft: &Draft,
     remote: &[Selector],
@@ -138,12 +134,12 @@ fn each_has_its_own(
     };
     let help = "use the same group for both phases, with addresses for all; or leave the traffic of such peers to a \
                 generic policy: IKE_IPSecDefaultProtectionRef in the IKEProtection";
-    cx.report.error(side.place(), message, help);
+    cx.report.error(side.span(), message, help);
     false
 }
 
 /// Traffic goes by the first rule that covers it, so that of several peers with the same traffic one gets it.
-fn warn_shared(cx: &mut Cx<'_>, side: &Element<'_>, draft: &Draft, by_peer: bool) {
+fn warn_shared(cx: &mut Context<'_>, side: &Element<'_>, draft: &Draft, by_peer: bool) {
     let peers = draft.peers.as_ref().map_or(1, Vec::len);
     if peers > 1 && !by_peer {
         let message = format!(
@@ -152,33 +148,38 @@ fn warn_shared(cx: &mut Cx<'_>, side: &Element<'_>, draft: &Draft, by_peer: bool
         );
         let help = "name the group here as well, so that each has its own address; or use a generic policy: \
                     IKE_IPSecDefaultProtectionRef in the IKEProtection";
-        cx.report.warning(side.place(), message, help);
+        cx.report.warning(side.span(), message, help);
     }
 }
 
 /// Checks that both ends of a tunnel's traffic go together.
-fn agree(cx: &mut Cx<'_>, remote_side: &Element<'_>, local: &Selector, remote: &Selector) -> bool {
+fn agree(
+    cx: &mut Context<'_>,
+    remote_side: &Element<'_>,
+    local: &Selector,
+    remote: &Selector,
+) -> bool {
     let Err(problem) = rules::ends(local, remote) else { return true };
     match problem {
         Problem::ProtocolsDiffer(local, remote) => {
             let message = format!("Protocol {remote} here, but {local} at IPSecLocalIdentity");
-            let place = remote_side
+            let span = remote_side
                 .attribute("Protocol")
-                .map_or_else(|| remote_side.place(), |attribute| attribute.place(remote_side));
-            cx.report.error(place, message, "write the same protocol on both sides");
+                .map_or_else(|| remote_side.span(), |attribute| attribute.span(remote_side));
+            cx.report.error(span, message, "write the same protocol on both sides");
         }
         Problem::FamiliesDiffer(..) => {
             let help = "both sides need IPv4 addresses, or both IPv6";
-            cx.report.error(remote_side.place(), problem.to_string(), help);
+            cx.report.error(remote_side.span(), problem.to_string(), help);
         }
-        other => cx.report.error(remote_side.place(), other.to_string(), other.help()),
+        other => cx.report.error(remote_side.span(), other.to_string(), other.help()),
     }
     false
 }
 
 /// Transport mode protects packets between the two gateways themselves (RFC 4301 §4.1).
 fn transport_fits(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     element: &Element<'_>,
     draft: &Draft,
     local: &Selector,
@@ -194,8 +195,8 @@ fn transport_fits(
             continue;
         }
         good = false;
-        let place =
-            Cx::children(element, name).next().map_or_else(|| element.place(), Element::place);
+        let span =
+            element.children_named(name).next().map_or_else(|| element.span(), Element::span);
         let (message, host) = match address {
             Some(address) => (
                 format!(
@@ -212,13 +213,13 @@ fn transport_fits(
         let help = format!(
             "write From_IPAddr=\"{host}\" To_IPAddr=\"{host}\", or use ESP_EncapsulationMode=\"Tunnel\" on both sides"
         );
-        cx.report.error(place, message, help);
+        cx.report.error(span, message, help);
     }
     good
 }
 
-/// Warns of wishes to start that cannot come true.
-fn warn_start(cx: &mut Cx<'_>, element: &Element<'_>, draft: &Draft, child: &ChildTunnel) {
+/// Warns of flags that cannot start the tunnel.
+fn warn_start(cx: &mut Context<'_>, element: &Element<'_>, draft: &Draft, child: &ChildTunnel) {
     let tunnel = &draft.tunnel;
     let why = if !child.role.may_initiate() {
         "the IPSec_Role is Responder".to_owned()
@@ -236,7 +237,7 @@ fn warn_start(cx: &mut Cx<'_>, element: &Element<'_>, draft: &Draft, child: &Chi
     for (_, name) in flags.iter().filter(|(set, _)| *set) {
         if let Some(attribute) = element.attribute(name) {
             let message = format!("{name} has no effect: {why}");
-            cx.report.warning(attribute.place(element), message, format!("write {name}=\"No\""));
+            cx.report.warning(attribute.span(element), message, format!("write {name}=\"No\""));
         }
     }
 }

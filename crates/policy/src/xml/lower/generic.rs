@@ -1,10 +1,10 @@
 //! IKEProtection's generic phase 2 policy: for requests that fit no IPSecTunnel.
 
-use super::Cx;
+use super::context::Context;
 use super::protection::ChildProtection;
 use super::table::Table;
-use crate::xml::diagnostic::{did_you_mean, quoted};
-use crate::xml::document::{Attribute, Element};
+use crate::wording::{did_you_mean, quoted};
+use crate::xml::element::{Attribute, Element};
 use crate::{AllowedTraffic, GenericChild, Mode, RangeKind, Role};
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const TYPES_OF_A_SIDE: &[(&str, bool, RangeKind)] = &[
 
 /// Reads the generic policy of an IKEProtection, if it has one; `None` after an error.
 pub(super) fn generic(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     element: &Element<'_>,
     role: Option<Role>,
     protections: &Table<ChildProtection>,
@@ -34,13 +34,13 @@ pub(super) fn generic(
         (Some(reference), None) => {
             let message = format!("{REF} without {TYPES} allows nothing");
             let help = format!("add {TYPES}=\"Local_IPV4_Address Remote_IPV4_Address\"");
-            cx.report.error(reference.name_place(element), message, help);
+            cx.report.error(reference.name_span(element), message, help);
             return None;
         }
         (None, Some(types)) => {
             let message = format!("{TYPES} without {REF}");
             let help = format!("add {REF}=\"{PREFIX}…\", or remove the types");
-            cx.report.error(types.name_place(element), message, help);
+            cx.report.error(types.name_span(element), message, help);
             return None;
         }
     };
@@ -64,13 +64,13 @@ pub(super) fn generic(
     if role.is_some_and(|role| !role.may_respond()) {
         let message = format!("{REF} has no effect: the IKE_Role is Initiator");
         let help = format!("write IKE_Role=\"Both\" or \"Responder\", or remove {REF}");
-        cx.report.warning(reference.name_place(element), message, help);
+        cx.report.warning(reference.name_span(element), message, help);
     }
     if protection.mode == Mode::Tunnel && [remote.ipv4, remote.ipv6].iter().any(is_wide) {
         let message = "each peer may draw the traffic of any addresses that no IPSecTunnel has";
         let help = "allow only Remote_IPV4_Address and Remote_IPV6_Address, or write an IPSecTunnel for what lies behind \
                     a peer";
-        cx.report.warning(types.name_place(element), message, help);
+        cx.report.warning(types.name_span(element), message, help);
     }
     Some(Some(Arc::new(GenericChild {
         name: name.to_owned(),
@@ -88,7 +88,7 @@ fn is_wide(kind: &Option<RangeKind>) -> bool {
 
 /// The traffic that a peer may ask for on both sides; `None` after an error.
 fn allowed(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     element: &Element<'_>,
     types: &Attribute<'_>,
 ) -> Option<(AllowedTraffic, AllowedTraffic)> {
@@ -128,7 +128,7 @@ fn allowed(
             good = false;
             let message = format!("{TYPES} allows no {} type, and so nothing", side.to_lowercase());
             let help = format!("add a type like {side}_IPV4_Address");
-            cx.report.error(types.place(element), message, help);
+            cx.report.error(types.span(element), message, help);
         }
     }
     good.then_some((local, remote))

@@ -1,9 +1,9 @@
 //! IKEGroup: a set of identities that may stand for the peer of a tunnel which this side only answers.
 
-use super::Cx;
+use super::context::Context;
 use super::table::Table;
-use crate::xml::document::Element;
-use crate::xml::schema::{GROUP_NAME, GROUP_REFERENCE, GROUP_REFERENCES, GROUPS};
+use crate::xml::element::Element;
+use crate::xml::schema::{GROUP_NAME, GROUP_REFERENCE, GROUPS, is_group_reference};
 use crate::{AddressRange, Endpoint};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// Peers that one group may stand for: each becomes a tunnel of its own.
 const MAX_PEERS: usize = 1024;
 
-/// The same for all tunnels of a file.
+/// The limit for all tunnels of a file together.
 const MAX_PEERS_OF_ALL: usize = 20_000;
 
 /// One group.
@@ -26,13 +26,8 @@ enum Member {
     Range(AddressRange),
 }
 
-/// Whether an element refers to a group where an identity could stand.
-pub(super) fn is_reference(element: &Element<'_>) -> bool {
-    GROUP_REFERENCES.contains(&element.name)
-}
-
 /// Reads every group.
-pub(super) fn groups(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Group> {
+pub(super) fn groups(cx: &mut Context<'_>, root: &Element<'_>) -> Table<Group> {
     let mut table = Table::new("IKEGroup");
     for element in root.children.iter().filter(|child| GROUPS.contains(&child.name)) {
         let Some(name) = cx.one_spelling(element, GROUP_NAME) else {
@@ -41,7 +36,7 @@ pub(super) fn groups(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Group> {
         };
         if element.children.is_empty() && !element.damaged {
             let help = "put identities inside it, like <FQDN Value=\"laptop.example.net\"/>";
-            cx.report.error(element.place(), format!("{} holds no identity", element.name), help);
+            cx.report.error(element.span(), format!("{} holds no identity", element.name), help);
         }
         let members: Vec<_> = element.children.iter().map(|member| cx.member(member)).collect();
         let members: Option<Vec<_>> = members.into_iter().collect();
@@ -112,13 +107,13 @@ fn each(range: &AddressRange) -> Vec<Endpoint> {
     (start..=end).map(address).map(endpoint).collect()
 }
 
-impl Cx<'_> {
+impl Context<'_> {
     fn member(&mut self, element: &Element<'_>) -> Option<Member> {
         match element.name {
             "IPV4_Address_Range" | "IPV6_Address_Range" | "IPV4_Subnet" | "IPV6_Subnet" => {
                 self.range(element).map(Member::Range)
             }
-            _ if is_reference(element) => None,
+            _ if is_group_reference(element.name) => None,
             _ => self.party(element).map(Member::One),
         }
     }
@@ -132,7 +127,7 @@ impl Cx<'_> {
         if let Some(child) = element.children.first() {
             let message = "a group's members stand where it is defined, not where it is used";
             let help = "define it as <IKEGroup IKE_GroupName=\"…\"> inside AIX_VPN, and write <IKEGroupRef Value=\"…\"/> here";
-            self.report.error(child.place(), message, help);
+            self.report.error(child.span(), message, help);
             return None;
         }
         let name = self.one_spelling(element, GROUP_REFERENCE)?;
@@ -155,14 +150,14 @@ impl Cx<'_> {
         if count > MAX_PEERS {
             let message =
                 format!("the group {:?} stands for more than {MAX_PEERS} peers", group.name);
-            self.report.error(element.place(), message, help);
+            self.report.error(element.span(), message, help);
             return None;
         }
         self.peers_of_groups += count;
         if self.peers_of_groups > MAX_PEERS_OF_ALL {
             let message =
                 format!("the groups of all tunnels stand for more than {MAX_PEERS_OF_ALL} peers");
-            self.report.error(element.place(), message, help);
+            self.report.error(element.span(), message, help);
             return None;
         }
         Some(peers(&group.members))

@@ -1,15 +1,15 @@
-//! IKEProtection: what phase 1 tunnels agree on.
+//! IKEProtection: role, proposals, lifetime and authentication of phase 1 tunnels.
 
-use super::Cx;
 use super::algorithm::{IKE_ENCRYPTION, IKE_HASH, IKE_PRF};
+use super::context::Context;
 use super::generic::generic;
-use super::ikev1::is_ikev1;
+use super::ikev1::{self, is_ikev1};
 use super::protection::ChildProtection;
 use super::table::Table;
 use super::value::{ROLE, Word, lifetime};
 use crate::validate::rules;
-use crate::xml::diagnostic::quoted;
-use crate::xml::document::Element;
+use crate::wording::quoted;
+use crate::xml::element::Element;
 use crate::xml::options::Algorithm;
 use crate::{
     GenericChild, Group, IkeEncryption, IkeProposal, Integrity, KeyKind, Lifetime, Prf, Role,
@@ -17,7 +17,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-/// How both sides prove who they are; the kinds of keys that may sign, or none for a preshared key.
+/// An authentication method: the kinds of keys that may sign, or none for a preshared key.
 type Method = &'static [KeyKind];
 
 const PRESHARED: Method = &[];
@@ -49,14 +49,14 @@ pub(super) struct IkeProtection {
 
 /// Reads every IKEProtection.
 pub(super) fn protections(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     root: &Element<'_>,
     child_protections: &Table<ChildProtection>,
 ) -> Table<IkeProtection> {
     let mut table = Table::new("IKEProtection");
-    for element in Cx::children(root, "IKEProtection") {
+    for element in root.children_named("IKEProtection") {
         let protection = if is_ikev1(element) {
-            cx.refuse_ikev1(element);
+            ikev1::refuse(element, cx.report);
             None
         } else {
             protection(cx, element, child_protections)
@@ -67,7 +67,7 @@ pub(super) fn protections(
 }
 
 fn protection(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     element: &Element<'_>,
     child_protections: &Table<ChildProtection>,
 ) -> Option<IkeProtection> {
@@ -82,7 +82,7 @@ fn protection(
         (version, mode, element.attribute("IKE_XCHGMode"))
     {
         let message = "IKE_XCHGMode has no meaning in IKEv2 and is ignored";
-        cx.report.warning(attribute.place(element), message, "write IKE_XCHGMode=\"None\"");
+        cx.report.warning(attribute.span(element), message, "write IKE_XCHGMode=\"None\"");
     }
     let use_crl = cx.flag(element, "IKE_Flags_UseCRL");
     let generic = generic(cx, element, role, child_protections);
@@ -93,18 +93,18 @@ fn protection(
         (use_crl, keys.as_ref().map(Vec::is_empty), element.attribute("IKE_Flags_UseCRL"))
     {
         let message = "IKE_Flags_UseCRL has no effect: preshared keys are not on revocation lists";
-        cx.report.warning(attribute.place(element), message, "write IKE_Flags_UseCRL=\"No\"");
+        cx.report.warning(attribute.span(element), message, "write IKE_Flags_UseCRL=\"No\"");
     }
     cx.window(element, "IKE", "Minutes", &[minutes.unwrap_or(480)]);
     // No volume is limited in phase 1, so that only Min ≤ Max can be wrong.
     cx.window(element, "IKE", "KB", &[]);
     let role = if element.attribute("IKE_Role").is_some() { role? } else { Role::Both };
     let (keys, offers) = (keys?, offers?);
-    let sha1 = keys.contains(&KeyKind::Rsa) && offers.iter().any(names_sha1);
+    let sha1 = keys.contains(&KeyKind::Rsa) && offers.iter().any(IkeProposal::names_sha1);
     if sha1 {
         let message = "SHA is named: a peer that knows nothing better may sign with SHA-1, which can be forged";
         let help = "write HMAC_SHA2_256 and PRF_HMAC_SHA2_256 on both sides as soon as the peer takes them";
-        cx.report.warning(element.place(), message, help);
+        cx.report.warning(element.span(), message, help);
     }
     let signature = (!keys.is_empty()).then_some(Signature { keys, use_crl, sha1 });
     Some(IkeProtection {
@@ -116,18 +116,14 @@ fn protection(
     })
 }
 
-fn names_sha1(offer: &IkeProposal) -> bool {
-    offer.integrity.contains(&Integrity::HmacSha1_96) || offer.prf.contains(&Prf::HmacSha1)
-}
-
 /// Reads the values of transforms that concern the whole protection: the keys that may sign (none: a preshared key), and the
 /// lifetime in minutes. `None` after an error.
-fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<(Vec<KeyKind>, u64)> {
+fn method_and_minutes(cx: &mut Context<'_>, element: &Element<'_>) -> Option<(Vec<KeyKind>, u64)> {
     let mut methods = 0;
     let mut keys: Option<Vec<KeyKind>> = None;
     let mut wrong = false;
     let mut minutes: Option<u64> = None;
-    for transform in Cx::children(element, "IKETransform") {
+    for transform in element.children_named("IKETransform") {
         if let Some(attribute) = transform.attribute("IKE_AuthenticationMethod") {
             methods += 1;
             match (cx.word(transform, "IKE_AuthenticationMethod", METHOD), &mut keys) {
@@ -137,7 +133,7 @@ fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<(Vec<Key
                     let message = "preshared key and signatures in one IKEProtection";
                     let help =
                         "both sides prove themselves one way: write an IKEProtection for each";
-                    cx.report.error(attribute.place(transform), message, help);
+                    cx.report.error(attribute.span(transform), message, help);
                     wrong = true;
                 }
                 (Some(method), Some(keys)) => append(keys, method),
@@ -152,7 +148,7 @@ fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<(Vec<Key
                         "IKE_KeyRefreshMinutes is {old} above: the shorter, {shorter}, is used"
                     );
                     let help = "one lifetime serves all transforms in IKEv2: write the same";
-                    cx.report.warning(attribute.place(transform), message, help);
+                    cx.report.warning(attribute.span(transform), message, help);
                     minutes = Some(shorter);
                 }
                 (Some(new), _) => minutes = Some(new),
@@ -164,13 +160,13 @@ fn method_and_minutes(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<(Vec<Key
             let message = format!(
                 "IKE_KeyRefreshKB {kilobytes} is ignored: phase 1 is renewed by time alone"
             );
-            cx.report.warning(attribute.place(transform), message, "write IKE_KeyRefreshKB=\"0\"");
+            cx.report.warning(attribute.span(transform), message, "write IKE_KeyRefreshKB=\"0\"");
         }
     }
-    if methods == 0 && Cx::children(element, "IKETransform").next().is_some() {
+    if methods == 0 && element.children_named("IKETransform").next().is_some() {
         let message = "no IKETransform has an IKE_AuthenticationMethod; Preshared_key is assumed";
         let help = "add <IKETransform IKE_AuthenticationMethod=\"Preshared_key\"/>";
-        cx.report.warning(element.place(), message, help);
+        cx.report.warning(element.span(), message, help);
     }
     (!wrong).then(|| (keys.unwrap_or_default(), minutes.unwrap_or(480)))
 }
@@ -186,14 +182,14 @@ struct Offer {
 
 /// Transforms with several algorithms are offers of their own, those with one are part of every offer; without any
 /// of the former, all of the latter are the one offer. `None` after an error.
-fn proposals(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<IkeProposal>> {
+fn proposals(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Vec<IkeProposal>> {
     const ALGORITHMS: [&str; 4] = ["IKE_Encryption", "IKE_Hash", "IKE_PRF", "IKE_DHGroup"];
     let mut whole: Vec<(&Element<'_>, Offer)> = Vec::new();
     let mut shared = Offer::default();
     // An unknown element is reported, and may hold what seems to be missing.
     let mut good = !element.damaged && element.children.iter().all(|c| c.name == "IKETransform");
     let mut any = false;
-    for transform in Cx::children(element, "IKETransform") {
+    for transform in element.children_named("IKETransform") {
         any = true;
         good &= !transform.damaged;
         let named = ALGORITHMS.iter().filter(|name| transform.attribute(name).is_some()).count();
@@ -205,13 +201,13 @@ fn proposals(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<IkeProposal>>
             whole.push((transform, offer));
         }
         if transform.attributes.is_empty() && !transform.damaged {
-            cx.report.warning(transform.place(), "this IKETransform says nothing", "remove it");
+            cx.report.warning(transform.span(), "this IKETransform says nothing", "remove it");
         }
     }
     if !any {
         if !element.damaged && element.children.is_empty() {
             let help = "add <IKETransform …/> with IKE_Encryption, IKE_PRF, IKE_Hash, IKE_DHGroup";
-            cx.report.error(element.place(), "IKEProtection holds no IKETransform", help);
+            cx.report.error(element.span(), "IKEProtection holds no IKETransform", help);
         }
         return None;
     }
@@ -238,7 +234,7 @@ fn proposals(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<IkeProposal>>
     }
     let number = rules::number_of_proposals(proposals.len());
     if let Err(problem) = number.and_then(|()| rules::number_of_algorithms(&proposals)) {
-        cx.report.error(element.place(), problem.to_string(), "remove some IKETransform");
+        cx.report.error(element.span(), problem.to_string(), "remove some IKETransform");
         return None;
     }
     Some(proposals)
@@ -253,7 +249,7 @@ fn append<T: PartialEq + Copy>(list: &mut Vec<T>, more: &[T]) {
 }
 
 /// Adds a transform's algorithms to an offer; false after an error.
-fn read_transform(cx: &mut Cx<'_>, transform: &Element<'_>, offer: &mut Offer) -> bool {
+fn read_transform(cx: &mut Context<'_>, transform: &Element<'_>, offer: &mut Offer) -> bool {
     let encryption = cx.word(transform, "IKE_Encryption", IKE_ENCRYPTION);
     if let Some(encryption) = encryption {
         cx.advise(transform, "IKE_Encryption", Algorithm::Ike(encryption));
@@ -265,7 +261,7 @@ fn read_transform(cx: &mut Cx<'_>, transform: &Element<'_>, offer: &mut Offer) -
         let group = cx.group(transform, attribute, value)?;
         if group.is_none() {
             let message = "the IKE SA needs a Diffie-Hellman group";
-            cx.report.error(attribute.place(transform), message, "use 14, 19 or 20");
+            cx.report.error(attribute.span(transform), message, "use 14, 19 or 20");
         }
         group
     });
@@ -284,7 +280,7 @@ fn read_transform(cx: &mut Cx<'_>, transform: &Element<'_>, offer: &mut Offer) -
 }
 
 fn add<T: PartialEq>(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     transform: &Element<'_>,
     name: &str,
     list: &mut Vec<T>,
@@ -296,7 +292,7 @@ fn add<T: PartialEq>(
         (Some(attribute), Some(item)) => {
             if list.contains(&item) {
                 let message = format!("{name} {} is repeated", quoted(&attribute.value));
-                cx.report.warning(attribute.place(transform), message, "remove it");
+                cx.report.warning(attribute.span(transform), message, "remove it");
             } else {
                 list.push(item);
             }
@@ -308,7 +304,7 @@ fn add<T: PartialEq>(
 /// Makes proposals of an offer; false after an error. AEAD and other ciphers part, in the order of their first
 /// (RFC 7296 §3.3).
 fn split(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     at: &Element<'_>,
     mut offer: Offer,
     proposals: &mut Vec<IkeProposal>,
@@ -333,7 +329,7 @@ fn split(
         complete = false;
         let message = format!("no {name} is offered");
         let help = format!("add <IKETransform {name}=\"{example}\"/>");
-        cx.report.error(at.place(), message, help);
+        cx.report.error(at.span(), message, help);
     }
     if !complete {
         return false;
@@ -347,12 +343,13 @@ fn split(
     let aead = (!aead.is_empty()).then(|| proposal(aead, Vec::new()));
     let other = (!other.is_empty()).then(|| proposal(other, offer.integrity.clone()));
     if let (None, Some(first)) = (&other, first)
-        && let Some((transform, attribute)) = Cx::children(at, "IKETransform")
+        && let Some((transform, attribute)) = at
+            .children_named("IKETransform")
             .chain([at])
             .find_map(|e| e.attribute("IKE_Hash").map(|a| (e, a)))
     {
         let message = format!("{first} protects integrity itself: IKE_Hash is not used for that");
-        cx.report.warning(attribute.place(transform), message, "write IKE_PRF in its place");
+        cx.report.warning(attribute.span(transform), message, "write IKE_PRF in its place");
     }
     let pair = if first_is_aead { [aead, other] } else { [other, aead] };
     for proposal in pair.into_iter().flatten() {

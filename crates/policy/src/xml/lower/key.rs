@@ -1,9 +1,9 @@
 //! Preshared keys, found by the identity of the peer.
 
-use super::Cx;
+use super::context::Context;
 use crate::validate::rules;
-use crate::xml::diagnostic::Place;
-use crate::xml::document::Element;
+use crate::xml::element::Element;
+use crate::xml::span::Span;
 use crate::{Endpoint, Identity, Secret};
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -16,23 +16,23 @@ pub(super) struct Keys {
     keys: Vec<Key>,
     /// Places in `keys` by the fingerprint of the identity.
     by_peer: BTreeMap<u64, Vec<usize>>,
-    /// Whether a key's identity could not be read, so that one that seems missing may be that one.
+    /// True if a key's identity could not be read, so that one that seems missing may be that one.
     anonymous: bool,
 }
 
 struct Key {
     identity: Identity,
-    place: Place,
+    span: Span,
     used: Cell<bool>,
     /// `None` where the key is wrong, which is reported.
     secret: Option<Secret>,
 }
 
 /// Reads all keys of the file.
-pub(super) fn keys(cx: &mut Cx<'_>, root: &Element<'_>) -> Keys {
+pub(super) fn keys(cx: &mut Context<'_>, root: &Element<'_>) -> Keys {
     let anonymous = cx.misspelt.contains("IKEPresharedKey");
     let mut keys = Keys { keys: Vec::new(), by_peer: BTreeMap::new(), anonymous };
-    for element in Cx::children(root, "IKEPresharedKey") {
+    for element in root.children_named("IKEPresharedKey") {
         let secret = secret(cx, element);
         let side = cx.only(element, Some("IKEPresharedRemoteID"));
         let inner = side.and_then(|side| cx.only(side, None));
@@ -41,23 +41,19 @@ pub(super) fn keys(cx: &mut Cx<'_>, root: &Element<'_>) -> Keys {
             keys.anonymous = true;
             continue;
         };
-        let place = inner.attribute("Value").map_or_else(|| inner.place(), |a| a.place(inner));
+        let span = inner.attribute("Value").map_or_else(|| inner.span(), |a| a.span(inner));
         if keys.find(&identity).is_some() {
             let message = format!("a second preshared key for {identity}");
-            cx.report.error(
-                place,
-                message,
-                "there is one key for each remote identity: remove one",
-            );
+            cx.report.error(span, message, "there is one key for each remote identity: remove one");
             continue;
         }
         keys.by_peer.entry(identity.fingerprint()).or_default().push(keys.keys.len());
-        keys.keys.push(Key { identity, place, used: Cell::new(false), secret });
+        keys.keys.push(Key { identity, span, used: Cell::new(false), secret });
     }
     keys
 }
 
-fn secret(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Secret> {
+fn secret(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Secret> {
     const FORMATS: &[(&str, Result<bool, &str>)] = &[
         ("ASCII", Ok(false)),
         ("HEX", Ok(true)),
@@ -69,52 +65,39 @@ fn secret(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Secret> {
         Some(_) => cx.word(element, "Format", FORMATS)?,
     };
     let attribute = element.attribute("Value")?;
-    let place = attribute.place(element);
-    let octets = if hex {
+    let span = attribute.span(element);
+    let secret = if hex {
         let digits = attribute.value.trim();
         let digits = digits.strip_prefix("0x").or(digits.strip_prefix("0X")).unwrap_or(digits);
         if digits.len() % 2 == 1 {
             let help = "two digits are one octet: add the missing one";
-            cx.report.error(place, "the key has an odd number of hexadecimal digits", help);
+            cx.report.error(span, "the key has an odd number of hexadecimal digits", help);
             return None;
         }
-        let Some(octets) = from_hex(digits.as_bytes()) else {
+        let Some(secret) = Secret::from_hex(digits) else {
             let help = "write only 0-9 and a-f, or Format=\"ASCII\"";
-            cx.report.error(place, "the key is not hexadecimal", help);
+            cx.report.error(span, "the key is not hexadecimal", help);
             return None;
         };
-        octets
+        secret
     } else {
         // Blanks are part of the key.
         if !attribute.value.is_ascii() {
             let help = "write the octets of the key as Format=\"HEX\"";
-            cx.report.error(place, "the key has characters that are not ASCII", help);
+            cx.report.error(span, "the key has characters that are not ASCII", help);
             return None;
         }
-        attribute.value.as_bytes().to_vec()
+        Secret::new(attribute.value.as_bytes().to_vec())
     };
-    if rules::key(&octets).is_err() {
-        cx.report.error(place, "the key is empty", "make one with: openssl rand -hex 32");
+    if rules::key(secret.expose()).is_err() {
+        cx.report.error(span, "the key is empty", "make one with: openssl rand -hex 32");
         return None;
     }
-    if octets.len() < SHORT {
+    if secret.len() < SHORT {
         let message = format!("the key has fewer than {SHORT} octets and can be guessed");
-        cx.report.warning(place, message, "make one with: openssl rand -hex 32 (Format=\"HEX\")");
+        cx.report.warning(span, message, "make one with: openssl rand -hex 32 (Format=\"HEX\")");
     }
-    Some(Secret::new(octets))
-}
-
-/// `None` if an octet is no digit. The capacity is exact, so that no copy of the key is left behind.
-fn from_hex(digits: &[u8]) -> Option<Vec<u8>> {
-    let digit = |c: u8| char::from(c).to_digit(16);
-    if !digits.iter().all(|c| digit(*c).is_some()) {
-        return None;
-    }
-    let mut octets = Vec::with_capacity(digits.len() / 2);
-    for pair in digits.chunks_exact(2) {
-        octets.push(u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?);
-    }
-    Some(octets)
+    Some(secret)
 }
 
 impl Keys {
@@ -130,7 +113,7 @@ impl Keys {
         Some(key.secret.clone())
     }
 
-    /// Whether a key that seems to be missing may be one whose identity could not be read.
+    /// Returns `true` if a key that seems to be missing may be one whose identity could not be read.
     pub fn may_lack(&self) -> bool {
         self.anonymous
     }
@@ -145,8 +128,8 @@ impl Keys {
     /// The key for the peer of a tunnel; if there is none, that is reported.
     pub fn for_peer(
         &self,
-        cx: &mut Cx<'_>,
-        place: Place,
+        cx: &mut Context<'_>,
+        span: Span,
         local: &Endpoint,
         remote: &Endpoint,
     ) -> Option<Secret> {
@@ -171,15 +154,15 @@ impl Keys {
             }
             None => format!("add an IKEPresharedKey whose IKEPresharedRemoteID is {remote}"),
         };
-        cx.report.error(place, message, help);
+        cx.report.error(span, message, help);
         None
     }
 
     /// Warns of keys that no tunnel uses.
-    pub fn warn_unused(&self, cx: &mut Cx<'_>) {
+    pub fn warn_unused(&self, cx: &mut Context<'_>) {
         for key in self.keys.iter().filter(|key| !key.used.get()) {
             let message = format!("no tunnel has the remote identity {} of this key", key.identity);
-            cx.report.warning(key.place.clone(), message, "");
+            cx.report.warning(key.span.clone(), message, "");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! IPSecProposal: what a Child SA may be protected with.
+//! IPSecProposal: the protocols and algorithms of Child SAs.
 
-use super::Cx;
 use super::algorithm::{AH_INTEGRITY, ESP_AUTHENTICATION, ESP_ENCRYPTION};
+use super::context::Context;
 use super::table::Table;
 use super::value::Word;
 use crate::validate::{Problem, rules};
-use crate::xml::document::Element;
+use crate::xml::element::Element;
 use crate::xml::options::Algorithm;
 use crate::xml::schema::AH_ALGORITHM;
 use crate::{AhIntegrity, DesKeys, EspEncryption, Integrity, Mode, Protection};
@@ -21,9 +21,9 @@ pub(super) struct Offer {
 }
 
 /// Reads every IPSecProposal: the alternatives in it, in order of preference.
-pub(super) fn offers(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Vec<Offer>> {
+pub(super) fn offers(cx: &mut Context<'_>, root: &Element<'_>) -> Table<Vec<Offer>> {
     let mut table = Table::new("IPSecProposal");
-    for element in Cx::children(root, "IPSecProposal") {
+    for element in root.children_named("IPSecProposal") {
         let name = element.attribute("IPSec_ProposalName");
         let of_ikev1 = name.is_some_and(|name| cx.ikev1.proposals.contains(name.trimmed()));
         let alternatives = if of_ikev1 { None } else { alternatives(cx, element) };
@@ -32,10 +32,10 @@ pub(super) fn offers(cx: &mut Cx<'_>, root: &Element<'_>) -> Table<Vec<Offer>> {
     table
 }
 
-fn alternatives(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<Offer>> {
+fn alternatives(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Vec<Offer>> {
     if element.children.is_empty() && !element.damaged {
         let help = "put an <IPSecESPProtocol …/> inside it";
-        cx.report.error(element.place(), "IPSecProposal holds no IPSecESPProtocol", help);
+        cx.report.error(element.span(), "IPSecProposal holds no IPSecESPProtocol", help);
     }
     let mut offers = Vec::new();
     for child in &element.children {
@@ -46,23 +46,23 @@ fn alternatives(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Vec<Offer>> {
             _ => None,
         });
     }
-    let first = |name| Cx::children(element, name).next();
+    let first = |name| element.children_named(name).next();
     if let (Some(_), Some(ah)) = (first("IPSecESPProtocol"), first("IPSecAHProtocol")) {
         let message = "ESP and AH in one IPSecProposal are a bundle, both on each packet, which IKEv2 does not have";
         let help = "use ESP alone, which protects integrity as well; or, for alternatives, write an IPSecProposal for \
                     each and list both in IPSec_ProposalRefs";
-        cx.report.error(ah.place(), message, help);
+        cx.report.error(ah.span(), message, help);
         return None;
     }
     if let Some(ah) = first("IPSecAHProtocol") {
         let message = "AH does not encrypt: everybody on the way can read the traffic";
         let help = "use ESP with ESP_AES256_GCM_16 on both sides, which protects integrity as well";
-        cx.report.warning(ah.place(), message, help);
+        cx.report.warning(ah.span(), message, help);
     }
     offers.into_iter().collect::<Option<Vec<_>>>().filter(|offers| !offers.is_empty())
 }
 
-fn esp(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Offer> {
+fn esp(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Offer> {
     let protection = esp_protection(cx, element);
     if let Some(protection) = protection {
         cx.advise(element, "ESP_Encryption", Algorithm::Child(protection));
@@ -70,33 +70,33 @@ fn esp(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Offer> {
     offer(cx, element, "ESP", protection)
 }
 
-fn esp_protection(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Protection> {
+fn esp_protection(cx: &mut Context<'_>, esp: &Element<'_>) -> Option<Protection> {
     let encryption = cx.word(esp, "ESP_Encryption", ESP_ENCRYPTION);
     let integrity = match esp.attribute("ESP_Authentication") {
         None => Some(None),
         Some(_) => cx.word(esp, "ESP_Authentication", ESP_AUTHENTICATION),
     };
     let (encryption, integrity) = (encryption?, integrity?);
-    let place = || {
+    let span = || {
         let attribute = esp.attribute("ESP_Authentication").or(esp.attribute("ESP_Encryption"));
-        attribute.map_or_else(|| esp.place(), |attribute| attribute.place(esp))
+        attribute.map_or_else(|| esp.span(), |attribute| attribute.span(esp))
     };
     let protection = Protection::Esp { encryption, integrity };
     match rules::protection(protection) {
         Err(Problem::EspIntegrityUnused(_)) => {
             let message =
                 format!("{encryption} protects integrity itself: ESP_Authentication must be NONE");
-            cx.report.error(place(), message, "write ESP_Authentication=\"NONE\"");
+            cx.report.error(span(), message, "write ESP_Authentication=\"NONE\"");
             return None;
         }
         Err(Problem::EspIntegrityMissing(_)) => {
             let message = format!("{encryption} without ESP_Authentication is not secure");
             let help = "write ESP_Authentication=\"HMAC-SHA2-256\", or use ESP_AES256_GCM_16";
-            cx.report.error(place(), message, help);
+            cx.report.error(span(), message, help);
             return None;
         }
         Err(other) => {
-            cx.report.error(place(), other.to_string(), other.help());
+            cx.report.error(span(), other.to_string(), other.help());
             return None;
         }
         Ok(()) => {}
@@ -111,7 +111,7 @@ fn esp_protection(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Protection> {
             }
         );
         let help = "use ESP_AES256_GCM_16 on both sides as soon as the peer has it (RFC 8221)";
-        cx.report.warning(attribute.place(esp), message, help);
+        cx.report.warning(attribute.span(esp), message, help);
     }
     if integrity.is_some_and(Integrity::is_weak) {
         cx.warn_weak(esp, "ESP_Authentication", "HMAC-SHA2-256, or HMAC-SHA for an old peer,");
@@ -122,12 +122,12 @@ fn esp_protection(cx: &mut Cx<'_>, esp: &Element<'_>) -> Option<Protection> {
             attribute.trimmed()
         );
         let help = "use ESP_AES256_GCM_16 on both sides, which protects integrity as well";
-        cx.report.warning(attribute.place(esp), message, help);
+        cx.report.warning(attribute.span(esp), message, help);
     }
     Some(protection)
 }
 
-fn ah(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Offer> {
+fn ah(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Offer> {
     let name = cx.one_spelling(element, AH_ALGORITHM);
     let integrity = name.and_then(|name| cx.word(element, name, AH_INTEGRITY));
     if let (Some(name), Some(integrity)) = (name, integrity) {
@@ -139,9 +139,9 @@ fn ah(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Offer> {
     offer(cx, element, "AH", integrity.map(Protection::Ah))
 }
 
-/// Reads what ESP and AH have in common.
+/// Reads the attributes that ESP and AH have in common.
 fn offer(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     element: &Element<'_>,
     protocol: &str,
     protection: Option<Protection>,

@@ -1,14 +1,14 @@
-//! IPSecProtection: what phase 2 tunnels agree on, and IKEProtection's generic use of one.
+//! IPSecProtection: role, mode, proposals and PFS of phase 2 tunnels.
 
-use super::Cx;
 use super::algorithm::STRONG_GROUPS;
+use super::context::Context;
 use super::offer::Offer;
 use super::table::Table;
 use super::value::ROLE;
 use super::value::lifetime;
 use crate::validate::rules;
-use crate::xml::diagnostic::quoted;
-use crate::xml::document::Element;
+use crate::wording::quoted;
+use crate::xml::element::Element;
 use crate::{ChildProposal, Group, Mode, Pfs, Protection, Role};
 
 /// One IPSecProtection.
@@ -22,12 +22,12 @@ pub(super) struct ChildProtection {
 
 /// Reads every IPSecProtection.
 pub(super) fn protections(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     root: &Element<'_>,
     offers: &Table<Vec<Offer>>,
 ) -> Table<ChildProtection> {
     let mut table = Table::new("IPSecProtection");
-    for element in Cx::children(root, "IPSecProtection") {
+    for element in root.children_named("IPSecProtection") {
         let name = element.attribute("IPSec_ProtectionName");
         let of_ikev1 = name.is_some_and(|name| cx.ikev1.protections.contains(name.trimmed()));
         let protection = if of_ikev1 { None } else { protection(cx, element, offers) };
@@ -37,7 +37,7 @@ pub(super) fn protections(
 }
 
 fn protection(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     element: &Element<'_>,
     offers: &Table<Vec<Offer>>,
 ) -> Option<ChildProtection> {
@@ -53,7 +53,7 @@ fn protection(
     ) {
         let message = "IPSec_Flags_UseCommitBit has no meaning in IKEv2 and is ignored";
         cx.report.warning(
-            attribute.place(element),
+            attribute.span(element),
             message,
             "write IPSec_Flags_UseCommitBit=\"No\"",
         );
@@ -74,7 +74,7 @@ fn protection(
     let named = named?;
     if let (false, Some(offer)) = (use_life_size, volume) {
         let attribute = element.attribute("IPSec_Flags_UseLifeSize");
-        let place = attribute.map_or_else(|| element.place(), |a| a.place(element));
+        let span = attribute.map_or_else(|| element.span(), |a| a.span(element));
         let name = match offer.protection {
             Protection::Esp { .. } => "ESP_KeyRefreshKB",
             Protection::Ah(_) => "AH_KeyRefreshKB",
@@ -82,7 +82,7 @@ fn protection(
         let kilobytes = offer.kilobytes;
         let message = format!("{name} {kilobytes} is ignored: IPSec_Flags_UseLifeSize is No");
         let help = format!("write IPSec_Flags_UseLifeSize=\"Yes\", or {name}=\"0\"");
-        cx.report.warning(place, message, help);
+        cx.report.warning(span, message, help);
     }
 
     let refs = element.attribute("IPSec_ProposalRefs")?;
@@ -99,7 +99,7 @@ fn protection(
                 );
                 let help = "the mode of all proposals of an IPSecProtection must be the same, since IKEv2 agrees \
                             on the mode apart from the proposal: make two IPSecProtection";
-                cx.report.error(refs.place(element), message, help);
+                cx.report.error(refs.span(element), message, help);
                 return None;
             }
             Some(_) => {}
@@ -114,7 +114,7 @@ fn protection(
         });
     }
     if let Err(problem) = rules::number_of_proposals(proposals.len()) {
-        cx.report.error(refs.place(element), problem.to_string(), "remove some");
+        cx.report.error(refs.span(element), problem.to_string(), "remove some");
         return None;
     }
     Some(ChildProtection { role: role?, mode: mode?.0, proposals, pfs: pfs? })
@@ -122,7 +122,7 @@ fn protection(
 
 /// The proposals a protection lists, by name; `None` after an error.
 fn referred<'o>(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     element: &Element<'_>,
     offers: &'o Table<Vec<Offer>>,
 ) -> Option<Vec<(String, &'o Vec<Offer>)>> {
@@ -143,14 +143,14 @@ fn referred<'o>(
     }
     if attribute.trimmed().is_empty() {
         let message = "IPSec_ProposalRefs lists no proposal";
-        cx.report.error(attribute.place(element), message, "write the names of IPSecProposal");
+        cx.report.error(attribute.span(element), message, "write the names of IPSecProposal");
         good = false;
     }
     good.then_some(named)
 }
 
-/// Which groups a rekey offers and accepts. `None` after an error.
-fn pfs(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Pfs> {
+/// The groups that a rekey offers and accepts. `None` after an error.
+fn pfs(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Pfs> {
     let (offer, _) = groups(cx, element, "IPSec_InitiatorDHGroup")?;
     let responder = element.attribute("IPSec_ResponderDHGroup");
     let Some(responder) = responder else {
@@ -164,7 +164,7 @@ fn pfs(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Pfs> {
     if rules::pfs(&pfs).is_err() {
         let message = "IPSec_ResponderDHGroup accepts nothing";
         cx.report.error(
-            responder.place(element),
+            responder.span(element),
             message,
             "list groups, like \"GROUP_19 GROUP_14\"",
         );
@@ -173,13 +173,13 @@ fn pfs(cx: &mut Cx<'_>, element: &Element<'_>) -> Option<Pfs> {
     if let Some(group) = pfs.offer.iter().find(|group| !pfs.accept.contains(group)) {
         let message = format!("{group} is offered as initiator, but not accepted as responder");
         let help = "a peer with the same policy would be refused: add it to IPSec_ResponderDHGroup";
-        cx.report.warning(responder.place(element), message, help);
+        cx.report.warning(responder.span(element), message, help);
     }
     Some(pfs)
 }
 
 /// The groups in a list, and whether it names the absence of one, too. `None` after an error.
-fn groups(cx: &mut Cx<'_>, element: &Element<'_>, name: &str) -> Option<(Vec<Group>, bool)> {
+fn groups(cx: &mut Context<'_>, element: &Element<'_>, name: &str) -> Option<(Vec<Group>, bool)> {
     let Some(attribute) = element.attribute(name) else { return Some((Vec::new(), true)) };
     let mut list = Vec::new();
     let (mut none, mut good) = (false, true);
@@ -198,7 +198,7 @@ fn groups(cx: &mut Cx<'_>, element: &Element<'_>, name: &str) -> Option<(Vec<Gro
     if good && initiator && (none && !list.is_empty() || !none && list.is_empty()) {
         let message = format!("{name} {} is neither a group nor none", quoted(&attribute.value));
         cx.report.error(
-            attribute.place(element),
+            attribute.span(element),
             message,
             "write a group like \"19\", or \"0\" for none",
         );

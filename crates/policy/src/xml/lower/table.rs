@@ -1,9 +1,9 @@
-//! Objects by name: duplicates, references, what nobody refers to.
+//! Objects by name: duplicates, references, and objects that nothing refers to.
 
-use super::Cx;
-use crate::xml::diagnostic::{Place, did_you_mean, quoted};
-use crate::xml::document::{Attribute, Element};
-use crate::xml::schema::listed;
+use super::context::Context;
+use crate::wording::{did_you_mean, listed, quoted};
+use crate::xml::element::{Attribute, Element};
+use crate::xml::span::Span;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ pub(super) struct Table<T> {
     kind: &'static str,
     entries: Vec<Entry<T>>,
     by_name: BTreeMap<String, usize>,
-    /// Whether an object has no usable name, so that a reference may mean that one.
+    /// True if an object has no usable name, so that a reference may mean that one.
     nameless: bool,
 }
 
 struct Entry<T> {
     name: String,
-    place: Place,
+    span: Span,
     used: Cell<bool>,
     /// `None` where the object is wrong, which is reported.
     value: Option<T>,
@@ -35,7 +35,13 @@ impl<T> Table<T> {
     }
 
     /// Adds an object under the name in an attribute.
-    pub fn insert(&mut self, cx: &mut Cx<'_>, element: &Element<'_>, name: &str, value: Option<T>) {
+    pub fn insert(
+        &mut self,
+        cx: &mut Context<'_>,
+        element: &Element<'_>,
+        name: &str,
+        value: Option<T>,
+    ) {
         let Some(attribute) = element.attribute(name) else {
             self.nameless = true;
             return;
@@ -44,19 +50,19 @@ impl<T> Table<T> {
             self.nameless = true;
             return;
         };
-        let place = attribute.place(element);
+        let span = attribute.span(element);
         if self.by_name.contains_key(&name) {
             let message = format!("a second {} named {}", self.kind, quoted(&name));
-            return cx.report.error(place, message, "rename or remove one of the two");
+            return cx.report.error(span, message, "rename or remove one of the two");
         }
         self.by_name.insert(name.clone(), self.entries.len());
-        self.entries.push(Entry { name, place, used: Cell::new(false), value });
+        self.entries.push(Entry { name, span, used: Cell::new(false), value });
     }
 
     fn position(
         &self,
-        cx: &mut Cx<'_>,
-        place: Place,
+        cx: &mut Context<'_>,
+        span: Span,
         attribute: &str,
         name: &str,
     ) -> Option<usize> {
@@ -67,7 +73,7 @@ impl<T> Table<T> {
         if !self.nameless && !cx.misspelt.contains(self.kind) {
             if cx.report.is_full() {
                 // Only counted: the search for what was meant would be for nothing.
-                cx.report.error(place, "", "");
+                cx.report.error(span, "", "");
                 return None;
             }
             let message = format!(
@@ -84,7 +90,7 @@ impl<T> Table<T> {
                     _ => format!("add an {} of that name", self.kind),
                 }
             });
-            cx.report.error(place, message, help);
+            cx.report.error(span, message, help);
         }
         None
     }
@@ -93,7 +99,7 @@ impl<T> Table<T> {
     /// (the object is wrong) has been reported.
     pub fn resolve_name(
         &self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         element: &Element<'_>,
         attribute: &Attribute<'_>,
         name: &str,
@@ -104,7 +110,7 @@ impl<T> Table<T> {
     }
 
     /// The object that the attribute of that name refers to.
-    pub fn resolve(&self, cx: &mut Cx<'_>, element: &Element<'_>, name: &str) -> Option<&T> {
+    pub fn resolve(&self, cx: &mut Context<'_>, element: &Element<'_>, name: &str) -> Option<&T> {
         let attribute = element.attribute(name)?;
         cx.name(element, attribute)?;
         self.resolve_name(cx, element, attribute, attribute.trimmed())?
@@ -113,7 +119,7 @@ impl<T> Table<T> {
     /// The object that the attribute of that name refers to, mutable.
     pub fn resolve_mut(
         &mut self,
-        cx: &mut Cx<'_>,
+        cx: &mut Context<'_>,
         element: &Element<'_>,
         name: &str,
     ) -> Option<&mut T> {
@@ -135,10 +141,10 @@ impl<T> Table<T> {
     }
 
     /// Warns of objects that nothing refers to.
-    pub fn warn_unused(&self, cx: &mut Cx<'_>) {
+    pub fn warn_unused(&self, cx: &mut Context<'_>) {
         for entry in self.entries.iter().filter(|entry| !entry.used.get()) {
             let message = format!("nothing refers to the {} {}", self.kind, quoted(&entry.name));
-            cx.report.warning(entry.place.clone(), message, "");
+            cx.report.warning(entry.span.clone(), message, "");
         }
     }
 }

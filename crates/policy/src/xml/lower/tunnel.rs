@@ -1,82 +1,27 @@
 //! IKETunnel: both sides of phase 1, and the key they share.
 
-use super::Cx;
-use super::child::DraftChild;
-use super::group::{self, Group};
+use super::context::Context;
+use super::draft::Draft;
+use super::group::Group;
 use super::ike::IkeProtection;
 use super::key::Keys;
 use super::table::Table;
 use crate::validate::{Problem, rules};
-use crate::xml::diagnostic::Place;
-use crate::xml::document::Element;
-use crate::{AddressRange, ChildTunnel, Credential, Endpoint, Identity, IkeTunnel, Role, Selector};
+use crate::xml::element::Element;
+use crate::xml::schema::is_group_reference;
+use crate::{Credential, Endpoint, Identity, IkeTunnel, Role};
 use std::collections::BTreeMap;
-use std::sync::Arc;
-
-/// A phase 1 tunnel to which its phase 2 tunnels are still added.
-pub(super) struct Draft {
-    pub tunnel: IkeTunnel,
-    /// Where the remote identity is a group: its peers, in the place of the tunnel's one peer.
-    pub peers: Option<Vec<(Endpoint, Credential)>>,
-    pub children: Vec<DraftChild>,
-    /// Whether an IPSecTunnel names it, be it right or wrong.
-    pub carries: bool,
-    pub place: Place,
-}
-
-impl Draft {
-    /// Tunnels of both phases that come of it.
-    pub fn weight(&self) -> usize {
-        self.peers.as_ref().map_or(1, Vec::len) * (1 + self.children.len())
-    }
-
-    /// The tunnel with all it carries; of a group, one for each peer, named `tunnel:peer`.
-    pub fn finish(self) -> Vec<IkeTunnel> {
-        let Some(peers) = self.peers else {
-            let children = self.children.into_iter().map(|child| Arc::new(child.tunnel)).collect();
-            return vec![IkeTunnel { children, ..self.tunnel }];
-        };
-        let of_peer = |(remote, credential): (Endpoint, Credential)| {
-            let child = |child: &DraftChild| {
-                let own = remote.address.filter(|_| child.by_peer).map(AddressRange::from);
-                let remote_traffic = match own {
-                    None => child.tunnel.remote.clone(),
-                    Some(addresses) => {
-                        let own = |s: &Selector| s.intersection(&Selector { addresses, ..*s });
-                        let mut traffic: Vec<_> =
-                            child.tunnel.remote.iter().filter_map(own).collect();
-                        traffic.dedup();
-                        traffic
-                    }
-                };
-                Arc::new(ChildTunnel {
-                    name: format!("{}:{}", child.tunnel.name, remote.identity),
-                    remote: remote_traffic,
-                    ..child.tunnel.clone()
-                })
-            };
-            IkeTunnel {
-                name: format!("{}:{}", self.tunnel.name, remote.identity),
-                children: self.children.iter().map(child).collect(),
-                credential,
-                remote: remote.clone(),
-                ..self.tunnel.clone()
-            }
-        };
-        peers.into_iter().map(of_peer).collect()
-    }
-}
 
 /// Reads every IKETunnel.
 pub(super) fn tunnels(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     root: &Element<'_>,
     groups: &Table<Group>,
     protections: &Table<IkeProtection>,
     keys: &Keys,
 ) -> Table<Draft> {
     let mut table = Table::new("IKETunnel");
-    for element in Cx::children(root, "IKETunnel") {
+    for element in root.children_named("IKETunnel") {
         let draft = tunnel(cx, element, groups, protections, keys);
         table.insert(cx, element, "IKE_TunnelName", draft);
     }
@@ -90,7 +35,7 @@ enum Remote {
 }
 
 fn tunnel(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     element: &Element<'_>,
     groups: &Table<Group>,
     protections: &Table<IkeProtection>,
@@ -118,7 +63,7 @@ fn tunnel(
             if let Err(problem) = rules::sides(&local, &remote) {
                 let (message, help) = in_the_file(&problem);
                 keys.touch(&remote.identity);
-                cx.report.error(remote_side.place(), message, help);
+                cx.report.error(remote_side.span(), message, help);
                 return None;
             }
             let credential = credential(cx, remote_side, protection, keys, &local, &remote);
@@ -141,7 +86,7 @@ fn tunnel(
         (auto_start, protection.role.may_initiate(), element.attribute("IKE_Flags_AutoStart"))
     {
         let message = "IKE_Flags_AutoStart has no effect: the IKE_Role is Responder";
-        cx.report.warning(attribute.place(element), message, "write IKE_Flags_AutoStart=\"No\"");
+        cx.report.warning(attribute.span(element), message, "write IKE_Flags_AutoStart=\"No\"");
     }
     let name = element.attribute("IKE_TunnelName")?;
     let tunnel = IkeTunnel {
@@ -157,17 +102,17 @@ fn tunnel(
         children: Vec::new(),
         generic: protection.generic.clone(),
     };
-    Some(Draft { tunnel, peers, children: Vec::new(), carries: false, place: name.place(element) })
+    Some(Draft { tunnel, peers, children: Vec::new(), carries: false, span: name.span(element) })
 }
 
 fn remote(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     side: &Element<'_>,
     role: Option<Role>,
     groups: &Table<Group>,
 ) -> Option<Remote> {
     let element = cx.only(side, None)?;
-    if !group::is_reference(element) {
+    if !is_group_reference(element.name) {
         return cx.party(element).map(Remote::One);
     }
     let group = cx.group_of(element, groups)??;
@@ -176,23 +121,23 @@ fn remote(
             "a group as the remote identity is for responders, but the IKE_Role is {role:?}"
         );
         let help = "write IKE_Role=\"Responder\" in the IKEProtection: the peers start";
-        cx.report.error(element.place(), message, help);
+        cx.report.error(element.span(), message, help);
         return None;
     }
     let peers = cx.peers(element, group)?;
     Some(Remote::Group { name: group.name.clone(), peers })
 }
 
-fn warn_key_id(cx: &mut Cx<'_>, side: &Element<'_>, endpoints: &[&Endpoint]) {
+fn warn_key_id(cx: &mut Context<'_>, side: &Element<'_>, endpoints: &[&Endpoint]) {
     if endpoints.iter().any(|endpoint| matches!(endpoint.identity, Identity::KeyId(_))) {
         let message = "a certificate has no Key_ID: its subject key identifier is compared with it";
         let help = "name the side by ASN1_DN, FQDN, User_FQDN or its address";
-        cx.report.warning(side.place(), message, help);
+        cx.report.warning(side.span(), message, help);
     }
 }
 
 fn credential(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     remote_side: &Element<'_>,
     protection: Option<&IkeProtection>,
     keys: &Keys,
@@ -205,7 +150,7 @@ fn credential(
     };
     match &protection.signature {
         Some(signature) => Some(Credential::Signature(signature.clone())),
-        None => keys.for_peer(cx, remote_side.place(), local, remote).map(Credential::PresharedKey),
+        None => keys.for_peer(cx, remote_side.span(), local, remote).map(Credential::PresharedKey),
     }
 }
 
@@ -221,9 +166,9 @@ fn in_the_file(problem: &Problem) -> (String, &'static str) {
     }
 }
 
-/// Those of a group that can be peers, with what they prove themselves with; who is left out is told.
+/// The members of a group that can be peers, with their credentials. A warning names the members that are left out.
 fn peers_of(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     side: &Element<'_>,
     protection: &IkeProtection,
     keys: &Keys,
@@ -241,7 +186,7 @@ fn peers_of(
             first.identity
         );
         let help = "a peer has another address and identity than this side, and the same family";
-        cx.report.warning(side.place(), message, help);
+        cx.report.warning(side.span(), message, help);
     }
     let mut with_key = Vec::new();
     let mut without = Vec::new();
@@ -265,7 +210,7 @@ fn peers_of(
                 "no member of the group {group:?} has a preshared key, the first is {}",
                 first.identity
             );
-            cx.report.error(side.place(), message, help);
+            cx.report.error(side.span(), message, help);
         }
         (Some(first), false) => {
             let message = format!(
@@ -273,11 +218,11 @@ fn peers_of(
                 without.len(),
                 first.identity
             );
-            cx.report.warning(side.place(), message, help);
+            cx.report.warning(side.span(), message, help);
         }
         (None, true) => {
             let message = format!("no member of the group {group:?} can be a peer");
-            cx.report.error(side.place(), message, "name the peers in the group");
+            cx.report.error(side.span(), message, "name the peers in the group");
         }
         _ => {}
     }
@@ -286,7 +231,7 @@ fn peers_of(
 
 /// Checks that an initiator has the addresses it needs, and warns others that lack them.
 fn check_addresses(
-    cx: &mut Cx<'_>,
+    cx: &mut Context<'_>,
     role: Role,
     optional_ip: bool,
     sides: &[(&Element<'_>, &Endpoint)],
@@ -300,18 +245,18 @@ fn check_addresses(
         match role {
             _ if rules::located(role, endpoint).is_err() => {
                 let message = format!("{message}, which an initiator needs");
-                cx.report.error(side.place(), message, help);
+                cx.report.error(side.span(), message, help);
                 return None;
             }
             Role::Both | Role::Initiator => {
                 let message = format!("{message}: only the peer can start this tunnel");
                 let help = format!("{help}, or write IKE_Role=\"Responder\"");
-                cx.report.warning(side.place(), message, help);
+                cx.report.warning(side.span(), message, help);
             }
             Role::Responder if optional_ip => {
                 let message =
                     format!("{message}: IKE_Flags_MakeRuleWithOptionalIP has none to use");
-                cx.report.warning(side.place(), message, help);
+                cx.report.warning(side.span(), message, help);
             }
             Role::Responder => {}
         }
@@ -320,7 +265,7 @@ fn check_addresses(
 }
 
 /// Warns of tunnels that carry nothing, and of those that a responder cannot tell apart.
-pub(super) fn warn_idle(cx: &mut Cx<'_>, tunnels: &Table<Draft>) {
+pub(super) fn warn_idle(cx: &mut Context<'_>, tunnels: &Table<Draft>) {
     let mut seen: BTreeMap<String, &str> = BTreeMap::new();
     for draft in tunnels.in_order() {
         let tunnel = &draft.tunnel;
@@ -328,7 +273,7 @@ pub(super) fn warn_idle(cx: &mut Cx<'_>, tunnels: &Table<Draft>) {
             let message =
                 format!("no IPSecTunnel refers to {:?}: it protects no traffic", tunnel.name);
             let help = format!("add an IPSecTunnel with IKE_TunnelName={:?}", tunnel.name);
-            cx.report.warning(draft.place.clone(), message, help);
+            cx.report.warning(draft.span.clone(), message, help);
         }
         warn_beginning(cx, draft);
         let of_group = draft.peers.iter().flatten().map(|(peer, _)| peer);
@@ -338,7 +283,7 @@ pub(super) fn warn_idle(cx: &mut Cx<'_>, tunnels: &Table<Draft>) {
             if let Some(other) = seen.insert(pair, &tunnel.name) {
                 let message = format!("{:?} has the same two sides as {other:?}", tunnel.name);
                 let help = "a peer that starts cannot say which it means: make them one IKETunnel";
-                cx.report.warning(draft.place.clone(), message, help);
+                cx.report.warning(draft.span.clone(), message, help);
                 break;
             }
         }
@@ -347,7 +292,7 @@ pub(super) fn warn_idle(cx: &mut Cx<'_>, tunnels: &Table<Draft>) {
 
 /// Warns of a tunnel that neither side can begin, since IKEv2 makes an IKE SA together with its first Child SA
 /// (RFC 7296 §1.2).
-fn warn_beginning(cx: &mut Cx<'_>, draft: &Draft) {
+fn warn_beginning(cx: &mut Context<'_>, draft: &Draft) {
     let (one, other) = match draft.tunnel.role {
         Role::Both => return,
         Role::Initiator => ("starts", "answer"),
@@ -367,5 +312,5 @@ fn warn_beginning(cx: &mut Cx<'_>, draft: &Draft) {
     );
     let help = "IKEv2 makes an IKE SA together with its first Child SA: write the same IKE_Role and IPSec_Role, or \
                 \"Both\"";
-    cx.report.warning(draft.place.clone(), message, help);
+    cx.report.warning(draft.span.clone(), message, help);
 }

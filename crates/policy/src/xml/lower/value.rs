@@ -1,16 +1,14 @@
-//! Attributes → numbers, flags, words, names, addresses.
+//! Attributes → numbers, flags, words and names.
 
-use super::Cx;
-use crate::xml::diagnostic::{did_you_mean, quoted};
-use crate::xml::document::{Attribute, Element};
+use super::context::Context;
+use crate::wording::{did_you_mean, listed, quoted};
+use crate::xml::element::{Attribute, Element};
 use crate::xml::schema;
-use crate::xml::schema::listed;
 use crate::{Lifetime, Role};
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// A word of the vocabulary: its meaning, or why it has none here and what to write in its place.
+/// A word of the vocabulary, with its meaning, or with the words to write instead if it is not supported.
 pub(super) type Word<T> = (&'static str, Result<T, &'static str>);
 
 pub(super) const ROLE: &[Word<Role>] = &[
@@ -27,13 +25,13 @@ const MAX_MINUTES: u64 = 525_600;
 /// Kilobytes; AIX stores 32 bits.
 const MAX_KB: u64 = 0xffff_ffff;
 
-impl Cx<'_> {
+impl Context<'_> {
     /// The value without blanks around it, which are noted.
     pub fn trimmed<'a>(&mut self, element: &Element<'_>, attribute: &'a Attribute<'_>) -> &'a str {
         let value = attribute.trimmed();
         if value.len() != attribute.value.len() && !attribute.secret {
-            let place = attribute.place(element);
-            self.padded.insert(place.span.start, place);
+            let span = attribute.span(element);
+            self.padded.insert(span.range.start, span);
         }
         value
     }
@@ -44,7 +42,7 @@ impl Cx<'_> {
         if value.is_empty() || value.len() > 255 || value.chars().any(char::is_control) {
             let message = format!("{} is not a name", attribute.name);
             let help = "a name has 1 to 255 octets and no control characters";
-            self.report.error(attribute.place(element), message, help);
+            self.report.error(attribute.span(element), message, help);
             return None;
         }
         Some(value.to_owned())
@@ -61,18 +59,18 @@ impl Cx<'_> {
         let exact = words.iter().find(|(word, _)| *word == value);
         let found =
             exact.or_else(|| words.iter().find(|(word, _)| word.eq_ignore_ascii_case(value)));
-        let place = attribute.part(element, value);
+        let span = attribute.part(element, value);
         match found {
             Some((word, Ok(meaning))) => {
                 if exact.is_none() {
                     let message = format!("{} is read as {word:?}", quoted(value));
-                    self.report.warning(place, message, format!("write {word:?}"));
+                    self.report.warning(span, message, format!("write {word:?}"));
                 }
                 Some(*meaning)
             }
             Some((_, Err(instead))) => {
                 let message = format!("{} {} is not supported", attribute.name, quoted(value));
-                self.report.error(place, message, *instead);
+                self.report.error(span, message, *instead);
                 None
             }
             None => {
@@ -88,7 +86,7 @@ impl Cx<'_> {
                         listed((0..words.len()).filter(is_first).map(|at| words[at].0))
                     )
                 });
-                self.report.error(place, message, help);
+                self.report.error(span, message, help);
                 None
             }
         }
@@ -155,7 +153,7 @@ impl Cx<'_> {
                 format!("{name} {percent} is read as 50: rekeying starts at half of the lifetime");
             let help = "the overlap is the share of the lifetime in which old and new keys coexist; \
                         write 50 or less";
-            self.report.warning(attribute.place(element), message, help);
+            self.report.warning(attribute.span(element), message, help);
         }
         u8::try_from(percent.min(50)).unwrap_or(50)
     }
@@ -169,7 +167,7 @@ impl Cx<'_> {
             && min > max
         {
             let message = format!("{} {min} is above {} {max}", names[0], names[1]);
-            return self.report.error(attribute.place(element), message, "exchange the two");
+            return self.report.error(attribute.span(element), message, "exchange the two");
         }
         let outside =
             own.iter().find(|own| min.is_some_and(|m| **own < m) || max.is_some_and(|m| **own > m));
@@ -178,53 +176,34 @@ impl Cx<'_> {
             let message =
                 format!("the own lifetime of {own} {unit} is outside the responder's window");
             let help = "IKEv2 does not negotiate lifetimes: the own one is used, the window is not";
-            self.report.warning(attribute.place(element), message, help);
+            self.report.warning(attribute.span(element), message, help);
         }
     }
 
-    /// An address of one family.
-    pub fn address(&mut self, element: &Element<'_>, name: &str, v4: bool) -> Option<IpAddr> {
-        let attribute = element.attribute(name)?;
-        let value = self.trimmed(element, attribute);
-        let family = if v4 { "IPv4" } else { "IPv6" };
-        let parsed = value.parse::<IpAddr>().ok();
-        if let Some(address) = parsed.filter(|address| address.is_ipv4() == v4) {
-            return Some(address);
+    /// The one of several names for an attribute that an element uses.
+    pub fn one_spelling(
+        &mut self,
+        element: &Element<'_>,
+        names: &'static [&'static str],
+    ) -> Option<&'static str> {
+        let mut present = names.iter().copied().filter(|name| element.attribute(name).is_some());
+        match (present.next(), present.next()) {
+            (Some(name), None) => Some(name),
+            (Some(_), Some(second)) => {
+                let span = element.attribute(second).map(|a| a.name_span(element));
+                let message = format!("{} is given in two spellings", names[0]);
+                self.report.error(span.unwrap_or_else(|| element.span()), message, "keep one");
+                None
+            }
+            (None, _) => {
+                if !element.damaged {
+                    let message = format!("{} lacks the attribute {}", element.name, names[0]);
+                    let help = format!("add {}=\"…\"", listed(names.iter().copied().take(1)));
+                    self.report.error(element.span(), message, help);
+                }
+                None
+            }
         }
-        let placeholder = value.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-            && value.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
-            && !value.is_empty();
-        let (message, help) = if parsed.is_some() {
-            let other = element
-                .name
-                .replace(if v4 { "IPV4" } else { "IPV6" }, if v4 { "IPV6" } else { "IPV4" });
-            (format!("{} is not an {family} address", quoted(value)), format!("use {other}"))
-        } else if placeholder {
-            let help = format!("write the {family} address in its place");
-            (format!("placeholder not replaced: {value}"), help)
-        } else if let Some((address, _)) =
-            value.split_once('/').filter(|(a, _)| a.parse::<IpAddr>().is_ok())
-        {
-            let message = format!("{} is not an address but a subnet", quoted(value));
-            (message, format!("write the address alone ({address}), or use an address range"))
-        } else if value.bytes().any(|b| b.is_ascii_alphabetic()) && !value.contains(':') {
-            let message = format!("{} is not an {family} address", quoted(value));
-            (message, "host names are not looked up: write the address".to_owned())
-        } else {
-            let example = if v4 { "192.0.2.1" } else { "2001:db8::1" };
-            let help = format!("write it like {example}");
-            (format!("{} is not an {family} address", quoted(value)), help)
-        };
-        self.report.error(attribute.part(element, value), message, help);
-        None
-    }
-
-    /// The elements of one kind inside another.
-    pub fn children<'e, 't>(
-        element: &'e Element<'t>,
-        name: &'static str,
-    ) -> impl Iterator<Item = &'e Element<'t>> {
-        element.children.iter().filter(move |child| child.name == name)
     }
 
     /// The one element inside another with one of the names that its kind may hold, or with the one given. `None` if
@@ -253,14 +232,14 @@ impl Cx<'_> {
                 Some(name) => format!("a second {name} inside {}", element.name),
                 None => format!("{} is a second identity inside {}", second.name, element.name),
             };
-            self.report.error(second.place(), message, "remove one of the two");
+            self.report.error(second.span(), message, "remove one of the two");
             return None;
         }
         // One that does not belong there is reported, and may be what is missing.
         let stray = element.children.iter().any(|child| !allowed.contains(&child.name));
         if first.is_none() && !stray && !element.damaged {
             let message = format!("{} holds no {}", element.name, name.unwrap_or("identity"));
-            self.report.error(element.place(), message, format!("put {} inside it", what()));
+            self.report.error(element.span(), message, format!("put {} inside it", what()));
         }
         first
     }

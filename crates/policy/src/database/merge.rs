@@ -1,15 +1,31 @@
-//! A file's objects among those of a database, checked as one.
+//! A file's objects among those of a database, checked as one policy.
 
-use super::diagnostic::{Place, Report, did_you_mean, quoted};
-use super::document::{self, Element};
-use super::source::Source;
-use super::{Diagnostic, Diagnostics, Node, Options, lower, mirror, schema, write};
-use crate::database::{Kind, Object, PutOptions, of_tunnel};
+use super::object::{Kind, Object};
+use super::references::of_tunnel;
+use crate::wording::{did_you_mean, quoted};
+use crate::xml::element::Element;
+use crate::xml::report::Report;
+use crate::xml::source::Source;
+use crate::xml::span::Span;
+use crate::xml::{
+    Diagnostic, Diagnostics, Node, Options, conformance, lower, mirror, parse, write,
+};
 
-/// How diagnostics call the objects that are already there, with lines as in what [`write()`] makes of them.
+/// Options for putting a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PutOptions {
+    /// Replaces objects of the same names; otherwise they are errors.
+    pub force: bool,
+    /// Exchanges both sides of every tunnel first, as [`mirror`](super::mirror()) does: the file is the peer's.
+    pub swap: bool,
+    /// Leaves out elements and attributes whose names are not known, with a warning; otherwise they are errors.
+    pub lenient: bool,
+}
+
+/// The file name in diagnostics of stored objects, with lines as in the text that [`write()`] makes of them.
 const STORED: &str = "policy store";
 
-/// All objects after a file has been put, and what was remarked about the file.
+/// All objects after a file has been put, with the warnings about the file.
 pub(crate) struct Merged {
     pub objects: Vec<Object>,
     /// Those of the file, in its order.
@@ -17,7 +33,8 @@ pub(crate) struct Merged {
     pub warnings: Vec<Diagnostic>,
 }
 
-/// Puts the objects of a file among others; with the name of a phase 1 tunnel only what belongs to that.
+/// Puts the objects of a file among others. With the name of a phase 1 tunnel, only that tunnel and the objects that it
+/// needs are put.
 pub(crate) fn merge(
     file_name: &str,
     text: &str,
@@ -27,11 +44,11 @@ pub(crate) fn merge(
 ) -> Result<Merged, Diagnostics> {
     let mut source = Source::new(file_name, text);
     let mut report = Report::default();
-    let Some(mut root) = document::read(&mut source, &mut report) else {
+    let Some(mut root) = parse::parse(&mut source, &mut report) else {
         return Err(report.into_diagnostics(&source));
     };
     if options.lenient {
-        schema::leave_out_unknown(&mut root, &mut report);
+        conformance::leave_out_unknown(&mut root, &mut report);
     }
     if let Some(tunnel) = tunnel {
         keep(&mut root, tunnel, &mut report);
@@ -43,7 +60,7 @@ pub(crate) fn merge(
 
     let stored_text = write(stored.iter().map(Object::node));
     let mut behind = Source::new(STORED, &stored_text);
-    let mut others = document::read(&mut behind, &mut report).map_or_else(Vec::new, |r| r.children);
+    let mut others = parse::parse(&mut behind, &mut report).map_or_else(Vec::new, |r| r.children);
     others.iter_mut().for_each(|other| other.shift(source.extent()));
     let whole = source.is_whole() && behind.is_whole();
     root.children = among(others, stored, root.children, &put, |element, object| {
@@ -57,7 +74,7 @@ pub(crate) fn merge(
         return Err(report.into_diagnostics(&source));
     }
     let mut warnings = report.into_warnings(&source);
-    // Of what was there before, that was said when it was put.
+    // Warnings about stored objects were given when these were put.
     warnings.retain(|warning| warning.file != STORED);
     Ok(Merged { objects: objects(&root.children), put, warnings })
 }
@@ -77,7 +94,7 @@ fn keep(root: &mut Element<'_>, tunnel: &str, report: &mut Report) {
             1..=8 => format!("there are {}", names.join(", ")),
             _ => String::new(),
         });
-        return report.error(root.place(), message, help);
+        return report.error(root.span(), message, help);
     };
     let mut at = 0..;
     root.children.retain(|_| at.next().is_some_and(|at| kept.contains(&at)));
@@ -111,25 +128,25 @@ fn among<'t>(
 }
 
 fn exists(element: &Element<'_>, object: &Object, report: &mut Report) {
-    let place = named(element).unwrap_or_else(|| element.place());
+    let span = named(element).unwrap_or_else(|| element.span());
     let message = format!(
         "the policy store has an {} named {} already",
         object.element(),
         quoted(object.name())
     );
     report.error(
-        place,
+        span,
         message,
         "remove it here, rename it, or replace the stored one with --force",
     );
 }
 
-/// Where an object's name stands.
-fn named(element: &Element<'_>) -> Option<Place> {
+/// The span of an object's name.
+fn named(element: &Element<'_>) -> Option<Span> {
     if element.name == "IKEPresharedKey" {
         let identity = element.children.first()?.children.first()?;
-        return Some(identity.attribute("Value")?.place(identity));
+        return Some(identity.attribute("Value")?.span(identity));
     }
     let attribute = element.attributes.iter().find(|a| Object::is_name(element.name, a.name))?;
-    Some(attribute.place(element))
+    Some(attribute.span(element))
 }

@@ -3,7 +3,7 @@
 //! Each becomes a child tunnel of its own, which this side only answers. Its rule stands behind those of the policy, so
 //! that it draws nothing that belongs to them, and goes with its last Child SA.
 
-use super::{Match, as_seen};
+use super::matching::{Match, as_seen};
 use crate::context::Cx;
 use crate::failure::facts::Modes;
 use crate::negotiation::selectors::{covered, describe, known};

@@ -1,71 +1,34 @@
-//! The file as written: elements and attributes with their places, nothing interpreted.
+//! Text → elements. XML that is not well-formed is reported here.
 
-mod attribute;
+mod tag;
 
-pub(super) use attribute::Attribute;
-
-use super::diagnostic::{Place, Report};
+use super::element::{Attribute, Element};
+use super::lexical::{is_blank, is_name, is_name_character, is_xml_character};
+use super::report::Report;
 use super::schema;
 use super::source::Source;
-use attribute::{Damage, Written, decode};
+use super::span::Span;
 use quick_xml::Reader;
 use quick_xml::errors::{Error, SyntaxError};
 use quick_xml::events::Event;
 use quick_xml::events::attributes::Attributes;
 use std::ops::Range;
+use tag::{Damage, Written, decode};
 use zeroize::Zeroizing;
+
+/// Octets above which a file is refused; 20,000 phase 2 tunnels, each with traffic of its own, take less.
+pub const MAX_FILE_LEN: usize = 8 << 20;
 
 const MAX_DEPTH: usize = 16;
 const MAX_ELEMENTS: usize = 120_000;
 const MAX_ATTRIBUTES: usize = 64;
-const MAX_NAME: usize = 128;
-
-/// One element with all it holds.
-#[derive(Clone)]
-pub(super) struct Element<'t> {
-    pub name: &'t str,
-    pub attributes: Vec<Attribute<'t>>,
-    pub children: Vec<Element<'t>>,
-    /// Whether some of its attributes could not be read, which is reported.
-    pub damaged: bool,
-    name_span: Range<usize>,
-}
-
-impl<'t> Element<'t> {
-    pub fn attribute(&self, name: &str) -> Option<&Attribute<'t>> {
-        self.attributes.iter().find(|attribute| attribute.name == name)
-    }
-
-    /// Changes the value of an attribute, if there is one of that name.
-    pub fn set(&mut self, name: &str, value: &str) {
-        let found = self.attributes.iter_mut().find(|attribute| attribute.name == name);
-        found.into_iter().for_each(|a| a.value = Zeroizing::new(value.to_owned()));
-    }
-
-    /// Moves all places, of a text that stands behind another.
-    pub fn shift(&mut self, by: usize) {
-        let shifted = |span: &Range<usize>| span.start + by..span.end + by;
-        self.name_span = shifted(&self.name_span);
-        for attribute in &mut self.attributes {
-            attribute.name_span = shifted(&attribute.name_span);
-            attribute.value_span = shifted(&attribute.value_span);
-        }
-        self.children.iter_mut().for_each(|child| child.shift(by));
-    }
-
-    /// The element's name.
-    pub fn place(&self) -> Place {
-        Place { element: Some(self.name.to_owned()), ..self.name_span.clone().into() }
-    }
-}
 
 /// Reads the root element; `None` after an error that leaves the rest of the text without meaning. Lesser errors are
 /// reported, and the reading goes on.
-pub(super) fn read<'t>(source: &mut Source<'t>, report: &mut Report) -> Option<Element<'t>> {
+pub(crate) fn parse<'t>(source: &mut Source<'t>, report: &mut Report) -> Option<Element<'t>> {
     let text = source.text();
-    if text.len() > super::MAX_FILE_LEN {
-        let message =
-            format!("the file has {} octets, more than {}", text.len(), super::MAX_FILE_LEN);
+    if text.len() > MAX_FILE_LEN {
+        let message = format!("the file has {} octets, more than {}", text.len(), MAX_FILE_LEN);
         report.error((0..0).into(), message, "check that it is a policy, or split it");
         return None;
     }
@@ -93,7 +56,7 @@ impl<'t> Builder<'_, 't> {
     fn run(mut self) -> Option<Element<'t>> {
         let mut reader = Reader::from_str(self.text);
         let config = reader.config_mut();
-        // Unmatched ends are found here, where their places are known.
+        // Unmatched ends are found here, where their spans are known.
         config.check_end_names = false;
         config.allow_unmatched_ends = true;
         config.allow_dangling_amp = true;
@@ -101,10 +64,10 @@ impl<'t> Builder<'_, 't> {
             let start = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX);
             let event = reader.read_event();
             let end = usize::try_from(reader.buffer_position()).unwrap_or(usize::MAX);
-            let span = start.min(self.text.len())..end.min(self.text.len());
+            let range = start.min(self.text.len())..end.min(self.text.len());
             let step = match event {
                 Ok(Event::Eof) => break,
-                Ok(event) => self.handle(event, span),
+                Ok(event) => self.handle(event, range),
                 Err(error) => {
                     let at = usize::try_from(reader.error_position()).unwrap_or(0);
                     self.malformed(&error, at.min(self.text.len()));
@@ -118,7 +81,7 @@ impl<'t> Builder<'_, 't> {
         if let Some(element) = self.open.last() {
             let message = format!("{} is not closed before the end of the file", element.name);
             let help = format!("add </{}>", element.name);
-            self.report.error(element.place(), message, help);
+            self.report.error(element.span(), message, help);
             return None;
         }
         if self.root.is_none() && !self.report.has_errors() {
@@ -128,20 +91,20 @@ impl<'t> Builder<'_, 't> {
         self.root
     }
 
-    fn handle(&mut self, event: Event<'t>, span: Range<usize>) -> Result<(), Stop> {
+    fn handle(&mut self, event: Event<'t>, range: Range<usize>) -> Result<(), Stop> {
         match event {
             Event::Start(_) => {
-                let element = self.start(span, 1)?;
+                let element = self.start(range, 1)?;
                 self.open.push(element);
             }
             Event::Empty(_) => {
-                let element = self.start(span, 2)?;
+                let element = self.start(range, 2)?;
                 self.close(element);
             }
-            Event::End(_) => self.end(span)?,
-            Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => self.characters(span),
-            Event::Decl(_) => self.declaration(span)?,
-            Event::DocType(_) => self.document_type(span)?,
+            Event::End(_) => self.end(range)?,
+            Event::Text(_) | Event::CData(_) | Event::GeneralRef(_) => self.characters(range),
+            Event::Decl(_) => self.declaration(range)?,
+            Event::DocType(_) => self.document_type(range)?,
             Event::Comment(_) | Event::PI(_) | Event::Eof => {}
         }
         Ok(())
@@ -153,7 +116,7 @@ impl<'t> Builder<'_, 't> {
         let content = self.text.get(inside.clone()).unwrap_or_default();
         let name_len = content.find(is_blank).unwrap_or(content.len());
         let name = &content[..name_len];
-        let name_span = inside.start..inside.start + name_len;
+        let name_range = inside.start..inside.start + name_len;
         if !is_name(name) {
             let message = "a tag starts with '<' and the name of an element";
             self.report.error(
@@ -169,16 +132,16 @@ impl<'t> Builder<'_, 't> {
             attributes: Vec::new(),
             children: Vec::new(),
             damaged: false,
-            name_span: name_span.clone(),
+            name_range: name_range.clone(),
         };
         if self.open.len() >= MAX_DEPTH || self.elements > MAX_ELEMENTS {
-            self.source.show(tag.start..name_span.end);
+            self.source.show(tag.start..name_range.end);
             let message = if self.open.len() >= MAX_DEPTH {
                 format!("elements are nested more than {MAX_DEPTH} deep")
             } else {
                 format!("the file has more than {MAX_ELEMENTS} elements")
             };
-            self.report.error(element.place(), message, "check that it is a policy");
+            self.report.error(element.span(), message, "check that it is a policy");
             return Err(Stop);
         }
         if self.open.is_empty() && self.root.is_some() {
@@ -187,10 +150,10 @@ impl<'t> Builder<'_, 't> {
                 "AIX_VPN" => "a file is one policy: move what this holds into the first AIX_VPN",
                 _ => "move it inside AIX_VPN",
             };
-            self.report.error(element.place(), message, help);
+            self.report.error(element.span(), message, help);
         }
 
-        self.source.show(tag.start..name_span.end);
+        self.source.show(tag.start..name_range.end);
         self.attributes(&mut element, content, inside.start);
         if !element.damaged {
             self.source.show(inside.end..tag.end);
@@ -202,7 +165,7 @@ impl<'t> Builder<'_, 't> {
     /// without.
     fn attributes(&mut self, element: &mut Element<'t>, content: &'t str, base: usize) {
         let mut end = element.name.len();
-        for written in attribute::split(content, element.name.len()) {
+        for written in tag::split(content, element.name.len()) {
             let damage = match written {
                 Ok(_) if element.attributes.len() >= MAX_ATTRIBUTES => {
                     let message = format!("more than {MAX_ATTRIBUTES} attributes");
@@ -227,8 +190,8 @@ impl<'t> Builder<'_, 't> {
                 self.source.show(base + end..base + end + shown);
             }
             let at = (base + damage.at).min(base + content.len());
-            let place = Place { element: Some(element.name.to_owned()), ..(at..at + 1).into() };
-            self.report.error(place, damage.message, damage.help);
+            let span = Span { element: Some(element.name.to_owned()), ..(at..at + 1).into() };
+            self.report.error(span, damage.message, damage.help);
             self.source.set_partial();
             element.damaged = true;
             return;
@@ -239,50 +202,51 @@ impl<'t> Builder<'_, 't> {
         let Written { name, name_at, raw, value_at } = *written;
         let secret = !schema::is_public(element.name, name, raw);
         let name_at = base + name_at;
-        let value_span = base + value_at..base + value_at + raw.len();
+        let value_range = base + value_at..base + value_at + raw.len();
         if secret {
-            self.source.show(name_at..value_span.start);
-            self.source.show(value_span.end..value_span.end + 1);
+            self.source.show(name_at..value_range.start);
+            self.source.show(value_range.end..value_range.end + 1);
         } else {
-            self.source.show(name_at..value_span.end + 1);
+            self.source.show(name_at..value_range.end + 1);
         }
         let (value, wrong) = match decode(raw) {
             Ok(value) => (value, None),
             Err(wrong) => (Zeroizing::default(), Some(wrong)),
         };
-        let name_span = name_at..name_at + name.len();
-        let attribute = Attribute { name, value, secret, name_span, value_span };
+        let name_range = name_at..name_at + name.len();
+        let attribute = Attribute { name, value, secret, name_range, value_range };
         if element.attribute(name).is_some() {
             let message = format!("{name} is given twice");
-            self.report.error(attribute.name_place(element), message, "remove one of the two");
+            self.report.error(attribute.name_span(element), message, "remove one of the two");
         } else if let Some((part, message)) = wrong {
-            let mut place = Place { value: None, ..attribute.place(element) };
+            let mut span = Span { value: None, ..attribute.span(element) };
             if !secret {
-                place.span = place.span.start + part.start..place.span.start + part.end;
+                span.range = span.range.start + part.start..span.range.start + part.end;
             }
             let help = "only &lt; &gt; &amp; &quot; &apos; and &#number; are known; \
                         write \"&amp;\" for an '&'";
-            self.report.error(place, message, help);
+            self.report.error(span, message, help);
             element.damaged = true;
         } else {
             element.attributes.push(attribute);
         }
     }
 
-    fn end(&mut self, span: Range<usize>) -> Result<(), Stop> {
-        let content = self.text.get(span.start + 2..span.end.saturating_sub(1)).unwrap_or_default();
+    fn end(&mut self, range: Range<usize>) -> Result<(), Stop> {
+        let content =
+            self.text.get(range.start + 2..range.end.saturating_sub(1)).unwrap_or_default();
         let name = content.trim_end_matches(is_blank);
         let shown = is_name(name);
         if shown {
-            self.source.show(span.clone());
+            self.source.show(range.clone());
         }
         let Some(element) = self.open.pop() else {
             let message = "an end tag without a start tag";
-            self.report.error(span.into(), message, "remove it, or add the start tag");
+            self.report.error(range.into(), message, "remove it, or add the start tag");
             return Err(Stop);
         };
         if element.name != name {
-            let (line, _) = self.source.locate(element.name_span.start);
+            let (line, _) = self.source.locate(element.name_range.start);
             let message = if shown {
                 format!("</{name}> where </{}> should close line {line}", element.name)
             } else {
@@ -292,7 +256,7 @@ impl<'t> Builder<'_, 't> {
                 "write </{0}>, or end the tag in line {line} with \"/>\" if {0} holds nothing",
                 element.name
             );
-            self.report.error(span.into(), message, help);
+            self.report.error(range.into(), message, help);
             return Err(Stop);
         }
         self.close(element);
@@ -309,30 +273,30 @@ impl<'t> Builder<'_, 't> {
     }
 
     /// Everything in a policy is in attributes; text is reported once for each element.
-    fn characters(&mut self, span: Range<usize>) {
-        let text = self.text.get(span.clone()).unwrap_or_default();
+    fn characters(&mut self, range: Range<usize>) {
+        let text = self.text.get(range.clone()).unwrap_or_default();
         let Some(at) = text.find(|c: char| !is_blank(c)) else { return };
-        let at = span.start + at;
-        let place = Place::from(at..span.end);
+        let at = range.start + at;
+        let span = Span::from(at..range.end);
         match self.open.last_mut() {
-            None => self.report.error(place, "text outside the policy", "remove it"),
+            None => self.report.error(span, "text outside the policy", "remove it"),
             Some(element) if element.damaged => {}
             Some(element) => {
                 element.damaged = true;
-                let place = Place { element: Some(element.name.to_owned()), ..place };
+                let span = Span { element: Some(element.name.to_owned()), ..span };
                 let message = format!("text inside {}", element.name);
                 let help = if text.contains('=') {
                     format!("attributes go before the '>': <{} name=\"value\" …>", element.name)
                 } else {
                     "remove it: all of a policy is in attributes".to_owned()
                 };
-                self.report.error(place, message, help);
+                self.report.error(span, message, help);
             }
         }
     }
 
-    fn declaration(&mut self, span: Range<usize>) -> Result<(), Stop> {
-        let content = self.text.get(span.start..span.end).unwrap_or_default();
+    fn declaration(&mut self, range: Range<usize>) -> Result<(), Stop> {
+        let content = self.text.get(range.start..range.end).unwrap_or_default();
         let inside = content.trim_start_matches("<?").trim_end_matches("?>");
         let mut attributes = Attributes::new(inside, 3);
         for attribute in attributes.with_checks(false).flatten() {
@@ -347,29 +311,29 @@ impl<'t> Builder<'_, 't> {
                 _ => false,
             };
             if wrong {
-                self.source.show(span.clone());
+                self.source.show(range.clone());
                 let message = "only XML 1.0 in UTF-8 is read";
                 let help = "convert the file to UTF-8 (iconv -t UTF-8) and change its first line";
-                self.report.error(span.into(), message, help);
+                self.report.error(range.into(), message, help);
                 return Err(Stop);
             }
         }
-        self.source.show(span);
+        self.source.show(range);
         Ok(())
     }
 
-    fn document_type(&mut self, span: Range<usize>) -> Result<(), Stop> {
-        let content = self.text.get(span.clone()).unwrap_or_default();
+    fn document_type(&mut self, range: Range<usize>) -> Result<(), Stop> {
+        let content = self.text.get(range.clone()).unwrap_or_default();
         let Some(at) = content.find('[') else {
             // An external one is ignored, never fetched.
-            self.source.show(span);
+            self.source.show(range);
             return Ok(());
         };
-        self.source.show(span.start..span.start + at + 1);
+        self.source.show(range.start..range.start + at + 1);
         let message = "a DOCTYPE with definitions of its own is not allowed";
         let help =
             "remove the part in [ ]; entities are not expanded, so write their text in place";
-        self.report.error((span.start..span.start + at).into(), message, help);
+        self.report.error((range.start..range.start + at).into(), message, help);
         Err(Stop)
     }
 
@@ -403,7 +367,7 @@ impl<'t> Builder<'_, 't> {
             let help = "it seems to be cut off: fetch it again, or add what is missing";
             return self.report.error((at..at + shown).into(), message, help);
         }
-        let damage = attribute::split(content, name_len).find_map(Result::err);
+        let damage = tag::split(content, name_len).find_map(Result::err);
         match damage.filter(|_| shown > 1 && matches!(error, Error::Syntax(_))) {
             Some(damage) => {
                 let at = (at + 1 + damage.at).min(self.text.len());
@@ -412,27 +376,4 @@ impl<'t> Builder<'_, 't> {
             None => self.report.error((at..at + shown.max(1)).into(), message, help),
         }
     }
-}
-
-/// Where a part of a text starts in it.
-fn offset_in(text: &str, part: &str) -> usize {
-    (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize).min(text.len())
-}
-
-pub(super) fn is_blank(c: char) -> bool {
-    matches!(c, ' ' | '\t' | '\r' | '\n')
-}
-
-fn is_xml_character(c: char) -> bool {
-    is_blank(c) || (c >= ' ' && !matches!(c, '\u{fffe}' | '\u{ffff}'))
-}
-
-fn is_name_character(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '_' | '-' | '.' | ':')
-}
-
-fn is_name(name: &str) -> bool {
-    name.len() <= MAX_NAME
-        && name.starts_with(|c: char| c.is_alphabetic() || c == '_')
-        && name.chars().all(is_name_character)
 }

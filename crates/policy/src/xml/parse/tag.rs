@@ -1,59 +1,12 @@
-//! One attribute: split from its tag, its value decoded.
+//! The attributes of a tag: split, and their values decoded.
 
-use super::{Element, is_blank, is_name, is_xml_character, offset_in};
-use crate::xml::diagnostic::Place;
+use crate::xml::lexical::{is_blank, is_name, is_xml_character};
 use crate::xml::schema;
+use crate::xml::source::offset_in;
 use quick_xml::events::attributes::{AttrError, Attributes};
 use std::borrow::Cow;
 use std::ops::Range;
 use zeroize::Zeroizing;
-
-/// Characters of a value that a diagnostic carries.
-const MAX_SHOWN: usize = 256;
-
-/// One attribute. Values are wiped when dropped, since some are keys.
-#[derive(Clone)]
-pub(in crate::xml) struct Attribute<'t> {
-    pub name: &'t str,
-    /// References resolved, line breaks and tabs made blanks (XML 1.0 §3.3.3), not trimmed.
-    pub value: Zeroizing<String>,
-    /// Whether the value may be a key.
-    pub secret: bool,
-    pub(super) name_span: Range<usize>,
-    pub(super) value_span: Range<usize>,
-}
-
-impl Attribute<'_> {
-    /// The value without blanks around it.
-    pub fn trimmed(&self) -> &str {
-        self.value.trim_matches(is_blank)
-    }
-
-    /// The attribute's value.
-    pub fn place(&self, element: &Element<'_>) -> Place {
-        Place { span: self.value_span.clone(), ..self.name_place(element) }
-    }
-
-    /// A part of the attribute's value, or all of it where references make the two differ in length.
-    pub fn part(&self, element: &Element<'_>, part: &str) -> Place {
-        let mut place = self.place(element);
-        if self.value.len() == self.value_span.len() {
-            let at = self.value_span.start + offset_in(&self.value, part);
-            place.span = at..(at + part.len()).min(self.value_span.end);
-        }
-        place
-    }
-
-    /// The attribute's name.
-    pub fn name_place(&self, element: &Element<'_>) -> Place {
-        Place {
-            span: self.name_span.clone(),
-            element: Some(element.name.to_owned()),
-            attribute: Some(self.name.to_owned()),
-            value: (!self.secret).then(|| self.value.chars().take(MAX_SHOWN).collect()),
-        }
-    }
-}
 
 /// Typographic quotation marks, which word processors put in place of the straight ones.
 const TYPOGRAPHIC: [char; 8] = ['“', '”', '„', '‘', '’', '«', '»', '″'];
@@ -67,7 +20,7 @@ pub(super) struct Written<'t> {
     pub value_at: usize,
 }
 
-/// Why the rest of a tag cannot be read. Neither text holds a value.
+/// The reason why the rest of a tag cannot be read. Neither text holds a value.
 pub(super) struct Damage {
     pub at: usize,
     pub message: String,
@@ -94,7 +47,7 @@ pub(super) fn split<'t>(
         let written = attribute
             .map_err(|error| describe(&error, content))
             .and_then(|attribute| check(content, attribute, end))
-            // What follows a missing mark is nonsense; it is missing where a value runs on into the next line.
+            // The text after a missing mark is nonsense. A mark is missing where a value runs on into the next line.
             .map_err(|damage| match &last {
                 Some(last) if last.raw.contains('\n') || last.raw.trim_end().ends_with('=') => {
                     Damage::new(

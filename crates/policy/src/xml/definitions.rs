@@ -1,12 +1,13 @@
-//! Where in the file a tunnel and what it refers to are defined, for those who are to change it.
+//! The lines of the elements that define a tunnel, for the operator who wants to change it.
 
-use super::document::Element;
+use super::element::Element;
+use super::schema::{REFERENCES, Reference, name_attributes};
 use super::source::Source;
 use std::collections::BTreeMap;
 
-/// Where the tunnels of a policy are defined.
+/// The elements that define the tunnels of a policy, with their lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Places {
+pub struct Definitions {
     file: String,
     by_tunnel: BTreeMap<String, Vec<Definition>>,
 }
@@ -22,33 +23,17 @@ pub struct Definition {
     pub line: usize,
 }
 
-/// Elements with names, and the attribute of the name.
-const NAMED: [(&str, &str); 5] = [
-    ("IKETunnel", "IKE_TunnelName"),
-    ("IKEProtection", "IKE_ProtectionName"),
-    ("IPSecTunnel", "IPSec_TunnelName"),
-    ("IPSecProtection", "IPSec_ProtectionName"),
-    ("IPSecProposal", "IPSec_ProposalName"),
-];
-
-/// Elements that refer to others: the attribute, and which elements it names.
-const REFERENCES: [(&str, &str, &str); 3] = [
-    ("IKETunnel", "IKE_ProtectionRef", "IKEProtection"),
-    ("IPSecTunnel", "IPSec_ProtectionRef", "IPSecProtection"),
-    ("IPSecProtection", "IPSec_ProposalRefs", "IPSecProposal"),
-];
-
-impl Places {
+impl Definitions {
     pub(super) fn of_document(root: &Element<'_>, source: &Source<'_>) -> Self {
         let mut all: BTreeMap<(&str, &str), (&Element<'_>, Definition)> = BTreeMap::new();
         for element in &root.children {
-            let Some((kind, name)) = NAMED.iter().find(|(kind, ..)| *kind == element.name) else {
-                continue;
-            };
-            let Some(name) = element.attribute(name).map(|a| a.trimmed()) else { continue };
-            let (line, _) = source.locate(element.place().span.start);
-            let definition = Definition { element: (*kind).into(), name: name.to_owned(), line };
-            all.entry((*kind, name)).or_insert((element, definition));
+            let mut attributes = name_attributes(element.name).iter();
+            let Some(name) = attributes.find_map(|name| element.attribute(name)) else { continue };
+            let name = name.trimmed();
+            let (line, _) = source.locate(element.span().range.start);
+            let definition =
+                Definition { element: element.name.to_owned(), name: name.to_owned(), line };
+            all.entry((element.name, name)).or_insert((element, definition));
         }
         let mut by_tunnel: BTreeMap<String, Vec<Definition>> = BTreeMap::new();
         for (kind, name) in all.keys().filter(|(kind, _)| kind.ends_with("Tunnel")) {
@@ -77,10 +62,12 @@ fn collect<'a>(
 ) {
     let Some((element, definition)) = all.get(&key) else { return };
     found.push(definition.clone());
-    for (_, attribute, kind) in REFERENCES.iter().filter(|(from, ..)| *from == key.0) {
-        let value = element.attribute(attribute).map_or("", |a| a.trimmed());
+    // Neither the IKE tunnel that carries a child tunnel nor the generic policy of an IKE tunnel defines it.
+    let defines = |r: &&Reference| r.from != "IKEProtection" && r.to != "IKETunnel";
+    for reference in REFERENCES.iter().filter(defines).filter(|r| r.from == key.0) {
+        let value = element.attribute(reference.attribute).map_or("", |a| a.trimmed());
         for name in value.split([',', ' ']).filter(|n| !n.is_empty()) {
-            collect(all, (kind, name), found);
+            collect(all, (reference.to, name), found);
         }
     }
 }
@@ -92,10 +79,10 @@ mod tests {
     #[test]
     fn a_tunnel_leads_to_everything_it_refers_to() {
         let text = include_str!("../../../../config/left.xml");
-        let places = read("left.xml", text).expect("the sample is valid").places;
+        let definitions = read("left.xml", text).expect("the sample is valid").definitions;
         let of = |tunnel| {
-            let definitions = places.of(tunnel).iter();
-            definitions.map(|d| (d.element.as_str(), d.name.as_str(), d.line)).collect::<Vec<_>>()
+            let found = definitions.of(tunnel).iter();
+            found.map(|d| (d.element.as_str(), d.name.as_str(), d.line)).collect::<Vec<_>>()
         };
         let line =
             |start: &str| 1 + text.lines().position(|l| l.trim().starts_with(start)).unwrap();
@@ -115,6 +102,6 @@ mod tests {
             ]
         );
         assert!(of("elsewhere").is_empty());
-        assert_eq!(places.file(), "left.xml");
+        assert_eq!(definitions.file(), "left.xml");
     }
 }

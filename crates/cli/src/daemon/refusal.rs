@@ -1,0 +1,55 @@
+//! Refusals: the answers to commands that cannot be carried out.
+
+use crate::certificates::Certificates;
+use control::protocol::{Refusal, RefusalCode, Tunnel};
+use ike::CommandError;
+use vpn::GatewayError;
+
+/// The refusal for an error of the gateway.
+pub(super) fn refusal(error: GatewayError) -> Refusal {
+    let message = error.to_string();
+    match error {
+        GatewayError::Command(CommandError::NoSuchTunnel(..)) => {
+            Refusal::new(RefusalCode::UnknownTunnel, message)
+        }
+        GatewayError::Command(_) => Refusal::new(RefusalCode::NotPossible, message),
+        GatewayError::Failed(failure) => Refusal {
+            code: RefusalCode::Failed,
+            message,
+            failure: Some(failure.kind.name().to_owned()),
+        },
+        GatewayError::Policy(_) => Refusal::new(RefusalCode::BadPolicy, message),
+        GatewayError::Plane(_) => Refusal::new(RefusalCode::DataPlane, message),
+        GatewayError::Stopped => Refusal::new(RefusalCode::Stopping, message),
+        _ => Refusal::new(RefusalCode::NotPossible, message),
+    }
+}
+
+/// The refusal of a name that no tunnel has, with the name that is most like it.
+pub(super) fn unknown_tunnel(name: &str, tunnels: &[Tunnel]) -> Refusal {
+    let names = tunnels
+        .iter()
+        .flat_map(|t| std::iter::once(&t.name).chain(t.children.iter().map(|c| &c.name)));
+    let nearest = names
+        .map(|known| (strsim::normalized_damerau_levenshtein(name, known), known))
+        .filter(|(similarity, _)| *similarity >= 0.5)
+        .max_by(|a, b| a.0.total_cmp(&b.0));
+    let hint = match nearest {
+        Some((_, known)) => format!("; did you mean {known:?}?"),
+        None => "; vpnctl list --all shows all names".to_owned(),
+    };
+    Refusal::new(RefusalCode::UnknownTunnel, format!("no tunnel {name:?} in the policy{hint}"))
+}
+
+/// Refuses if a file of certificates cannot be used.
+pub(super) fn usable(certificates: &Certificates) -> Result<(), Refusal> {
+    match certificates.errors.as_slice() {
+        [] => Ok(()),
+        errors => Err(Refusal::new(RefusalCode::BadCertificates, errors.join("\n"))),
+    }
+}
+
+/// The refusal of a log level.
+pub(super) fn bad_level(error: impl ToString) -> Refusal {
+    Refusal::new(RefusalCode::BadLevel, error.to_string())
+}

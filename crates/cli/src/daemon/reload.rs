@@ -1,0 +1,99 @@
+//! Reloads: reading the policy, the certificates and the configuration again, and putting them in force.
+
+use super::refusal::{refusal, usable};
+use super::{Daemon, Gateway, tell_systemd};
+use crate::certificates::Certificates;
+use crate::config::Config;
+use crate::policy_file::PolicyFile;
+use crate::{crypto, offload_advice, view};
+use control::protocol::{Refusal, RefusalCode, Reloaded};
+use sd_notify::NotifyState;
+use std::sync::Arc;
+use tracing::{error, info, warn};
+
+impl<G: Gateway> Daemon<G> {
+    /// Reads the policy file and the certificates again and, unless `dry_run`, puts them in force as a whole, or keeps the old ones and
+    /// says why in the log and to the caller.
+    ///
+    /// # Errors
+    /// Where the file cannot be read or has errors.
+    pub async fn reload(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
+        // One at a time, so that the file read last is the one in force.
+        let _guard = self.reloading.lock().await;
+        if dry_run {
+            return self.replace_policy(true).await;
+        }
+        tell_reloading();
+        let outcome = self.replace_policy(false).await;
+        match &outcome {
+            Ok(reloaded) => {
+                for warning in &reloaded.warnings {
+                    warn!("{warning}");
+                }
+                info!(tunnels = reloaded.tunnels, policy = %self.source, "policy reloaded");
+            }
+            Err(refusal) => error!("the old policy stays in force: {refusal}"),
+        }
+        tell_systemd(&[NotifyState::Ready]);
+        outcome.map_err(|mut refusal| {
+            refusal.message.push_str("\nthe old policy stays in force");
+            refusal
+        })
+    }
+
+    async fn replace_policy(&self, dry_run: bool) -> Result<Reloaded, Refusal> {
+        let (source, keeper) = (self.source.clone(), Arc::clone(&self.certificates));
+        let config = self.config.0.clone();
+        let read =
+            move || (source.read(), keeper.read(), config.as_deref().map(Config::read).transpose());
+        let (file, certificates, config) = tokio::task::spawn_blocking(read)
+            .await
+            .map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
+        let file = file.map_err(|error| Refusal::new(RefusalCode::BadPolicy, error.to_string()))?;
+        let config = config
+            .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
+        usable(&certificates)?;
+        // First, since it alone may be refused.
+        let (filter, remark) = self.reconfigure(config, dry_run).await?;
+        let mut reloaded = self.put_in_force(file, certificates, dry_run).await?;
+        reloaded.filter = filter;
+        reloaded.warnings.extend(remark);
+        Ok(reloaded)
+    }
+
+    /// Gives the gateway another policy with what it is to trust, unless `dry_run`.
+    pub(super) async fn put_in_force(
+        &self,
+        file: PolicyFile,
+        certificates: Certificates,
+        dry_run: bool,
+    ) -> Result<Reloaded, Refusal> {
+        let mut warnings = file.warnings;
+        warnings.extend(certificates.remarks(&file.policy));
+        warnings.extend(crypto::remarks::of(&file.policy, self.crypto.facility()));
+        warnings.extend(offload_advice::of(&file.policy, &self.config.1.planes()));
+        let policy = Arc::new(file.policy);
+        let changes = self.current().changes(&policy).into_iter().map(view::change).collect();
+        let (tunnels, filter) = (policy.tunnels.len(), Vec::new());
+        let reloaded = Reloaded { tunnels, warnings, dry_run, changes, filter };
+        if dry_run {
+            return Ok(reloaded);
+        }
+        // Before the policy, whose new tunnels may want them at once.
+        self.gateway.replace_trust(Arc::clone(&certificates.trust)).await.map_err(refusal)?;
+        self.gateway.replace_policy(Arc::clone(&policy)).await.map_err(refusal)?;
+        self.keep_in_force(Arc::clone(&policy), file.definitions);
+        self.certificates.keep(policy, certificates.trust);
+        // Whoever reloads may have mended what kept a revocation list from being fetched.
+        self.certificates.lists().retry();
+        Ok(reloaded)
+    }
+}
+
+/// Tells the service manager that a reload began; `Type=notify-reload` wants the time with it.
+fn tell_reloading() {
+    match NotifyState::monotonic_usec_now() {
+        Ok(now) => tell_systemd(&[NotifyState::Reloading, now]),
+        Err(error) => warn!(%error, "cannot read the clock"),
+    }
+}

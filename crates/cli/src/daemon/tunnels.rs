@@ -1,0 +1,98 @@
+//! The daemon's answers about tunnels, and the commands for them.
+
+use super::refusal::{refusal, unknown_tunnel};
+use super::{Daemon, Gateway};
+use crate::view;
+use crate::why::explain;
+use control::protocol::{Activation, Explanation, Refusal, Tunnel};
+use ike::CommandError;
+use std::sync::PoisonError;
+use vpn::GatewayError;
+
+impl<G: Gateway> Daemon<G> {
+    pub(super) async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
+        let status = self.gateway.status().await.map_err(refusal)?;
+        let directory = self.keys_exported_to.as_ref().map(|d| d.display().to_string());
+        let tunnel =
+            |status| Tunnel { keys_exported_to: directory.clone(), ..view::tunnel(status) };
+        let mut tunnels: Vec<Tunnel> = status.iter().map(tunnel).collect();
+        self.numbers.apply(&mut tunnels);
+        self.place(&mut tunnels);
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        view::describe(&mut tunnels, &in_force.0, &in_force.1);
+        Ok(tunnels)
+    }
+
+    /// Finds a phase 1 tunnel, or a phase 2 tunnel with the phase 1 tunnel that carries it and no other child.
+    pub(super) async fn tunnel(&self, name: &str) -> Result<Tunnel, Refusal> {
+        let tunnels = self.tunnels().await?;
+        if let Some(tunnel) = tunnels.iter().find(|t| t.name == name) {
+            return Ok(tunnel.clone());
+        }
+        for tunnel in &tunnels {
+            if let Some(child) = tunnel.children.iter().find(|c| c.name == name) {
+                return Ok(Tunnel { children: vec![child.clone()], ..tunnel.clone() });
+            }
+        }
+        Err(unknown_tunnel(name, &tunnels))
+    }
+
+    pub(super) async fn why(&self, name: &str) -> Result<Explanation, Refusal> {
+        let status = self.gateway.status().await.map_err(refusal)?;
+        let named = status.iter().find(|tunnel| tunnel.name == name);
+        let carrying =
+            || status.iter().find(|tunnel| tunnel.children.iter().any(|c| c.name == name));
+        let Some(tunnel) = named.or_else(carrying) else {
+            return Err(unknown_tunnel(name, &self.tunnels().await?));
+        };
+        let only = (tunnel.name != name).then_some(name);
+        let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(explain(tunnel, only, &in_force.1))
+    }
+
+    pub(super) async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, Refusal> {
+        let activations = self.known(self.gateway.activate(names).await).await?;
+        Ok(activations.into_iter().map(view::activation).collect())
+    }
+
+    pub(super) async fn deactivate(&self, name: &str) -> Result<(), Refusal> {
+        self.known(self.gateway.deactivate(name).await).await
+    }
+
+    pub(super) async fn rekey(&self, name: &str) -> Result<(), Refusal> {
+        self.known(self.gateway.rekey(name).await).await
+    }
+
+    pub(super) async fn list(&self, all: bool) -> Result<Vec<Tunnel>, Refusal> {
+        let mut tunnels = self.tunnels().await?;
+        tunnels.retain(|tunnel| all || tunnel.is_active());
+        Ok(tunnels)
+    }
+
+    /// The gateway's result. If it does not know a tunnel's name, the refusal names a similar one.
+    async fn known<T>(&self, outcome: Result<T, GatewayError>) -> Result<T, Refusal> {
+        match outcome {
+            Err(GatewayError::Command(CommandError::NoSuchTunnel(name, _))) => {
+                Err(unknown_tunnel(&name, &self.tunnels().await?))
+            }
+            outcome => outcome.map_err(refusal),
+        }
+    }
+
+    /// Refuses names that no tunnel has, for commands that the gateway does not see.
+    pub(super) async fn know(&self, names: &[String]) -> Result<(), Refusal> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let tunnels = self.tunnels().await?;
+        let known = |name: &String| tunnels.iter().any(|t| t.name == *name || has_child(t, name));
+        match names.iter().find(|name| !known(name)) {
+            Some(name) => Err(unknown_tunnel(name, &tunnels)),
+            None => Ok(()),
+        }
+    }
+}
+
+fn has_child(tunnel: &Tunnel, name: &str) -> bool {
+    tunnel.children.iter().any(|child| child.name == name)
+}

@@ -1,0 +1,32 @@
+//! The daemon's answers about the threads that carry packets.
+
+use super::{Daemon, Gateway};
+use crate::view;
+use control::protocol::workers::Workers;
+use control::protocol::{Refusal, RefusalCode, WorkersChange};
+use tracing::info;
+
+impl<G: Gateway> Daemon<G> {
+    pub(super) fn workers(&self) -> Workers {
+        view::workers(&self.gateway.workers().report())
+    }
+
+    pub(super) async fn set_workers(&self, change: &WorkersChange) -> Result<Workers, Refusal> {
+        let refused = |message: String| Refusal::new(RefusalCode::BadSetting, message);
+        let change = view::workers_change(change).map_err(refused)?;
+        let workers = self.gateway.workers().clone();
+        // It waits for threads to end.
+        let changed = tokio::task::spawn_blocking(move || {
+            let settings = workers.change(&change).map_err(|error| error.to_string())?;
+            info!(
+                schedule = %settings.schedule,
+                workers = %settings.workers,
+                wait = %settings.wait,
+                affinity = %settings.affinity,
+                "workers changed"
+            );
+            Ok(view::workers(&workers.report()))
+        });
+        changed.await.unwrap_or_else(|error| Err(error.to_string())).map_err(refused)
+    }
+}

@@ -1,0 +1,147 @@
+//! `vpnctl status NAME` and `vpnctl activate`: one tunnel.
+
+use super::offload::place as placement;
+use super::{Colour, Fields, bytes, count, duration, plain};
+use control::protocol::{Activation, ChildSa, FailureInfo, IkeSa, Tunnel};
+use std::fmt::Write;
+use std::time::Duration;
+
+/// A warning, if the keys of this tunnel are written to files.
+pub(super) fn keys_exported(tunnel: &Tunnel, colour: Colour) -> Option<String> {
+    let directory = plain(tunnel.keys_exported_to.as_ref()?);
+    let remark = format!(
+        "INSECURE: keys are written to {directory}; to end that, start vpnd without --insecure-export-keys"
+    );
+    Some(colour.bad(&remark))
+}
+
+/// Everything there is to know about one tunnel.
+pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
+    let mut text =
+        format!("{} {}\n", colour.heading(&plain(&tunnel.name)), colour.state(&tunnel.state));
+    let mut fields = Fields::new("  ");
+    let side = |id: &str, address: Option<std::net::IpAddr>| match address {
+        Some(address) if address.to_string() == id => id.to_owned(),
+        Some(address) => format!("{} at {address}", plain(id)),
+        None => format!("{} at any address", plain(id)),
+    };
+    fields.add("local", side(&tunnel.local_id, tunnel.local_address));
+    fields.add("remote", side(&tunnel.remote_id, tunnel.remote_address));
+    if let Some(sa) = &tunnel.ike_sa {
+        ike_sa(&mut fields, sa);
+    }
+    last_failure(&mut fields, tunnel.last_failure.as_ref(), &tunnel.state, colour);
+    if let Some(remark) = keys_exported(tunnel, colour) {
+        fields.add("keys", remark);
+    }
+    fields.write(&mut text, colour);
+    for child in &tunnel.children {
+        let _ = writeln!(
+            text,
+            "  {} {}",
+            colour.heading(&plain(&child.name)),
+            colour.state(&child.state)
+        );
+        let mut fields = Fields::new("    ");
+        fields.add("mode", child.mode.clone());
+        fields.add("local", child.local.join(", "));
+        fields.add("remote", child.remote.join(", "));
+        if let Some(sa) = &child.child_sa {
+            child_sa(&mut fields, sa);
+        }
+        last_failure(&mut fields, child.last_failure.as_ref(), &child.state, colour);
+        fields.write(&mut text, colour);
+    }
+    text
+}
+
+fn ike_sa(fields: &mut Fields, sa: &IkeSa) {
+    let nat = match (sa.nat_local, sa.nat_remote) {
+        (false, false) => "none",
+        (true, false) => "this side is behind a NAT",
+        (false, true) => "the peer is behind a NAT",
+        (true, true) => "both sides are behind a NAT",
+    };
+    fields.add("path", format!("{} to {}", sa.local, sa.remote));
+    fields.add("NAT", nat.to_owned());
+    if !sa.suite.is_empty() {
+        fields.add("suite", plain(&sa.suite).into_owned());
+    }
+    fields.add("SPIs", format!("initiator {}, responder {}", sa.initiator_spi, sa.responder_spi));
+    fields.add("role", if sa.initiator { "initiator" } else { "responder" }.to_owned());
+    times(fields, sa.established_seconds, sa.rekey_in_seconds, sa.expires_in_seconds, sa.rekeys);
+}
+
+fn child_sa(fields: &mut Fields, sa: &ChildSa) {
+    let sequence = if sa.esn { ", 64-bit sequence numbers" } else { "" };
+    let travels = match sa.encapsulation.as_str() {
+        "udp" => "in UDP",
+        "ah" => "in AH",
+        _ => "natively",
+    };
+    fields.add("suite", format!("{}{sequence}, {travels}", plain(&sa.suite)));
+    fields.add("SPIs", format!("in {}, out {}", sa.inbound_spi, sa.outbound_spi));
+    if let Some(place) = placement(&sa.placed) {
+        fields.add("place", place);
+    }
+    fields.add("in", format!("{} packets, {}", count(sa.packets_in), bytes(sa.bytes_in)));
+    fields.add("out", format!("{} packets, {}", count(sa.packets_out), bytes(sa.bytes_out)));
+    fields.add("refused", format!("{} packets", count(sa.refused)));
+    if let (Some(inner), Some(path)) = (sa.inner_mtu, sa.path_mtu) {
+        let who = if sa.path_mtu_learned { ", as a router there has said" } else { "" };
+        fields.add("MTU", format!("{inner} inside, {path} on the way to the peer{who}"));
+    }
+    let up = Some(sa.established_seconds);
+    times(fields, up, sa.rekey_in_seconds, sa.expires_in_seconds, sa.rekeys);
+}
+
+fn times(
+    fields: &mut Fields,
+    up: Option<u64>,
+    rekey: Option<u64>,
+    expiry: Option<u64>,
+    rekeys: u64,
+) {
+    let seconds = |s: u64| duration(Duration::from_secs(s));
+    if let Some(up) = up {
+        let times = match rekeys {
+            0 => String::new(),
+            1 => ", rekeyed once".to_owned(),
+            n => format!(", rekeyed {n} times"),
+        };
+        fields.add("up", format!("{}{times}", seconds(up)));
+    }
+    match (rekey, expiry) {
+        (Some(rekey), Some(expiry)) => {
+            fields.add("rekey", format!("in {}, expires in {}", seconds(rekey), seconds(expiry)));
+        }
+        (Some(rekey), None) => fields.add("rekey", format!("in {}", seconds(rekey))),
+        (None, Some(expiry)) => fields.add("expires", format!("in {}", seconds(expiry))),
+        (None, None) => {}
+    }
+}
+
+fn last_failure(fields: &mut Fields, failure: Option<&FailureInfo>, state: &str, colour: Colour) {
+    let Some(failure) = failure else { return };
+    let ago = failure
+        .seconds_ago
+        .map(|s| format!(" ({} ago)", duration(Duration::from_secs(s))))
+        .unwrap_or_default();
+    let text = format!("{}{ago}", plain(&failure.message));
+    // A failed rekey or an earlier attempt is history while the SA is up.
+    if state == "established" {
+        fields.add("last failure", text);
+    } else {
+        fields.add("down because", colour.bad(&text));
+    }
+}
+
+/// One line of `vpnctl activate`.
+pub fn activation(activation: &Activation, colour: Colour) -> String {
+    let name = plain(&activation.name);
+    match &activation.failure {
+        None if activation.up => format!("{name}: {}", colour.good("up")),
+        None => format!("{name}: {}", colour.bad("failed")),
+        Some(failure) => format!("{name}: {}: {}", colour.bad("failed"), plain(&failure.message)),
+    }
+}

@@ -1,0 +1,30 @@
+//! Certificates and revocation lists of the daemon.
+
+use serde::{Deserialize, Serialize};
+
+/// A certificate or revocation list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertificateInfo {
+    /// `authority`, `intermediate`, `own`, `revocation_list` or `ocsp_response`.
+    pub role: String,
+    /// The file, with the line where there are several in one, or the address it was fetched from.
+    pub source: String,
+    /// The subject; empty if only `names` has it, and for revocation lists.
+    pub subject: String,
+    /// The issuer that has signed it.
+    pub issuer: String,
+    /// Subject alternative names.
+    pub names: Vec<String>,
+    /// Hexadecimal; empty for revocation lists.
+    pub serial: String,
+    /// Kind of the key, with the bits of RSA; `null` for revocation lists.
+    pub key: Option<String>,
+    /// The beginning of its validity, as in `2026-01-31T00:00:00Z`.
+    pub not_before: String,
+    /// The end of its validity, or the time of the next list; `null`: none.
+    pub not_after: Option<String>,
+    /// Whole days until then, negative after it.
+    pub days_left: Option<i64>,
+    /// Phase 1 tunnels for which this side authenticates with it.
+    pub tunnels: Vec<String>,
+}

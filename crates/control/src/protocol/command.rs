@@ -1,0 +1,137 @@
+//! Requests of a client.
+
+use super::filter::DefaultAction;
+use super::stored::{GetPolicy, Objects, PutPolicy};
+use super::workers::WorkersChange;
+use serde::{Deserialize, Serialize};
+
+/// Version of the protocol; a request with another one is refused.
+pub const VERSION: u32 = 1;
+
+/// A request of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Request {
+    /// [`VERSION`].
+    pub version: u32,
+    /// The command with its fields.
+    #[serde(flatten)]
+    pub command: Command,
+}
+
+/// A command of a client, named by the field `command`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "command", rename_all = "snake_case")]
+pub enum Command {
+    /// Starts tunnels and answers when each is up or has failed.
+    Activate {
+        /// Phase 1 or phase 2 tunnels; empty: all that this side may start.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Deletes a tunnel and answers when it is gone.
+    Deactivate {
+        /// Phase 1 or phase 2 tunnel.
+        name: String,
+    },
+    /// Asks for tunnels.
+    List {
+        /// Also those that are defined but down.
+        #[serde(default)]
+        all: bool,
+    },
+    /// Asks for one tunnel.
+    Status {
+        /// Phase 1 tunnel, or phase 2 tunnel: then the answer holds only this child.
+        name: String,
+    },
+    /// Asks for an explanation of the state of a tunnel.
+    Why {
+        /// Phase 1 tunnel, or phase 2 tunnel: then only this child is explained.
+        name: String,
+    },
+    /// Asks for all events from now on, until the connection is closed.
+    Events {
+        /// Phase 1 or phase 2 tunnels; empty: all.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Replaces an SA without interruption and answers when the new one is in use.
+    Rekey {
+        /// Phase 1 or phase 2 tunnel.
+        name: String,
+    },
+    /// Reads the policy file and the certificates again; a file with errors changes nothing.
+    Reload {
+        /// Only reports the changes that it would make.
+        #[serde(default)]
+        dry_run: bool,
+    },
+    /// Puts the objects of a file into the policy store, and the resulting policy in force.
+    PolicyPut(PutPolicy),
+    /// Asks for stored objects, or for the policy file if the daemon runs from one.
+    PolicyGet(GetPolicy),
+    /// Deletes objects from the policy store to which no others refer.
+    PolicyDelete(Objects),
+    /// Deletes everything in the policy store.
+    PolicyPurge,
+    /// Changes the log level until the daemon stops.
+    Log {
+        /// `error`, `warn`, `info`, `debug`, `trace`, `off`, or directives such as `info,ike=debug`.
+        level: String,
+    },
+    /// Asks for discarded datagrams and packets by reason.
+    Counters,
+    /// Asks for the state of the threads that carry packets.
+    Workers,
+    /// Changes the settings of these threads, without losing a packet.
+    WorkersSet(WorkersChange),
+    /// Asks for certificates and revocation lists.
+    Certs,
+    /// Asks for the tunables of the crypto facility, and for the provider of each function.
+    Crypto,
+    /// Sets a tunable of the crypto facility; running SAs follow at once.
+    CryptoSet {
+        /// `nx_enabled`, `min_sz` or `in_core_enabled`.
+        tunable: String,
+        /// `null`: its default.
+        value: Option<u64>,
+        /// Also after the daemon has been restarted.
+        #[serde(default)]
+        persist: bool,
+    },
+    /// Asks for the work done by the CPU's instructions, in software, in the kernel and in network cards.
+    CryptoStats,
+    /// Asks for an overview of the daemon.
+    Overview,
+    /// Asks for SAs that are keyed by hand.
+    ManualSas,
+    /// Asks for the offload of SAs to network cards.
+    Offload,
+    /// Asks for the daemon's SAs and policies in the kernel, as commands of `ip xfrm`.
+    Xfrm {
+        /// With keys; refused unless the daemon was started to export them.
+        #[serde(default)]
+        keys: bool,
+    },
+    /// Restores SAs and policies that others have removed from the kernel, and moves SAs to the card that is wanted.
+    Resync,
+    /// Asks for the filter, which decides about traffic outside tunnels.
+    Filter,
+    /// Changes the fate of packets that no rule and no tunnel covers, until the daemon stops or reads its configuration
+    /// again.
+    SetFilter {
+        /// `permit` or `deny`; `None`: as it is.
+        #[serde(default)]
+        ipv4: Option<DefaultAction>,
+        /// The same for IPv6.
+        #[serde(default)]
+        ipv6: Option<DefaultAction>,
+    },
+    /// Asks for the way that a packet would take.
+    Trace {
+        /// The packet, as in `tcp 10.1.0.5:40000 10.2.0.7:443`.
+        packet: String,
+    },
+    /// Deletes all tunnels and ends the daemon. The answer comes before it has ended.
+    Stop,
+}

@@ -1,0 +1,102 @@
+//! Answers of the daemon.
+
+use super::certificate::CertificateInfo;
+use super::command::VERSION;
+use super::course::TraceInfo;
+use super::crypto::{CryptoState, CryptoStats};
+use super::explanation::Explanation;
+use super::filter::FilterInfo;
+use super::happening::Happening;
+use super::manual::ManualSaInfo;
+use super::offload::{OffloadInfo, ResyncInfo};
+use super::overview::Overview;
+use super::refusal::Refusal;
+use super::reload::Reloaded;
+use super::stored::{PolicyText, Stored};
+use super::tunnel::{Activation, Tunnel};
+use super::workers;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use zeroize::Zeroizing;
+
+/// An answer of the daemon.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Response {
+    /// [`VERSION`] of the daemon.
+    pub version: u32,
+    /// Field `result` or field `error`.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+}
+
+/// The outcome of a request.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It was done.
+    Result(Reply),
+    /// It was refused or failed.
+    Error(Refusal),
+    /// Something happened; only after [`Command::Events`](super::Command::Events).
+    Event(Happening),
+}
+
+impl Response {
+    /// Wraps something that happened.
+    pub fn event(happening: Happening) -> Self {
+        Self { version: VERSION, outcome: Outcome::Event(happening) }
+    }
+
+    /// Wraps how a request ended.
+    pub fn new(outcome: Result<Reply, Refusal>) -> Self {
+        let outcome = match outcome {
+            Ok(reply) => Outcome::Result(reply),
+            Err(refusal) => Outcome::Error(refusal),
+        };
+        Self { version: VERSION, outcome }
+    }
+}
+
+/// The content of the field `result`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// `"done"`: nothing to tell.
+    Done,
+    /// The outcome for each tunnel of [`Command::Activate`](super::Command::Activate); some may have failed.
+    Activations(Vec<Activation>),
+    /// Tunnels, in the order of the policy.
+    Tunnels(Vec<Tunnel>),
+    /// The explanation of the state of a tunnel.
+    Why(Explanation),
+    /// Count by reason.
+    Counters(BTreeMap<String, u64>),
+    /// The threads that carry packets, after a change as they are then.
+    Workers(workers::Workers),
+    /// Certificates and revocation lists: authorities first, then intermediate and own ones.
+    Certificates(Vec<CertificateInfo>),
+    /// The new policy is in force.
+    Reloaded(Reloaded),
+    /// The text of a policy file with what was asked for.
+    Policy(PolicyText),
+    /// The policy store has changed, or would change.
+    Stored(Stored),
+    /// The crypto facility.
+    Crypto(CryptoState),
+    /// The work of the crypto facility.
+    CryptoStats(CryptoStats),
+    /// An overview of the daemon.
+    Overview(Box<Overview>),
+    /// SAs that are keyed by hand.
+    ManualSas(Vec<ManualSaInfo>),
+    /// Offload to network cards.
+    Offload(OffloadInfo),
+    /// Commands, one a line.
+    Xfrm(Zeroizing<String>),
+    /// The repairs in the kernel.
+    Resync(ResyncInfo),
+    /// The filter for traffic outside tunnels.
+    Filter(FilterInfo),
+    /// The way of a packet.
+    Trace(TraceInfo),
+}

@@ -1,0 +1,181 @@
+//! Tunnels and their SAs, and how a negotiation failed.
+
+use super::definition::{ChildPolicy, TunnelPolicy};
+use super::offload::PlacedInfo;
+use serde::{Deserialize, Serialize};
+use std::net::{IpAddr, SocketAddr};
+
+/// A phase 1 tunnel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Tunnel {
+    /// Name in the policy.
+    pub name: String,
+    /// Its number among phase 1 tunnels, as long as the daemon knows it; 0 comes from a daemon that has none.
+    #[serde(default)]
+    pub number: u32,
+    /// `down`, `negotiating`, `established`, `rekeying` or `closing`.
+    pub state: String,
+    /// This side's identity.
+    pub local_id: String,
+    /// The peer's identity.
+    pub remote_id: String,
+    /// The policy's address of this side; `null`: any.
+    pub local_address: Option<IpAddr>,
+    /// The policy's address of the peer; `null`: any.
+    pub remote_address: Option<IpAddr>,
+    /// The IKE SA; `null` while down.
+    pub ike_sa: Option<IkeSa>,
+    /// Its phase 2 tunnels.
+    pub children: Vec<Child>,
+    /// The last failed negotiation of the IKE SA.
+    pub last_failure: Option<FailureInfo>,
+    /// The policy's other settings of it.
+    #[serde(default)]
+    pub policy: Option<TunnelPolicy>,
+    /// Directory where the daemon writes the keys of all SAs; `null`: it keeps them.
+    #[serde(default)]
+    pub keys_exported_to: Option<String>,
+}
+
+/// An IKE SA.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct IkeSa {
+    /// True if this side is its original initiator.
+    pub initiator: bool,
+    /// SPI of the original initiator, 16 hexadecimal digits.
+    pub initiator_spi: String,
+    /// SPI of the original responder, 16 hexadecimal digits.
+    pub responder_spi: String,
+    /// This side's address and port now.
+    pub local: SocketAddr,
+    /// The peer's address and port now.
+    pub remote: SocketAddr,
+    /// True if this side is behind a NAT.
+    pub nat_local: bool,
+    /// True if the peer is behind a NAT.
+    pub nat_remote: bool,
+    /// Algorithms; empty while unknown.
+    pub suite: String,
+    /// Seconds since the tunnel came up.
+    pub established_seconds: Option<u64>,
+    /// Seconds to the next rekey.
+    pub rekey_in_seconds: Option<u64>,
+    /// Seconds to its hard end.
+    pub expires_in_seconds: Option<u64>,
+    /// Number of rekeys.
+    pub rekeys: u64,
+}
+
+/// A phase 2 tunnel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Child {
+    /// Name in the policy.
+    pub name: String,
+    /// Its number among phase 2 tunnels, as [`Tunnel::number`].
+    #[serde(default)]
+    pub number: u32,
+    /// As [`Tunnel::state`].
+    pub state: String,
+    /// `transport` or `tunnel`.
+    pub mode: String,
+    /// This side's traffic: agreed while up, else the policy's.
+    pub local: Vec<String>,
+    /// The peer's traffic.
+    pub remote: Vec<String>,
+    /// The Child SA; `null` while down.
+    pub child_sa: Option<ChildSa>,
+    /// The last failed negotiation of the Child SA.
+    pub last_failure: Option<FailureInfo>,
+    /// The policy's other settings of it.
+    #[serde(default)]
+    pub policy: Option<ChildPolicy>,
+}
+
+/// A Child SA: a pair of ESP SAs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChildSa {
+    /// Algorithms.
+    pub suite: String,
+    /// True if sequence numbers have 64 bits.
+    pub esn: bool,
+    /// `native` (IP protocol 50) or `udp`.
+    pub encapsulation: String,
+    /// SPI of what is received, 8 hexadecimal digits.
+    pub inbound_spi: String,
+    /// SPI of what is sent, 8 hexadecimal digits.
+    pub outbound_spi: String,
+    /// Packets received since the tunnel came up, over all rekeys.
+    pub packets_in: u64,
+    /// Packets sent.
+    pub packets_out: u64,
+    /// Octets of inner packets received.
+    pub bytes_in: u64,
+    /// Octets of inner packets sent.
+    pub bytes_out: u64,
+    /// Packets refused on these SAs: replayed, forged or outside the selectors.
+    pub refused: u64,
+    /// Octets of the longest packet that the path to the peer carries; `null`: the data plane does not tell.
+    #[serde(default)]
+    pub path_mtu: Option<u64>,
+    /// Octets of the longest packet that the tunnel carries in one piece.
+    #[serde(default)]
+    pub inner_mtu: Option<u64>,
+    /// True if the path MTU was learned from the network; it expires after a while.
+    #[serde(default)]
+    pub path_mtu_learned: bool,
+    /// Seconds since the tunnel came up.
+    pub established_seconds: u64,
+    /// Seconds to the next rekey.
+    pub rekey_in_seconds: Option<u64>,
+    /// Seconds to its hard end.
+    pub expires_in_seconds: Option<u64>,
+    /// Seconds that the present SA lives from its beginning.
+    #[serde(default)]
+    pub lifetime_seconds: Option<u64>,
+    /// Octets that it carries at most; `null`: no limit.
+    #[serde(default)]
+    pub lifesize_bytes: Option<u64>,
+    /// The octets that are left of these.
+    #[serde(default)]
+    pub lifesize_left_bytes: Option<u64>,
+    /// Percent of its life during which old and new keys coexist.
+    #[serde(default)]
+    pub overlap_percent: Option<u8>,
+    /// Number of rekeys.
+    pub rekeys: u64,
+    /// The locations of the inbound and the outbound SA, if the kernel has them; empty: this process has them.
+    #[serde(default)]
+    pub placed: Vec<PlacedInfo>,
+}
+
+impl Tunnel {
+    /// Returns `true` if something of it is up or being negotiated.
+    pub fn is_active(&self) -> bool {
+        self.state != "down" || self.children.iter().any(|c| c.state != "down")
+    }
+}
+
+/// The outcome for one tunnel of [`Command::Activate`](super::Command::Activate).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Activation {
+    /// The name asked for.
+    pub name: String,
+    /// True if it is up.
+    pub up: bool,
+    /// The failure, if it is not up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<FailureInfo>,
+}
+
+/// A failed negotiation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailureInfo {
+    /// Stable name: `no_answer`, `authentication_failed`, `no_proposal_chosen`, `ts_unacceptable`,
+    /// `traffic_claimed`, `mode_mismatch`, `no_matching_tunnel`, `protocol_error`, `refused`, `data_plane`, `cancelled`.
+    pub kind: String,
+    /// For people.
+    pub message: String,
+    /// Seconds since then, where it is not the outcome of this very request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds_ago: Option<u64>,
+}

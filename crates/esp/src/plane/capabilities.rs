@@ -1,0 +1,257 @@
+//! Optional capabilities of a data plane: one trait for each idea, found through [`Capabilities`].
+//!
+//! [`Capabilities`] returns `None` for a capability that a plane lacks. Each capability is implemented for that `Option`, too,
+//! with the answer of a plane without it. So a caller, or a plane that wraps another one, just calls:
+//!
+//! ```
+//! use esp::filter::Filter;
+//! use esp::plane::{DataPlane, Filtering, PlaneError};
+//!
+//! fn allow_nothing(plane: &mut dyn DataPlane) -> Result<(), PlaneError> {
+//!     // An error if the plane has no filter.
+//!     plane.filtering().set_filter(Filter::default().into())
+//! }
+//! ```
+
+use super::{DataPlane, PlaneError, Resynced, Rule, RuleId, SaId};
+use crate::filter::{Filter, FilterStatus};
+use crate::path_mtu::Fit;
+use crate::trace::Trace;
+use crate::traffic::PacketSummary;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// The capabilities of a data plane. A plane overrides the method of each capability that it has, to return itself.
+pub trait Capabilities {
+    /// Adds and removes many rules faster than one by one.
+    fn bulk_rules(&mut self) -> Option<&mut dyn BulkRules> {
+        None
+    }
+    /// Serves SAs without IKE, whose keys outlive a restart.
+    fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
+        None
+    }
+    /// Decides about traffic that belongs to no tunnel.
+    fn filtering(&mut self) -> Option<&mut dyn Filtering> {
+        None
+    }
+    /// Knows the path MTU of its SAs.
+    fn path_mtu(&mut self) -> Option<&mut dyn PathMtu> {
+        None
+    }
+    /// Keeps the host from dropping the packets of a peer.
+    fn peer_exceptions(&mut self) -> Option<&mut dyn PeerExceptions> {
+        None
+    }
+    /// Keeps SAs in the kernel or in network cards, where they can get lost.
+    fn maintenance(&mut self) -> Option<&mut dyn Maintenance> {
+        None
+    }
+    /// Has its cryptography done elsewhere, where it has to be counted.
+    fn crypto_accounting(&mut self) -> Option<&mut dyn CryptoAccounting> {
+        None
+    }
+}
+
+/// Many rules at once.
+pub trait BulkRules {
+    /// As [`DataPlane::add_rule`] for each of them. Returns the rules that cannot be added, and why.
+    fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)>;
+    /// As [`DataPlane::remove_rule`] for each of them.
+    fn remove_rules(&mut self, rules: &[RuleId]);
+}
+
+/// Adds rules to a plane: at once if it can do so, otherwise one by one. Returns the rules that cannot be added, and why.
+pub fn add_rules<P>(plane: &mut P, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)>
+where
+    P: DataPlane + ?Sized,
+{
+    if let Some(bulk) = plane.bulk_rules() {
+        return bulk.add_rules(rules);
+    }
+    let add = |rule: Rule| (rule.id, plane.add_rule(rule));
+    rules.into_iter().map(add).filter_map(|(id, added)| Some((id, added.err()?))).collect()
+}
+
+/// Removes rules from a plane: at once if it can do so, otherwise one by one.
+pub fn remove_rules<P: DataPlane + ?Sized>(plane: &mut P, rules: &[RuleId]) {
+    match plane.bulk_rules() {
+        Some(bulk) => bulk.remove_rules(rules),
+        None => rules.iter().for_each(|rule| plane.remove_rule(*rule)),
+    }
+}
+
+/// SAs without IKE ([`manual`](crate::manual)).
+pub trait ManualKeying {
+    /// Lets the operator choose the number (reqid) by which the system knows a rule's SAs. It is called before the rule has
+    /// SAs. A plane whose SAs the system does not know ignores it.
+    ///
+    /// # Errors
+    /// If the number is taken or reserved, or there is no such rule.
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError>;
+    /// Lets an outbound SA in standby continue after the sequence number `used`, the last one that its key was used with.
+    ///
+    /// # Errors
+    /// If the plane cannot, or there is no such SA.
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError>;
+    /// The last sequence number that an outbound SA has used; `None` if there is no such SA.
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64>;
+}
+
+impl<T: ManualKeying + ?Sized> ManualKeying for Option<&mut T> {
+    /// Without the capability, nothing happens.
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
+        self.as_mut().map_or(Ok(()), |plane| plane.set_reqid(rule, reqid))
+    }
+
+    /// Without the capability, an error.
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
+        let absent = || PlaneError::System {
+            what: format!("going on with SA {} after packet {used}", sa.0),
+            why: "this data plane always begins with the first one".to_owned(),
+        };
+        self.as_mut().ok_or_else(absent)?.resume(sa, used)
+    }
+
+    /// Without the capability, `None`.
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
+        self.as_mut()?.last_sequence(sa)
+    }
+}
+
+/// The filter for traffic that belongs to no tunnel.
+pub trait Filtering {
+    /// Replaces the filter.
+    ///
+    /// # Errors
+    /// If the plane has no filter or the system refuses; the old filter stays in force.
+    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError>;
+    /// The filter in force, and its counters; `None` if the plane has none.
+    fn filter_status(&mut self) -> Option<FilterStatus>;
+    /// Predicts the tunnel or the filter's rule that decides about a packet; `None` if the plane cannot tell.
+    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace>;
+}
+
+impl<T: Filtering + ?Sized> Filtering for Option<&mut T> {
+    /// Without the capability, an error.
+    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
+        let absent = || PlaneError::System {
+            what: "setting the filter".to_owned(),
+            why: "this data plane has none".to_owned(),
+        };
+        self.as_mut().ok_or_else(absent)?.set_filter(filter)
+    }
+
+    /// Without the capability, `None`.
+    fn filter_status(&mut self) -> Option<FilterStatus> {
+        self.as_mut()?.filter_status()
+    }
+
+    /// Without the capability, `None`.
+    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
+        self.as_mut()?.trace(packet)
+    }
+}
+
+/// The path MTU of SAs.
+pub trait PathMtu {
+    /// The length that packets of an outbound SA may have; `None` if there is no such SA, or the plane cannot tell.
+    fn fit(&mut self, sa: SaId) -> Option<Fit>;
+}
+
+impl<T: PathMtu + ?Sized> PathMtu for Option<&mut T> {
+    /// Without the capability, `None`.
+    fn fit(&mut self, sa: SaId) -> Option<Fit> {
+        self.as_mut()?.fit(sa)
+    }
+}
+
+/// Peers whose own address may lie in the remote selectors of a rule.
+pub trait PeerExceptions {
+    /// Accepts the packets of a peer, also if its address lies in the remote selectors of a rule: its IKE messages must arrive
+    /// before there is an SA. It is called once the rules are there.
+    fn expect_peer(&mut self, peer: IpAddr);
+}
+
+impl<T: PeerExceptions + ?Sized> PeerExceptions for Option<&mut T> {
+    /// Without the capability, nothing happens.
+    fn expect_peer(&mut self, peer: IpAddr) {
+        if let Some(plane) = self {
+            plane.expect_peer(peer);
+        }
+    }
+}
+
+/// SAs and policies outside this process: in the kernel, and in network cards.
+pub trait Maintenance {
+    /// Puts back the SAs and policies that other programs have removed or changed, and moves SAs into or out of network cards as
+    /// the settings want it.
+    ///
+    /// # Errors
+    /// If the system refuses something; the rest is put back all the same.
+    fn resync(&mut self) -> Result<Resynced, PlaneError>;
+    /// Moves SAs into network cards that had no room for them before and have room now.
+    fn use_room(&mut self);
+    /// The host's links, addresses or routes have changed: looks for devices that are gone.
+    fn network_changed(&mut self);
+}
+
+impl<T: Maintenance + ?Sized> Maintenance for Option<&mut T> {
+    /// Without the capability, nothing was missing.
+    fn resync(&mut self) -> Result<Resynced, PlaneError> {
+        self.as_mut().map_or(Ok(Resynced::default()), |plane| plane.resync())
+    }
+
+    /// Without the capability, nothing happens.
+    fn use_room(&mut self) {
+        if let Some(plane) = self {
+            plane.use_room();
+        }
+    }
+
+    /// Without the capability, nothing happens.
+    fn network_changed(&mut self) {
+        if let Some(plane) = self {
+            plane.network_changed();
+        }
+    }
+}
+
+/// Cryptography that is done elsewhere.
+pub trait CryptoAccounting {
+    /// Brings the counters of [`CryptoProviders`](crypto::CryptoProviders) up to date with the packets that the kernel and
+    /// network cards have protected. The counters of this process are always up to date.
+    fn count_work(&mut self);
+}
+
+impl<T: CryptoAccounting + ?Sized> CryptoAccounting for Option<&mut T> {
+    /// Without the capability, nothing happens.
+    fn count_work(&mut self) {
+        if let Some(plane) = self {
+            plane.count_work();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::datapath::Datapath;
+
+    #[test]
+    fn a_plane_without_a_capability_says_so_or_does_nothing() {
+        let mut none: Option<&mut Datapath> = None;
+        assert_eq!(none.set_reqid(RuleId(1), 7), Ok(()));
+        assert_eq!(
+            none.resume(SaId(3), 9).expect_err("it cannot").to_string(),
+            "going on with SA 3 after packet 9: this data plane always begins with the first one"
+        );
+        assert_eq!(none.last_sequence(SaId(3)), None);
+        assert_eq!(
+            none.set_filter(Arc::default()).expect_err("it cannot").to_string(),
+            "setting the filter: this data plane has none"
+        );
+        assert!(none.filter_status().is_none());
+        assert_eq!(none.fit(SaId(3)), None);
+    }
+}

@@ -1,0 +1,220 @@
+//! Requests of strangers: from IKE_SA_INIT, by way of a half-open IKE SA, to the proof that makes a session.
+
+use super::Engine;
+use crate::admission::{Admission, Request};
+use crate::datagram::Datagram;
+use crate::deadlines::Waiter;
+use crate::discard::Discard;
+use crate::exchange::half_open::{HalfOpen, Stage};
+use crate::exchange::{auth, sa_init};
+use crate::failure::facts::{Addresses, KEPT};
+use crate::impossible::impossible;
+use crate::rejection::Rejection;
+use crate::wire::header::{Header, IkeSpi};
+use crate::wire::message;
+use crate::wire::parts::{Parts, status};
+use crate::wire::payload::Payload;
+use crate::wire::reader::WireError;
+use crate::wire::registry::{ExchangeType, NotifyType, PayloadType};
+use esp::plane::DataPlane;
+use policy::IkeTunnel;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Octets of the longest IKE_SA_INIT of a stranger that is read; RFC 7296 §2 asks for 3,000.
+const LONGEST_INIT: usize = 10_000;
+
+impl<P: DataPlane> Engine<P> {
+    /// Answers a higher major version with an unprotected INVALID_MAJOR_VERSION (RFC 7296 §2.5).
+    pub(super) fn refuse_version(&mut self, now: Instant, datagram: Datagram<'_>) {
+        self.out.discard(Discard::UnsupportedVersion);
+        let octets = datagram.octets;
+        let spi = |range: std::ops::Range<usize>| {
+            octets.get(range).and_then(|o| o.try_into().ok()).map(|o| IkeSpi(u64::from_be_bytes(o)))
+        };
+        let (Some(initiator_spi), Some(responder_spi), Some(exchange), Some(flags), Some(id)) =
+            (spi(0..8), spi(8..16), octets.get(18), octets.get(19), octets.get(20..24))
+        else {
+            return;
+        };
+        // Neither datagrams that are no IKE at all nor responses are answered.
+        let length = octets.get(24..28).and_then(|o| o.try_into().ok()).map(u32::from_be_bytes);
+        let whole = length.and_then(|l| usize::try_from(l).ok()) == Some(octets.len());
+        if flags & 0x20 != 0 || !whole || !self.out.may_refuse(now) {
+            return;
+        }
+        let header = Header {
+            initiator_spi,
+            responder_spi,
+            next_payload: PayloadType::NONE,
+            exchange: ExchangeType(*exchange),
+            from_initiator: false,
+            response: true,
+            higher_version: false,
+            minor_version: 0,
+            message_id: id.try_into().map(u32::from_be_bytes).unwrap_or(0),
+        };
+        let answer = message::encode(&header, &[status(NotifyType::INVALID_MAJOR_VERSION, vec![])]);
+        self.out.transmit(datagram.local, datagram.remote, answer);
+    }
+
+    pub(super) fn handle_init(&mut self, now: Instant, header: &Header, datagram: Datagram<'_>) {
+        if self.stopping {
+            return self.out.discard(Discard::Stopping);
+        }
+        if self.sessions.of_spi(header.initiator_spi).is_some() {
+            return self.out.discard(Discard::Reflected);
+        }
+        if datagram.octets.len() > LONGEST_INIT {
+            return self.out.discard(Discard::TooLong);
+        }
+        if let Some(half) = self
+            .by_init
+            .get(&(datagram.remote, header.initiator_spi))
+            .and_then(|s| self.half_open.get(s))
+        {
+            if half.begun.request == datagram.octets {
+                let answer = half.begun.response.clone();
+                return self.out.transmit(datagram.local, datagram.remote, answer);
+            }
+            return self.out.discard(Discard::UnexpectedRequest);
+        }
+        let payloads = match message::decode(header, datagram.octets) {
+            Ok(payloads) => payloads,
+            Err(error) => {
+                self.out.discard(Discard::Malformed);
+                // RFC 7296 §2.5: told, and nothing else is. What is malformed gets no answer.
+                if matches!(error, WireError::UnsupportedCritical(_)) && self.out.may_refuse(now) {
+                    let refusal = Rejection::unreadable(&error).payload();
+                    self.answer_stateless(header, datagram, refusal);
+                }
+                return;
+            }
+        };
+        let parts = Parts::of(&payloads);
+        let Some(nonce) = parts.nonce else { return self.out.discard(Discard::Malformed) };
+        let cookie = parts.notify(NotifyType::COOKIE).map(|n| n.data.as_slice());
+        let request = Request { datagram, initiator_spi: header.initiator_spi, nonce, cookie };
+        let admission = self.admissions.judge(now, &self.config, &mut self.rng, request);
+        match admission {
+            Admission::Welcome => {}
+            Admission::Full => return self.out.discard(Discard::TooManyHalfOpen),
+            Admission::Cookie(cookie) => {
+                self.out.discard(Discard::WithoutCookie);
+                return self.answer_stateless(header, datagram, status(NotifyType::COOKIE, cookie));
+            }
+        }
+        let candidates = self.policy.candidates(datagram.local.ip(), datagram.remote.ip());
+        if candidates.is_empty() {
+            self.out.discard(Discard::NoMatchingTunnel);
+            let rejection = Rejection::no_tunnel(self.unknown_addresses(datagram));
+            self.out.turn_away(now, datagram, &candidates, &rejection);
+            if self.out.may_refuse(now) {
+                self.answer_stateless(header, datagram, rejection.payload());
+            }
+            return;
+        }
+        let answer = {
+            let mut cx = self.cx(now);
+            sa_init::answer(&mut cx, header, datagram, &payloads, candidates)
+        };
+        match answer {
+            None => {}
+            Some(sa_init::Answer::Stateless(payload)) => {
+                self.answer_stateless(header, datagram, payload)
+            }
+            Some(sa_init::Answer::Wasted) => self.admissions.waste(now, datagram.remote.ip()),
+            Some(sa_init::Answer::HalfOpen(half)) => {
+                let answer = half.begun.response.clone();
+                self.out.transmit(datagram.local, datagram.remote, answer);
+                let spi = half.begun.local_spi;
+                self.by_init.insert((datagram.remote, header.initiator_spi), spi);
+                self.admissions.enter(datagram.remote.ip());
+                self.keep_half_open(half);
+            }
+        }
+    }
+
+    pub(super) fn keep_half_open(&mut self, half: Box<HalfOpen>) {
+        let spi = half.begun.local_spi;
+        self.deadlines.set(Waiter::HalfOpen(spi), Some(half.deadline()));
+        self.half_open.insert(spi, half);
+    }
+
+    fn unknown_addresses(&self, datagram: Datagram<'_>) -> Addresses {
+        let known = |t: &Arc<IkeTunnel>| (t.name.clone(), t.local.address, t.remote.address);
+        Addresses {
+            local: datagram.local.ip(),
+            remote: datagram.remote.ip(),
+            known: self.policy.tunnels.iter().take(KEPT).map(known).collect(),
+        }
+    }
+
+    fn answer_stateless(&mut self, request: &Header, datagram: Datagram<'_>, payload: Payload) {
+        let header = Header { response: true, from_initiator: false, ..*request };
+        let octets = message::encode(&header, &[payload]);
+        self.out.transmit(datagram.local, datagram.remote, octets);
+    }
+
+    pub(super) fn handle_auth(
+        &mut self,
+        now: Instant,
+        spi: IkeSpi,
+        header: &Header,
+        datagram: Datagram<'_>,
+    ) {
+        let Some(half) = self.half_open.remove(&spi) else {
+            impossible!(self.out, "the caller has looked it up");
+        };
+        if let Stage::Refused { request, answer } = &half.stage
+            && request == datagram.octets
+        {
+            self.out.transmit_all(datagram.local, datagram.remote, answer);
+            self.half_open.insert(spi, half);
+            return;
+        }
+        let answer = auth::answer(&mut self.cx(now), *half, header, datagram);
+        self.settle_auth(now, spi, (datagram.local, datagram.remote), answer);
+    }
+
+    /// Sends the answer of a half-open IKE SA to IKE_AUTH, if there is one. A half-open IKE SA that goes on is kept.
+    pub(super) fn settle_auth(
+        &mut self,
+        now: Instant,
+        spi: IkeSpi,
+        (local, remote): (SocketAddr, SocketAddr),
+        answer: auth::Answer,
+    ) {
+        match answer {
+            auth::Answer::Waits(half) => self.keep_half_open(half),
+            auth::Answer::Refused(half, answer) => {
+                self.out.transmit_all(local, remote, &answer);
+                self.keep_half_open(half);
+            }
+            auth::Answer::Established { init, session, answer, initial_contact, effects } => {
+                self.forget_half_open(spi, init);
+                self.out.transmit_all(local, remote, &answer);
+                self.adopt(now, *session, initial_contact, effects);
+            }
+        }
+    }
+
+    pub(super) fn expire_half_open(&mut self, now: Instant, spi: IkeSpi) {
+        let Some(half) = self.half_open.remove(&spi) else {
+            impossible!(self.out, "a half-open IKE SA that is forgotten has no deadline");
+        };
+        match auth::give_up(&mut self.cx(now), *half) {
+            Ok((path, answer)) => self.settle_auth(now, spi, path, answer),
+            Err(half) => self.forget_half_open(spi, half.begun.init()),
+        }
+    }
+
+    /// Forgets a half-open IKE SA, and the entry by which a repeated IKE_SA_INIT finds it.
+    pub(super) fn forget_half_open(&mut self, spi: IkeSpi, init: (SocketAddr, IkeSpi)) {
+        if self.by_init.remove(&init).is_some() {
+            self.admissions.leave(init.0.ip());
+        }
+        self.deadlines.set(Waiter::HalfOpen(spi), None);
+    }
+}

@@ -1,0 +1,188 @@
+//! One session per tunnel: new ones are taken in, redundant ones are closed, and others take over their SAs.
+
+use super::Engine;
+use crate::close_reason::CloseReason;
+use crate::deadlines::{Deadline, Waiter, after};
+use crate::effect::{Effect, Effects, Lingering};
+use crate::session::{Ending, Session};
+use crate::session_id::SessionId;
+use esp::plane::{DataPlane, SaId};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// Sessions of a tunnel that are left to the peer to delete, and as many that wait for the answer to their Delete: honest
+/// peers have one of a kind. A peer that begins sessions as fast as it can has no more than these.
+const SPARE_SESSIONS: usize = 8;
+
+impl<P: DataPlane> Engine<P> {
+    pub(super) fn sessions_of(
+        &self,
+        tunnel: &str,
+    ) -> impl DoubleEndedIterator<Item = (SessionId, &Session)> {
+        self.sessions.of_tunnel(tunnel).filter(|(_, s)| !s.is_closing())
+    }
+
+    /// The session that serves an IKE tunnel, or will.
+    pub(super) fn session_of(&self, tunnel: &str) -> Option<SessionId> {
+        let sessions = || self.sessions_of(tunnel);
+        sessions()
+            .rfind(|(_, s)| s.is_established())
+            .or_else(|| sessions().next_back())
+            .map(|(id, _)| id)
+    }
+
+    /// Gives a new session its place. `effects` are those of its making.
+    pub(super) fn take_in(
+        &mut self,
+        now: Instant,
+        session: Session,
+        effects: Effects,
+    ) -> SessionId {
+        self.next_session += 1;
+        let id = SessionId(self.next_session);
+        self.out.name_peer(&session.tunnel.name, session.path.remote);
+        let taken: Effects = session.sas.iter().map(|s| Effect::SpiTaken(s.local_spi)).collect();
+        self.sessions.enter(id, &session);
+        self.put_back(now, id, Box::new(session), taken.and(effects));
+        id
+    }
+
+    /// Takes in a session that a peer has begun.
+    pub(super) fn adopt(
+        &mut self,
+        now: Instant,
+        session: Session,
+        initial_contact: bool,
+        effects: Effects,
+    ) {
+        let tunnel = Arc::clone(&session.tunnel);
+        let begun_at = session.begun_at;
+        let id = self.take_in(now, session, effects);
+        if initial_contact {
+            // RFC 7296 §2.4: the peer knows of no other between these two identities, so whatever was up before it
+            // began is dead.
+            let dead: Vec<SessionId> = (self.sessions.of_peer(&tunnel))
+                .filter(|(other, _)| *other != id)
+                .filter(|(_, s)| s.established_at.is_some_and(|at| at < begun_at))
+                .map(|(other, _)| other)
+                .collect();
+            for other in dead {
+                self.with_session(now, other, |session, cx| {
+                    session.ending = Ending::Unanswered;
+                    session.end(cx, CloseReason::PeerRestarted, None)
+                });
+            }
+        }
+        self.settle_sessions(now, id);
+    }
+
+    /// Leaves one session per tunnel. Of two begun by different sides, the one made with the lowest nonce goes, closed
+    /// by the side that began it, as with crossing rekeys; of two begun by the same side the older goes. No RFC says this of
+    /// whole IKE SAs: where the peer leaves its own in place, this side closes that after a while.
+    pub(super) fn settle_sessions(&mut self, now: Instant, new: SessionId) {
+        let Some(session) = self.sessions.get(new).filter(|s| !s.is_closing()) else { return };
+        let (tunnel, here, nonce) =
+            (session.tunnel.name.clone(), session.begun_here, session.lowest_nonce);
+        let mut redundant = Vec::new();
+        let mut left_to_the_peer = Vec::new();
+        let mut predecessors = Vec::new();
+        for (id, other) in
+            self.sessions_of(&tunnel).filter(|(id, s)| *id != new && s.is_established())
+        {
+            if session.renewal.succeeds == Some(id) {
+                continue;
+            }
+            // The peer knows of that one, or would have said so: it deletes it when this one has taken over.
+            if !here && other.established_at.is_some_and(|at| at < session.begun_at) {
+                predecessors.push(id);
+                continue;
+            }
+            if other.begun_here == here {
+                redundant.push((id, new));
+            } else {
+                let (loser, heir, begun_here) = match other.lowest_nonce < nonce {
+                    true => (id, new, other.begun_here),
+                    false => (new, id, here),
+                };
+                match begun_here {
+                    true => redundant.push((loser, heir)),
+                    false => left_to_the_peer.push(loser),
+                }
+            }
+        }
+        let surplus = predecessors.len().saturating_sub(SPARE_SESSIONS);
+        redundant.extend(predecessors.drain(..surplus).map(|id| (id, new)));
+        left_to_the_peer.extend(predecessors);
+        let at = after(now, self.config.patience());
+        for id in left_to_the_peer {
+            let deadline = Deadline { at, reason: "redundant IKE SA" };
+            self.deadlines.set(Waiter::Redundant(id), Some(deadline));
+        }
+        for (id, heir) in redundant {
+            self.close_in_favour_of(now, id, heir);
+        }
+        let closing = self.sessions.of_tunnel(&tunnel).filter(|(_, s)| s.is_closing());
+        let closing: Vec<SessionId> = closing.map(|(id, _)| id).collect();
+        for id in closing.iter().take(closing.len().saturating_sub(SPARE_SESSIONS)) {
+            self.with_session(now, *id, |session, cx| {
+                session.end(cx, CloseReason::TooManySessions, None)
+            });
+        }
+    }
+
+    /// Closes a session that the peer should have closed, if another still serves the tunnel in its place.
+    pub(super) fn close_redundant(&mut self, now: Instant, id: SessionId) {
+        let Some(session) = self.sessions.get(id).filter(|s| !s.is_closing()) else { return };
+        let serves = |(other, s): &(SessionId, &Session)| {
+            let later = session.established_at.is_some_and(|at| at < s.begun_at);
+            *other != id && s.is_established() && (later || s.lowest_nonce > session.lowest_nonce)
+        };
+        let heir = self.sessions_of(&session.tunnel.name).find(serves).map(|(other, _)| other);
+        if let Some(heir) = heir {
+            self.close_in_favour_of(now, id, heir);
+        }
+    }
+
+    /// Closes a session; another one of the tunnel takes over what it serves.
+    pub(super) fn close_in_favour_of(&mut self, now: Instant, id: SessionId, heir: SessionId) {
+        let served = self.ask_session(now, id, |session, cx| {
+            session.close_as_redundant(cx, CloseReason::Redundant)
+        });
+        self.with_session(now, heir, |session, _| {
+            served.into_iter().for_each(|name| session.want_child(name));
+            Effects::none()
+        });
+    }
+
+    /// Inbound SAs of a session that ends receive for a while if another one serves the same tunnel: packets of the
+    /// peer are on their way. Otherwise they go at once.
+    pub(super) fn hand_over(
+        &mut self,
+        now: Instant,
+        of: SessionId,
+        tunnel: &str,
+        orphans: Vec<Lingering>,
+        retired: Vec<SaId>,
+    ) {
+        if orphans.is_empty() && retired.is_empty() {
+            return;
+        }
+        let serves = |(id, s): &(SessionId, &Session)| *id != of && s.is_established();
+        let heir = self.sessions_of(tunnel).find(serves).map(|(id, _)| id);
+        match heir {
+            Some(heir) => self.with_session(now, heir, |session, cx| {
+                session.relieve(cx);
+                retired.into_iter().for_each(|sa| _ = cx.plane.remove(sa));
+                orphans.into_iter().for_each(|orphan| session.linger(cx, orphan));
+                Effects::none()
+            }),
+            None => {
+                retired.into_iter().for_each(|sa| _ = self.plane.remove(sa));
+                for orphan in orphans {
+                    self.plane.remove(orphan.sa);
+                    self.spis.release(orphan.spi);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Tunnels by the names that commands give them. A command looks its name up once and passes on the result.
+
+use super::{CommandError, Engine};
+use esp::plane::DataPlane;
+use policy::{ChildTunnel, IkeTunnel};
+use std::iter;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// A tunnel that a command has named: an IKE tunnel of the policy with its child tunnels, or one child tunnel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Target {
+    pub(super) tunnel: Arc<IkeTunnel>,
+    pub(super) child: Option<Arc<ChildTunnel>>,
+}
+
+impl Target {
+    /// The name that the command gave.
+    pub fn name(&self) -> &str {
+        self.child().unwrap_or(&self.tunnel.name)
+    }
+
+    /// The IKE tunnel.
+    pub fn tunnel(&self) -> &str {
+        &self.tunnel.name
+    }
+
+    /// The child tunnel, if the name is that of a child tunnel.
+    pub fn child(&self) -> Option<&str> {
+        self.child.as_deref().map(|child| child.name.as_str())
+    }
+}
+
+/// A tunnel that this side may start, with the child tunnels to be set up. [`Engine::startable`] returns it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Startable {
+    pub(super) target: Target,
+    /// At least one.
+    pub(super) children: Vec<Arc<ChildTunnel>>,
+}
+
+impl Startable {
+    /// The tunnel that was named.
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    /// The names of the child tunnels to be set up.
+    pub fn children(&self) -> impl Iterator<Item = &str> {
+        self.children.iter().map(|child| child.name.as_str())
+    }
+
+    /// The addresses of this side and of the peer in the policy, between which a new session is set up.
+    ///
+    /// # Errors
+    /// If the policy does not name one of them: only the peer can begin then.
+    pub fn addresses(&self) -> Result<(IpAddr, IpAddr), CommandError> {
+        let Target { tunnel, .. } = &self.target;
+        let name = || self.target.name().to_owned();
+        let local = tunnel.local.address.ok_or_else(|| CommandError::NoLocalAddress(name()))?;
+        let remote = tunnel.remote.address.ok_or_else(|| CommandError::NoPeerAddress(name()))?;
+        Ok((local, remote))
+    }
+}
+
+impl<P: DataPlane> Engine<P> {
+    /// Looks up a tunnel by its name.
+    pub(super) fn find(&self, name: &str) -> Result<Target, CommandError> {
+        if let Some(tunnel) = self.policy.tunnel(name) {
+            return Ok(Target { tunnel: Arc::clone(tunnel), child: None });
+        }
+        if let Some((tunnel, child)) = self.policy.child(name) {
+            return Ok(Target { tunnel: Arc::clone(tunnel), child: Some(Arc::clone(child)) });
+        }
+        Err(self.no_such_tunnel(name))
+    }
+
+    /// Looks up a tunnel that [`Engine::start`] can start.
+    ///
+    /// # Errors
+    /// If there is no such tunnel, or this side may not start it.
+    pub fn startable(&self, name: &str) -> Result<Startable, CommandError> {
+        if self.stopping {
+            return Err(CommandError::Stopping);
+        }
+        startable(self.find(name)?)
+    }
+
+    /// Every IKE tunnel that this side may start.
+    pub fn startable_tunnels(&self) -> Vec<Startable> {
+        if self.stopping {
+            return Vec::new();
+        }
+        let all = self.policy.tunnels.iter();
+        let targets = all.map(|tunnel| Target { tunnel: Arc::clone(tunnel), child: None });
+        targets
+            .filter_map(|target| startable(target).ok())
+            .filter(|startable| startable.addresses().is_ok())
+            .collect()
+    }
+
+    /// The names of the child tunnels that are not up yet.
+    pub fn not_up<'a>(&self, startable: &'a Startable) -> Vec<&'a str> {
+        let session = self.session_of(startable.target.tunnel());
+        let session = session.and_then(|id| self.sessions.get(id));
+        let up = |name: &str| session.is_some_and(|s| s.serving_child(name).is_some());
+        startable.children().filter(|name| !up(name)).collect()
+    }
+
+    fn no_such_tunnel(&self, name: &str) -> CommandError {
+        let tunnels = self.policy.tunnels.iter();
+        let names =
+            tunnels.flat_map(|t| iter::once(&t.name).chain(t.children.iter().map(|c| &c.name)));
+        let near = names
+            .map(|n| (strsim::jaro_winkler(&n.to_lowercase(), &name.to_lowercase()), n))
+            .filter(|(likeness, _)| *likeness > 0.8)
+            .max_by(|a, b| a.0.total_cmp(&b.0));
+        CommandError::NoSuchTunnel(name.into(), near.map(|(_, n)| n.clone()))
+    }
+}
+
+fn startable(target: Target) -> Result<Startable, CommandError> {
+    let name = || target.name().to_owned();
+    let may_start = |child: &&Arc<ChildTunnel>| child.role.may_initiate();
+    let children: Vec<_> = match &target.child {
+        Some(child) => vec![Arc::clone(child)],
+        None => target.tunnel.children.iter().filter(may_start).cloned().collect(),
+    };
+    if !target.tunnel.role.may_initiate() || !children.iter().all(|c| c.role.may_initiate()) {
+        return Err(CommandError::ResponderOnly(name()));
+    }
+    if children.is_empty() {
+        return Err(CommandError::NothingToStart(name()));
+    }
+    Ok(Startable { target, children })
+}

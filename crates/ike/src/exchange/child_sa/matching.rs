@@ -1,0 +1,165 @@
+//! The child tunnel that a request means, by its traffic selectors (RFC 7296 §2.9, §2.23.1).
+
+use super::generic;
+use crate::context::Cx;
+use crate::failure::facts::{KEPT, Modes, Traffic, Wanted};
+use crate::negotiation::selectors;
+use crate::rejection::Rejection;
+use crate::session::Session;
+use crate::wire::payload::TrafficSelector;
+use esp::plane::{Spi, TrafficSelectors};
+use policy::{AddressRange, ChildTunnel, Mode, Selector};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// So many child tunnels of a peer are compared with a request one by one; of more those that are near to it.
+const FEW: usize = 16;
+
+/// The child tunnel that fits a request.
+pub(super) struct Match {
+    pub tunnel: Arc<ChildTunnel>,
+    pub selectors: Arc<TrafficSelectors>,
+    /// Addresses were replaced by those seen from this side of a NAT.
+    pub seen: bool,
+}
+
+pub(super) fn find_tunnel(
+    session: &Session,
+    cx: &Cx<'_>,
+    rekeys: Option<Spi>,
+    transport: bool,
+    tsi: &[TrafficSelector],
+    tsr: &[TrafficSelector],
+) -> Result<Match, Rejection> {
+    let old = rekeys.and_then(|spi| session.child_by_inbound(spi)).map(|child| &child.tunnel);
+    let translated = transport && (session.path.nat_local || session.path.nat_remote);
+    let tunnels = match old {
+        Some(tunnel) => vec![tunnel],
+        None => may_fit(session, cx, translated, tsi, tsr),
+    };
+    let tunnels = tunnels.into_iter().filter(|tunnel| old.is_some() || tunnel.role.may_respond());
+    let mut found: Option<(u8, Match)> = None;
+    let mut wrong_mode = None;
+    for tunnel in tunnels {
+        // RFC 7296 §2.23.1: in transport mode the addresses that count are those this side sees.
+        let (seen_i, seen_r);
+        let (tsi, tsr) = if translated && tunnel.mode == Mode::Transport {
+            (seen_i, seen_r) = both_as_seen(session, tsi, tsr);
+            (seen_i.as_slice(), seen_r.as_slice())
+        } else {
+            (tsi, tsr)
+        };
+        let Some(selectors) = selectors::grant(tunnel, tsr, tsi) else { continue };
+        if tunnel.mode == Mode::Transport && !transport {
+            wrong_mode = Some(tunnel);
+            continue;
+        }
+        let exact =
+            selectors::is_exact(tunnel, tsr, tsi) && (tunnel.mode == Mode::Transport) == transport;
+        // RFC 7296 §2.9: before a part of all that is asked for, what includes its first choice.
+        let rank = match exact {
+            true => 2,
+            false => selectors::includes_first(tunnel, tsr, tsi).into(),
+        };
+        if found.as_ref().is_none_or(|(best, _)| rank > *best) {
+            let seen = translated && tunnel.mode == Mode::Transport;
+            let selectors = Arc::new(selectors);
+            found = Some((rank, Match { tunnel: Arc::clone(tunnel), selectors, seen }));
+        }
+        if exact {
+            break;
+        }
+    }
+    if let Some((_, found)) = found {
+        return Ok(found);
+    }
+    if rekeys.is_none()
+        && let Some(found) = generic::matching(session, cx, transport, tsi, tsr)
+    {
+        return found;
+    }
+    if let Some(tunnel) = wrong_mode {
+        return Err(Rejection::mode_mismatch(differing(tunnel)));
+    }
+    let theirs = Wanted {
+        child: String::new(),
+        local: selectors::known(tsr),
+        remote: selectors::known(tsi),
+    };
+    let ours = session.tunnel.children.iter().take(KEPT).map(|c| Wanted::by(c)).collect();
+    Err(Rejection::ts_unacceptable(Traffic { ours, theirs: Some(theirs) }))
+}
+
+/// The child tunnels that a request may mean, in their order: where there are many, those with addresses of it on both
+/// sides. `translated`: or of it as it is seen from this side of a NAT.
+fn may_fit<'a>(
+    session: &'a Session,
+    cx: &'a Cx<'_>,
+    translated: bool,
+    tsi: &[TrafficSelector],
+    tsr: &[TrafficSelector],
+) -> Vec<&'a Arc<ChildTunnel>> {
+    let tunnels = &session.tunnel.children;
+    if tunnels.len() <= FEW || !cx.policy.has(&session.tunnel) {
+        return tunnels.iter().collect();
+    }
+    let seen = translated.then(|| both_as_seen(session, tsi, tsr));
+    let (seen_i, seen_r) = seen.as_ref().map_or((&[][..], &[][..]), |(i, r)| (i, r));
+    let local = [tsr, seen_r].into_iter().flat_map(selectors::addresses);
+    let remote = [tsi, seen_i].into_iter().flat_map(selectors::addresses);
+    let names = cx.rules.meeting(local, remote);
+    names.filter_map(|name| cx.policy.child_of(&session.tunnel, name)).collect()
+}
+
+/// The tunnel is in one mode, the peer wants the other.
+pub(super) fn differing(tunnel: &ChildTunnel) -> Modes {
+    let theirs = match tunnel.mode {
+        Mode::Transport => Mode::Tunnel,
+        Mode::Tunnel => Mode::Transport,
+    };
+    Modes { child: tunnel.name.clone(), ours: tunnel.mode, theirs }
+}
+
+/// TSi and TSr with the addresses that this side of a NAT sees.
+fn both_as_seen(
+    session: &Session,
+    tsi: &[TrafficSelector],
+    tsr: &[TrafficSelector],
+) -> (Vec<TrafficSelector>, Vec<TrafficSelector>) {
+    let path = &session.path;
+    let seen_i = as_seen(tsi, path.remote.ip(), path.nat_remote);
+    (seen_i, as_seen(tsr, path.local.ip(), path.nat_local))
+}
+
+pub(super) fn as_seen(
+    selectors: &[TrafficSelector],
+    address: IpAddr,
+    behind_nat: bool,
+) -> Vec<TrafficSelector> {
+    let replace = |selector: &TrafficSelector| match selector {
+        TrafficSelector::Range(s) if behind_nat && s.addresses.start() == s.addresses.end() => {
+            TrafficSelector::Range(Selector { addresses: AddressRange::from(address), ..*s })
+        }
+        other => other.clone(),
+    };
+    selectors.iter().map(replace).collect()
+}
+
+/// The granted traffic in the peer's terms: the address that the peer knows in place of the one seen here.
+pub(super) fn as_sent(
+    granted: &[Selector],
+    sent: &[TrafficSelector],
+    replaced: bool,
+) -> Vec<TrafficSelector> {
+    let known = sent.iter().find_map(|selector| match selector {
+        TrafficSelector::Range(s) if s.addresses.start() == s.addresses.end() => Some(s.addresses),
+        _ => None,
+    });
+    let replace = |selector: &Selector| match known {
+        Some(addresses) if replaced && selector.addresses.start() == selector.addresses.end() => {
+            Selector { addresses, ..*selector }
+        }
+        _ => *selector,
+    };
+    granted.iter().map(replace).map(TrafficSelector::Range).collect()
+}

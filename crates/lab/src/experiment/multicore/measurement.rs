@@ -1,0 +1,80 @@
+//! A measurement, and the lengths, ciphers and schedules of which there is one.
+
+use crate::site::Cipher;
+use serde::Serialize;
+use std::collections::BTreeMap;
+
+/// The document's lengths of packets, octets.
+pub(super) const LENGTHS: [usize; 6] = [64, 128, 256, 512, 1024, 1280];
+/// The length at which the document reaches 20 Gbit/s.
+pub(super) const MIDDLE: usize = 512;
+/// Lengths that stand for short, middle and long packets.
+pub(super) const THREE: [usize; 3] = [LENGTHS[0], MIDDLE, LENGTHS[5]];
+/// Flows of each cipher, each with SAs of its own.
+pub(super) const FLOWS: u8 = 4;
+
+const fn cipher(
+    name: &'static str,
+    encryption: &'static str,
+    authentication: &'static str,
+) -> Cipher {
+    Cipher { name, encryption, authentication }
+}
+
+pub(super) const GCM: Cipher = cipher("AES-128-GCM", "ESP_AES128_GCM_16", "NONE");
+pub(super) const CBC: Cipher = cipher("AES-128-CBC + SHA-1", "ESP_AES_CBC_128", "HMAC-SHA1");
+
+/// The document's ciphers with its MAC, and what took their place.
+pub(super) const CIPHERS: &[Cipher] = &[
+    GCM,
+    cipher("AES-192-GCM", "ESP_AES192_GCM_16", "NONE"),
+    cipher("AES-256-GCM", "ESP_AES256_GCM_16", "NONE"),
+    CBC,
+    cipher("AES-192-CBC + SHA-1", "ESP_AES_CBC_192", "HMAC-SHA1"),
+    cipher("AES-256-CBC + SHA-1", "ESP_AES_CBC_256", "HMAC-SHA1"),
+    #[cfg(feature = "legacy")]
+    cipher("3DES + SHA-1", "ESP_3DES", "HMAC-SHA1"),
+    #[cfg(feature = "legacy")]
+    cipher("DES + SHA-1", "ESP_DES", "HMAC-SHA1"),
+];
+
+pub(super) const COMPLETION: &str = "run-to-completion";
+pub(super) const PIPELINE: &str = "pipeline";
+
+/// The cost of a stage for one packet that was delivered.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Step {
+    /// Nanoseconds by the clock, in both daemons together.
+    pub ns: f64,
+    /// Packets that passed at once.
+    pub batch: f64,
+}
+
+/// One measurement.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Row {
+    pub round: usize,
+    pub schedule: &'static str,
+    pub workers: usize,
+    pub cipher: &'static str,
+    pub length: usize,
+    /// Delivered in both directions together, in a second.
+    pub packets_per_second: f64,
+    /// Share of what was sent that did not arrive.
+    pub loss: f64,
+    /// Of both daemons, for one packet delivered, nanoseconds.
+    pub cpu_ns: f64,
+    /// Of the readers alone.
+    pub reader_ns: f64,
+    /// Of generator and sink.
+    pub traffic_ns: f64,
+    /// Wake-ups of workers per thousand packets.
+    pub wakeups: f64,
+    pub stages: BTreeMap<&'static str, Step>,
+}
+
+impl Row {
+    pub(super) fn gbits(&self) -> f64 {
+        self.packets_per_second * self.length as f64 * 8.0 / 1e9
+    }
+}

@@ -1,0 +1,28 @@
+//! Serialization of values that are one word or phrase: each is written as it is displayed.
+
+use crate::{
+    AhIntegrity, EspEncryption, Group, IkeEncryption, Integrity, Mode, Prf, Protection, Selector,
+};
+use serde::{Serialize, Serializer};
+
+macro_rules! as_displayed {
+    ($($name:ident),* $(,)?) => {
+        $(impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        })*
+    };
+}
+
+as_displayed!(
+    AhIntegrity,
+    EspEncryption,
+    Group,
+    IkeEncryption,
+    Integrity,
+    Mode,
+    Prf,
+    Protection,
+    Selector,
+);

@@ -1,0 +1,142 @@
+//! Identities, and the endpoints of phase 1 that they name.
+
+use super::context::Context;
+use crate::validate::{Problem, rules};
+use crate::wording::quoted;
+use crate::xml::element::{Attribute, Element};
+use crate::xml::schema::is_group_reference;
+use crate::{DistinguishedName, Endpoint, Identity};
+
+impl Context<'_> {
+    /// The identity in one element, with or without the prefix `PK_`.
+    pub fn identity(&mut self, element: &Element<'_>) -> Option<Identity> {
+        let kind = element.name.strip_prefix("PK_").unwrap_or(element.name);
+        if kind.ends_with("_Range") || kind.ends_with("_Subnet") {
+            let message = format!("{kind} cannot say who a side is: it names many");
+            let help = "use IPV4_Address, IPV6_Address, FQDN, User_FQDN, ASN1_DN or Key_ID; for many peers that start, \
+                        name an IKEGroup";
+            self.report.error(element.span(), message, help);
+            return None;
+        }
+        let attribute = element.attribute("Value")?;
+        match kind {
+            "IPV4_Address" | "IPV6_Address" => {
+                let address = self.address(element, "Value", kind == "IPV4_Address")?;
+                if let Err(problem) = rules::host(address) {
+                    let message = problem.to_string();
+                    let help = "for a peer whose address is not known, use FQDN, User_FQDN or Key_ID and the \
+                                IKE_Role \"Responder\"";
+                    self.report.error(attribute.span(element), message, help);
+                    return None;
+                }
+                Some(address.into())
+            }
+            "FQDN" => {
+                let value = self.trimmed(element, attribute);
+                self.is_valid(element, attribute, Identity::Fqdn(value.to_owned()))
+            }
+            "User_FQDN" => {
+                let value = self.trimmed(element, attribute);
+                self.is_valid(element, attribute, Identity::UserFqdn(value.to_owned()))
+            }
+            "ASN1_DN" => {
+                let value = self.trimmed(element, attribute);
+                match value.parse::<DistinguishedName>() {
+                    Ok(name) => {
+                        self.warn_reversed(element, attribute, value, &name);
+                        Some(Identity::Dn(name))
+                    }
+                    Err(error) => {
+                        let help = "write it like /C=NL/O=Example/CN=gate.example.net, or \
+                                    CN=gate.example.net,O=Example,C=NL; openssl x509 -noout -subject -nameopt compat \
+                                    prints the one of a certificate";
+                        self.report.error(attribute.span(element), error.to_string(), help);
+                        None
+                    }
+                }
+            }
+            _ => {
+                let octets = attribute.value.as_bytes().to_vec();
+                self.is_valid(element, attribute, Identity::KeyId(octets))
+            }
+        }
+    }
+
+    /// Most programs print a name with commas in the order of its encoding, RFC 4514 reads it the other way round.
+    fn warn_reversed(
+        &mut self,
+        element: &Element<'_>,
+        attribute: &Attribute<'_>,
+        value: &str,
+        name: &DistinguishedName,
+    ) {
+        let starts = |text: &str, kind: &str| {
+            text.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
+        };
+        let first = |kind| starts(value, kind);
+        if !value.starts_with('/')
+            && ["C=", "DC=", "O="].into_iter().any(first)
+            && value.rsplit(',').next().is_some_and(|last| starts(last.trim(), "CN="))
+        {
+            let message =
+                format!("{} is read as RFC 4514 has it: {name} has CN at the top", quoted(value));
+            let help =
+                "write the most specific part first, CN=…,O=…,C=…, or with slashes, /C=…/O=…/CN=…";
+            self.report.warning(attribute.span(element), message, help);
+        }
+    }
+
+    /// The identity, unless it breaks a rule, which is reported.
+    fn is_valid(
+        &mut self,
+        element: &Element<'_>,
+        attribute: &Attribute<'_>,
+        identity: Identity,
+    ) -> Option<Identity> {
+        let Err(problem) = rules::identity(&identity) else { return Some(identity) };
+        let (message, help) = match &problem {
+            Problem::AddressAsDomain(name) => {
+                (format!("FQDN {} is an address", quoted(name)), "use IPV4_Address or IPV6_Address")
+            }
+            Problem::NotAUser(name) => (
+                format!("User_FQDN {} is not user@domain", quoted(name)),
+                "write it like ops@example.net",
+            ),
+            Problem::NotADomain(name) if name.contains('*') => (
+                problem.to_string(),
+                "there are no wildcards: name each peer, in an IKEGroup if they are many",
+            ),
+            Problem::NotADomain(_) => {
+                (problem.to_string(), "a domain name has letters, digits, '-', '_' and '.'")
+            }
+            Problem::KeyIdLength(_) => ("Key_ID must have 1 to 255 octets".to_owned(), ""),
+            other => (other.to_string(), other.help()),
+        };
+        self.report.error(attribute.span(element), message, help);
+        None
+    }
+
+    /// One side of a phase 1 tunnel: an address, or a name with the optional address inside it.
+    pub fn endpoint(&mut self, side: &Element<'_>) -> Option<Endpoint> {
+        let element = self.only(side, None)?;
+        if is_group_reference(element.name) {
+            let message = "a group can be the remote identity alone";
+            let help =
+                "this side is one: name it by its address, FQDN, User_FQDN, ASN1_DN or Key_ID";
+            self.report.error(element.span(), message, help);
+            return None;
+        }
+        self.party(element)
+    }
+
+    /// One party by its identity.
+    pub fn party(&mut self, element: &Element<'_>) -> Option<Endpoint> {
+        let identity = self.identity(element);
+        let address = match identity.as_ref().and_then(Identity::address) {
+            Some(address) => Some(address),
+            None if element.children.is_empty() => None,
+            None => self.only(element, None).and_then(|inner| self.identity(inner))?.address(),
+        };
+        Some(Endpoint { address, identity: identity? })
+    }
+}

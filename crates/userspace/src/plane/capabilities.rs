@@ -1,0 +1,89 @@
+//! The userspace plane's optional capabilities.
+
+use super::Userspace;
+use esp::filter::{Always, Direction, Filter, FilterStatus};
+use esp::path_mtu::Fit;
+use esp::plane::{
+    Capabilities, Filtering, ManualKeying, PacketSummary, PathMtu, PeerExceptions, PlaneError,
+    RuleId, SaId,
+};
+use esp::trace::{DecidedBy, Trace};
+use std::net::IpAddr;
+use std::sync::Arc;
+
+impl Capabilities for Userspace {
+    fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
+        Some(self)
+    }
+
+    fn filtering(&mut self) -> Option<&mut dyn Filtering> {
+        Some(self)
+    }
+
+    fn path_mtu(&mut self) -> Option<&mut dyn PathMtu> {
+        Some(self)
+    }
+
+    fn peer_exceptions(&mut self) -> Option<&mut dyn PeerExceptions> {
+        Some(self)
+    }
+}
+
+impl ManualKeying for Userspace {
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
+        self.datapath.set_reqid(rule, reqid)
+    }
+
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
+        self.datapath.resume(sa, used)
+    }
+
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
+        self.datapath.last_sequence(sa)
+    }
+}
+
+impl PathMtu for Userspace {
+    fn fit(&mut self, sa: SaId) -> Option<Fit> {
+        let fit = self.datapath.fit(sa)?;
+        Some(Fit { inner_mtu: fit.inner_mtu.min(self.mtu.into()), ..fit })
+    }
+}
+
+impl PeerExceptions for Userspace {
+    /// Lets the packets of a peer in that the kernel would drop because its own address lies in the remote side of a
+    /// rule.
+    fn expect_peer(&mut self, peer: IpAddr) {
+        self.admit_peer(peer);
+    }
+}
+
+impl Filtering for Userspace {
+    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
+        self.enforcement.apply(&filter, &mut self.journal)?;
+        self.datapath.set_filter(filter)
+    }
+
+    fn filter_status(&mut self) -> Option<FilterStatus> {
+        Some(FilterStatus {
+            filter: Arc::clone(self.enforcement.filter()),
+            counts: self.enforcement.counts(),
+            inbound_guard: false,
+        })
+    }
+
+    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
+        let mut trace = self.datapath.trace(packet)?;
+        for (course, way) in
+            [(&mut trace.leaving, Direction::Out), (&mut trace.arriving, Direction::In)]
+        {
+            let by_tunnel = matches!(course.decided_by, DecidedBy::Tunnel { .. });
+            let always = Always::of(packet, way, self.config.natt_port);
+            if let Some(always) = always.filter(|a| !(by_tunnel && a.yields_to_tunnels())) {
+                course.decided_by = DecidedBy::Always(always);
+                course.sas.clear();
+            }
+        }
+        Some(trace)
+    }
+}

@@ -1,0 +1,253 @@
+//! The port of ESP in UDP: the sockets that all queue pairs share, and the steering of ESP to queue pairs by SPI.
+
+mod open;
+
+pub(super) use open::{for_families, udp};
+
+use super::datagrams::{Arena, Outgoing, set_option};
+use super::dont_fragment::let_fragment;
+use super::offering::Offering;
+use super::refusal::refused;
+use super::steering::{self, SpiAt};
+use esp::plane::PlaneError;
+use host::decapsulate;
+use host::netlink::Family;
+use libc::SOL_UDP;
+use open::{ah, marked};
+use socket2::{Protocol, Socket, Type};
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+/// The port of ESP in UDP, and the sockets that all queue pairs share. Sockets of a family that the host lacks are absent.
+pub(super) struct Port {
+    pub(super) number: u16,
+    pub(super) mark: u32,
+    /// The sockets of datagrams that are not ESP.
+    first: [Option<Socket>; 2],
+    pub(super) native: [Option<Socket>; 2],
+    /// The sockets of AH, which send whole IP packets.
+    pub(super) ah: [Option<Socket>; 2],
+    /// ESP of IPv4 that routers may fragment. It only sends, and is opened when it is needed first.
+    fragmenting: OnceLock<Option<Socket>>,
+    /// The sockets by which the kernel takes ESP of its own SPIs.
+    kernel: Option<[Option<Socket>; 2]>,
+    steering: Mutex<Steering>,
+    /// The kernel segments UDP. Cleared at the first interface that cannot.
+    pub(super) segments: AtomicBool,
+    /// The kernel may hand over datagrams together (UDP GRO).
+    receives_runs: bool,
+    /// ESP packets that the kernel did not take.
+    pub unsent: AtomicU64,
+}
+
+/// The receivers of ESP in UDP.
+struct Steering {
+    queue_pairs: usize,
+    /// SPIs of this plane's SAs; used only beside the kernel's plane.
+    own: BTreeSet<u32>,
+}
+
+impl Port {
+    /// Takes the port, which must be free. With `beside_kernel`, the kernel has SAs that share it.
+    pub(super) fn open(
+        number: u16,
+        mark: u32,
+        beside_kernel: bool,
+        without: &BTreeSet<Offering>,
+    ) -> Result<Self, PlaneError> {
+        let name = format!("UDP port {number}");
+        let first = for_families(&name, |family| {
+            let socket = udp(family, number, mark, false)?;
+            // Others may join from now on, but whoever held the port before would have been in the way.
+            socket.set_reuse_port(true)?;
+            Ok(socket)
+        })?;
+        let native = for_families("the socket of ESP", |family| {
+            let socket = marked(family, Type::RAW, Protocol::from(libc::IPPROTO_ESP), mark)?;
+            if family == Family::V4 {
+                let_fragment(&socket, false)?;
+            }
+            Ok(socket)
+        })?;
+        let ah = for_families("the socket of AH", |family| ah(family, mark))?;
+        let kernel = beside_kernel.then(|| {
+            for_families("the kernel's socket of ESP in UDP", |family| {
+                let socket = udp(family, number, mark, true)?;
+                decapsulate(socket.as_fd())?;
+                Ok(socket)
+            })
+        });
+        let port = Self {
+            number,
+            mark,
+            first,
+            native,
+            ah,
+            fragmenting: OnceLock::new(),
+            kernel: kernel.transpose()?,
+            steering: Mutex::new(Steering { queue_pairs: 1, own: BTreeSet::new() }),
+            segments: AtomicBool::new(!without.contains(&Offering::UdpSegmentation)),
+            receives_runs: !without.contains(&Offering::UdpGro),
+            unsent: AtomicU64::new(0),
+        };
+        for socket in port.first.iter().flatten() {
+            // A probe for the kernel's support only: 0 sets no segmentation.
+            if port.segments.load(Ordering::Relaxed)
+                && set_option(socket.as_fd(), SOL_UDP, libc::UDP_SEGMENT, 0).is_err()
+            {
+                port.segments.store(false, Ordering::Relaxed);
+                tracing::info!("this kernel has no UDP segmentation; throughput will be lower");
+            }
+            if let Err(error) = port.receive_runs(socket) {
+                tracing::info!(%error, "this kernel has no UDP GRO; throughput will be lower");
+            }
+        }
+        // Until somebody reads.
+        for (socket, loopback) in port.raw() {
+            if let Err(error) = steering::seclude(socket, loopback) {
+                tracing::debug!(%error, "what comes while no SA is up waits in the socket");
+            }
+        }
+        if beside_kernel {
+            port.steer(1)?;
+        }
+        Ok(port)
+    }
+
+    /// The number of the port.
+    pub(super) fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// The sockets of datagrams that are not ESP, by family.
+    pub(super) fn first(&self) -> &[Option<Socket>; 2] {
+        &self.first
+    }
+
+    /// The sockets of ESP without UDP, by family.
+    pub(super) fn native(&self) -> &[Option<Socket>; 2] {
+        &self.native
+    }
+
+    /// The sockets of AH, by family.
+    pub(super) fn ah(&self) -> &[Option<Socket>; 2] {
+        &self.ah
+    }
+
+    /// The sockets of ESP and AH, and the loopback address of their family.
+    fn raw(&self) -> impl Iterator<Item = (&Socket, IpAddr)> {
+        let loopback = [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+        let sockets = self.native.iter().zip(loopback).chain(self.ah.iter().zip(loopback));
+        sockets.filter_map(|(socket, loopback)| Some((socket.as_ref()?, loopback)))
+    }
+
+    /// The socket of native ESP of IPv4 that routers may fragment.
+    pub(super) fn fragmenting(&self) -> Option<&Socket> {
+        let open = || {
+            let socket =
+                marked(Family::V4, Type::RAW, Protocol::from(libc::IPPROTO_ESP), self.mark)?;
+            let_fragment(&socket, true)?;
+            // Nothing comes there, and every packet says where it is from.
+            socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+            Ok(socket)
+        };
+        let opened = self.fragmenting.get_or_init(|| {
+            open().inspect_err(|error: &io::Error| tracing::warn!(%error, "no fragmenting")).ok()
+        });
+        opened.as_ref()
+    }
+
+    /// Steers ESP to the first so many of the sockets that have joined.
+    pub(super) fn steer(&self, queue_pairs: usize) -> Result<(), PlaneError> {
+        let mut steering = self.steering();
+        steering.queue_pairs = queue_pairs;
+        self.attach(&steering)
+    }
+
+    /// Steers ESP with this SPI to this plane instead of the kernel.
+    pub(super) fn claim(&self, spi: u32) -> Result<(), PlaneError> {
+        let mut steering = self.steering();
+        if self.kernel.is_none() || !steering.own.insert(spi) {
+            return Ok(());
+        }
+        let room = steering.own.len() <= steering::MOST_SPIS;
+        let full = || PlaneError::System {
+            what: format!("sharing UDP port {} with the kernel", self.number),
+            why: "more SAs than that cannot be in the userspace plane beside the kernel's"
+                .to_owned(),
+        };
+        let claimed = if room { self.attach(&steering) } else { Err(full()) };
+        claimed.inspect_err(|_| {
+            steering.own.remove(&spi);
+        })
+    }
+
+    /// Steers ESP with this SPI to the kernel again.
+    pub(super) fn disclaim(&self, spi: u32) {
+        let mut steering = self.steering();
+        if steering.own.remove(&spi)
+            && let Err(error) = self.attach(&steering)
+        {
+            tracing::debug!(%error, "an SPI that is gone still comes to the userspace plane");
+        }
+    }
+
+    fn attach(&self, steering: &Steering) -> Result<(), PlaneError> {
+        let own = self.kernel.as_ref().map(|_| &steering.own);
+        for socket in self.first.iter().flatten() {
+            steering::steer(socket, steering.queue_pairs as u32, own)
+                .map_err(|e| refused(format!("steering UDP port {} by SPI", self.number), &e))?;
+        }
+        let Some(own) = own else { return Ok(()) };
+        // Behind the header of IPv4; in AH behind four octets of its own (RFC 4302 §2).
+        for (sockets, offset) in [(&self.native, 0), (&self.ah, 4)] {
+            for (socket, behind_header) in sockets.iter().zip([true, false]) {
+                let Some(socket) = socket else { continue };
+                steering::sift(socket, SpiAt { behind_header, offset }, own)
+                    .map_err(|e| refused("leaving the kernel's packets to it".to_owned(), &e))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Filters packets of the kernel's SAs out again, after raw sockets were opened for all packets.
+    pub(super) fn leave_to_kernel(&self) -> Result<(), PlaneError> {
+        match &self.kernel {
+            Some(_) => self.attach(&self.steering()),
+            None => Ok(()),
+        }
+    }
+
+    fn steering(&self) -> MutexGuard<'_, Steering> {
+        self.steering.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets the kernel hand over datagrams of one flow together (UDP GRO), unless that is switched off. The kernel checks the
+    /// option on an arbitrary socket of the port, so every socket has it.
+    pub(super) fn receive_runs(&self, socket: &Socket) -> io::Result<()> {
+        if !self.receives_runs {
+            return Ok(());
+        }
+        set_option(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1)
+    }
+
+    /// Sends a datagram that is not ESP.
+    pub(super) fn send_datagram(
+        &self,
+        source: IpAddr,
+        destination: SocketAddr,
+        octets: &[u8],
+    ) -> io::Result<()> {
+        let socket = self.first[usize::from(destination.is_ipv6())]
+            .as_ref()
+            .ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT))?;
+        let mut arena = Arena::new();
+        let mut batch = arena.batch();
+        batch.push(Outgoing { octets, destination, source, segment_len: None, tos: 0 });
+        batch.send(socket.as_fd(), 0).map(drop)
+    }
+}

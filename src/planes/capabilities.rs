@@ -1,0 +1,173 @@
+//! The optional capabilities of both planes together: of the one that serves a rule or SA, or of the one that has them.
+
+use super::guard::Guard;
+use super::{KernelPlane, PlaneKind, Planes};
+use esp::filter::{Filter, FilterStatus};
+use esp::path_mtu::Fit;
+use esp::plane::{
+    BulkRules, Capabilities, CryptoAccounting, DataPlane, Filtering, Maintenance, ManualKeying,
+    PacketSummary, PathMtu, PeerExceptions, PlaneError, Resynced, Rule, RuleId, SaId,
+};
+use esp::trace::{DecidedBy, OneWayTrace, Trace};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+impl<U: DataPlane, K: KernelPlane> Capabilities for Planes<U, K> {
+    fn bulk_rules(&mut self) -> Option<&mut dyn BulkRules> {
+        Some(self)
+    }
+
+    fn manual_keying(&mut self) -> Option<&mut dyn ManualKeying> {
+        Some(self)
+    }
+
+    fn filtering(&mut self) -> Option<&mut dyn Filtering> {
+        Some(self)
+    }
+
+    fn path_mtu(&mut self) -> Option<&mut dyn PathMtu> {
+        Some(self)
+    }
+
+    fn peer_exceptions(&mut self) -> Option<&mut dyn PeerExceptions> {
+        Some(self)
+    }
+
+    fn maintenance(&mut self) -> Option<&mut dyn Maintenance> {
+        Some(self)
+    }
+
+    fn crypto_accounting(&mut self) -> Option<&mut dyn CryptoAccounting> {
+        Some(self)
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> BulkRules for Planes<U, K> {
+    fn add_rules(&mut self, rules: Vec<Rule>) -> Vec<(RuleId, PlaneError)> {
+        // First: whatever becomes of the rules, their traffic does not leave in the clear.
+        self.guard(&rules);
+        let add = |rule: Rule| {
+            let id = rule.id;
+            self.place_rule(rule).err().map(|error| (id, error))
+        };
+        rules.into_iter().filter_map(add).collect()
+    }
+
+    fn remove_rules(&mut self, rules: &[RuleId]) {
+        for rule in rules {
+            let Some((removed, place)) = self.rules.remove(rule) else { continue };
+            self.config.report.forget(&removed.tunnel);
+            self.config.report.routed(*rule, None);
+            self.peers.remove(rule);
+            if place == PlaneKind::Userspace {
+                self.userspace.remove_rule(*rule);
+            }
+            if let Some(kernel) = &mut self.kernel {
+                kernel.remove_rule(*rule);
+            }
+        }
+        self.report_userspace();
+        // Last, and also of rules that no plane has taken.
+        if let Some(guard) = &mut self.guard {
+            guard.uncover(rules);
+        }
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> ManualKeying for Planes<U, K> {
+    fn set_reqid(&mut self, rule: RuleId, reqid: u32) -> Result<(), PlaneError> {
+        let place = self.place(rule)?;
+        self.plane(place).manual_keying().set_reqid(rule, reqid)
+    }
+
+    fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError> {
+        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        self.plane(place).manual_keying().resume(sa, used)
+    }
+
+    fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
+        let place = *self.sas.get(&sa)?;
+        self.plane(place).manual_keying().last_sequence(sa)
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> PathMtu for Planes<U, K> {
+    fn fit(&mut self, sa: SaId) -> Option<Fit> {
+        let place = *self.sas.get(&sa)?;
+        self.plane(place).path_mtu().fit(sa)
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> PeerExceptions for Planes<U, K> {
+    fn expect_peer(&mut self, peer: IpAddr) {
+        self.userspace.peer_exceptions().expect_peer(peer);
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
+    fn resync(&mut self) -> Result<Resynced, PlaneError> {
+        // Before the look at the kernel: a disturbance during it is reported again.
+        self.config.disturbed.store(false, Ordering::SeqCst);
+        self.kernel.as_mut().and_then(|kernel| kernel.maintenance()).resync()
+    }
+
+    fn use_room(&mut self) {
+        self.kernel.as_mut().and_then(|kernel| kernel.maintenance()).use_room();
+    }
+
+    fn network_changed(&mut self) {
+        self.kernel.as_mut().and_then(|kernel| kernel.maintenance()).network_changed();
+        self.look_at_routes();
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> CryptoAccounting for Planes<U, K> {
+    fn count_work(&mut self) {
+        self.kernel.as_mut().and_then(|kernel| kernel.crypto_accounting()).count_work();
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> Filtering for Planes<U, K> {
+    fn set_filter(&mut self, filter: Arc<Filter>) -> Result<(), PlaneError> {
+        if let Some(guard) = &mut self.guard {
+            guard.set_filter(&filter);
+        }
+        self.userspace.filtering().set_filter(filter)
+    }
+
+    fn filter_status(&mut self) -> Option<FilterStatus> {
+        let status = self.userspace.filtering().filter_status()?;
+        let inbound_guard = self.guard.as_ref().is_some_and(Guard::drops_cleartext);
+        Some(FilterStatus { inbound_guard, ..status })
+    }
+
+    fn trace(&mut self, packet: &PacketSummary) -> Option<Trace> {
+        let Trace { leaving, arriving, .. } = self.userspace.filtering().trace(packet)?;
+        let leaving = self.trace_one_way(packet, true, leaving);
+        let arriving = self.trace_one_way(packet, false, arriving);
+        // The kernel's policies are a guard of their own.
+        let in_kernel = matches!(arriving.decided_by, DecidedBy::Tunnel { kernel: Some(_), .. });
+        let guarded = self.guard.as_ref().is_some_and(Guard::drops_cleartext);
+        Some(Trace { leaving, arriving, inbound_guard: guarded || in_kernel })
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
+    /// Predicts the way of a packet: the first rule that covers it decides, in whichever plane it is.
+    fn trace_one_way(
+        &self,
+        packet: &PacketSummary,
+        leaves: bool,
+        elsewhere: OneWayTrace,
+    ) -> OneWayTrace {
+        let PacketSummary { protocol, source, destination } = *packet;
+        let (local, remote) = if leaves { (source, destination) } else { (destination, source) };
+        let mut covering =
+            self.rules.values().filter(|(rule, _)| rule.selectors.covers(protocol, local, remote));
+        let Some((first, PlaneKind::Kernel)) = covering.next() else { return elsewhere };
+        let course = self.kernel.as_ref().and_then(|k| k.trace_one_way(first.id, packet, leaves));
+        let behind = covering.map(|(rule, _)| format!("tunnel {}", rule.tunnel)).collect();
+        course.map_or(elsewhere, |course| OneWayTrace { behind, ..course })
+    }
+}

@@ -1,0 +1,114 @@
+//! Both planes as one, as key management sees it: rules and SAs are added, changed and removed.
+
+use super::{KernelPlane, PlaneKind, Planes};
+use esp::plane::{
+    BulkRules, DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage,
+};
+use std::sync::Arc;
+
+impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
+    fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        // First: whatever becomes of the rule, its traffic does not leave in the clear.
+        self.guard(std::slice::from_ref(&rule));
+        self.place_rule(rule)
+    }
+
+    fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        let Some((renamed, place)) = self.rules.remove(&rule) else { return };
+        if place == PlaneKind::Userspace {
+            self.userspace.rename_rule(rule, to);
+        }
+        // It knows those of userspace, too.
+        if let Some(kernel) = &mut self.kernel {
+            kernel.rename_rule(rule, to);
+        }
+        if let Some(guard) = &mut self.guard {
+            guard.rename(rule, to);
+        }
+        self.rules.insert(to, (Rule { id: to, ..renamed }, place));
+        if let Some(peer) = self.peers.remove(&rule) {
+            self.peers.insert(to, peer);
+        }
+        self.config.report.rename(rule, to);
+    }
+
+    fn set_trap(&mut self, rule: RuleId) {
+        let Some((kept, place)) = self.rules.get_mut(&rule) else { return };
+        kept.trap = true;
+        let place = *place;
+        self.plane(place).set_trap(rule);
+    }
+
+    fn remove_rule(&mut self, rule: RuleId) {
+        self.remove_rules(&[rule]);
+    }
+
+    fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
+        let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
+        self.mate = None;
+        let again = copy_of_inbound(&sa);
+        match self.plane(place).add_inbound(sa) {
+            Err(error) if place == PlaneKind::Kernel && self.may_fall_back(rule, &error) => {
+                self.fall_back(rule, &error)?;
+                place = PlaneKind::Userspace;
+                self.userspace.add_inbound(again)?;
+            }
+            Ok(()) if place == PlaneKind::Kernel && self.is_auto(rule) => self.mate = Some(again),
+            outcome => outcome?,
+        }
+        self.sas.insert(id, place);
+        Ok(())
+    }
+
+    fn add_outbound(&mut self, sa: OutboundSa) -> Result<(), PlaneError> {
+        let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
+        let mate = self.mate.take().filter(|mate| place == PlaneKind::Kernel && mate.rule == rule);
+        let again = mate.is_some().then(|| copy_of_outbound(&sa));
+        let peer = sa.path.remote.ip();
+        match (self.plane(place).add_outbound(sa), mate.zip(again)) {
+            (Err(error), Some((mate, again))) if self.may_fall_back(rule, &error) => {
+                self.move_pair(mate, again, &error)?;
+                place = PlaneKind::Userspace;
+            }
+            (outcome, _) => outcome?,
+        }
+        self.sas.insert(id, place);
+        if place == PlaneKind::Kernel && self.peers.insert(rule, peer) != Some(peer) {
+            self.know_peer(rule);
+        }
+        Ok(())
+    }
+
+    fn promote(&mut self, sa: SaId) -> Result<(), PlaneError> {
+        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        self.plane(place).promote(sa)
+    }
+
+    fn relocate(&mut self, sa: SaId, path: Path) -> Result<(), PlaneError> {
+        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        self.plane(place).relocate(sa, path)
+    }
+
+    fn remove(&mut self, sa: SaId) -> Option<Usage> {
+        let place = self.sas.remove(&sa)?;
+        self.plane(place).remove(sa)
+    }
+
+    fn usage(&mut self, sa: SaId) -> Option<Usage> {
+        let place = *self.sas.get(&sa)?;
+        self.plane(place).usage(sa)
+    }
+}
+
+/// The plane that refuses an SA has wiped its key.
+fn copy_of_inbound(sa: &InboundSa) -> InboundSa {
+    let InboundSa { id, rule, spi, suite, esn, replay_window, mode, path, limits, .. } = *sa;
+    let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
+    InboundSa { id, rule, spi, suite, key, esn, replay_window, mode, path, selectors, limits }
+}
+
+fn copy_of_outbound(sa: &OutboundSa) -> OutboundSa {
+    let OutboundSa { id, rule, spi, suite, esn, mode, path, limits, standby, .. } = *sa;
+    let (key, selectors) = (sa.key.clone(), Arc::clone(&sa.selectors));
+    OutboundSa { id, rule, spi, suite, key, esn, mode, path, selectors, limits, standby }
+}
