@@ -32,14 +32,32 @@
 //! | Where does a new command go? | a file in `commands/` (`vpnctl`) or `vpnd/`, a line in the table of `commands.rs` or `vpnd.rs` |
 //! | Where does the daemon carry a command out? | a line in the table of `daemon/service.rs`, a method in the file of its topic beside it |
 //! | Where do values of the gateway become fields of the protocol? | `view.rs`, `view/` |
-//! | How is an answer printed? | `report/`, one file per subject |
+//! | How is an answer printed, as text or JSON? | `report/`, one file per subject; `--json`: `show` in `commands/session.rs`. Text from peers is escaped in `report/terminal.rs` |
 //! | Where does a failure become the sentence and the advice of `vpnctl why`? | `why.rs`, `message` and `Advice`; the peer's Notify becomes a failure in `crates/ike/src/rejection.rs`, `failure_of` |
-//! | Where is a setting of `vpnd.toml` added? | `config.rs`, `config/` |
-//! | What happens at start and at the end? | `daemon.rs` |
-//! | What does a reload do (SIGHUP or `vpnctl reload`)? | `daemon/reload.rs`; `crates/policy/src/change.rs` and `crates/ike/src/engine/replacement.rs` decide which tunnels stay |
-//! | Who may connect to the socket, and how much may they send? | `daemon/server.rs`; `daemon/server/socket.rs` makes the socket and sets its mode |
-//! | Where are AIX's commands (`ike`, `ikedb`, …)? | `aix/` |
-//! | What does `vpnctl top` show? | `top/` |
+//! | Where is a setting of `vpnd.toml` added, and where is its default? | `config.rs` and the file of its section in `config/`: `Default` there; ranges in `config/ranges.rs`. `config/vpnd.toml` of the repository lists every default |
+//! | What happens at start and at the end, and at which signals? | `daemon.rs`: `run_gateway` starts, `run` waits; SIGTERM and SIGINT stop, SIGHUP reloads; `tell_systemd` notifies systemd |
+//! | What does a reload do (SIGHUP or `vpnctl reload`)? | `daemon/reload.rs`: if one file has an error, nothing changes; `crates/policy/src/change.rs` and `crates/ike/src/engine/replacement.rs` decide which tunnels stay |
+//! | Who may connect to the socket, and how much may they send? | `daemon/server.rs`: root and the user of the daemon; 32 clients, 8 of them watchers of events; 60 s for a request, 10 s for an answer; `daemon/server/socket.rs` makes the socket with mode 0600, and refuses a second daemon |
+//! | Where are AIX's commands (`ike`, `ikedb`, …)? | `aix.rs` has their table, `aix/` one file for each; the program's name decides, so `vpnctl aix-links` (`aix/links.rs`) makes links |
+//! | What does `vpnctl top` show? | `top/`: `sample.rs` asks, `model.rs` computes rates, `view.rs` draws, `screen.rs` has the keys |
+//! | Which privileges does a start need? | `daemon/privilege.rs`: CAP_NET_ADMIN, CAP_NET_RAW, CAP_NET_BIND_SERVICE (for port 500) and `/dev/net/tun`, not root itself; the service is `config/vpnd.service` of the repository |
+//! | Which exit status has a command? | `vpnctl`: `commands/session.rs`, `Failure::report`: 0 done, 1 refused or failed, 3 no daemon; 2 wrong arguments. `vpnd check`: `vpnd/check.rs`, 1 if there is an error. `vpnd start`: `daemon.rs`, `start` |
+//! | Where are manual pages and completions made? | `shell.rs` (`vpnctl man DIR`, `vpnctl completions bash`) |
+//! | Where is the log written, and how is its level changed? | `daemon/logging.rs`, to standard error; levels and formats `config/log.rs`, as in `info,ike=debug`; `vpnctl log LEVEL` changes it: `commands/log.rs` |
+//! | Where are keys written for Wireshark? | `wireshark.rs`, into the directory of `--insecure-export-keys DIR` (tables `ikev2_decryption_table` and `esp_sa`, at most 16 MiB each); the engine's side is `crates/ike/src/key_log.rs` |
+//! | Which mode must a policy file have? | `policy_file.rs`: a file that everybody may write is refused, one that everybody may read causes a warning; it has at most 8 MiB. Certificates and keys: `src/certificates/file.rs` of the package `vpn` |
+//! | Does the daemon run from a file or from the store? | `daemon/source.rs`; without `--policy` from `/var/lib/vpnd` |
+//! | What do `vpnctl policy put`, `get`, `delete`, `purge` do? | `store/command.rs` (arguments, output), `store/access.rs` (the daemon or the directory), `store.rs` (the change), `daemon/stored.rs` (in a running daemon). A full disk: `src/store/replace.rs` of the package `vpn` |
+//! | Who warns of certificates that expire, and what does `vpnctl certs` list? | `certificates.rs`: from 30 days before on, at start, reload and every day |
+//! | How does `vpnd check` describe a policy? | `check.rs`; as JSON `check/findings.rs` |
+//! | What does `vpnctl trace` say? | `course.rs`; the decision is made in `crates/esp/src/trace.rs` and in the plane |
+//! | What do the counters mean, and what does the filter shut out? | `counters.rs`; `filter.rs`; the packets' reasons are in `crates/esp/src/discard.rs`, IKE's in `crates/ike/src/discard.rs` |
+//! | Where is `vpnctl crypto`? | `crypto/`: `arguments.rs` (commands), `service.rs` (answers), `bench.rs` and `plot.rs`, `machine.rs` and `kernel.rs` (what is there), `tunables.rs` (`set --persist`), `remarks.rs` (warnings at start), `client.rs` |
+//! | How are keys kept out of core dumps and from other users? | `daemon.rs`, `protect_memory`: no core dumps, and umask 077 |
+//! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
+//! | Who advises about algorithms that cards cannot offload? | `offload_advice.rs` |
+//! | How is the daemon tested without a network? | `daemon/gateway/memory.rs` stands in for the gateway of `daemon/gateway.rs`; the tests are in `crates/cli/tests/` |
+//! | Which numbers may stand for tunnels? | `daemon/numbers.rs`: one for each tunnel and phase, as AIX has them |
 #![forbid(unsafe_code)]
 
 pub mod aix;

@@ -42,13 +42,16 @@
 //! |---|---|
 //! | Where is an option of swanctl.conf read? | `swanctl/connection.rs`; its syntax: `swanctl/syntax.rs`, `swanctl/section.rs` |
 //! | Where is an option of ipsec.conf read? | `ipsec/connection.rs`; its syntax: `ipsec/syntax.rs` |
-//! | Where are settings reported that are not taken over? | `finding.rs` (`Report`), by the reader of each option; options without a counterpart: `gap.rs`; unknown ones: `leave` of both readers |
-//! | Where are included files followed? | `include.rs` |
-//! | Where are proposals translated? | `proposal.rs` |
+//! | What becomes of a setting that has no counterpart? | it becomes a `Finding` (`finding.rs`), and is never dropped in silence: `gap.rs` has the rule for known options, `leave` of both readers for unknown ones. A value that asks for no more than `vpnd` does anyway is not mentioned |
+//! | Where are included files followed, and how many? | `include.rs`, 12 deep; `source.rs` opens files (at most 256 of 1 MiB) and knows their lines |
+//! | Where are proposals, identities, traffic and times translated? | `proposal.rs`; `identity.rs`; `traffic.rs`; `quantity.rs` |
 //! | Which side of a connection becomes local? | `assemble.rs` |
 //! | Which settings go into vpnd.toml? | `settings.rs` |
 //! | How is the document written? | `write.rs` |
 //! | What does `vpnctl policy convert` print? | crate `cli`, `convert.rs` |
+//! | Where are preshared keys found for a connection? | `keys.rs`, from `secrets` or ipsec.secrets |
+//! | What is between a reader and the policy? | `draft.rs`: connections in the words of the file; `assemble.rs` makes tunnels of them |
+//! | Where are the samples of conversions? | `crates/cli/tests/convert/`: a file, its XML and its report, compared by `crates/cli/tests/convert.rs` |
 #![forbid(unsafe_code)]
 
 pub mod finding;

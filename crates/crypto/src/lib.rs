@@ -1,8 +1,8 @@
 //! The ciphers and MACs of the gateway, behind one trait, and the libraries that they come from.
 //!
-//! A [`Suite`] names the algorithms of one SA; a [`Provider`] (AWS-LC, ring or RustCrypto) turns a suite and a key into a
-//! [`Cipher`], which seals and opens. ESP, AH and IKE's Encrypted payload use the same ciphers and the same module [`mac`].
-//! This crate knows no packet formats beyond what is authenticated with an ESP header ([`Aad`]).
+//! A [`Suite`] names the algorithms of one SA; a [`Provider`] (AWS-LC, ring or RustCrypto) turns a suite and a key into
+//! a [`Cipher`], which seals and opens. ESP, AH and IKE's Encrypted payload use the same ciphers and the same module
+//! [`mac`]. This crate knows no packet formats beyond what is authenticated with an ESP header ([`Aad`]).
 //!
 //! ```text
 //!  policy::Protection ──► Suite::of ──► Suite ──────────────┐ lengths: key, IV, ICV, block
@@ -56,28 +56,35 @@
 //! | How is a MAC added? | `mac.rs` (the algorithm), `suite.rs`, `mac_of` (the ICV cut from it) |
 //! | How is a provider added? | `provider.rs`, and a file beside `aws_lc.rs`; `cpu.rs` says which instructions it uses |
 //! | Which suites does a provider lack? | `provider.rs`, `supports` |
-//! | Which provider makes the cipher of a suite? | `choice.rs` (the operator's wish), `providers.rs`, `provider` (with or without the CPU's instructions) |
+//! | Which provider makes a suite that the wanted one lacks? | `choice.rs`, `Choice::provider`: AWS-LC, so nothing fails |
 //! | How does a running SA change its provider? | `keyed.rs`, `serve_by`; for all SAs `providers.rs`, `set_in_core` |
 //! | Which octets are authenticated but not encrypted? | `cipher.rs`, `Aad` |
 //! | Where is encrypt-then-MAC (CBC, NULL)? | `with_mac.rs` |
 //! | Where are packets and octets per algorithm counted? | `providers.rs`; the keys of that table are in `work.rs` |
 //! | How is a cipher's speed measured? | `speed.rs` |
-//! | Where are constant-time ciphers without AES instructions? | `portable.rs`, `portable/gcm.rs`, `mac/software.rs` |
+//! | Where are constant-time ciphers without AES instructions? | `portable.rs`, `portable/gcm.rs`, `mac/software.rs`, `mac/chain.rs` (XCBC and CMAC) |
+//! | What does switching the CPU's instructions off do? | `providers.rs`, `provider_if`: the portable provider then serves suites that the CPU accelerates |
+//! | What happens on a CPU without AES instructions? | `cpu.rs`, `detect`, finds none, so `in_core` begins as off; the wanted provider still serves, in its own software. `crates/cli/src/crypto/remarks.rs` warns at start |
+//! | Where are AEADs of AWS-LC and ring? | `aws_lc.rs`, `ring.rs`; AEADs that work only in place go through `in_place.rs` |
+//! | Where are AES-GMAC and DES? | `gmac.rs` (for ESP without encryption, and AH); `des.rs` (RustCrypto, feature `legacy` only) |
+//! | Is there a build that encrypts nothing? | `null.rs`, only with the feature `insecure-null-cipher`, for measurements; `vpnd` warns at start |
+//! | Where do the vectors come from? | ciphers: `tests/wycheproof.rs` (Wycheproof's sets); MACs: `tests/mac.rs` (RFCs and Wycheproof). Round trips and forgeries are in `tests/cipher.rs` |
 //!
 //! # Choices worth knowing
 //!
-//! - **AWS-LC is the default provider** and has every suite (DES, of RustCrypto, only with the feature `legacy`). ring has no
-//!   AES-192 and no suite with a separate MAC. The portable provider is RustCrypto's software in constant time. If the wanted
-//!   provider lacks a suite, AWS-LC makes it.
+//! - **AWS-LC is the default provider** and has every suite (DES, of RustCrypto, only with the feature `legacy`). ring
+//!   has no AES-192 and no suite with a separate MAC. The portable provider is RustCrypto's software in constant time.
+//!   If the wanted provider lacks a suite, AWS-LC makes it.
 //! - **An SA keeps its key** ([`Keyed`]), so that another provider can take over while packets pass. Every provider's
 //!   cipher makes the same octets of the same key and IV.
 //! - **MACs are one module**, [`mac`], for ESP, IKE's Encrypted payload and IKE's PRFs. They are AWS-LC's, with these
-//!   exceptions: AES-XCBC is implemented here, because none of the libraries has it; HMAC-MD5 is RustCrypto's; and the portable
-//!   provider takes RustCrypto's HMACs, and CMAC and the GCM mode that are implemented here.
-//! - **AH needs no cipher of its own.** Its ICV is made by AES-GCM or by a MAC without encryption, which are given no text:
-//!   everything that AH covers is additional authenticated data ([`Suite::cipher`]).
-//! - **Nothing is counted here per packet.** Each SA counts its packets anyway. [`CryptoProviders`] attributes these counts to an
-//!   algorithm and a provider only when somebody asks, when an SA changes its provider and when an SA ends.
+//!   exceptions: AES-XCBC is implemented here, because none of the libraries has it; HMAC-MD5 is RustCrypto's; and the
+//!   portable provider takes RustCrypto's HMACs, and CMAC and the GCM mode that are implemented here.
+//! - **AH needs no cipher of its own.** Its ICV is made by AES-GCM or by a MAC without encryption, which are given no
+//!   text: everything that AH covers is additional authenticated data ([`Suite::cipher`]).
+//! - **Nothing is counted here per packet.** Each SA counts its packets anyway. [`CryptoProviders`] attributes these
+//!   counts to an algorithm and a provider only when somebody asks, when an SA changes its provider and when an SA
+//!   ends.
 
 #![forbid(unsafe_code)]
 

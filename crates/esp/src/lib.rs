@@ -1,8 +1,9 @@
 //! ESP (RFC 4301, 4303, 4106, 3948) and AH (RFC 4302) without I/O: keys and packets in, protected packets out.
 //!
-//! [`plane::DataPlane`] is the seam between key management and whatever protects packets: rules and SAs come in, notices
-//! come out. [`datapath::Datapath`] implements it in this process, for the crate `userspace`, which has the sockets and the
-//! threads; the crate `xfrm` implements it with the Linux kernel. This crate knows no IKE, and opens no socket.
+//! [`plane::DataPlane`] is the seam between key management and whatever protects packets: rules and SAs come in,
+//! notices come out. [`datapath::Datapath`] implements it in this process, for the crate `userspace`, which has the
+//! sockets and the threads; the crate `xfrm` implements it with the Linux kernel. This crate knows no IKE, and opens no
+//! socket.
 //!
 //! ```text
 //!            Sender::encapsulate, or in two steps:  admit ················► seal
@@ -16,9 +17,10 @@
 //!                       └ no SA: dropped and counted                                  selectors ──► ReceiveQueue ──► TUN
 //! ```
 //!
-//! The first form of each direction does everything on one thread. The second form is for several threads: the steps that
-//! have to happen in the order of the packets (`admit`, `settle`) are apart from the cryptography (`seal`,
-//! `open_ahead`), which any thread may do ([`datapath::stages`]). With `open_ahead` the window is committed in `settle`.
+//! The first form of each direction does everything on one thread. The second form is for several threads: the steps
+//! that have to happen in the order of the packets (`admit`, `settle`) are apart from the cryptography (`seal`,
+//! `open_ahead`), which any thread may do ([`datapath::stages`]). With `open_ahead` the window is committed in
+//! `settle`.
 //!
 //! # Example
 //!
@@ -93,42 +95,58 @@
 //! |---|---|
 //! | What can key management ask of every data plane, what does the plane report? | `plane.rs`, `DataPlane` and `Notice` |
 //! | What can only some planes do: filter, trace, manual keys, path MTU? | `plane/capabilities.rs` |
-//! | Where is a packet without an SA dropped, held or asked for? | `datapath.rs`, `miss`; the packets held are in `spd.rs` |
+//! | Where is a packet without an SA dropped, held or asked for? | `datapath.rs`, `miss`. `spd.rs` holds packets: for each rule 32 packets and 64 KiB, for 10 s; an SA is asked for once a second (`ACQUIRE_EVERY`) |
 //! | Where is an unknown SPI counted? | `datapath.rs`: `find` refuses it, its callers count it; every reason is in `discard.rs` |
 //! | Which rule and SA does a packet get? | `spd.rs`; `spd/finder.rs` searches the rules, `spd/flows.rs` remembers flows |
-//! | Where does an outbound packet get its sequence number? | `outbound.rs`, `claim`; `sequence.rs` |
-//! | Where is the anti-replay window? | `replay.rs`; `inbound.rs` checks it in `number` and commits it in `take_note` |
+//! | Where does an outbound packet get its sequence number, and when do numbers run out? | `outbound.rs`, `claim`, of `sequence.rs`. 2^29 numbers before the end it reports `Notice::Expiring`; at the end packets are dropped (`outbound_exhausted`) |
+//! | Where is the anti-replay window? | `replay.rs`, at most 65,536 packets (`vpnd`: 4096); `inbound.rs` checks it in `number` and commits it in `take_note` |
 //! | What is sealed and opened ahead of its turn, and how is that settled? | `datapath/stages.rs`; `inbound/ahead.rs`, `settle` |
-//! | Where are super-packets split, where are segments joined? | `segment.rs`; `coalesce.rs` |
+//! | Where are super-packets split, where are segments joined? | `segment.rs` (how much of a super-packet goes into one ESP packet: `outbound/cut.rs`); `coalesce.rs`. The header of the device is `gso.rs` |
 //! | Where is the DF bit decided? | `outbound/fit_to_mtu.rs`, `tells_dont_fragment` |
-//! | How long may a packet be, and is it fragmented or refused? | `path_mtu.rs` (paths), `encap.rs` (overhead), `outbound/fit_to_mtu.rs` (decision), `icmp.rs` (the answer to its sender) |
+//! | How long may a packet be, and is it fragmented or refused? | `outbound/fit_to_mtu.rs` decides; `path_mtu.rs` knows the paths, `encap.rs` the overhead; `fragment.rs` cuts IPv4 packets before ESP; `icmp.rs` writes the answer to a refused packet's sender |
 //! | Where is AH? | `ah.rs`, `outbound/ah.rs`, `inbound/ah.rs` |
 //! | Where is a path address changed because a peer moved? | `inbound.rs`, `take_note`, reports it; `datapath/data_plane.rs`, `relocate`, changes it |
 //! | What happens to traffic of no tunnel? | `filter.rs` |
 //! | What would become of a packet that is only asked about? | `datapath/trace.rs`, `trace.rs` |
 //! | How is an SA without IKE installed? | `manual.rs` |
+//! | Which DSCP and ECN do outer and inner header get? | out: `outbound.rs` (`OuterFields.tos`) copies both; in: `ip.rs`, `leave_tunnel` (RFC 6040), passes an outer CE on, or drops the packet (`congestion`) if its transport does not know ECN; the inner DSCP stays |
+//! | Where are padding, IV and ICV made? | `outbound.rs`, `seal_one`, `pad_len`, `fill_iv` |
+//! | Where are padding, next header and inner selectors checked? | `inbound/unwrap.rs`, `trailer` and `leave_tunnel`; the selectors in `inbound.rs`, `vet` |
+//! | Where is an SA found by its SPI, and what happens with two equal SPIs? | `sad.rs`; `datapath/data_plane.rs`, `add_inbound`, refuses a second inbound SA with `SpiInUse`, and SPIs below 256 |
+//! | Which routers' messages about an MTU are believed? | `path_mtu.rs`, `learn`: not below 576 octets (IPv6: 1280), four changes and then one in 10 s, forgotten after 10 minutes. `datapath/paths.rs` takes the message, `icmp.rs` reads it |
+//! | How often is a sender told that its packet is too long? | `datapath/paths.rs`: 128 at once, then one each millisecond (`rate.rs`) |
+//! | Where is the MSS of TCP lowered? | `encap.rs`, `clamp_mss` |
+//! | Where are fragments put together? | `reassembly.rs`, for transport mode and this host's own packets only: 15 s, 64 packets, 1 MiB. The kernel reassembles outer packets |
+//! | Where are headers of IP packets read, written and summed? | `header.rs` reads (at most 16 extension headers); `ip.rs` writes and sums; `ip/words.rs` sums with AVX2 |
+//! | How are packets laid out for one system call? | `queue.rs`: runs of at most 64 packets and 65,000 octets |
+//! | Where are rules, SAs and arrivals described? | `rule.rs`, `sa.rs`, `traffic.rs` (selectors), `arrival.rs` (path, TOS and TTL of a received packet) |
+//! | Which settings has the datapath, and with which defaults? | `datapath/settings.rs` |
+//! | Where does a packet's description become a packet, as `tcp A:P > B:Q`? | `trace/description.rs` |
+//! | Where do the published vectors come from? | `tests/vectors/`: draft-mcgrew-gcm, RFC 7634, and Scapy's (made by `tests/scapy/vectors.py`); `datapath/tests/` replays them |
+//! | How are allocations, instructions and thread interleavings tested? | `tests/allocation.rs`, `tests/instructions.rs` (against `tests/instructions.json`), `tests/interleaving.rs` (loom, by way of `sync.rs`) |
+//! | Which steps does `cargo bench --bench esp` measure? | `steps.rs` |
 //!
 //! # Choices worth knowing
 //!
-//! - **Commit last.** A forged packet changes no SA: the window is checked before the cryptography and committed after it.
-//! - **Opened ahead.** In the pipeline, packets are opened before it is known whether their sequence numbers are new. `settle`
-//!   then commits all packets of an SA in a batch together. If one of them is a replay or the SA has used up its volume, it
-//!   opens them again one by one, as if they had just come.
-//! - **An SA is closed before it is removed.** Packets that already have a sequence number are sealed and counted for the
-//!   old SA. The others look up their SA again and use the new one.
-//! - **An inbound SA's lock is taken per run of packets**, not per packet; outbound SAs claim sequence numbers without a lock.
-//!   Changes to rules and SAs are made under a lock that
-//!   packets never take.
-//! - **Remembered flows.** Each thread remembers which SA served a flow. Whatever changes rules, SAs in use or the filter calls
-//!   `Spd::changed`, after which every flow is looked up again. A remembered flow keeps no SA alive.
-//! - **Path MTU.** A router's message is believed only if it quotes the SPI of a packet that this side sent. It can only
-//!   lower the MTU, within limits, and is forgotten after a while. A forged message can at worst cause fragmentation.
-//!   IPv4 without Don't Fragment is fragmented before ESP, so that the peer need not reassemble ESP packets. How many
-//!   fragments a packet becomes is decided together with its sequence numbers.
-//! - **AH** has its own files for both directions and its own table of inbound SAs, behind the same SPD, queues and notices.
-//!   Its packets are whole IP packets, because the ICV covers the IP header. They never travel in UDP.
-//! - **`unsafe`** is only in `ip/words.rs`, which calls code compiled for AVX2, and in `prefetch.rs`, which gives hints to the
-//!   cache.
+//! - **Commit last.** A forged packet changes no SA: the window is checked before the cryptography and committed after
+//!   it.
+//! - **Opened ahead.** In the pipeline, packets are opened before it is known whether their sequence numbers are new.
+//!   `settle` then commits all packets of an SA in a batch together. If one of them is a replay or the SA has used up
+//!   its volume, it opens them again one by one, as if they had just come.
+//! - **An SA is closed before it is removed.** Packets that already have a sequence number are sealed and counted for
+//!   the old SA. The others look up their SA again and use the new one.
+//! - **An inbound SA's lock is taken per run of packets**, not per packet; outbound SAs claim sequence numbers without
+//!   a lock. Changes to rules and SAs are made under a lock that packets never take.
+//! - **Remembered flows.** Each thread remembers which SA served a flow. Whatever changes rules, SAs in use or the
+//!   filter calls `Spd::changed`, after which every flow is looked up again. A remembered flow keeps no SA alive.
+//! - **Path MTU.** A router's message is believed only if it quotes the SPI of a packet that this side sent. It can
+//!   only lower the MTU, within limits, and is forgotten after a while. A forged message can at worst cause
+//!   fragmentation. IPv4 without Don't Fragment is fragmented before ESP, so that the peer need not reassemble ESP
+//!   packets. How many fragments a packet becomes is decided together with its sequence numbers.
+//! - **AH** has its own files for both directions and its own table of inbound SAs, behind the same SPD, queues and
+//!   notices. Its packets are whole IP packets, because the ICV covers the IP header. They never travel in UDP.
+//! - **`unsafe`** is only in `ip/words.rs`, which calls code compiled for AVX2, and in `prefetch.rs`, which gives hints
+//!   to the cache.
 
 #![deny(unsafe_code)]
 

@@ -2,6 +2,16 @@
 //!
 //! The targets in `fuzz/` call these functions under libFuzzer; the tests of this crate call them with the files of
 //! `fuzz/corpus/`, so that what was once reached, or once found, is tried again with every test run.
+//!
+//! # Where to change what
+//!
+//! | question | file |
+//! |---|---|
+//! | Where is the code of a target? | `wire.rs`, `engine.rs`, `esp_inbound.rs`, `policy_xml.rs`, `control.rs`: one file for each |
+//! | How is a target added? | a file here, a line in `TARGETS`, and a file in `fuzz/fuzz_targets/` of the repository with its entry in `fuzz/Cargo.toml` |
+//! | How does the target `engine` forge messages and make certificates? | `engine/forger.rs`; `engine/certificates.rs` |
+//! | How do octets become decisions? | `octets.rs` |
+//! | How is a target run? | `cargo +nightly fuzz run engine --sanitizer none` in `fuzz/` (`docs/fuzzing.md`); the corpus alone: `cargo test -p vpn-fuzz` (`tests/corpus.rs`) |
 #![forbid(unsafe_code)]
 
 mod control;

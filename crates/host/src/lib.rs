@@ -1,8 +1,10 @@
-//! The Linux host: links, routes and routing rules over netlink, nftables, network namespaces, and the journal of changes.
+//! The Linux host: links, routes and routing rules over netlink, nftables, network namespaces, and the journal of
+//! changes.
 //!
-//! The data planes ask and change the host through this crate. It knows no SA and no packet: it takes orders such as "put
-//! this route", and answers questions such as "by which address do packets to this peer leave". Every change that must not
-//! outlive the daemon is written to the journal before it is made, so that it can be undone, also after a crash.
+//! The data planes ask and change the host through this crate. It knows no SA and no packet: it takes orders such as
+//! "put this route", and answers questions such as "by which address do packets to this peer leave". Every change that
+//! must not outlive the daemon is written to the journal before it is made, so that it can be undone, also after a
+//! crash.
 //!
 //! ```text
 //!  userspace ──► journal::Journal::record ──► state file (locked by its owner)
@@ -37,16 +39,19 @@
 //! | question | file |
 //! |---|---|
 //! | What is undone at shutdown and after a crash? | `journal.rs`: `Change` lists it, `undo` does it, `Journal::open` does it for a crashed owner |
-//! | What stays after a crash until the next start decides? | `journal.rs`, `Change::Filter` |
+//! | What stays after a crash until the next start decides? | `journal.rs`, `Change::Filter`: the filter. The next start with the same device undoes blackholes, routing rules and sysctls in `Journal::open`, a sysctl only if it still has the value that was set |
 //! | How is a change of a new kind made undoable? | `journal.rs`: a variant of `Change`, its line in the file, its `undo` |
 //! | Where are links, routes and rules read and written? | `netlink.rs` |
 //! | Which rule leads bypassed traffic past the tunnels? | `netlink/exception.rs` |
 //! | Where does a packet to an address leave, and with which MTU? | `netlink.rs`, `egress`, `source`, `way_mtu`; for other crates `routes.rs` |
 //! | Who notices that an address or a route of the host changes? | `addresses.rs` |
-//! | How is traffic written in nftables' language? | `nft.rs` |
+//! | How is traffic written in nftables' language, and what if nft is missing? | `nft.rs`; `available` looks in four fixed directories, not in PATH. The guard then only warns (`src/planes/guard.rs` of the package `vpn`), a filter is refused (`crates/userspace/src/filter.rs`) |
 //! | How do IKE's sockets get past the kernel's policies, and ESP in UDP to the kernel? | `socket_policy.rs` |
 //! | How does a thread act in the plane's network namespace? | `namespace.rs` |
-//! | What advice does an error of the system carry? | `system.rs` |
+//! | What advice does an error of the system carry, and what happens on a host without IPv6? | `system.rs`: `refused`; `lacks_family` tells that a family is missing, and its sockets and routes are left out |
+//! | Where is the record of changes, and who owns it? | `journal.rs`: `/run/vpnd/DEVICE.NAMESPACE.plane`, locked by the process that uses the device; a second one is refused. `claim` keeps two from one routing table |
+//! | How does a range of addresses become prefixes? | `prefix.rs`, `prefixes` |
+//! | By which protocol number are this program's routes known? | `netlink.rs`, `PROTOCOL`: `ip route` shows `proto 86` |
 //!
 //! Which routes and rules a tunnel needs is decided by the crate `userspace` (`crates/userspace/src/tun_routes.rs` and
 //! `crates/userspace/src/filter.rs`), not here.

@@ -1,8 +1,8 @@
 //! The laboratory: network namespaces, traffic, a watch on the wire, the demo and the experiments.
 //!
-//! Tests, benchmarks, `vpnd demo` and `vpnctl experiment` build two hosts in network namespaces of this machine, start a
-//! `vpnd` in each and send traffic between them. Nothing of the machine's own network is touched, and all of it is gone
-//! when the process ends.
+//! Tests, benchmarks, `vpnd demo` and `vpnctl experiment` build two hosts in network namespaces of this machine, start
+//! a `vpnd` in each and send traffic between them. Nothing of the machine's own network is touched, and all of it is
+//! gone when the process ends.
 //!
 //! ```text
 //!  namespace "left"                             namespace "right"
@@ -40,10 +40,13 @@
 //! | Which packets count as sent in the clear? | `capture.rs` |
 //! | Which traffic checks that nothing is lost or altered? | `traffic.rs` |
 //! | Which traffic measures rates and processor time? | `load.rs`, `load/` |
-//! | How is a daemon started and stopped? | `node.rs`; two of them with policies: `site.rs` |
+//! | How is a daemon started and stopped? | `node.rs` (it may take 120 s to start, and is killed 60 s after it was told to stop); two of them: `site.rs`, with the policies of `site/policy.rs` |
 //! | What does the demo do, and when does it fail? | `demo.rs`; the test that nothing leaves in the clear is `tests/netns/demo.rs` |
-//! | Where is an experiment added? | a file in `experiment/`, a line in the table of `experiment.rs` |
+//! | Where is an experiment added? | a file in `experiment/`, a line in the table of `experiment.rs`, and a link in the index of `experiment/figures.rs`, which a test wants |
 //! | How is a chart or a report drawn? | `plot.rs`, `plot/`, `table.rs`, `report.rs` |
+//! | What does Ctrl-C do to a demo or an experiment? | `interrupt.rs`: it is noted, and everything is taken down in order |
+//! | Where are the machine, its cards and the repetitions described? | `machine.rs`; `nic.rs` (features of network cards); `statistics.rs` |
+//! | What must be there before an experiment starts? | `experiment/readiness.rs`; its effort and its place are in `experiment/lab.rs` |
 #![forbid(unsafe_code)]
 
 pub mod capture;

@@ -1,7 +1,7 @@
 //! The operator's wishes as values: tunnels, proposals, selectors, identities, credentials and lifetimes.
 //!
-//! This crate knows no protocol, and its only input is text that it is handed. Every other crate of the gateway takes its
-//! instructions from a [`Policy`].
+//! This crate knows no protocol, and its only input is text that it is handed. Every other crate of the gateway takes
+//! its instructions from a [`Policy`].
 //!
 //! ```text
 //!  AIX_VPN file ──► xml::read ─────────┐
@@ -12,8 +12,8 @@
 //! ```
 //!
 //! `xml::read` has three steps: `parse` turns text into elements with their spans; `lower` turns elements into values;
-//! what either finds wrong becomes a [`xml::Diagnostic`] with file, line, element and a fix. The last step of `lower` is
-//! [`Policy::validate`], which every policy passes, wherever its values come from. [`Policy::changes`] compares the
+//! what either finds wrong becomes a [`xml::Diagnostic`] with file, line, element and a fix. The last step of `lower`
+//! is [`Policy::validate`], which every policy passes, wherever its values come from. [`Policy::changes`] compares the
 //! policy in force with the next one.
 //!
 //! # Examples
@@ -63,9 +63,23 @@
 //! | A message about XML: its line and caret | `xml/report.rs`, `xml/source.rs`; its words stand in `xml/lower/`, where the element is read; unknown elements and attributes: `xml/conformance.rs` |
 //! | "Did you mean …?", quoted values | `wording.rs` |
 //! | A new field of a tunnel | `tunnel.rs`, then `change.rs`, which says what a change of it does to SAs that are up |
-//! | Defaults of policies built in code | `tunnel.rs`, `proposal.rs` and `lifetime.rs`: `new` and `Default` |
-//! | The policy store: objects by name, references between them | `database/put.rs`, `database/selection.rs`, `database/references.rs` |
+//! | Defaults of attributes that a file leaves out | `xml/lower/`, in the file of the element; of phase 2 proposals `xml/lower/offer.rs`, `offer` (tunnel mode, 480 minutes, no limit of volume, no ESN); of phase 1 `xml/lower/ike.rs` (480 minutes); the overlap `xml/lower/value.rs` (10 percent) |
+//! | The policy store: objects by name, references between them | `database/put.rs` and `database/merge.rs` (adding a file), `database/selection.rs` (choosing objects to export or delete), `database/references.rs`, `database/contents.rs` (objects as text and as a policy). The directory on disk is `src/store.rs` of the package `vpn` |
 //! | The other side's policy (`vpnctl policy mirror`) | `xml/mirror.rs` |
+//! | Defaults of policies built in code | `tunnel.rs`, `proposal.rs` and `lifetime.rs` (8 h, overlap 10 percent): `new` and `Default` |
+//! | How large may a policy be? | `xml/parse.rs` (8 MiB, 120,000 elements, 16 deep), `xml/lower.rs` (40,000 tunnels), `xml/lower/group.rs` (1024 peers of a group), `validate/limits.rs` (64 proposals, 700 algorithms of phase 1) |
+//! | Which lifetimes may a policy name, and when does a rekey start? | `lifetime.rs`: from 1 s and 1024 octets on; `soft` and `soft_bytes` say when a rekey starts. In a file: `xml/lower/value.rs`, at most 525,600 minutes |
+//! | Which kinds of identities are there, and when are two the same? | `identity.rs`, `matches`; distinguished names `name.rs`; read from a file by `xml/lower/identity.rs` |
+//! | Are DNS names looked up? | No. An FQDN is an identity, which is compared as text; the address of a side can be given inside its element: `xml/lower/identity.rs`, `party`. Only hosts of revocation lists are looked up: `src/revocation/fetch.rs` of the package `vpn` |
+//! | How are keys and secrets held? | `credential.rs`, `Secret`: wiped when dropped, redacted when printed. Keys in a file: `xml/lower/key.rs`, found by the identity of the peer |
+//! | Address ranges, prefixes, ports and protocols of traffic | `selector.rs`; in a file `xml/lower/traffic.rs` and `xml/lower/address.rs` |
+//! | What does a change of the policy do to SAs that are up? | `change.rs`, `Effect`: untouched, kept, rekeyed or reestablished; it is done by `crates/ike/src/engine/replacement.rs` |
+//! | Which errors does an XML file have, and how many are shown? | `xml/parse.rs` (not well-formed), `xml/conformance.rs` (names), `xml/lower/` (values); `xml/report.rs` keeps the first 50 |
+//! | What becomes of a policy of IKEv1? | `xml/lower/ikev1.rs`: each object is refused once |
+//! | On which line is a tunnel defined? | `xml/definitions.rs`, for `vpnctl why` |
+//! | How is a policy written as XML, or as a DTD? | `xml/node.rs` (objects), `xml/write.rs` (text), `xml/dtd.rs` |
+//! | How is a value serialized (feature `serde`)? | `serialize.rs`: as it is displayed |
+//! | Where are sample policies and their tests? | `fixtures/` with `tests/fixtures.rs`; good and bad files in `tests/policies/` of the repository, with `crates/cli/tests/policies.rs` |
 #![forbid(unsafe_code)]
 
 pub mod change;
