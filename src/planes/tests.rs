@@ -147,8 +147,8 @@ fn a_tunnel_is_in_the_plane_that_is_chosen_and_the_other_keeps_its_place_free() 
             kernel,
             [
                 "rule 1",
-                "rule 3",
                 "leave alone 2",
+                "rule 3",
                 "inbound 7",
                 "promote 7",
                 "remove 7",
