@@ -261,7 +261,12 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                         ending = ending.or_else(|| Some((self.begin_to_stop(), Closed::Dropped)));
                     }
                 },
-                () = addresses::changed(self.host.as_ref()) => self.look_at_addresses(),
+                announced = addresses::changed(self.host.as_ref()) => {
+                    self.look_at_addresses();
+                    if announced.removed {
+                        self.engine.handle_notice(Instant::now(), Notice::HostChanged);
+                    }
+                }
                 () = sleep_until(wake) => self.engine.handle_timeout(Instant::now()),
             }
             deadline = self.drain();

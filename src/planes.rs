@@ -12,6 +12,7 @@ mod choice;
 mod data_plane;
 mod guard;
 mod route_check;
+mod table_watch;
 #[cfg(test)]
 mod tests;
 
@@ -25,6 +26,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use table_watch::TableWatch;
 use userspace::Userspace;
 use xfrm::{Disturbance, KernelPlane, Xfrm};
 
@@ -47,6 +49,8 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     sas: BTreeMap<SaId, PlaneKind>,
     /// The last peer of each rule in the kernel.
     peers: BTreeMap<RuleId, IpAddr>,
+    /// Tells which tables of nftables others have changed.
+    watch: TableWatch,
     /// The SA that receives which the kernel has taken last: should it refuse the one that sends, the pair goes together.
     mate: Option<InboundSa>,
 }
@@ -70,6 +74,7 @@ impl Planes {
             inbound: config.inbound_guard,
             kernel: config.wants_kernel(),
         };
+        let watch = TableWatch::start(&userspace.device, Arc::clone(&hooks.notice));
         let guarded = defined.iter().map(|rule| (rule, config.guarded(&rule.tunnel)));
         let guard = Guard::start(surroundings, &userspace.filter, guarded);
         let kernel = match config.wants_kernel() {
@@ -78,7 +83,7 @@ impl Planes {
         };
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
         let planes = Self::of(Userspace::start(userspace, hooks)?, kernel, config);
-        Ok(Self { guard: Some(guard), ..planes })
+        Ok(Self { guard: Some(guard), watch, ..planes })
     }
 
     /// The rules are there: from now on they alone are guarded.
@@ -180,7 +185,8 @@ fn disturbed(what: Disturbance) {
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
         let (rules, sas, peers) = Default::default();
-        Self { userspace, kernel, guard: None, config, rules, sas, peers, mate: None }
+        let watch = TableWatch::default();
+        Self { userspace, kernel, guard: None, config, rules, sas, peers, watch, mate: None }
     }
 
     /// The plane of a place; a rule is placed in the kernel only where there is one.

@@ -1,6 +1,6 @@
 //! The host's addresses, and waiting for them to change.
 
-use host::Host;
+use host::{Announced, Host};
 use std::io;
 use std::os::fd::AsFd;
 use tokio::io::Interest;
@@ -22,12 +22,15 @@ impl WatchedHost {
     }
 }
 
-/// Waits until addresses or routes have changed; for ever where that cannot be noticed.
-pub(super) async fn changed(host: Option<&WatchedHost>) {
+/// Waits until addresses, routes or rules have changed; for ever where that cannot be noticed.
+pub(super) async fn changed(host: Option<&WatchedHost>) -> Announced {
     let Some(WatchedHost { host, readiness }) = host else { return std::future::pending().await };
     let heard = readiness.async_io(Interest::READABLE, || host.take_announcements()).await;
-    if let Err(error) = heard {
-        tracing::warn!(%error, "changes of this host's addresses are no longer noticed");
-        std::future::pending().await
+    match heard {
+        Ok(announced) => announced,
+        Err(error) => {
+            tracing::warn!(%error, "changes of this host's addresses are no longer noticed");
+            std::future::pending().await
+        }
     }
 }

@@ -1,12 +1,13 @@
 //! The optional capabilities of both planes together: of the one that serves a rule or SA, or of the one that has them.
 
 use super::guard::Guard;
+use super::table_watch::WatchedTable;
 use super::{KernelPlane, PlaneKind, Planes};
 use esp::filter::{Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
     BulkRules, Capabilities, CryptoAccounting, DataPlane, Filtering, Maintenance, ManualKeying,
-    PacketSummary, PathMtu, PeerExceptions, PlaneError, Resynced, Rule, RuleId, SaId,
+    PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored, Resynced, Rule, RuleId, SaId,
 };
 use esp::trace::{DecidedBy, OneWayTrace, Trace};
 use std::net::IpAddr;
@@ -119,6 +120,43 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
     fn network_changed(&mut self) {
         self.kernel.as_mut().and_then(|kernel| kernel.maintenance()).network_changed();
         self.look_at_routes();
+    }
+
+    fn restore(&mut self) -> Result<Restored, PlaneError> {
+        let mut restored = Restored::default();
+        let mut first_error = None;
+        for table in self.watch.take() {
+            let outcome = match table {
+                WatchedTable::Guard => self.guard.as_mut().map_or(Ok(false), Guard::restore),
+                WatchedTable::Filter => self.restore_filter(),
+            };
+            match outcome {
+                Ok(there) => restored.tables += usize::from(there),
+                Err(error) => {
+                    self.watch.keep(table);
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        match self.userspace.maintenance().restore() {
+            Ok(of_plane) => restored += of_plane,
+            Err(error) => _ = first_error.get_or_insert(error),
+        }
+        first_error.map_or(Ok(restored), Err)
+    }
+
+    fn fault(&mut self, sa: SaId) -> Option<String> {
+        self.userspace.maintenance().fault(sa)
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
+    /// Puts the table of the filter back. Returns `true` if the filter needs one.
+    fn restore_filter(&mut self) -> Result<bool, PlaneError> {
+        let Some(status) = self.userspace.filtering().filter_status() else { return Ok(false) };
+        let needed = !status.filter.is_open();
+        self.userspace.filtering().set_filter(status.filter)?;
+        Ok(needed)
     }
 }
 

@@ -28,7 +28,7 @@
 mod sets;
 
 use esp::filter::{Direction, Filter};
-use esp::plane::{Rule, RuleId};
+use esp::plane::{PlaneError, Rule, RuleId};
 use host::nft;
 use sets::{HANDED, Member, PROTECTED, Sets, Way};
 use std::collections::BTreeMap;
@@ -154,6 +154,24 @@ impl Guard {
         self.filter = Arc::clone(filter);
         if self.state != State::Unneeded {
             self.rebuild();
+        }
+    }
+
+    /// Builds the table again that others have changed or removed. Returns `true` if there is a table.
+    ///
+    /// # Errors
+    /// If nftables refuses it.
+    pub(super) fn restore(&mut self) -> Result<bool, PlaneError> {
+        if self.state == State::Unneeded {
+            return Ok(false);
+        }
+        self.rebuild();
+        match &self.state {
+            State::Refused(why) => Err(PlaneError::System {
+                what: format!("putting back the table {} of nftables", self.table),
+                why: why.clone(),
+            }),
+            State::Unneeded | State::InForce => Ok(true),
         }
     }
 

@@ -36,6 +36,9 @@ pub fn trials() -> Vec<Trial> {
 /// Packets of each kind that are sent after a transition before it is judged.
 const SOME: u64 = 200;
 
+/// The place of the sender whose socket is bound to the outer device.
+const BOUND: usize = 1;
+
 /// The addresses of one family.
 #[derive(Clone, Copy)]
 struct Family {
@@ -222,6 +225,19 @@ impl Scene {
         assert_eq!(leaked, 0, "{what}: packets in the clear\n{}", dump());
     }
 
+    /// Lets others change the host under traffic. Nothing is to be seen on the wire, and what they have removed is put back.
+    fn comes_back(&mut self, what: &str, work: impl FnOnce(&mut Self)) {
+        let told = |s: &Self| s.left.log().matches("put back after others").count();
+        let before = told(self);
+        self.quietly(what, work);
+        until(what, || (told(self) > before).then_some(()), || self.left.log());
+        // In several steps, if it was removed in several.
+        let [from, to] = self.family.inner;
+        let option = if self.family.word == "ip6" { "-6" } else { "-4" };
+        let passes = || self.left.space.pings(&format!("{option} -I {from}"), 1, to).ok();
+        until(&format!("traffic passes: {what}"), passes, || self.left.log());
+    }
+
     /// Traffic passes the tunnel.
     fn passes(&self) {
         let [from, to] = self.family.inner;
@@ -320,25 +336,71 @@ fn disturbances(family: Family) {
     scene.start();
     scene.left.ctl_ok(&["activate"]);
     let option = if family.word == "ip6" { "-6" } else { "-4" };
-    scene.quietly("the routes are flushed", |s| {
-        s.left.space.try_sh(&format!("ip {option} route flush table 4500"));
-    });
-    scene.quietly("the rules are flushed", |s| {
+    let address = format!("{}/{} dev lo", family.inner[0], family.lengths[0]);
+    let ip = |line: String| move |s: &mut Scene| drop(s.left.space.try_sh(&format!("ip {line}")));
+    scene.comes_back("the routes are flushed", ip(format!("{option} route flush table 4500")));
+    scene.comes_back("the rules are flushed", |s| {
         s.left.space.ip(&format!("{option} rule flush"));
         s.left.space.ip(&format!("{option} rule add from all lookup main priority 32766"));
     });
-    scene.quietly("the address goes and comes", |s| {
-        let address = format!("{}/{} dev lo", s.family.inner[0], s.family.lengths[0]);
-        s.left.space.ip(&format!("address del {address}"));
-        s.left.space.ip(&format!("address add {address}"));
+    scene.quietly("the address goes", ip(format!("address del {address}")));
+    scene.comes_back("the address comes", ip(format!("address add {address}")));
+    scene.comes_back("the device is down", ip("link set vpn0 down".to_owned()));
+    for _ in 0..3 {
+        scene.comes_back("the device is deleted", ip("link del vpn0".to_owned()));
+    }
+    scene.comes_back("all of it at once", |s| {
+        for line in [
+            "link del vpn0".to_owned(),
+            format!("{option} route flush table 4500"),
+            format!("{option} rule flush"),
+            format!("{option} rule add from all lookup main priority 32766"),
+        ] {
+            s.left.space.try_sh(&format!("ip {line}"));
+        }
     });
-    scene.quietly("the device is deleted", |s| {
-        s.left.space.try_sh("ip link del vpn0");
+    scene.quietly("another device has the name", |s| {
+        let batch = s.left.path("batch");
+        std::fs::write(&batch, "link del vpn0\nlink add vpn0 type dummy\n").expect("writable");
+        let state = |s: &Scene| s.left.json(&["list", "--json"])[0]["children"][0].clone();
+        let blocked = || {
+            // The daemon may have been faster and have the name again.
+            s.left.space.try_sh(&format!("ip -batch {}", batch.display()));
+            (state(s)["state"] == "blocked").then(|| state(s))
+        };
+        let child = until("the tunnel is blocked", blocked, || s.left.log());
+        assert!(child["fault"].as_str().is_some_and(|why| why.contains("vpn0")), "{child}");
+        let why = s.left.ctl_ok(&["why", "site"]);
+        assert!(why.contains("no packet passes: "), "{why}");
     });
+    scene.comes_back("the other device is gone", ip("link del vpn0".to_owned()));
     scene.quietly("and a reload", |s| {
         s.left.signal(Signal::SIGHUP);
         s.left.await_log(&["policy reloaded"]);
     });
+    scene.passes();
+    // While the guard is gone, only routes hold the traffic, which a socket that is bound to a device does not ask.
+    drop(scene.senders.remove(BOUND));
+    for line in [
+        "delete table inet vpn_guard_vpn0",
+        "flush table inet vpn_guard_vpn0",
+        "flush ruleset",
+        "insert rule inet vpn_guard_vpn0 after_translation accept",
+    ] {
+        scene.comes_back(line, |s| drop(s.left.space.sh(&format!("nft {line}"))));
+        let table = scene.left.space.sh("nft list table inet vpn_guard_vpn0");
+        assert!(
+            table.contains("hook postrouting") && table.contains("10.") | table.contains("fd0"),
+            "{table}"
+        );
+        let accepting = table.lines().filter(|line| line.trim() == "accept").count();
+        assert_eq!(accepting, 0, "{table}");
+    }
+    let events = scene.left.log();
+    assert!(
+        events.contains("host: put back after others had removed or changed it: the tunnel device"),
+        "{events}"
+    );
 }
 
 fn inbound() {

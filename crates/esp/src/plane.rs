@@ -3,6 +3,7 @@
 mod capabilities;
 
 use crypto::Suite;
+use std::fmt;
 use std::net::SocketAddr;
 
 pub use crate::rule::{Rule, RuleId};
@@ -25,6 +26,8 @@ pub enum Notice {
     },
     /// Another program has removed something of this plane from the system: [`Maintenance::resync`] puts it back.
     Disturbed,
+    /// Others have removed or changed parts of this plane on the host: [`Maintenance::restore`] puts them back.
+    HostChanged,
     /// A network card has room again for SAs that wait for it: [`Maintenance::use_room`] moves them there.
     Room,
     /// An SA reached a limit of volume or of sequence numbers.
@@ -52,6 +55,48 @@ pub struct Resynced {
     pub policies: usize,
     /// SAs that were moved into a network card or out of one.
     pub moved: usize,
+}
+
+/// The result of [`Maintenance::restore`]: the parts of a plane that were missing on the host, and are there again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Restored {
+    /// The network device was missing.
+    pub device: bool,
+    /// Routing rules that were missing.
+    pub rules: usize,
+    /// Routes that were missing, or preferred a source address that is no longer the right one.
+    pub routes: usize,
+    /// Tables of nftables that others had changed.
+    pub tables: usize,
+}
+
+impl fmt::Display for Restored {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { device, rules, routes, tables } = *self;
+        let some = |n: usize, one: &str, many: &str| match n {
+            0 => None,
+            1 => Some(format!("1 {one}")),
+            n => Some(format!("{n} {many}")),
+        };
+        let parts = [
+            device.then(|| "the tunnel device".to_owned()),
+            some(rules, "routing rule", "routing rules"),
+            some(routes, "route", "routes"),
+            some(tables, "nftables table", "nftables tables"),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        f.write_str(&parts.join(", "))
+    }
+}
+
+impl std::ops::AddAssign for Restored {
+    fn add_assign(&mut self, more: Self) {
+        self.device |= more.device;
+        self.rules += more.rules;
+        self.routes += more.routes;
+        self.tables += more.tables;
+    }
 }
 
 /// The refusal of a plane.

@@ -1,14 +1,24 @@
 //! The host's addresses and routes as far as peers are concerned: which there are, and when they change.
 
-use crate::netlink::Netlink;
+use crate::netlink::{Netlink, is_of_this_program};
+use netlink_packet_core::{NetlinkMessage, NetlinkPayload};
+use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_sys::Socket;
 use netlink_sys::protocols::NETLINK_ROUTE;
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-/// Groups of the kernel's announcements (`linux/rtnetlink.h`): links, addresses and routes of both families.
-const GROUPS: [u32; 5] = [1, 5, 7, 9, 11];
+/// Groups of the kernel's announcements (`linux/rtnetlink.h`): links, and addresses, routes and rules of both families.
+const GROUPS: [u32; 7] = [1, 5, 7, 8, 9, 11, 19];
+
+/// The contents of announcements.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Announced {
+    /// Something that this program has put on the host may be missing: a link or an address has changed, a routing rule was
+    /// deleted, or a route of this program was.
+    pub removed: bool,
+}
 
 /// Asks for addresses and routes, and hears of changes. Its file descriptor is readable when something has changed.
 ///
@@ -34,23 +44,26 @@ impl Host {
         Ok(Self { netlink: Netlink::open()?, announcements, mark })
     }
 
-    /// Takes the announcements that have come. What they say is not read: the present state is asked for.
+    /// Takes the announcements that have come. They only tell that the present state is to be asked for.
     ///
     /// # Errors
     /// [`io::ErrorKind::WouldBlock`] where there is none.
-    pub fn take_announcements(&self) -> io::Result<()> {
+    pub fn take_announcements(&self) -> io::Result<Announced> {
         let mut buffer = Vec::with_capacity(1 << 16);
-        let mut taken = Err(io::ErrorKind::WouldBlock.into());
+        let mut taken: Option<Announced> = None;
         loop {
             buffer.clear();
-            match self.announcements.recv_from(&mut buffer, 0) {
-                Ok(_) => taken = Ok(()),
-                // Some were lost: something has changed.
-                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => taken = Ok(()),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return taken,
+            let removed = match self.announcements.recv_from(&mut buffer, 0) {
+                Ok(_) => tells_of_removal(&buffer),
+                // Some were lost, and any of them may have told it.
+                Err(e) if e.raw_os_error() == Some(libc::ENOBUFS) => true,
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    return taken.ok_or(e);
+                }
                 Err(e) => return Err(e),
-            }
+            };
+            taken.get_or_insert_default().removed |= removed;
         }
     }
 
@@ -80,6 +93,24 @@ impl AsFd for Host {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.announcements.as_fd()
     }
+}
+
+/// Returns `true` if an announcement tells that something of this program may be missing ([`Announced::removed`]).
+fn tells_of_removal(datagram: &[u8]) -> bool {
+    let mut rest = datagram;
+    while !rest.is_empty() {
+        // An announcement that cannot be read may tell anything.
+        let Ok(message) = NetlinkMessage::<Message>::deserialize(rest) else { return true };
+        let length = (message.header.length as usize).next_multiple_of(4);
+        rest = rest.get(length..).unwrap_or_default();
+        match message.payload {
+            NetlinkPayload::InnerMessage(Message::NewRoute(_) | Message::NewRule(_)) => {}
+            NetlinkPayload::InnerMessage(Message::DelRoute(route))
+                if !is_of_this_program(&route) => {}
+            _ => return true,
+        }
+    }
+    false
 }
 
 fn is_reachable(address: IpAddr) -> bool {

@@ -68,7 +68,7 @@ mod routes;
 mod socket_policy;
 mod system;
 
-pub use addresses::Host;
+pub use addresses::{Announced, Host};
 pub use prefix::{Prefix, prefixes};
 pub use routes::{Devices, Routes};
 pub use socket_policy::{decapsulate, let_pass};

@@ -309,6 +309,41 @@ impl Netlink {
         Ok(())
     }
 
+    /// The routes of this program in a table.
+    pub fn routes(&mut self, family: Family, table: u32) -> io::Result<Vec<Route>> {
+        let mut query = RouteMessage::default();
+        query.header.address_family = family.number();
+        query.attributes.push(RouteAttribute::Table(table));
+        // The kernel then lists this table only, and not the routes of a whole internet.
+        self.socket.set_netlink_get_strict_chk(true)?;
+        let answers = self.exchange(Message::GetRoute(query), NLM_F_DUMP);
+        self.socket.set_netlink_get_strict_chk(false)?;
+        let answers = match answers {
+            // There is no such table.
+            Err(e) if e.raw_os_error() == Some(libc::ENOENT) => Vec::new(),
+            other => other?,
+        };
+        let routes = answers.iter().filter_map(|answer| match answer {
+            Message::NewRoute(route) if is_of_this_program(route) => read_route(family, route),
+            _ => None,
+        });
+        Ok(routes.filter(|route| route.table == table).collect())
+    }
+
+    /// Returns `true` if a routing rule is there.
+    pub fn has_rule(&mut self, rule: &MarkRule) -> io::Result<bool> {
+        let mut query = RuleMessage::default();
+        query.header.family = rule.family.number();
+        let wanted = rule_message(rule);
+        let answers = self.exchange(Message::GetRule(query), NLM_F_DUMP)?;
+        let is_it = |found: &RuleMessage| {
+            found.header.action == wanted.header.action
+                && found.header.flags.contains(RuleFlags::Invert)
+                && wanted.attributes.iter().all(|a| found.attributes.contains(a))
+        };
+        Ok(answers.iter().any(|answer| matches!(answer, Message::NewRule(found) if is_it(found))))
+    }
+
     /// Adds a routing rule.
     pub fn add_rule(&mut self, rule: &MarkRule) -> io::Result<()> {
         match self.order(Message::NewRule(rule_message(rule)), NLM_F_CREATE | NLM_F_EXCL) {
@@ -369,6 +404,11 @@ impl Netlink {
     }
 }
 
+/// Returns `true` if a route is marked as one of this program.
+pub(crate) fn is_of_this_program(route: &RouteMessage) -> bool {
+    route.header.protocol == PROTOCOL
+}
+
 fn route_message(route: &Route) -> RouteMessage {
     let mut message = RouteMessage::default();
     let family = Family::of(route.prefix.address);
@@ -395,6 +435,35 @@ fn route_message(route: &Route) -> RouteMessage {
         Target::Blackhole => message.header.kind = RouteType::BlackHole,
     }
     message
+}
+
+/// A route of a dump.
+fn read_route(family: Family, message: &RouteMessage) -> Option<Route> {
+    let unspecified: IpAddr = match family {
+        Family::V4 => [0; 4].into(),
+        Family::V6 => [0; 16].into(),
+    };
+    let mut table = u32::from(message.header.table);
+    let (mut address, mut metric, mut index, mut source) = (unspecified, 0, None, None);
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Table(number) => table = *number,
+            RouteAttribute::Priority(number) => metric = *number,
+            RouteAttribute::Oif(number) => index = Some(*number),
+            RouteAttribute::Destination(RouteAddress::Inet(a)) => address = (*a).into(),
+            RouteAttribute::Destination(RouteAddress::Inet6(a)) => address = (*a).into(),
+            RouteAttribute::PrefSource(RouteAddress::Inet(a)) => source = Some((*a).into()),
+            RouteAttribute::PrefSource(RouteAddress::Inet6(a)) => source = Some((*a).into()),
+            _ => {}
+        }
+    }
+    let prefix = Prefix { address, length: message.header.destination_prefix_length };
+    let target = match message.header.kind {
+        // With IPv6, the kernel names the loopback device.
+        RouteType::BlackHole => Target::Blackhole,
+        _ => Target::Device { index: index?, source },
+    };
+    Some(Route { table, prefix, metric, target })
 }
 
 /// The attributes that identify a route of a dump; the kernel refuses some of a dump's attributes in a deletion.

@@ -1,13 +1,30 @@
 //! nftables' program, and its language for traffic.
 
+mod watch;
+
+pub use watch::Watch;
+
 use policy::{PortRange, Selector};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use std::collections::VecDeque;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// The possible paths of the program. PATH is not used, since this runs with privileges.
 const NFT: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
+
+/// The time after which the program is killed: key management waits for it.
+const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The last processes of the program that this one has started. Their changes are no others'.
+static OWN_PROCESSES: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
+/// The kernel may tell of a change some time after its process has ended.
+const OWN_PROCESSES_KEPT: usize = 256;
 
 /// Name of a table for a device.
 pub fn table(purpose: &str, device: &str) -> String {
@@ -110,15 +127,61 @@ fn start(arguments: &[&str], input: &str) -> io::Result<String> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    if let Some(mut pipe) = child.stdin.take() {
-        pipe.write_all(input.as_bytes())?;
-    }
-    let output = child.wait_with_output()?;
+    // It changes nothing before it has read its input.
+    note_process(child.id());
+    let pipe = child.stdin.take();
+    let output = kill_after(DEADLINE, child, |child| {
+        // Its complaint says more than the broken pipe of a program that has ended.
+        let _ = pipe.map(|mut pipe| pipe.write_all(input.as_bytes()));
+        child.wait_with_output()
+    });
+    let output = output.map_err(|e| io::Error::new(e.kind(), format!("nft: {e}")))?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let complaint = String::from_utf8_lossy(&output.stderr);
     Err(io::Error::other(format!("nft: {}", complaint.lines().next().unwrap_or("no reason given"))))
+}
+
+/// Waits for a child, and kills it if that takes longer than `deadline`.
+fn kill_after<T>(
+    deadline: Duration,
+    mut child: Child,
+    wait: impl FnOnce(Child) -> io::Result<T>,
+) -> io::Result<T> {
+    let process = Pid::from_child(&child);
+    // Not its number, which another process may have by then.
+    let process = pidfd_open(process, PidfdFlags::empty()).inspect_err(|_| _ = child.kill())?;
+    let (ended, end) = mpsc::channel::<()>();
+    let watchdog = std::thread::spawn(move || {
+        let late = end.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout);
+        if late {
+            // It may have ended just now.
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+        late
+    });
+    let result = wait(child);
+    drop(ended);
+    match watchdog.join() {
+        Ok(true) => Err(io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("it took longer than {} s", deadline.as_secs()),
+        )),
+        _ => result,
+    }
+}
+
+fn own_processes() -> MutexGuard<'static, VecDeque<u32>> {
+    OWN_PROCESSES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn note_process(id: u32) {
+    let mut processes = own_processes();
+    processes.push_back(id);
+    if processes.len() > OWN_PROCESSES_KEPT {
+        processes.pop_front();
+    }
 }
 
 fn program() -> Option<&'static str> {
@@ -128,6 +191,20 @@ fn program() -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_hangs_is_killed() {
+        let child = Command::new("/bin/sleep").arg("1000").spawn().expect("it is there");
+        let waited = kill_after(Duration::from_millis(20), child, |mut child| child.wait());
+        assert_eq!(waited.expect_err("it never ends").kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn a_program_that_ends_is_waited_for() {
+        let child = Command::new("/bin/true").spawn().expect("it is there");
+        let waited = kill_after(Duration::from_secs(1000), child, |mut child| child.wait());
+        assert!(waited.expect("it ends").success());
+    }
 
     #[test]
     fn table_names_are_plain() {

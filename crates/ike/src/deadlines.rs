@@ -38,6 +38,8 @@ pub(crate) enum Waiter {
     /// A redundant session that the peer began, and may not close.
     Redundant(SessionId),
     Farewells,
+    /// A part of the data plane could not be put back.
+    Restoration,
 }
 
 /// At most one deadline per waiter, in order of time.

@@ -5,6 +5,7 @@ mod overview;
 mod reconnect;
 mod renewal;
 mod replacement;
+mod restoration;
 mod sessions;
 #[cfg(feature = "simulation")]
 mod simulation;
@@ -118,6 +119,8 @@ pub struct Engine<P: DataPlane> {
     stopping: bool,
     /// The host's addresses at which a peer may reach it.
     addresses: Vec<IpAddr>,
+    /// The reason why a part of the data plane could not be put back, which has been told.
+    plane_fault: Option<String>,
 }
 
 /// Numbers only: an engine holds keys.
@@ -167,6 +170,7 @@ impl<P: DataPlane> Engine<P> {
             deactivated: BTreeSet::new(),
             stopping: false,
             addresses: Vec::new(),
+            plane_fault: None,
         };
         engine.replace_policy(now, policy)?;
         Ok(engine)
@@ -240,6 +244,7 @@ impl<P: DataPlane> Engine<P> {
                 }
                 Err(error) => tracing::error!(%error, "putting back what others have removed"),
             },
+            Notice::HostChanged => self.restore(now),
             Notice::Room => self.plane.maintenance().use_room(),
             Notice::Expiring { sa, hard } => {
                 // The SA has gone since the plane said so.
@@ -304,6 +309,7 @@ impl<P: DataPlane> Engine<P> {
                 Waiter::HalfOpen(spi) => self.expire_half_open(now, spi),
                 Waiter::Retry(name) => self.retry(now, &name),
                 Waiter::Redundant(id) => self.close_redundant(now, id),
+                Waiter::Restoration => self.restore(now),
                 Waiter::Farewells => {
                     let next = self.out.settle_farewells(now);
                     self.deadlines.set(Waiter::Farewells, next);

@@ -3,7 +3,7 @@
 use crate::close_reason::CloseReason;
 use crate::failure::Failure;
 use crate::negotiation::suite::{ChildSuite, IkeSuite};
-use esp::plane::Spi;
+use esp::plane::{Restored, Spi};
 use policy::Mode;
 use std::fmt;
 use std::net::SocketAddr;
@@ -108,6 +108,8 @@ pub enum EventKind {
         /// By whom and why.
         reason: CloseReason,
     },
+    /// Parts of the data plane that others had removed from the host are there again.
+    Restored(Restored),
     /// Something worth the operator's attention.
     Warning(String),
 }
@@ -143,6 +145,9 @@ impl fmt::Display for EventKind {
                 write!(f, "this side has moved from {from} to {to}")
             }
             Self::Closed { reason } => write!(f, "down: {reason}"),
+            Self::Restored(restored) => {
+                write!(f, "put back after others had removed or changed it: {restored}")
+            }
             Self::Warning(text) => f.write_str(text),
         }
     }

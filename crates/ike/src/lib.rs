@@ -122,9 +122,9 @@
 //!   groups it takes the one whose public value came with the request.
 //! - **Key overlap.** `KeyOverlap` is the share of the lifetime in which old and new keys exist together: rekeying
 //!   starts at (100 − overlap) % of the lifetime, less jitter. Values above 50 count as 50.
-//! - **A rekey loses no packet.** The responder of a rekey keeps its new outbound SA in standby until the peer deletes
-//!   the old Child SA, which proves that the peer has the new one. A replaced inbound SA receives for some seconds
-//!   more. A session that another one has succeeded is deleted only [`Config::drain`] later: packets that were admitted
+//! - **A rekey loses no packet.** The side that asked sends on the new SA at once. The responder keeps its new outbound
+//!   SA in standby until the peer deletes the old Child SA, which proves that the peer has the new one. A replaced
+//!   inbound SA receives for 5 s more ([`Config::linger`]). A session that another one has succeeded is deleted only [`Config::drain`] later: packets that were admitted
 //!   on its SAs must leave first. For the same reason the answer to a peer's Delete of the last IKE SA waits as long.
 //! - **Refusals in IKE_SA_INIT** are not authenticated. They are believed only if nothing better comes for two seconds.
 //! - **Whose traffic.** A packet goes by the first rule that covers it, whether that tunnel is up or not. A request for

@@ -23,6 +23,8 @@ pub enum State {
     Rekeying,
     /// Being deleted.
     Closing,
+    /// Up, but the data plane cannot carry its packets ([`ChildStatus::fault`]).
+    Blocked,
 }
 
 impl State {
@@ -34,6 +36,7 @@ impl State {
             Self::Established => "established",
             Self::Rekeying => "rekeying",
             Self::Closing => "closing",
+            Self::Blocked => "blocked",
         }
     }
 }
@@ -164,6 +167,8 @@ pub struct ChildStatus {
     pub remote: Vec<Selector>,
     /// The Child SA; `None` while down.
     pub sa: Option<ChildSaStatus>,
+    /// The reason why no packet passes although it is up; `None` if packets pass.
+    pub fault: Option<String>,
     /// The last failure, with how long ago.
     pub last_failure: Option<(Failure, Duration)>,
     /// Recent failures, the last one first.
@@ -262,6 +267,7 @@ impl ChildStatus {
             local: Vec::new(),
             remote: Vec::new(),
             sa: None,
+            fault: None,
             last_failure: None,
             failures: Vec::new(),
             next: None,

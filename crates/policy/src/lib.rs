@@ -64,7 +64,7 @@
 //! | "Did you mean …?", quoted values | `wording.rs` |
 //! | A new field of a tunnel | `tunnel.rs`, then `change.rs`, which says what a change of it does to SAs that are up |
 //! | Defaults of attributes that a file leaves out | `xml/lower/`, in the file of the element; of phase 2 proposals `xml/lower/offer.rs`, `offer` (tunnel mode, 480 minutes, no limit of volume, no ESN); of phase 1 `xml/lower/ike.rs` (480 minutes); the overlap `xml/lower/value.rs` (10 percent) |
-//! | The policy store: objects by name, references between them | `database/put.rs` and `database/merge.rs` (adding a file), `database/selection.rs` (choosing objects to export or delete), `database/references.rs`, `database/contents.rs` (objects as text and as a policy). The directory on disk is `src/store.rs` of the package `vpn` |
+//! | The policy store: objects by name, references between them | `database/put.rs` and `database/merge.rs` (adding a file: a name that is taken refuses the whole file; with `--force` the new object replaces the stored one), `database/selection.rs` (choosing objects to export or delete), `database/references.rs`, `database/contents.rs` (objects as text and as a policy). The directory on disk is `src/store.rs` of the package `vpn` |
 //! | The other side's policy (`vpnctl policy mirror`) | `xml/mirror.rs` |
 //! | Defaults of policies built in code | `tunnel.rs`, `proposal.rs` and `lifetime.rs` (8 h, overlap 10 percent): `new` and `Default` |
 //! | How large may a policy be? | `xml/parse.rs` (8 MiB, 120,000 elements, 16 deep), `xml/lower.rs` (40,000 tunnels), `xml/lower/group.rs` (1024 peers of a group), `validate/limits.rs` (64 proposals, 700 algorithms of phase 1) |

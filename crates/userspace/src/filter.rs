@@ -94,6 +94,14 @@ impl Enforcement {
         Err(error)
     }
 
+    /// Puts the routing rules for bypassed traffic back.
+    pub(super) fn restore_rules(&mut self, journal: &mut Journal) -> Result<(), PlaneError> {
+        let exceptions = std::mem::take(&mut self.exceptions);
+        let restored = self.except(&[], &exceptions, journal);
+        self.exceptions = exceptions;
+        restored
+    }
+
     /// The filter's counters.
     pub(super) fn counts(&self) -> FilterCounts {
         let rules = vec![Tally::default(); self.filter.rules.len()];

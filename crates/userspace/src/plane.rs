@@ -20,7 +20,7 @@ use policy::{KeyBits, Mode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 mod capabilities;
@@ -61,6 +61,10 @@ pub struct Userspace {
     receiving: BTreeMap<SaId, Spi>,
     /// By devices that are gone.
     lost: Lost,
+    /// When the device was made again last.
+    replaced_at: Option<Instant>,
+    /// The reason why no packet passes: a part of this plane is missing on the host.
+    fault: Option<String>,
 }
 
 impl fmt::Debug for Userspace {
@@ -110,6 +114,8 @@ impl Userspace {
             installed,
             receiving,
             lost,
+            replaced_at: None,
+            fault: None,
         };
         if !plane.config.beside_kernel {
             plane.appear()?;
@@ -212,7 +218,8 @@ fn share(config: &Config, hooks: Hooks) -> Result<Shared, PlaneError> {
         on_answer: Some(on_answer),
         on_release: Some(on_release),
     };
-    Ok(Shared { datapath: Datapath::new(settings, Instant::now()), hooks, release, inside })
+    let (datapath, failed) = (Datapath::new(settings, Instant::now()), AtomicBool::new(false));
+    Ok(Shared { datapath, hooks, release, inside, failed })
 }
 
 /// The device's MTU for inner packets of at most so many octets. Below what IPv6 needs, the kernel would switch IPv6

@@ -25,6 +25,7 @@ pub(super) struct TunRoutes {
     device: u32,
     table: u32,
     mark: u32,
+    priority: u32,
     families: Vec<Family>,
     /// Every routed prefix, and the rules that want it.
     wanted: BTreeMap<Prefix, BTreeSet<RuleId>>,
@@ -69,7 +70,7 @@ impl TunRoutes {
             }
         }
         let (wanted, rules, loosened) = Default::default();
-        Ok(Self { netlink, device, table, mark, families, wanted, rules, loosened })
+        Ok(Self { netlink, device, table, mark, priority, families, wanted, rules, loosened })
     }
 
     /// Routes the remote addresses of a rule to the device, and no longer those of a former rule of its name. On error
@@ -136,6 +137,43 @@ impl TunRoutes {
         }
     }
 
+    /// Returns `true` if the device is there.
+    pub(super) fn device_is_there(&mut self, name: &str) -> io::Result<bool> {
+        Ok(self.netlink.link_index(name)? == Some(self.device))
+    }
+
+    /// Puts back the routing rules and routes that others have removed, and the routes whose source address has come back or
+    /// gone. Returns their numbers.
+    pub(super) fn restore(&mut self) -> io::Result<(usize, usize)> {
+        let (mark, table, priority) = (self.mark, self.table, self.priority);
+        let mut rules = 0;
+        for family in self.families.clone() {
+            let rule = MarkRule { family, mark, table, priority };
+            if !self.netlink.has_rule(&rule)? {
+                self.netlink.add_rule(&rule)?;
+                rules += 1;
+            }
+        }
+        let mut there = BTreeMap::new();
+        for family in &self.families {
+            let routes = self.netlink.routes(*family, table)?;
+            there.extend(routes.into_iter().map(|r| ((r.prefix, r.metric), r.target)));
+        }
+        let owned = self.owned();
+        let mut missing = Vec::new();
+        for prefix in self.wanted.keys() {
+            let routes = self.routes_for(*prefix, &owned);
+            let lacks = |r: &Route| there.get(&(r.prefix, r.metric)) != Some(&r.target);
+            missing.extend(routes.into_iter().filter(lacks));
+        }
+        if !missing.is_empty() {
+            // A device that is down has no routes.
+            self.netlink.set_up(self.device)?;
+        }
+        missing.iter().try_for_each(|route| self.netlink.put_route(route))?;
+        Ok((rules, missing.len()))
+    }
+
     /// Lowers the device's MTU.
     pub(super) fn set_mtu(&mut self, mtu: u16) -> io::Result<()> {
         self.netlink.set_mtu(self.device, mtu)
@@ -198,6 +236,12 @@ impl TunRoutes {
     }
 
     fn put(&mut self, prefix: Prefix, owned: &[IpAddr]) -> io::Result<()> {
+        let routes = self.routes_for(prefix, owned);
+        routes.iter().try_for_each(|route| self.netlink.put_route(route))
+    }
+
+    /// The routes for a prefix. The blackhole comes first and goes last: there is no moment without a route.
+    fn routes_for(&self, prefix: Prefix, owned: &[IpAddr]) -> [Route; 2] {
         let source = self.wanted.get(&prefix).and_then(|rules| {
             rules
                 .iter()
@@ -206,19 +250,8 @@ impl TunRoutes {
                 .find_map(|s| preferred(s, Family::of(prefix.address), owned))
         });
         let (table, index) = (self.table, self.device);
-        // The blackhole comes first and goes last: there is no moment without a route.
-        self.netlink.put_route(&Route {
-            table,
-            prefix,
-            metric: BLACKHOLE_METRIC,
-            target: Target::Blackhole,
-        })?;
-        self.netlink.put_route(&Route {
-            table,
-            prefix,
-            metric: DEVICE_METRIC,
-            target: Target::Device { index, source },
-        })
+        [(BLACKHOLE_METRIC, Target::Blackhole), (DEVICE_METRIC, Target::Device { index, source })]
+            .map(|(metric, target)| Route { table, prefix, metric, target })
     }
 
     fn withdraw(&mut self, prefix: Prefix) -> io::Result<()> {

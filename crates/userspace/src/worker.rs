@@ -24,6 +24,7 @@ use super::tun::Tun;
 use super::waiting::{Patience, Sources, Wait};
 use esp::datapath::{Datapath, Sender};
 use esp::gso::Gso;
+use esp::plane::Notice;
 use esp::queue::{ReceiveQueue, SendQueue};
 use socket2::Socket;
 use std::io;
@@ -63,9 +64,21 @@ pub(super) struct Shared {
     pub hooks: Hooks,
     pub release: Arc<Release>,
     pub inside: Arc<TunWriter>,
+    /// A worker has ended because the device or a socket failed.
+    pub failed: AtomicBool,
 }
 
 impl Shared {
+    /// Takes the outcome of a worker's thread. Routes lead to a device that nobody reads after a failure: the traffic stops
+    /// until the plane has [another device](super::Userspace).
+    pub(super) fn take_outcome(&self, outcome: io::Result<()>) {
+        if let Err(error) = outcome {
+            tracing::error!(%error, "a worker has ended: the tunnel device failed");
+            self.failed.store(true, Ordering::SeqCst);
+            (self.hooks.notice)(Notice::HostChanged);
+        }
+    }
+
     /// Hands a packet to the device.
     pub(super) fn write(&self, tun: &Tun, packet: &[u8], gso: Gso) {
         self.inside.write_to(tun, packet, gso);

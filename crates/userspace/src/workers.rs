@@ -385,6 +385,7 @@ impl Team {
                 plane.queue_pairs.iter().skip(index).step_by(number).cloned().collect();
             self.start(plane, settings, "worker", |stop, stats| {
                 let shared = Arc::clone(&plane.shared);
+                let of_thread = Arc::clone(&shared);
                 let post = WorkerConfig {
                     shared,
                     queue_pairs,
@@ -393,7 +394,7 @@ impl Team {
                     stop,
                     stats,
                 };
-                move || failed(worker::run(&post))
+                move || of_thread.take_outcome(worker::run(&post))
             })?;
         }
         Ok(())
@@ -411,8 +412,9 @@ impl Team {
         self.pipeline = Some(Arc::clone(&pipeline));
         let (shared, queue_pairs) = (Arc::clone(&plane.shared), plane.queue_pairs.clone());
         self.start(plane, settings, "reader", |stop, stats| {
+            let of_thread = Arc::clone(&shared);
             let post = WorkerConfig { shared, queue_pairs, releases: true, wait, stop, stats };
-            move || failed(pipeline::read(&post, &pipeline, feed, number == 1))
+            move || of_thread.take_outcome(pipeline::read(&post, &pipeline, feed, number == 1))
         })
     }
 
@@ -454,13 +456,6 @@ impl Team {
         let since = Instant::now();
         self.threads.push(Thread { name, role, stop, stats, since, tid, refused, handle });
         Ok(())
-    }
-}
-
-fn failed(outcome: io::Result<()>) {
-    if let Err(error) = outcome {
-        // Routes lead to a device nobody reads now: traffic stops rather than leaks.
-        tracing::error!(%error, "the tunnel device failed; no traffic passes until a restart");
     }
 }
 

@@ -88,9 +88,10 @@ pub async fn follow(mut events: Events, format: LogFormat) {
 fn write(event: &Event, format: LogFormat) {
     if format == LogFormat::Human && !tracing::enabled!(tracing::Level::DEBUG) {
         return match &event.kind {
-            EventKind::Failed(_) | EventKind::TurnedAway(_) | EventKind::Warning(_) => {
-                warn!("{event}")
-            }
+            EventKind::Failed(_)
+            | EventKind::TurnedAway(_)
+            | EventKind::Restored(_)
+            | EventKind::Warning(_) => warn!("{event}"),
             _ => info!("{event}"),
         };
     }
@@ -100,7 +101,9 @@ fn write(event: &Event, format: LogFormat) {
         EventKind::Failed(failure) | EventKind::TurnedAway(failure) => {
             warn!(tunnel, child, event = kind, failure = failure.kind.name(), "{event}");
         }
-        EventKind::Warning(_) => warn!(tunnel, child, event = kind, "{event}"),
+        EventKind::Restored(_) | EventKind::Warning(_) => {
+            warn!(tunnel, child, event = kind, "{event}");
+        }
         EventKind::Established { suite } | EventKind::Rekeyed { suite } => {
             info!(tunnel, child, event = kind, suite = suite.to_string(), "{event}");
         }

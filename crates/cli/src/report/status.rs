@@ -49,6 +49,9 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         if let Some(sa) = &child.child_sa {
             child_sa(&mut fields, sa);
         }
+        if let Some(fault) = &child.fault {
+            fields.add("no packet passes", colour.bad(&plain(fault)));
+        }
         last_failure(&mut fields, child.last_failure.as_ref(), &child.state, colour);
         fields.write(&mut text, colour);
     }

@@ -57,6 +57,7 @@ impl Colour {
         match state {
             "established" => self.good(state),
             "negotiating" | "rekeying" | "closing" => self.notice(state),
+            "blocked" => self.bad(state),
             _ => self.faint(&plain(state)),
         }
     }

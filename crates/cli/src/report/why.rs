@@ -23,7 +23,7 @@ pub fn why(explanation: &Explanation, colour: Colour) -> String {
 }
 
 fn subject(text: &mut String, explanation: &Explanation, indent: &str, colour: Colour) {
-    let Explanation { name, phase, state, up_seconds, waits, failures, .. } = explanation;
+    let Explanation { name, phase, state, up_seconds, fault, waits, failures, .. } = explanation;
     let up = up_seconds
         .map(|s| format!(" for {}", duration(Duration::from_secs(s))))
         .unwrap_or_default();
@@ -35,8 +35,16 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, colour: C
         colour.state(state)
     );
     let deeper = format!("{indent}  ");
-    if failures.is_empty() && up_seconds.is_some() {
-        let _ = writeln!(text, "{deeper}nothing has failed of late");
+    match fault {
+        Some(fault) => {
+            let mut told = String::new();
+            wrapped(&mut told, &deeper, "no packet passes: ", &plain(fault));
+            let _ = write!(text, "{}", colour.bad_lines(&told));
+        }
+        None if failures.is_empty() && up_seconds.is_some() => {
+            let _ = writeln!(text, "{deeper}no recent failure");
+        }
+        None => {}
     }
     for (n, story) in failures.iter().enumerate() {
         let head = match (story.overcome, n) {

@@ -54,6 +54,7 @@ fn tunnel(name: &str, state: &str, sa: Option<ChildSa>) -> Tunnel {
             local: vec!["10.1.0.0/24".to_owned()],
             remote: vec!["10.2.0.0/24".to_owned()],
             child_sa: sa,
+            fault: None,
             last_failure: None,
             policy: None,
         }],

@@ -61,6 +61,7 @@ impl Paint {
         match state {
             "established" => self.of(Color::Green),
             "negotiating" | "rekeying" | "closing" => self.of(Color::Yellow),
+            "blocked" => self.of(Color::Red),
             _ => self.faint(),
         }
     }

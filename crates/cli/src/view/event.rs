@@ -61,6 +61,7 @@ pub fn event_name(event: &Event) -> &'static str {
         EventKind::TurnedAway(_) => "turned_away",
         EventKind::Moved { .. } => "moved",
         EventKind::Readdressed { .. } => "readdressed",
+        EventKind::Restored(_) => "restored",
         EventKind::Warning(_) => "warning",
         _ => "other",
     }

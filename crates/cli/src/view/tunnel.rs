@@ -65,6 +65,7 @@ fn child(child: &ChildStatus) -> Child {
         local: child.local.iter().map(ToString::to_string).collect(),
         remote: child.remote.iter().map(ToString::to_string).collect(),
         child_sa: child.sa.as_ref().map(child_sa),
+        fault: child.fault.clone(),
         last_failure: last_failure(child.last_failure.as_ref()),
         policy: None,
     }

@@ -14,6 +14,9 @@ pub struct Explanation {
     pub state: String,
     /// Seconds since it came up; `null` while down.
     pub up_seconds: Option<u64>,
+    /// As [`Child::fault`](super::Child::fault).
+    #[serde(default)]
+    pub fault: Option<String>,
     /// The event that it waits for; `null` while up, and for phase 1.
     pub waits: Option<Waits>,
     /// Recent failures, the last one first.

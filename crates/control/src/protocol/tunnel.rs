@@ -84,6 +84,9 @@ pub struct Child {
     pub remote: Vec<String>,
     /// The Child SA; `null` while down.
     pub child_sa: Option<ChildSa>,
+    /// The reason why no packet passes although the Child SA is up; `null` if packets pass.
+    #[serde(default)]
+    pub fault: Option<String>,
     /// The last failed negotiation of the Child SA.
     pub last_failure: Option<FailureInfo>,
     /// The policy's other settings of it.

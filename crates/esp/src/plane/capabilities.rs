@@ -13,7 +13,7 @@
 //! }
 //! ```
 
-use super::{DataPlane, PlaneError, Resynced, Rule, RuleId, SaId};
+use super::{DataPlane, PlaneError, Restored, Resynced, Rule, RuleId, SaId};
 use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::trace::Trace;
@@ -194,6 +194,14 @@ pub trait Maintenance {
     fn use_room(&mut self);
     /// The host's links, addresses or routes have changed: looks for devices that are gone.
     fn network_changed(&mut self);
+    /// Puts back the parts of the plane that others have removed from the host: its device, routing rules, routes and tables of
+    /// nftables.
+    ///
+    /// # Errors
+    /// If the system refuses something; the rest is put back all the same.
+    fn restore(&mut self) -> Result<Restored, PlaneError>;
+    /// The reason why no packet passes on an SA: a part of the plane is missing on the host and could not be put back.
+    fn fault(&mut self, sa: SaId) -> Option<String>;
 }
 
 impl<T: Maintenance + ?Sized> Maintenance for Option<&mut T> {
@@ -214,6 +222,16 @@ impl<T: Maintenance + ?Sized> Maintenance for Option<&mut T> {
         if let Some(plane) = self {
             plane.network_changed();
         }
+    }
+
+    /// Without the capability, nothing was missing.
+    fn restore(&mut self) -> Result<Restored, PlaneError> {
+        self.as_mut().map_or(Ok(Restored::default()), |plane| plane.restore())
+    }
+
+    /// Without the capability, there is no fault.
+    fn fault(&mut self, sa: SaId) -> Option<String> {
+        self.as_mut().and_then(|plane| plane.fault(sa))
     }
 }
 

@@ -8,7 +8,7 @@ use crate::sa::child::{ChildSa, ChildState, History};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
 use crate::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, State};
-use esp::plane::{DataPlane, PathMtu, Usage};
+use esp::plane::{DataPlane, Maintenance, PathMtu, Usage};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -53,6 +53,7 @@ impl<P: DataPlane> Engine<P> {
             Waiter::HalfOpen(spi) => self.half_open.contains_key(spi),
             Waiter::Retry(name) => self.retries.contains_key(name),
             Waiter::Farewells => self.out.next_farewell().is_some(),
+            Waiter::Restoration => self.plane_fault.is_some(),
         }
     }
 
@@ -250,9 +251,11 @@ fn child(
         };
         session.is_some_and(|s| s.sas.iter().any(rekeys))
     };
+    let fault = sa.and_then(|c| plane.maintenance().fault(c.outbound));
     let state = match sa {
         None if negotiating() => State::Negotiating,
         None => State::Down,
+        Some(_) if fault.is_some() => State::Blocked,
         Some(c) if c.state == ChildState::Unwanted => State::Closing,
         Some(c) if rekeying(c) => State::Rekeying,
         Some(_) => State::Established,
@@ -264,6 +267,7 @@ fn child(
         local: sa.map_or_else(|| tunnel.local.clone(), |c| c.selectors.local.clone()),
         remote: sa.map_or_else(|| tunnel.remote.clone(), |c| c.selectors.remote.clone()),
         sa: sa.zip(session).map(|(c, session)| child_sa(now, plane, session, c)),
+        fault,
         last_failure: None,
         failures: Vec::new(),
         next: None,

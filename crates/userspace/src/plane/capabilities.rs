@@ -1,11 +1,12 @@
 //! The userspace plane's optional capabilities.
 
 use super::Userspace;
+use crate::refusal::refused;
 use esp::filter::{Always, Direction, Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
-    Capabilities, Filtering, ManualKeying, PacketSummary, PathMtu, PeerExceptions, PlaneError,
-    RuleId, SaId,
+    Capabilities, Filtering, Maintenance, ManualKeying, PacketSummary, PathMtu, PeerExceptions,
+    PlaneError, Restored, Resynced, RuleId, SaId,
 };
 use esp::trace::{DecidedBy, Trace};
 use std::net::IpAddr;
@@ -26,6 +27,49 @@ impl Capabilities for Userspace {
 
     fn peer_exceptions(&mut self) -> Option<&mut dyn PeerExceptions> {
         Some(self)
+    }
+
+    fn maintenance(&mut self) -> Option<&mut dyn Maintenance> {
+        Some(self)
+    }
+}
+
+impl Maintenance for Userspace {
+    /// All SAs are in this process.
+    fn resync(&mut self) -> Result<Resynced, PlaneError> {
+        Ok(Resynced::default())
+    }
+
+    fn use_room(&mut self) {}
+
+    fn network_changed(&mut self) {}
+
+    fn restore(&mut self) -> Result<Restored, PlaneError> {
+        let outcome = self.put_back();
+        self.fault = outcome.as_ref().err().map(ToString::to_string);
+        outcome
+    }
+
+    fn fault(&mut self, sa: SaId) -> Option<String> {
+        self.fault.clone().filter(|_| self.installed.contains(&sa))
+    }
+}
+
+impl Userspace {
+    fn put_back(&mut self) -> Result<Restored, PlaneError> {
+        let mut restored = Restored::default();
+        if self.lacks_device()? {
+            self.replace_device()?;
+            restored.device = true;
+        }
+        let Some(device) = &mut self.device else { return Ok(restored) };
+        let fault = |e| refused("restoring the routes to the tunnel device".to_owned(), &e);
+        (restored.rules, restored.routes) = device.routing.restore().map_err(fault)?;
+        if restored.rules > 0 {
+            // Whoever has removed the one has removed the others.
+            self.enforcement.restore_rules(&mut self.journal)?;
+        }
+        Ok(restored)
     }
 }
 

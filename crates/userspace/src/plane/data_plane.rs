@@ -2,13 +2,18 @@
 
 use super::{Userspace, device_mtu};
 use crate::device::Device;
+use crate::refusal::refused;
 use crypto::Suite;
 use esp::encap::inner_mtu;
 use esp::plane::{DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage};
 use policy::Mode;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The shortest time between two devices: one that fails at once keeps key management busy otherwise.
+const REPLACED_EVERY: Duration = Duration::from_secs(1);
 
 impl DataPlane for Userspace {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
@@ -120,6 +125,44 @@ impl Userspace {
             journal.undo_device();
         })?);
         Ok(())
+    }
+
+    /// Returns `true` if the device should be there and is not, or nobody reads it: somebody has deleted it, it has failed, or
+    /// it could not be made again then.
+    pub(super) fn lacks_device(&mut self) -> Result<bool, PlaneError> {
+        if self.shared.failed.load(Ordering::SeqCst) {
+            return Ok(true);
+        }
+        let name = &self.config.device;
+        match &mut self.device {
+            Some(device) => device
+                .routing
+                .device_is_there(name)
+                .map(|there| !there)
+                .map_err(|e| refused(format!("looking for {name}"), &e)),
+            None => Ok(!self.rules.is_empty()),
+        }
+    }
+
+    /// Makes the device again, with the routes of all rules, and has new workers serve it.
+    pub(super) fn replace_device(&mut self) -> Result<(), PlaneError> {
+        let now = Instant::now();
+        if self.replaced_at.is_some_and(|at| now.saturating_duration_since(at) < REPLACED_EVERY) {
+            return Err(PlaneError::System {
+                what: format!("reading from {}", self.config.device),
+                why: "the device has failed twice in a second".to_owned(),
+            });
+        }
+        self.replaced_at = Some(now);
+        if let Some(device) = self.device.take() {
+            self.lost += device.end(&self.config, &mut self.journal);
+        }
+        // Its workers have ended.
+        self.shared.failed.store(false, Ordering::SeqCst);
+        self.appear()?;
+        let rules: Vec<Rule> = self.rules.values().cloned().collect();
+        let routed = rules.iter().try_for_each(|rule| self.route(rule));
+        routed.and_then(|()| self.sync_workers())
     }
 
     /// Has the workers work or rest, as there is something for them. Where the kernel has all tunnels, nothing of this plane

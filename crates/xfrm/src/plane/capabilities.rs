@@ -7,8 +7,8 @@ use crate::ranges::REQIDS;
 use crate::refusal::refusal;
 use crate::state;
 use esp::plane::{
-    Capabilities, CryptoAccounting, DataPlane, Maintenance, ManualKeying, PlaneError, Resynced,
-    RuleId, SaId,
+    Capabilities, CryptoAccounting, DataPlane, Maintenance, ManualKeying, PlaneError, Restored,
+    Resynced, RuleId, SaId,
 };
 use netlink_packet_xfrm::XfrmMessage;
 
@@ -77,6 +77,15 @@ impl Maintenance for Xfrm {
 
     fn use_room(&mut self) {
         self.fill_cards();
+    }
+
+    /// The monitor tells of policies and SAs, which [`Maintenance::resync`] puts back; the host has nothing else of this plane.
+    fn restore(&mut self) -> Result<Restored, PlaneError> {
+        Ok(Restored::default())
+    }
+
+    fn fault(&mut self, _: SaId) -> Option<String> {
+        None
     }
 
     fn network_changed(&mut self) {

@@ -1,0 +1,38 @@
+//! Parts of the data plane that others have removed from the host are put back.
+
+use super::Engine;
+use crate::deadlines::{Deadline, Waiter, after};
+use crate::event::EventKind;
+use esp::plane::{DataPlane, Maintenance, Restored};
+use std::time::{Duration, Instant};
+
+/// Stands in events in place of a tunnel's name.
+const HOST: &str = "host";
+
+/// The pause between two attempts to put back the same part.
+const RETRY: Duration = Duration::from_secs(1);
+
+impl<P: DataPlane> Engine<P> {
+    /// Has the data plane put back its parts that others have removed from the host ([`Maintenance::restore`]), and tells of it.
+    /// If a part cannot be put back, the next attempt follows after a second.
+    pub fn restore(&mut self, now: Instant) {
+        let outcome = self.plane.maintenance().restore();
+        let retry = Deadline { at: after(now, RETRY), reason: "a part of the data plane" };
+        self.deadlines.set(Waiter::Restoration, outcome.is_err().then_some(retry));
+        let fault = outcome.as_ref().err().map(ToString::to_string);
+        let kind = match outcome {
+            Ok(restored) if restored != Restored::default() => EventKind::Restored(restored),
+            // The same reason as a second ago is told once.
+            Err(_) if self.plane_fault == fault => return,
+            Err(error) => EventKind::Warning(format!(
+                "a part of the data plane is missing and cannot be put back; the traffic of the tunnels is blocked: {error}"
+            )),
+            Ok(_) => {
+                self.plane_fault = None;
+                return;
+            }
+        };
+        self.plane_fault = fault;
+        self.out.event(HOST, None, kind);
+    }
+}

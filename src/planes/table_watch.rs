@@ -1,0 +1,60 @@
+//! The tables of nftables that other programs have changed, until they are put back.
+
+#![forbid(unsafe_code)]
+
+use super::guard;
+use esp::plane::Notice;
+use host::nft;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A table of this program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum WatchedTable {
+    /// It keeps the traffic of the tunnels from passing in the clear.
+    Guard,
+    /// It filters the traffic outside of tunnels.
+    Filter,
+}
+
+/// The changed tables, and the thread that hears of changes.
+#[derive(Default)]
+pub(super) struct TableWatch {
+    changed: Arc<Mutex<BTreeSet<WatchedTable>>>,
+    /// `None` in tests, and where the kernel has no nftables.
+    _watch: Option<nft::Watch>,
+}
+
+impl TableWatch {
+    /// Watches the tables of a device, and tells key management of changes.
+    pub(super) fn start(device: &str, notice: Arc<dyn Fn(Notice) + Send + Sync>) -> Self {
+        let changed = Arc::new(Mutex::new(BTreeSet::new()));
+        let of_thread = Arc::clone(&changed);
+        let (guard, filter) = (guard::table(device), nft::table("filter", device));
+        let watch = nft::Watch::start(vec![guard.clone(), filter], move |name| {
+            let table = if name == guard { WatchedTable::Guard } else { WatchedTable::Filter };
+            // One word is enough, however many of its parts have changed.
+            if lock(&of_thread).insert(table) {
+                notice(Notice::HostChanged);
+            }
+        });
+        let watch = watch.inspect_err(
+            |error| tracing::info!(%error, "changes of nftables by other programs are not noticed"),
+        );
+        Self { changed, _watch: watch.ok() }
+    }
+
+    /// Takes the tables that have changed since the last call.
+    pub(super) fn take(&self) -> BTreeSet<WatchedTable> {
+        std::mem::take(&mut *lock(&self.changed))
+    }
+
+    /// Keeps a table that could not be put back for the next call.
+    pub(super) fn keep(&self, table: WatchedTable) {
+        lock(&self.changed).insert(table);
+    }
+}
+
+fn lock(changed: &Mutex<BTreeSet<WatchedTable>>) -> MutexGuard<'_, BTreeSet<WatchedTable>> {
+    changed.lock().unwrap_or_else(PoisonError::into_inner)
+}
