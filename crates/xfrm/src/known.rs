@@ -44,6 +44,11 @@ impl Known {
         Some(entry.sa)
     }
 
+    /// Takes note that an SA is near its end. Returns `false` if key management knows already, or the SA is not known.
+    pub(super) fn begins_to_die(&self, name: &Name) -> bool {
+        self.lock().get_mut(name).is_some_and(|entry| !std::mem::replace(&mut entry.dying, true))
+    }
+
     pub(super) fn find(&self, name: &Name) -> Option<SaId> {
         self.lock().get(name).map(|entry| entry.sa)
     }

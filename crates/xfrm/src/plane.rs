@@ -96,8 +96,10 @@ pub(super) struct Installed {
     last: Usage,
     /// The part of `last` that the crypto providers' counters contain.
     told: Amount,
-    /// The number of sequence numbers that were skipped when it was created again.
-    skipped: u64,
+    /// The sequence number behind which it began where it is now.
+    base: u64,
+    /// The highest sequence number that the kernel has told of, sent or received.
+    seen: u64,
 }
 
 impl fmt::Debug for Xfrm {
@@ -268,10 +270,10 @@ impl Xfrm {
                 _ => refusal(format!("giving SA {spi} with {} to the kernel", form.suite), &error),
             });
         }
-        let (before, last, told, skipped) = Default::default();
-        let serial = None;
+        let (before, last, told) = Default::default();
+        let (serial, base, seen) = (None, 0, 0);
         let installed =
-            Installed { form, key, rule, selectors, flows, serial, before, last, told, skipped };
+            Installed { form, key, rule, selectors, flows, serial, before, last, told, base, seen };
         self.sas.insert(id, installed);
         self.by_rule.insert((rule, id));
         Ok(())

@@ -25,8 +25,8 @@ pub(super) const LARGEST_WINDOW: u32 = 4096;
 /// Packets of the largest window that needs no attribute of its own.
 const SMALL_WINDOW: u32 = 32;
 
-/// Of 32 bits, how many sequence numbers are left when a rekey should start: as in the userspace plane.
-const SEQUENCE_MARGIN: u64 = 1 << 29;
+/// The sequence number of 32 bits at which a rekey should start: as many are left as in the userspace plane.
+const FEW_LEFT: u64 = u32::MAX as u64 - (1 << 29);
 
 /// The fields by which the kernel finds an SA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -126,7 +126,7 @@ impl Form {
                 proto: self.protocol(),
             },
             saddr: Address::from_ip(&source),
-            lifetime_cfg: self.lifetime(),
+            lifetime_cfg: self.lifetime(replay.as_ref()),
             reqid: self.reqid,
             family: family(destination),
             mode: mode(self.mode),
@@ -194,7 +194,8 @@ impl Form {
         Ok(ModifyMessage { user_sa_info: info, nlas })
     }
 
-    fn lifetime(&self) -> LifetimeConfig {
+    /// The kernel counts from the moment at which it receives the SA, and the sequence numbers go on behind `replay`.
+    fn lifetime(&self, replay: Option<&XfrmAttrs>) -> LifetimeConfig {
         let Limits { soft_bytes, hard_bytes } = self.limits;
         let mut lifetime = LifetimeConfig {
             soft_byte_limit: soft_bytes.unwrap_or(XFRM_INF),
@@ -205,11 +206,17 @@ impl Form {
         };
         // The kernel stops at the last sequence number without a word: a limit of packets tells of it.
         if !self.inbound && !self.esn {
-            let last = u64::from(u32::MAX);
-            lifetime.soft_packet_limit = last - SEQUENCE_MARGIN;
-            lifetime.hard_packet_limit = last;
+            let used = replay.and_then(|replay| number_in(replay, false)).unwrap_or(0);
+            lifetime.soft_packet_limit = FEW_LEFT.saturating_sub(used);
+            lifetime.hard_packet_limit = u64::from(u32::MAX) - used;
         }
         lifetime
+    }
+
+    /// Returns `true` if a sequence number is so high that a rekey should start. The kernel's own limit of packets tells
+    /// of it later than that, or never: the kernel counts a super-packet that a card cuts up as one packet.
+    pub(super) fn has_few_numbers_behind(&self, sequence: u64) -> bool {
+        !self.inbound && !self.esn && sequence >= FEW_LEFT
     }
 }
 
@@ -276,15 +283,20 @@ pub(super) fn replay_from(form: &Form, seen: u64) -> XfrmAttrs {
     XfrmAttrs::ReplayStateEsn(replay)
 }
 
-/// The last sequence number that an SA has used.
-pub(super) fn last_sequence(state: &ModifyMessage) -> Option<u64> {
-    state.nlas.iter().find_map(|attribute| match attribute {
-        XfrmAttrs::ReplayStateEsn(replay) => {
-            Some(u64::from(replay.oseq_hi) << 32 | u64::from(replay.oseq))
-        }
-        XfrmAttrs::ReplayState(replay) => Some(replay.oseq.into()),
-        _ => None,
-    })
+/// The last sequence number that an SA has used, or the highest that it has received.
+pub(super) fn last_sequence(state: &ModifyMessage, inbound: bool) -> Option<u64> {
+    state.nlas.iter().find_map(|attribute| number_in(attribute, inbound))
+}
+
+fn number_in(attribute: &XfrmAttrs, inbound: bool) -> Option<u64> {
+    let (high, low) = match (attribute, inbound) {
+        (XfrmAttrs::ReplayStateEsn(replay), true) => (replay.seq_hi, replay.seq),
+        (XfrmAttrs::ReplayStateEsn(replay), false) => (replay.oseq_hi, replay.oseq),
+        (XfrmAttrs::ReplayState(replay), true) => (0, replay.seq),
+        (XfrmAttrs::ReplayState(replay), false) => (0, replay.oseq),
+        _ => return None,
+    };
+    Some(u64::from(high) << 32 | u64::from(low))
 }
 
 /// The kernel's counters of an SA. The kernel leaves out the IP header in transport mode, which is added, and remembers whole

@@ -7,8 +7,8 @@ use crate::ranges::REQIDS;
 use crate::refusal::refusal;
 use crate::state;
 use esp::plane::{
-    Capabilities, CryptoAccounting, DataPlane, Maintenance, ManualKeying, PlaneError, Restored,
-    Resynced, RuleId, SaId,
+    Capabilities, CryptoAccounting, Maintenance, ManualKeying, PlaneError, Restored, Resynced,
+    RuleId, SaId,
 };
 use netlink_packet_xfrm::XfrmMessage;
 
@@ -51,7 +51,7 @@ impl ManualKeying for Xfrm {
                 why: "it is not one that waits to send".to_owned(),
             });
         }
-        sa.skipped = used;
+        sa.base = used;
         let message = form.message(&sa.key, Some(state::replay_from(form, used)))?;
         let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
         self.delete(&name, &binding).map_err(refused)?;
@@ -62,11 +62,9 @@ impl ManualKeying for Xfrm {
         if self.sas.get(&id)?.form.inbound {
             return None;
         }
-        let known = state::last_sequence(&self.read_back(id)?);
-        // A card that does everything counts by itself.
-        self.count_in_card(id);
-        let counted = self.sas.get(&id).map(Installed::sequence);
-        known.max(counted)
+        self.read_back(id)?;
+        self.look_at(id);
+        self.sas.get(&id).map(Installed::sequence)
     }
 }
 
@@ -112,7 +110,7 @@ impl CryptoAccounting for Xfrm {
     fn count_work(&mut self) {
         let sas: Vec<SaId> = self.sas.keys().copied().collect();
         for sa in sas {
-            let _ = self.usage(sa);
+            let _ = self.look_at(sa);
         }
     }
 }

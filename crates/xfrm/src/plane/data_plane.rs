@@ -4,7 +4,6 @@
 
 use super::{Ruled, Xfrm};
 use crate::flow::Flow;
-use crate::kernel_sa::read;
 use crate::ownership::PolicyName;
 use crate::policies::priority;
 use crate::ranges::REQIDS;
@@ -107,13 +106,16 @@ impl DataPlane for Xfrm {
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
-        let installed = self.sas.get_mut(&sa)?;
-        let (name, binding) = (installed.form.name(), installed.form.binding);
-        // As above.
-        if let Ok(Some(state)) = read(&mut *self.kernel, &name, &binding) {
-            installed.count(&state, &self.config.crypto);
+        let usage = self.look_at(sa)?;
+        let asked = self.sas.get(&sa)?;
+        // Key management asks from time to time about an SA that receives, for the liveness of the peer. The numbers of
+        // those that send are to be known as well.
+        if asked.form.inbound {
+            let of_rule = self.sas_of(asked.rule);
+            let senders = of_rule.into_iter().filter(|id| !self.receives(*id));
+            senders.collect::<Vec<_>>().into_iter().for_each(|id| _ = self.look_at(id));
         }
-        Some(installed.last)
+        Some(usage)
     }
 }
 
@@ -165,6 +167,10 @@ impl KernelPlane for Xfrm {
 }
 
 impl Xfrm {
+    fn receives(&self, sa: SaId) -> bool {
+        self.sas.get(&sa).is_some_and(|sa| sa.form.inbound)
+    }
+
     fn sas_of(&self, rule: RuleId) -> Vec<SaId> {
         let of_rule = (rule, SaId(0))..=(rule, SaId(u64::MAX));
         self.by_rule.range(of_rule).map(|(_, id)| *id).collect()

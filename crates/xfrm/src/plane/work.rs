@@ -3,23 +3,41 @@
 #![forbid(unsafe_code)]
 
 use super::{Installed, Xfrm};
+use crate::kernel_sa::read;
 use crate::state;
 use crypto::{Amount, Backend, CryptoProviders, Direction};
-use esp::plane::{DataPlane, SaId, Usage};
+use esp::plane::{Notice, SaId, Usage};
 use netlink_packet_xfrm::XfrmAttrs;
 use netlink_packet_xfrm::state::ModifyMessage;
 use std::time::{Instant, SystemTime};
 
-/// The number of sequence numbers that are skipped when an SA is put back whose last one is not known: it may have sent long
-/// after it was seen last.
-const GAP: u64 = 1 << 24;
+/// The numbers of 32 bits that are skipped when an SA is put back whose last one is not known: it may have sent for half a
+/// minute after it was seen last, at eight million packets per second.
+const GAP: u64 = 1 << 28;
+
+/// As above, of 64 bits. The peer knows the upper half as long as fewer than 2^32 are skipped (RFC 4303 §A2.2).
+const EXTENDED_GAP: u64 = 1 << 30;
 
 impl Xfrm {
+    /// Takes note of what an SA has done, and tells key management if few sequence numbers are left.
+    pub(super) fn look_at(&mut self, id: SaId) -> Option<Usage> {
+        let sa = self.sas.get_mut(&id)?;
+        let (name, binding) = (sa.form.name(), sa.form.binding);
+        // One that the kernel no longer has stays as it was seen last.
+        if let Ok(Some(state)) = read(&mut *self.kernel, &name, &binding) {
+            sa.count(&state, &self.config.crypto);
+        }
+        if sa.form.has_few_numbers_behind(sa.sequence()) && self.known.begins_to_die(&name) {
+            (self.notice)(Notice::Expiring { sa: id, hard: false });
+        }
+        Some(sa.last)
+    }
+
     /// Counts what a card that does everything has done with an SA, as long as it can be asked.
     pub(super) fn count_in_card(&mut self, id: SaId) {
         let form = self.sas.get(&id).map(|sa| &sa.form);
         if form.and_then(|form| form.offload).is_some_and(|offload| offload.packet) {
-            self.usage(id);
+            self.look_at(id);
         }
     }
 }
@@ -29,6 +47,9 @@ impl Installed {
     pub(super) fn count(&mut self, state: &ModifyMessage, providers: &CryptoProviders) {
         let now = state::usage(state, Instant::now(), SystemTime::now());
         let (before, last) = (self.before, self.last);
+        if let Some(number) = state::last_sequence(state, self.form.inbound) {
+            self.seen = self.seen.max(number);
+        }
         self.last = Usage {
             // A card may have forgotten it already.
             packets: last.packets.max(before.packets + now.packets),
@@ -39,15 +60,19 @@ impl Installed {
         self.count_backend(providers);
     }
 
-    /// The last sequence number that it has used, as far as its packets were counted.
+    /// The last sequence number that it is known to have used or received. The kernel tells the number itself, unless a
+    /// card does everything: then the packets are counted. Elsewhere their count alone is too low, because a super-packet
+    /// counts once and takes a number for each of its segments.
     pub(super) fn sequence(&self) -> u64 {
-        self.last.packets + self.skipped
+        let counted = self.last.packets.saturating_sub(self.before.packets);
+        self.seen.max(self.base.saturating_add(counted))
     }
 
     /// Has another one in the kernel take its place. Returns the sequence numbers behind which that is to go on; `ended` is
     /// what it was in the end, where that is known.
     pub(super) fn succeed(&mut self, ended: Option<&ModifyMessage>) -> XfrmAttrs {
         let carried = self.last.bytes - self.before.bytes.min(self.last.bytes);
+        let reached = self.sequence();
         self.before = self.last;
         // What it may still carry.
         for limit in [&mut self.form.limits.soft_bytes, &mut self.form.limits.hard_bytes] {
@@ -56,14 +81,16 @@ impl Installed {
         // Of what a card does alone the kernel knows no numbers.
         let by_kernel = self.form.offload.is_none_or(|offload| !offload.packet);
         if let Some(replay) = ended.filter(|_| by_kernel).and_then(state::replay_of_state) {
+            self.base = reached;
             return replay;
         }
-        if self.form.inbound {
+        self.base = match (self.form.inbound, self.form.esn) {
             // None that is older.
-            return state::replay_from(&self.form, self.last.packets);
-        }
-        self.skipped += GAP;
-        state::replay_from(&self.form, self.sequence())
+            (true, _) => reached,
+            (false, true) => reached.saturating_add(EXTENDED_GAP),
+            (false, false) => reached.saturating_add(GAP).min(u32::MAX.into()),
+        };
+        state::replay_from(&self.form, self.base)
     }
 
     /// Attributes what it has done since the last time to where it is now. To be called before that changes.

@@ -6,6 +6,7 @@ use super::*;
 use crate::placement::{OffloadMode, Wanted};
 use crate::plane::KernelPlane;
 use esp::plane::{DataPlane, Maintenance, ManualKeying, Resynced};
+use netlink_packet_xfrm::{ReplayEsn, XFRM_INF};
 
 fn pair() -> (Xfrm, Twin) {
     let (mut plane, twin) = plane();
@@ -185,6 +186,113 @@ fn sequence_numbers_that_a_card_counts_go_on_as_well() {
         assert!(plane.last_sequence(SaId(2)) > Some(used));
         used = send(&mut plane, &twin, 0x201, 1000, false);
     }
+}
+
+/// Has the kernel tell that an SA has used, or received, the numbers up to one, with so few packets that most of them
+/// were super-packets.
+fn reach(twin: &Twin, spi: u32, number: u64) {
+    let (high, low) = ((number >> 32) as u32, number as u32);
+    let mut tables = twin.tables();
+    let state = tables.states.get_mut(&spi).expect("it is there");
+    state.user_sa_info.lifetime_cur.packets = 1000;
+    let extended = state.nlas.iter_mut().find_map(|attribute| match attribute {
+        XfrmAttrs::ReplayStateEsn(replay) => Some(replay),
+        _ => None,
+    });
+    match extended {
+        Some(replay) => {
+            (replay.oseq_hi, replay.oseq) = (high, low);
+            (replay.seq_hi, replay.seq) = (high, low);
+            replay.bmp = vec![0b101; replay.bmp_len as usize];
+        }
+        // The kernel always tells of one; what the plane has given does not have to have it.
+        None => {
+            state.nlas.retain(|attribute| !matches!(attribute, XfrmAttrs::ReplayState(_)));
+            let replay = netlink_packet_xfrm::Replay { oseq: low, seq: low, bitmap: 0b101 };
+            state.nlas.push(XfrmAttrs::ReplayState(replay));
+        }
+    }
+}
+
+fn numbers(twin: &Twin, spi: u32) -> (ReplayEsn, u64) {
+    let tables = twin.tables();
+    let state = &tables.states[&spi];
+    let replay = state.nlas.iter().find_map(|attribute| match attribute {
+        XfrmAttrs::ReplayStateEsn(replay) => Some(replay.clone()),
+        _ => None,
+    });
+    (replay.expect("it goes on"), state.user_sa_info.lifetime_cfg.hard_packet_limit)
+}
+
+/// A card that does the cipher alone is given super-packets: each counts once, and has as many numbers as segments.
+#[test]
+fn numbers_of_super_packets_do_not_come_twice() {
+    for (esn, used) in [(false, 3 << 28), (true, (7 << 32) + 5)] {
+        let (mut plane, twin) = plane();
+        plane.add_rule(rule()).expect("the kernel can");
+        plane.add_inbound(InboundSa { esn, ..inbound(1, 0x101) }).expect("the kernel can");
+        let sender = OutboundSa { esn, ..outbound(2, 0x201, false) };
+        plane.add_outbound(sender).expect("the kernel can");
+        reach(&twin, 0x201, used);
+        // Key management asks about what arrives alone.
+        plane.usage(SaId(1));
+        twin.tables().states.clear();
+        assert_eq!(plane.restore(), Ok((2, 0)));
+        let (replay, limit) = numbers(&twin, 0x201);
+        let next = u64::from(replay.oseq_hi) << 32 | u64::from(replay.oseq);
+        assert!(next > used && next - used < 1 << 31, "{next} after {used}");
+        assert_eq!(plane.last_sequence(SaId(2)), Some(next));
+        // The kernel counts from zero again, and its limit is that of the numbers.
+        let expected = if esn { XFRM_INF } else { u64::from(u32::MAX) - next };
+        assert_eq!(limit, expected);
+    }
+}
+
+#[test]
+fn a_packet_that_has_arrived_before_an_sa_was_put_back_is_not_taken_again() {
+    for (esn, seen) in [(false, 3 << 28), (true, (7 << 32) + 5)] {
+        let (mut plane, twin) = plane();
+        plane.add_rule(rule()).expect("the kernel can");
+        plane.add_inbound(InboundSa { esn, ..inbound(1, 0x101) }).expect("the kernel can");
+        reach(&twin, 0x101, seen);
+        plane.usage(SaId(1));
+        twin.tables().states.clear();
+        assert_eq!(plane.restore(), Ok((1, 0)));
+        let (replay, _) = numbers(&twin, 0x101);
+        assert_eq!(u64::from(replay.seq_hi) << 32 | u64::from(replay.seq), seen);
+        assert_eq!(replay.bmp, [u32::MAX; 4], "nor what is below");
+        // If the kernel has told of the last state, late packets that have not arrived may still do so.
+        reach(&twin, 0x101, seen + 1);
+        let moved = Path { remote: ([192, 0, 2, 9], 4500).into(), ..inbound(1, 0).path };
+        plane.relocate(SaId(1), moved).expect("the kernel can");
+        let (replay, _) = numbers(&twin, 0x101);
+        assert_eq!(u64::from(replay.seq_hi) << 32 | u64::from(replay.seq), seen + 1);
+        assert_eq!(replay.bmp, [0b101; 4]);
+    }
+}
+
+#[test]
+fn the_end_of_the_numbers_is_told_though_the_kernel_has_counted_few_packets() {
+    let (mut plane, twin) = plane();
+    let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = Arc::clone(&told);
+    plane.notice = Arc::new(move |notice| heard.lock().expect("no test panics").push(notice));
+    plane.add_rule(rule()).expect("the kernel can");
+    plane.add_inbound(inbound(1, 0x101)).expect("the kernel can");
+    for (id, esn) in [(2, false), (3, true)] {
+        let sender = OutboundSa { esn, ..outbound(id, 0x200 + id as u32, false) };
+        plane.add_outbound(sender).expect("the kernel can");
+    }
+    let few_left = u64::from(u32::MAX) - (1 << 29);
+    let mut look = |number| {
+        [0x202, 0x203].into_iter().for_each(|spi| reach(&twin, spi, number));
+        plane.usage(SaId(1));
+        told.lock().expect("no test panics").clone()
+    };
+    assert_eq!(look(few_left - 1), []);
+    let soft = Notice::Expiring { sa: SaId(2), hard: false };
+    assert_eq!(look(few_left), [soft]);
+    assert_eq!(look(few_left + 1), [soft], "it is told once");
 }
 
 #[test]
