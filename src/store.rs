@@ -18,14 +18,13 @@
 //! # }
 //! ```
 
-pub(crate) mod replace;
-
+use host::lock::FileLock;
+use host::replace::{Step, replace_by};
 use policy::Database;
 use policy::xml::{Definitions, Diagnostics, Loaded, MAX_FILE_LEN};
-use replace::{Step, replace};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use zeroize::Zeroizing;
 
@@ -43,18 +42,7 @@ const LOCK: &str = "lock";
 pub struct Store {
     directory: PathBuf,
     database: Database,
-    _lock: Locked,
-}
-
-/// The locked file. Dropping it unlocks it, even while a child process that is being started still has a copy of its descriptor.
-#[derive(Debug)]
-struct Locked(File);
-
-impl Drop for Locked {
-    fn drop(&mut self) {
-        // The lock goes with the last descriptor in any case.
-        let _ = rustix::fs::flock(&self.0, rustix::fs::FlockOperation::Unlock);
-    }
+    _lock: FileLock,
 }
 
 /// The store cannot be used, or not be changed.
@@ -127,21 +115,10 @@ impl Store {
             .create(directory)
             .map_err(system("make the directory", directory))?;
         let path = directory.join(LOCK);
-        let lock = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&path)
-            .map_err(system("open", &path))?;
-        rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(
-            |errno| match errno {
-                rustix::io::Errno::WOULDBLOCK => StoreError::InUse(directory.to_owned()),
-                errno => system("lock", &path)(errno.into()),
-            },
-        )?;
+        let lock = FileLock::take(&path).map_err(system("lock", &path))?;
+        let lock = lock.ok_or_else(|| StoreError::InUse(directory.to_owned()))?;
         let database = Self::look(directory)?;
-        Ok(Self { directory: directory.to_owned(), database, _lock: Locked(lock) })
+        Ok(Self { directory: directory.to_owned(), database, _lock: lock })
     }
 
     /// Reads a store without keeping others from writing it. A directory without a store, or none, is an empty one.
@@ -208,7 +185,7 @@ impl Store {
             return Err(StoreError::Full(text.len()));
         }
         let loaded = self.load(&database)?;
-        match replace(&self.path(), text.as_bytes(), &mut before) {
+        match replace_by(&self.path(), text.as_bytes(), &mut before) {
             Ok(()) => {
                 self.database = database;
                 Ok(loaded)

@@ -2,8 +2,8 @@
 //! by their fingerprints only.
 
 use super::ManualSa;
-use crate::store::replace;
 use aws_lc_rs::digest;
+use host::replace::replace;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
@@ -110,8 +110,7 @@ impl Ledger {
             fs::create_dir_all(directory)
                 .map_err(|error| failed("make the directory of", error))?;
         }
-        replace::replace(&self.path, text.as_bytes(), &mut |_| Ok(()))
-            .map_err(|(step, error)| failed(step.what(), error))?;
+        replace(&self.path, text.as_bytes()).map_err(|(step, error)| failed(step.what(), error))?;
         self.used = used;
         Ok(())
     }

@@ -2,6 +2,7 @@
 //! is fetched.
 
 use super::file_name;
+use host::replace::replace;
 use std::io;
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -39,9 +40,9 @@ impl Store {
     async fn write(&self, url: &str, octets: &[u8]) -> io::Result<()> {
         tokio::fs::create_dir_all(&self.directory).await?;
         let path = self.directory.join(file_name(url));
-        let part = path.with_extension("part");
-        tokio::fs::write(&part, octets).await?;
-        tokio::fs::rename(&part, &path).await?;
+        let octets = octets.to_owned();
+        let write = move || replace(&path, &octets).map_err(|(_, error)| error);
+        tokio::task::spawn_blocking(write).await??;
         self.make_room().await
     }
 

@@ -52,6 +52,8 @@
 //! | Where is the record of changes, and who owns it? | `journal.rs`: `/run/vpnd/DEVICE.NAMESPACE.plane`, locked by the process that uses the device; a second one is refused. `claim` keeps two from one routing table |
 //! | How does a range of addresses become prefixes? | `prefix.rs`, `prefixes` |
 //! | By which protocol number are this program's routes known? | `netlink.rs`, `PROTOCOL`: `ip route` shows `proto 86` |
+//! | How does one process keep others from a file? | `lock.rs` |
+//! | How is a file replaced so that a crash leaves the old text or the new one? | `replace.rs` |
 //!
 //! Which routes and rules a tunnel needs is decided by the crate `userspace` (`crates/userspace/src/tun_routes.rs` and
 //! `crates/userspace/src/filter.rs`), not here.
@@ -60,10 +62,12 @@
 
 mod addresses;
 pub mod journal;
+pub mod lock;
 pub mod namespace;
 pub mod netlink;
 pub mod nft;
 mod prefix;
+pub mod replace;
 mod routes;
 mod socket_policy;
 mod system;

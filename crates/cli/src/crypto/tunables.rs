@@ -4,9 +4,9 @@ use crate::config::Crypto;
 use ::crypto::CryptoProviders;
 use control::protocol::Tunable;
 use serde::Deserialize;
-use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -278,13 +278,7 @@ fn replace(path: &Path, persistent: &Persistent) -> io::Result<()> {
             text.push_str(&format!("{name} = {value}\n"));
         }
     }
-    let successor = path.with_extension("new");
-    let mut file =
-        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&successor)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&successor, path)?;
-    File::open(directory)?.sync_all()
+    host::replace::replace(path, text.as_bytes()).map_err(|(_, error)| error)
 }
 
 #[cfg(test)]
