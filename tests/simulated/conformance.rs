@@ -1,14 +1,19 @@
 //! What RFC 7296 asks for that two gateways of this kind never show each other: a puppet does.
 
 use crate::puppet::{CHILD_SPI, Puppet, notified, notify, unknown};
-use crate::{calm, failure};
+use crate::{SOON, calm, failure};
+use ike::event::EventKind;
 use ike::failure::FailureKind;
 use ike::negotiation::proposal::{offer_child, offer_ike};
+use ike::wire::header::Header;
 use ike::wire::message;
 use ike::wire::payload::{Delete, Notify, Payload};
 use ike::wire::protected::Content;
 use ike::wire::registry::{ExchangeType, GroupId, NotifyType, PayloadType, ProtocolId};
-use sim::Site;
+use policy::{Group, IkeProposal, Prf};
+use sim::host::ike_offer;
+use sim::link::{self, Parcel};
+use sim::{Exchange, HostId, Site, World};
 use std::time::Duration;
 
 #[test]
@@ -435,5 +440,72 @@ fn one_request_at_a_time_whatever_window_the_peer_has() {
     assert!(!sent.is_empty(), "it is sent again");
     for (header, _) in sent {
         assert_eq!((header.message_id, header.response), (request.message_id, false));
+    }
+}
+
+/// The same message with a nonce of so many octets.
+fn with_nonce_of(world: &mut World, from: HostId, to: HostId, sent: Parcel, len: usize) -> Parcel {
+    let link::Content::Ike(octets) = &sent.content else { panic!("not IKE") };
+    let header = Header::parse(octets).expect("a message");
+    let in_the_clear = header.exchange == ExchangeType::IKE_SA_INIT;
+    let mut payloads = match in_the_clear {
+        true => message::decode(&header, octets).expect("payloads"),
+        false => world.overhear(to, octets).expect("it is for an IKE SA of the receiver").1,
+    };
+    for payload in &mut payloads {
+        if let Payload::Nonce(nonce) = payload {
+            nonce.truncate(len);
+        }
+    }
+    let changed = match in_the_clear {
+        true => message::encode(&header, &payloads),
+        false => {
+            let content = Content::of(&header, &payloads);
+            let datagrams = world.forge(from, &header, &content, 60_000);
+            datagrams.expect("it is of an IKE SA of the sender").remove(0)
+        }
+    };
+    Parcel { content: link::Content::Ike(changed), ..sent }
+}
+
+#[test]
+fn a_nonce_shorter_than_half_the_key_of_the_prf_is_refused() {
+    // RFC 7296 §2.10: 32 octets with HMAC-SHA2-512.
+    let sha512 = IkeProposal { prf: vec![Prf::HmacSha2_512], ..ike_offer(&[Group::Curve25519]) };
+    let site = Site { ike: vec![sha512], ..Site::default() };
+    for rekeyed in [None, Some("net0"), Some(Site::TUNNEL)] {
+        for response in [false, true] {
+            for len in [31, 32] {
+                let (mut world, left, right) = World::of_site(1, &site, &calm());
+                if rekeyed.is_some() {
+                    world.connect(left, Site::TUNNEL);
+                    world.run_for(SOON);
+                }
+                let (from, to) = if response { (right, left) } else { (left, right) };
+                let exchange = rekeyed.map_or(Exchange::SaInit, |_| Exchange::CreateChild);
+                let gate =
+                    world.hold(from, move |l| l.exchange == exchange && l.response == response);
+                match rekeyed {
+                    None => world.connect(left, Site::TUNNEL),
+                    Some(name) => assert!(world.rekey(left, name)),
+                }
+                world.run_for(Duration::from_millis(50));
+                let made = |world: &World| {
+                    world.count_events(to, |e| {
+                        matches!(e, EventKind::Established { .. } | EventKind::Rekeyed { .. })
+                    })
+                };
+                let before = made(&world);
+                let sent = world.take_first(gate).expect("the message is under way");
+                let changed = with_nonce_of(&mut world, from, to, sent, len);
+                world.deliver(from, changed);
+                world.run_for(Duration::from_millis(300));
+                let case = format!("{rekeyed:?}, response: {response}, {len} octets");
+                assert_eq!(made(&world) > before, len == 32, "{case}");
+                let discards = world.host(to).engine.discards();
+                let discarded = rekeyed.is_none() && len == 31;
+                assert_eq!(discards.contains_key("short_nonce"), discarded, "{case}");
+            }
+        }
     }
 }

@@ -21,6 +21,8 @@ esp::discards! {
         UnexpectedRequest = "unexpected_request",
         /// Payloads that cannot be read, or that lack what the message needs.
         Malformed = "malformed",
+        /// An IKE_SA_INIT whose nonce is shorter than half the key of the chosen PRF.
+        ShortNonce = "short_nonce",
         /// An IKE_SA_INIT while too many others have not been followed by IKE_AUTH: an attack, or all peers at once.
         TooManyHalfOpen = "too_many_half_open",
         /// An IKE_SA_INIT that must come again with a cookie, to show that its source address is real.

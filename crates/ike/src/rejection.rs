@@ -12,6 +12,10 @@ use crate::wire::registry::{GroupId, NotifyType, ProtocolId};
 use esp::plane::Spi;
 use policy::{ChildTunnel, Group, IkeProposal};
 
+/// The operator's words for a nonce of the peer that RFC 7296 §2.10 forbids.
+pub(crate) const SHORT_NONCE: &str = "the peer's nonce is shorter than half the key of the PRF (RFC 7296 section 2.10); \
+    the peer's implementation must be repaired, or the policy must name a PRF with a shorter key";
+
 /// Why a request is refused: what the peer is told, and what the operator is.
 #[derive(Clone, Debug)]
 pub(crate) struct Rejection {
@@ -81,6 +85,11 @@ impl Rejection {
 
     pub fn invalid_syntax(detail: String) -> Self {
         Self::plain(NotifyType::INVALID_SYNTAX, FailureKind::ProtocolError, detail)
+    }
+
+    /// RFC 7296 §2.10.
+    pub fn short_nonce() -> Self {
+        Self::invalid_syntax(SHORT_NONCE.into())
     }
 
     /// The Notify for octets that cannot be read (RFC 7296 §2.5, §2.21.3).

@@ -35,6 +35,11 @@ pub fn output_len(algorithm: Prf) -> usize {
     mac(algorithm).output_len()
 }
 
+/// Returns `true` if a nonce is long enough for a PRF: it must have half the octets of the PRF's key (RFC 7296 §2.10).
+pub fn is_long_enough(algorithm: Prf, nonce: &[u8]) -> bool {
+    nonce.len() >= output_len(algorithm) / 2
+}
+
 /// `prf(Ni | Nr, parts[0] | …)`, the beginning of an IKE SA's keys (RFC 7296 §2.14).
 pub fn prf_of_nonces(algorithm: Prf, [ni, nr]: [&[u8]; 2], parts: &[&[u8]]) -> Secret {
     let half = match algorithm {

@@ -8,6 +8,7 @@ use crate::close_reason::CloseReason;
 use crate::collision::{self, Request};
 use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
+use crate::crypto::prf;
 use crate::effect::Lost;
 use crate::effect::{Effect, Effects};
 use crate::event::EventKind;
@@ -15,7 +16,7 @@ use crate::failure::{Failure, FailureKind};
 use crate::negotiation::description::describe;
 use crate::negotiation::proposal::{accept_child, offer_child};
 use crate::negotiation::transforms::group_of;
-use crate::rejection::{Asked, Rejection, failure_of};
+use crate::rejection::{Asked, Rejection, SHORT_NONCE, failure_of};
 use crate::sa::active::{Active, ChildRival, PendingChild};
 use crate::sa::child::{Blueprint, ChildState};
 use crate::sa::keys::Nonces;
@@ -160,6 +161,9 @@ fn answer_child(
     let Some(established) = session.sas[index].established() else {
         return Err(Rejection::temporary());
     };
+    if !prf::is_long_enough(established.keys.suite.prf, initiator_nonce) {
+        return Err(Rejection::short_nonce());
+    }
     collision::admit(session, established, request)?;
     let old = rekeys.and_then(|(protocol, spi)| session.child_by_outbound(protocol, spi));
     let old = old.map(|c| c.spi_in);
@@ -269,6 +273,9 @@ fn conclude_success(
         cx.out.bug("CREATE_CHILD_SA is asked on an established IKE SA only");
         return Ok(Effects::none());
     };
+    if !prf::is_long_enough(established.keys.suite.prf, nonce) {
+        return Err(broken(SHORT_NONCE.into()));
+    }
     let keys = established.keys.child(suite, shared.as_ref(), nonces);
     let history = successor_history(session, cx, pending.rekeys);
     let blueprint = Blueprint {

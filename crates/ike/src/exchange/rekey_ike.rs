@@ -5,6 +5,7 @@ use crate::close_reason::CloseReason;
 use crate::collision::{self, Request};
 use crate::context::Cx;
 use crate::crypto::key_exchange::PrivateKey;
+use crate::crypto::prf;
 use crate::deadlines::after;
 use crate::effect::{Effect, Effects};
 use crate::event::{EventKind, Negotiated};
@@ -14,7 +15,7 @@ use crate::negotiation::description::describe;
 use crate::negotiation::proposal::{accept_ike, choose_ike, offer_ike};
 use crate::negotiation::suite::IkeSuite;
 use crate::negotiation::transforms::{group_id, group_of};
-use crate::rejection::{Asked, Rejection, failure_of, unasked};
+use crate::rejection::{Asked, Rejection, SHORT_NONCE, failure_of, unasked};
 use crate::sa::active::{Active, IkeRival, PendingRekey};
 use crate::sa::keys::{Keys, Nonces};
 use crate::sa::lowest_nonce::{self, LowestNonce};
@@ -95,6 +96,9 @@ pub(crate) fn answer(
     let Some(remote_spi) = offered else {
         return Err(Rejection::invalid_syntax("the new IKE SA has no SPI of eight octets".into()));
     };
+    if !prf::is_long_enough(suite.prf, nonce) {
+        return Err(Rejection::short_nonce());
+    }
     if group_of(sent) != Some(suite.group) {
         return Err(Rejection::invalid_ke(group_id(suite.group)));
     }
@@ -249,6 +253,9 @@ fn read(
     let suite = accept_ike(&session.tunnel.proposals, chosen)
         .filter(|s| group_of(sent) == Some(s.group) && s.group == pending.key_exchange.group())
         .ok_or_else(|| format!("the peer chose {}, which was not offered", describe(chosen)))?;
+    if !prf::is_long_enough(suite.prf, nonce) {
+        return Err(SHORT_NONCE.into());
+    }
     let remote_spi =
         chosen.first().and_then(peer_spi).ok_or("the new IKE SA has no SPI of eight octets")?;
     let shared = pending.key_exchange.agree(public).map_err(|e| e.to_string())?;

@@ -9,6 +9,7 @@ use crate::config::Config;
 use crate::config::Encap;
 use crate::context::Cx;
 use crate::crypto::key_exchange::{PrivateKey, is_plausible};
+use crate::crypto::prf;
 use crate::datagram::Datagram;
 use crate::discard::Discard;
 use crate::effect::Effects;
@@ -159,6 +160,10 @@ pub(crate) fn answer(
         cx.out.turn_away(cx.now, datagram, &candidates, &rejection);
         return Some(Answer::Stateless(rejection.payload()));
     };
+    if !prf::is_long_enough(suite.prf, nonce) {
+        cx.out.discard(Discard::ShortNonce);
+        return None;
+    }
     if group_of(sent_group) != Some(suite.group) {
         return Some(Answer::Stateless(Rejection::invalid_ke(group_id(suite.group)).payload()));
     }
@@ -272,6 +277,9 @@ pub(crate) fn conclude(
         refuse(session, cx, index, Failure::new(FailureKind::ProtocolError, detail));
         return Effects::none();
     };
+    if !prf::is_long_enough(suite.prf, nonce) {
+        return cx.discard(Discard::ShortNonce);
+    }
     let fresh = PrivateKey::generate(suite.group);
     let Ok(shared) = std::mem::replace(&mut init.key_exchange, fresh).agree(public) else {
         // The public value was not one; our private key is spent, so the exchange starts over.
