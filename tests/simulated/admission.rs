@@ -2,6 +2,12 @@
 
 use crate::{SETTLED, SOON, calm, up};
 use ike::Config;
+use ike::crypto::key_exchange::PrivateKey;
+use ike::negotiation::proposal::offer_ike;
+use ike::wire::header::Header;
+use ike::wire::message;
+use ike::wire::payload::Payload;
+use ike::wire::registry::GroupId;
 use policy::Group;
 use sim::host::{Side, ike_offer};
 use sim::invariant::{assert_agreement, assert_clean_stop};
@@ -118,4 +124,92 @@ fn a_flood_does_not_disturb_what_is_up() {
     }
     world.run_for(SETTLED);
     assert_agreement(&mut world, left, right, &site);
+}
+
+/// A forged request with the addresses and the SPI of a request, and these payloads changed.
+fn forged(init: &Parcel, change: impl Fn(&mut Payload)) -> Parcel {
+    let Content::Ike(octets) = &init.content else { panic!("not IKE") };
+    let header = Header::parse(octets).expect("a message");
+    let mut payloads = message::decode(&header, octets).expect("payloads");
+    payloads.iter_mut().for_each(change);
+    Parcel { content: Content::Ike(message::encode(&header, &payloads)), ..init.clone() }
+}
+
+#[test]
+fn a_forged_request_before_the_genuine_one_keeps_nobody_out() {
+    // RFC 7296 §2.1: the forger has seen address and SPI, and offers another group.
+    let site = Site {
+        ike: vec![ike_offer(&[Group::Curve25519]), ike_offer(&[Group::Ecp256])],
+        ..Site::default()
+    };
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    let gate = world.hold(left, |l| l.is_request(Exchange::SaInit));
+    world.connect(left, Site::TUNNEL);
+    let init = world.take_first(gate).expect("the left host asks");
+    world.discard(gate);
+    let other = PrivateKey::generate(Group::Ecp256);
+    let forged = forged(&init, |payload| match payload {
+        Payload::Sa(offers) => *offers = offer_ike(&[ike_offer(&[Group::Ecp256])], &[]),
+        Payload::KeyExchange { group, data } => {
+            (*group, *data) = (GroupId::ECP_256, other.public_value().to_vec());
+        }
+        _ => {}
+    });
+    world.inject(Duration::ZERO, forged);
+    world.run_for(Duration::from_millis(1));
+    assert_eq!(world.host(right).engine.inventory().half_open, 1, "the forged one is answered");
+    world.deliver(left, init);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &site);
+    assert_eq!(inits(&world, "left").len(), 1, "the first genuine request is answered");
+    world.run_for(SETTLED);
+    assert_eq!(world.host(right).engine.inventory().half_open, 0);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
+fn forged_requests_with_one_spi_take_no_more_places_than_others() {
+    let site = Site::default();
+    let config = Config { cookie_threshold: 8, half_open_limit: 64, ..calm() };
+    let (mut world, left, right) = World::of_site(1, &site, &config);
+    let gate = world.hold(left, |l| l.is_request(Exchange::SaInit));
+    world.connect(left, Site::TUNNEL);
+    let init = world.take_first(gate).expect("the left host asks");
+    world.discard(gate);
+    // The answers to the forger's requests do not reach the left host: it would take them for its own.
+    let answers = world.hold(right, |l| l.is_response(Exchange::SaInit));
+    for n in 0..1000_u32 {
+        let forged = forged(&init, |payload| {
+            if let Payload::Nonce(nonce) = payload {
+                nonce[..4].copy_from_slice(&n.to_be_bytes());
+            }
+        });
+        world.inject(Duration::from_micros(u64::from(n)), forged);
+    }
+    world.run_for(Duration::from_millis(10));
+    let held = world.host(right).engine.inventory();
+    assert_eq!((held.half_open, held.strangers), (8, 8), "the rest needs a cookie");
+    // A request that comes again is answered as before.
+    world.discard(answers);
+    world.tap();
+    let again = forged(&init, |payload| {
+        if let Payload::Nonce(nonce) = payload {
+            nonce[..4].fill(0);
+        }
+    });
+    let answers = world.hold(right, |l| l.is_response(Exchange::SaInit));
+    for _ in 0..2 {
+        world.inject(Duration::ZERO, again.clone());
+        world.run_for(Duration::from_millis(1));
+    }
+    let repeated = world.take_tapped();
+    assert!(repeated.len() == 2 && repeated[0] == repeated[1]);
+    assert_eq!(world.host(right).engine.inventory().half_open, 8);
+    world.discard(answers);
+    // The genuine request takes the way by a cookie.
+    world.deliver(left, init);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &site);
+    world.run_for(SETTLED);
+    assert_clean_stop(&mut world, left, right);
 }

@@ -17,8 +17,6 @@ esp::discards! {
         Reflected = "reflected",
         /// An IKE_SA_INIT longer than any honest one.
         TooLong = "too_long",
-        /// A second, different IKE_SA_INIT with the SPI of one that is being answered.
-        UnexpectedRequest = "unexpected_request",
         /// Payloads that cannot be read, or that lack what the message needs.
         Malformed = "malformed",
         /// An IKE_SA_INIT whose nonce is shorter than half the key of the chosen PRF.

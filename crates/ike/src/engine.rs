@@ -28,7 +28,7 @@ use crate::discard::Discard;
 use crate::effect::{Effect, Effects};
 use crate::event::Event;
 use crate::exchange::auth;
-use crate::exchange::half_open::HalfOpen;
+use crate::exchange::half_open::{HalfOpen, Init};
 use crate::key_log::Sink;
 use crate::outputs::Outputs;
 use crate::policy_index::PolicyIndex;
@@ -48,7 +48,7 @@ use reconnect::{Losses, Retry};
 use sessions::Sessions;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -110,7 +110,7 @@ pub struct Engine<P: DataPlane> {
     next_session: u64,
     half_open: BTreeMap<IkeSpi, Box<HalfOpen>>,
     /// The half-open IKE SA that a repeated IKE_SA_INIT belongs to.
-    by_init: HashMap<(SocketAddr, IkeSpi), IkeSpi>,
+    by_init: HashMap<Init, IkeSpi>,
     admissions: Admissions,
     deadlines: Deadlines,
     retries: BTreeMap<String, Retry>,

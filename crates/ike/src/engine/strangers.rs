@@ -5,7 +5,7 @@ use crate::admission::{Admission, Request};
 use crate::datagram::Datagram;
 use crate::deadlines::Waiter;
 use crate::discard::Discard;
-use crate::exchange::half_open::{HalfOpen, Stage};
+use crate::exchange::half_open::{HalfOpen, Init, Stage};
 use crate::exchange::{auth, sa_init};
 use crate::failure::facts::{Addresses, KEPT};
 use crate::impossible::impossible;
@@ -69,16 +69,10 @@ impl<P: DataPlane> Engine<P> {
         if datagram.octets.len() > LONGEST_INIT {
             return self.out.discard(Discard::TooLong);
         }
-        if let Some(half) = self
-            .by_init
-            .get(&(datagram.remote, header.initiator_spi))
-            .and_then(|s| self.half_open.get(s))
-        {
-            if half.begun.request == datagram.octets {
-                let answer = half.begun.response.clone();
-                return self.out.transmit(datagram.local, datagram.remote, answer);
-            }
-            return self.out.discard(Discard::UnexpectedRequest);
+        let init = Init::of(datagram.remote, datagram.octets);
+        if let Some(half) = self.by_init.get(&init).and_then(|spi| self.half_open.get(spi)) {
+            let answer = half.begun.response.clone();
+            return self.out.transmit(datagram.local, datagram.remote, answer);
         }
         let payloads = match message::decode(header, datagram.octets) {
             Ok(payloads) => payloads,
@@ -129,7 +123,7 @@ impl<P: DataPlane> Engine<P> {
                 let answer = half.begun.response.clone();
                 self.out.transmit(datagram.local, datagram.remote, answer);
                 let spi = half.begun.local_spi;
-                self.by_init.insert((datagram.remote, header.initiator_spi), spi);
+                self.by_init.insert(init, spi);
                 self.admissions.enter(datagram.remote.ip());
                 self.keep_half_open(half);
             }
@@ -211,9 +205,9 @@ impl<P: DataPlane> Engine<P> {
     }
 
     /// Forgets a half-open IKE SA, and the entry by which a repeated IKE_SA_INIT finds it.
-    pub(super) fn forget_half_open(&mut self, spi: IkeSpi, init: (SocketAddr, IkeSpi)) {
+    pub(super) fn forget_half_open(&mut self, spi: IkeSpi, init: Init) {
         if self.by_init.remove(&init).is_some() {
-            self.admissions.leave(init.0.ip());
+            self.admissions.leave(init.source.ip());
         }
         self.deadlines.set(Waiter::HalfOpen(spi), None);
     }

@@ -4,7 +4,7 @@ pub(crate) mod proving;
 
 use super::address_update;
 use super::child_sa::{self, ChildRequest};
-use super::half_open::{Begun, Checking, HalfOpen, Request, Stage, Unproven};
+use super::half_open::{Begun, Checking, HalfOpen, Init, Request, Stage, Unproven};
 use crate::admission::HALF_OPEN_FOR;
 use crate::close_reason::CloseReason;
 use crate::context::Cx;
@@ -31,7 +31,7 @@ use crate::sa::window::Window;
 use crate::sa::{Established, IkeSa, Phase, State};
 use crate::session::Session;
 use crate::task::Task;
-use crate::wire::header::{Header, IkeSpi};
+use crate::wire::header::Header;
 use crate::wire::parts::{Parts, status};
 use crate::wire::payload::{Identification, Payload};
 use crate::wire::registry::{ExchangeType, NotifyType};
@@ -385,8 +385,8 @@ pub(crate) enum Answer {
     Refused(Box<HalfOpen>, Vec<Vec<u8>>),
     /// Both sides have proved who they are: a session takes the place of the half-open IKE SA.
     Established {
-        /// The key that a repeated IKE_SA_INIT was found by.
-        init: (SocketAddr, IkeSpi),
+        /// The name by which a repeated IKE_SA_INIT was recognised.
+        init: Init,
         session: Box<Session>,
         answer: Vec<Vec<u8>>,
         initial_contact: bool,

@@ -10,10 +10,28 @@ use crate::sa::window::Window;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::{Payload, Proposal};
 use crate::wire::registry::{ExchangeType, GroupId, PayloadType};
+use aws_lc_rs::digest::{SHA256, digest};
 use policy::IkeTunnel;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// Names the IKE_SA_INIT request that began a half-open IKE SA: its source, and a hash of the whole datagram. The
+/// initiator's SPI is not enough, since everybody who sees it can send another request with it (RFC 7296 §2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Init {
+    pub source: SocketAddr,
+    /// SHA-256.
+    hash: [u8; 32],
+}
+
+impl Init {
+    /// The name of the request with these octets.
+    pub fn of(source: SocketAddr, octets: &[u8]) -> Self {
+        let hash = digest(&SHA256, octets).as_ref().try_into();
+        Self { source, hash: hash.expect("SHA-256 makes 32 octets") }
+    }
+}
 
 /// An IKE SA whose initiator has not proved yet who it is.
 pub(crate) struct HalfOpen {
@@ -97,9 +115,9 @@ impl HalfOpen {
 }
 
 impl Begun {
-    /// The key by which a repeated IKE_SA_INIT is found: its source and the initiator's SPI.
-    pub fn init(&self) -> (SocketAddr, IkeSpi) {
-        (self.path.remote, self.remote_spi)
+    /// The name by which a repeated IKE_SA_INIT is recognised.
+    pub fn init(&self) -> Init {
+        Init::of(self.path.remote, &self.request)
     }
 
     /// SPIs in the order of the header.
