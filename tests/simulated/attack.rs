@@ -1,12 +1,16 @@
 //! Moments that a hostile peer, a stranger or bad luck could choose.
 
-use crate::puppet::Puppet;
-use crate::{SETTLED, SOON, calm, child_spi, up};
+use crate::puppet::{Puppet, notify};
+use crate::{SETTLED, SOON, calm, child_spi, failure, up};
 use ike::Config;
+use ike::failure::FailureKind;
+use ike::negotiation::proposal::offer_ike;
+use ike::wire::header::Header;
+use ike::wire::message;
 use ike::wire::payload::Payload;
-use ike::wire::registry::ExchangeType;
-use policy::{ChildTunnel, Endpoint, Identity, IkeTunnel, Policy, Secret, Selector};
-use sim::host::{Side, network};
+use ike::wire::registry::{ExchangeType, GroupId, NotifyType};
+use policy::{ChildTunnel, Endpoint, Group, Identity, IkeTunnel, Policy, Secret, Selector};
+use sim::host::{Side, ike_offer, network};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left, disagreements};
 use sim::link::{Content, Parcel};
 use sim::{Exchange, HostId, Site, World};
@@ -359,4 +363,100 @@ fn a_peer_that_begins_again_and_again_takes_no_more_and_more() {
         let sessions = puppet.world.host(puppet.left).engine.inventory().sessions;
         assert!(sessions <= 20, "{sessions}");
     }
+}
+
+/// The group of the IKE SA that is up.
+fn group(world: &mut World, host: HostId) -> Option<Group> {
+    Some(world.status(host)[0].sa.as_ref()?.suite?.group)
+}
+
+/// The left host's first IKE_SA_INIT request, taken off the wire.
+fn first_request(world: &mut World, left: HostId) -> (Parcel, Header, Vec<Payload>) {
+    let gate = world.hold(left, |l| l.is_request(Exchange::SaInit));
+    world.connect(left, Site::TUNNEL);
+    let request = world.take_first(gate).expect("the left host asks");
+    world.discard(gate);
+    let Content::Ike(octets) = &request.content else { panic!("not IKE") };
+    let header = Header::parse(octets).expect("a message");
+    let payloads = message::decode(&header, octets).expect("payloads");
+    (request, header, payloads)
+}
+
+/// The answer of somebody else to that request: another group is wanted.
+fn wants(request: &Parcel, header: &Header, group: GroupId) -> Parcel {
+    let header = Header { response: true, from_initiator: false, ..*header };
+    let wanted = notify(NotifyType::INVALID_KE_PAYLOAD, &group.0.to_be_bytes());
+    let content = Content::Ike(message::encode(&header, &[wanted]));
+    Parcel { source: request.destination, destination: request.source, content }
+}
+
+#[test]
+fn an_attacker_does_not_choose_the_group() {
+    let site = Site { ike: vec![ike_offer(&[Group::Ecp384, Group::Modp1024])], ..site(1) };
+    // The genuine request is lost, or arrives, too.
+    for lost in [true, false] {
+        let (mut world, left, right) = World::of_site(1, &site, &calm());
+        let (request, header, _) = first_request(&mut world, left);
+        world.inject(Duration::from_millis(1), wants(&request, &header, GroupId::MODP_1024));
+        if !lost {
+            world.deliver(left, request);
+        }
+        world.run_for(SOON);
+        assert_agreement(&mut world, left, right, &site);
+        assert_eq!(group(&mut world, left), Some(Group::Ecp384), "lost: {lost}");
+        world.run_for(SETTLED);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn an_attacker_who_takes_a_group_out_of_the_offer_is_found_out() {
+    let site = Site { ike: vec![ike_offer(&[Group::Ecp384, Group::Ecp256])], ..site(1) };
+    let (mut world, left, right) = World::of_site(1, &site, &calm());
+    let (request, header, _) = first_request(&mut world, left);
+    let gate = world.hold(left, |l| l.is_request(Exchange::SaInit));
+    world.inject(Duration::ZERO, wants(&request, &header, GroupId::ECP_256));
+    world.run_for(Duration::from_millis(1));
+    // The second request is the last: it goes on with the weaker group alone.
+    let mut second = world.take_first(gate).expect("the left host tries that group");
+    let Content::Ike(octets) = &second.content else { panic!("not IKE") };
+    let mut payloads = message::decode(&header, octets).expect("payloads");
+    for payload in &mut payloads {
+        if let Payload::Sa(offers) = payload {
+            *offers = offer_ike(&[ike_offer(&[Group::Ecp256])], &[]);
+        }
+    }
+    second.content = Content::Ike(message::encode(&header, &payloads));
+    world.deliver(left, second);
+    world.run_for(SOON);
+    assert_eq!(failure(&world, right, Site::TUNNEL), Some(FailureKind::AuthenticationFailed));
+    for host in [left, right] {
+        assert_eq!(world.host(host).engine.inventory().established, 0);
+    }
+}
+
+#[test]
+fn the_responders_order_of_groups_decides() {
+    let offering = |groups: &[Group]| Site { ike: vec![ike_offer(groups)], ..site(1) };
+    let one = offering(&[Group::Ecp256, Group::Curve25519]);
+    let other = offering(&[Group::Curve25519, Group::Ecp256]);
+    let mut world = World::new(1);
+    let left = world.add_host("left", one.left, one.policy(Side::Left), calm());
+    let right = world.add_host("right", one.right, other.policy(Side::Right), calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &one);
+    assert_eq!(group(&mut world, left), Some(Group::Curve25519));
+    // A rekey is protected, and costs no round trip more: the group that was sent is taken.
+    let requests = |world: &World, name| {
+        world.ladder().sent_by(name).filter(|l| l.is_request(Exchange::CreateChild)).count()
+    };
+    for (host, name) in [(left, "left"), (right, "right")] {
+        let before = requests(&world, name);
+        assert!(world.rekey(host, Site::TUNNEL));
+        world.run_for(SOON);
+        assert_eq!(requests(&world, name), before + 1);
+        assert_eq!(group(&mut world, host), Some(Group::Curve25519));
+    }
+    assert_clean_stop(&mut world, left, right);
 }

@@ -118,14 +118,22 @@
 //!
 //! # Choices worth knowing
 //!
-//! - **Which proposal.** A responder takes the first proposal of its own policy that the peer offers. Among acceptable
-//!   groups it takes the one whose public value came with the request.
+//! - **Which proposal.** A responder takes the first proposal of its own policy that the peer offers, and within it the
+//!   first algorithm of its own.
+//! - **Which group.** That holds for the group of an IKE SA, too. If IKE_SA_INIT brings the public value of another
+//!   group, the responder asks for its own choice with INVALID_KE_PAYLOAD, which costs a round trip. So an attacker who
+//!   forges INVALID_KE_PAYLOAD does not decide on the group: the initiator offers all of its groups again, the responder
+//!   chooses from them by its own order, and both proofs cover that offer (RFC 7296 §1.2, §2.15). The attacker can still
+//!   keep the IKE SA from coming up. A responder of another implementation may take the group that it is sent: then only
+//!   the initiator's policy bounds the choice. A request of CREATE_CHILD_SA cannot be forged: there, the responder takes
+//!   the group whose public value came along, if its policy has it.
 //! - **Key overlap.** `KeyOverlap` is the share of the lifetime in which old and new keys exist together: rekeying
 //!   starts at (100 − overlap) % of the lifetime, less jitter. Values above 50 count as 50.
 //! - **A rekey loses no packet.** The side that asked sends on the new SA at once. The responder keeps its new outbound
 //!   SA in standby until the peer deletes the old Child SA, which proves that the peer has the new one. A replaced
-//!   inbound SA receives for 5 s more ([`Config::linger`]). A session that another one has succeeded is deleted only [`Config::drain`] later: packets that were admitted
-//!   on its SAs must leave first. For the same reason the answer to a peer's Delete of the last IKE SA waits as long.
+//!   inbound SA receives for 5 s more ([`Config::linger`]). A session that another one has succeeded is deleted only
+//!   [`Config::drain`] later: packets that were admitted on its SAs must leave first. For the same reason the answer to
+//!   a peer's Delete of the last IKE SA waits as long.
 //! - **Refusals in IKE_SA_INIT** are not authenticated. They are believed only if nothing better comes for two seconds.
 //! - **Whose traffic.** A packet goes by the first rule that covers it, whether that tunnel is up or not. A request for
 //!   traffic that an earlier rule of another peer covers completely is refused (`rules.rs`, `shadowing_rule`).

@@ -34,7 +34,7 @@ use crate::session::Session;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::message;
 use crate::wire::parts::{Parts, status};
-use crate::wire::payload::Payload;
+use crate::wire::payload::{Payload, Proposal};
 use crate::wire::registry::{ExchangeType, GroupId, NotifyType};
 use policy::{ChildTunnel, IkeProposal, IkeTunnel};
 use std::sync::Arc;
@@ -153,7 +153,11 @@ pub(crate) fn answer(
         cx.out.discard(Discard::Malformed);
         return None;
     };
-    let chosen = candidates.proposals().find_map(|p| choose_ike(p, theirs, sent_group, &[]));
+    // The group that was sent does not count: an attacker who forges INVALID_KE_PAYLOAD can have the initiator send any of
+    // its groups (RFC 7296 §1.2).
+    let choose =
+        |ours: &[IkeProposal], theirs: &[Proposal]| choose_ike(ours, theirs, GroupId::NONE, &[]);
+    let chosen = candidates.proposals().find_map(|p| choose(p, theirs));
     let Some((suite, proposal)) = chosen else {
         let ours: Vec<IkeProposal> = candidates.proposals().flatten().take(KEPT).cloned().collect();
         let rejection = Rejection::no_proposal_chosen(Asked::ike(&ours).offers.beside(theirs));
@@ -168,7 +172,7 @@ pub(crate) fn answer(
         return Some(Answer::Stateless(Rejection::invalid_ke(group_id(suite.group)).payload()));
     }
     let only = std::slice::from_ref(&proposal);
-    candidates.retain(|ours| choose_ike(ours, only, sent_group, &[]).is_some());
+    candidates.retain(|ours| choose(ours, only).is_some());
     // A public value that is obviously wrong costs no key.
     if !is_plausible(suite.group, public) {
         cx.out.discard(Discard::InvalidPublicValue);
@@ -333,11 +337,11 @@ fn change_group(session: &mut Session, cx: &mut Cx<'_>, index: usize, wanted: Gr
     };
     let ours = |g| session.tunnel.proposals.iter().any(|p| p.groups.contains(&g));
     match group_of(wanted).filter(|g| ours(*g)) {
-        Some(group) if group != init.key_exchange.group() => {
+        Some(group) if group != init.key_exchange.group() && init.restarts < RESTARTS => {
             init.key_exchange = PrivateKey::generate(group);
             restart(session, cx, index);
         }
-        // The group in use: an answer to an earlier request, come late.
+        // The group in use: an answer to an earlier request, come late. Or the peer has asked for too many.
         Some(_) => cx.out.discard(Discard::UnexpectedResponse),
         None => {
             let wanted_group = Some(describe_group(wanted));

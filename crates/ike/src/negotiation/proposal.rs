@@ -1,7 +1,8 @@
 //! Offers and choices of algorithms (RFC 7296 §2.7, §3.3).
 //!
 //! A responder takes the first proposal of its own policy that the peer offers too, and within it the first algorithm
-//! of its own; among acceptable groups it takes the one whose public value the peer already sent.
+//! of its own. In CREATE_CHILD_SA it prefers the group whose public value the peer already sent. In IKE_SA_INIT it does
+//! not: an attacker can have an initiator send the public value of any group that it offers.
 
 use super::suite::{ChildChoice, IkeSuite};
 use super::transforms::{
@@ -81,6 +82,8 @@ pub fn offer_ike(ours: &[IkeProposal], spi: &[u8]) -> Vec<Proposal> {
 }
 
 /// The responder's choice from an offer for an IKE SA, and the proposal it answers with; `None`: nothing in common.
+/// Among acceptable groups `sent_group` goes first; with [`GroupId::NONE`] the order of `ours` decides, as it must where
+/// the request is not protected.
 pub fn choose_ike(
     ours: &[IkeProposal],
     theirs: &[Proposal],
