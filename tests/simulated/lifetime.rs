@@ -1,8 +1,12 @@
 //! Lifetimes drive rekeys.
 
+use crate::puppet::{CHILD_SPI, Puppet, notify};
 use crate::{assert_nothing_lost, calm, child_spi, ike_spis};
-use esp::plane::Notice;
+use esp::plane::{Notice, Spi};
+use ike::CloseReason;
 use ike::event::EventKind;
+use ike::wire::payload::{Delete, Notify, Payload};
+use ike::wire::registry::{ExchangeType, NotifyType, ProtocolId};
 use policy::{KeyBits, Lifetime};
 use sim::host::{esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_clean_stop, leftovers};
@@ -160,4 +164,68 @@ fn the_plane_has_an_sa_renewed_once_whichever_half_runs_out() {
         assert_agreement(&mut world, left, right, &site);
         assert_clean_stop(&mut world, left, right);
     }
+}
+
+/// SPIs of a puppet's gateway: those on which it receives, and those on which it sends.
+fn in_force(puppet: &mut Puppet) -> (Vec<Spi>, Vec<Spi>) {
+    let plane = puppet.world.plane(puppet.left);
+    let sending = plane.outbound().filter(|o| !o.sa.standby).map(|o| o.sa.spi).collect();
+    (plane.inbound().map(|i| i.sa.spi).collect(), sending)
+}
+
+#[test]
+fn nothing_passes_on_an_sa_past_its_lifetime_while_its_delete_waits() {
+    // The peer refuses each rekey, and answers nothing once the lifetime is over.
+    let mut puppet = Puppet::called(&Site { children: 1, ..short_lived() });
+    let end = puppet.world.now() + 10 * MINUTE;
+    let mut refused = 0;
+    while puppet.world.now() < end - Duration::from_secs(1) {
+        puppet.world.run_for(Duration::from_millis(500));
+        for (request, _) in puppet.sent() {
+            assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
+            puppet.answer(&request, &[notify(NotifyType::NO_PROPOSAL_CHOSEN, &[])]);
+            refused += 1;
+        }
+    }
+    assert!(refused > 1, "it is tried again");
+    let (receiving, sending) = in_force(&mut puppet);
+    assert_eq!((receiving.len(), sending), (1, vec![CHILD_SPI]), "until then it serves");
+    puppet.world.run_for(Duration::from_millis(1200));
+    assert_eq!(in_force(&mut puppet), (vec![], vec![]));
+    let told = puppet.world.count_events(puppet.left, |e| {
+        matches!(e, EventKind::Closed { reason: CloseReason::LifetimeEnded })
+    });
+    assert_eq!(told, 1);
+    // A new one is asked for, and the peer is told to forget the old one, in that order.
+    let (request, _) = puppet.next_request();
+    assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
+    puppet.answer(&request, &[notify(NotifyType::TEMPORARY_FAILURE, &[])]);
+    let (_, payloads) = puppet.next_request();
+    let spis = vec![receiving[0].0];
+    let delete = Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis });
+    assert_eq!(payloads, [delete]);
+}
+
+#[test]
+fn a_replaced_sa_that_the_peer_does_not_delete_ends_with_its_lifetime() {
+    let mut puppet = Puppet::calling(&Site { children: 1, ..short_lived() });
+    let end = puppet.world.now() + 10 * MINUTE;
+    puppet.world.run_for(5 * MINUTE);
+    let successor = Spi(0x7000_0002);
+    let mut payloads = puppet.child_payloads(successor);
+    let replaces = Notify {
+        protocol: ProtocolId::ESP,
+        spi: CHILD_SPI.0.to_be_bytes().to_vec(),
+        kind: NotifyType::REKEY_SA,
+        data: vec![],
+    };
+    payloads.insert(0, Payload::Notify(replaces));
+    puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
+    let (receiving, sending) = in_force(&mut puppet);
+    assert_eq!((receiving.len(), sending), (2, vec![CHILD_SPI]), "the successor waits");
+    puppet.world.run_for(end - puppet.world.now() + Duration::from_secs(1));
+    let (receiving, sending) = in_force(&mut puppet);
+    assert_eq!((receiving.len(), sending), (1, vec![successor]));
+    let told = puppet.world.count_events(puppet.left, |e| matches!(e, EventKind::Closed { .. }));
+    assert_eq!(told, 0, "the tunnel was never down");
 }

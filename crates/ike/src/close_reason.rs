@@ -40,7 +40,7 @@ pub enum CloseReason {
     NoAdditionalSas,
     /// The peer answered TEMPORARY_FAILURE too often.
     TemporaryFailures,
-    /// The lifetime of the IKE SA ended before it was rekeyed.
+    /// The lifetime of the IKE SA or Child SA ended before it was rekeyed.
     LifetimeEnded,
     /// The peer did not prove again who it is within the time that it was told (RFC 4478).
     NotReauthenticated,
@@ -85,7 +85,7 @@ impl fmt::Display for CloseReason {
             Self::RekeyFailed => "the IKE SA could not be rekeyed",
             Self::NoAdditionalSas => "the peer makes no further SAs on this IKE SA",
             Self::TemporaryFailures => "the peer keeps answering TEMPORARY_FAILURE",
-            Self::LifetimeEnded => "lifetime of the IKE SA ended",
+            Self::LifetimeEnded => "its lifetime ended",
             Self::NotReauthenticated => "the peer has not proved anew who it is",
             Self::NoAnswer => "the peer does not answer",
             Self::MalformedRequest => "the peer sent a malformed request",

@@ -373,7 +373,7 @@ impl Session {
         let due: Vec<Task> =
             self.delayed.extract_if(.., |(at, _)| *at <= cx.now).map(|(_, t)| t).collect();
         self.tasks.extend(due);
-        self.age_children(cx);
+        effects += self.age_children(cx);
         effects += self.age_ike(cx);
         if self.is_over() {
             return effects;

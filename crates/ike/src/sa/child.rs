@@ -220,6 +220,11 @@ impl ChildSa {
         }
     }
 
+    /// Until when its inbound half receives what is still on its way: not beyond its lifetime.
+    pub fn lingers(&self, until: Instant) -> Instant {
+        until.min(self.expire_at)
+    }
+
     /// The suite that protects its packets.
     pub fn suite(&self) -> Suite {
         self.choice.suite().expect("what was chosen has cipher and integrity that go together")

@@ -6,11 +6,13 @@ use crate::context::Cx;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
 use crate::effect::Effects;
+use crate::event::EventKind;
 use crate::sa::active::Active;
 use crate::sa::child::ChildState;
 use crate::sa::{IkeSa, Phase, State};
 use crate::task::Task;
 use crate::wire::registry::ExchangeType;
+use esp::plane::Spi;
 use std::time::Instant;
 
 impl Session {
@@ -19,27 +21,41 @@ impl Session {
         due.into_iter().for_each(|lingering| self.let_go(cx, lingering));
     }
 
-    pub fn age_children(&mut self, cx: &mut Cx<'_>) {
-        let mut tasks = Vec::new();
+    pub fn age_children(&mut self, cx: &mut Cx<'_>) -> Effects {
+        let mut effects = Effects::none();
         for spi in self.children.due(cx.now) {
             let Some(mut child) = self.children.get_mut(spi) else { continue };
             if child.expire_at <= cx.now {
-                // Once: the exchange that deletes it takes its own time.
-                child.expire_at = after(cx.now, cx.config.patience());
-                let replaced = matches!(child.state, ChildState::Replaced(_));
-                if child.state == ChildState::Established {
-                    tasks.push(Task::CreateChild(child.tunnel.name.clone()));
-                }
-                if !replaced {
-                    child.state = ChildState::Unwanted;
-                }
-                tasks.push(Task::DeleteChild(child.spi_in));
+                drop(child);
+                effects += self.expire_child(cx, spi);
             } else if child.rekey_at <= cx.now && child.state == ChildState::Established {
                 child.rekey_at = child.expire_at;
-                tasks.push(Task::RekeyChild(child.spi_in));
+                drop(child);
+                self.tasks.push_back(Task::RekeyChild(spi));
             }
         }
-        self.tasks.extend(tasks);
+        effects
+    }
+
+    /// Takes a Child SA whose lifetime is over out of the plane, and has the peer told afterwards. Nothing may pass on it,
+    /// however long the peer takes to answer the Delete (RFC 4301 §4.4.2.1).
+    fn expire_child(&mut self, cx: &mut Cx<'_>, spi_in: Spi) -> Effects {
+        let Some(child) = self.child_by_inbound(spi_in) else { return Effects::none() };
+        let (name, state) = (child.tunnel.name.clone(), child.state);
+        // The peer has not deleted the old one, which would have shown that it has the new one.
+        if let ChildState::Replaced(successor) = state {
+            self.promote_child(cx, successor);
+        }
+        let (_, effects) = self.remove_child(cx, spi_in, false);
+        if self.serving_child(&name).is_none() {
+            let reason = CloseReason::LifetimeEnded;
+            cx.out.event(&self.tunnel.name, Some(&name), EventKind::Closed { reason });
+        }
+        if state == ChildState::Established {
+            self.queue(Task::CreateChild(name));
+        }
+        self.queue(Task::DeleteChild(spi_in));
+        effects
     }
 
     pub fn age_ike(&mut self, cx: &mut Cx<'_>) -> Effects {

@@ -192,7 +192,7 @@ impl Session {
             effects.push(Effect::OutboundRetired(child.outbound));
             effects += child.forgotten();
             effects.push(Effect::InboundOrphaned(Lingering {
-                until: after(cx.now, told_in.saturating_add(cx.config.linger)),
+                until: child.lingers(after(cx.now, told_in.saturating_add(cx.config.linger))),
                 sa: child.inbound,
                 spi: child.spi_in,
                 heir: None,
@@ -230,7 +230,7 @@ impl Session {
         if linger {
             let counted = received.unwrap_or_default();
             let lingering = Lingering {
-                until: after(cx.now, cx.config.linger),
+                until: child.lingers(after(cx.now, cx.config.linger)),
                 sa: child.inbound,
                 spi: child.spi_in,
                 heir: heir.map(|heir| (heir, counted)),
