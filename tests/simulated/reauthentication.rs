@@ -1,11 +1,15 @@
 //! Both sides prove anew who they are, and no packet is lost (RFC 7296 §2.8.3, RFC 4478).
 
+use crate::certificates::{last_failure, strict, wallet};
+use crate::pki::{Authority, Wallet, of_side};
 use crate::puppet::{Puppet, notify};
 use crate::{SETTLED, SOON, assert_settled, calm, ike_spis, talk, up};
 use ike::event::EventKind;
+use ike::failure::FailureKind;
 use ike::wire::registry::{ExchangeType, NotifyType};
 use ike::{CloseReason, Config};
-use sim::host::Side;
+use policy::{KeyBits, KeyKind};
+use sim::host::{Side, esp_offer, lifetime};
 use sim::invariant::{assert_agreement, assert_nothing_left};
 use sim::{Conditions, Exchange, HostId, Label, Site, World};
 use std::time::Duration;
@@ -218,4 +222,87 @@ fn the_peer_may_ask_for_it_at_any_time() {
         puppet.world.run_for(Duration::from_secs(at_most - at_least + 1));
         assert!(begins(&mut puppet), "asked for {asked} s, not within {at_most} s");
     }
+}
+
+/// Child SAs of five minutes in IKE SAs of eight.
+fn often_rekeyed(site: Site) -> Site {
+    let minute = Duration::from_secs(60);
+    Site {
+        esp: vec![esp_offer(KeyBits::B128, lifetime(5 * minute))],
+        lifetime: lifetime(8 * minute),
+        ..site
+    }
+}
+
+/// Two hosts of which only the initiator, the left one, wants this.
+fn wanted_by_the_initiator(site: &Site, within: Duration) -> (World, HostId, HostId) {
+    let config = Config { reauthenticate: Some(within), ..calm() };
+    let mut world = World::new(1);
+    let left = world.add_host("left", site.left, site.policy(Side::Left), config);
+    let right = world.add_host("right", site.right, site.policy(Side::Right), calm());
+    (world, left, right)
+}
+
+/// Packets get through in both directions.
+fn assert_carries(world: &mut World, left: HostId, right: HostId, site: &Site) {
+    let (l, r) = site.inner(0);
+    assert!(world.probe(left, l, r) && world.probe(right, r, l));
+}
+
+#[test]
+fn a_responder_whose_certificate_is_revoked_is_cut_off() {
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let of = |name: &str, serial: u64, revoked: &[u64]| {
+        let mut params = of_side(name);
+        params.serial_number = Some(serial.into());
+        Wallet { crls: vec![root.crl(revoked)], ..wallet(&root, KeyKind::EcdsaP256, name, &params) }
+    };
+    let site = often_rekeyed(strict());
+    let (mut world, left, right) = wanted_by_the_initiator(&site, Duration::from_secs(1200));
+    world.trust(left, of("left", 7, &[]).trust());
+    world.trust(right, of("right", 8, &[]).trust());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, &site);
+    world.trust(left, of("left", 7, &[8]).trust());
+    world.run_for(Duration::from_secs(1195));
+    // The attempts of the last minutes have failed, and rekeys have not.
+    assert_carries(&mut world, left, right, &site);
+    assert_eq!(last_failure(&mut world, left).kind, FailureKind::BadCertificate);
+    assert!(world.count_events(left, |e| matches!(e, EventKind::Rekeyed { .. })) > 5);
+    let before = established(&world, left);
+    // Whenever one looks in the next hour, there is nothing; and yet it is tried.
+    world.run_for(Duration::from_secs(60));
+    for _ in 0..60 {
+        world.run_for(Duration::from_secs(60));
+        let plane = world.plane(left);
+        assert_eq!((plane.inbound().count(), plane.outbound().count()), (0, 0));
+    }
+    assert_eq!(established(&world, left), before);
+    let closed = world.count_events(left, |e| {
+        matches!(e, EventKind::Closed { reason: CloseReason::NotReauthenticated })
+    });
+    assert!(closed > 0);
+    // With another certificate the tunnel comes back by itself.
+    world.trust(right, of("right", 9, &[]).trust());
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+}
+
+#[test]
+fn a_responder_that_does_not_answer_is_cut_off_and_comes_back() {
+    let site = often_rekeyed(site());
+    let (mut world, left, right) = wanted_by_the_initiator(&site, Duration::from_secs(1200));
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    let silence = world.hold(right, |l| l.is_response(Exchange::SaInit));
+    world.run_for(Duration::from_secs(1200));
+    assert_carries(&mut world, left, right, &site);
+    world.run_for(Duration::from_secs(60));
+    for host in [left, right] {
+        assert_eq!(world.plane(host).outbound().count(), 0);
+    }
+    world.discard(silence);
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
 }

@@ -42,7 +42,7 @@ pub enum CloseReason {
     TemporaryFailures,
     /// The lifetime of the IKE SA or Child SA ended before it was rekeyed.
     LifetimeEnded,
-    /// The peer did not prove again who it is within the time that it was told (RFC 4478).
+    /// The two sides have not authenticated again within [`Config::reauthenticate`](crate::Config::reauthenticate).
     NotReauthenticated,
     /// The peer does not answer.
     NoAnswer,
@@ -86,7 +86,7 @@ impl fmt::Display for CloseReason {
             Self::NoAdditionalSas => "the peer makes no further SAs on this IKE SA",
             Self::TemporaryFailures => "the peer keeps answering TEMPORARY_FAILURE",
             Self::LifetimeEnded => "its lifetime ended",
-            Self::NotReauthenticated => "the peer has not proved anew who it is",
+            Self::NotReauthenticated => "the two sides have not authenticated again in time",
             Self::NoAnswer => "the peer does not answer",
             Self::MalformedRequest => "the peer sent a malformed request",
             Self::MalformedAnswer => "the peer sent a malformed answer",

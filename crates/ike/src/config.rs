@@ -48,7 +48,8 @@ pub struct Config {
     /// UDP port of ESP, and of IKE behind NATs, on both sides (RFC 3948); any but 0 and 500.
     pub natt_port: u16,
     /// The time after which both sides must prove their identities again, with a new IKE SA and new Child SAs (RFC
-    /// 7296 §2.8.3). As a responder, this side tells the initiator (RFC 4478). `None`: never.
+    /// 7296 §2.8.3). As a responder, this side tells the initiator (RFC 4478). In both roles, this side closes a session
+    /// in which that has not happened by then and for as long as an exchange may take. `None`: never.
     pub reauthenticate: Option<Duration>,
     /// The addresses of both sides may change if the peer supports MOBIKE (RFC 4555).
     pub mobike: bool,

@@ -9,10 +9,7 @@ use crate::task::Task;
 use esp::plane::DataPlane;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-/// The pause after an attempt that came to nothing.
-const PAUSE: Duration = Duration::from_secs(10);
+use std::time::Instant;
 
 impl<P: DataPlane> Engine<P> {
     /// Has both sides of an IKE tunnel prove anew who they are: a new IKE SA takes over all Child SAs without
@@ -61,7 +58,7 @@ impl<P: DataPlane> Engine<P> {
     /// A successor has come to nothing: its predecessor goes on, and tries again.
     pub(super) fn put_off_renewal(&mut self, now: Instant, id: SessionId) {
         self.with_session(now, id, |session, _| {
-            session.renewal.at = Some(now + PAUSE);
+            session.put_off_renewal(now);
             Effects::none()
         });
     }

@@ -20,13 +20,16 @@ use std::time::{Duration, Instant};
 /// A peer that wants to be authenticated more often than this is not obeyed (RFC 4478 §5).
 const SHORTEST: Duration = Duration::from_secs(10);
 
+/// The pause after an attempt that came to nothing.
+const PAUSE: Duration = Duration::from_secs(10);
+
 /// Where a session stands between its predecessor and its successor.
 #[derive(Debug, Default)]
 pub(crate) struct Renewal {
     /// When this side begins a successor.
     pub at: Option<Instant>,
-    /// When this side gives up a peer that has not begun one.
-    pub by: Option<Instant>,
+    /// When this side gives up the session: nobody has proved again by then who the sides are.
+    by: Option<Instant>,
     /// The session whose Child SAs it takes over; that is deleted once all of them are there.
     pub succeeds: Option<SessionId>,
     /// Its Child SAs leave sending to those of its predecessor, since the peer may not have them yet: when to look whether
@@ -36,6 +39,7 @@ pub(crate) struct Renewal {
 
 impl Session {
     /// Sets the time of the next authentication for the side that begins it; the peer's answer may ask for an earlier one.
+    /// The end of the session, if there is none, follows from this side's configuration alone.
     pub fn plan_renewal(&mut self, cx: &mut Cx<'_>, parts: &Parts<'_>) {
         let theirs = parts.notify(NotifyType::AUTH_LIFETIME);
         let theirs =
@@ -45,13 +49,26 @@ impl Session {
         if let Some(within) = within.filter(|_| self.begun_here) {
             let at = cx.jittered(within - within / 10, within);
             self.renewal.at = Some(self.renewal.at.map_or(at, |before| before.min(at)));
+            self.limit(cx);
         }
+    }
+
+    /// An attempt to begin a successor has come to nothing.
+    pub fn put_off_renewal(&mut self, now: Instant) {
+        self.renewal.at = Some(after(now, PAUSE));
+    }
+
+    /// Sets the end of a session without another authentication, once: no rekey and no message of the peer puts it off.
+    fn limit(&mut self, cx: &Cx<'_>) {
+        let Some(lifetime) = cx.config.reauthenticate else { return };
+        let end = after(cx.now, lifetime.saturating_add(cx.config.patience()));
+        self.renewal.by.get_or_insert(end);
     }
 
     /// The AUTH_LIFETIME that a responder sends in IKE_AUTH (RFC 4478 §2).
     pub fn limit_authentication(&mut self, cx: &Cx<'_>) -> Option<Payload> {
         let lifetime = cx.config.reauthenticate?;
-        self.renewal.by = Some(after(cx.now, lifetime.saturating_add(cx.config.patience())));
+        self.limit(cx);
         let seconds = u32::try_from(lifetime.as_secs()).unwrap_or(u32::MAX);
         Some(status(NotifyType::AUTH_LIFETIME, seconds.to_be_bytes().to_vec()))
     }
@@ -76,10 +93,14 @@ impl Session {
         }
         if self.renewal.by.is_some_and(|by| by <= cx.now) {
             self.renewal.by = None;
-            return self.close(cx, CloseReason::NotReauthenticated);
+            return match self.begun_here {
+                true => self.close_and_reconnect(cx, CloseReason::NotReauthenticated),
+                false => self.close(cx, CloseReason::NotReauthenticated),
+            };
         }
         if self.renewal.at.is_some_and(|at| at <= cx.now) {
-            self.renewal.at = None;
+            // Until then one is on its way, or there is nothing to take over at the moment.
+            self.put_off_renewal(cx.now);
             return Effect::SuccessorDue.into();
         }
         Effects::none()
