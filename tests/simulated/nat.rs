@@ -137,7 +137,11 @@ fn a_rebooted_nat_is_followed_by_traffic() {
     let (l, r) = roaming().inner(0);
     assert!(!world.probe(right, r, l), "the reboot cuts the way back");
     assert!(world.probe(left, l, r), "ESP from inside opens a new mapping");
-    assert!(world.probe(right, r, l), "and the answer takes it");
+    world.run_for(Duration::from_millis(50));
+    assert!(
+        world.probe(right, r, l),
+        "the answer takes it once the peer has shown that it is there"
+    );
     world.run_for(SETTLED);
     let after = world.status(right)[0].sa.clone().expect("up").remote;
     assert_ne!(before, after);

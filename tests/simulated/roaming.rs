@@ -1,7 +1,7 @@
 //! Addresses that change under tunnels that are up (RFC 4555).
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, ike_spis, talk, up};
-use esp::plane::Encapsulation;
+use esp::plane::{Encapsulation, Notice};
 use ike::{Config, Encap};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::ladder::{Row, Subject};
@@ -315,6 +315,79 @@ fn a_copy_of_a_sign_of_life_from_elsewhere_moves_nobody() {
     // RFC 4555 §3.8
     assert_eq!(path(&mut world, right), before);
     assert_clean_stop(&mut world, left, right);
+}
+
+/// An ESP packet of the peer comes to a host from another place: by a copy that is faster than the packet.
+fn copied_from(world: &mut World, host: HostId, source: SocketAddr) {
+    let sa = world.plane(host).inbound().next().expect("a Child SA is up").sa.id;
+    let notice = Notice::PeerMoved { sa, remote: source };
+    world.command(host, "a copy of a packet comes", |e, now| e.handle_notice(now, notice));
+}
+
+/// A host sends to a place.
+fn sends_to(world: &mut World, host: HostId, place: SocketAddr) -> bool {
+    world.plane(host).outbound().any(|o| o.sa.path.remote == place)
+}
+
+#[test]
+fn a_copy_of_an_esp_packet_from_elsewhere_draws_nothing_there() {
+    // RFC 4555 §3.7: from another address, and from another port of the same address.
+    for source in [SocketAddr::from((ATTACKER, 99)), SocketAddr::from(([203, 0, 113, 1], 99))] {
+        let site = Site { left_roams: true, left: [10, 0, 0, 5].into(), ..Site::default() };
+        let (mut world, left, right) = behind_a_nat(&site, &calm());
+        let before = path(&mut world, right);
+        for _ in 0..3 {
+            copied_from(&mut world, right, source);
+            for _ in 0..100 {
+                assert!(!sends_to(&mut world, right, source), "ESP goes to {source}");
+                world.run_for(Duration::from_millis(100));
+            }
+        }
+        world.run_for(SETTLED);
+        assert_eq!(path(&mut world, right), before);
+        assert_agreement(&mut world, left, right, &site);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn the_initiator_checks_where_an_esp_packet_came_from() {
+    let (behind, outside) = (IpAddr::from([10, 9, 0, 2]), IpAddr::from([203, 0, 113, 1]));
+    for source in [SocketAddr::from((ATTACKER, 99)), SocketAddr::new(outside, 99)] {
+        let here = Site { right: outside, ..Site::default() };
+        let there = Site { right: behind, ..Site::default() };
+        let mut world = World::new(1);
+        let policy = here.policy(sim::host::Side::Left);
+        let left = world.add_host("left", here.left, policy, calm());
+        let mut nat = nat(1);
+        for port in [500, 4500] {
+            nat.forward(port, SocketAddr::new(behind, port));
+        }
+        let policy = there.policy(sim::host::Side::Right);
+        let right = world.add_host_behind(nat, "right", behind, policy, calm());
+        world.connect(left, Site::TUNNEL);
+        world.run_for(SOON);
+        let before = path(&mut world, left);
+        copied_from(&mut world, left, source);
+        for _ in 0..100 {
+            assert!(!sends_to(&mut world, left, source), "ESP goes to {source}");
+            world.run_for(Duration::from_millis(100));
+        }
+        world.run_for(SETTLED);
+        assert_eq!(path(&mut world, left), before);
+        assert_agreement(&mut world, left, right, &here);
+        assert_clean_stop(&mut world, left, right);
+    }
+}
+
+#[test]
+fn a_check_of_addresses_can_be_switched_off() {
+    let site = Site { left_roams: true, left: [10, 0, 0, 5].into(), ..Site::default() };
+    let config = Config { return_routability: false, ..calm() };
+    let (mut world, _, right) = behind_a_nat(&site, &config);
+    let source = SocketAddr::from(([203, 0, 113, 1], 99));
+    copied_from(&mut world, right, source);
+    assert!(sends_to(&mut world, right, source));
 }
 
 fn nat(last: u8) -> Nat {

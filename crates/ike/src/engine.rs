@@ -261,9 +261,7 @@ impl<P: DataPlane> Engine<P> {
                 // The SA has gone since the plane said so.
                 let Some((id, _)) = self.sessions.of_sa(sa) else { return };
                 self.with_session(now, id, |session, cx| {
-                    if session.path.nat_remote && !session.path.nat_local {
-                        session.move_to(cx, remote);
-                    }
+                    session.follow_packet(cx, remote);
                     Effects::none()
                 });
             }

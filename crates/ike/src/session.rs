@@ -290,13 +290,8 @@ impl Session {
         if let Some(established) = self.sas[index].established_mut() {
             established.unproven = false;
         }
-        // RFC 7296 §2.23: the side that is not behind a NAT follows the one that is.
         // RFC 4555 §3.8: with MOBIKE only an update moves it.
-        if !self.mobility.supported
-            && self.path.nat_remote
-            && !self.path.nat_local
-            && self.path.remote != datagram.remote
-        {
+        if !self.mobility.supported && self.follows(datagram.remote) {
             self.move_to(cx, datagram.remote);
         }
     }

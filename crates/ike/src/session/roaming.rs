@@ -161,7 +161,27 @@ impl Session {
         self.relocate_children(cx);
     }
 
-    /// Follows the peer to another address or port, as RFC 7296 §2.23 has it.
+    /// Returns `true` if this side follows the peer to where its packets come from: the side that is not behind a NAT
+    /// follows the one that is (RFC 7296 §2.23).
+    pub fn follows(&self, remote: SocketAddr) -> bool {
+        self.path.nat_remote && !self.path.nat_local && self.path.remote != remote
+    }
+
+    /// Follows the peer to the source of an ESP packet. An attacker may have copied that packet: with MOBIKE, the peer must
+    /// first show that it receives there (RFC 4555 §3.7, §3.8).
+    pub fn follow_packet(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
+        // The peer's new address is still being checked.
+        if !self.follows(remote) || self.mobility.verified().is_some() {
+            return;
+        }
+        match (self.is_mobile() && cx.config.return_routability, self.begun_here) {
+            (false, _) => self.move_to(cx, remote),
+            (true, true) => self.take_path(cx, self.path.local.ip(), remote),
+            (true, false) => self.follow_update(cx, Path { remote, ..self.path }),
+        }
+    }
+
+    /// Follows the peer to another address or port.
     pub fn move_to(&mut self, cx: &mut Cx<'_>, remote: SocketAddr) {
         // The peer's new address is still being checked.
         if self.mobility.verified().is_some() {
@@ -215,6 +235,7 @@ impl Session {
         }
         let now = (self.path.local, self.path.remote);
         let mut remotes = vec![self.path.remote];
+        remotes.extend(self.mobility.verified().map(|p| p.remote));
         let others = self.tunnel.remote.address.iter().chain(&self.mobility.peer);
         remotes.extend(others.map(|a| self.peer_at(*a, natt_port)));
         let mut paths: Vec<(SocketAddr, SocketAddr)> = Vec::new();
