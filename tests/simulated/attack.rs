@@ -301,6 +301,41 @@ fn one_address_does_not_take_every_place_of_strangers() {
 }
 
 #[test]
+fn many_addresses_do_not_keep_out_a_peer_that_the_policy_names() {
+    // Each of them returns the cookie, and none of them ever authenticates. Beside the named peer, the policy has one of any
+    // address.
+    let site = site(1);
+    let config = Config { cookie_threshold: 4, half_open_limit: 64, ..calm() };
+    let mut world = World::new(1);
+    let right = world.add_host("right", site.right, with_second_tunnel(&site), config);
+    let flooders: Vec<HostId> = (1..=12)
+        .map(|n| {
+            let address = IpAddr::from([198, 51, 100, n]);
+            let policy = of_second_peer(&site, address);
+            world.add_host(&format!("flooder{n}"), address, policy, calm())
+        })
+        .collect();
+    for flooder in &flooders {
+        world.drop_next(*flooder, u32::MAX, |l| l.is_request(Exchange::Auth));
+    }
+    for _ in 0..12 {
+        for flooder in &flooders {
+            world.connect(*flooder, "second");
+        }
+        world.run_for(Duration::from_millis(60));
+        flooders.iter().for_each(|f| world.restart(*f));
+    }
+    assert_eq!(world.host(right).engine.inventory().half_open, 48, "strangers have their places");
+    let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
+    world.connect(left, Site::TUNNEL);
+    world.run_for(SOON);
+    child_spi(&mut world, left, "net0");
+    // The places of the strangers are free again when their time is over.
+    world.run_for(SETTLED);
+    assert_eq!(world.host(right).engine.inventory().half_open, 0);
+}
+
+#[test]
 fn traffic_does_not_bring_back_what_the_operator_has_taken_down() {
     let site = Site { on_demand: true, ..site(1) };
     let (mut world, left, right) = World::of_site(1, &site, &calm());

@@ -8,7 +8,7 @@ use crate::wire::header::IkeSpi;
 use policy::{Prf, Secret};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::time::{Duration, Instant};
 use subtle::ConstantTimeEq;
 
@@ -18,8 +18,11 @@ pub(crate) const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
 /// The time for which a cookie secret makes cookies. They are accepted for the same time after that.
 const SECRET_FOR: Duration = Duration::from_secs(60);
 
-/// So many neighbourhoods it takes to fill every place of half-open IKE SAs.
-const NEIGHBOURHOODS: usize = 16;
+/// The share of one origin is one of so many places of half-open IKE SAs.
+const ORIGINS: usize = 16;
+
+/// One of so many places is kept for peers whose address the policy names.
+const RESERVED: usize = 4;
 
 /// The decision about a request of a stranger.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,16 +35,18 @@ pub(crate) enum Admission {
     Full,
 }
 
-/// The cookie secrets, the present one and the one before.
+/// The cookie secrets, and the half-open IKE SAs by where they come from.
 pub(crate) struct Admissions {
+    /// The present one and the one before.
     secrets: [Secret; 2],
     version: u8,
     renew_at: Option<Instant>,
     half_open: usize,
-    /// Half-open IKE SAs by where they come from.
-    neighbourhoods: HashMap<Neighbourhood, usize>,
+    /// Those of them from addresses that the policy does not name.
+    unnamed: usize,
+    origins: HashMap<Origin, usize>,
     /// Until when work that left nothing counts as one of them, and for whom; the earliest first.
-    wasted: VecDeque<(Instant, IpAddr)>,
+    wasted: VecDeque<(Instant, Origin)>,
 }
 
 impl Admissions {
@@ -51,40 +56,43 @@ impl Admissions {
             version: 0,
             renew_at: None,
             half_open: 0,
-            neighbourhoods: HashMap::new(),
+            unnamed: 0,
+            origins: HashMap::new(),
             wasted: VecDeque::new(),
         }
     }
 
     /// A half-open IKE SA is there.
-    pub fn enter(&mut self, address: IpAddr) {
+    pub fn enter(&mut self, origin: Origin) {
         self.half_open += 1;
-        *self.neighbourhoods.entry(neighbourhood(address)).or_default() += 1;
+        self.unnamed += usize::from(!origin.is_named());
+        *self.origins.entry(origin).or_default() += 1;
     }
 
     /// A half-open IKE SA is gone, or is none any more.
-    pub fn leave(&mut self, address: IpAddr) {
+    pub fn leave(&mut self, origin: Origin) {
         self.half_open -= 1;
-        if let Entry::Occupied(mut neighbours) = self.neighbourhoods.entry(neighbourhood(address)) {
-            *neighbours.get_mut() -= 1;
-            if *neighbours.get() == 0 {
-                neighbours.remove();
+        self.unnamed -= usize::from(!origin.is_named());
+        if let Entry::Occupied(mut count) = self.origins.entry(origin) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
             }
         }
     }
 
     /// A request has cost a key and left no half-open IKE SA: it counts for as long as one, or who sends only such
     /// requests would never be asked for a cookie.
-    pub fn waste(&mut self, now: Instant, address: IpAddr) {
-        self.enter(address);
-        self.wasted.push_back((now + HALF_OPEN_FOR, address));
+    pub fn waste(&mut self, now: Instant, origin: Origin) {
+        self.enter(origin);
+        self.wasted.push_back((now + HALF_OPEN_FOR, origin));
     }
 
     fn forget_wasted(&mut self, now: Instant) {
-        while let Some((_, address)) = self.wasted.front().filter(|(until, _)| *until <= now) {
-            let address = *address;
+        while let Some((_, origin)) = self.wasted.front().filter(|(until, _)| *until <= now) {
+            let origin = *origin;
             self.wasted.pop_front();
-            self.leave(address);
+            self.leave(origin);
         }
     }
 
@@ -97,16 +105,19 @@ impl Admissions {
         request: Request<'_>,
     ) -> Admission {
         self.forget_wasted(now);
-        if self.half_open >= config.half_open_limit {
+        let limit = config.half_open_limit;
+        // An attacker can have many addresses, and return the cookie from each of them.
+        let crowded = !request.origin.is_named() && self.unnamed >= limit - limit / RESERVED;
+        if self.half_open >= limit || crowded {
             return Admission::Full;
         }
         if self.half_open < config.cookie_threshold {
             return Admission::Welcome;
         }
-        // Requests without a cookie may have been sent by others in the name of this neighbourhood.
-        let share = (config.half_open_limit / NEIGHBOURHOODS).max(1);
-        let home = neighbourhood(request.datagram.remote.ip());
-        if self.neighbourhoods.get(&home).copied().unwrap_or(0) >= config.cookie_threshold + share {
+        // Requests without a cookie may have been sent by others in the name of this origin.
+        let share = (limit / ORIGINS).max(1);
+        let held = self.origins.get(&request.origin).copied().unwrap_or(0);
+        if held >= config.cookie_threshold + share {
             return Admission::Full;
         }
         self.renew(now, rng);
@@ -149,13 +160,29 @@ impl Admissions {
     }
 }
 
-/// The addresses that one stranger can answer from: an IPv4 address, or the 64 bits that come with an IPv6 link.
-type Neighbourhood = (bool, u64);
+/// The addresses whose half-open IKE SAs are counted together: those that one stranger can answer from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Origin {
+    /// An address that the policy names as a peer's. It is counted apart from its neighbours.
+    Named(IpAddr),
+    /// Any other IPv4 address.
+    V4(Ipv4Addr),
+    /// The first 48 bits of any other IPv6 address: one site may have all addresses that begin with them (RFC 6177 §1).
+    V6(u64),
+}
 
-fn neighbourhood(address: IpAddr) -> Neighbourhood {
-    match address {
-        IpAddr::V4(a) => (false, a.to_bits().into()),
-        IpAddr::V6(a) => (true, (a.to_bits() >> 64) as u64),
+impl Origin {
+    /// The origin of an address. `named`: the policy names it as a peer's.
+    pub fn of(address: IpAddr, named: bool) -> Self {
+        match address {
+            address if named => Self::Named(address),
+            IpAddr::V4(a) => Self::V4(a),
+            IpAddr::V6(a) => Self::V6((a.to_bits() >> 80) as u64),
+        }
+    }
+
+    fn is_named(self) -> bool {
+        matches!(self, Self::Named(_))
     }
 }
 
@@ -163,6 +190,7 @@ fn neighbourhood(address: IpAddr) -> Neighbourhood {
 #[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub datagram: Datagram<'a>,
+    pub origin: Origin,
     pub initiator_spi: IkeSpi,
     pub nonce: &'a [u8],
     pub cookie: Option<&'a [u8]>,
@@ -178,32 +206,63 @@ fn random(rng: &mut Rng) -> Secret {
 mod tests {
     use super::*;
 
-    /// Half-open IKE SAs of so many hosts of one link.
-    fn crowd(admissions: &mut Admissions, hosts: u16, link: u16) {
-        for host in 0..hosts {
-            admissions.enter(IpAddr::from([0x2001, 0xdb8, 0, link, 0, 0, 0, host]));
+    /// An IPv6 address that the policy does not name.
+    fn host(site: u16, network: u16, host: u16) -> Origin {
+        Origin::of(IpAddr::from([0x2001, 0xdb8, site, network, 0, 0, 0, host]), false)
+    }
+
+    /// Half-open IKE SAs of so many hosts of one site, each in a network of its own.
+    fn crowd(admissions: &mut Admissions, hosts: u16, site: u16) {
+        for n in 0..hosts {
+            admissions.enter(host(site, n, n));
         }
     }
 
-    #[test]
-    fn one_neighbourhood_has_its_share_and_others_theirs() {
-        let config = Config { cookie_threshold: 8, half_open_limit: 64, ..Config::default() };
+    fn small() -> Config {
+        Config { cookie_threshold: 8, half_open_limit: 64, ..Config::default() }
+    }
+
+    /// The decision about a request from there, without a cookie, after these half-open IKE SAs.
+    fn judged(origin: Origin, fill: impl Fn(&mut Admissions)) -> Admission {
         let datagram = Datagram {
             local: "[2001:db8::1]:500".parse().unwrap(),
             remote: "[2001:db8:0:1::2]:500".parse().unwrap(),
             octets: &[],
         };
-        let request = Request { datagram, initiator_spi: IkeSpi(7), nonce: &[5; 32], cookie: None };
-        let judge = |hosts, link| {
-            let mut rng = Rng::from_seed([1; 32]);
-            let mut admissions = Admissions::new(&mut rng);
-            crowd(&mut admissions, hosts, link);
-            admissions.judge(Instant::now(), &config, &mut rng, request)
+        let nonce = &[5; 32];
+        let request = Request { datagram, origin, initiator_spi: IkeSpi(7), nonce, cookie: None };
+        let mut rng = Rng::from_seed([1; 32]);
+        let mut admissions = Admissions::new(&mut rng);
+        fill(&mut admissions);
+        admissions.judge(Instant::now(), &small(), &mut rng, request)
+    }
+
+    #[test]
+    fn one_site_has_its_share_and_others_theirs() {
+        let after = |hosts, site| judged(host(1, 7, 2), |a| crowd(a, hosts, site));
+        assert!(matches!(after(11, 1), Admission::Cookie(_)));
+        assert_eq!(after(12, 1), Admission::Full);
+        assert!(matches!(after(47, 2), Admission::Cookie(_)));
+        assert_eq!(after(48, 2), Admission::Full);
+    }
+
+    #[test]
+    fn strangers_leave_room_for_those_whom_the_policy_names() {
+        let peer = Origin::of(IpAddr::from([192, 0, 2, 1]), true);
+        let neighbour = Origin::of(IpAddr::from([192, 0, 2, 2]), true);
+        let after = |of_neighbour: usize, origin| {
+            judged(origin, |admissions| {
+                crowd(admissions, 48, 2);
+                (0..of_neighbour).for_each(|_| admissions.enter(neighbour));
+            })
         };
-        assert!(matches!(judge(11, 1), Admission::Cookie(_)));
-        assert_eq!(judge(12, 1), Admission::Full);
-        assert!(matches!(judge(63, 2), Admission::Cookie(_)));
-        assert_eq!(judge(64, 2), Admission::Full);
+        assert_eq!(after(0, host(1, 7, 2)), Admission::Full);
+        assert!(matches!(after(0, peer), Admission::Cookie(_)));
+        // Each of them has its share, and all of them together the places that are left.
+        assert!(matches!(after(11, neighbour), Admission::Cookie(_)));
+        assert_eq!(after(12, neighbour), Admission::Full);
+        assert!(matches!(after(15, peer), Admission::Cookie(_)));
+        assert_eq!(after(16, peer), Admission::Full);
     }
 
     #[test]
@@ -211,10 +270,11 @@ mod tests {
         let mut rng = Rng::from_seed([1; 32]);
         let mut admissions = Admissions::new(&mut rng);
         crowd(&mut admissions, 9, 1);
-        for host in 0..9 {
-            admissions.leave(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]));
+        for n in 0..9 {
+            admissions.leave(host(1, n, n));
         }
-        assert_eq!((admissions.half_open, admissions.neighbourhoods.len()), (0, 0));
+        let held = (admissions.half_open, admissions.unnamed, admissions.origins.len());
+        assert_eq!(held, (0, 0, 0));
     }
 
     #[test]
@@ -227,7 +287,9 @@ mod tests {
                 remote: remote.parse().unwrap(),
                 octets: &[],
             };
-            let request = Request { datagram, initiator_spi: IkeSpi(7), nonce, cookie: None };
+            let origin = Origin::of(datagram.remote.ip(), false);
+            let spi = IkeSpi(7);
+            let request = Request { datagram, origin, initiator_spi: spi, nonce, cookie: None };
             admissions.cookie(0, 0, request)
         };
         // 192.0.2.66 stands at the end of the IPv6 address, whose beginning continues the nonce.
@@ -247,7 +309,9 @@ mod tests {
             remote: "192.0.2.2:500".parse().unwrap(),
             octets: &[],
         };
-        let request = Request { datagram, initiator_spi: IkeSpi(7), nonce: &[5; 32], cookie: None };
+        let origin = Origin::of(datagram.remote.ip(), false);
+        let nonce = &[5; 32];
+        let request = Request { datagram, origin, initiator_spi: IkeSpi(7), nonce, cookie: None };
         assert_eq!(admissions.judge(start, &config, &mut rng, request), Admission::Welcome);
         crowd(&mut admissions, 1, 1);
         let Admission::Cookie(cookie) = admissions.judge(start, &config, &mut rng, request) else {

@@ -33,7 +33,8 @@ pub struct Config {
     pub nat_keepalive: Duration,
     /// Half-open IKE SAs above which IKE_SA_INIT must come with a cookie (RFC 7296 §2.6).
     pub cookie_threshold: usize,
-    /// Half-open IKE SAs above which IKE_SA_INIT is dropped.
+    /// Half-open IKE SAs above which IKE_SA_INIT is dropped. Three quarters of them may come from addresses that the policy
+    /// does not name.
     pub half_open_limit: usize,
     /// The time for which a replaced inbound SA still receives, at most an hour.
     pub linger: Duration,

@@ -16,7 +16,7 @@ mod target;
 pub use overview::Inventory;
 pub use target::{Startable, Target};
 
-use crate::admission::Admissions;
+use crate::admission::{Admissions, Origin};
 use crate::config::Config;
 use crate::contacts::Contacts;
 use crate::context::{Cx, Spis};
@@ -109,8 +109,8 @@ pub struct Engine<P: DataPlane> {
     sessions: Sessions,
     next_session: u64,
     half_open: BTreeMap<IkeSpi, Box<HalfOpen>>,
-    /// The half-open IKE SA that a repeated IKE_SA_INIT belongs to.
-    by_init: HashMap<Init, IkeSpi>,
+    /// The half-open IKE SA that a repeated IKE_SA_INIT belongs to, and under which origin it is counted.
+    by_init: HashMap<Init, (IkeSpi, Origin)>,
     admissions: Admissions,
     deadlines: Deadlines,
     retries: BTreeMap<String, Retry>,

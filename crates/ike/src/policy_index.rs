@@ -133,6 +133,11 @@ impl PolicyIndex {
         self.tunnel(&tunnel.name).is_some_and(|t| Arc::ptr_eq(t, tunnel))
     }
 
+    /// Returns `true` if a tunnel that this side may answer for names the peer's address.
+    pub fn names(&self, local: IpAddr, remote: IpAddr) -> bool {
+        [Some(local), None].iter().any(|l| self.families.contains_key(&(*l, Some(remote))))
+    }
+
     /// The tunnels between these addresses that this side may answer for.
     pub fn candidates(&self, local: IpAddr, remote: IpAddr) -> Candidates {
         let (here, there) = ([Some(local), None], [Some(remote), None]);

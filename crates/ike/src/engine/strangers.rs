@@ -1,7 +1,7 @@
 //! Requests of strangers: from IKE_SA_INIT, by way of a half-open IKE SA, to the proof that makes a session.
 
 use super::Engine;
-use crate::admission::{Admission, Request};
+use crate::admission::{Admission, Origin, Request};
 use crate::datagram::Datagram;
 use crate::deadlines::Waiter;
 use crate::discard::Discard;
@@ -70,7 +70,7 @@ impl<P: DataPlane> Engine<P> {
             return self.out.discard(Discard::TooLong);
         }
         let init = Init::of(datagram.remote, datagram.octets);
-        if let Some(half) = self.by_init.get(&init).and_then(|spi| self.half_open.get(spi)) {
+        if let Some(half) = self.by_init.get(&init).and_then(|(spi, _)| self.half_open.get(spi)) {
             let answer = half.begun.response.clone();
             return self.out.transmit(datagram.local, datagram.remote, answer);
         }
@@ -89,7 +89,10 @@ impl<P: DataPlane> Engine<P> {
         let parts = Parts::of(&payloads);
         let Some(nonce) = parts.nonce else { return self.out.discard(Discard::Malformed) };
         let cookie = parts.notify(NotifyType::COOKIE).map(|n| n.data.as_slice());
-        let request = Request { datagram, initiator_spi: header.initiator_spi, nonce, cookie };
+        let (local, remote) = (datagram.local.ip(), datagram.remote.ip());
+        let origin = Origin::of(remote, self.policy.names(local, remote));
+        let initiator_spi = header.initiator_spi;
+        let request = Request { datagram, origin, initiator_spi, nonce, cookie };
         let admission = self.admissions.judge(now, &self.config, &mut self.rng, request);
         match admission {
             Admission::Welcome => {}
@@ -99,7 +102,7 @@ impl<P: DataPlane> Engine<P> {
                 return self.answer_stateless(header, datagram, status(NotifyType::COOKIE, cookie));
             }
         }
-        let candidates = self.policy.candidates(datagram.local.ip(), datagram.remote.ip());
+        let candidates = self.policy.candidates(local, remote);
         if candidates.is_empty() {
             self.out.discard(Discard::NoMatchingTunnel);
             let rejection = Rejection::no_tunnel(self.unknown_addresses(datagram));
@@ -118,13 +121,13 @@ impl<P: DataPlane> Engine<P> {
             Some(sa_init::Answer::Stateless(payload)) => {
                 self.answer_stateless(header, datagram, payload)
             }
-            Some(sa_init::Answer::Wasted) => self.admissions.waste(now, datagram.remote.ip()),
+            Some(sa_init::Answer::Wasted) => self.admissions.waste(now, origin),
             Some(sa_init::Answer::HalfOpen(half)) => {
                 let answer = half.begun.response.clone();
                 self.out.transmit(datagram.local, datagram.remote, answer);
                 let spi = half.begun.local_spi;
-                self.by_init.insert(init, spi);
-                self.admissions.enter(datagram.remote.ip());
+                self.by_init.insert(init, (spi, origin));
+                self.admissions.enter(origin);
                 self.keep_half_open(half);
             }
         }
@@ -206,8 +209,8 @@ impl<P: DataPlane> Engine<P> {
 
     /// Forgets a half-open IKE SA, and the entry by which a repeated IKE_SA_INIT finds it.
     pub(super) fn forget_half_open(&mut self, spi: IkeSpi, init: Init) {
-        if self.by_init.remove(&init).is_some() {
-            self.admissions.leave(init.source.ip());
+        if let Some((_, origin)) = self.by_init.remove(&init) {
+            self.admissions.leave(origin);
         }
         self.deadlines.set(Waiter::HalfOpen(spi), None);
     }

@@ -20,7 +20,7 @@ use std::time::Instant;
 /// initiator's SPI is not enough, since everybody who sees it can send another request with it (RFC 7296 §2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Init {
-    pub source: SocketAddr,
+    source: SocketAddr,
     /// SHA-256.
     hash: [u8; 32],
 }
