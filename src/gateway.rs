@@ -16,6 +16,7 @@ use policy::Policy;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use userspace::workers::Workers;
 use xfrm::placement::Placement;
 
@@ -41,6 +42,8 @@ pub(crate) struct Handles {
     pub placement: Placement,
     pub planes: Report,
     pub manual: ManualSas,
+    /// The traffic of the tunnels stays blocked when the gateway is stopped.
+    pub blocked: Arc<AtomicBool>,
 }
 
 impl Gateway {
@@ -157,6 +160,17 @@ impl Gateway {
     /// # Cancellation
     /// If the future is dropped after its first poll, the gateway ends nevertheless; [`closed`](Self::closed) tells when.
     pub async fn stop(&self) {
+        self.handle.stop().await;
+    }
+
+    /// As [`stop`](Self::stop), but the traffic of the tunnels stays blocked, as after a crash: the guard and blackhole routes
+    /// remain until the next start on the same device, or until they are [released](crate::guard::release). With a custom data
+    /// plane this is the same as `stop`.
+    ///
+    /// # Cancellation
+    /// As [`stop`](Self::stop).
+    pub async fn stop_blocked(&self) {
+        self.handles.blocked.store(true, Ordering::SeqCst);
         self.handle.stop().await;
     }
 

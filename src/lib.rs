@@ -105,6 +105,7 @@
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+pub mod guard;
 pub mod manual;
 pub mod planes;
 pub mod revocation;

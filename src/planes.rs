@@ -10,11 +10,13 @@
 mod capabilities;
 mod choice;
 mod data_plane;
-mod guard;
+pub(crate) mod guard;
 mod route_check;
 mod table_watch;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use guard::Hold;
 
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 pub use route_check::Unrouted;
@@ -22,6 +24,8 @@ pub use route_check::Unrouted;
 use crypto::{CryptoProviders, Function};
 use esp::plane::{DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId};
 use guard::{Guard, Surroundings};
+use host::SystemError;
+use host::journal::DeviceLock;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -29,6 +33,19 @@ use std::sync::atomic::Ordering;
 use table_watch::TableWatch;
 use userspace::Userspace;
 use xfrm::{Disturbance, KernelPlane, Xfrm};
+
+/// One sentence on a counter of the guard.
+pub fn explanation(counter: &str) -> Option<&'static str> {
+    match counter {
+        "unprotected_leaving" => Some(
+            "Outbound: a packet of a tunnel that was about to leave in the clear. The guard (nftables) dropped it.",
+        ),
+        "unprotected_arriving" => Some(
+            "Inbound: a packet that arrived in the clear and should have been protected. The guard (nftables) dropped it.",
+        ),
+        _ => None,
+    }
+}
 
 /// The plane that protects a tunnel's packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,23 +84,46 @@ impl Planes {
         hooks: userspace::Hooks,
         defined: &[Rule],
     ) -> Result<Self, PlaneError> {
-        let surroundings = Surroundings {
-            device: userspace.device.clone(),
-            mark: userspace.mark,
-            natt_port: userspace.natt_port,
-            inbound: config.inbound_guard,
-            kernel: config.wants_kernel(),
-        };
+        // Before the guard: that of a gateway which runs on the device is not to be replaced.
+        let lock = Userspace::lock(&userspace)?;
         let watch = TableWatch::start(&userspace.device, Arc::clone(&hooks.notice));
-        let guarded = defined.iter().map(|rule| (rule, config.guarded(&rule.tunnel)));
-        let guard = Guard::start(surroundings, &userspace.filter, guarded);
+        let guard = start_guard(&config, &userspace, defined)?;
         let kernel = match config.wants_kernel() {
             true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks)?,
             false => None,
         };
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
-        let planes = Self::of(Userspace::start(userspace, hooks)?, kernel, config);
+        let planes = Self::of(Userspace::start_locked(lock, userspace, hooks)?, kernel, config);
         Ok(Self { guard: Some(guard), watch, ..planes })
+    }
+
+    /// Puts the guard of these rules in force without starting a plane, and leaves it so. If a gateway runs on the device, its
+    /// guard is in force already.
+    ///
+    /// # Errors
+    /// If nftables refuses it.
+    pub(crate) fn leave_guard(
+        config: &Config,
+        userspace: &userspace::Config,
+        defined: &[Rule],
+    ) -> Result<(), PlaneError> {
+        let (state_dir, device) = (&userspace.state_dir, &userspace.device);
+        let Some(_lock) = DeviceLock::take(state_dir, device).map_err(system)? else {
+            return Ok(());
+        };
+        let mut guard = start_guard(config, userspace, defined)?;
+        guard.keep_on_drop(true);
+        guard.in_force().map(drop)
+    }
+
+    /// Counters of discarded packets by reason, with those that the guard has dropped.
+    pub(crate) fn counters(&mut self) -> BTreeMap<&'static str, u64> {
+        let mut counters = self.userspace.counters();
+        if let Some(guard) = &self.guard {
+            let [leaving, arriving] = guard.dropped();
+            counters.extend([("unprotected_leaving", leaving), ("unprotected_arriving", arriving)]);
+        }
+        counters
     }
 
     /// The rules are there: from now on they alone are guarded.
@@ -117,6 +157,28 @@ impl Planes {
     pub fn kernel(&mut self) -> Option<&mut Xfrm> {
         self.kernel.as_mut()
     }
+}
+
+fn start_guard(
+    config: &Config,
+    userspace: &userspace::Config,
+    defined: &[Rule],
+) -> Result<Guard, PlaneError> {
+    let surroundings = Surroundings {
+        device: userspace.device.clone(),
+        mark: userspace.mark,
+        natt_port: userspace.natt_port,
+        inbound: config.inbound_guard,
+        kernel: config.wants_kernel(),
+    };
+    let hold = Hold::of(&userspace.state_dir, &userspace.device).map_err(system)?;
+    let guarded = defined.iter().map(|rule| (rule, config.guarded(&rule.tunnel)));
+    Ok(Guard::start(surroundings, hold, &userspace.filter, guarded))
+}
+
+/// A refusal of the system, as key management is told of it.
+pub(crate) fn system(SystemError { what, why }: SystemError) -> PlaneError {
+    PlaneError::System { what, why }
 }
 
 /// The kernel's plane, or `None` where it is not to be had and need not be.

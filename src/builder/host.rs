@@ -11,10 +11,12 @@ use esp::filter::Filter;
 use esp::manual::Way;
 use esp::path_mtu::Outer;
 use esp::plane::{Rule, RuleId, TrafficSelectors};
+use ike::InvalidSettings;
 use policy::{ChildTunnel, Policy};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 use tokio::task::JoinSet;
@@ -233,20 +235,15 @@ fn check(config: &userspace::Config) -> Result<(), StartError> {
 
 fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError> {
     let HostPlane { config, planes, crypto, workers, manual, on_drop, inbound_guard } = plane;
-    let OffloadSettings { choice, tunnels, manual: by_hand } = planes.offload;
-    let planes = planes::Config {
-        choice: planes.choice,
-        tunnels: planes.tunnels,
-        placement: Placement::with_manual(choice, tunnels, by_hand),
-        inbound_guard,
-        ..planes::Config::default()
-    };
+    let planes = choices(planes, inbound_guard);
+    let blocked = Arc::new(AtomicBool::new(false));
     let handles = Handles {
         workers: Workers::new(workers),
         crypto: Arc::new(CryptoProviders::new(crypto)),
         placement: planes.placement.clone(),
         planes: planes.report.clone(),
         manual: manual.clone(),
+        blocked: Arc::clone(&blocked),
     };
     let config = userspace::Config {
         crypto: Arc::clone(&handles.crypto),
@@ -291,13 +288,13 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
             }),
             listeners,
         },
-        plane_counters: |plane: &mut Planes| plane.userspace().counters(),
+        plane_counters: Planes::counters,
         farewell: {
             let manual = manual.clone();
             Box::new(move |plane, closed| {
                 manual.end(plane);
                 if *closed == Closed::Stopped {
-                    plane.block_on_drop(false);
+                    plane.block_on_drop(blocked.load(Ordering::SeqCst));
                 }
             })
         },
@@ -307,6 +304,32 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     let handle = driver::start(surroundings, make);
     tokio::spawn(manual.keep(handle.downgrade()));
     Ok(Gateway::new(handle, handles))
+}
+
+impl Builder<HostPlane> {
+    /// The settings that decide about the guard, and the rules that it guards.
+    pub(crate) fn of_guard(
+        self,
+    ) -> Result<(planes::Config, userspace::Config, Vec<Rule>), StartError> {
+        let Self { engine, plane } = self;
+        engine.policy.validate().map_err(InvalidSettings::from)?;
+        check(&plane.config)?;
+        let HostPlane { config, planes, manual, inbound_guard, .. } = plane;
+        let natt_port = engine.natt_port.unwrap_or(engine.ike.natt_port);
+        let config = userspace::Config { natt_port, ..config };
+        Ok((choices(planes, inbound_guard), config, defined(&engine.policy, &manual)))
+    }
+}
+
+fn choices(planes: PlaneSettings, inbound_guard: bool) -> planes::Config {
+    let OffloadSettings { choice, tunnels, manual } = planes.offload;
+    planes::Config {
+        choice: planes.choice,
+        tunnels: planes.tunnels,
+        placement: Placement::with_manual(choice, tunnels, manual),
+        inbound_guard,
+        ..planes::Config::default()
+    }
 }
 
 /// The rules that the engine and the SAs keyed by hand are going to have. Their numbers do not matter yet.

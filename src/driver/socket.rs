@@ -92,7 +92,7 @@ impl IkeSocket {
         if set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
             socket.set_recv_buffer_size(RECEIVE_BUFFER)?;
         }
-        socket.bind(&address.into())?;
+        host::bind_patiently(|| socket.bind(&address.into()))?;
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let buffer = Mutex::new(vec![0; usize::from(u16::MAX)].into());
         let socket = UdpSocket::from_std(socket.into())?;

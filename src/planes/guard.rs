@@ -25,7 +25,10 @@
 
 #![forbid(unsafe_code)]
 
+mod hold;
 mod sets;
+
+pub(crate) use hold::Hold;
 
 use esp::filter::{Direction, Filter};
 use esp::plane::{PlaneError, Rule, RuleId};
@@ -63,7 +66,8 @@ pub(super) struct Surroundings {
     pub kernel: bool,
 }
 
-/// The guarded rules, and their table. Dropping it removes the table, unless it is to be [kept](Self::keep_on_drop).
+/// The guarded rules, and their table. Dropping it removes the table, unless it is to be [kept](Self::keep_on_drop), or the
+/// operator [holds](Hold) it.
 pub(super) struct Guard {
     surroundings: Surroundings,
     table: String,
@@ -74,6 +78,7 @@ pub(super) struct Guard {
     sets: Sets,
     state: State,
     kept: bool,
+    hold: Hold,
 }
 
 /// Whether nftables has the table.
@@ -91,6 +96,7 @@ impl Guard {
     /// [`Guard::settle`] they stay guarded, whatever is added or removed.
     pub(super) fn start<'a>(
         surroundings: Surroundings,
+        hold: Hold,
         filter: &Arc<Filter>,
         defined: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
     ) -> Self {
@@ -104,6 +110,7 @@ impl Guard {
             rules: BTreeMap::new(),
             defined: Vec::new(),
             state: State::Unneeded,
+            hold,
             surroundings,
         };
         for (rule, properties) in defined {
@@ -166,13 +173,7 @@ impl Guard {
             return Ok(false);
         }
         self.rebuild();
-        match &self.state {
-            State::Refused(why) => Err(PlaneError::System {
-                what: format!("putting back the table {} of nftables", self.table),
-                why: why.clone(),
-            }),
-            State::Unneeded | State::InForce => Ok(true),
-        }
+        self.in_force()
     }
 
     /// Whether cleartext that should have been protected is dropped when it arrives.
@@ -182,11 +183,25 @@ impl Guard {
 
     /// Packets that were dropped since the table was made: those that were about to leave, and those that arrived.
     pub(super) fn dropped(&self) -> [u64; 2] {
-        if self.state != State::InForce {
-            return [0; 2];
+        match self.state {
+            State::InForce => dropped(&self.table),
+            _ => [0; 2],
         }
-        let text = nft::counters(&self.table).unwrap_or_default();
-        [Way::Leaving, Way::Arriving].map(|way| packets(&text, way.unprotected()).unwrap_or(0))
+    }
+
+    /// Returns `true` if the table is in force, or there is nothing to guard.
+    ///
+    /// # Errors
+    /// If nftables has refused the table.
+    pub(super) fn in_force(&self) -> Result<bool, PlaneError> {
+        match &self.state {
+            State::Unneeded => Ok(false),
+            State::InForce => Ok(true),
+            State::Refused(why) => Err(PlaneError::System {
+                what: format!("putting the table {} of nftables in force", self.table),
+                why: why.clone(),
+            }),
+        }
     }
 
     /// Decides whether dropping this leaves the table in force.
@@ -257,6 +272,7 @@ impl Drop for Guard {
         // After a panic, as if the process had been killed: traffic stops, and the next start replaces the table.
         if self.state == State::InForce
             && !self.kept
+            && self.hold.since().is_none()
             && !std::thread::panicking()
             && let Err(error) = nft::remove(&self.table)
         {
@@ -266,8 +282,14 @@ impl Drop for Guard {
 }
 
 /// Name of the table for a device.
-pub(super) fn table(device: &str) -> String {
+pub(crate) fn table(device: &str) -> String {
     nft::table("guard", device)
+}
+
+/// Packets that the table of this name has dropped: those that were about to leave, and those that arrived.
+pub(crate) fn dropped(table: &str) -> [u64; 2] {
+    let text = nft::counters(table).unwrap_or_default();
+    [Way::Leaving, Way::Arriving].map(|way| packets(&text, way.unprotected()).unwrap_or(0))
 }
 
 /// The packets of a named counter in nft's words.

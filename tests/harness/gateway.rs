@@ -6,7 +6,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs::{self, File, Permissions};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -58,6 +58,12 @@ impl Gateway {
         let path = self.path("policy.xml");
         fs::write(&path, text).expect("writable");
         fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("ours");
+    }
+
+    /// Appends text to the configuration.
+    pub fn configure(&self, text: &str) {
+        let mut file = File::options().append(true).open(self.path("vpnd.toml")).expect("there");
+        file.write_all(text.as_bytes()).expect("writable");
     }
 
     /// A `vpnd start` of this gateway that does not run yet.

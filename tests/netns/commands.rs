@@ -70,7 +70,10 @@ fn vpnctl() {
     let error = String::from_utf8(refused.stderr).expect("text");
     assert!(error.contains("another vpnd is listening on") && error.contains("stop"), "{error}");
 
-    assert_eq!(left.ctl_ok(&["stop"]), "vpnd has stopped\n");
+    assert_eq!(
+        left.ctl_ok(&["stop"]),
+        "vpnd has stopped; the traffic of its tunnels is no longer blocked, and takes the host's other routes\n"
+    );
     assert!(left.wait().success());
     let error = left.ctl_fails(&["list"], 3);
     assert!(error.contains("no vpnd is listening on") && error.contains("vpnd start"), "{error}");

@@ -57,7 +57,10 @@ fn a_tunnel_from_first_to_last() {
     assert_eq!(right.ctl_ok(&["list", "--json"]), "[]\n");
 
     left.ctl_ok(&["activate", "site_lan"]);
-    assert_eq!(left.ctl_ok(&["stop"]), "vpnd has stopped\n");
+    assert_eq!(
+        left.ctl_ok(&["stop"]),
+        "vpnd has stopped; the traffic of its tunnels is no longer blocked, and takes the host's other routes\n"
+    );
     assert!(left.wait().success());
     right.await_log(&["\"event\":\"closed\""]);
     left.space.is_as_before(&untouched);

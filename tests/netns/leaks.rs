@@ -13,9 +13,10 @@ use crate::harness::{FILTERED, test, until};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
 use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
+use serde_json::Value;
 use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
@@ -29,6 +30,9 @@ pub fn trials() -> Vec<Trial> {
         test("nothing leaks while the daemon ends and starts, IPv6", FILTERED, || restarts(V6)),
         test("nothing leaks while others change the host, IPv4", FILTERED, || disturbances(V4)),
         test("nothing leaks while others change the host, IPv6", FILTERED, || disturbances(V6)),
+        test("nothing leaks while the guard is held, IPv4", FILTERED, || held(V4)),
+        test("nothing leaks while the guard is held, IPv6", FILTERED, || held(V6)),
+        test("a stop that is to block blocks until it is released", FILTERED, || blocked(V4)),
         test("cleartext that should be protected is not taken", FILTERED, inbound),
     ]
 }
@@ -238,6 +242,22 @@ impl Scene {
         until(&format!("traffic passes: {what}"), passes, || self.left.log());
     }
 
+    /// Runs `vpnd` with the left gateway's configuration, and returns its output.
+    fn vpnd_ok(&self, arguments: &[&str]) -> String {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+        command.args(arguments).arg("--config").arg(self.left.path("vpnd.toml"));
+        let output = self.left.space.run(move || command.stdin(Stdio::null()).output());
+        let output = output.expect("vpnd is built");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8(output.stdout).expect("text")
+    }
+
+    /// Nothing is blocked any more: what is sent is seen on the wire.
+    fn passes_in_the_clear(&self) {
+        let before = self.seen();
+        until("packets in the clear", || (self.seen() > before).then_some(()), String::new);
+    }
+
     /// Traffic passes the tunnel.
     fn passes(&self) {
         let [from, to] = self.family.inner;
@@ -329,6 +349,96 @@ fn restarts(family: Family) {
     }
     scene.left.ctl_ok(&["activate"]);
     scene.passes();
+}
+
+/// `vpnd guard` outlives every daemon.
+fn held(family: Family) {
+    let mut scene = Scene::new(family);
+    let show = |s: &Scene| {
+        let shown = s.vpnd_ok(&["guard", "--show", "--json"]);
+        serde_json::from_str::<Value>(&shown).expect("JSON")
+    };
+    assert_eq!(show(&scene)["in_force"], false);
+    let policy = scene.left.path("policy.xml").display().to_string();
+    let said = scene.vpnd_ok(&["guard", "--policy", &policy]);
+    assert!(said.contains("to release it: vpnd release"), "{said}");
+    scene.quietly("guarded before the first start", |_| {});
+    let state = show(&scene);
+    assert_eq!((&state["in_force"], &state["vpnd_runs"]), (&true.into(), &false.into()));
+    assert!(state["unprotected_leaving"].as_u64().is_some_and(|n| n > 0), "{state}");
+    scene.right.start();
+    scene.quietly("the first start", |s| s.left.start());
+    scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate"])));
+    scene.passes();
+    let status = scene.left.ctl_ok(&["status"]);
+    assert!(status.contains("in force until vpnd release, held for "), "{status}");
+    for signal in [Signal::SIGTERM, Signal::SIGINT] {
+        scene.quietly("a signal and a start", |s| {
+            s.left.signal(signal);
+            s.left.wait();
+            s.pause();
+            s.left.start();
+        });
+    }
+    scene.quietly("a stop by command", |s| {
+        let said = s.left.ctl_ok(&["stop"]);
+        assert!(said.contains("stays blocked; to release it: vpnd release"), "{said}");
+        s.left.wait();
+    });
+    scene.quietly("a crash", |s| {
+        s.left.start();
+        s.left.crash();
+    });
+    scene.quietly("a change of the policy while no daemon runs", |s| {
+        drop(s.vpnd_ok(&["guard", "--policy", &policy]));
+    });
+    let said = scene.vpnd_ok(&["release"]);
+    assert!(said.starts_with("released: "), "{said}");
+    scene.passes_in_the_clear();
+    assert_eq!(scene.vpnd_ok(&["release"]), "nothing was blocked\n");
+    // Held while the daemon runs.
+    scene.left.start();
+    scene.pause();
+    scene.quietly("held while it runs", |s| drop(s.vpnd_ok(&["guard"])));
+    scene.quietly("and stopped", |s| s.left.stop());
+    scene.quietly("and started", |s| s.left.start());
+    let said = scene.vpnd_ok(&["release"]);
+    assert!(said.starts_with("vpnd runs: "), "{said}");
+    scene.quietly("released while it runs", |_| {});
+    scene.left.stop();
+    scene.passes_in_the_clear();
+}
+
+fn blocked(family: Family) {
+    let mut scene = Scene::new(family);
+    scene.start();
+    scene.left.ctl_ok(&["activate"]);
+    scene.quietly("a stop that keeps the guard", |s| {
+        let said = s.left.ctl_ok(&["stop", "--keep-guard"]);
+        assert!(said.contains("stays blocked; to release it: vpnd release"), "{said}");
+        s.left.wait();
+    });
+    let said = scene.vpnd_ok(&["guard", "--show"]);
+    assert!(said.contains("a vpnd that has ended left its guard"), "{said}");
+    scene.quietly("the start after it", |s| s.left.start());
+    scene.left.ctl_ok(&["activate"]);
+    scene.passes();
+    // The next orderly end releases.
+    scene.left.stop();
+    scene.passes_in_the_clear();
+    scene.left.configure("[filter]\non_stop = \"block\"\n");
+    scene.left.start();
+    scene.pause();
+    scene.quietly("SIGTERM, and a start", |s| {
+        s.left.signal(Signal::SIGTERM);
+        s.left.wait();
+        s.pause();
+        s.left.start();
+    });
+    scene.quietly("SIGTERM", |s| s.left.stop());
+    let said = scene.vpnd_ok(&["release"]);
+    assert!(said.starts_with("released: "), "{said}");
+    scene.passes_in_the_clear();
 }
 
 fn disturbances(family: Family) {

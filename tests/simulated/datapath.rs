@@ -143,7 +143,10 @@ fn through_a_nat_that_reboots() {
     let (l, r) = site.inner(0);
     assert!(world.probe(left, l, r), "ESP from inside opens a new mapping");
     world.run_for(Duration::from_millis(50));
-    assert!(world.probe(right, r, l), "the answer takes it once the peer has shown that it is there");
+    assert!(
+        world.probe(right, r, l),
+        "the answer takes it once the peer has shown that it is there"
+    );
     world.run_for(SOON);
     assert_agreement(&mut world, left, right, &site);
 }

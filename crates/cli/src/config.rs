@@ -33,7 +33,7 @@ pub use self::ike::{Ike, RestartAction};
 pub use self::log::{BadLevel, Log, LogFormat, LogLevel};
 pub use certificates::{Certificates, WithoutCrl};
 pub use crypto::{Crypto, Named};
-pub use filter::FilterSection;
+pub use filter::{FilterSection, OnStop};
 pub use manual::Sa;
 pub use span::Span;
 pub use tunnel::Tunnel;

@@ -12,7 +12,8 @@ pub fn explanation(counter: &str) -> Option<&'static str> {
             .iter()
             .find(|d| d.name() == name)
             .map(|d| d.explanation())
-            .or_else(|| userspace::explanation(name)),
+            .or_else(|| userspace::explanation(name))
+            .or_else(|| vpn::planes::explanation(name)),
         "xfrm" => xfrm::Statistic::ALL.iter().find(|s| s.name == name).map(|s| s.explanation),
         _ => None,
     }

@@ -254,25 +254,34 @@ pub async fn run<G: Gateway>(
     info!("{ready}");
     tell_systemd(&[NotifyState::Ready, NotifyState::Status(ready)]);
 
-    loop {
+    let blocked = loop {
         tokio::select! {
-            () = daemon.stop_wanted() => break info!("stopping: asked to by vpnctl"),
-            _ = signals.terminate.recv() => break info!("stopping: SIGTERM"),
-            _ = signals.interrupt.recv() => break info!("stopping: SIGINT"),
+            keep_guard = daemon.stop_wanted() => {
+                info!("stopping: asked to by vpnctl");
+                break keep_guard;
+            }
+            _ = signals.terminate.recv() => {
+                info!("stopping: SIGTERM");
+                break daemon.blocks_on_stop();
+            }
+            _ = signals.interrupt.recv() => {
+                info!("stopping: SIGINT");
+                break false;
+            }
             _ = signals.hangup.recv() => {
                 // The daemon says in its log what came of it.
                 let _ = daemon.reload(false).await;
             }
         }
-    }
+    };
     tell_systemd(&[NotifyState::Stopping]);
-    daemon.gateway().stop().await;
+    daemon.gateway().stop(blocked).await;
     // Whoever asked gets the answer before the connection closes.
     stopped.send_replace(true);
     let connections = server.await;
     // The events have ended with the gateway.
     let _ = log.await;
-    info!("stopped");
+    info!("{}", daemon.after_stop(blocked));
     // A client that has seen its connection close may start another daemon at once.
     drop(control);
     drop(connections);

@@ -3,7 +3,14 @@
 
 mod check;
 mod demo;
+mod guard;
+mod release;
 mod start;
+
+use crate::commands::Failure;
+use crate::config::Config;
+use std::error::Error;
+use std::path::Path;
 
 crate::commands::table::commands! {
     /// A command of `vpnd` with its arguments.
@@ -11,5 +18,16 @@ crate::commands::table::commands! {
         Start(start::Start),
         Check(check::Check),
         Demo(demo::Demo),
+        Guard(guard::Guard),
+        Release(release::Release),
     }
+}
+
+/// The configuration in a file, or the default.
+fn configured(path: Option<&Path>) -> Result<Config, Failure> {
+    path.map_or_else(|| Ok(Config::default()), Config::read).map_err(other)
+}
+
+fn other(error: impl Error + 'static) -> Failure {
+    Failure::Other(error.into())
 }

@@ -109,7 +109,7 @@ impl Bench {
 impl Drop for Bench {
     fn drop(&mut self) {
         if let Ok(mut client) = Client::connect(&self.path("control.sock")) {
-            let _ = client.ask(Command::Stop);
+            let _ = client.ask(Command::Stop { keep_guard: false });
         }
         if let Some(thread) = self.daemon.take() {
             assert!(thread.join().is_ok() || thread::panicking(), "the daemon panicked");

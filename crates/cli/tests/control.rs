@@ -81,7 +81,7 @@ impl Fixture {
 impl Drop for Fixture {
     fn drop(&mut self) {
         if let Ok(mut client) = Client::connect(&self.socket()) {
-            let _ = client.ask(Command::Stop);
+            let _ = client.ask(Command::Stop { keep_guard: false });
         }
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
@@ -368,7 +368,7 @@ fn the_socket_is_free_when_the_connection_that_stopped_the_daemon_closes() {
         // These are told to close, too; the order in which that happens is arbitrary.
         let _idle: Vec<Client> = (0..8).map(|_| fixture.client()).collect();
         let mut client = fixture.client();
-        assert_eq!(client.ask(Command::Stop).expect("answered"), Reply::Done);
+        assert_eq!(client.ask(Command::Stop { keep_guard: false }).expect("answered"), Reply::Done);
         client.wait_until_gone();
         let socket = fixture.socket();
         assert!(matches!(Client::connect(&socket), Err(ClientError::NoDaemon(_))));
@@ -381,7 +381,7 @@ fn stop_is_answered_and_leaves_no_socket() {
     let mut fixture = Fixture::start();
     let mut idle = fixture.client();
     let mut client = fixture.client();
-    assert_eq!(client.ask(Command::Stop).expect("answered"), Reply::Done);
+    assert_eq!(client.ask(Command::Stop { keep_guard: false }).expect("answered"), Reply::Done);
     client.wait_until_gone();
     idle.wait_until_gone();
     fixture.thread.take().expect("it runs").join().expect("it ends well");
@@ -582,7 +582,7 @@ async fn the_twin_does_as_the_engine_promises() {
     assert!(gateway.activate(vec![]).await.expect("nothing to start").is_empty());
     let error = gateway.activate(vec![named("site")]).await.expect_err("a responder");
     assert!(error.to_string().contains("only the peer may start it"), "{error}");
-    gateway.stop().await;
+    gateway.stop(false).await;
     assert!(gateway.status().await.is_err());
 }
 
@@ -600,7 +600,7 @@ fn command() -> impl Strategy<Value = Command> {
         (any::<String>(), any::<Option<u64>>(), any::<bool>())
             .prop_map(|(tunable, value, persist)| Command::CryptoSet { tunable, value, persist }),
         Just(Command::CryptoStats),
-        Just(Command::Stop),
+        any::<bool>().prop_map(|keep_guard| Command::Stop { keep_guard }),
     ]
 }
 
@@ -652,7 +652,7 @@ fn a_watcher_hears_what_happens_to_what_it_asked_for() {
     assert_eq!((down.event.as_str(), down.reason.as_deref()), ("closed", Some("deactivated")));
     let (code, _) = refused(&mut client, Command::Events { names: vec![named("sit")] });
     assert_eq!(code, RefusalCode::UnknownTunnel);
-    client.ask(Command::Stop).expect("it stops");
+    client.ask(Command::Stop { keep_guard: false }).expect("it stops");
     assert_eq!(watcher.next_event().expect("a clean end"), None);
 }
 

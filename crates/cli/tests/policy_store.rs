@@ -126,7 +126,7 @@ impl Drop for Bench {
     fn drop(&mut self) {
         let Some((_, thread)) = self.daemon.take() else { return };
         let _ = Client::connect(&self.directory.path().join("control.sock"))
-            .and_then(|mut client| client.ask(Command::Stop));
+            .and_then(|mut client| client.ask(Command::Stop { keep_guard: false }));
         let _ = thread.join();
     }
 }

@@ -109,6 +109,78 @@ impl Change {
     }
 }
 
+/// The lock on a device. Whoever has it runs the device's plane, or cleans up after one that has ended.
+pub struct DeviceLock {
+    file: File,
+    path: PathBuf,
+    /// The suffix of the names of records in this namespace.
+    suffix: String,
+}
+
+impl DeviceLock {
+    /// Takes the lock on a device of the calling thread's network namespace; `None` if another process has it.
+    ///
+    /// # Errors
+    /// If the state directory or its file cannot be used.
+    pub fn take(state_dir: &Path, device: &str) -> Result<Option<Self>, SystemError> {
+        fs::create_dir_all(state_dir)
+            .map_err(|e| refused(format!("creating {}", state_dir.display()), &e))?;
+        let suffix = suffix("plane")?;
+        let path = state_dir.join(format!("{device}{suffix}"));
+        let file = locked(&path)
+            .map_err(|e| refused(format!("opening the state file {}", path.display()), &e))?;
+        Ok(file.map(|file| Self { file, path, suffix }))
+    }
+
+    /// Returns `true` if a process has the lock on a device. Nothing is made.
+    ///
+    /// # Errors
+    /// See [`take`](Self::take).
+    pub fn is_taken(state_dir: &Path, device: &str) -> Result<bool, SystemError> {
+        let path = file_of(state_dir, device, "plane")?;
+        match File::open(&path) {
+            Ok(file) => Ok(flock(&file, FlockOperation::NonBlockingLockShared).is_err()),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(e) => Err(refused(format!("opening the state file {}", path.display()), &e)),
+        }
+    }
+
+    /// Returns `true` if a former owner has left changes on record.
+    pub fn has_record(&self) -> bool {
+        self.file.metadata().is_ok_and(|file| file.len() > 0)
+    }
+
+    /// As [`take`](Self::take), and an error if another process has it.
+    ///
+    /// # Errors
+    /// See [`take`](Self::take).
+    pub fn require(state_dir: &Path, device: &str) -> Result<Self, SystemError> {
+        Self::take(state_dir, device)?.ok_or_else(|| SystemError {
+            what: format!("starting the userspace plane on {device}"),
+            why: format!(
+                "another process uses the device (it has locked its state file in {}); stop it, or give this one another \
+                 device and table",
+                state_dir.display()
+            ),
+        })
+    }
+}
+
+/// The path of a file about a device of the calling thread's network namespace, which is none of the journal.
+///
+/// # Errors
+/// If the namespace cannot be found.
+pub fn file_of(state_dir: &Path, device: &str, kind: &str) -> Result<PathBuf, SystemError> {
+    Ok(state_dir.join(format!("{device}{}", suffix(kind)?)))
+}
+
+/// The end of the names of the files of a kind, with the number of the calling thread's network namespace.
+fn suffix(kind: &str) -> Result<String, SystemError> {
+    let namespace = fs::metadata("/proc/thread-self/ns/net")
+        .map_err(|e| refused("finding this thread's network namespace".to_owned(), &e))?;
+    Ok(format!(".{}.{kind}", namespace.ino()))
+}
+
 /// The record of one running plane. Dropping it undoes everything, unless that was [switched off](Journal::keep_on_drop).
 pub struct Journal {
     netlink: Netlink,
@@ -124,25 +196,11 @@ pub struct Journal {
 
 impl Journal {
     /// Opens the record of a device, and undoes what a crashed owner left.
-    pub fn open(state_dir: &Path, device: &str) -> Result<Self, SystemError> {
+    pub fn open(lock: DeviceLock) -> Result<Self, SystemError> {
         let netlink = Netlink::open().map_err(|e| refused("opening netlink".to_owned(), &e))?;
-        fs::create_dir_all(state_dir)
-            .map_err(|e| refused(format!("creating {}", state_dir.display()), &e))?;
-        let namespace = fs::metadata("/proc/thread-self/ns/net")
-            .map_err(|e| refused("finding this thread's network namespace".to_owned(), &e))?
-            .ino();
-        let suffix = format!(".{namespace}.plane");
-        let path = state_dir.join(format!("{device}{suffix}"));
+        let DeviceLock { file, path, suffix } = lock;
         let fault =
             |e: &io::Error| refused(format!("opening the state file {}", path.display()), e);
-
-        let file = locked(&path).map_err(|e| fault(&e))?.ok_or_else(|| SystemError {
-            what: format!("starting the userspace plane on {device}"),
-            why: format!(
-                "another process uses the device (it holds {}); stop it, or give this one another device and table",
-                path.display()
-            ),
-        })?;
         let (changes, filter_left) = Default::default();
         let mut journal =
             Self { netlink, file, path: path.clone(), suffix, changes, filter_left, kept: false };
@@ -197,6 +255,11 @@ impl Journal {
     /// Says whether dropping this leaves everything as it is, on record for the next start, as if the process had been killed.
     pub fn keep_on_drop(&mut self, kept: bool) {
         self.kept = kept;
+    }
+
+    /// Undoes the filter that a crashed owner has left.
+    pub fn undo_filter_left(&mut self) {
+        undo(mem::take(&mut self.filter_left), &mut self.netlink, &self.path);
     }
 
     /// Takes note that the start has succeeded, and that the filter which a crashed owner left is replaced or gone.

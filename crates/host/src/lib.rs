@@ -61,6 +61,7 @@
 #![deny(unsafe_code)]
 
 mod addresses;
+mod bind;
 pub mod journal;
 pub mod lock;
 pub mod namespace;
@@ -73,6 +74,7 @@ mod socket_policy;
 mod system;
 
 pub use addresses::{Announced, Host};
+pub use bind::bind_patiently;
 pub use prefix::{Prefix, prefixes};
 pub use routes::{Devices, Routes};
 pub use socket_policy::{decapsulate, let_pass};

@@ -15,7 +15,7 @@ use esp::discard::Discard;
 use esp::encap::inner_mtu;
 use esp::gso::Gso;
 use esp::plane::{Encapsulation, Filtering, PlaneError, Rule, RuleId, SaId, Spi};
-use host::journal::Journal;
+use host::journal::{DeviceLock, Journal};
 use policy::{KeyBits, Mode};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -82,9 +82,33 @@ impl Userspace {
     /// added no traffic is touched, and no thread runs before the first SA, or the first rule that waits for a packet.
     ///
     /// The calling thread's network namespace is the plane's. Needs CAP_NET_ADMIN and CAP_NET_RAW.
+    ///
+    /// # Errors
+    /// If a capability is missing, another process uses the device, or the system refuses something.
     pub fn start(config: Config, hooks: Hooks) -> Result<Self, PlaneError> {
+        let lock = Self::lock(&config)?;
+        Self::start_locked(lock, config, hooks)
+    }
+
+    /// The lock on the configured device, which keeps every other process from it.
+    ///
+    /// # Errors
+    /// If a capability is missing, or another process uses the device.
+    pub fn lock(config: &Config) -> Result<DeviceLock, PlaneError> {
         check_capabilities()?;
-        let mut journal = Journal::open(&config.state_dir, &config.device).map_err(plane_error)?;
+        DeviceLock::require(&config.state_dir, &config.device).map_err(plane_error)
+    }
+
+    /// As [`start`](Self::start), with a lock that was taken before.
+    ///
+    /// # Errors
+    /// If the system refuses something.
+    pub fn start_locked(
+        lock: DeviceLock,
+        config: Config,
+        hooks: Hooks,
+    ) -> Result<Self, PlaneError> {
+        let mut journal = Journal::open(lock).map_err(plane_error)?;
         journal.claim(&config.state_dir, config.table).map_err(plane_error)?;
         // Before anything else: what is to be closed is closed from the first moment on.
         let enforcement = Enforcement::start(&config, &mut journal)?;

@@ -10,6 +10,22 @@ use esp::plane::PlaneError;
 use netlink_packet_xfrm::policy::DelGetMessage;
 use netlink_packet_xfrm::{UserPolicyId, XfrmMessage};
 
+/// Removes policies that [`take`] has returned.
+pub(super) fn remove_policies(
+    kernel: &mut dyn Kernel,
+    policies: Vec<DelGetMessage>,
+) -> Result<(), PlaneError> {
+    for policy in policies {
+        match kernel.order(XfrmMessage::DeletePolicy(policy)) {
+            Err(error) if !error.is_absent() => {
+                return Err(refusal("removing a policy of an earlier run".to_owned(), &error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// Removes SAs, whose keys nobody has any more; returns the policies, which are removed later.
 pub(super) fn take(kernel: &mut dyn Kernel) -> Result<Vec<DelGetMessage>, PlaneError> {
     let what = || "removing what an earlier run left in the kernel".to_owned();

@@ -150,7 +150,7 @@ pub use flow::{End, Flow, Port};
 pub use hooks::{Disturbance, Hooks};
 pub use netlink::{Kernel, Netlink, Refused};
 pub use offload::Offload;
-pub use plane::{KernelPlane, Xfrm};
+pub use plane::{KernelPlane, Xfrm, remove_leftovers};
 pub use probe::{Ability, probe};
 pub use ranges::{PRIORITIES, REQIDS};
 pub use statistics::{Statistic, statistics};

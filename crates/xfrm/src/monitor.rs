@@ -68,6 +68,15 @@ impl Monitor {
     }
 }
 
+impl Monitor {
+    /// Returns `true` if a monitor runs in the calling thread's network namespace.
+    pub(super) fn runs_elsewhere() -> bool {
+        let bound =
+            Socket::new(NETLINK_XFRM).and_then(|mut socket| socket.bind(&SocketAddr::new(PORT, 0)));
+        matches!(bound, Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE))
+    }
+}
+
 impl Drop for Monitor {
     fn drop(&mut self) {
         self.stop.take();

@@ -111,6 +111,20 @@ impl fmt::Debug for Xfrm {
     }
 }
 
+/// Removes from the kernel everything that a plane which has ended left there. If another plane runs in the calling thread's
+/// network namespace, or the kernel has no XFRM, nothing happens.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn remove_leftovers() -> Result<(), PlaneError> {
+    let Ok(mut kernel) = Netlink::open() else { return Ok(()) };
+    if Monitor::runs_elsewhere() {
+        return Ok(());
+    }
+    let policies = leftovers::take(&mut kernel)?;
+    leftovers::remove_policies(&mut kernel, policies)
+}
+
 impl Xfrm {
     /// Starts the plane in the calling thread's network namespace. Needs CAP_NET_ADMIN.
     ///

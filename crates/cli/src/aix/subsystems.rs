@@ -98,7 +98,7 @@ pub(super) fn stop(words: &[String], out: &mut dyn Write) -> Result<(), Trouble>
         }
         Err(trouble) => return Err(trouble),
     };
-    done(&mut client, Command::Stop)?;
+    done(&mut client, Command::Stop { keep_guard: false })?;
     client.wait_until_gone();
     for (name, _) in chosen.iter().filter(|(_, is_ours)| *is_ours) {
         writeln!(out, "0513-044 The {name} Subsystem was requested to stop.")?;

@@ -21,8 +21,21 @@ pub struct FilterSection {
     pub ipv4: DefaultAction,
     /// The same of IPv6.
     pub ipv6: DefaultAction,
+    /// What becomes of the tunnels' traffic when SIGTERM ends the daemon.
+    pub on_stop: OnStop,
     /// `[[filter.rule]]`, in the order in which they are asked.
     pub rule: Vec<Rule>,
+}
+
+/// What becomes of the tunnels' traffic when SIGTERM ends the daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnStop {
+    /// It takes the host's other routes.
+    #[default]
+    Release,
+    /// It stays blocked until the next start.
+    Block,
 }
 
 /// A rule that makes sense as a whole.

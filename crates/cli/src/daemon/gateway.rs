@@ -69,8 +69,9 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn cards(&self) -> Report;
     /// The SAs in the kernel, and where each is protected.
     fn placed(&self) -> Vec<Placed>;
-    /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops.
-    fn stop(&self) -> impl Future<Output = ()> + Send;
+    /// Sends deletes, waits for the peers a bounded time, undoes every change to the system and stops. With `blocked`, the
+    /// traffic of the tunnels stays blocked.
+    fn stop(&self, blocked: bool) -> impl Future<Output = ()> + Send;
     /// Events from now on.
     fn events(&self) -> Events;
 }
@@ -146,8 +147,11 @@ impl Gateway for vpn::Gateway {
         self.offload().sas()
     }
 
-    async fn stop(&self) {
-        vpn::Gateway::stop(self).await;
+    async fn stop(&self, blocked: bool) {
+        match blocked {
+            true => self.stop_blocked().await,
+            false => vpn::Gateway::stop(self).await,
+        }
     }
 
     fn events(&self) -> Events {

@@ -7,8 +7,8 @@ use crate::view;
 use crate::{course, filter};
 use control::protocol::DefaultAction;
 use control::protocol::{
-    Fallback, FilterChange, FilterInfo, Fleet, Overview, PlaneInfo, Refusal, RefusalCode,
-    TraceInfo, Unrouted,
+    Fallback, FilterChange, FilterInfo, Fleet, GuardInfo, Overview, PlaneInfo, Refusal,
+    RefusalCode, TraceInfo, Unrouted,
 };
 use esp::filter::{Filter, FilterStatus};
 use std::collections::BTreeMap;
@@ -59,10 +59,23 @@ impl<G: Gateway> Daemon<G> {
                 .filter(|info| !info.sas.is_empty())
                 .map(|info| crate::report::offload_summary(&info)),
             manual_sas: self.manual_sas().await?,
+            guard: self.guard(),
             filter: filter.as_ref().map(view::filter),
             ike_discarded: discarded("ike."),
             esp_discarded: discarded("esp."),
             keys_exported_to: self.keys_exported_to.as_ref().map(|d| d.display().to_string()),
+        })
+    }
+
+    /// The state of the guard; `None` where it cannot be told.
+    fn guard(&self) -> Option<GuardInfo> {
+        let esp = &self.config.1.esp;
+        let state = vpn::guard::state(&esp.state_dir, &esp.device).ok()?;
+        Some(GuardInfo {
+            in_force: state.in_force,
+            held_seconds: state.held_since.map(|at| at.elapsed().unwrap_or_default().as_secs()),
+            unprotected_leaving: state.unprotected_leaving,
+            unprotected_arriving: state.unprotected_arriving,
         })
     }
 

@@ -5,13 +5,14 @@ use super::refusal::bad_level;
 use super::server::Service;
 use super::{Gateway, LevelControl, Source};
 use crate::certificates::Keeper;
-use crate::config::Config;
+use crate::config::{Config, OnStop};
 use crate::crypto::tunables::Tunables;
 use crate::view;
 use control::protocol::{Command, Refusal, Reply};
 use policy::Policy;
 use policy::xml::Definitions;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 use tokio::sync::{Mutex, Notify};
@@ -33,6 +34,8 @@ pub struct Daemon<G> {
     pub(super) started: Instant,
     pub(super) reloading: Mutex<()>,
     stop: Notify,
+    /// Whoever has asked for the stop wants the guard to stay.
+    keep_guard: AtomicBool,
 }
 
 impl<G: Gateway> Daemon<G> {
@@ -58,6 +61,7 @@ impl<G: Gateway> Daemon<G> {
             started: Instant::now(),
             reloading,
             stop: Notify::new(),
+            keep_guard: AtomicBool::new(false),
         }
     }
 
@@ -91,9 +95,32 @@ impl<G: Gateway> Daemon<G> {
         &self.gateway
     }
 
-    /// Waits until a client asks the daemon to stop.
-    pub async fn stop_wanted(&self) {
+    /// Waits until a client asks the daemon to stop. Returns `true` if the traffic of the tunnels is to stay blocked.
+    pub async fn stop_wanted(&self) -> bool {
         self.stop.notified().await;
+        self.keep_guard.load(Ordering::SeqCst)
+    }
+
+    /// Returns `true` if the traffic of the tunnels is to stay blocked when SIGTERM ends the daemon.
+    pub(super) fn blocks_on_stop(&self) -> bool {
+        self.config.1.filter.on_stop == OnStop::Block
+    }
+
+    /// Says what has become of the tunnels' traffic with the end of the gateway.
+    pub(super) fn after_stop(&self, blocked: bool) -> &'static str {
+        let esp = &self.config.1.esp;
+        let held = vpn::guard::held_since(&esp.state_dir, &esp.device).is_ok_and(|h| h.is_some());
+        match (blocked, held) {
+            (true, _) => {
+                "stopped; the traffic of the tunnels stays blocked until the next start; to release it: vpnd release"
+            }
+            (false, true) => {
+                "stopped; vpnd guard keeps the traffic of the tunnels blocked; to release it: vpnd release"
+            }
+            (false, false) => {
+                "stopped; the traffic of the tunnels is no longer blocked, and takes the host's other routes"
+            }
+        }
     }
 
     pub(super) fn keep_in_force(&self, policy: Arc<Policy>, definitions: Definitions) {
@@ -146,7 +173,8 @@ impl<G: Gateway> Service for Daemon<G> {
                 self.set_defaults(ipv4, ipv6).await.map(Reply::Filter)
             }
             Command::Trace { packet } => self.trace(&packet).await.map(Reply::Trace),
-            Command::Stop => {
+            Command::Stop { keep_guard } => {
+                self.keep_guard.store(keep_guard, Ordering::SeqCst);
                 self.stop.notify_one();
                 Ok(Reply::Done)
             }

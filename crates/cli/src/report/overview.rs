@@ -2,7 +2,8 @@
 
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use control::protocol::{
-    Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, Overview, TraceInfo, Unrouted,
+    Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, Overview, TraceInfo,
+    Unrouted,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -61,6 +62,9 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
         count(daemon.ike_discarded)
     );
     fields.add("discarded", discarded);
+    if let Some(guard) = &daemon.guard {
+        fields.add("guard", self::guard(guard));
+    }
     if let Some(directory) = &daemon.keys_exported_to {
         let remark = format!("INSECURE: written to {}", plain(directory));
         fields.add("keys", colour.bad(&remark));
@@ -75,6 +79,27 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
         text.push_str(&self::filter(filter, colour));
     }
     text
+}
+
+fn guard(guard: &GuardInfo) -> String {
+    let dropped = match guard.unprotected_leaving + guard.unprotected_arriving {
+        0 => String::new(),
+        dropped => format!("; {} in the clear were dropped", packets(dropped)),
+    };
+    match (guard.in_force, guard.held_seconds) {
+        (true, None) => format!("in force until vpnd stops{dropped}"),
+        (true, Some(held)) => {
+            let held = duration(Duration::from_secs(held));
+            format!("in force until vpnd release, held for {held}{dropped}")
+        }
+        (false, _) => {
+            "not in force: nftables does not guard the tunnels, or there are none".to_owned()
+        }
+    }
+}
+
+fn packets(n: u64) -> String {
+    format!("{} {}", count(n), if n == 1 { "packet" } else { "packets" })
 }
 
 /// The filter in force: its rules, what is behind them, and how often each has decided.

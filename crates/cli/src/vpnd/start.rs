@@ -19,7 +19,8 @@ When vpnd is ready, it prints one line on standard output. The log goes to stand
 
 Signals:
   SIGHUP           reloads the policy and the certificates; if one has errors, nothing changes
-  SIGTERM, SIGINT  deletes all tunnels, undoes every change to the system and ends
+  SIGTERM, SIGINT  deletes all tunnels, undoes every change to the system and ends; the traffic of the tunnels then takes
+                   other routes, unless vpnd guard, or on_stop = \"block\" after SIGTERM, keeps it blocked
 
 vpnd needs the capabilities CAP_NET_ADMIN, CAP_NET_RAW and CAP_NET_BIND_SERVICE, and /dev/net/tun.")]
 pub struct Start {

@@ -133,5 +133,9 @@ pub enum Command {
         packet: String,
     },
     /// Deletes all tunnels and ends the daemon. The answer comes before it has ended.
-    Stop,
+    Stop {
+        /// The traffic of the tunnels stays blocked.
+        #[serde(default)]
+        keep_guard: bool,
+    },
 }

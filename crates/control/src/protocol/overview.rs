@@ -41,6 +41,9 @@ pub struct Overview {
     /// Changes of the policy that network cards need in order to offload its tunnels.
     #[serde(default)]
     pub offload_advice: Vec<String>,
+    /// The guard, which blocks the traffic of the tunnels unless it is protected; `null`: unknown.
+    #[serde(default)]
+    pub guard: Option<GuardInfo>,
     /// The filter for traffic outside tunnels; `null`: the plane does not filter.
     pub filter: Option<FilterInfo>,
     /// IKE messages that were discarded.
@@ -49,6 +52,19 @@ pub struct Overview {
     pub esp_discarded: u64,
     /// Directory where the daemon writes the keys of all SAs; `null`: it keeps them.
     pub keys_exported_to: Option<String>,
+}
+
+/// The guard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuardInfo {
+    /// Its nftables table is there.
+    pub in_force: bool,
+    /// Seconds since `vpnd guard`, which has it stay when the daemon ends; `null`: it goes with the daemon.
+    pub held_seconds: Option<u64>,
+    /// Packets that would have left in the clear.
+    pub unprotected_leaving: u64,
+    /// Packets that arrived in the clear.
+    pub unprotected_arriving: u64,
 }
 
 /// Numbers of tunnels.

@@ -5,7 +5,7 @@ use crate::dont_fragment::let_fragment;
 use crate::refusal::refused;
 use esp::plane::PlaneError;
 use host::netlink::Family;
-use host::{lacks_family, let_pass};
+use host::{bind_patiently, lacks_family, let_pass};
 use libc::{IPPROTO_IP, IPPROTO_IPV6};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -38,7 +38,7 @@ pub(crate) fn udp(family: Family, port: u16, mark: u32, joins: bool) -> io::Resu
         socket.set_only_v6(true)?;
     }
     socket.set_reuse_port(joins)?;
-    socket.bind(&SocketAddr::new(any, port).into())?;
+    bind_patiently(|| socket.bind(&SocketAddr::new(any, port).into()))?;
     Ok(socket)
 }
 

@@ -218,7 +218,7 @@ impl Gateway for MemoryGateway {
         Vec::new()
     }
 
-    async fn stop(&self) {
+    async fn stop(&self, _blocked: bool) {
         let mut inner = self.lock();
         inner.up.clear();
         inner.stopped = true;

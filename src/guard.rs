@@ -1,0 +1,130 @@
+//! The guard of the tunnels beyond the life of a gateway.
+//!
+//! The guard is an nftables table that drops the traffic of the tunnels unless it is protected. A gateway puts it in force
+//! when it starts and removes it when it is stopped. A host that must never send this traffic in the clear, also not while
+//! the gateway is restarted and not at boot, [holds](crate::Builder::hold_guard) the guard: then it outlives every gateway
+//! on its device, until it is [released](release).
+//!
+//! A guard belongs to a TUN device (`vpn0` by default) in the network namespace of the calling thread.
+
+use crate::builder::{Builder, HostPlane, StartError};
+use crate::planes::guard::{dropped, table};
+use crate::planes::{Hold, Planes, system};
+use host::SystemError;
+use host::journal::{DeviceLock, Journal};
+use host::nft;
+use std::path::Path;
+use std::time::SystemTime;
+
+/// The state of a guard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct GuardState {
+    /// The name of its table in nftables (family `inet`).
+    pub table: String,
+    /// The table is there.
+    pub in_force: bool,
+    /// The time since which it is held; `None`: it goes with the gateway, or was left by one that has crashed.
+    pub held_since: Option<SystemTime>,
+    /// A gateway uses the device.
+    pub has_gateway: bool,
+    /// Packets that it has dropped instead of letting them leave in the clear.
+    pub unprotected_leaving: u64,
+    /// Packets that it has dropped because they arrived in the clear (RFC 4301 §5.2).
+    pub unprotected_arriving: u64,
+}
+
+/// The result of [`release`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum Released {
+    /// Nothing was blocked.
+    Nothing,
+    /// Nothing is blocked any more.
+    Now,
+    /// A gateway uses the device: its guard goes when it is stopped.
+    WithTheGateway,
+}
+
+/// The state of the guard of a device.
+///
+/// # Errors
+/// If the state directory cannot be used.
+pub fn state(state_dir: &Path, device: &str) -> Result<GuardState, SystemError> {
+    let table = table(device);
+    let in_force = nft::exists(&table);
+    let [unprotected_leaving, unprotected_arriving] = dropped(&table);
+    Ok(GuardState {
+        in_force,
+        held_since: held_since(state_dir, device)?,
+        has_gateway: DeviceLock::is_taken(state_dir, device)?,
+        unprotected_leaving,
+        unprotected_arriving,
+        table,
+    })
+}
+
+/// Holds the guard of the gateway that runs on a device. `None`: none runs, and nothing has happened.
+///
+/// # Errors
+/// If the state directory cannot be used.
+pub fn hold_of_gateway(state_dir: &Path, device: &str) -> Result<Option<GuardState>, SystemError> {
+    if !DeviceLock::is_taken(state_dir, device)? {
+        return Ok(None);
+    }
+    Hold::of(state_dir, device)?.set()?;
+    state(state_dir, device).map(Some)
+}
+
+/// The time since which the guard of a device is held; `None` if it is not.
+///
+/// # Errors
+/// If the network namespace cannot be found.
+pub fn held_since(state_dir: &Path, device: &str) -> Result<Option<SystemTime>, SystemError> {
+    Ok(Hold::of(state_dir, device)?.since())
+}
+
+/// Ends the hold on the guard of a device. If no gateway uses the device, everything that blocks the traffic of its tunnels is
+/// removed: the guard, and what a gateway that has crashed, or was stopped with
+/// [`stop_blocked`](crate::Gateway::stop_blocked), has left (routes, routing rules, filters and policies of the kernel).
+///
+/// # Errors
+/// If the system refuses something; the rest is removed all the same.
+pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
+    let held = Hold::of(state_dir, device).and_then(|hold| hold.clear()).map_err(system)?;
+    let Some(lock) = DeviceLock::take(state_dir, device).map_err(system)? else {
+        return Ok(Released::WithTheGateway);
+    };
+    let table = table(device);
+    let blocked = held || nft::exists(&table) || lock.has_record();
+    let mut journal = Journal::open(lock).map_err(system)?;
+    // No start decides about the filter any more.
+    journal.undo_filter_left();
+    drop(journal);
+    let of_kernel = xfrm::remove_leftovers();
+    // Last: until then nothing has left in the clear.
+    let what = || format!("removing the table {table} of nftables");
+    nft::remove(&table).map_err(|e| system(host::refused(what(), &e)))?;
+    of_kernel?;
+    Ok(if blocked { Released::Now } else { Released::Nothing })
+}
+
+impl Builder<HostPlane> {
+    /// Puts the guard of these tunnels in force without starting a gateway, and holds it: a start adopts it, and a stop leaves
+    /// it, until [`release`]. If a gateway runs on the device, its guard is held from now on.
+    ///
+    /// Needs CAP_NET_ADMIN, and blocks the thread for some milliseconds.
+    ///
+    /// # Errors
+    /// If the policy is invalid, or nftables refuses the guard.
+    pub fn hold_guard(self) -> Result<GuardState, StartError> {
+        let (planes, config, defined) = self.of_guard()?;
+        let hold = Hold::of(&config.state_dir, &config.device).map_err(system)?;
+        // First: a gateway that is stopped meanwhile leaves its guard.
+        hold.set().map_err(system)?;
+        Planes::leave_guard(&planes, &config, &defined)?;
+        Ok(state(&config.state_dir, &config.device).map_err(system)?)
+    }
+}
