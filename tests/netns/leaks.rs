@@ -6,21 +6,18 @@
 //! socket that is bound to the outer device, and of a host behind the gateway. A transition is over once each kind has sent
 //! some more packets.
 
-use crate::harness::gateway::{Gateway, PATIENT};
-use crate::harness::policies::{SITE, changed};
+mod random;
+mod scene;
+
+use crate::harness::policies::changed;
 use crate::harness::space::Space;
 use crate::harness::{FILTERED, test, until};
 use libtest_mimic::Trial;
 use nix::sys::signal::Signal;
-use nix::sys::socket::{setsockopt, sockopt::BindToDevice};
+use scene::{BOUND, Family, Scene, V4, V6};
 use serde_json::Value;
-use std::ffi::OsString;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
-use std::process::{Command, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::net::UdpSocket;
+use std::process::Stdio;
 
 pub fn trials() -> Vec<Trial> {
     vec![
@@ -33,238 +30,10 @@ pub fn trials() -> Vec<Trial> {
         test("nothing leaks while the guard is held, IPv4", FILTERED, || held(V4)),
         test("nothing leaks while the guard is held, IPv6", FILTERED, || held(V6)),
         test("a stop that is to block blocks until it is released", FILTERED, || blocked(V4)),
+        test("nothing leaks in random sequences, IPv4", FILTERED, || random::sequences(V4)),
+        test("nothing leaks in random sequences, IPv6", FILTERED, || random::sequences(V6)),
         test("cleartext that should be protected is not taken", FILTERED, inbound),
     ]
-}
-
-/// Packets of each kind that are sent after a transition before it is judged.
-const SOME: u64 = 200;
-
-/// The place of the sender whose socket is bound to the outer device.
-const BOUND: usize = 1;
-
-/// The addresses of one family.
-#[derive(Clone, Copy)]
-struct Family {
-    /// First and last address of both networks.
-    ranges: [[&'static str; 2]; 2],
-    /// The gateways' own addresses in their networks.
-    inner: [&'static str; 2],
-    /// A host behind the left gateway, and the gateway's address towards it.
-    lan: [&'static str; 2],
-    /// The gateways' addresses on the wire.
-    outer: [&'static str; 2],
-    /// Lengths of an address and of a network.
-    lengths: [u8; 2],
-    word: &'static str,
-}
-
-const V4: Family = Family {
-    ranges: [["10.1.0.0", "10.1.0.255"], ["10.2.0.0", "10.2.0.255"]],
-    inner: ["10.1.0.1", "10.2.0.1"],
-    lan: ["10.1.0.131", "10.1.0.130"],
-    outer: ["192.0.2.1", "192.0.2.2"],
-    lengths: [32, 24],
-    word: "ip",
-};
-
-const V6: Family = Family {
-    ranges: [["fd01::", "fd01::ffff"], ["fd02::", "fd02::ffff"]],
-    inner: ["fd01::1", "fd02::1"],
-    lan: ["fd01::8003", "fd01::8002"],
-    outer: ["2001:db8::1", "2001:db8::2"],
-    lengths: [128, 112],
-    word: "ip6",
-};
-
-impl Family {
-    /// The sample policy with these networks.
-    fn policy(&self, seen_from: usize) -> String {
-        let mut text = SITE[seen_from].to_owned();
-        for (range, ours) in V4.ranges.iter().zip(self.ranges) {
-            for (from, to) in range.iter().zip(ours) {
-                text = changed(&text, &format!("\"{from}\""), &format!("\"{to}\""));
-            }
-        }
-        match self.word {
-            "ip6" => changed(&text, "IPV4_Address_Range", "IPV6_Address_Range"),
-            _ => text,
-        }
-    }
-}
-
-/// Two gateways, a host behind the left one, and the traffic.
-struct Scene {
-    left: Gateway,
-    right: Gateway,
-    /// Kept for its namespace.
-    _lan: Space,
-    family: Family,
-    senders: Vec<Sender>,
-}
-
-/// Sends until it is dropped.
-struct Sender {
-    tried: Arc<AtomicU64>,
-    stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Sender {
-    fn start(socket: UdpSocket, to: SocketAddr) -> Self {
-        let (tried, stop) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
-        let (count, end) = (Arc::clone(&tried), Arc::clone(&stop));
-        let thread = std::thread::spawn(move || {
-            while !end.load(Ordering::Relaxed) {
-                // Whatever the system says to it: nothing may be on the wire.
-                let _ = socket.send_to(b"secret", to);
-                count.fetch_add(1, Ordering::Relaxed);
-                // Nothing depends on this pace; it leaves the processor to others.
-                std::thread::sleep(Duration::from_micros(300));
-            }
-        });
-        Self { tried, stop, thread: Some(thread) }
-    }
-}
-
-impl Drop for Sender {
-    fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-impl Scene {
-    fn new(family: Family) -> Self {
-        let policies = [0, 1].map(|seen_from| family.policy(seen_from));
-        let [left, right] = Gateway::pair(&policies, [1, 2], PATIENT);
-        let lan = Space::new("lan");
-        let Family { inner, lan: [host, router], outer, lengths: [whole, net], word, .. } = family;
-        if word == "ip6" {
-            left.space.ip(&format!("address add {}/64 dev wire nodad", outer[0]));
-            right.space.ip(&format!("address add {}/64 dev wire nodad", outer[1]));
-        }
-        left.space.ip(&format!("address add {}/{whole} dev lo", inner[0]));
-        right.space.ip(&format!("address add {}/{whole} dev lo", inner[1]));
-        Space::connect(
-            (&left.space, "inside", &[&format!("{router}/{}", whole - 1)]),
-            (&lan, "outside", &[&format!("{host}/{}", whole - 1)]),
-        );
-        left.space.set("ipv4/ip_forward", "1");
-        left.space.set("ipv6/conf/all/forwarding", "1");
-        let option = if word == "ip6" { "-6" } else { "-4" };
-        lan.ip(&format!("{option} route add default via {router}"));
-        // The way that every leak would take.
-        left.space.ip(&format!("{option} route add default via {}", outer[1]));
-        let remote = format!("{}/{net}", family.ranges[1][0]);
-        for line in [
-            "add table inet leaks".to_owned(),
-            "add counter inet leaks seen".to_owned(),
-            "add chain inet leaks c { type filter hook prerouting priority -400 ; }".to_owned(),
-            format!("add rule inet leaks c iifname wire {word} daddr {remote} counter name seen"),
-        ] {
-            right.space.sh(&format!("nft {line}"));
-        }
-
-        let to = SocketAddr::new(inner[1].parse().expect("an address"), 4567);
-        let bind = |space: &Space, address: &str, device: Option<&'static str>| {
-            let address: IpAddr = address.parse().expect("an address");
-            let socket = space.run(move || {
-                let socket = UdpSocket::bind((address, 0)).expect("an address of the namespace");
-                if let Some(device) = device {
-                    setsockopt(&socket, BindToDevice, &OsString::from(device)).expect("as root");
-                }
-                socket
-            });
-            Sender::start(socket, to)
-        };
-        let senders = vec![
-            bind(&left.space, inner[0], None),
-            bind(&left.space, inner[0], Some("wire")),
-            bind(&lan, host, None),
-        ];
-        let scene = Self { left, right, _lan: lan, family, senders };
-        // Without a daemon all of it leaks, by which the counter is known to count.
-        scene.pause();
-        assert!(scene.seen() > 0, "the counter sees what leaves in the clear");
-        scene
-    }
-
-    /// Packets in the clear that have arrived so far.
-    fn seen(&self) -> u64 {
-        let text = self.right.space.sh("nft list counter inet leaks seen");
-        let packets = text.split_whitespace().skip_while(|word| *word != "packets").nth(1);
-        packets.and_then(|number| number.parse().ok()).expect("nft shows the counter")
-    }
-
-    /// Waits until each kind of traffic has sent some packets.
-    fn pause(&self) {
-        for sender in &self.senders {
-            let enough = sender.tried.load(Ordering::Relaxed) + SOME;
-            let done = || (sender.tried.load(Ordering::Relaxed) >= enough).then_some(());
-            until("some packets more", done, String::new);
-        }
-    }
-
-    /// Starts both daemons. What is sent before the left one is ready may be seen.
-    fn start(&mut self) {
-        self.right.start();
-        self.left.start();
-        self.pause();
-    }
-
-    /// Lets something happen under traffic, of which nothing is to be seen on the wire.
-    fn quietly(&mut self, what: &str, work: impl FnOnce(&mut Self)) {
-        let before = self.seen();
-        work(self);
-        self.pause();
-        let leaked = self.seen() - before;
-        let dump = || {
-            ["nft list ruleset", "ip rule", "ip route show table all"]
-                .map(|line| self.left.space.try_sh(line).1)
-                .concat()
-        };
-        assert_eq!(leaked, 0, "{what}: packets in the clear\n{}", dump());
-    }
-
-    /// Lets others change the host under traffic. Nothing is to be seen on the wire, and what they have removed is put back.
-    fn comes_back(&mut self, what: &str, work: impl FnOnce(&mut Self)) {
-        let told = |s: &Self| s.left.log().matches("put back after others").count();
-        let before = told(self);
-        self.quietly(what, work);
-        until(what, || (told(self) > before).then_some(()), || self.left.log());
-        // In several steps, if it was removed in several.
-        let [from, to] = self.family.inner;
-        let option = if self.family.word == "ip6" { "-6" } else { "-4" };
-        let passes = || self.left.space.pings(&format!("{option} -I {from}"), 1, to).ok();
-        until(&format!("traffic passes: {what}"), passes, || self.left.log());
-    }
-
-    /// Runs `vpnd` with the left gateway's configuration, and returns its output.
-    fn vpnd_ok(&self, arguments: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-        command.args(arguments).arg("--config").arg(self.left.path("vpnd.toml"));
-        let output = self.left.space.run(move || command.stdin(Stdio::null()).output());
-        let output = output.expect("vpnd is built");
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        String::from_utf8(output.stdout).expect("text")
-    }
-
-    /// Nothing is blocked any more: what is sent is seen on the wire.
-    fn passes_in_the_clear(&self) {
-        let before = self.seen();
-        until("packets in the clear", || (self.seen() > before).then_some(()), String::new);
-    }
-
-    /// Traffic passes the tunnel.
-    fn passes(&self) {
-        let [from, to] = self.family.inner;
-        let option = if self.family.word == "ip6" { "-6" } else { "-4" };
-        let passes = self.left.space.pings(&format!("{option} -I {from}"), 3, to);
-        assert!(passes.is_ok(), "{passes:?}");
-    }
 }
 
 fn policy_changes(family: Family) {
@@ -445,7 +214,7 @@ fn disturbances(family: Family) {
     let mut scene = Scene::new(family);
     scene.start();
     scene.left.ctl_ok(&["activate"]);
-    let option = if family.word == "ip6" { "-6" } else { "-4" };
+    let option = scene.option();
     let address = format!("{}/{} dev lo", family.inner[0], family.lengths[0]);
     let ip = |line: String| move |s: &mut Scene| drop(s.left.space.try_sh(&format!("ip {line}")));
     scene.comes_back("the routes are flushed", ip(format!("{option} route flush table 4500")));

@@ -1,0 +1,139 @@
+//! Transitions in random order.
+
+use super::scene::{BOUND, Family, Scene};
+use crate::harness::policies::changed;
+use crate::harness::until;
+use std::process::Stdio;
+use std::time::Duration;
+
+/// Steps of a random sequence.
+const STEPS: usize = 12;
+
+/// Transitions in any order. `LEAK_SEEDS` says how many sequences are tried, `LEAK_SEED` which one is the first.
+pub fn sequences(family: Family) {
+    let number = |name: &str, default| {
+        std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+    };
+    let first: u64 = number("LEAK_SEED", 1);
+    let mut scene = Scene::new(family);
+    // While nothing else holds the traffic, a socket that is bound to a device does not ask routes.
+    drop(scene.senders.remove(BOUND));
+    scene.left.configure("[filter]\non_stop = \"block\"\n");
+    scene.start();
+    for seed in first..first + number("LEAK_SEEDS", 4) {
+        let mut random = Seeded(seed);
+        let mut done = Vec::new();
+        for _ in 0..STEPS {
+            let step = random.below(TRANSITIONS.len() as u64) as usize;
+            let (what, transition) = TRANSITIONS[step];
+            done.push(what);
+            scene.quietly(&format!("seed {seed}: {}", done.join(", ")), |s| {
+                transition(s, random.below(1000));
+                // Now and then the next one follows before the daemon has put anything back. What others remove all at
+                // once, tables and routes, holds nothing.
+                if random.below(3) == 0 {
+                    let (_, second) = TRANSITIONS[random.below(OWN) as usize];
+                    second(s, random.below(1000));
+                }
+            });
+            settled(&scene);
+        }
+    }
+    scene.left.write_policy(&family.policy(0));
+    scene.left.ctl_ok(&["reload"]);
+    scene.left.ctl_ok(&["activate"]);
+    let [from, to] = family.inner;
+    let option = scene.option();
+    let passes = || scene.left.space.pings(&format!("{option} -I {from}"), 1, to).ok();
+    until("traffic passes after all", passes, || scene.left.log());
+}
+
+/// Numbers that look random and are the same in every run (SplitMix64).
+struct Seeded(u64);
+
+impl Seeded {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (z ^ (z >> 31)) % limit
+    }
+}
+
+type Transition = fn(&mut Scene, u64);
+
+/// Waits until everything that holds the traffic is there again.
+fn settled(scene: &Scene) {
+    let there = || {
+        let shows = |line: &str, text: &str| scene.left.space.try_sh(line).1.contains(text);
+        let all = shows("nft list table inet vpn_guard_vpn0", "hook postrouting")
+            && shows(&format!("ip {} rule", scene.option()), "lookup 4500")
+            && shows(&format!("ip {} route show table 4500", scene.option()), "dev vpn0");
+        all.then_some(())
+    };
+    until("everything is there again", there, || scene.left.log());
+}
+
+/// The number of transitions that the gateway itself makes; others make those that follow.
+const OWN: u64 = 8;
+
+/// Everything that may happen to a gateway. The number chooses among variants.
+const TRANSITIONS: [(&str, Transition); 13] = [
+    ("activate", |s, _| drop(s.left.ctl(&["activate"]))),
+    ("deactivate", |s, _| drop(s.left.ctl(&["deactivate", "site"]))),
+    ("rekey", |s, n| drop(s.left.ctl(&["rekey", ["site", "site_lan"][n as usize % 2]]))),
+    ("reload", |s, n| {
+        let sample = s.family.policy(0);
+        let policy = match n % 5 {
+            0 => sample.replace("site_lan", "other_lan"),
+            1 => changed(&sample, "OnDemand=\"No\"", "OnDemand=\"Yes\""),
+            2 => changed(&sample, "KeyRefreshMinutes=\"60\"", "KeyRefreshMinutes=\"50\""),
+            3 => "<AIX_VPN".to_owned(),
+            _ => sample,
+        };
+        s.left.write_policy(&policy);
+        drop(s.left.ctl(&["reload"]));
+        // A later start is to succeed.
+        s.left.write_policy(&s.family.policy(0));
+    }),
+    ("crash", |s, _| {
+        s.left.crash();
+        s.left.start();
+    }),
+    ("crash while it starts", |s, n| {
+        s.left.crash();
+        let mut command = s.left.command();
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        let mut starting = s.left.space.run(move || command.spawn()).expect("vpnd is built");
+        // Whatever it has done by then.
+        std::thread::sleep(Duration::from_micros(n * 200));
+        starting.kill().expect("a child of ours");
+        starting.wait().expect("a child of ours");
+        s.left.start();
+    }),
+    ("SIGTERM", |s, _| {
+        s.left.stop();
+        s.left.start();
+    }),
+    ("stop --keep-guard", |s, _| {
+        s.left.ctl_ok(&["stop", "--keep-guard"]);
+        s.left.wait();
+        s.left.start();
+    }),
+    ("the rules are flushed", |s, _| {
+        let option = s.option();
+        s.left.space.try_sh(&format!("ip {option} rule flush"));
+        s.left.space.try_sh(&format!("ip {option} rule add from all lookup main priority 32766"));
+    }),
+    ("the routes are flushed", |s, _| {
+        s.left.space.try_sh(&format!("ip {} route flush table 4500", s.option()));
+    }),
+    ("the address goes and comes", |s, _| {
+        let address = format!("{}/{} dev lo", s.family.inner[0], s.family.lengths[0]);
+        s.left.space.try_sh(&format!("ip address del {address}"));
+        s.left.space.try_sh(&format!("ip address add {address}"));
+    }),
+    ("the device is deleted", |s, _| drop(s.left.space.try_sh("ip link del vpn0"))),
+    ("nftables is flushed", |s, _| drop(s.left.space.try_sh("nft flush ruleset"))),
+];
