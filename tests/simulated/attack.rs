@@ -325,7 +325,7 @@ fn many_addresses_do_not_keep_out_a_peer_that_the_policy_names() {
         world.run_for(Duration::from_millis(60));
         flooders.iter().for_each(|f| world.restart(*f));
     }
-    assert_eq!(world.host(right).engine.inventory().half_open, 48, "strangers have their places");
+    assert_eq!(world.host(right).engine.inventory().half_open, 49, "strangers have their places");
     let left = world.add_host("left", site.left, site.policy(Side::Left), calm());
     world.connect(left, Site::TUNNEL);
     world.run_for(SOON);

@@ -271,7 +271,7 @@ fn a_responder_whose_certificate_is_revoked_is_cut_off() {
     assert_eq!(last_failure(&mut world, left).kind, FailureKind::BadCertificate);
     assert!(world.count_events(left, |e| matches!(e, EventKind::Rekeyed { .. })) > 5);
     let before = established(&world, left);
-    // Whenever one looks in the next hour, there is nothing; and yet it is tried.
+    // In the next hour, the left side has no SA at any time, although it goes on trying.
     world.run_for(Duration::from_secs(60));
     for _ in 0..60 {
         world.run_for(Duration::from_secs(60));

@@ -317,7 +317,7 @@ fn a_copy_of_a_sign_of_life_from_elsewhere_moves_nobody() {
     assert_clean_stop(&mut world, left, right);
 }
 
-/// An ESP packet of the peer comes to a host from another place: by a copy that is faster than the packet.
+/// A copy of the peer's ESP packet comes to a host from another place, before the packet itself.
 fn copied_from(world: &mut World, host: HostId, source: SocketAddr) {
     let sa = world.plane(host).inbound().next().expect("a Child SA is up").sa.id;
     let notice = Notice::PeerMoved { sa, remote: source };

@@ -18,10 +18,10 @@ pub(crate) const HALF_OPEN_FOR: Duration = Duration::from_secs(30);
 /// The time for which a cookie secret makes cookies. They are accepted for the same time after that.
 const SECRET_FOR: Duration = Duration::from_secs(60);
 
-/// The share of one origin is one of so many places of half-open IKE SAs.
+/// Beyond the cookie threshold, one origin may have one in so many of all places of half-open IKE SAs.
 const ORIGINS: usize = 16;
 
-/// One of so many places is kept for peers whose address the policy names.
+/// One in so many of the places above the cookie threshold is kept for peers whose address the policy names.
 const RESERVED: usize = 4;
 
 /// The decision about a request of a stranger.
@@ -81,7 +81,7 @@ impl Admissions {
         }
     }
 
-    /// A request has cost a key and left no half-open IKE SA: it counts for as long as one, or who sends only such
+    /// A request has cost a key and left no half-open IKE SA. It counts for as long as one: otherwise a flood of such
     /// requests would never be asked for a cookie.
     pub fn waste(&mut self, now: Instant, origin: Origin) {
         self.enter(origin);
@@ -107,7 +107,8 @@ impl Admissions {
         self.forget_wasted(now);
         let limit = config.half_open_limit;
         // An attacker can have many addresses, and return the cookie from each of them.
-        let crowded = !request.origin.is_named() && self.unnamed >= limit - limit / RESERVED;
+        let reserved = limit.saturating_sub(config.cookie_threshold) / RESERVED;
+        let crowded = !request.origin.is_named() && self.unnamed >= limit - reserved;
         if self.half_open >= limit || crowded {
             return Admission::Full;
         }
@@ -242,8 +243,8 @@ mod tests {
         let after = |hosts, site| judged(host(1, 7, 2), |a| crowd(a, hosts, site));
         assert!(matches!(after(11, 1), Admission::Cookie(_)));
         assert_eq!(after(12, 1), Admission::Full);
-        assert!(matches!(after(47, 2), Admission::Cookie(_)));
-        assert_eq!(after(48, 2), Admission::Full);
+        assert!(matches!(after(49, 2), Admission::Cookie(_)));
+        assert_eq!(after(50, 2), Admission::Full);
     }
 
     #[test]
@@ -252,7 +253,7 @@ mod tests {
         let neighbour = Origin::of(IpAddr::from([192, 0, 2, 2]), true);
         let after = |of_neighbour: usize, origin| {
             judged(origin, |admissions| {
-                crowd(admissions, 48, 2);
+                crowd(admissions, 50, 2);
                 (0..of_neighbour).for_each(|_| admissions.enter(neighbour));
             })
         };
@@ -261,8 +262,8 @@ mod tests {
         // Each of them has its share, and all of them together the places that are left.
         assert!(matches!(after(11, neighbour), Admission::Cookie(_)));
         assert_eq!(after(12, neighbour), Admission::Full);
-        assert!(matches!(after(15, peer), Admission::Cookie(_)));
-        assert_eq!(after(16, peer), Admission::Full);
+        assert!(matches!(after(13, peer), Admission::Cookie(_)));
+        assert_eq!(after(14, peer), Admission::Full);
     }
 
     #[test]

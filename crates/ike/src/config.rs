@@ -33,8 +33,8 @@ pub struct Config {
     pub nat_keepalive: Duration,
     /// Half-open IKE SAs above which IKE_SA_INIT must come with a cookie (RFC 7296 §2.6).
     pub cookie_threshold: usize,
-    /// Half-open IKE SAs above which IKE_SA_INIT is dropped. Three quarters of them may come from addresses that the policy
-    /// does not name.
+    /// Half-open IKE SAs above which IKE_SA_INIT is dropped. A quarter of those above `cookie_threshold` is for peers whose
+    /// address the policy names.
     pub half_open_limit: usize,
     /// The time for which a replaced inbound SA still receives, at most an hour.
     pub linger: Duration,
@@ -50,7 +50,7 @@ pub struct Config {
     pub natt_port: u16,
     /// The time after which both sides must prove their identities again, with a new IKE SA and new Child SAs (RFC
     /// 7296 §2.8.3). As a responder, this side tells the initiator (RFC 4478). In both roles, this side closes a session
-    /// in which that has not happened by then and for as long as an exchange may take. `None`: never.
+    /// in which that has not happened within this time and the time that one exchange may take. `None`: never.
     pub reauthenticate: Option<Duration>,
     /// The addresses of both sides may change if the peer supports MOBIKE (RFC 4555).
     pub mobike: bool,
