@@ -153,14 +153,16 @@ fn kill_after<T>(
     // Not its number, which another process may have by then.
     let process = pidfd_open(process, PidfdFlags::empty()).inspect_err(|_| _ = child.kill())?;
     let (ended, end) = mpsc::channel::<()>();
-    let watchdog = std::thread::spawn(move || {
+    let watch = move || {
         let late = end.recv_timeout(deadline) == Err(RecvTimeoutError::Timeout);
         if late {
             // It may have ended just now.
             let _ = pidfd_send_signal(process, Signal::KILL);
         }
         late
-    });
+    };
+    let watchdog = std::thread::Builder::new().name("nft-deadline".to_owned()).spawn(watch);
+    let watchdog = watchdog.inspect_err(|_| _ = child.kill())?;
     let result = wait(child);
     drop(ended);
     match watchdog.join() {

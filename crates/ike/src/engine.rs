@@ -121,6 +121,8 @@ pub struct Engine<P: DataPlane> {
     addresses: Vec<IpAddr>,
     /// The reason why a part of the data plane could not be put back, which has been told.
     plane_fault: Option<String>,
+    /// When the data plane looked at its parts on the host last.
+    restored_at: Option<Instant>,
 }
 
 /// Numbers only: an engine holds keys.
@@ -171,6 +173,7 @@ impl<P: DataPlane> Engine<P> {
             stopping: false,
             addresses: Vec::new(),
             plane_fault: None,
+            restored_at: None,
         };
         engine.replace_policy(now, policy)?;
         Ok(engine)
@@ -244,7 +247,7 @@ impl<P: DataPlane> Engine<P> {
                 }
                 Err(error) => tracing::error!(%error, "putting back what others have removed"),
             },
-            Notice::HostChanged => self.restore(now),
+            Notice::HostChanged => self.host_changed(now),
             Notice::Room => self.plane.maintenance().use_room(),
             Notice::Expiring { sa, hard } => {
                 // The SA has gone since the plane said so.

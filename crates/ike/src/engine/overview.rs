@@ -53,7 +53,7 @@ impl<P: DataPlane> Engine<P> {
             Waiter::HalfOpen(spi) => self.half_open.contains_key(spi),
             Waiter::Retry(name) => self.retries.contains_key(name),
             Waiter::Farewells => self.out.next_farewell().is_some(),
-            Waiter::Restoration => self.plane_fault.is_some(),
+            Waiter::Restoration => self.restored_at.is_some(),
         }
     }
 

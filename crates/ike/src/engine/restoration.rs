@@ -12,10 +12,25 @@ const HOST: &str = "host";
 /// The pause between two attempts to put back the same part.
 const RETRY: Duration = Duration::from_secs(1);
 
+/// The shortest time between two looks at the host, which may change many times at once.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 impl<P: DataPlane> Engine<P> {
+    /// Others have changed the host: has the data plane look at its parts, at once or, after another look, in a moment.
+    pub(super) fn host_changed(&mut self, now: Instant) {
+        match self.restored_at.map(|at| after(at, LOOK_EVERY)).filter(|at| now < *at) {
+            Some(at) => {
+                let look = Deadline { at, reason: "a look at the data plane's parts" };
+                self.deadlines.set(Waiter::Restoration, Some(look));
+            }
+            None => self.restore(now),
+        }
+    }
+
     /// Has the data plane put back its parts that others have removed from the host ([`Maintenance::restore`]), and tells of it.
     /// If a part cannot be put back, the next attempt follows after a second.
     pub fn restore(&mut self, now: Instant) {
+        self.restored_at = Some(now);
         let outcome = self.plane.maintenance().restore();
         let retry = Deadline { at: after(now, RETRY), reason: "a part of the data plane" };
         self.deadlines.set(Waiter::Restoration, outcome.is_err().then_some(retry));
