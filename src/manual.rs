@@ -6,7 +6,7 @@ pub use esp::manual::{ManualSa, Way};
 pub use ledger::LedgerError;
 
 use crate::driver::{GatewayError, WeakHandle};
-use esp::manual::{Installed, ManualError};
+use esp::manual::{Installed, ManualError, Numbers};
 use esp::plane::{DataPlane, ManualKeying, Notice, SaId, Usage};
 use ledger::{Fingerprint, Ledger};
 use std::collections::{BTreeMap, BTreeSet};
@@ -150,15 +150,14 @@ impl ManualSas {
 
     /// The state of each SA; empty before the gateway has started.
     pub fn status(&self, plane: &mut dyn DataPlane) -> Vec<ManualStatus> {
-        let running = self.running();
-        let Some(running) = &*running else { return Vec::new() };
-        let usage = running.installed.usage(plane);
+        let Some(installed) = self.installed() else { return Vec::new() };
+        let usage = installed.usage(plane);
         let with = |((_, sa), (usage, sequence)): ((SaId, &Arc<ManualSa>), _)| ManualStatus {
             sa: Arc::clone(sa),
             usage,
             sequence,
         };
-        running.installed.iter().zip(usage).map(with).collect()
+        installed.iter().zip(usage).map(with).collect()
     }
 
     /// Adds them to a plane, to go on where the ledger says.
@@ -178,7 +177,9 @@ impl ManualSas {
         }
         // Before the first packet: after a crash nothing that may have been used is free.
         ledger.write(outbound().map(|sa| (Fingerprint::of(sa), ahead(sa, of(sa)))))?;
-        let installed = Installed::install(plane, &self.0.sas, &mut |sa| of(sa))?;
+        let mut numbers =
+            |sa: &ManualSa| Numbers { used: of(sa), allowed: ledger.used(&Fingerprint::of(sa)) };
+        let installed = Installed::install(plane, &self.0.sas, &mut numbers)?;
         *self.running() = Some(Running { installed, ledger });
         Ok(())
     }
@@ -187,10 +188,15 @@ impl ManualSas {
     pub(crate) fn tell(&self, notice: &Notice) {
         let Notice::Expiring { sa, hard } = *notice else { return };
         let running = self.running();
-        let Some(sa) = running.as_ref().and_then(|running| running.installed.get(sa)) else {
-            return;
-        };
-        if hard {
+        let Some(running) = running.as_ref() else { return };
+        let Some(sa) = running.installed.get(sa) else { return };
+        if hard && running.ledger.used(&Fingerprint::of(sa)) < sa.last_sequence() {
+            tracing::error!(
+                sa = sa.name,
+                "nothing is sent until more sequence numbers are on record in {}",
+                self.0.path.display()
+            );
+        } else if hard {
             tracing::error!(
                 sa = sa.name,
                 "no sequence number is left: nothing is sent any more; give both sides a new key"
@@ -221,42 +227,66 @@ impl ManualSas {
         }
     }
 
-    /// Extends what the ledger has where half of it is used.
+    /// Extends what the ledger has where half of it is used, and lets the plane use what is on the disk.
     fn look(&self, plane: &mut dyn DataPlane) {
+        let Some(installed) = self.installed() else { return };
+        let used: Vec<_> = (installed.iter())
+            .filter_map(|(id, sa)| Some((id, sa, plane.manual_keying().last_sequence(id)?)))
+            .collect();
+        for (id, name, allowed) in self.extend(&used) {
+            // A plane that has refused it before is told again.
+            if let Err(error) = plane.manual_keying().allow(id, allowed) {
+                tracing::error!(%error, sa = name, "it may stop at the sequence numbers that it had before");
+            }
+        }
+    }
+
+    /// Extends the ledger for SAs that have used these numbers. Returns the last number on the disk for each.
+    fn extend<'a>(&self, used: &[(SaId, &'a Arc<ManualSa>, u64)]) -> Vec<(SaId, &'a str, u64)> {
         let mut running = self.running();
-        let Some(Running { installed, ledger }) = &mut *running else { return };
-        let entries: Vec<_> = (installed.iter())
-            .filter_map(|(id, sa)| {
-                let (used, fingerprint) =
-                    (plane.manual_keying().last_sequence(id)?, Fingerprint::of(sa));
+        let Some(Running { ledger, .. }) = &mut *running else { return Vec::new() };
+        let entries: Vec<_> = (used.iter())
+            .filter_map(|(_, sa, used)| {
+                let fingerprint = Fingerprint::of(sa);
                 let enough = used.saturating_add(block(sa) / 2) <= ledger.used(&fingerprint);
-                (!enough).then(|| (fingerprint, ahead(sa, used)))
+                (!enough).then(|| (fingerprint, ahead(sa, *used)))
             })
             .filter(|(fingerprint, number)| *number > ledger.used(fingerprint))
             .collect();
         if !entries.is_empty()
             && let Err(error) = ledger.write(entries.into_iter())
         {
-            tracing::error!(%error, "after a crash, sequence numbers of manual SAs could be used again");
+            tracing::error!(
+                %error,
+                "manual SAs send until they have used the sequence numbers on record, and then nothing"
+            );
         }
+        let on_record = |sa: &ManualSa| ledger.used(&Fingerprint::of(sa));
+        used.iter().map(|(id, sa, _)| (*id, sa.name.as_str(), on_record(sa))).collect()
     }
 
     /// Notes exactly what was used, so that the next start goes on there.
     pub(crate) fn end(&self, plane: &mut dyn DataPlane) {
         let Some(Running { installed, mut ledger }) = self.running().take() else { return };
-        let used: Vec<_> = installed
-            .iter()
-            .filter_map(|(id, sa)| {
-                let before = plane.usage(id)?.packets;
-                let last = plane.manual_keying().last_sequence(id);
-                // Packets pass until it is removed, and nothing is to follow what is noted.
-                let since = plane.remove(id)?.packets.saturating_sub(before);
-                Some((Fingerprint::of(sa), last? + since))
-            })
-            .collect();
+        let mut used: BTreeMap<Fingerprint, u64> = BTreeMap::new();
+        for (id, sa) in installed.iter() {
+            let Some(last) = plane.manual_keying().retire(id) else {
+                plane.remove(id);
+                continue;
+            };
+            // Of SAs that share a key, the one that has come furthest.
+            let noted = used.entry(Fingerprint::of(sa)).or_default();
+            *noted = last.max(*noted);
+        }
         if let Err(error) = ledger.write(used.into_iter()) {
             tracing::warn!(%error, "the next start skips sequence numbers of manual SAs");
         }
+    }
+
+    /// The SAs that the plane has. A plane that is asked about them may tell of one meanwhile ([`Self::tell`]), so that no
+    /// lock may be held then.
+    fn installed(&self) -> Option<Installed> {
+        self.running().as_ref().map(|running| running.installed.clone())
     }
 
     fn running(&self) -> MutexGuard<'_, Option<Running>> {

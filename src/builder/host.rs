@@ -269,7 +269,8 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
     let mut plane = Planes::start(planes, config, hooks, &defined)?;
     manual.install(&mut plane)?;
     let sender = plane.userspace().ike_sender();
-    let listeners = listen_all(plane.userspace().ike_receivers())?;
+    let listeners =
+        listen_all(plane.userspace().ike_receivers()).inspect_err(|_| manual.end(&mut plane))?;
     // From here on the gateway runs.
     plane.block_on_drop(on_drop == OnDrop::Block);
     let (make, fetcher, events) = engine.into_parts(plane, seed);

@@ -1,8 +1,10 @@
 //! The ledger of sequence numbers: a line for each key with the last number that may have been used with it. It knows keys
-//! by their fingerprints only.
+//! by their fingerprints only. One process at a time has it, from before it reads the file until the plane has no SA any
+//! more: two that had read the same numbers would use them twice, and each would write over those of the other.
 
 use super::ManualSa;
 use aws_lc_rs::digest;
+use host::lock::FileLock;
 use host::replace::replace;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,6 +17,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Ledger {
     path: PathBuf,
     used: BTreeMap<Fingerprint, u64>,
+    _lock: FileLock,
 }
 
 /// Tells one key from another and says nothing of it.
@@ -38,6 +41,13 @@ pub enum LedgerError {
         /// The system's answer.
         source: io::Error,
     },
+    /// Another process has it.
+    #[error(
+        "another process has {}, where vpnd remembers which sequence numbers manual SAs have used, likely a running vpnd; \
+         stop it, or if it has none of these keys, name another file as sequences in [esp]",
+        .0.display()
+    )]
+    InUse(PathBuf),
     /// It is none.
     #[error(
         "{}:{line}: not a fingerprint and a number; the file is damaged: give the manual SAs new keys, and delete it",
@@ -68,8 +78,26 @@ impl fmt::Display for Fingerprint {
 }
 
 impl Ledger {
-    /// Reads the file, where there is one.
+    /// Takes the file for this process alone, until the value is dropped, and reads it, where there is one.
     pub fn open(path: &Path) -> Result<Self, LedgerError> {
+        let failed = |what, path: &Path| {
+            let path = path.to_owned();
+            move |source| LedgerError::System { what, path, source }
+        };
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).map_err(failed("make the directory of", path))?;
+        }
+        // The file itself is replaced, and a lock on it with it.
+        let mut beside = path.as_os_str().to_owned();
+        beside.push(".lock");
+        let beside = PathBuf::from(beside);
+        let lock = FileLock::take(&beside).map_err(failed("lock", &beside))?;
+        let lock = lock.ok_or_else(|| LedgerError::InUse(path.to_owned()))?;
+        Ok(Self { path: path.to_owned(), used: Self::look(path)?, _lock: lock })
+    }
+
+    /// Reads the file, whoever has it.
+    pub fn look(path: &Path) -> Result<BTreeMap<Fingerprint, u64>, LedgerError> {
         let path = path.to_owned();
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
@@ -89,7 +117,7 @@ impl Ledger {
             };
             used.insert(fingerprint, last);
         }
-        Ok(Self { path, used })
+        Ok(used)
     }
 
     /// The last number that may have been used with a key; 0: none.
@@ -106,10 +134,6 @@ impl Ledger {
         used.extend(entries);
         let text: String = used.iter().map(|(key, last)| format!("{key} {last}\n")).collect();
         let failed = |what, source| LedgerError::System { what, path: self.path.clone(), source };
-        if let Some(directory) = self.path.parent() {
-            fs::create_dir_all(directory)
-                .map_err(|error| failed("make the directory of", error))?;
-        }
         replace(&self.path, text.as_bytes()).map_err(|(step, error)| failed(step.what(), error))?;
         self.used = used;
         Ok(())

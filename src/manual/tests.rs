@@ -38,10 +38,19 @@ fn sa(way: Way, key: u8) -> ManualSa {
 }
 
 fn send(plane: &Datapath) {
+    assert!(sends(plane), "an SA");
+}
+
+fn sends(plane: &Datapath) -> bool {
     // An IPv4 header alone, of a protocol without ports.
     let mut packet = [0x45, 0, 0, 20, 0, 0, 0, 0, 64, 253, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2];
     let mut queue = SendQueue::new(4096);
-    plane.encapsulate(Instant::now(), &mut packet, Gso::default(), &mut queue).expect("an SA");
+    plane.encapsulate(Instant::now(), &mut packet, Gso::default(), &mut queue).is_ok()
+}
+
+/// The last number on record of the SA that sends.
+fn noted(ledger: &std::path::Path) -> u64 {
+    Ledger::look(ledger).expect("ours")[&Fingerprint::of(&sa(Way::Out, 1))]
 }
 
 /// A start with these SAs.
@@ -75,8 +84,14 @@ fn no_sequence_number_is_used_twice_over_restarts_and_crashes() {
     assert!(!text.contains(&"01".repeat(10)), "no key: {text}");
 }
 
-/// A plane whose workers send while it is asked and told things.
-struct Busy(Datapath);
+/// A plane whose workers send while it is asked and told things, and which tells of an SA then.
+struct Busy(Datapath, ManualSas);
+
+impl Busy {
+    fn tell(&self, sa: SaId) {
+        self.1.tell(&Notice::Expiring { sa, hard: false });
+    }
+}
 
 impl DataPlane for Busy {
     fn add_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
@@ -117,7 +132,8 @@ impl DataPlane for Busy {
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
         let usage = self.0.usage(sa)?;
-        send(&self.0);
+        sends(&self.0);
+        self.tell(sa);
         Some(usage)
     }
 }
@@ -137,10 +153,22 @@ impl ManualKeying for Busy {
         self.0.resume(sa, used)
     }
 
+    fn allow(&mut self, sa: SaId, last: u64) -> Result<(), PlaneError> {
+        self.tell(sa);
+        self.0.allow(sa, last)
+    }
+
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
         let last = self.0.last_sequence(sa)?;
-        send(&self.0);
+        sends(&self.0);
+        self.tell(sa);
         Some(last)
+    }
+
+    fn retire(&mut self, sa: SaId) -> Option<u64> {
+        sends(&self.0);
+        self.tell(sa);
+        self.0.retire(sa)
     }
 }
 
@@ -148,13 +176,15 @@ impl ManualKeying for Busy {
 fn numbers_that_are_used_while_it_ends_are_not_used_again() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let ledger = directory.path().join("sequences");
-    let (manual, mut plane) = start(&ledger).expect("nothing is there yet");
+    let (manual, plane) = start(&ledger).expect("nothing is there yet");
     send(&plane);
-    // One that receives is not asked, so that none is sent for it when all are gone.
-    plane.remove(SaId(SaId::FIRST_MANUAL.0 + 2));
-    manual.end(&mut Busy(plane));
-    let noted = Ledger::open(&ledger).expect("ours").used(&Fingerprint::of(&sa(Way::Out, 1)));
-    assert!(noted >= 3, "{noted}: three packets have been sent");
+    let mut busy = Busy(plane, manual.clone());
+    // Each of two SAs is asked for its usage, and one for its number, twice.
+    assert_eq!(manual.status(&mut busy)[0].sequence, Some(2));
+    manual.look(&mut busy);
+    manual.end(&mut busy);
+    let noted = noted(&ledger);
+    assert_eq!(noted, 6, "that of the first packet, and five that were sent meanwhile");
 }
 
 #[test]
@@ -162,7 +192,7 @@ fn the_ledger_stays_ahead_of_what_is_used() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let path = directory.path().join("sequences");
     let (manual, mut plane) = start(&path).expect("nothing is there yet");
-    let noted = || Ledger::open(&path).expect("ours").used(&Fingerprint::of(&sa(Way::Out, 1)));
+    let noted = || noted(&path);
     let id = SaId(SaId::FIRST_MANUAL.0 + 1);
     manual.look(&mut plane);
     assert_eq!(noted(), 1 << 24);
@@ -172,8 +202,57 @@ fn the_ledger_stays_ahead_of_what_is_used() {
     plane.resume(id, u64::from(u32::MAX) - 5).expect("installed");
     manual.look(&mut plane);
     assert_eq!(noted(), u32::MAX.into());
+    drop((manual, plane));
     let error = start(&path).map(drop).expect_err("nothing is left after a crash");
     assert!(error.to_string().contains("has used all sequence numbers of its key"), "{error}");
+}
+
+#[test]
+fn numbers_that_are_not_on_record_are_not_used() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("sequences");
+    let (manual, mut plane) = start(&path).expect("nothing is there yet");
+    let id = SaId(SaId::FIRST_MANUAL.0 + 1);
+    let on_record = noted(&path);
+    plane.resume(id, on_record - 1).expect("installed");
+    // A directory in the successor's place: nothing can be written.
+    let obstacle = directory.path().join("sequences.new");
+    fs::create_dir(&obstacle).expect("writable");
+    manual.look(&mut plane);
+    assert!(sends(&plane), "the last number on record");
+    for _ in 0..3 {
+        manual.look(&mut plane);
+        assert!(!sends(&plane), "no number is used that a restart would use again");
+    }
+    assert_eq!((plane.last_sequence(id), noted(&path)), (Some(on_record), on_record));
+    fs::remove_dir(&obstacle).expect("ours");
+    manual.look(&mut plane);
+    assert!(noted(&path) > on_record && sends(&plane));
+    assert_eq!(plane.last_sequence(id), Some(on_record + 1));
+}
+
+#[test]
+fn a_second_process_does_not_use_the_numbers_of_the_first() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("sequences");
+    let (manual, mut plane) = start(&path).expect("nothing is there yet");
+    send(&plane);
+    let error = start(&path).map(drop).expect_err("it is in use").to_string();
+    assert!(error.contains("another process has") && error.contains("stop it"), "{error}");
+    assert_eq!(noted(&path), 1 << 24, "nothing is written over");
+    manual.end(&mut plane);
+    let (_, mut plane) = start(&path).expect("the first has ended");
+    send(&plane);
+    assert_eq!(plane.last_sequence(SaId(SaId::FIRST_MANUAL.0 + 1)), Some(2));
+}
+
+#[test]
+fn a_link_in_the_place_of_the_lock_is_refused() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (path, other) = (directory.path().join("sequences"), directory.path().join("other"));
+    std::os::unix::fs::symlink(&other, directory.path().join("sequences.lock")).expect("a link");
+    let error = start(&path).map(drop).expect_err("a link").to_string();
+    assert!(error.contains("cannot lock") && !other.exists(), "{error}");
 }
 
 #[test]

@@ -87,9 +87,21 @@ impl<U: DataPlane, K: KernelPlane> ManualKeying for Planes<U, K> {
         self.plane(place).manual_keying().resume(sa, used)
     }
 
+    fn allow(&mut self, sa: SaId, last: u64) -> Result<(), PlaneError> {
+        let place = *self.sas.get(&sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        self.plane(place).manual_keying().allow(sa, last)
+    }
+
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
         let place = *self.sas.get(&sa)?;
         self.plane(place).manual_keying().last_sequence(sa)
+    }
+
+    fn retire(&mut self, sa: SaId) -> Option<u64> {
+        let place = *self.sas.get(&sa)?;
+        let last = self.plane(place).manual_keying().retire(sa)?;
+        self.sas.remove(&sa);
+        Some(last)
     }
 }
 

@@ -1,8 +1,8 @@
 //! SAs that an operator keys by hand, without IKE.
 //!
 //! Their keys never change, so that nothing ends the life of a key but its sequence numbers. Who keeps them has to see to
-//! it that no number is used twice, over restarts, too (RFC 8221 §3): [`ManualKeying::resume`] and
-//! [`ManualKeying::last_sequence`].
+//! it that no number is used twice, over restarts, too (RFC 8221 §3): [`ManualKeying::resume`] continues behind the numbers
+//! that were used, [`ManualKeying::allow`] ends at those that are on record, and [`ManualKeying::retire`] tells the last one.
 
 #![forbid(unsafe_code)]
 
@@ -96,22 +96,30 @@ pub struct ManualError {
     pub why: PlaneError,
 }
 
+/// The sequence numbers that concern the keeper of an outbound SA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Numbers {
+    /// The last one that was ever used with its key; 0: none.
+    pub used: u64,
+    /// The last one that it may use before it is allowed more.
+    pub allowed: u64,
+}
+
 /// SAs that a plane has.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Installed {
     sas: Vec<(SaId, Arc<ManualSa>)>,
 }
 
 impl Installed {
-    /// Adds SAs and a rule for each name to a plane. `used` tells of an outbound SA the last sequence number that was
-    /// ever used with its key.
+    /// Adds SAs and a rule for each name to a plane. `numbers` tells of an outbound SA which sequence numbers it may use.
     ///
     /// # Errors
     /// Where the plane refuses one: then it has none of them.
     pub fn install(
         plane: &mut dyn DataPlane,
         sas: &[Arc<ManualSa>],
-        used: &mut dyn FnMut(&ManualSa) -> u64,
+        numbers: &mut dyn FnMut(&ManualSa) -> Numbers,
     ) -> Result<Self, ManualError> {
         let mut installed = Self::default();
         let mut rules: BTreeMap<&str, RuleId> = BTreeMap::new();
@@ -127,7 +135,7 @@ impl Installed {
                 }),
             };
             rules.insert(&sa.name, rule);
-            if let Err(why) = added.and_then(|()| sa.add(plane, id, rule, used)) {
+            if let Err(why) = added.and_then(|()| sa.add(plane, id, rule, numbers)) {
                 installed.sas.iter().for_each(|(id, _)| _ = plane.remove(*id));
                 rules.values().for_each(|rule| plane.remove_rule(*rule));
                 return Err(ManualError { name: sa.name.clone(), way: sa.way, why });
@@ -167,7 +175,7 @@ impl ManualSa {
         plane: &mut dyn DataPlane,
         id: SaId,
         rule: RuleId,
-        used: &mut dyn FnMut(&ManualSa) -> u64,
+        numbers: &mut dyn FnMut(&ManualSa) -> Numbers,
     ) -> Result<(), PlaneError> {
         let (spi, suite, esn, mode, path) = (self.spi, self.suite, self.esn, self.mode, self.path);
         let (key, limits) = (self.key.clone(), Limits::default());
@@ -202,10 +210,13 @@ impl ManualSa {
                     limits,
                     standby,
                 })?;
-                let used = used(self);
+                let Numbers { used, allowed } = numbers(self);
                 let resumed =
                     if used > 0 { plane.manual_keying().resume(id, used) } else { Ok(()) };
-                resumed.and_then(|()| plane.promote(id)).inspect_err(|_| _ = plane.remove(id))
+                resumed
+                    .and_then(|()| plane.manual_keying().allow(id, allowed))
+                    .and_then(|()| plane.promote(id))
+                    .inspect_err(|_| _ = plane.remove(id))
             }
         }
     }
@@ -252,6 +263,10 @@ mod tests {
         Datapath::new(Settings::default(), Instant::now())
     }
 
+    fn after(used: u64) -> Numbers {
+        Numbers { used, allowed: u32::MAX.into() }
+    }
+
     fn both(first: bool) -> [Arc<ManualSa>; 2] {
         [sa(first, Way::Out), sa(first, Way::In)]
     }
@@ -259,9 +274,9 @@ mod tests {
     #[test]
     fn packets_go_through_a_pair_and_numbers_go_on_where_they_were() {
         let (mut left, mut right) = (plane(), plane());
-        let there = Installed::install(&mut right, &both(false), &mut |_| 0).expect("taken");
+        let there = Installed::install(&mut right, &both(false), &mut |_| after(0)).expect("taken");
         for used in [0_u32, 1000] {
-            let here = Installed::install(&mut left, &both(true), &mut |_| used.into());
+            let here = Installed::install(&mut left, &both(true), &mut |_| after(used.into()));
             let here = here.expect("taken");
             let mut queue = SendQueue::new(4096);
             let mut packet = sample::udp(false, (1, 2), b"by hand");
@@ -288,8 +303,10 @@ mod tests {
         let mut plane = plane();
         let [out, inbound] = both(true);
         let twice = [out, Arc::clone(&inbound), inbound];
-        let error = Installed::install(&mut plane, &twice, &mut |_| 0).expect_err("the same SPI");
+        let error =
+            Installed::install(&mut plane, &twice, &mut |_| after(0)).expect_err("the same SPI");
         assert_eq!(error.to_string(), "manual SA \"link\" (in): SPI 00000007 is in use");
-        Installed::install(&mut plane, &twice[..2], &mut |_| 0).expect("nothing is in the way");
+        Installed::install(&mut plane, &twice[..2], &mut |_| after(0))
+            .expect("nothing is in the way");
     }
 }

@@ -61,6 +61,8 @@ pub(crate) struct Outbound {
     path_limits: ArcSwap<PathLimits>,
     /// The sequence numbers. The numbers given are also the count of protected packets.
     sequence: Sequence,
+    /// The last sequence number that it may use for now.
+    allowed: AtomicU64,
     bytes: AtomicU64,
     /// Packets that had numbers and no place any more.
     given_up: AtomicU64,
@@ -85,6 +87,7 @@ impl Outbound {
             cipher: Keyed::new(sa.suite, sa.key, provider)?,
             path_limits: ArcSwap::from_pointee(PathLimits::new(sa.path, sa.suite, sa.mode, room)),
             sequence: Sequence::after(0),
+            allowed: AtomicU64::new(highest(sa.esn)),
             bytes: AtomicU64::new(0),
             given_up: AtomicU64::new(0),
             refused: AtomicU64::new(0),
@@ -282,13 +285,16 @@ impl Outbound {
     /// closed has counted all that will ever be sealed.
     fn claim(&self, amount: Amount, notify: &dyn Fn(Notice)) -> Result<u64, Unsent> {
         let Amount { operations: count, octets } = amount;
-        let last = if self.esn { Sequence::HIGHEST } else { u64::from(u32::MAX) };
+        let (last, allowed) = (highest(self.esn), self.allowed.load(Relaxed));
         let volume_left = self.limits.hard_bytes.is_none_or(|hard| self.bytes.load(Relaxed) < hard);
-        let first = match self.sequence.claim(count, if volume_left { last } else { 0 }) {
+        let first = match self.sequence.claim(count, if volume_left { allowed } else { 0 }) {
             Ok(first) => first,
             Err(NoNumber::Closed) => return Err(Unsent::Gone),
             Err(NoNumber::Exhausted) => {
-                self.tell(true, notify);
+                // A limit that may be raised ends nothing.
+                if !volume_left || allowed == last {
+                    self.tell(true, notify);
+                }
                 return Err(Discard::OutboundExhausted.into());
             }
         };
@@ -383,6 +389,16 @@ impl Outbound {
     pub(crate) fn resume(&self, used: u64) {
         self.sequence.reset(used);
     }
+
+    /// Uses no sequence number above `last` until it is allowed more.
+    pub(crate) fn allow(&self, last: u64) {
+        self.allowed.store(last.min(highest(self.esn)), Relaxed);
+    }
+}
+
+/// The last sequence number that an SA has.
+fn highest(esn: bool) -> u64 {
+    if esn { Sequence::HIGHEST } else { u64::from(u32::MAX) }
 }
 
 /// The lengths that the suite has, read for every packet.

@@ -96,8 +96,6 @@ pub(super) struct Installed {
     last: Usage,
     /// The part of `last` that the crypto providers' counters contain.
     told: Amount,
-    /// The sequence number behind which it began where it is now.
-    base: u64,
     /// The highest sequence number that the kernel has told of, sent or received.
     seen: u64,
 }
@@ -196,6 +194,8 @@ impl Xfrm {
             path: sa.path,
             flow: single(&flows),
             limits: sa.limits,
+            base: 0,
+            allowed: None,
             reqid: ruled.reqid,
             binding: ruled.binding,
             offload,
@@ -232,6 +232,8 @@ impl Xfrm {
             path: sa.path,
             flow: single(&flows),
             limits: sa.limits,
+            base: 0,
+            allowed: None,
             reqid: ruled.reqid,
             binding: ruled.binding,
             offload,
@@ -285,9 +287,9 @@ impl Xfrm {
             });
         }
         let (before, last, told) = Default::default();
-        let (serial, base, seen) = (None, 0, 0);
+        let (serial, seen) = (None, 0);
         let installed =
-            Installed { form, key, rule, selectors, flows, serial, before, last, told, base, seen };
+            Installed { form, key, rule, selectors, flows, serial, before, last, told, seen };
         self.sas.insert(id, installed);
         self.by_rule.insert((rule, id));
         Ok(())

@@ -58,6 +58,8 @@ fn attempt(kernel: &mut dyn Kernel, suite: Suite) -> Result<(), String> {
         path,
         flow: None,
         limits: Limits::default(),
+        base: 0,
+        allowed: None,
         reqid: *REQIDS.end(),
         binding: Binding::default(),
         offload: None,

@@ -92,6 +92,10 @@ pub(super) struct Form {
     /// The traffic, where it is a single flow in the direction of the SA.
     pub flow: Option<Flow>,
     pub limits: Limits,
+    /// The sequence number behind which it began where it is now.
+    pub base: u64,
+    /// The last sequence number that it may use for now, if its keeper has set one.
+    pub allowed: Option<u64>,
     pub reqid: u32,
     pub binding: Binding,
     pub offload: Option<Offload>,
@@ -126,7 +130,7 @@ impl Form {
                 proto: self.protocol(),
             },
             saddr: Address::from_ip(&source),
-            lifetime_cfg: self.lifetime(replay.as_ref()),
+            lifetime_cfg: self.lifetime(),
             reqid: self.reqid,
             family: family(destination),
             mode: mode(self.mode),
@@ -194,8 +198,8 @@ impl Form {
         Ok(ModifyMessage { user_sa_info: info, nlas })
     }
 
-    /// The kernel counts from the moment at which it receives the SA, and the sequence numbers go on behind `replay`.
-    fn lifetime(&self, replay: Option<&XfrmAttrs>) -> LifetimeConfig {
+    /// The kernel counts from the moment at which it has received the SA.
+    fn lifetime(&self) -> LifetimeConfig {
         let Limits { soft_bytes, hard_bytes } = self.limits;
         let mut lifetime = LifetimeConfig {
             soft_byte_limit: soft_bytes.unwrap_or(XFRM_INF),
@@ -206,11 +210,22 @@ impl Form {
         };
         // The kernel stops at the last sequence number without a word: a limit of packets tells of it.
         if !self.inbound && !self.esn {
-            let used = replay.and_then(|replay| number_in(replay, false)).unwrap_or(0);
-            lifetime.soft_packet_limit = FEW_LEFT.saturating_sub(used);
-            lifetime.hard_packet_limit = u64::from(u32::MAX) - used;
+            lifetime.soft_packet_limit = FEW_LEFT.saturating_sub(self.base);
+            lifetime.hard_packet_limit = u64::from(u32::MAX).saturating_sub(self.base);
+        }
+        if let Some(allowed) = self.allowed {
+            let left = allowed.saturating_sub(self.base);
+            lifetime.hard_packet_limit = lifetime.hard_packet_limit.min(left);
         }
         lifetime
+    }
+
+    /// The message that changes the limits of an SA that the kernel has. It has a key as well, and numbers: those are for
+    /// the case that the kernel has only a note that a packet has asked for the SA.
+    pub(super) fn update(&self, key: &Secret, beyond: u64) -> Result<ModifyMessage, PlaneError> {
+        // A card that has the SA does not have to make room for it a second time.
+        let form = Self { offload: None, ..self.clone() };
+        form.message(key, Some(replay_from(&form, beyond)))
     }
 
     /// Returns `true` if a sequence number is so high that a rekey should start. The kernel's own limit of packets tells

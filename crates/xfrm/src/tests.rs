@@ -85,6 +85,8 @@ fn form() -> Form {
         },
         flow: None,
         limits: Limits::default(),
+        base: 0,
+        allowed: None,
         reqid: 0x7600_0001,
         binding: Binding::default(),
         offload: None,

@@ -172,6 +172,15 @@ impl Capabilities for Datapath {
     }
 }
 
+impl Datapath {
+    fn outbound(&self, sa: SaId) -> Option<Arc<Outbound>> {
+        match lock(&self.0.installed).get(&sa)? {
+            Installed::Outbound { sa, .. } => Some(Arc::clone(sa)),
+            Installed::Inbound(_) => None,
+        }
+    }
+}
+
 impl ManualKeying for Datapath {
     /// No other program sees the SAs of this plane, so that their number has no meaning.
     fn set_reqid(&mut self, _rule: RuleId, _reqid: u32) -> Result<(), PlaneError> {
@@ -195,11 +204,21 @@ impl ManualKeying for Datapath {
         }
     }
 
+    fn allow(&mut self, sa: SaId, last: u64) -> Result<(), PlaneError> {
+        let outbound = self.outbound(sa).ok_or(PlaneError::NoSuchSa(sa))?;
+        outbound.allow(last);
+        Ok(())
+    }
+
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
-        match lock(&self.0.installed).get(&sa)? {
-            Installed::Outbound { sa, .. } => Some(sa.last_sequence()),
-            Installed::Inbound(_) => None,
-        }
+        Some(self.outbound(sa)?.last_sequence())
+    }
+
+    fn retire(&mut self, sa: SaId) -> Option<u64> {
+        let outbound = self.outbound(sa)?;
+        // Afterwards nobody claims a number.
+        self.remove(sa)?;
+        Some(outbound.last_sequence())
     }
 }
 

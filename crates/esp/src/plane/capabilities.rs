@@ -94,8 +94,17 @@ pub trait ManualKeying {
     /// # Errors
     /// If the plane cannot, or there is no such SA.
     fn resume(&mut self, sa: SaId, used: u64) -> Result<(), PlaneError>;
+    /// Lets an outbound SA use the sequence numbers up to `last` and none above it. Before the first call an SA may use
+    /// every number; later calls raise the limit. An SA at its limit sends nothing until the limit is raised.
+    ///
+    /// # Errors
+    /// If the plane cannot, or there is no such SA. Then the former limit holds.
+    fn allow(&mut self, sa: SaId, last: u64) -> Result<(), PlaneError>;
     /// The last sequence number that an outbound SA has used; `None` if there is no such SA.
     fn last_sequence(&mut self, sa: SaId) -> Option<u64>;
+    /// Removes an outbound SA. Returns the last sequence number that it has used, or where that is not known, one that it
+    /// has not passed; `None` if there is no such SA.
+    fn retire(&mut self, sa: SaId) -> Option<u64>;
 }
 
 impl<T: ManualKeying + ?Sized> ManualKeying for Option<&mut T> {
@@ -113,9 +122,23 @@ impl<T: ManualKeying + ?Sized> ManualKeying for Option<&mut T> {
         self.as_mut().ok_or_else(absent)?.resume(sa, used)
     }
 
+    /// Without the capability, an error.
+    fn allow(&mut self, sa: SaId, last: u64) -> Result<(), PlaneError> {
+        let absent = || PlaneError::System {
+            what: format!("limiting SA {} to sequence number {last}", sa.0),
+            why: "this data plane keeps no such limit".to_owned(),
+        };
+        self.as_mut().ok_or_else(absent)?.allow(sa, last)
+    }
+
     /// Without the capability, `None`.
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
         self.as_mut()?.last_sequence(sa)
+    }
+
+    /// Without the capability, `None`.
+    fn retire(&mut self, sa: SaId) -> Option<u64> {
+        self.as_mut()?.retire(sa)
     }
 }
 

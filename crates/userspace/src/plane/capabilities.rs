@@ -5,8 +5,8 @@ use crate::refusal::refused;
 use esp::filter::{Always, Direction, Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
-    Capabilities, Filtering, Maintenance, ManualKeying, PacketSummary, PathMtu, PeerExceptions,
-    PlaneError, Restored, Resynced, RuleId, SaId,
+    Capabilities, DataPlane, Filtering, Maintenance, ManualKeying, PacketSummary, PathMtu,
+    PeerExceptions, PlaneError, Restored, Resynced, RuleId, SaId,
 };
 use esp::trace::{DecidedBy, Trace};
 use std::net::IpAddr;
@@ -82,8 +82,18 @@ impl ManualKeying for Userspace {
         self.datapath.resume(sa, used)
     }
 
+    fn allow(&mut self, sa: SaId, last: u64) -> Result<(), PlaneError> {
+        self.datapath.allow(sa, last)
+    }
+
     fn last_sequence(&mut self, sa: SaId) -> Option<u64> {
         self.datapath.last_sequence(sa)
+    }
+
+    fn retire(&mut self, sa: SaId) -> Option<u64> {
+        let last = self.datapath.retire(sa)?;
+        self.remove(sa);
+        Some(last)
     }
 }
 

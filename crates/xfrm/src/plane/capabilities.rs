@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Installed, Xfrm};
+use super::Xfrm;
 use crate::ranges::REQIDS;
 use crate::refusal::refusal;
 use crate::state;
@@ -44,27 +44,68 @@ impl ManualKeying for Xfrm {
     /// The kernel has no message for it: the SA is deleted and made again, with its sequence number set.
     fn resume(&mut self, id: SaId, used: u64) -> Result<(), PlaneError> {
         let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
-        let (form, name, binding) = (&sa.form, sa.form.name(), sa.form.binding);
-        if form.inbound || sa.serial.is_some() {
+        let (name, binding) = (sa.form.name(), sa.form.binding);
+        if sa.form.inbound || sa.serial.is_some() {
             return Err(PlaneError::System {
-                what: format!("going on with SA {} after packet {used}", form.spi),
+                what: format!("going on with SA {} after packet {used}", sa.form.spi),
                 why: "it is not one that waits to send".to_owned(),
             });
         }
-        sa.base = used;
-        let message = form.message(&sa.key, Some(state::replay_from(form, used)))?;
+        sa.form.base = used;
+        let message = sa.form.message(&sa.key, Some(state::replay_from(&sa.form, used)))?;
         let refused = |e| refusal(format!("going on with SA {:08x}", name.spi), &e);
         self.delete(&name, &binding).map_err(refused)?;
         self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
+    }
+
+    /// The kernel ends an SA at the limit, and counts a super-packet that a card cuts up as one packet. An SA that is seen
+    /// at or behind its limit is paused.
+    fn allow(&mut self, id: SaId, last: u64) -> Result<(), PlaneError> {
+        let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let (before, is_at_limit) = (sa.form.allowed, sa.sequence() >= last);
+        if before != Some(last) {
+            self.raise(id, last).inspect_err(|_| {
+                if let Some(sa) = self.sas.get_mut(&id) {
+                    sa.form.allowed = before;
+                }
+            })?;
+        }
+        if is_at_limit { self.pause(id) } else { self.fit_policies(id) }
     }
 
     fn last_sequence(&mut self, id: SaId) -> Option<u64> {
         if self.sas.get(&id)?.form.inbound {
             return None;
         }
-        self.read_back(id)?;
         self.look_at(id);
-        self.sas.get(&id).map(Installed::sequence)
+        let expired = self.has_expired(id);
+        let sa = self.sas.get(&id)?;
+        Some(if expired { sa.beyond() } else { sa.sequence() })
+    }
+
+    fn retire(&mut self, id: SaId) -> Option<u64> {
+        if self.sas.get(&id)?.form.inbound {
+            return None;
+        }
+        let (sa, is_exact) = self.take_away(id)?;
+        Some(if is_exact { sa.sequence() } else { sa.beyond() })
+    }
+}
+
+impl Xfrm {
+    fn raise(&mut self, id: SaId, last: u64) -> Result<(), PlaneError> {
+        let is_there = !self.has_expired(id) && self.read_back(id).is_some();
+        let sa = self.sas.get_mut(&id).ok_or(PlaneError::NoSuchSa(id))?;
+        let name = sa.form.name();
+        if is_there {
+            sa.form.allowed = Some(last);
+            let message = sa.form.update(&sa.key, sa.beyond())?;
+            let refused = |e| refusal(format!("limiting SA {:08x}", name.spi), &e);
+            return self.kernel.order(XfrmMessage::UpdateSa(message)).map_err(refused);
+        }
+        // The kernel has ended it at the former limit: it lives again behind that.
+        self.known.insert(name, id);
+        self.remake(id, &mut |form| form.allowed = Some(last))
     }
 }
 

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::{Ruled, Xfrm};
+use super::{Installed, Ruled, Xfrm};
 use crate::flow::Flow;
 use crate::ownership::PolicyName;
 use crate::policies::priority;
@@ -79,30 +79,7 @@ impl DataPlane for Xfrm {
     }
 
     fn remove(&mut self, sa: SaId) -> Option<Usage> {
-        self.rest(sa);
-        self.count_in_card(sa);
-        let mut removed = self.sas.remove(&sa)?;
-        self.by_rule.remove(&(removed.rule, sa));
-        self.config.placement.forget(sa);
-        if let Some(ruled) = self.rules.get_mut(&removed.rule) {
-            ruled.receiving.retain(|(id, _)| *id != sa);
-            if let Err(error) = self.guard(removed.rule) {
-                tracing::warn!(%error, "the guard against cleartext stays as it was");
-            }
-        }
-        let name = removed.form.name();
-        self.known.remove(&name);
-        match self.delete(&name, &removed.form.binding) {
-            // To the last packet.
-            Ok(Some(ended)) => removed.count(&ended, &self.config.crypto),
-            // One that has expired is gone from the kernel.
-            Ok(None) => {}
-            Err(error) => {
-                tracing::warn!(%error, spi = %removed.form.spi, "an SA stays in the kernel");
-            }
-        }
-        self.leave_room(sa, &removed);
-        Some(removed.last)
+        self.take_away(sa).map(|(removed, _)| removed.last)
     }
 
     fn usage(&mut self, sa: SaId) -> Option<Usage> {
@@ -169,6 +146,38 @@ impl KernelPlane for Xfrm {
 impl Xfrm {
     fn receives(&self, sa: SaId) -> bool {
         self.sas.get(&sa).is_some_and(|sa| sa.form.inbound)
+    }
+
+    /// Removes an SA. Returns it as it was in the end, and whether the kernel has told its last sequence number.
+    pub(super) fn take_away(&mut self, sa: SaId) -> Option<(Installed, bool)> {
+        self.rest(sa);
+        self.count_in_card(sa);
+        let mut removed = self.sas.remove(&sa)?;
+        self.by_rule.remove(&(removed.rule, sa));
+        self.config.placement.forget(sa);
+        if let Some(ruled) = self.rules.get_mut(&removed.rule) {
+            ruled.receiving.retain(|(id, _)| *id != sa);
+            if let Err(error) = self.guard(removed.rule) {
+                tracing::warn!(%error, "the guard against cleartext stays as it was");
+            }
+        }
+        let name = removed.form.name();
+        self.known.remove(&name);
+        let mut is_exact = false;
+        match self.delete(&name, &removed.form.binding) {
+            // To the last packet.
+            Ok(Some(ended)) => {
+                removed.count(&ended, &self.config.crypto);
+                is_exact = removed.form.offload.is_none_or(|offload| !offload.packet);
+            }
+            // One that has expired is gone from the kernel.
+            Ok(None) => {}
+            Err(error) => {
+                tracing::warn!(%error, spi = %removed.form.spi, "an SA stays in the kernel");
+            }
+        }
+        self.leave_room(sa, &removed);
+        Some((removed, is_exact))
     }
 
     fn sas_of(&self, rule: RuleId) -> Vec<SaId> {

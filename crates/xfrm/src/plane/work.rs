@@ -65,14 +65,26 @@ impl Installed {
     /// counts once and takes a number for each of its segments.
     pub(super) fn sequence(&self) -> u64 {
         let counted = self.last.packets.saturating_sub(self.before.packets);
-        self.seen.max(self.base.saturating_add(counted))
+        self.seen.max(self.form.base.saturating_add(counted))
+    }
+
+    /// A sequence number that an SA which sends has not passed since it was looked at.
+    pub(super) fn beyond(&self) -> u64 {
+        let reached = self.sequence();
+        let beyond = match self.form.esn {
+            true => reached.saturating_add(EXTENDED_GAP),
+            false => reached.saturating_add(GAP).min(u32::MAX.into()),
+        };
+        // The kernel has ended it there, if it has counted every number.
+        let allowed = self.form.allowed.filter(|_| self.form.offload.is_none());
+        allowed.map_or(beyond, |allowed| beyond.min(allowed).max(reached))
     }
 
     /// Has another one in the kernel take its place. Returns the sequence numbers behind which that is to go on; `ended` is
     /// what it was in the end, where that is known.
     pub(super) fn succeed(&mut self, ended: Option<&ModifyMessage>) -> XfrmAttrs {
         let carried = self.last.bytes - self.before.bytes.min(self.last.bytes);
-        let reached = self.sequence();
+        let (reached, beyond) = (self.sequence(), self.beyond());
         self.before = self.last;
         // What it may still carry.
         for limit in [&mut self.form.limits.soft_bytes, &mut self.form.limits.hard_bytes] {
@@ -81,16 +93,12 @@ impl Installed {
         // Of what a card does alone the kernel knows no numbers.
         let by_kernel = self.form.offload.is_none_or(|offload| !offload.packet);
         if let Some(replay) = ended.filter(|_| by_kernel).and_then(state::replay_of_state) {
-            self.base = reached;
+            self.form.base = reached;
             return replay;
         }
-        self.base = match (self.form.inbound, self.form.esn) {
-            // None that is older.
-            (true, _) => reached,
-            (false, true) => reached.saturating_add(EXTENDED_GAP),
-            (false, false) => reached.saturating_add(GAP).min(u32::MAX.into()),
-        };
-        state::replay_from(&self.form, self.base)
+        // What arrives is to be no older.
+        self.form.base = if self.form.inbound { reached } else { beyond };
+        state::replay_from(&self.form, self.form.base)
     }
 
     /// Attributes what it has done since the last time to where it is now. To be called before that changes.

@@ -117,6 +117,18 @@ impl Twin {
         first(false).is_some_and(|lets| first(true).is_none_or(|drops| lets < drops))
     }
 
+    /// So many packets leave by the SA 0x201, each with its number.
+    fn sent(&self, packets: u32) {
+        let mut tables = self.tables();
+        let state = tables.states.get_mut(&0x201).expect("it is there");
+        state.user_sa_info.lifetime_cur.packets += u64::from(packets);
+        for attribute in &mut state.nlas {
+            if let XfrmAttrs::ReplayStateEsn(replay) = attribute {
+                replay.oseq += packets;
+            }
+        }
+    }
+
     pub(super) fn spis(&self) -> Vec<u32> {
         self.tables().states.keys().copied().collect()
     }
@@ -178,7 +190,12 @@ impl Kernel for Twin {
             }
             XfrmMessage::UpdateSa(state) => {
                 let there = tables.states.get_mut(&state.user_sa_info.id.spi);
-                *there.filter(|there| is_larval(there)).ok_or(refused(libc::ESRCH))? = state;
+                let there = there.ok_or(refused(libc::ESRCH))?;
+                match is_larval(there) {
+                    true => *there = state,
+                    // Keys, numbers and the card stay as they are (xfrm_state_update of the kernel).
+                    false => there.user_sa_info.lifetime_cfg = state.user_sa_info.lifetime_cfg,
+                }
             }
             XfrmMessage::DeleteSa(name) => {
                 tables.states.remove(&name.user_sa_id.spi).ok_or(refused(libc::ESRCH))?;
@@ -447,4 +464,80 @@ fn an_sa_goes_on_after_the_number_that_was_used_last() {
         plane.promote(SaId(2)).expect("the kernel can");
         plane.resume(SaId(2), used).expect_err("it sends");
     }
+}
+
+/// How many packets the kernel still lets an SA send.
+fn left(twin: &Twin) -> u64 {
+    let lifetime = twin.tables().states[&0x201].user_sa_info;
+    lifetime.lifetime_cfg.hard_packet_limit - lifetime.lifetime_cur.packets
+}
+
+#[test]
+fn the_kernel_ends_at_the_last_number_that_is_allowed() {
+    for (esn, used) in [(false, 7), (true, (3 << 32) + 5)] {
+        let (mut plane, twin) = plane();
+        plane.add_rule(rule()).expect("the kernel can");
+        plane.add_outbound(OutboundSa { esn, ..outbound(2, 0x201, true) }).expect("the kernel can");
+        plane.resume(SaId(2), used).expect("it waits");
+        plane.allow(SaId(2), used + 100).expect("the kernel can");
+        assert_eq!((left(&twin), plane.last_sequence(SaId(2))), (100, Some(used)));
+        plane.promote(SaId(2)).expect("the kernel can");
+        // Sixty packets later, the limit is raised, and nothing else is changed.
+        twin.sent(60);
+        plane.allow(SaId(2), used + 150).expect("the kernel can");
+        assert_eq!((left(&twin), plane.last_sequence(SaId(2))), (90, Some(used + 60)));
+        assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+        // Moved, it has those that are left.
+        let moved = Path { remote: ([192, 0, 2, 9], 4500).into(), ..path() };
+        plane.relocate(SaId(2), moved).expect("the kernel can");
+        assert_eq!((left(&twin), plane.last_sequence(SaId(2))), (90, Some(used + 60)));
+        assert_eq!(plane.retire(SaId(2)), Some(used + 60));
+        assert_eq!(plane.retire(SaId(2)), None);
+    }
+}
+
+#[test]
+fn an_sa_that_the_kernel_has_ended_at_its_limit_goes_on_behind_it() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    plane.add_outbound(OutboundSa { esn: false, ..outbound(2, 0x201, false) }).expect("it can");
+    plane.allow(SaId(2), 100).expect("the kernel can");
+    for heard in [true, false] {
+        let limit = plane.last_sequence(SaId(2)).expect("it is there").max(100);
+        let ended = plane.sas[&SaId(2)].form.name();
+        twin.tables().states.clear();
+        if heard {
+            plane.known.expire(&ended, true);
+            assert_eq!(plane.last_sequence(SaId(2)), Some(limit), "it may have used all");
+            assert_eq!(plane.restore(), Ok((0, 0)));
+        }
+        // Once the kernel refuses.
+        twin.tables().refuse_after = Some(0);
+        plane.allow(SaId(2), limit + 50).expect_err("refused");
+        twin.tables().refuse_after = None;
+        plane.allow(SaId(2), limit + 50).expect("the kernel can");
+        assert_eq!((left(&twin), plane.last_sequence(SaId(2))), (50, Some(limit)));
+        assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
+        twin.sent(50);
+        plane.usage(SaId(2));
+    }
+}
+
+/// The kernel counts a super-packet once if a card cuts it up, and stops too late.
+#[test]
+fn an_sa_that_is_seen_behind_its_limit_is_paused_until_that_is_raised() {
+    let (mut plane, twin) = plane();
+    plane.add_rule(rule()).expect("the kernel can");
+    plane.add_outbound(outbound(2, 0x201, false)).expect("the kernel can");
+    plane.allow(SaId(2), 100).expect("the kernel can");
+    for attribute in &mut twin.tables().states.get_mut(&0x201).expect("it is there").nlas {
+        if let XfrmAttrs::ReplayStateEsn(replay) = attribute {
+            replay.oseq = 100;
+        }
+    }
+    assert_eq!(plane.last_sequence(SaId(2)), Some(100));
+    plane.allow(SaId(2), 100).expect("the kernel can");
+    assert_eq!(twin.policy(Way::Out), [None]);
+    plane.allow(SaId(2), 101).expect("the kernel can");
+    assert_eq!(twin.policy(Way::Out), [Some(0x201)]);
 }

@@ -26,6 +26,30 @@ fn sequence_numbers_end_and_never_begin_anew() {
 }
 
 #[test]
+fn no_number_above_the_allowed_ones_is_used_and_the_limit_may_be_raised() {
+    let pair = Pair::new(Kind::PLAIN);
+    let mut sender = pair.sender.clone();
+    let packet = sample::udp(false, (1, 2), &[]);
+    sender.allow(OUT, 2).expect("it is there");
+    pair.protect(&packet).expect("the first");
+    // All of a super-packet, or nothing.
+    let (mut whole, gso) = super_packet(2);
+    let mut queue = SendQueue::new(1 << 16);
+    let refused = sender.encapsulate(Instant::now(), &mut whole, gso, &mut queue);
+    assert_eq!(refused, Err(Discard::OutboundExhausted));
+    pair.protect(&packet).expect("the second");
+    assert_eq!(pair.protect(&packet), Err(Discard::OutboundExhausted));
+    assert_eq!(sender.last_sequence(OUT), Some(2));
+    assert_eq!(pair.sender.take_notices(), [], "it has not come to its end");
+    sender.allow(OUT, 3).expect("it is there");
+    assert_eq!(pair.protect(&packet).expect("the third")[4..8], 3_u32.to_be_bytes());
+    assert_eq!(pair.protect(&packet), Err(Discard::OutboundExhausted));
+    assert_eq!(sender.retire(OUT), Some(3));
+    assert_eq!(sender.allow(OUT, 4), Err(PlaneError::NoSuchSa(OUT)));
+    assert_eq!(sender.retire(OUT), None);
+}
+
+#[test]
 fn extended_sequence_numbers_go_on() {
     let kind = Kind { esn: true, ..Kind::PLAIN };
     let pair = Pair::new(kind);
