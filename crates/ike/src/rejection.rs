@@ -63,6 +63,11 @@ impl Rejection {
         Self::because(NotifyType::TS_UNACCEPTABLE, traffic.into())
     }
 
+    /// A peer names more traffic than a generic policy gives it.
+    pub fn too_much_traffic(detail: String) -> Self {
+        Self::plain(NotifyType::TS_UNACCEPTABLE, FailureKind::TsUnacceptable, detail)
+    }
+
     /// RFC 3948 §5.2: what another peer has is not given away.
     pub fn traffic_claimed(claim: Shadowed) -> Self {
         Self::because(NotifyType::TS_UNACCEPTABLE, claim.into())

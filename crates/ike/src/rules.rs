@@ -4,7 +4,7 @@ mod traffic;
 
 use crate::negotiation::selectors::covered;
 use esp::plane::{RuleId, TrafficSelectors};
-use policy::{AddressRange, ChildTunnel, Identity, IkeTunnel, Selector};
+use policy::{AddressRange, AllowedTraffic, ChildTunnel, Identity, IkeTunnel, Selector};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
@@ -75,6 +75,35 @@ impl Rules {
         let id = RuleId(self.reserve(1).start);
         self.add(id, tunnel, child);
         id
+    }
+
+    /// Returns `true` if the addresses of a child tunnel that a peer asks for are within bounds
+    /// ([`AllowedTraffic::is_bounded`]): those of this side, and those of its own side together with all for which it has
+    /// asked before.
+    pub fn has_room_for(&self, tunnel: &IkeTunnel, child: &ChildTunnel) -> bool {
+        let names = self.asked_for.get(&tunnel.name).map_or(&[][..], Vec::as_slice);
+        let others = names.iter().filter_map(|name| self.child(name));
+        let remote = others.flat_map(|other| &other.remote).chain(&child.remote);
+        AllowedTraffic::is_bounded(child.local.iter().map(|s| s.addresses))
+            && AllowedTraffic::is_bounded(remote.map(|s| s.addresses))
+    }
+
+    /// The first rule of another peer that has a part of the traffic of a child tunnel. A peer that names its traffic
+    /// itself gets none of it: an SA with it would let packets in that pretend to come from the other peer.
+    pub fn overlapping_rule(&self, peer: &Identity, child: &ChildTunnel) -> Option<&Ruled> {
+        let addresses = |selectors: &[Selector]| -> Vec<AddressRange> {
+            selectors.iter().map(|selector| selector.addresses).collect()
+        };
+        let (local, remote) = (addresses(&child.local), addresses(&child.remote));
+        let near = self.by_traffic.meeting(local.into_iter(), remote.into_iter());
+        let meet = |a: &[Selector], b: &[Selector]| {
+            a.iter().any(|a| b.iter().any(|b| a.intersection(b).is_some()))
+        };
+        near.iter().filter_map(|id| self.by_id.get(id)).find(|ruled| {
+            meet(&child.remote, &ruled.child.remote)
+                && meet(&child.local, &ruled.child.local)
+                && !ruled.peer.matches(peer)
+        })
     }
 
     /// Gives those rules places behind all others; returns the former and the new names, the last first.

@@ -41,6 +41,16 @@ impl AddressRange {
         }
     }
 
+    /// The number of addresses. That of all IPv6 addresses is one more than [`u128::MAX`], which is returned.
+    pub fn count(&self) -> u128 {
+        let span = match (self.start, self.end) {
+            (IpAddr::V4(start), IpAddr::V4(end)) => (end.to_bits() - start.to_bits()).into(),
+            (IpAddr::V6(start), IpAddr::V6(end)) => end.to_bits() - start.to_bits(),
+            _ => unreachable!("a range is of one family"),
+        };
+        u128::saturating_add(span, 1)
+    }
+
     /// The subnet that an address is in; `None` if the address has fewer bits than the prefix.
     pub fn subnet(address: IpAddr, prefix: u32) -> Option<Self> {
         let (start, end) = match address {
@@ -316,6 +326,23 @@ mod tests {
             let d = c.saturating_add(u128::MAX.checked_shr(wide).unwrap_or(0));
             let asked = AddressRange::new(address(ipv6, c), address(ipv6, d)).expect("in order");
             prop_assert!(held_by(&asked) || range.intersection(&asked).is_none());
+        }
+    }
+
+    #[test]
+    fn addresses_are_counted() {
+        let range = |address: &str, prefix| {
+            AddressRange::subnet(address.parse().expect("an address"), prefix).expect("a subnet")
+        };
+        for (address, prefix, count) in [
+            ("10.0.0.1", 32, 1),
+            ("10.0.0.0", 8, 1 << 24),
+            ("0.0.0.0", 0, 1 << 32),
+            ("::1", 128, 1),
+            ("fd00::", 32, 1 << 96),
+            ("::", 0, u128::MAX),
+        ] {
+            assert_eq!(range(address, prefix).count(), count, "{address}/{prefix}");
         }
     }
 

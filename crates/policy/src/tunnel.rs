@@ -4,6 +4,7 @@ use crate::{
     AddressRange, ChildProposal, Credential, Group, Identity, IkeProposal, Lifetime, RangeKind,
     Selector,
 };
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -309,6 +310,23 @@ pub struct AllowedTraffic {
 }
 
 impl AllowedTraffic {
+    /// The most IPv4 addresses that a peer may name: as many as a /8 has.
+    pub const MOST_IPV4: u128 = 1 << 24;
+
+    /// The most IPv6 addresses that a peer may name: as many as a /32 has.
+    pub const MOST_IPV6: u128 = 1 << 96;
+
+    /// Returns `true` if ranges have no more addresses of either family than a peer may name. A range that stands there
+    /// twice counts once. Only the policy itself can have more, in a child tunnel.
+    pub fn is_bounded(ranges: impl IntoIterator<Item = AddressRange>) -> bool {
+        let ranges: BTreeSet<AddressRange> = ranges.into_iter().collect();
+        let has_at_most = |ipv4: bool, most: u128| {
+            let of_family = ranges.iter().filter(|range| range.start().is_ipv4() == ipv4);
+            of_family.map(AddressRange::count).fold(0, u128::saturating_add) <= most
+        };
+        has_at_most(true, Self::MOST_IPV4) && has_at_most(false, Self::MOST_IPV6)
+    }
+
     /// Returns `true` if a range is of a kind that may be asked for.
     pub fn allows(&self, range: &AddressRange) -> bool {
         let widest = if range.start().is_ipv4() { self.ipv4 } else { self.ipv6 };

@@ -15,6 +15,7 @@ use crate::negotiation::selectors;
 use crate::negotiation::suite::ChildChoice;
 use crate::negotiation::transforms::{group_id, group_of};
 use crate::rejection::{Asked, Rejection, failure_of};
+use crate::rules::Ruled;
 use crate::sa::child::{Blueprint, History};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::LowestNonce;
@@ -128,18 +129,23 @@ fn refuse_claimed(
     selectors: &TrafficSelectors,
 ) -> Result<(), Rejection> {
     let peer = &session.tunnel.remote.identity;
-    let Some(shadowing_rule) = cx.rules.shadowing_rule(&tunnel.name, peer, selectors) else {
-        return Ok(());
-    };
+    match cx.rules.shadowing_rule(&tunnel.name, peer, selectors) {
+        Some(rule) => Err(claimed(tunnel, &selectors.local, &selectors.remote, rule)),
+        None => Ok(()),
+    }
+}
+
+/// The refusal of traffic of a child tunnel that a rule of another peer has.
+fn claimed(
+    tunnel: &ChildTunnel,
+    local: &[Selector],
+    remote: &[Selector],
+    rule: &Ruled,
+) -> Rejection {
     let first = |selectors: &[Selector]| selectors.iter().take(KEPT).copied().collect();
-    let wanted = Wanted {
-        child: tunnel.name.clone(),
-        local: first(&selectors.local),
-        remote: first(&selectors.remote),
-    };
-    let (shadowing_rule, peer) =
-        (Wanted::by(&shadowing_rule.child), shadowing_rule.peer.to_string());
-    Err(Rejection::traffic_claimed(Shadowed { wanted, shadowing_rule, peer }))
+    let wanted = Wanted { child: tunnel.name.clone(), local: first(local), remote: first(remote) };
+    let (shadowing_rule, peer) = (Wanted::by(&rule.child), rule.peer.to_string());
+    Rejection::traffic_claimed(Shadowed { wanted, shadowing_rule, peer })
 }
 
 /// The failure of a tunnel that offers AH only, if ESP has to travel in UDP.

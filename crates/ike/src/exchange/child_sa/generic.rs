@@ -1,8 +1,10 @@
 //! Child SAs for traffic that the peer alone names, where a tunnel has a generic child policy.
 //!
 //! Each becomes a child tunnel of its own, which this side only answers. Its rule stands behind those of the policy, so
-//! that it draws nothing that belongs to them, and goes with its last Child SA.
+//! that it draws nothing that belongs to them, and goes with its last Child SA. A peer gets nothing that a rule of another
+//! peer has a part of, be it of the policy or asked for, and there are bounds to the addresses that it may name.
 
+use super::claimed;
 use super::matching::{Match, as_seen};
 use crate::context::Cx;
 use crate::failure::facts::Modes;
@@ -59,12 +61,36 @@ pub(super) fn matching(
         on_demand: false,
     };
     let tunnel = match cx.rules.child(&child.name) {
-        None => Arc::new(child),
+        None => match admit(session, cx, &child) {
+            Ok(()) => Arc::new(child),
+            Err(rejection) => return Some(Err(rejection)),
+        },
         Some(same) if **same == child => Arc::clone(same),
         // The policy has given this name to something else.
         Some(_) => return None,
     };
     Some(Ok(Match { tunnel, selectors: selectors.into(), seen }))
+}
+
+/// Refuses a new child tunnel that is too large, or has traffic of another peer.
+fn admit(session: &Session, cx: &Cx<'_>, child: &ChildTunnel) -> Result<(), Rejection> {
+    if !cx.rules.has_room_for(&session.tunnel, child) {
+        let named = |selectors: &[Selector]| match selectors {
+            [first] => first.to_string(),
+            [first, ..] => format!("{first} and {} more", selectors.len() - 1),
+            [] => String::new(),
+        };
+        return Err(Rejection::too_much_traffic(format!(
+            "the peer asks for {} (ours) to {} (its own); a generic policy gives it no more addresses than a /8 of IPv4 \
+             and a /32 of IPv6 have, counted over all of its requests; write an IPSecTunnel for more",
+            named(&child.local),
+            named(&child.remote)
+        )));
+    }
+    match cx.rules.overlapping_rule(&session.tunnel.remote.identity, child) {
+        Some(other) => Err(claimed(child, &child.local, &child.remote, other)),
+        None => Ok(()),
+    }
 }
 
 /// The part of one side's traffic that may be asked for. Transport mode is for the two gateways themselves.
