@@ -104,6 +104,7 @@ pub fn run(request: &Request) -> Result<(), String> {
     }
     isolation::enter().map_err(|error| error.to_string())?;
     let interrupt = Interrupt::listen().map_err(|e| format!("cannot listen for signals: {e}"))?;
+    confinement::remove_leftovers();
     let lab = || Lab::new(effort, vpnd.clone(), interrupt.clone());
     if request.raw {
         return offload::print(&lab());
