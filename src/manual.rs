@@ -283,8 +283,8 @@ impl ManualSas {
         }
     }
 
-    /// The SAs that the plane has. A plane that is asked about them may tell of one meanwhile ([`Self::tell`]), so that no
-    /// lock may be held then.
+    /// The SAs that the plane has. A plane that is asked about them may tell of one meanwhile ([`Self::tell`]), so that
+    /// no lock may be held then.
     fn installed(&self) -> Option<Installed> {
         self.running().as_ref().map(|running| running.installed.clone())
     }

@@ -1,6 +1,6 @@
-//! The ledger of sequence numbers: a line for each key with the last number that may have been used with it. It knows keys
-//! by their fingerprints only. One process at a time has it, from before it reads the file until the plane has no SA any
-//! more: two that had read the same numbers would use them twice, and each would write over those of the other.
+//! The ledger of sequence numbers: a line for each key with the last number that may have been used with it. It knows
+//! keys by their fingerprints only. One process at a time has it, from before it reads the file until the plane has no
+//! SA any more: two that had read the same numbers would use them twice, and each would write over those of the other.
 
 use super::ManualSa;
 use aws_lc_rs::digest;
@@ -43,8 +43,8 @@ pub enum LedgerError {
     },
     /// Another process has it.
     #[error(
-        "another process has {}, where vpnd remembers which sequence numbers manual SAs have used, likely a running vpnd; \
-         stop it, or if it has none of these keys, name another file as sequences in [esp]",
+        "another process has {}, where vpnd remembers which sequence numbers manual SAs have used, likely a running \
+         vpnd; stop it, or if it has none of these keys, name another file as sequences in [esp]",
         .0.display()
     )]
     InUse(PathBuf),

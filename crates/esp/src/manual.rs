@@ -1,8 +1,9 @@
 //! SAs that an operator keys by hand, without IKE.
 //!
 //! Their keys never change, so that nothing ends the life of a key but its sequence numbers. Who keeps them has to see to
-//! it that no number is used twice, over restarts, too (RFC 8221 §3): [`ManualKeying::resume`] continues behind the numbers
-//! that were used, [`ManualKeying::allow`] ends at those that are on record, and [`ManualKeying::retire`] tells the last one.
+//! it that no number is used twice, over restarts, too (RFC 8221 §3): [`ManualKeying::resume`] continues behind the
+//! numbers that were used, [`ManualKeying::allow`] ends at those that are on record, and [`ManualKeying::retire`] tells
+//! the last one.
 
 #![forbid(unsafe_code)]
 
@@ -112,7 +113,8 @@ pub struct Installed {
 }
 
 impl Installed {
-    /// Adds SAs and a rule for each name to a plane. `numbers` tells of an outbound SA which sequence numbers it may use.
+    /// Adds SAs and a rule for each name to a plane. `numbers` tells of an outbound SA which sequence numbers it may
+    /// use.
     ///
     /// # Errors
     /// Where the plane refuses one: then it has none of them.

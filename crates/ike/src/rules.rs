@@ -78,8 +78,8 @@ impl Rules {
     }
 
     /// Returns `true` if the addresses of a child tunnel that a peer asks for are within bounds
-    /// ([`AllowedTraffic::is_bounded`]): those of this side, and those of its own side together with all for which it has
-    /// asked before.
+    /// ([`AllowedTraffic::is_bounded`]): those of this side, and those of its own side together with all for which it
+    /// has asked before.
     pub fn has_room_for(&self, tunnel: &IkeTunnel, child: &ChildTunnel) -> bool {
         let names = self.asked_for.get(&tunnel.name).map_or(&[][..], Vec::as_slice);
         let others = names.iter().filter_map(|name| self.child(name));

@@ -220,16 +220,16 @@ impl Form {
         lifetime
     }
 
-    /// The message that changes the limits of an SA that the kernel has. It has a key as well, and numbers: those are for
-    /// the case that the kernel has only a note that a packet has asked for the SA.
+    /// The message that changes the limits of an SA that the kernel has. It has a key as well, and numbers: those are
+    /// for the case that the kernel has only a note that a packet has asked for the SA.
     pub(super) fn update(&self, key: &Secret, beyond: u64) -> Result<ModifyMessage, PlaneError> {
         // A card that has the SA does not have to make room for it a second time.
         let form = Self { offload: None, ..self.clone() };
         form.message(key, Some(replay_from(&form, beyond)))
     }
 
-    /// Returns `true` if a sequence number is so high that a rekey should start. The kernel's own limit of packets tells
-    /// of it later than that, or never: the kernel counts a super-packet that a card cuts up as one packet.
+    /// Returns `true` if a sequence number is so high that a rekey should start. The kernel's own limit of packets
+    /// tells of it later than that, or never: the kernel counts a super-packet that a card cuts up as one packet.
     pub(super) fn has_few_numbers_behind(&self, sequence: u64) -> bool {
         !self.inbound && !self.esn && sequence >= FEW_LEFT
     }

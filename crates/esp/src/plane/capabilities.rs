@@ -102,8 +102,8 @@ pub trait ManualKeying {
     fn allow(&mut self, sa: SaId, last: u64) -> Result<(), PlaneError>;
     /// The last sequence number that an outbound SA has used; `None` if there is no such SA.
     fn last_sequence(&mut self, sa: SaId) -> Option<u64>;
-    /// Removes an outbound SA. Returns the last sequence number that it has used, or where that is not known, one that it
-    /// has not passed; `None` if there is no such SA.
+    /// Removes an outbound SA. Returns the last sequence number that it has used, or where that is not known, one that
+    /// it has not passed; `None` if there is no such SA.
     fn retire(&mut self, sa: SaId) -> Option<u64>;
 }
 

@@ -210,7 +210,8 @@ fn is_left_over(name: &str) -> bool {
 /// The moment at which a process has started, in ticks since the system has; `None` if there is no such process.
 fn start_of(process: u32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // The name of the program stands in parentheses and may have others in it (proc(5)): field 22 is the 20th behind it.
+    // The name of the program stands in parentheses and may have others in it (proc(5)): field 22 is the 20th behind
+    // it.
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 

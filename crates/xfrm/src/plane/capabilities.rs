@@ -58,8 +58,8 @@ impl ManualKeying for Xfrm {
         self.kernel.order(XfrmMessage::AddSa(message)).map_err(refused)
     }
 
-    /// The kernel ends an SA at the limit, and counts a super-packet that a card cuts up as one packet. An SA that is seen
-    /// at or behind its limit is paused.
+    /// The kernel ends an SA at the limit, and counts a super-packet that a card cuts up as one packet. An SA that is
+    /// seen at or behind its limit is paused.
     fn allow(&mut self, id: SaId, last: u64) -> Result<(), PlaneError> {
         let sa = self.sas.get(&id).ok_or(PlaneError::NoSuchSa(id))?;
         let (before, is_at_limit) = (sa.form.allowed, sa.sequence() >= last);

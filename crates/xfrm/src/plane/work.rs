@@ -11,8 +11,8 @@ use netlink_packet_xfrm::XfrmAttrs;
 use netlink_packet_xfrm::state::ModifyMessage;
 use std::time::{Instant, SystemTime};
 
-/// The numbers of 32 bits that are skipped when an SA is put back whose last one is not known: it may have sent for half a
-/// minute after it was seen last, at eight million packets per second.
+/// The numbers of 32 bits that are skipped when an SA is put back whose last one is not known: it may have sent for
+/// half a minute after it was seen last, at eight million packets per second.
 const GAP: u64 = 1 << 28;
 
 /// As above, of 64 bits. The peer knows the upper half as long as fewer than 2^32 are skipped (RFC 4303 §A2.2).
@@ -61,8 +61,8 @@ impl Installed {
     }
 
     /// The last sequence number that it is known to have used or received. The kernel tells the number itself, unless a
-    /// card does everything: then the packets are counted. Elsewhere their count alone is too low, because a super-packet
-    /// counts once and takes a number for each of its segments.
+    /// card does everything: then the packets are counted. Elsewhere their count alone is too low, because a
+    /// super-packet counts once and takes a number for each of its segments.
     pub(super) fn sequence(&self) -> u64 {
         let counted = self.last.packets.saturating_sub(self.before.packets);
         self.seen.max(self.form.base.saturating_add(counted))

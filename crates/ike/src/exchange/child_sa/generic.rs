@@ -1,8 +1,9 @@
 //! Child SAs for traffic that the peer alone names, where a tunnel has a generic child policy.
 //!
 //! Each becomes a child tunnel of its own, which this side only answers. Its rule stands behind those of the policy, so
-//! that it draws nothing that belongs to them, and goes with its last Child SA. A peer gets nothing that a rule of another
-//! peer has a part of, be it of the policy or asked for, and there are bounds to the addresses that it may name.
+//! that it draws nothing that belongs to them, and goes with its last Child SA. A peer gets nothing that a rule of
+//! another peer has a part of, be it of the policy or asked for, and there are bounds to the addresses that it may
+//! name.
 
 use super::claimed;
 use super::matching::{Match, as_seen};
@@ -81,8 +82,8 @@ fn admit(session: &Session, cx: &Cx<'_>, child: &ChildTunnel) -> Result<(), Reje
             [] => String::new(),
         };
         return Err(Rejection::too_much_traffic(format!(
-            "the peer asks for {} (ours) to {} (its own); a generic policy gives it no more addresses than a /8 of IPv4 \
-             and a /32 of IPv6 have, counted over all of its requests; write an IPSecTunnel for more",
+            "the peer asks for {} (ours) to {} (its own); a generic policy gives it no more addresses than a /8 of \
+             IPv4 and a /32 of IPv6 have, counted over all of its requests; write an IPSecTunnel for more",
             named(&child.local),
             named(&child.remote)
         )));

@@ -67,8 +67,8 @@ pub(super) fn generic(
         cx.report.warning(reference.name_span(element), message, help);
     }
     if protection.mode == Mode::Tunnel && [remote.ipv4, remote.ipv6].iter().any(is_wide) {
-        let message = "each peer may draw the traffic of any addresses that no IPSecTunnel has, up to those of an IPv4 /8 \
-                       and an IPv6 /32, and keep other peers from them";
+        let message = "each peer may draw the traffic of any addresses that no IPSecTunnel has, up to those of an IPv4 \
+                       /8 and an IPv6 /32, and keep other peers from them";
         let help = "allow only Remote_IPV4_Address and Remote_IPV6_Address, or write an IPSecTunnel for what lies behind \
                     a peer";
         cx.report.warning(types.name_span(element), message, help);
