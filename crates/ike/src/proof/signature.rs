@@ -221,11 +221,16 @@ pub(crate) fn sign(
     match key {
         PrivateKey::Rsa(pair) => {
             let hash = SHA2.into_iter().find(|h| takes(h.id()));
-            // RFC 8247 §3.2: PSS is what every peer knows. One that signs the older way may know only that.
-            let older = hash.is_none() || matches!(like, Some(Scheme::Pkcs1(_)));
-            let scheme = match (hash, older) {
-                (Some(hash), false) => Scheme::Pss(hash),
-                (hash, _) => Scheme::Pkcs1(hash.unwrap_or(Hash::Sha256)),
+            let scheme = match (hash, like) {
+                // RFC 8247 §3.2: PSS is what every peer knows. One that signs the older way may know only that.
+                (Some(hash), Some(Scheme::Pkcs1(_))) => Scheme::Pkcs1(hash),
+                (Some(hash), _) => Scheme::Pss(hash),
+                // RFC 7296 §3.8: the method names no hash algorithm. The peer knows the one that it has signed with itself.
+                (None, Some(Scheme::Pkcs1(theirs))) if SHA2.contains(&theirs) => {
+                    Scheme::Pkcs1(theirs)
+                }
+                // aws-lc-rs verifies signatures with SHA-1, but makes none.
+                (None, _) => Scheme::Pkcs1(Hash::Sha256),
             };
             let padding: &'static dyn RsaEncoding = match scheme {
                 Scheme::Pss(Hash::Sha512) => &signature::RSA_PSS_SHA512,

@@ -131,6 +131,23 @@ fn rsa_is_padded_as_the_peer_pads_and_hashed_as_it_can() {
     }
 }
 
+/// RFC 7296 §3.8: the method for RSA names no hash algorithm.
+#[test]
+fn a_peer_that_names_no_hash_algorithm_is_answered_with_its_own() {
+    let (private, public) = pair(&rcgen::PKCS_RSA_SHA256);
+    // The last: aws-lc-rs makes no signatures with SHA-1.
+    let theirs = [Hash::Sha256, Hash::Sha384, Hash::Sha512, Hash::Sha1];
+    for (theirs, expected) in theirs.into_iter().zip([theirs[0], theirs[1], theirs[2], theirs[0]]) {
+        for hashes in [None, Some(&[][..])] {
+            let like = Some(Scheme::Pkcs1(theirs));
+            let (method, data) = sign(&private, hashes, like, b"octets").expect("signs");
+            assert_eq!(method, AuthMethod::RSA_DIGITAL_SIGNATURE);
+            let made = verify(&public, &rules(true), method, &data, b"octets");
+            assert_eq!(made, Ok(Scheme::Pkcs1(expected)));
+        }
+    }
+}
+
 #[test]
 fn sha1_passes_only_where_the_policy_names_it() {
     let (public, signature) = sha1_vector();
