@@ -104,7 +104,10 @@ impl Outputs {
 
     /// Tells of a failure and remembers it.
     pub fn fail(&mut self, now: Instant, tunnel: &str, child: Option<&str>, failure: Failure) {
-        self.failures.note(now, child.unwrap_or(tunnel), failure.clone());
+        match child {
+            Some(child) => self.failures.note_child(now, tunnel, child, failure.clone()),
+            None => self.failures.note(now, tunnel, failure.clone()),
+        }
         self.event(tunnel, child, EventKind::Failed(failure));
     }
 

@@ -11,6 +11,8 @@ use std::time::Instant;
 
 /// Failures kept of a tunnel.
 const KEPT: usize = 4;
+/// Child tunnels of one IKE tunnel of which failures are kept. With a generic policy, the peer makes up their names.
+const CHILDREN: usize = 256;
 /// Attempts of strangers kept of the whole gateway.
 const STRANGERS: usize = 32;
 
@@ -18,6 +20,8 @@ const STRANGERS: usize = 32;
 #[derive(Default)]
 pub(crate) struct Failures {
     by_name: BTreeMap<String, VecDeque<Past>>,
+    /// The names of child tunnels among them, by IKE tunnel; the one that failed last is the last.
+    children: BTreeMap<String, VecDeque<String>>,
     strangers: VecDeque<(SocketAddr, Past)>,
 }
 
@@ -32,6 +36,22 @@ struct Past {
 }
 
 impl Failures {
+    /// Remembers why a child tunnel of an IKE tunnel is not up.
+    pub fn note_child(&mut self, now: Instant, tunnel: &str, child: &str, failure: Failure) {
+        if failure.kind == FailureKind::Cancelled {
+            return;
+        }
+        let names = self.children.entry(tunnel.into()).or_default();
+        names.retain(|name| name != child);
+        if names.len() == CHILDREN
+            && let Some(first) = names.pop_front()
+        {
+            self.by_name.remove(&first);
+        }
+        names.push_back(child.into());
+        self.note(now, child, failure);
+    }
+
     /// Remembers why an IKE or child tunnel is not up. That somebody gave up is no reason of its own.
     pub fn note(&mut self, now: Instant, name: &str, failure: Failure) {
         if failure.kind == FailureKind::Cancelled {
@@ -69,9 +89,12 @@ impl Failures {
         self.by_name.get_mut(name).into_iter().flatten().for_each(|p| p.overcome = true);
     }
 
-    /// The policy no longer has the tunnel.
+    /// The policy no longer has the tunnel. With an IKE tunnel, its child tunnels are forgotten too.
     pub fn forget(&mut self, name: &str) {
         self.by_name.remove(name);
+        for child in self.children.remove(name).unwrap_or_default() {
+            self.by_name.remove(&child);
+        }
     }
 
     /// The last failure since the tunnel was last up.
@@ -149,6 +172,24 @@ mod tests {
         assert_eq!(failures.of(now, "site")[0].times, 1, "once since it was up");
         failures.forget("site");
         assert!(failures.of(now, "site").is_empty());
+    }
+
+    #[test]
+    fn names_that_a_peer_makes_up_push_out_only_each_other() {
+        let now = Instant::now();
+        let mut failures = Failures::default();
+        failures.note_child(now, "site", "net", failure("another tunnel's"));
+        for n in 0..10 * CHILDREN {
+            failures.note_child(now, "peers", &format!("peers:{n}"), failure("made up"));
+            failures.note_child(now, "peers", "peers net", failure("fails again and again"));
+        }
+        assert_eq!(failures.by_name.len(), CHILDREN + 1);
+        assert_eq!(failures.last("net").map(|(f, _)| f.clone()), Some(failure("another tunnel's")));
+        assert_eq!(failures.of(now, "peers net")[0].times, 10 * CHILDREN as u32);
+        let last = format!("peers:{}", 10 * CHILDREN - 1);
+        assert!(failures.last(&last).is_some() && failures.last("peers:0").is_none());
+        failures.forget("peers");
+        assert_eq!((failures.by_name.len(), failures.children.len()), (1, 1));
     }
 
     #[test]
