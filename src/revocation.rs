@@ -1,7 +1,8 @@
 //! Revocation lists that are not in a file: fetched where certificates say, and kept.
 //!
 //! Only certificates whose chain has been found valid make the gateway fetch anything, and only lists that their issuer
-//! has signed are kept: who answers in the place of a server can make a fetch fail, but not for longer than a minute.
+//! has signed are kept: a server that somebody else runs in the issuer's place can make a fetch fail, but not for longer than
+//! a minute.
 
 mod fetch;
 mod store;
@@ -12,7 +13,6 @@ use aws_lc_rs::digest::{SHA256, digest};
 use fetch::{Limits, is_elsewhere, is_http};
 use ike::proof::Wanted;
 use ike::proof::crl::Crl;
-use policy::DistinguishedName;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,13 +49,21 @@ impl Default for Settings {
     }
 }
 
-/// Fetched lists, by the address each came from.
+/// Fetched lists, by the address that each came from and the key that has signed it.
 #[derive(Debug)]
 pub struct Lists {
     settings: Settings,
     limits: Limits,
     store: Option<Store>,
-    entries: Mutex<BTreeMap<String, Entry>>,
+    entries: Mutex<BTreeMap<Source, Entry>>,
+}
+
+/// The origin of a list. Nobody but the owner of the key can replace the list of a source, whatever the server says.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Source {
+    url: String,
+    /// SubjectPublicKeyInfo of the issuer, in DER.
+    key: Vec<u8>,
 }
 
 impl Default for Lists {
@@ -69,18 +77,11 @@ impl Default for Lists {
 struct Entry {
     /// Held by whoever fetches; others wait and find what it found.
     gate: Arc<tokio::sync::Mutex<()>>,
-    list: Option<List>,
+    list: Option<Arc<Crl>>,
     /// The reason of the last failure.
     failure: Option<String>,
     /// When it is asked for again, since 1970.
     ask_again: Duration,
-}
-
-/// A list and the key that has signed it.
-#[derive(Clone, Debug)]
-struct List {
-    crl: Arc<Crl>,
-    key: Vec<u8>,
 }
 
 impl Entry {
@@ -93,12 +94,8 @@ impl Entry {
     }
 
     fn usable(&self, wanted: &Wanted, now: Duration) -> Option<Arc<Crl>> {
-        let fits = |list: &&List| {
-            list.crl.is_current(now)
-                && *list.crl.issuer() == wanted.issuer
-                && wanted.issuer_keys.contains(&list.key)
-        };
-        self.list.as_ref().filter(fits).map(|list| Arc::clone(&list.crl))
+        let list = self.list.as_ref()?;
+        (list.is_current(now) && *list.issuer() == wanted.issuer).then(|| Arc::clone(list))
     }
 }
 
@@ -120,7 +117,7 @@ impl Lists {
         })
     }
 
-    /// Finds a current list for each issuer, from memory, the cache directory or its address.
+    /// Finds a current list for each issuer, from memory, the cache directory or, where it is to be fetched, its address.
     ///
     /// # Errors
     /// For each issuer the reason why it has no list, for the operator.
@@ -153,7 +150,7 @@ impl Lists {
         self.with_entries(|entries| {
             let lists = entries
                 .iter()
-                .filter_map(|(url, e)| Some((url.clone(), Arc::clone(&e.list.as_ref()?.crl))));
+                .filter_map(|(source, e)| Some((source.url.clone(), Arc::clone(e.list.as_ref()?))));
             lists.collect()
         })
     }
@@ -178,7 +175,12 @@ impl Lists {
                 failures.push(format!("{url}: only http is fetched"));
                 continue;
             }
-            match self.find_at(url, wanted).await {
+            let source = Source { url: url.clone(), key: wanted.issuer_key.clone() };
+            let found = match wanted.fetch {
+                true => self.find_at(&source, wanted).await,
+                false => self.kept(&source, wanted).await.ok_or("it was not fetched".into()),
+            };
+            match found {
                 Ok(list) => return Ok(list),
                 Err(why) => failures.push(format!("{url}: {why}")),
             }
@@ -186,37 +188,37 @@ impl Lists {
         Err(failures.join("; "))
     }
 
-    async fn find_at(&self, url: &str, wanted: &Wanted) -> Result<Arc<Crl>, String> {
-        let gate = self.with_entries(|entries| {
-            make_room(entries);
-            Arc::clone(&entries.entry(url.to_owned()).or_default().gate)
-        });
+    /// A list that was fetched before, if it is current.
+    async fn kept(&self, source: &Source, wanted: &Wanted) -> Option<Arc<Crl>> {
+        self.read_stored(source, wanted).await;
+        self.with_entries(|entries| entries.get(source)?.usable(wanted, unix_time()))
+    }
+
+    async fn find_at(&self, source: &Source, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+        let gate = self.with_entry(source, |entry| Arc::clone(&entry.gate));
         let _guard = gate.lock().await;
-        let known = self.with_entries(|entries| entries.get(url)?.known(wanted, unix_time()));
-        if let Some(known) = known {
+        let known = || self.with_entries(|entries| entries.get(source)?.known(wanted, unix_time()));
+        if let Some(known) = known() {
             return known;
         }
-        if let Some(list) = self.stored(url, wanted).await {
-            return Ok(self.keep(url, list));
+        self.read_stored(source, wanted).await;
+        if let Some(known) = known() {
+            return known;
         }
-        let fetched = match fetch::get(url, self.limits).await {
-            Ok(octets) => accept(octets, wanted).await,
-            Err(error) => Err(error.to_string()),
-        };
-        match fetched {
+        let url = source.url.as_str();
+        match self.fetch(source, wanted).await {
             Ok(list) => {
                 tracing::info!(url, issuer = %wanted.issuer, "revocation list fetched");
                 if let Some(store) = &self.store {
-                    store.put(url, list.crl.der()).await;
+                    store.put(source, list.der()).await;
                 }
-                Ok(self.keep(url, list))
+                Ok(list)
             }
             Err(why) => {
                 tracing::warn!(url, issuer = %wanted.issuer, "revocation list not fetched: {why}");
                 let now = unix_time();
                 // One that was fetched before serves as long as it is valid.
-                self.with_entries(|entries| {
-                    let entry = entries.entry(url.to_owned()).or_default();
+                self.with_entry(source, |entry| {
                     entry.ask_again = now + PAUSE;
                     entry.failure = Some(why.clone());
                     entry.usable(wanted, now).ok_or(why)
@@ -225,65 +227,84 @@ impl Lists {
         }
     }
 
-    /// A list in the cache directory, if it is current.
-    async fn stored(&self, url: &str, wanted: &Wanted) -> Option<List> {
-        if self.with_entries(|entries| entries.get(url).is_some_and(|e| e.list.is_some())) {
-            return None;
+    async fn fetch(&self, source: &Source, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+        let octets = fetch::get(&source.url, self.limits).await;
+        let list = accept(octets.map_err(|error| error.to_string())?, wanted).await?;
+        if !list.is_current(unix_time()) {
+            return Err("it is outdated".into());
         }
-        let octets = self.store.as_ref()?.get(url).await?;
-        accept(octets, wanted).await.ok()
+        Ok(self.keep(source, list))
     }
 
-    fn keep(&self, url: &str, list: List) -> Arc<Crl> {
+    /// Reads the list in the cache directory, if there is none of its source in memory.
+    async fn read_stored(&self, source: &Source, wanted: &Wanted) {
+        let here = |entries: &mut BTreeMap<Source, Entry>| {
+            entries.get(source).is_some_and(|entry| entry.list.is_some())
+        };
+        let Some(store) = self.store.as_ref().filter(|_| !self.with_entries(here)) else { return };
+        let Some(octets) = store.get(source).await else { return };
+        if let Ok(list) = accept(octets, wanted).await
+            && list.is_current(unix_time())
+        {
+            self.keep(source, list);
+        }
+    }
+
+    fn keep(&self, source: &Source, list: Arc<Crl>) -> Arc<Crl> {
         let refresh = unix_time() + REFRESH;
-        let ask_again = list.crl.next_update().map_or(refresh, |next| next.min(refresh));
-        let crl = Arc::clone(&list.crl);
-        self.with_entries(|entries| {
-            let entry = entries.entry(url.to_owned()).or_default();
-            (entry.list, entry.failure, entry.ask_again) = (Some(list), None, ask_again);
+        let ask_again = list.next_update().map_or(refresh, |next| next.min(refresh));
+        self.with_entry(source, |entry| {
+            (entry.list, entry.failure, entry.ask_again) =
+                (Some(Arc::clone(&list)), None, ask_again);
         });
-        crl
+        list
     }
 
-    fn with_entries<T>(&self, f: impl FnOnce(&mut BTreeMap<String, Entry>) -> T) -> T {
+    /// The entry of a source, which is made if there is none.
+    fn with_entry<T>(&self, source: &Source, f: impl FnOnce(&mut Entry) -> T) -> T {
+        self.with_entries(|entries| {
+            if !entries.contains_key(source) {
+                make_room(entries);
+            }
+            f(entries.entry(source.clone()).or_default())
+        })
+    }
+
+    fn with_entries<T>(&self, f: impl FnOnce(&mut BTreeMap<Source, Entry>) -> T) -> T {
         // Every change is one assignment: what a panic leaves is whole.
         f(&mut self.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
-/// Takes what came for a list, if it is one and current, and its issuer has signed it. A large one takes its time,
-/// which others on this thread do not wait for.
-async fn accept(octets: Vec<u8>, wanted: &Wanted) -> Result<List, String> {
-    let (issuer, keys) = (wanted.issuer.clone(), wanted.issuer_keys.clone());
-    let reading = tokio::task::spawn_blocking(move || read(&octets, &issuer, keys));
+/// Takes octets for a list if they are one of the wanted issuer, which has signed it. A large one takes its time, which
+/// others on this thread do not wait for.
+async fn accept(octets: Vec<u8>, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+    let wanted = wanted.clone();
+    let reading = tokio::task::spawn_blocking(move || read(&octets, &wanted));
     reading.await.unwrap_or_else(|error| Err(error.to_string()))
 }
 
-fn read(octets: &[u8], issuer: &DistinguishedName, keys: Vec<Vec<u8>>) -> Result<List, String> {
+fn read(octets: &[u8], wanted: &Wanted) -> Result<Arc<Crl>, String> {
     let der = pem::crl(octets);
     let crl = Crl::read(der.as_deref().unwrap_or(octets)).map_err(|error| format!("it {error}"))?;
-    if crl.issuer() != issuer {
+    if *crl.issuer() != wanted.issuer {
         return Err(format!("it is the list of {}", crl.issuer()));
     }
-    let key = keys.into_iter().find(|key| crl.is_signed_by(key));
-    let key = key.ok_or("its issuer has not signed it")?;
-    if !crl.is_current(unix_time()) {
-        return Err("it is outdated".into());
+    if !crl.is_signed_by(&wanted.issuer_key) {
+        return Err("its issuer has not signed it".into());
     }
-    Ok(List { crl: Arc::new(crl), key })
+    Ok(Arc::new(crl))
 }
 
 /// Forgets what would be asked for again first, where there is too much.
-fn make_room(entries: &mut BTreeMap<String, Entry>) {
-    let octets = |entries: &BTreeMap<String, Entry>| -> usize {
-        entries.values().filter_map(|entry| Some(entry.list.as_ref()?.crl.der().len())).sum()
+fn make_room(entries: &mut BTreeMap<Source, Entry>) {
+    let octets = |entries: &BTreeMap<Source, Entry>| -> usize {
+        entries.values().filter_map(|entry| Some(entry.list.as_ref()?.der().len())).sum()
     };
     while entries.len() >= ENTRIES || octets(entries) > OCTETS {
-        let Some(url) = entries.iter().min_by_key(|(_, e)| e.ask_again).map(|(url, _)| url.clone())
-        else {
-            return;
-        };
-        entries.remove(&url);
+        let first = entries.iter().min_by_key(|(_, entry)| entry.ask_again);
+        let Some(source) = first.map(|(source, _)| source.clone()) else { return };
+        entries.remove(&source);
     }
 }
 
@@ -291,9 +312,9 @@ fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A file name that stands for an address.
-fn file_name(url: &str) -> String {
-    let hash = digest(&SHA256, url.as_bytes());
+/// A file name that stands for a source.
+fn file_name(source: &Source) -> String {
+    let hash = digest(&SHA256, &[source.url.as_bytes(), &[0], &source.key].concat());
     let mut name: String = hash.as_ref().iter().map(|octet| format!("{octet:02x}")).collect();
     name.push_str(".crl");
     name

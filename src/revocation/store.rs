@@ -1,7 +1,7 @@
 //! A directory where fetched revocation lists outlive the process. What is read from it is checked like anything that
 //! is fetched.
 
-use super::file_name;
+use super::{Source, file_name};
 use host::replace::replace;
 use std::io;
 use std::path::PathBuf;
@@ -22,24 +22,24 @@ impl Store {
         Self { directory }
     }
 
-    /// The stored answer of an address.
-    pub async fn get(&self, url: &str) -> Option<Vec<u8>> {
-        let path = self.directory.join(file_name(url));
+    /// The stored list of a source.
+    pub async fn get(&self, source: &Source) -> Option<Vec<u8>> {
+        let path = self.directory.join(file_name(source));
         let size = tokio::fs::metadata(&path).await.ok()?.len();
         if size > MAX_SIZE { None } else { tokio::fs::read(&path).await.ok() }
     }
 
-    /// Stores what came from an address. Where that fails, it is only fetched again some day.
-    pub async fn put(&self, url: &str, octets: &[u8]) {
-        if let Err(error) = self.write(url, octets).await {
+    /// Stores the list of a source. Where that fails, it is only fetched again some day.
+    pub async fn put(&self, source: &Source, octets: &[u8]) {
+        if let Err(error) = self.write(source, octets).await {
             let directory = self.directory.display();
             tracing::warn!(%directory, "revocation list not kept for the next start: {error}");
         }
     }
 
-    async fn write(&self, url: &str, octets: &[u8]) -> io::Result<()> {
+    async fn write(&self, source: &Source, octets: &[u8]) -> io::Result<()> {
         tokio::fs::create_dir_all(&self.directory).await?;
-        let path = self.directory.join(file_name(url));
+        let path = self.directory.join(file_name(source));
         let octets = octets.to_owned();
         let write = move || replace(&path, &octets).map_err(|(_, error)| error);
         tokio::task::spawn_blocking(write).await??;

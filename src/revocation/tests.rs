@@ -27,8 +27,13 @@ impl Authority {
 
     /// A list whose next issue comes in a year.
     fn list(&self, next: i32) -> Vec<u8> {
+        self.list_of(Duration::from_secs(1_577_836_800), next)
+    }
+
+    /// A list that was made at a time since 1970.
+    fn list_of(&self, made: Duration, next: i32) -> Vec<u8> {
         let list = CertificateRevocationListParams {
-            this_update: date_time_ymd(2020, 1, 1),
+            this_update: date_time_ymd(1970, 1, 1) + made,
             next_update: date_time_ymd(next, 1, 1),
             crl_number: SerialNumber::from(1),
             issuing_distribution_point: None,
@@ -41,7 +46,11 @@ impl Authority {
     fn wanted(&self, urls: &[&str]) -> Wanted {
         let name: DistinguishedName = "CN=root".parse().expect("a name");
         let urls = urls.iter().map(|url| (*url).to_owned()).collect();
-        Wanted { issuer: name, issuer_keys: vec![self.key_info.clone()], urls }
+        Wanted { issuer: name, issuer_key: self.key_info.clone(), urls, fetch: true }
+    }
+
+    fn source(&self, url: &str) -> Source {
+        Source { url: url.to_owned(), key: self.key_info.clone() }
     }
 }
 
@@ -71,6 +80,13 @@ fn lists(settings: Settings) -> Arc<Lists> {
     let mut lists = Lists::new(settings);
     lists.limits.address = |_| true;
     Arc::new(lists)
+}
+
+/// Lets the time come at which everything is asked for again.
+fn time_passes(lists: &Lists) {
+    lists.with_entries(|entries| {
+        entries.values_mut().for_each(|entry| entry.ask_again = Duration::ZERO);
+    });
 }
 
 async fn find(lists: &Arc<Lists>, wanted: Wanted) -> Result<Arc<Crl>, String> {
@@ -152,28 +168,49 @@ async fn a_list_serves_until_its_end_where_the_next_is_not_to_be_had() {
     let (url, asked) = server(b"no list".to_vec()).await;
     let lists = lists(Settings::default());
     let crl = Arc::new(Crl::read(&root.list(2900)).expect("a list"));
-    lists.keep(&url, List { crl, key: root.key_info.clone() });
-    lists.with_entries(|entries| {
-        entries.get_mut(&url).expect("kept").ask_again = Duration::ZERO;
-    });
+    lists.keep(&root.source(&url), crl);
+    time_passes(&lists);
     find(&lists, root.wanted(&[&url])).await.expect("the old one");
     assert_eq!(count(&asked), 1, "a newer one was asked for");
+}
+
+/// Settings with a directory where lists are kept.
+fn keeping(directory: &tempfile::TempDir) -> Settings {
+    Settings { cache: Some(directory.path().join("cache")), ..Settings::default() }
 }
 
 #[tokio::test]
 async fn lists_outlive_the_process_in_their_directory() {
     let directory = tempfile::tempdir().expect("a temporary directory");
-    let settings = Settings { cache: Some(directory.path().join("cache")), ..Settings::default() };
+    let settings = keeping(&directory);
     let root = Authority::new("root");
-    let (url, asked) = server(root.list(2900)).await;
+    let (url, asked) = server(root.list_of(unix_time(), 2900)).await;
     find(&lists(settings.clone()), root.wanted(&[&url])).await.expect("fetched");
     find(&lists(settings.clone()), root.wanted(&[&url])).await.expect("stored");
     assert_eq!(count(&asked), 1);
     // A stored list is checked like one that was downloaded.
-    let file = directory.path().join("cache").join(file_name(&url));
-    std::fs::write(file, Authority::new("root").list(2900)).expect("writable");
+    let file = directory.path().join("cache").join(file_name(&root.source(&url)));
+    let forged = Authority::new("root").list_of(unix_time(), 2900);
+    std::fs::write(file, forged).expect("writable");
     find(&lists(settings), root.wanted(&[&url])).await.expect("fetched again");
     assert_eq!(count(&asked), 2);
+}
+
+#[tokio::test]
+async fn a_list_that_is_not_to_be_fetched_is_found_if_it_was_fetched_before() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let settings = keeping(&directory);
+    let root = Authority::new("root");
+    let (url, asked) = server(root.list(2900)).await;
+    let here = |url| Wanted { fetch: false, ..root.wanted(&[url]) };
+    let first = lists(settings.clone());
+    let why = find(&first, here(url.as_str())).await.expect_err("there is none");
+    assert!(why.contains("it was not fetched"), "{why}");
+    assert_eq!(count(&asked), 0);
+    find(&first, root.wanted(&[&url])).await.expect("fetched");
+    find(&first, here(url.as_str())).await.expect("in memory");
+    find(&lists(settings), here(url.as_str())).await.expect("in the directory");
+    assert_eq!(count(&asked), 1);
 }
 
 #[tokio::test]

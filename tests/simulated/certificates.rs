@@ -4,7 +4,9 @@ use crate::pki::{Authority, Wallet, key, of_side, read_crl, with_crl_at};
 use crate::{SETTLED, SOON, calm};
 use ike::failure::{Failure, FailureKind};
 use policy::{Identity, KeyKind, Signature};
-use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType};
+use rcgen::{
+    CertificateParams, CrlScope, DnType, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType,
+};
 use sim::host::{Side, ike_offer};
 use sim::invariant::{assert_agreement, assert_clean_stop};
 use sim::{Conditions, HostId, Site, World};
@@ -37,7 +39,7 @@ pub fn wallet(
     }
 }
 
-fn world(site: &Site, left: &Wallet, right: &Wallet) -> (World, HostId, HostId) {
+pub fn world(site: &Site, left: &Wallet, right: &Wallet) -> (World, HostId, HostId) {
     let (mut world, l, r) = World::of_site(1, site, &calm());
     world.trust(l, left.trust());
     world.trust(r, right.trust());
@@ -365,8 +367,11 @@ pub fn strict() -> Site {
     Site { signature: Some(Signature { use_crl: true, ..any() }), ..Site::default() }
 }
 
-fn revocable(root: &Authority, name: &str, serial: u64) -> Wallet {
-    let mut params = with_crl_at(of_side(name), "http://crl.example/root.crl");
+/// The address of the authority's list in the certificates of these sides.
+pub const LIST: &str = "http://crl.example/root.crl";
+
+pub fn revocable(root: &Authority, name: &str, serial: u64) -> Wallet {
+    let mut params = with_crl_at(of_side(name), LIST);
     params.serial_number = Some(serial.into());
     wallet(root, KeyKind::EcdsaP256, name, &params)
 }
@@ -380,6 +385,9 @@ fn a_revoked_certificate_is_refused_and_others_pass() {
     comes_up(&strict(), &left, &right(&[6, 9]));
     let words = ["the certificate CN=left (issued by CN=root) is revoked", "needs a new one"];
     is_refused(&strict(), &left, &right(&[6, 7]), FailureKind::BadCertificate, &words);
+    // A number whose encoding begins with a zero.
+    let left200 = Wallet { crls: crls(&[]), ..revocable(&root, "left", 200) };
+    is_refused(&strict(), &left200, &right(&[200]), FailureKind::BadCertificate, &words);
     // A policy that does not ask is not told.
     comes_up(&site(), &left, &right(&[7]));
 }
@@ -404,7 +412,69 @@ fn without_a_current_list_a_policy_that_wants_one_accepts_nobody() {
     let stranger = Authority::root("root", KeyKind::EcdsaP384);
     let forged = Wallet { crls: vec![stranger.crl(&[])], ..right.clone() };
     refused(&forged, &["is not signed by the authority that it names"]);
-    comes_up(&strict(), &left, &Wallet { lenient: true, ..right });
+    let lenient = Wallet { lenient: true, ..right };
+    comes_up(&strict(), &left, &lenient);
+    // A list that is outdated does not forget.
+    let revoked = Wallet { crls: vec![root.crl_until(&[7], 1)], ..lenient };
+    let words = ["the certificate CN=left (issued by CN=root) is revoked by its issuer"];
+    is_refused(&strict(), &left, &revoked, FailureKind::BadCertificate, &words);
+}
+
+#[test]
+fn a_list_counts_only_for_the_certificates_that_it_is_about() {
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let left = Wallet { crls: vec![root.crl(&[])], ..revocable(&root, "left", 7) };
+    let right = |url: &str, scope| Wallet {
+        crls: vec![root.crl_of(url, scope)],
+        ..revocable(&root, "right", 8)
+    };
+    comes_up(&strict(), &left, &right(LIST, None));
+    comes_up(&strict(), &left, &right(LIST, Some(CrlScope::UserCertsOnly)));
+    let words = ["is revoked is not known", "the list of CN=root is about other certificates"];
+    for other in [right("http://b.example/", None), right(LIST, Some(CrlScope::CaCertsOnly))] {
+        is_refused(&strict(), &left, &other, FailureKind::BadCertificate, &words);
+    }
+}
+
+#[test]
+fn a_list_counts_only_from_an_authority_that_may_sign_lists() {
+    let root = Authority::root("root", KeyKind::EcdsaP256);
+    let middle = root.below_with("middle", vec![KeyUsagePurpose::KeyCertSign]);
+    let left = Wallet {
+        between: vec![middle.der.clone()],
+        trusted: vec![root.der.clone()],
+        crls: vec![root.crl(&[])],
+        ..revocable(&middle, "left", 7)
+    };
+    // The same key.
+    let list = root.below("middle", KeyKind::EcdsaP256).crl(&[]);
+    let right = Wallet { crls: vec![root.crl(&[]), list], ..revocable(&root, "right", 8) };
+    let words = ["whether the certificate CN=left", "or that one may not sign lists"];
+    is_refused(&strict(), &left, &right, FailureKind::BadCertificate, &words);
+}
+
+#[test]
+fn each_key_of_an_authority_has_a_list_of_its_own() {
+    let old = Authority::root("root", KeyKind::EcdsaP256);
+    let new = old.renewed("root", key(KeyKind::EcdsaP256, "root, renewed"));
+    let left = Wallet {
+        trusted: vec![old.der.clone()],
+        crls: vec![old.crl(&[])],
+        ..revocable(&new, "left", 7)
+    };
+    let right = |crls: Vec<Vec<u8>>| Wallet {
+        between: vec![new.der.clone()],
+        crls,
+        ..revocable(&old, "right", 8)
+    };
+    comes_up(&strict(), &left, &right(vec![old.crl(&[7]), new.crl(&[8])]));
+    comes_up(&strict(), &left, &right(vec![new.crl(&[]), old.crl(&[])]));
+    let revoked = right(vec![old.crl(&[]), new.crl(&[7])]);
+    let words = ["the certificate CN=left (issued by CN=root) is revoked by its issuer"];
+    is_refused(&strict(), &left, &revoked, FailureKind::BadCertificate, &words);
+    let words = ["whether the certificate CN=left (issued by CN=root) is revoked is not known"];
+    let without = right(vec![old.crl(&[])]);
+    is_refused(&strict(), &left, &without, FailureKind::BadCertificate, &words);
 }
 
 #[test]
@@ -430,7 +500,7 @@ fn a_list_is_fetched_while_the_answer_waits() {
     for revoked in [vec![], vec![7]] {
         let left = Wallet { crls: vec![root.crl(&[])], ..revocable(&root, "left", 7) };
         let (mut world, l, r) = world(&strict(), &left, &revocable(&root, "right", 8));
-        world.publish(r, "http://crl.example/root.crl", read_crl(&root.crl(&revoked)));
+        world.publish(r, LIST, read_crl(&root.crl(&revoked)));
         world.connect(l, Site::TUNNEL);
         world.run_for(SOON);
         if revoked.is_empty() {
@@ -445,7 +515,7 @@ fn a_list_is_fetched_while_the_answer_waits() {
 fn only_a_valid_certificate_makes_anything_be_fetched() {
     let root = Authority::root("root", KeyKind::EcdsaP256);
     let stranger = Authority::root("stranger", KeyKind::EcdsaP256);
-    let url = "http://crl.example/root.crl";
+    let url = LIST;
     let changed = |change: fn(&mut CertificateParams)| {
         let mut params = with_crl_at(of_side("left"), url);
         change(&mut params);

@@ -1,7 +1,10 @@
 //! Answers of OCSP responders in IKE (RFC 4806): what they are good for, and what does not count.
 
-use crate::certificates::{comes_up, is_refused, strict, wallet};
-use crate::pki::{Authority, Wallet, key, of_side, params};
+use crate::SOON;
+use crate::certificates::{
+    LIST, comes_up, is_refused, last_failure, revocable, strict, wallet, world,
+};
+use crate::pki::{Authority, Wallet, key, of_side, params, read_crl};
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use ike::failure::FailureKind;
 use ike::proof::certificate::Certificate;
@@ -9,6 +12,8 @@ use ike::proof::ocsp::Ocsp;
 use ike::proof::trust::{Item, Material, Trust};
 use policy::KeyKind;
 use rcgen::{ExtendedKeyUsagePurpose, KeyPair, SigningKey};
+use sim::Site;
+use sim::invariant::assert_agreement;
 use std::time::Duration;
 
 const KIND: KeyKind = KeyKind::EcdsaP256;
@@ -190,10 +195,93 @@ fn every_certificate_of_a_chain_needs_its_answer() {
         trusted: vec![root.der.clone()],
         ..showing(&root, "right", 8, &Answer::good(&root, 8))
     };
-    let words = ["whether the certificate CN=left", "is revoked is not known"];
+    let words = ["whether the certificate CN=middle (issued by CN=root) is revoked is not known"];
     let only_left = left(vec![about_left.clone()]);
     is_refused(&strict(), &only_left, &right, FailureKind::BadCertificate, &words);
     comes_up(&strict(), &left(vec![about_left, about_middle]), &right);
+}
+
+#[test]
+fn a_certificate_in_the_name_of_an_authority_answers_for_nobody() {
+    let root = Authority::root("root", KIND);
+    let middle = root.below("middle", KIND);
+    // The holder of the intermediate key names a side of its own like the root, and has it vouch for the intermediate one.
+    let left = middle.side_named("root", "left");
+    let serial = |of: &Authority| Certificate::read(&of.der).expect("ours").serial().to_vec();
+    let about_left = Answer { serial: serial(&left), ..Answer::good(&middle, 0) };
+    let about_middle = |issuer| Answer { serial: serial(&middle), ..Answer::good(issuer, 0) };
+    let showing_both = |about_middle: &Answer<'_>| Wallet {
+        own: vec![left.own()],
+        between: vec![middle.der.clone()],
+        trusted: vec![root.der.clone()],
+        ocsp: vec![about_left.der(), about_middle.der()],
+        ..Wallet::default()
+    };
+    let right = showing(&root, "right", 8, &Answer::good(&root, 8));
+    let words = ["whether the certificate CN=middle (issued by CN=root) is revoked is not known"];
+    let forged = showing_both(&about_middle(&left));
+    is_refused(&strict(), &forged, &right, FailureKind::BadCertificate, &words);
+    let by_root = Answer { signer: &left.key, ..about_middle(&root) };
+    let forged = showing_both(&by_root);
+    is_refused(&strict(), &forged, &right, FailureKind::BadCertificate, &words);
+    comes_up(&strict(), &showing_both(&about_middle(&root)), &right);
+}
+
+#[test]
+fn a_list_that_revokes_outweighs_an_answer_of_the_peer() {
+    let root = Authority::root("root", KIND);
+    let left = showing(&root, "left", 7, &Answer::good(&root, 7));
+    let right = |list: Vec<u8>| Wallet {
+        crls: vec![list],
+        ..showing(&root, "right", 8, &Answer::good(&root, 8))
+    };
+    comes_up(&strict(), &left, &right(root.crl(&[6])));
+    let words = ["the certificate CN=left (issued by CN=root) is revoked by its issuer"];
+    is_refused(&strict(), &left, &right(root.crl(&[7])), FailureKind::BadCertificate, &words);
+    // Of an intermediate certificate too.
+    let middle = root.below("middle", KIND);
+    let serial = Certificate::read(&middle.der).expect("ours").serial().to_vec();
+    let about_middle = Answer { serial, ..Answer::good(&root, 0) };
+    let left = Wallet {
+        between: vec![middle.der.clone()],
+        trusted: vec![root.der.clone()],
+        ocsp: vec![Answer::good(&middle, 7).der(), about_middle.der()],
+        ..side(&middle, "left", 7)
+    };
+    comes_up(&strict(), &left, &right(root.crl(&[7])));
+    let words = ["the certificate CN=middle (issued by CN=root) is revoked by its issuer"];
+    let against = right(root.crl_against(&middle));
+    is_refused(&strict(), &left, &against, FailureKind::BadCertificate, &words);
+}
+
+#[test]
+fn a_list_that_was_fetched_before_outweighs_an_answer_of_the_peer() {
+    let root = Authority::root("root", KIND);
+    let left = revocable(&root, "left", 7);
+    let answering = Wallet { ocsp: vec![Answer::good(&root, 7).der()], ..left.clone() };
+    let right = showing(&root, "right", 8, &Answer::good(&root, 8));
+    let (mut world, l, r) = world(&strict(), &left, &right);
+    world.publish(r, LIST, read_crl(&root.crl(&[7])));
+    for wallet in [&left, &answering] {
+        world.trust(l, wallet.trust());
+        world.connect(l, Site::TUNNEL);
+        world.run_for(SOON);
+        let failure = last_failure(&mut world, r).to_string();
+        assert!(failure.contains("is revoked by its issuer"), "{failure}");
+        assert_eq!(world.host(r).fetched, [LIST], "once, for the side without an answer");
+    }
+}
+
+#[test]
+fn nothing_is_fetched_for_a_peer_with_an_answer() {
+    let root = Authority::root("root", KIND);
+    let left = Wallet { ocsp: vec![Answer::good(&root, 7).der()], ..revocable(&root, "left", 7) };
+    let right = showing(&root, "right", 8, &Answer::good(&root, 8));
+    let (mut world, l, r) = world(&strict(), &left, &right);
+    world.connect(l, Site::TUNNEL);
+    world.run_for(SOON);
+    assert_agreement(&mut world, l, r, &strict());
+    assert!(world.host(r).fetched.is_empty());
 }
 
 #[test]

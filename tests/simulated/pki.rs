@@ -1,12 +1,14 @@
 //! Authorities, certificates and revocation lists for scenarios.
 
+use ike::proof::certificate::Certificate;
 use ike::proof::crl::Crl;
 use ike::proof::trust::{Item, Material, Trust};
 use policy::{KeyKind, Secret};
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, CrlDistributionPoint,
-    DnType, GeneralSubtree, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints,
-    RevokedCertParams, SanType, SerialNumber,
+    CrlIssuingDistributionPoint, CrlScope, DistinguishedName, DnType, GeneralSubtree, IsCa, Issuer,
+    KeyIdMethod, KeyPair, KeyUsagePurpose, NameConstraints, RevokedCertParams, SanType,
+    SerialNumber,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
@@ -78,6 +80,23 @@ impl Authority {
         Self { params, key, der }
     }
 
+    /// A new key of this authority under its name, for which the old one vouches.
+    pub fn renewed(&self, name: &str, key: Arc<KeyPair>) -> Self {
+        let params = Self::params(name);
+        let der = self.sign(&params, &key);
+        Self { params, key, der }
+    }
+
+    /// A side, and no authority, whose subject is the name of an authority.
+    pub fn side_named(&self, name: &str, side: &str) -> Self {
+        let mut params = of_side(side);
+        params.distinguished_name = DistinguishedName::new();
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = key(KeyKind::EcdsaP256, side);
+        let der = self.sign(&params, &key);
+        Self { params, key, der }
+    }
+
     /// An authority below this one that may vouch only for this domain.
     pub fn below_for(&self, name: &str, domain: &str) -> Self {
         let mut params = Self::params(name);
@@ -118,8 +137,30 @@ impl Authority {
 
     /// The list of what it has revoked, good until this day of January 2026.
     pub fn crl_until(&self, revoked: &[u64], day: u8) -> Vec<u8> {
-        let entry = |serial: &u64| RevokedCertParams {
-            serial_number: SerialNumber::from(*serial),
+        let serials = revoked.iter().map(|serial| SerialNumber::from(*serial)).collect();
+        self.crl_about(serials, day, None)
+    }
+
+    /// A list with the certificate of another authority.
+    pub fn crl_against(&self, other: &Self) -> Vec<u8> {
+        let other = Certificate::read(&other.der).expect("ours");
+        self.crl_about(vec![SerialNumber::from_slice(other.serial())], 8, None)
+    }
+
+    /// A list of the certificates that name this address, and are of this kind.
+    pub fn crl_of(&self, url: &str, scope: Option<CrlScope>) -> Vec<u8> {
+        let distribution_point = CrlDistributionPoint { uris: vec![url.into()] };
+        self.crl_about(vec![], 8, Some(CrlIssuingDistributionPoint { distribution_point, scope }))
+    }
+
+    fn crl_about(
+        &self,
+        revoked: Vec<SerialNumber>,
+        day: u8,
+        issuing_distribution_point: Option<CrlIssuingDistributionPoint>,
+    ) -> Vec<u8> {
+        let entry = |serial_number: SerialNumber| RevokedCertParams {
+            serial_number,
             revocation_time: rcgen::date_time_ymd(2025, 12, 20),
             reason_code: None,
             invalidity_date: None,
@@ -128,8 +169,8 @@ impl Authority {
             this_update: rcgen::date_time_ymd(2025, 12, 31),
             next_update: rcgen::date_time_ymd(2026, 1, day),
             crl_number: SerialNumber::from(1),
-            issuing_distribution_point: None,
-            revoked_certs: revoked.iter().map(entry).collect(),
+            issuing_distribution_point,
+            revoked_certs: revoked.into_iter().map(entry).collect(),
             key_identifier_method: KeyIdMethod::Sha256,
         };
         params.signed_by(&self.issuer()).expect("signs").der().to_vec()
@@ -170,7 +211,7 @@ impl Wallet {
     }
 }
 
-/// Adds where the revocation list of the issuer is to be had.
+/// Adds the address of the issuer's revocation list.
 pub fn with_crl_at(mut params: CertificateParams, url: &str) -> CertificateParams {
     params.crl_distribution_points = vec![CrlDistributionPoint { uris: vec![url.into()] }];
     params

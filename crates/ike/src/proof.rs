@@ -8,6 +8,7 @@ mod listing;
 pub mod ocsp;
 mod path;
 pub(crate) mod psk;
+mod revocation;
 pub(crate) mod signature;
 mod signed;
 pub mod trust;

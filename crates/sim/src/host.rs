@@ -38,6 +38,8 @@ pub struct Host {
     pub trust: Arc<Trust>,
     /// Revocation lists that it can fetch, by their addresses.
     pub crls: BTreeMap<String, Arc<Crl>>,
+    /// Those that it has fetched, by their addresses.
+    pub kept_crls: BTreeMap<String, Arc<Crl>>,
     /// Addresses of revocation lists that were asked for.
     pub fetched: Vec<String>,
     /// Work with certificates that is kept waiting; `None`: it is done at once.

@@ -170,6 +170,7 @@ impl World {
             engine,
             trust: Arc::default(),
             crls: BTreeMap::new(),
+            kept_crls: BTreeMap::new(),
             fetched: Vec::new(),
             held_jobs: None,
             events: Vec::new(),

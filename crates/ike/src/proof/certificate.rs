@@ -40,6 +40,8 @@ pub struct Certificate {
     is_authority: bool,
     may_issue: bool,
     may_sign: bool,
+    may_sign_crls: bool,
+    names_crls: bool,
     crl_urls: Vec<String>,
 }
 
@@ -105,10 +107,12 @@ impl Certificate {
             not_after: tbs.validity().not_after.to_unix_duration(),
             is_authority: constraints.is_some_and(|(_, c)| c.ca),
             may_issue: usage.is_none_or(|usage| usage.key_cert_sign()),
+            may_sign_crls: usage.is_none_or(|usage| usage.crl_sign()),
             // RFC 4945 §5.1.3.2
             may_sign: usage
                 .is_none_or(|usage| usage.digital_signature() || usage.non_repudiation()),
-            crl_urls: points.map(|(_, points)| urls(&points)).unwrap_or_default(),
+            names_crls: points.is_some(),
+            crl_urls: points.map(|(_, points)| addresses(&points)).unwrap_or_default(),
         })
     }
 
@@ -160,6 +164,16 @@ impl Certificate {
     /// Returns `true` if its key usage, where it has one, lets its key sign a proof of identity (RFC 4945 §5.1.3.2).
     pub fn may_sign(&self) -> bool {
         self.may_sign
+    }
+
+    /// Returns `true` if its key usage, where it has one, lets it sign revocation lists (RFC 5280 §4.2.1.3).
+    pub(super) fn may_sign_crls(&self) -> bool {
+        self.may_sign_crls
+    }
+
+    /// Returns `true` if it says where revocation lists are, at addresses or otherwise.
+    pub(super) fn names_crls(&self) -> bool {
+        self.names_crls
     }
 
     /// The addresses of its issuer's revocation list.
@@ -242,18 +256,23 @@ fn text(text: &str) -> Option<String> {
     (!text.chars().any(char::is_control)).then(|| text.to_owned())
 }
 
-fn urls(points: &CrlDistributionPoints) -> Vec<String> {
-    let names = points.0.iter().filter(|p| p.crl_issuer.is_none()).filter_map(|p| {
-        match &p.distribution_point {
-            Some(DistributionPointName::FullName(names)) => Some(names),
-            _ => None,
-        }
-    });
-    let urls = names.flatten().filter_map(|name| match name {
+/// Those of complete lists of the certificate's issuer: not of lists about some reasons only, or of other issuers.
+fn addresses(points: &CrlDistributionPoints) -> Vec<String> {
+    let complete = points.0.iter().filter(|p| p.crl_issuer.is_none() && p.reasons.is_none());
+    complete.filter_map(|p| p.distribution_point.as_ref()).flat_map(urls).take(MOST).collect()
+}
+
+/// The addresses of a distribution point (RFC 5280 §4.2.1.13).
+pub(super) fn urls(point: &DistributionPointName) -> Vec<String> {
+    let names = match point {
+        DistributionPointName::FullName(names) => names.as_slice(),
+        DistributionPointName::NameRelativeToCRLIssuer(_) => &[],
+    };
+    let url = |name: &GeneralName| match name {
         GeneralName::UniformResourceIdentifier(url) => text(url.as_str()),
         _ => None,
-    });
-    urls.take(MOST).collect()
+    };
+    names.iter().filter_map(url).collect()
 }
 
 type SubjectPublicKeyInfo = x509_cert::spki::SubjectPublicKeyInfoOwned;

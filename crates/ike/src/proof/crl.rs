@@ -1,12 +1,14 @@
 //! Certificate revocation lists (RFC 5280 §5).
 
+use super::certificate::{self, Certificate};
 use super::signed::Signed;
 use policy::DistinguishedName;
 use std::fmt;
 use std::time::Duration;
 use webpki::{CertRevocationList, OwnedCertRevocationList};
 use x509_cert::crl::CertificateList;
-use x509_cert::der::{Decode, Encode};
+use x509_cert::der::{self, Decode, Encode};
+use x509_cert::ext::pkix::crl::IssuingDistributionPoint;
 
 /// Octets of the longest list that is read.
 const LONGEST: usize = 64 * 1024 * 1024;
@@ -17,8 +19,17 @@ pub struct Crl {
     issuer: DistinguishedName,
     this_update: Duration,
     next_update: Option<Duration>,
-    pub(crate) list: CertRevocationList<'static>,
+    scope: Option<Scope>,
+    list: CertRevocationList<'static>,
     der: Vec<u8>,
+}
+
+/// The certificates of its issuer that a list is about, where it is not about all of them (RFC 5280 §5.2.5).
+struct Scope {
+    only_authorities: bool,
+    only_others: bool,
+    /// The certificates that say where revocation lists are name one of these addresses.
+    urls: Vec<String>,
 }
 
 /// Why a list cannot be used; completes "the revocation list …".
@@ -45,13 +56,16 @@ impl Crl {
         let read: CertificateList = CertificateList::from_der(der).map_err(|e| encoding(&e))?;
         let read = read.tbs_cert_list;
         let issuer = read.issuer.to_der().map_err(|e| encoding(&e))?;
-        let list = OwnedCertRevocationList::from_der(der)
-            .map_err(|e| CrlError::Encoding(format!("{e:?}")))?;
+        let list: CertRevocationList<'static> = OwnedCertRevocationList::from_der(der)
+            .map_err(|e| CrlError::Encoding(format!("{e:?}")))?
+            .into();
+        let scope = list.issuing_distribution_point().map(Scope::read).transpose();
         Ok(Self {
             issuer: DistinguishedName::from_der(&issuer).map_err(|e| encoding(&e))?,
             this_update: read.this_update.to_unix_duration(),
             next_update: read.next_update.map(|t| t.to_unix_duration()),
-            list: list.into(),
+            scope: scope.map_err(|e| encoding(&e))?,
+            list,
             der: der.to_vec(),
         })
     }
@@ -81,9 +95,39 @@ impl Crl {
         Signed::read(&self.der).is_ok_and(|signed| signed.is_by(key_info))
     }
 
+    /// Returns `true` if it tells whether this certificate is revoked, provided that the certificate's issuer has signed it.
+    pub(super) fn is_about(&self, certificate: &Certificate) -> bool {
+        self.issuer == *certificate.issuer()
+            && self.scope.as_ref().is_none_or(|scope| scope.holds(certificate))
+    }
+
+    /// Returns `true` if it holds the number of a certificate that it is about.
+    pub(super) fn revokes(&self, certificate: &Certificate) -> bool {
+        // An entry that cannot be read may be the certificate's.
+        !self.list.find_serial(certificate.serial()).is_ok_and(|entry| entry.is_none())
+    }
+
     /// Returns `true` if the list is valid at this time since 1970.
     pub fn is_current(&self, unix_time: Duration) -> bool {
         self.next_update.is_none_or(|until| unix_time < until)
+    }
+}
+
+impl Scope {
+    /// Reads the extension issuingDistributionPoint. webpki has refused lists about some reasons only, and those of other
+    /// issuers.
+    fn read(extension: &[u8]) -> der::Result<Self> {
+        let point = IssuingDistributionPoint::from_der(extension)?;
+        let urls = point.distribution_point.iter().flat_map(certificate::urls).collect();
+        let only_authorities = point.only_contains_ca_certs;
+        Ok(Self { only_authorities, only_others: point.only_contains_user_certs, urls })
+    }
+
+    fn holds(&self, certificate: &Certificate) -> bool {
+        let left_out =
+            if certificate.is_authority() { self.only_others } else { self.only_authorities };
+        let named = || certificate.crl_urls().iter().any(|url| self.urls.contains(url));
+        !left_out && (!certificate.names_crls() || named())
     }
 }
 

@@ -5,10 +5,10 @@
 
 use super::certificate::Certificate;
 use super::crl::Crl;
-use super::ocsp::{Ocsp, Status};
-use super::path::{Judge, Revocation, out_of_time};
+use super::ocsp::Ocsp;
+use super::path::{Judge, Link, Path, out_of_time};
+use super::revocation::Statements;
 use super::signature::{self, Scheme};
-use super::signed::Signed;
 use super::trust::{KeyHash, Own, Trust};
 use crate::failure::{Failure, FailureKind};
 use crate::wire::header::IkeSpi;
@@ -50,11 +50,11 @@ pub(crate) struct Claim {
     pub octets: Vec<u8>,
     /// Answers of OCSP responders that it sent along.
     pub ocsp: Vec<Vec<u8>>,
-    /// Revocation lists that were asked for, and what came of it.
+    /// The results for the revocation lists that were asked for; `None`: none was asked for yet.
     pub fetched: Option<Vec<Fetched>>,
 }
 
-/// The issuer whose list was asked for, and the result.
+/// The issuer whose list was asked for, and the list or the reason why there is none.
 type Fetched = (DistinguishedName, Result<Arc<Crl>, String>);
 
 /// The proof that this side is to make.
@@ -114,10 +114,14 @@ pub struct Fetch {
 pub struct Wanted {
     /// The issuer of the list.
     pub issuer: DistinguishedName,
-    /// SubjectPublicKeyInfo, in DER, of those that have this name and are trusted: one of them must have signed it.
-    pub issuer_keys: Vec<Vec<u8>>,
+    /// The issuer's SubjectPublicKeyInfo, in DER: this key must have signed the list. Another authority may have the same
+    /// name.
+    pub issuer_key: Vec<u8>,
     /// Its addresses. Any of them will do.
     pub urls: Vec<String>,
+    /// Whether to fetch the list. If not, something else vouches for the certificate, and only a list that was fetched before
+    /// is of interest: it may revoke the certificate.
+    pub fetch: bool,
 }
 
 impl Fetch {
@@ -204,100 +208,72 @@ impl Claim {
         let scheme =
             signature::verify(leaf.key(), &self.rules, self.method, &self.signature, &self.octets)
                 .map_err(|why| format!("the signature of {leaf} does not count: {why}"))?;
-        if self.rules.use_crl && !self.is_vouched_for(trust, &path, unix_time)? {
-            match (self.missing(trust, &path, unix_time), &self.fetched) {
-                (wanted, None) if !wanted.is_empty() => return Ok(Verdict::Unknown(wanted)),
-                _ => judge.unrevoked(&leaf, &self.revocation(trust, &path, unix_time))?,
-            }
-        }
-        Ok(Verdict::Valid(scheme))
+        let wanted = match self.rules.use_crl {
+            true => self.check_revocation(trust, &path, unix_time)?,
+            false => Vec::new(),
+        };
+        Ok(if wanted.is_empty() { Verdict::Valid(scheme) } else { Verdict::Unknown(wanted) })
     }
 
-    /// Returns `true` if OCSP responses say of every certificate of a path that it is good.
+    /// Checks that no certificate of a path is revoked. Returns the lists to look for before that is certain.
     ///
     /// # Errors
-    /// If one says that a certificate is revoked.
-    fn is_vouched_for(
+    /// If one is revoked, or if it remains unknown and the configuration does not accept that.
+    fn check_revocation(
         &self,
         trust: &Trust,
-        path: &[Certificate],
+        path: &Path,
         unix_time: Duration,
-    ) -> Result<bool, String> {
-        let answers: Vec<Ocsp> = self.ocsp.iter().filter_map(|der| Ocsp::read(der).ok()).collect();
-        let mut vouched = 0;
-        for certificate in path {
-            // As with lists, whoever has the name and is trusted may be meant.
-            let issuers = path.iter().chain(&trust.authorities);
-            let mut statuses = issuers
-                .filter(|issuer| issuer.subject() == Some(certificate.issuer()))
-                .flat_map(|issuer| answers.iter().map(move |answer| (answer, issuer)))
-                .filter_map(|(answer, issuer)| {
-                    answer.status(certificate, issuer, unix_time, trust.ocsp_max_age).ok()
+    ) -> Result<Vec<Wanted>, String> {
+        let statements = self.statements(trust, unix_time);
+        let mut wanted = Vec::new();
+        let mut unknown = None;
+        for link in path.links() {
+            let vouched_for = statements.vouch_for(link)?;
+            if !vouched_for {
+                unknown = unknown.or(Some(link));
+            }
+            if !link.certificate.crl_urls().is_empty() {
+                wanted.push(Wanted {
+                    issuer: link.certificate.issuer().clone(),
+                    issuer_key: link.issuer.key().info.clone(),
+                    urls: link.certificate.crl_urls().to_vec(),
+                    fetch: !vouched_for,
                 });
-            match statuses.by_ref().max() {
-                Some(Status::Revoked) => {
-                    return Err(format!(
-                        "the certificate {certificate} is revoked, says an OCSP responder of its issuer; its owner \
-                         needs a new one, with a new key"
-                    ));
-                }
-                Some(Status::Good) => vouched += 1,
-                Some(Status::Unknown) | None => {}
             }
         }
-        Ok(vouched == path.len())
-    }
-
-    /// The lists that are not here, as far as the certificates of a path say where they are.
-    fn missing(&self, trust: &Trust, path: &[Certificate], unix_time: Duration) -> Vec<Wanted> {
-        let mut wanted: Vec<Wanted> = Vec::new();
-        for certificate in path.iter().filter(|c| !c.crl_urls().is_empty()) {
-            let issuer = certificate.issuer();
-            let named = |c: &&Certificate| c.subject() == Some(issuer);
-            let issuers = path.iter().chain(&trust.authorities).filter(named);
-            let mut issuer_keys: Vec<Vec<u8>> = issuers.map(|c| c.key().info.clone()).collect();
-            let namesakes = issuer_keys.len() > 1;
-            if namesakes && let Some(key) = issuer_key(certificate, path, trust) {
-                issuer_keys = vec![key.to_vec()];
-            }
-            let here = |crl: &Arc<Crl>| {
-                crl.issuer() == issuer
-                    && crl.is_current(unix_time)
-                    && (!namesakes || issuer_keys.iter().any(|key| crl.is_signed_by(key)))
-            };
-            if !trust.crls.iter().any(here) && !wanted.iter().any(|w| w.issuer == *issuer) {
-                let urls = certificate.crl_urls().to_vec();
-                wanted.push(Wanted { issuer: issuer.clone(), issuer_keys, urls });
-            }
+        match unknown {
+            _ if self.fetched.is_none() && !wanted.is_empty() => Ok(wanted),
+            Some(link) if !trust.lenient_revocation => Err(self.unknown(&statements, link)),
+            _ => Ok(Vec::new()),
         }
-        wanted
     }
 
-    fn revocation<'a>(
-        &'a self,
-        trust: &'a Trust,
-        path: &[Certificate],
-        unix_time: Duration,
-    ) -> Revocation<'a> {
-        let fetched = || self.fetched.iter().flatten();
-        let had = fetched().filter_map(|(_, result)| result.as_ref().ok());
-        let mut crls: Vec<&Arc<Crl>> = trust.crls.iter().chain(had).collect();
-        let outdated = crls.extract_if(.., |crl| !crl.is_current(unix_time));
-        let outdated: Vec<String> =
-            outdated.map(|crl| format!("that of {} is outdated", crl.issuer())).collect();
+    fn statements<'a>(&'a self, trust: &'a Trust, unix_time: Duration) -> Statements<'a> {
+        let fetched = self.fetched.iter().flatten().filter_map(|(_, result)| result.as_ref().ok());
+        let mut crls: Vec<&Crl> = trust.crls.iter().chain(fetched).map(|crl| &**crl).collect();
         crls.sort_by_key(|crl| Reverse(crl.this_update()));
-        // The first of an issuer's name is the one that counts: not that of a namesake.
-        for certificate in path {
-            let issuer = certificate.issuer();
-            let several = crls.iter().filter(|crl| crl.issuer() == issuer).count() > 1;
-            if several && let Some(key) = issuer_key(certificate, path, trust) {
-                crls.retain(|crl| crl.issuer() != issuer || crl.is_signed_by(key));
-            }
-        }
-        let failed = fetched().filter_map(|(issuer, result)| {
-            result.as_ref().err().map(|why| format!("that of {issuer} is not to be had: {why}"))
+        let ocsp = self.ocsp.iter().filter_map(|der| Ocsp::read(der).ok()).collect();
+        Statements { ocsp, crls, ocsp_max_age: trust.ocsp_max_age, unix_time }
+    }
+
+    /// The text for a certificate of which nothing says whether it is revoked.
+    fn unknown(&self, statements: &Statements<'_>, link: Link<'_>) -> String {
+        let issuer = link.certificate.issuer();
+        let failed = self.fetched.iter().flatten().filter_map(|(of, result)| {
+            let why = result.as_ref().err().filter(|_| of == issuer)?;
+            Some(format!("the list of {issuer} could not be fetched: {why}"))
         });
-        Revocation { crls, missing: failed.chain(outdated).collect() }
+        let mut reasons: Vec<String> = failed.chain(statements.shortcomings(link)).collect();
+        if reasons.is_empty() {
+            reasons.push(format!("none of {issuer} is loaded"));
+        }
+        format!(
+            "whether the certificate {} is revoked is not known, and the policy wants to know (IKE_Flags_UseCRL): {}; \
+             provide a current revocation list",
+            link.certificate,
+            reasons.join("; ")
+        )
     }
 
     fn warning(&self, scheme: Scheme) -> Option<String> {
@@ -308,18 +284,6 @@ impl Claim {
             )
         })
     }
-}
-
-/// The key that has signed a certificate, of those that belong to the issuer's name.
-fn issuer_key<'a>(
-    certificate: &Certificate,
-    path: &'a [Certificate],
-    trust: &'a Trust,
-) -> Option<&'a [u8]> {
-    let signed = Signed::read(certificate.der()).ok()?;
-    let issuers = path.iter().chain(&trust.authorities);
-    let named = issuers.filter(|c| c.subject() == Some(certificate.issuer()));
-    named.map(|c| c.key().info.as_slice()).find(|key| signed.is_by(key))
 }
 
 /// Certificates of which no more than two have the same subject, as that of an authority which another one vouches for

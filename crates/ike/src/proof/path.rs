@@ -2,17 +2,14 @@
 //! refusals in words.
 
 use super::certificate::Certificate;
-use super::crl::Crl;
 use super::trust::{RSA_BITS, Trust};
 use policy::KeyKind;
 use rustls_pki_types::{CertificateDer, SignatureVerificationAlgorithm, TrustAnchor, UnixTime};
-use std::sync::Arc;
 use std::time::Duration;
 use webpki::aws_lc_rs as algorithms;
 use webpki::{
-    EndEntityCert, Error, ExpirationPolicy, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage,
-    RequiredEkuNotFoundContext, RevocationCheckDepth, RevocationOptionsBuilder,
-    UnknownStatusPolicy, VerifiedPath, anchor_from_trusted_cert,
+    EndEntityCert, Error, ExtendedKeyUsageValidator, KeyPurposeIdIter, KeyUsage,
+    RequiredEkuNotFoundContext, VerifiedPath, anchor_from_trusted_cert,
 };
 
 const ALGORITHMS: &[&dyn SignatureVerificationAlgorithm] = &[
@@ -72,64 +69,42 @@ pub(super) struct Judge<'a> {
     pub unix_time: Duration,
 }
 
-/// Revocation lists, and why others could not be fetched.
-pub(super) struct Revocation<'a> {
-    pub crls: Vec<&'a Arc<Crl>>,
-    pub missing: Vec<String>,
+/// A valid path: a certificate, those between it and an authority, and last the authority.
+pub(super) struct Path(Vec<Certificate>);
+
+/// A certificate of a path, with the one whose key has signed it.
+#[derive(Clone, Copy)]
+pub(super) struct Link<'a> {
+    pub certificate: &'a Certificate,
+    pub issuer: &'a Certificate,
+}
+
+impl Path {
+    /// Every certificate but the authority's. A name does not tell who has issued a certificate: several may have it.
+    pub fn links(&self) -> impl Iterator<Item = Link<'_>> {
+        let issuers = self.0.iter().skip(1);
+        self.0.iter().zip(issuers).map(|(certificate, issuer)| Link { certificate, issuer })
+    }
 }
 
 impl Judge<'_> {
-    /// The certificate and those between it and an authority, if they are valid; revocation is not looked at.
+    /// The path from a certificate to an authority, if it is valid; revocation is not looked at.
     ///
     /// # Errors
     /// The text for the operator: the certificate that is not valid, the reason, and what to do.
-    pub fn path(&self, leaf: &Certificate) -> Result<Vec<Certificate>, String> {
-        self.judge(leaf, None)
-    }
-
-    /// As [`Judge::path`], and none of them is revoked.
-    ///
-    /// # Errors
-    /// Those of [`Judge::path`], a revoked certificate, or a revocation list that cannot be fetched.
-    pub fn unrevoked(&self, leaf: &Certificate, revocation: &Revocation<'_>) -> Result<(), String> {
-        self.judge(leaf, Some(revocation)).map(|_| ())
-    }
-
-    fn judge(
-        &self,
-        leaf: &Certificate,
-        revocation: Option<&Revocation<'_>>,
-    ) -> Result<Vec<Certificate>, String> {
+    pub fn path(&self, leaf: &Certificate) -> Result<Path, String> {
         self.check_leaf(leaf)?;
-        let authorities: Vec<CertificateDer<'_>> = (self.trust.authorities.iter())
-            .filter(|a| self.is_current(a))
-            .map(|a| CertificateDer::from(a.der()))
-            .collect();
+        let authorities: Vec<&Certificate> =
+            self.trust.authorities.iter().filter(|a| self.is_current(a)).collect();
+        let ders: Vec<CertificateDer<'_>> =
+            authorities.iter().map(|a| CertificateDer::from(a.der())).collect();
         let anchors: Vec<TrustAnchor<'_>> =
-            authorities.iter().filter_map(|a| anchor_from_trusted_cert(a).ok()).collect();
+            ders.iter().filter_map(|der| anchor_from_trusted_cert(der).ok()).collect();
         let others: Vec<CertificateDer<'_>> =
             self.between().map(|c| CertificateDer::from(c.der())).collect();
         let der = CertificateDer::from(leaf.der());
-        let explain = |error: Error| self.explain(leaf, &error, revocation);
+        let explain = |error: Error| self.explain(leaf, &error);
         let entity = EndEntityCert::try_from(&der).map_err(explain)?;
-        let lists: Vec<_> = revocation.iter().flat_map(|r| &r.crls).map(|crl| &crl.list).collect();
-        let strict = !self.trust.lenient_revocation;
-        let options = match RevocationOptionsBuilder::new(&lists) {
-            Ok(builder) => Some(
-                builder
-                    .with_depth(RevocationCheckDepth::Chain)
-                    .with_expiration_policy(ExpirationPolicy::Enforce)
-                    .with_status_policy(match strict {
-                        true => UnknownStatusPolicy::Deny,
-                        false => UnknownStatusPolicy::Allow,
-                    })
-                    .build(),
-            ),
-            Err(_) if revocation.is_some() && strict => {
-                return Err(explain(Error::UnknownRevocationStatus));
-            }
-            Err(_) => None,
-        };
         let time = UnixTime::since_unix_epoch(self.unix_time);
         // RFC 5280 §6.1.4 (n), which webpki leaves to its caller.
         let may_issue = |path: &VerifiedPath<'_>| {
@@ -141,12 +116,19 @@ impl Judge<'_> {
             }
         };
         let path = entity
-            .verify_for_usage(ALGORITHMS, &anchors, &others, time, Usage, options, Some(&may_issue))
+            .verify_for_usage(ALGORITHMS, &anchors, &others, time, Usage, None, Some(&may_issue))
             .map_err(explain)?;
         let between = path
             .intermediate_certificates()
             .filter_map(|used| self.between().find(|c| c.der() == used.der().as_ref()));
-        Ok([leaf].into_iter().chain(between).cloned().collect())
+        let is_anchor = |der: &CertificateDer<'_>| {
+            anchor_from_trusted_cert(der).is_ok_and(|anchor| anchor == *path.anchor())
+        };
+        let Some((_, anchor)) = ders.iter().zip(&authorities).find(|(der, _)| is_anchor(der))
+        else {
+            return Err(explain(Error::UnknownIssuer));
+        };
+        Ok(Path([leaf].into_iter().chain(between).chain([*anchor]).cloned().collect()))
     }
 
     fn between(&self) -> impl Iterator<Item = &Certificate> {
@@ -174,12 +156,7 @@ impl Judge<'_> {
         out_of_time(leaf, self.unix_time).map_or(Ok(()), Err)
     }
 
-    fn explain(
-        &self,
-        leaf: &Certificate,
-        error: &Error,
-        revocation: Option<&Revocation<'_>>,
-    ) -> String {
+    fn explain(&self, leaf: &Certificate, error: &Error) -> String {
         match error {
             Error::CertExpired { .. } | Error::CertNotValidYet { .. } => self
                 .between()
@@ -214,22 +191,6 @@ impl Judge<'_> {
             Error::PathLenConstraintViolated => {
                 format!("the certificate {leaf} is further from its authority than that allows")
             }
-            Error::CertRevoked => self.explain_revoked(leaf, revocation),
-            Error::UnknownRevocationStatus | Error::CrlExpired { .. } => {
-                let missing = revocation.map(|r| r.missing.join("; ")).unwrap_or_default();
-                let missing = match missing.as_str() {
-                    "" => format!("none of {} is loaded", leaf.issuer()),
-                    missing => missing.to_owned(),
-                };
-                format!(
-                    "whether the certificate {leaf} is revoked is not known, and the policy wants to know \
-                     (IKE_Flags_UseCRL): {missing}; provide a current revocation list"
-                )
-            }
-            Error::InvalidCrlSignatureForPublicKey | Error::IssuerNotCrlSigner => format!(
-                "the revocation list for the certificate {leaf} is not signed by the authority that it names, or that \
-                 one may not sign lists"
-            ),
             other => format!("the certificate {leaf} is not valid: {other}"),
         }
     }
@@ -258,19 +219,6 @@ impl Judge<'_> {
             "the certificate {leaf} leads to {}, which is not trusted here: {have}; add its certificate to the \
              authorities, or have the peer send the certificates between",
             last.issuer()
-        )
-    }
-
-    fn explain_revoked(&self, leaf: &Certificate, revocation: Option<&Revocation<'_>>) -> String {
-        let revoked = |c: &&Certificate| {
-            revocation.iter().flat_map(|r| &r.crls).any(|crl| {
-                crl.issuer() == c.issuer()
-                    && crl.list.find_serial(c.serial()).is_ok_and(|found| found.is_some())
-            })
-        };
-        let which = [leaf].into_iter().chain(self.between()).find(revoked).unwrap_or(leaf);
-        format!(
-            "the certificate {which} is revoked by its issuer; its owner needs a new one, with a new key"
         )
     }
 }

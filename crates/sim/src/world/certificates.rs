@@ -1,10 +1,10 @@
 //! Work with certificates: done at once, or kept waiting as long as a scenario likes.
 
 use super::World;
-use crate::host::HostId;
+use crate::host::{Host, HostId};
 use ike::proof::crl::Crl;
 use ike::proof::trust::Trust;
-use ike::proof::{Job, Step};
+use ike::proof::{Job, Step, Wanted};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,17 +54,25 @@ impl World {
             match job.run(unix_time) {
                 Step::Done(done) => return host.engine.handle_done(now, done),
                 Step::Fetch(fetch) => {
-                    let urls = fetch.wanted.iter().flat_map(|wanted| wanted.urls.iter().cloned());
-                    host.fetched.extend(urls);
-                    let get = |url: &String| host.crls.get(url).cloned();
-                    let results = fetch.wanted.iter().map(|wanted| {
-                        let urls = wanted.urls.join(", ");
-                        wanted.urls.iter().find_map(get).ok_or(format!("{urls} does not answer"))
-                    });
+                    let results = fetch.wanted.iter().map(|wanted| host.find_list(wanted));
                     let results = results.collect();
                     job = fetch.resume(results);
                 }
             }
         }
+    }
+}
+
+impl Host {
+    /// Fetches a revocation list, and keeps it for good.
+    fn find_list(&mut self, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+        let lists = if wanted.fetch { &self.crls } else { &self.kept_crls };
+        let found = wanted.urls.iter().find_map(|url| Some((url, lists.get(url)?)));
+        let found = found.map(|(url, list)| (url.clone(), Arc::clone(list)));
+        if wanted.fetch {
+            self.fetched.extend(wanted.urls.iter().cloned());
+            self.kept_crls.extend(found.clone());
+        }
+        found.map(|(_, list)| list).ok_or(format!("{} does not answer", wanted.urls.join(", ")))
     }
 }
