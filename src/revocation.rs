@@ -1,8 +1,8 @@
 //! Revocation lists that are not in a file: fetched where certificates say, and kept.
 //!
 //! Only certificates whose chain has been found valid make the gateway fetch anything, and only lists that their issuer
-//! has signed are kept: a server that somebody else runs in the issuer's place can make a fetch fail, but not for longer than
-//! a minute.
+//! has signed are kept, the newest of each: a server that somebody else runs in the issuer's place can make a fetch fail, but
+//! not for longer than a minute, and cannot bring back a list from before a revocation.
 
 mod fetch;
 mod store;
@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::Store;
 
-/// A list is asked for again after this long, though it may be valid for longer: a revocation is to be known soon.
+/// The time from one fetch of a list to the next, though the list may be valid for longer: a revocation is to be known soon.
 const REFRESH: Duration = Duration::from_secs(24 * 3600);
 /// After a failure, a server is left alone for this long.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -230,10 +230,11 @@ impl Lists {
     async fn fetch(&self, source: &Source, wanted: &Wanted) -> Result<Arc<Crl>, String> {
         let octets = fetch::get(&source.url, self.limits).await;
         let list = accept(octets.map_err(|error| error.to_string())?, wanted).await?;
-        if !list.is_current(unix_time()) {
+        let now = unix_time();
+        if !list.is_current(now) {
             return Err("it is outdated".into());
         }
-        Ok(self.keep(source, list))
+        self.keep(source, list, now)
     }
 
     /// Reads the list in the cache directory, if there is none of its source in memory.
@@ -243,21 +244,29 @@ impl Lists {
         };
         let Some(store) = self.store.as_ref().filter(|_| !self.with_entries(here)) else { return };
         let Some(octets) = store.get(source).await else { return };
-        if let Ok(list) = accept(octets, wanted).await
-            && list.is_current(unix_time())
-        {
-            self.keep(source, list);
+        if let Ok(list) = accept(octets, wanted).await {
+            // It was fetched after it was made; nothing says how long after.
+            let made = list.this_update().min(unix_time());
+            // A newer one may be here meanwhile.
+            let _ = self.keep(source, list, made);
         }
     }
 
-    fn keep(&self, source: &Source, list: Arc<Crl>) -> Arc<Crl> {
-        let refresh = unix_time() + REFRESH;
+    /// Keeps a list that was fetched at this time since 1970.
+    ///
+    /// # Errors
+    /// If a newer one is here. A server, or anyone on the way to it, can send an old list that is still current.
+    fn keep(&self, source: &Source, list: Arc<Crl>, fetched: Duration) -> Result<Arc<Crl>, String> {
+        let refresh = fetched + REFRESH;
         let ask_again = list.next_update().map_or(refresh, |next| next.min(refresh));
         self.with_entry(source, |entry| {
+            if entry.list.as_ref().is_some_and(|here| here.this_update() > list.this_update()) {
+                return Err("it is older than the list that was fetched before".into());
+            }
             (entry.list, entry.failure, entry.ask_again) =
                 (Some(Arc::clone(&list)), None, ask_again);
-        });
-        list
+            Ok(list)
+        })
     }
 
     /// The entry of a source, which is made if there is none.

@@ -56,6 +56,14 @@ impl Authority {
 
 /// Serves octets to everybody; its URL, and how often it was asked.
 async fn server(body: Vec<u8>) -> (String, Arc<AtomicUsize>) {
+    let (url, _, asked) = changing_server(body).await;
+    (url, asked)
+}
+
+/// Serves octets that can be replaced.
+async fn changing_server(body: Vec<u8>) -> (String, Arc<Mutex<Vec<u8>>>, Arc<AtomicUsize>) {
+    let body = Arc::new(Mutex::new(body));
+    let served = Arc::clone(&body);
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let url = format!("http://{}/list.crl", listener.local_addr().expect("bound"));
     let asked = Arc::new(AtomicUsize::new(0));
@@ -67,12 +75,13 @@ async fn server(body: Vec<u8>) -> (String, Arc<AtomicUsize>) {
             while !request.ends_with(b"\r\n\r\n") {
                 request.push(stream.read_u8().await.expect("a whole request"));
             }
+            let body = body.lock().expect("no panic").clone();
             let head = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
             let answer = [head.as_bytes(), &body].concat();
             stream.write_all(&answer).await.expect("taken");
         }
     });
-    (url, asked)
+    (url, served, asked)
 }
 
 /// Lists that may come from this machine.
@@ -168,7 +177,7 @@ async fn a_list_serves_until_its_end_where_the_next_is_not_to_be_had() {
     let (url, asked) = server(b"no list".to_vec()).await;
     let lists = lists(Settings::default());
     let crl = Arc::new(Crl::read(&root.list(2900)).expect("a list"));
-    lists.keep(&root.source(&url), crl);
+    lists.keep(&root.source(&url), crl, unix_time()).expect("the only one");
     time_passes(&lists);
     find(&lists, root.wanted(&[&url])).await.expect("the old one");
     assert_eq!(count(&asked), 1, "a newer one was asked for");
@@ -194,6 +203,75 @@ async fn lists_outlive_the_process_in_their_directory() {
     std::fs::write(file, forged).expect("writable");
     find(&lists(settings), root.wanted(&[&url])).await.expect("fetched again");
     assert_eq!(count(&asked), 2);
+}
+
+#[tokio::test]
+async fn a_stored_list_is_asked_for_again_when_a_day_has_passed_since_it_was_made() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let settings = keeping(&directory);
+    let root = Authority::new("root");
+    let hours = |hours: u64| unix_time() - Duration::from_secs(hours * 3600);
+    for (made, expected) in [(hours(23), 1), (hours(25), 2)] {
+        let (url, asked) = server(root.list_of(made, 2900)).await;
+        find(&lists(settings.clone()), root.wanted(&[&url])).await.expect("fetched");
+        let second = lists(settings.clone());
+        find(&second, root.wanted(&[&url])).await.expect("stored, or fetched again");
+        assert_eq!(count(&asked), expected);
+        find(&second, root.wanted(&[&url])).await.expect("in memory");
+        assert_eq!(count(&asked), expected, "a day has not passed since it was fetched");
+    }
+}
+
+#[tokio::test]
+async fn a_stored_list_serves_where_the_server_does_not() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let settings = keeping(&directory);
+    let root = Authority::new("root");
+    let (url, served, asked) = changing_server(root.list(2900)).await;
+    find(&lists(settings.clone()), root.wanted(&[&url])).await.expect("fetched");
+    *served.lock().expect("no panic") = b"no list".to_vec();
+    find(&lists(settings), root.wanted(&[&url])).await.expect("the stored one");
+    assert_eq!(count(&asked), 2, "a newer one was asked for");
+}
+
+#[tokio::test]
+async fn an_older_list_does_not_replace_a_newer_one_in_memory_or_in_the_directory() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let settings = keeping(&directory);
+    let root = Authority::new("root");
+    let [old, new] = [1, 2].map(|year| Duration::from_secs(1_577_836_800 + year * 31_536_000));
+    let (url, served, asked) = changing_server(root.list_of(new, 2900)).await;
+    let first = lists(settings.clone());
+    find(&first, root.wanted(&[&url])).await.expect("fetched");
+    // It is still current: anyone on the way can send it.
+    *served.lock().expect("no panic") = root.list_of(old, 2900);
+    for lists in [first, lists(settings.clone()), lists(settings.clone())] {
+        time_passes(&lists);
+        let before = count(&asked);
+        let found = find(&lists, root.wanted(&[&url])).await.expect("the newer one");
+        assert_eq!((found.this_update(), count(&asked)), (new, before + 1));
+    }
+    let newest = new + Duration::from_secs(1);
+    *served.lock().expect("no panic") = root.list_of(newest, 2900);
+    let found = find(&lists(settings), root.wanted(&[&url])).await.expect("the newest one");
+    assert_eq!(found.this_update(), newest);
+}
+
+#[tokio::test]
+async fn nobody_but_an_authority_replaces_its_list() {
+    let [root, other] = [Authority::new("root"), Authority::new("other")];
+    let (url, served, asked) = changing_server(root.list_of(unix_time(), 2900)).await;
+    let lists = lists(Settings::default());
+    find(&lists, root.wanted(&[&url])).await.expect("fetched");
+    // A certificate of the other names the same address, where its list is now.
+    *served.lock().expect("no panic") = other.list(2900);
+    let theirs = Wanted { issuer: "CN=other".parse().expect("a name"), ..other.wanted(&[&url]) };
+    find(&lists, theirs).await.expect("its own");
+    *served.lock().expect("no panic") = root.list(2900);
+    time_passes(&lists);
+    let found = find(&lists, root.wanted(&[&url])).await.expect("that from before");
+    assert_ne!(found.this_update(), Duration::from_secs(1_577_836_800));
+    assert_eq!(count(&asked), 3);
 }
 
 #[tokio::test]
