@@ -22,6 +22,7 @@ use ike::priority_queue::PriorityQueue;
 use ike::proof::Done;
 use ike::{Datagram, Engine, Output, Transmit};
 use jobs::Jobs;
+use policy::Policy;
 use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
 use std::io;
@@ -137,6 +138,8 @@ pub struct Surroundings<P> {
     pub farewell: Farewell<P>,
     /// Has the revocation lists that the engine's policy wants and that are not loaded.
     pub fetcher: Fetcher,
+    /// The engine's policy.
+    pub policy: Arc<Policy>,
     /// Where events go.
     pub events: broadcast::Sender<ike::Event>,
 }
@@ -151,10 +154,10 @@ pub fn start<P: DataPlane + Send + 'static>(
     surroundings: Surroundings<P>,
     make: impl FnOnce(Instant) -> Engine<P>,
 ) -> Handle {
-    let Surroundings { sockets, inputs, nat_t, plane_counters, farewell, fetcher, events } =
+    let Surroundings { sockets, inputs, nat_t, plane_counters, farewell, fetcher, policy, events } =
         surroundings;
     let (commands, commands_out) = mpsc::channel(64);
-    let (jobs, done) = Jobs::new(fetcher);
+    let (jobs, done) = Jobs::new(fetcher, policy);
     let (tell_end, end) = closed::channel();
     let handle = Handle::new(commands, events.downgrade(), end);
     let driver = Driver {
@@ -349,7 +352,11 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             Command::Status(reply) => drop(reply.send(self.engine.status(now))),
             Command::Counters(reply) => drop(reply.send(self.counters())),
             Command::ReplacePolicy(policy, reply) => {
-                let _ = reply.send(self.engine.replace_policy(now, policy));
+                let replaced = self.engine.replace_policy(now, Arc::clone(&policy));
+                if replaced.is_ok() {
+                    self.jobs.replace_policy(policy);
+                }
+                let _ = reply.send(replaced);
             }
             Command::ReplaceTrust(trust, reply) => {
                 self.engine.replace_trust(trust);

@@ -5,14 +5,17 @@
 //! not for longer than a minute, and cannot bring back a list from before a revocation.
 
 mod fetch;
+mod reach;
 mod store;
 
 use crate::certificates::pem;
 use crate::driver::Fetcher;
 use aws_lc_rs::digest::{SHA256, digest};
-use fetch::{Limits, is_elsewhere, is_http};
+use fetch::{Limits, is_http};
 use ike::proof::Wanted;
 use ike::proof::crl::Crl;
+use policy::Policy;
+use reach::{Reach, own_networks};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,11 +44,20 @@ pub struct Settings {
     pub max_size: usize,
     /// Directory where they are kept over restarts.
     pub cache: Option<PathBuf>,
+    /// Names and addresses of hosts, as in URLs, that may be asked although they are in a network of this machine or of a
+    /// tunnel.
+    pub hosts: Vec<String>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { fetch: true, timeout: Duration::from_secs(5), max_size: 16 << 20, cache: None }
+        Self {
+            fetch: true,
+            timeout: Duration::from_secs(5),
+            max_size: 16 << 20,
+            cache: None,
+            hosts: Vec::new(),
+        }
     }
 }
 
@@ -102,8 +114,7 @@ impl Entry {
 impl Lists {
     /// None yet; those in the cache directory are read when they are needed.
     pub fn new(settings: Settings) -> Self {
-        let limits =
-            Limits { time: settings.timeout, size: settings.max_size, address: is_elsewhere };
+        let limits = Limits { time: settings.timeout, size: settings.max_size };
         let store = settings.cache.clone().map(Store::new);
         Self { settings, limits, store, entries: Mutex::default() }
     }
@@ -111,22 +122,27 @@ impl Lists {
     /// The function that the engine's driver calls for lists.
     pub(crate) fn fetcher(self: &Arc<Self>) -> Fetcher {
         let lists = Arc::clone(self);
-        Arc::new(move |wanted| {
+        Arc::new(move |wanted, policy| {
             let lists = Arc::clone(&lists);
-            Box::pin(async move { lists.find(wanted).await })
+            Box::pin(async move { lists.find(wanted, &policy).await })
         })
     }
 
-    /// Finds a current list for each issuer, from memory, the cache directory or, where it is to be fetched, its address.
+    /// Finds a current list for each issuer, from memory, the cache directory or, where it is to be fetched, its address. No
+    /// server in a network that a tunnel of `policy` protects is asked, unless [`Settings::hosts`] names it.
     ///
     /// # Errors
     /// For each issuer the reason why it has no list, for the operator.
-    pub async fn find(self: &Arc<Self>, wanted: Vec<Wanted>) -> Vec<Result<Arc<Crl>, String>> {
+    pub async fn find(
+        self: &Arc<Self>,
+        wanted: Vec<Wanted>,
+        policy: &Arc<Policy>,
+    ) -> Vec<Result<Arc<Crl>, String>> {
         let finding: Vec<_> = wanted
             .into_iter()
             .map(|wanted| {
-                let lists = Arc::clone(self);
-                tokio::spawn(async move { lists.find_one(&wanted).await })
+                let (lists, policy) = (Arc::clone(self), Arc::clone(policy));
+                tokio::spawn(async move { lists.find_one(&wanted, &policy).await })
             })
             .collect();
         let mut found = Vec::new();
@@ -155,7 +171,7 @@ impl Lists {
         })
     }
 
-    async fn find_one(&self, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+    async fn find_one(&self, wanted: &Wanted, policy: &Policy) -> Result<Arc<Crl>, String> {
         let issuer = &wanted.issuer;
         if wanted.urls.is_empty() {
             return Err(format!(
@@ -177,7 +193,7 @@ impl Lists {
             }
             let source = Source { url: url.clone(), key: wanted.issuer_key.clone() };
             let found = match wanted.fetch {
-                true => self.find_at(&source, wanted).await,
+                true => self.find_at(&source, wanted, policy).await,
                 false => self.kept(&source, wanted).await.ok_or("it was not fetched".into()),
             };
             match found {
@@ -194,7 +210,12 @@ impl Lists {
         self.with_entries(|entries| entries.get(source)?.usable(wanted, unix_time()))
     }
 
-    async fn find_at(&self, source: &Source, wanted: &Wanted) -> Result<Arc<Crl>, String> {
+    async fn find_at(
+        &self,
+        source: &Source,
+        wanted: &Wanted,
+        policy: &Policy,
+    ) -> Result<Arc<Crl>, String> {
         let gate = self.with_entry(source, |entry| Arc::clone(&entry.gate));
         let _guard = gate.lock().await;
         let known = || self.with_entries(|entries| entries.get(source)?.known(wanted, unix_time()));
@@ -206,7 +227,7 @@ impl Lists {
             return known;
         }
         let url = source.url.as_str();
-        match self.fetch(source, wanted).await {
+        match self.fetch(source, wanted, policy).await {
             Ok(list) => {
                 tracing::info!(url, issuer = %wanted.issuer, "revocation list fetched");
                 if let Some(store) = &self.store {
@@ -227,8 +248,14 @@ impl Lists {
         }
     }
 
-    async fn fetch(&self, source: &Source, wanted: &Wanted) -> Result<Arc<Crl>, String> {
-        let octets = fetch::get(&source.url, self.limits).await;
+    async fn fetch(
+        &self,
+        source: &Source,
+        wanted: &Wanted,
+        policy: &Policy,
+    ) -> Result<Arc<Crl>, String> {
+        let reach = Reach { hosts: &self.settings.hosts, policy, own: own_networks };
+        let octets = fetch::get(&source.url, self.limits, reach).await;
         let list = accept(octets.map_err(|error| error.to_string())?, wanted).await?;
         let now = unix_time();
         if !list.is_current(now) {

@@ -104,6 +104,7 @@ fn start<P: DataPlane + Send + 'static>(
     let seed = seed()?;
     let sockets = driver::Sockets::open(mark)?;
     let nat_t = NatT::open(engine.ike.natt_port, mark, inlet.inlet, esp)?;
+    let policy = Arc::clone(&engine.policy);
     let (make, fetcher, events) = engine.into_parts(plane, seed);
     let surroundings = Surroundings {
         sockets,
@@ -112,6 +113,7 @@ fn start<P: DataPlane + Send + 'static>(
         plane_counters: |_: &mut P| BTreeMap::new(),
         farewell: Box::new(|_, _| {}),
         fetcher,
+        policy,
         events,
     };
     Ok(Gateway::new(driver::start(surroundings, make), Handles::default()))

@@ -273,6 +273,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
         listen_all(plane.userspace().ike_receivers()).inspect_err(|_| manual.end(&mut plane))?;
     // From here on the gateway runs.
     plane.block_on_drop(on_drop == OnDrop::Block);
+    let policy = Arc::clone(&engine.policy);
     let (make, fetcher, events) = engine.into_parts(plane, seed);
     let make = |now| {
         let mut engine = make(now);
@@ -300,6 +301,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
             })
         },
         fetcher,
+        policy,
         events,
     };
     let handle = driver::start(surroundings, make);

@@ -3,6 +3,7 @@
 
 use ike::proof::crl::Crl;
 use ike::proof::{Done, Job, Step, Wanted};
+use policy::Policy;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,29 +14,36 @@ use tokio::task::spawn_blocking;
 /// The result of a [`Fetcher`]: for each wanted list the list, or the reason why there is none.
 pub type Fetched = Pin<Box<dyn Future<Output = Vec<Result<Arc<Crl>, String>>> + Send>>;
 
-/// Fetches revocation lists. Their signatures are checked afterwards.
-pub type Fetcher = Arc<dyn Fn(Vec<Wanted>) -> Fetched + Send + Sync>;
+/// Fetches revocation lists, but from no network that the policy protects. Their signatures are checked afterwards.
+pub type Fetcher = Arc<dyn Fn(Vec<Wanted>, Arc<Policy>) -> Fetched + Send + Sync>;
 
 /// Where jobs run.
 pub(super) struct Jobs {
     cores: Arc<Semaphore>,
     fetcher: Fetcher,
+    policy: Arc<Policy>,
     done: mpsc::UnboundedSender<Done>,
 }
 
 impl Jobs {
     /// The jobs, and where what comes of them is had.
-    pub fn new(fetcher: Fetcher) -> (Self, mpsc::UnboundedReceiver<Done>) {
+    pub fn new(fetcher: Fetcher, policy: Arc<Policy>) -> (Self, mpsc::UnboundedReceiver<Done>) {
         let (done, results) = mpsc::unbounded_channel();
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        (Self { cores: Arc::new(Semaphore::new(cores)), fetcher, done }, results)
+        (Self { cores: Arc::new(Semaphore::new(cores)), fetcher, policy, done }, results)
+    }
+
+    /// Replaces the policy for the jobs that start from now on.
+    pub fn replace_policy(&mut self, policy: Arc<Policy>) {
+        self.policy = policy;
     }
 
     pub fn start(&self, job: Job) {
         let (cores, fetcher, done) =
             (Arc::clone(&self.cores), Arc::clone(&self.fetcher), self.done.clone());
+        let policy = Arc::clone(&self.policy);
         tokio::spawn(async move {
-            if let Some(result) = run(job, &cores, &fetcher).await {
+            if let Some(result) = run(job, &cores, &fetcher, &policy).await {
                 // The engine has stopped: nobody is left to care.
                 let _ = done.send(result);
             }
@@ -44,7 +52,12 @@ impl Jobs {
 }
 
 /// `None` when the runtime goes down.
-async fn run(mut job: Job, cores: &Semaphore, fetcher: &Fetcher) -> Option<Done> {
+async fn run(
+    mut job: Job,
+    cores: &Semaphore,
+    fetcher: &Fetcher,
+    policy: &Arc<Policy>,
+) -> Option<Done> {
     loop {
         let core = cores.acquire().await.ok()?;
         let step = spawn_blocking(move || job.run(unix_time())).await.ok()?;
@@ -52,7 +65,7 @@ async fn run(mut job: Job, cores: &Semaphore, fetcher: &Fetcher) -> Option<Done>
         match step {
             Step::Done(done) => return Some(done),
             Step::Fetch(fetch) => {
-                let results = fetcher(fetch.wanted.clone()).await;
+                let results = fetcher(fetch.wanted.clone(), Arc::clone(policy)).await;
                 job = fetch.resume(results);
             }
         }

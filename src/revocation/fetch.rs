@@ -3,6 +3,7 @@
 //! Plain HTTP only: what is fetched carries its issuer's signature, and a list about the certificates of the server it
 //! comes from could not be fetched from that server (RFC 5280 §8).
 
+use super::reach::Reach;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Bytes;
 use hyper::header::{ACCEPT, HOST, LOCATION, USER_AGENT};
@@ -24,8 +25,6 @@ pub(super) struct Limits {
     pub time: Duration,
     /// Octets of the answer.
     pub size: usize,
-    /// Returns `true` for an address that may be asked.
-    pub address: fn(IpAddr) -> bool,
 }
 
 /// A list could not be fetched.
@@ -35,8 +34,13 @@ pub(super) enum FetchError {
     Scheme,
     #[error("cannot resolve the name {host}: {why}")]
     Resolve { host: String, why: String },
-    #[error("{address} belongs to this machine or its link; such a list has to come from a file")]
-    Address { address: IpAddr },
+    #[error(
+        "{address} {problem}; if the list is to come from there, name {host} in [certificates] crl_hosts, or put the list into a \
+         file ([certificates] crls)"
+    )]
+    Address { host: String, address: IpAddr, problem: &'static str },
+    #[error("the networks of this machine are not known: {0}")]
+    Networks(String),
     #[error("cannot connect: {0}")]
     Connect(String),
     #[error("the server answers {0}")]
@@ -49,41 +53,26 @@ pub(super) enum FetchError {
     Time(Duration),
 }
 
-/// Addresses that nobody can mean who publishes a list: those of this machine and of its link.
-pub(super) fn is_elsewhere(address: IpAddr) -> bool {
-    match address.to_canonical() {
-        IpAddr::V4(a) => {
-            !(a.is_loopback()
-                || a.is_unspecified()
-                || a.is_link_local()
-                || a.is_multicast()
-                || a.is_broadcast())
-        }
-        IpAddr::V6(a) => {
-            !(a.is_loopback()
-                || a.is_unspecified()
-                || a.is_unicast_link_local()
-                || a.is_multicast())
-        }
-    }
-}
-
 /// Returns `true` if a URL is one that [`get`] can fetch.
 pub(super) fn is_http(url: &str) -> bool {
     url.get(..7).is_some_and(|scheme| scheme.eq_ignore_ascii_case("http://"))
 }
 
-/// Fetches what is at a URL.
-pub(super) async fn get(url: &str, limits: Limits) -> Result<Vec<u8>, FetchError> {
-    tokio::time::timeout(limits.time, follow(url, limits))
+/// Fetches the octets at a URL, from a server within `reach`.
+pub(super) async fn get(
+    url: &str,
+    limits: Limits,
+    reach: Reach<'_>,
+) -> Result<Vec<u8>, FetchError> {
+    tokio::time::timeout(limits.time, follow(url, limits, reach))
         .await
         .unwrap_or(Err(FetchError::Time(limits.time)))
 }
 
-async fn follow(url: &str, limits: Limits) -> Result<Vec<u8>, FetchError> {
+async fn follow(url: &str, limits: Limits, reach: Reach<'_>) -> Result<Vec<u8>, FetchError> {
     let mut uri: Uri = url.parse().map_err(|_| FetchError::Scheme)?;
     for _ in 0..=REDIRECTIONS {
-        match ask(&uri, limits).await? {
+        match ask(&uri, limits, reach).await? {
             Answer::Body(octets) => return Ok(octets),
             Answer::Elsewhere(next) => uri = next,
         }
@@ -96,12 +85,12 @@ enum Answer {
     Elsewhere(Uri),
 }
 
-async fn ask(uri: &Uri, limits: Limits) -> Result<Answer, FetchError> {
+async fn ask(uri: &Uri, limits: Limits, reach: Reach<'_>) -> Result<Answer, FetchError> {
     let (Some("http"), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(FetchError::Scheme);
     };
     let (host, port) = (authority.host(), authority.port_u16());
-    let stream = connect(host, port.unwrap_or(80), limits).await?;
+    let stream = connect(host, port.unwrap_or(80), reach).await?;
     let broken = |error: hyper::Error| FetchError::Connect(error.to_string());
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.map_err(broken)?;
@@ -143,7 +132,7 @@ fn resolve(from: &Uri, location: &str) -> Option<Uri> {
     Uri::from_parts(parts).ok()
 }
 
-async fn connect(host: &str, port: u16, limits: Limits) -> Result<TcpStream, FetchError> {
+async fn connect(host: &str, port: u16, reach: Reach<'_>) -> Result<TcpStream, FetchError> {
     let name = host.trim_start_matches('[').trim_end_matches(']');
     let unresolved =
         |error: io::Error| FetchError::Resolve { host: host.into(), why: error.to_string() };
@@ -151,8 +140,8 @@ async fn connect(host: &str, port: u16, limits: Limits) -> Result<TcpStream, Fet
         tokio::net::lookup_host((name, port)).await.map_err(unresolved)?.collect();
     let mut last = FetchError::Resolve { host: host.into(), why: "it has no address".into() };
     for address in addresses {
-        if !(limits.address)(address.ip()) {
-            last = FetchError::Address { address: address.ip() };
+        if let Err(error) = reach.check(name, address.ip()) {
+            last = error;
             continue;
         }
         match TcpStream::connect(address).await {
@@ -166,10 +155,17 @@ async fn connect(host: &str, port: u16, limits: Limits) -> Result<TcpStream, Fet
 #[cfg(test)]
 mod tests {
     use super::*;
+    use policy::Policy;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::TcpListener;
 
-    const LIMITS: Limits = Limits { time: Duration::from_secs(300), size: 64, address: |_| true };
+    const LIMITS: Limits = Limits { time: Duration::from_secs(300), size: 64 };
+
+    /// Fetches from a server of this machine, whose host the operator has named.
+    async fn get(url: &str, limits: Limits) -> Result<Vec<u8>, FetchError> {
+        let (hosts, policy) = (["127.0.0.1".to_owned()], Policy::default());
+        super::get(url, limits, Reach { hosts: &hosts, policy: &policy, own: || Ok(vec![]) }).await
+    }
 
     /// Serves these answers, one connection each; the URL of the server, and what it was asked.
     async fn server(answers: Vec<String>) -> (String, tokio::task::JoinHandle<Vec<String>>) {
@@ -234,12 +230,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_sent_to_this_machine() {
-        let limits = Limits { address: is_elsewhere, ..LIMITS };
-        for host in ["127.0.0.1", "169.254.169.254", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0"] {
-            let error = get(&format!("http://{host}/"), limits).await;
-            assert!(matches!(error, Err(FetchError::Address { .. })), "{host}: {error:?}");
-        }
-        assert!(is_elsewhere([192, 0, 2, 1].into()) && is_elsewhere([10, 0, 0, 1].into()));
+    async fn a_server_that_is_named_sends_nobody_to_another_of_this_machine() {
+        let (url, _server) = server(vec![moved("http://127.0.0.2:1/")]).await;
+        let error = get(&url, LIMITS).await.expect_err("nobody has named that one");
+        assert!(matches!(&error, FetchError::Address { host, .. } if host == "127.0.0.2"));
+        assert!(
+            error.to_string().contains("name 127.0.0.2 in [certificates] crl_hosts"),
+            "{error}"
+        );
     }
 }

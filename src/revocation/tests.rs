@@ -86,9 +86,7 @@ async fn changing_server(body: Vec<u8>) -> (String, Arc<Mutex<Vec<u8>>>, Arc<Ato
 
 /// Lists that may come from this machine.
 fn lists(settings: Settings) -> Arc<Lists> {
-    let mut lists = Lists::new(settings);
-    lists.limits.address = |_| true;
-    Arc::new(lists)
+    Arc::new(Lists::new(Settings { hosts: vec!["127.0.0.1".into()], ..settings }))
 }
 
 /// Lets the time come at which everything is asked for again.
@@ -99,7 +97,7 @@ fn time_passes(lists: &Lists) {
 }
 
 async fn find(lists: &Arc<Lists>, wanted: Wanted) -> Result<Arc<Crl>, String> {
-    let mut found = lists.find(vec![wanted]).await;
+    let mut found = lists.find(vec![wanted], &Arc::default()).await;
     assert_eq!(found.len(), 1);
     found.remove(0)
 }
@@ -113,7 +111,7 @@ async fn many_who_want_a_list_at_once_have_it_fetched_once() {
     let root = Authority::new("root");
     let (url, asked) = server(root.list(2900)).await;
     let lists = lists(Settings::default());
-    let found = lists.find(vec![root.wanted(&[&url]); 5]).await;
+    let found = lists.find(vec![root.wanted(&[&url]); 5], &Arc::default()).await;
     assert_eq!(found.iter().filter(|result| result.is_ok()).count(), 5);
     find(&lists, root.wanted(&[&url])).await.expect("it is kept");
     assert_eq!(count(&asked), 1);
@@ -289,6 +287,17 @@ async fn a_list_that_is_not_to_be_fetched_is_found_if_it_was_fetched_before() {
     find(&first, here(url.as_str())).await.expect("in memory");
     find(&lists(settings), here(url.as_str())).await.expect("in the directory");
     assert_eq!(count(&asked), 1);
+}
+
+#[tokio::test]
+async fn a_server_of_this_machine_is_not_asked_unless_it_is_named() {
+    let root = Authority::new("root");
+    let (url, asked) = server(root.list(2900)).await;
+    let lists = Arc::new(Lists::default());
+    let why = find(&lists, root.wanted(&[&url])).await.expect_err("this machine's");
+    assert!(why.contains("127.0.0.1 belongs to this machine or its link"), "{why}");
+    assert!(why.contains("name 127.0.0.1 in [certificates] crl_hosts"), "{why}");
+    assert_eq!(count(&asked), 0);
 }
 
 #[tokio::test]

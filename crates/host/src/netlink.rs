@@ -184,6 +184,18 @@ impl Netlink {
 
     /// The addresses this host owns.
     pub fn addresses(&mut self) -> io::Result<Vec<IpAddr>> {
+        Ok(self.attachments()?.into_iter().map(|(address, _)| address).collect())
+    }
+
+    /// The addresses this host owns, and the networks it is attached to.
+    pub fn networks(&mut self) -> io::Result<Vec<Prefix>> {
+        let whole = |address: IpAddr| if address.is_ipv4() { 32 } else { 128 };
+        let attachments = self.attachments()?.into_iter();
+        Ok(attachments.flat_map(|(a, network)| [Prefix::holding(a, whole(a)), network]).collect())
+    }
+
+    /// The addresses this host owns, each with its network.
+    fn attachments(&mut self) -> io::Result<Vec<(IpAddr, Prefix)>> {
         let answers = self.exchange(Message::GetAddress(AddressMessage::default()), NLM_F_DUMP)?;
         let mut owned = Vec::new();
         for answer in answers {
@@ -204,7 +216,9 @@ impl Netlink {
                 AddressAttribute::Address(l) => Some(*l),
                 _ => None,
             });
-            owned.extend(local.or(plain));
+            if let Some((own, on_link)) = local.or(plain).zip(plain.or(local)) {
+                owned.push((own, Prefix::holding(on_link, a.header.prefix_len)));
+            }
         }
         Ok(owned)
     }

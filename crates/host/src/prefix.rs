@@ -34,6 +34,11 @@ impl Prefix {
         };
         Self { address, length }
     }
+
+    /// Returns `true` if it holds an address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        address.is_ipv4() == self.address.is_ipv4() && Self::holding(address, self.length) == *self
+    }
 }
 
 fn bits(address: IpAddr) -> u128 {
@@ -121,7 +126,11 @@ mod tests {
         ] {
             let holding = Prefix::holding(address.parse().expect("an address"), length);
             assert_eq!(holding.to_string(), prefix);
+            assert!(holding.contains(address.parse().expect("an address")));
         }
+        let network = Prefix::holding([10, 1, 2, 3].into(), 31);
+        let others = ["10.1.2.4", "10.1.2.1", "::ffff:10.1.2.3", "fd00::1"];
+        assert!(!others.iter().any(|a| network.contains(a.parse().expect("an address"))));
     }
 
     #[test]

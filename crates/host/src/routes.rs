@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use crate::netlink::Netlink;
+use crate::prefix::Prefix;
 use std::io;
 use std::net::IpAddr;
 
@@ -39,6 +40,11 @@ impl Routes {
     /// The addresses of this host.
     pub fn own(&mut self) -> io::Result<Vec<IpAddr>> {
         Ok(self.0.addresses()?.into_iter().collect())
+    }
+
+    /// The addresses of this host, and the networks that it is attached to.
+    pub fn networks(&mut self) -> io::Result<Vec<Prefix>> {
+        self.0.networks()
     }
 }
 

@@ -141,17 +141,24 @@ fn revocation() -> Vec<Scenario> {
     let file = Plan { revocation: Revocation::File, intermediate: true, ..Plan::default() };
     all.extend(both_roles("list_in_file::intermediate", &with(file)));
     let plan = Plan { revocation: Revocation::Http, ..Plan::default() };
+    // strongSwan's gateway has the list. `vpnd` is attached to the same network.
+    let named = |plan| Setup { vpnd_certificates: "crl_hosts = [\"192.0.2.2\"]", ..with(plan) };
+    all.extend(refused(
+        "list_by_http::host_not_named",
+        &with(plan),
+        &["192.0.2.2 is in a network that this machine is attached to", "crl_hosts"],
+    ));
     all.extend(refused(
         "revoked::list_by_http",
-        &with(Plan { revoked: true, ..plan }),
+        &named(Plan { revoked: true, ..plan }),
         &["CN=right.example.net", "is revoked"],
     ));
-    all.push(scenario("certificates::list_by_http::from_charon", with(plan), |world| {
+    all.push(scenario("certificates::list_by_http::from_charon", named(plan), |world| {
         world.up_from_charon();
         world.exchange_traffic();
         assert_eq!(world.lists_served.load(Ordering::Relaxed), 1);
     }));
-    all.push(scenario("certificates::list_by_http::fetched_once", with(plan), |world| {
+    all.push(scenario("certificates::list_by_http::fetched_once", named(plan), |world| {
         world.up_from_vpnd();
         world.vpnd.must(&["deactivate", crate::setup::IKE_TUNNEL]);
         world.charon.wait_down();

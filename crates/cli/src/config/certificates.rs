@@ -30,6 +30,8 @@ pub struct Certificates {
     pub fetch_crls: bool,
     /// Time to fetch one.
     pub fetch_timeout: Span,
+    /// Hosts that may be asked although they are in a network of this machine or of a tunnel.
+    pub crl_hosts: Vec<String>,
     /// The directory in which fetched lists are kept across restarts; empty: none.
     pub crl_cache: PathBuf,
 }
@@ -59,6 +61,7 @@ impl Default for Certificates {
             ocsp_max_age: Span(None),
             fetch_crls: fetch,
             fetch_timeout: Span(Some(timeout)),
+            crl_hosts: Vec::new(),
             crl_cache: PathBuf::new(),
         }
     }
@@ -72,6 +75,7 @@ impl Certificates {
             fetch: self.fetch_crls,
             timeout: self.fetch_timeout.0.unwrap_or(defaults.timeout),
             cache: Some(self.crl_cache.clone()).filter(|path| !path.as_os_str().is_empty()),
+            hosts: self.crl_hosts.clone(),
             ..defaults
         }
     }

@@ -161,6 +161,7 @@ fn certificates_may_lie_anywhere() {
         ocsp_max_age = "24h"
         fetch_crls = false
         fetch_timeout = "2s"
+        crl_hosts = ["crl.example.net", "192.0.2.7"]
         crl_cache = "/var/cache/vpnd"
         "#,
     )
@@ -181,6 +182,7 @@ fn certificates_may_lie_anywhere() {
         fetch: false,
         timeout: Duration::from_secs(2),
         cache: Some("/var/cache/vpnd".into()),
+        hosts: vec!["crl.example.net".into(), "192.0.2.7".into()],
         ..vpn::revocation::Settings::default()
     };
     assert_eq!(config.certificates.revocation(), expected);
