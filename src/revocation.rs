@@ -1,8 +1,8 @@
 //! Revocation lists that are not in a file: fetched where certificates say, and kept.
 //!
 //! Only certificates whose chain has been found valid make the gateway fetch anything, and only lists that their issuer
-//! has signed are kept, the newest of each: a server that somebody else runs in the issuer's place can make a fetch fail, but
-//! not for longer than a minute, and cannot bring back a list from before a revocation.
+//! has signed are kept, the newest of each: a server that somebody else runs in the issuer's place can make a fetch
+//! fail, but not for longer than a minute, and cannot bring back a list from before a revocation.
 
 mod fetch;
 mod reach;
@@ -22,7 +22,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use store::Store;
 
-/// The time from one fetch of a list to the next, though the list may be valid for longer: a revocation is to be known soon.
+/// The time from one fetch of a list to the next, though the list may be valid for longer: a revocation is to be known
+/// soon.
 const REFRESH: Duration = Duration::from_secs(24 * 3600);
 /// After a failure, a server is left alone for this long.
 const PAUSE: Duration = Duration::from_secs(60);
@@ -44,8 +45,8 @@ pub struct Settings {
     pub max_size: usize,
     /// Directory where they are kept over restarts.
     pub cache: Option<PathBuf>,
-    /// Names and addresses of hosts, as in URLs, that may be asked although they are in a network of this machine or of a
-    /// tunnel.
+    /// Names and addresses of hosts, as in URLs, that may be asked although they are in a network of this machine or of
+    /// a tunnel.
     pub hosts: Vec<String>,
 }
 
@@ -128,8 +129,9 @@ impl Lists {
         })
     }
 
-    /// Finds a current list for each issuer, from memory, the cache directory or, where it is to be fetched, its address. No
-    /// server in a network that a tunnel of `policy` protects is asked, unless [`Settings::hosts`] names it.
+    /// Finds a current list for each issuer, from memory, the cache directory or, where it is to be fetched, its
+    /// address. No server in a network that a tunnel of `policy` protects is asked, unless [`Settings::hosts`] names
+    /// it.
     ///
     /// # Errors
     /// For each issuer the reason why it has no list, for the operator.

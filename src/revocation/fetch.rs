@@ -35,8 +35,8 @@ pub(super) enum FetchError {
     #[error("cannot resolve the name {host}: {why}")]
     Resolve { host: String, why: String },
     #[error(
-        "{address} {problem}; if the list is to come from there, name {host} in [certificates] crl_hosts, or put the list into a \
-         file ([certificates] crls)"
+        "{address} {problem}; if the list is to come from there, name {host} in [certificates] crl_hosts, or put the \
+         list into a file ([certificates] crls)"
     )]
     Address { host: String, address: IpAddr, problem: &'static str },
     #[error("the networks of this machine are not known: {0}")]

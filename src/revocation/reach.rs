@@ -1,7 +1,7 @@
 //! The servers from which revocation lists may be fetched.
 //!
-//! A certificate says where the list of its issuer is. Without a limit, anyone who can have such a certificate issued could
-//! make the gateway send requests to services that only the gateway and its networks reach.
+//! A certificate says where the list of its issuer is. Without a limit, anyone who can have such a certificate issued
+//! could make the gateway send requests to services that only the gateway and its networks reach.
 
 use super::fetch::FetchError;
 use host::{Prefix, Routes};
@@ -9,8 +9,8 @@ use policy::{AddressRange, Policy};
 use std::io;
 use std::net::IpAddr;
 
-/// The limit: no address of this machine, of a network that it is attached to, or of a network that a tunnel protects, unless
-/// the operator has named the host.
+/// The limit: no address of this machine, of a network that it is attached to, or of a network that a tunnel protects,
+/// unless the operator has named the host.
 #[derive(Clone, Copy)]
 pub(super) struct Reach<'a> {
     /// Names and addresses of hosts that may be asked wherever they are.
@@ -56,7 +56,8 @@ fn is_of_link(address: IpAddr) -> bool {
         }
 }
 
-/// Returns `true` if a tunnel protects a network with this address. A tunnel for all addresses says nothing about a single one.
+/// Returns `true` if a tunnel protects a network with this address. A tunnel for all addresses says nothing about a
+/// single one.
 fn protects(policy: &Policy, address: IpAddr) -> bool {
     let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
     let mut ranges =

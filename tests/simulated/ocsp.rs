@@ -205,7 +205,7 @@ fn every_certificate_of_a_chain_needs_its_answer() {
 fn a_certificate_in_the_name_of_an_authority_answers_for_nobody() {
     let root = Authority::root("root", KIND);
     let middle = root.below("middle", KIND);
-    // The holder of the intermediate key names a side of its own like the root, and has it vouch for the intermediate one.
+    // The holder of the intermediate key names a side like the root, and has it vouch for the intermediate certificate.
     let left = middle.side_named("root", "left");
     let serial = |of: &Authority| Certificate::read(&of.der).expect("ours").serial().to_vec();
     let about_left = Answer { serial: serial(&left), ..Answer::good(&middle, 0) };

@@ -95,7 +95,8 @@ impl Crl {
         Signed::read(&self.der).is_ok_and(|signed| signed.is_by(key_info))
     }
 
-    /// Returns `true` if it tells whether this certificate is revoked, provided that the certificate's issuer has signed it.
+    /// Returns `true` if it tells whether this certificate is revoked, provided that the certificate's issuer has
+    /// signed it.
     pub(super) fn is_about(&self, certificate: &Certificate) -> bool {
         self.issuer == *certificate.issuer()
             && self.scope.as_ref().is_none_or(|scope| scope.holds(certificate))
@@ -114,8 +115,8 @@ impl Crl {
 }
 
 impl Scope {
-    /// Reads the extension issuingDistributionPoint. webpki has refused lists about some reasons only, and those of other
-    /// issuers.
+    /// Reads the extension issuingDistributionPoint. webpki has refused lists about some reasons only, and those about
+    /// certificates of other issuers.
     fn read(extension: &[u8]) -> der::Result<Self> {
         let point = IssuingDistributionPoint::from_der(extension)?;
         let urls = point.distribution_point.iter().flat_map(certificate::urls).collect();

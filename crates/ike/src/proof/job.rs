@@ -114,13 +114,13 @@ pub struct Fetch {
 pub struct Wanted {
     /// The issuer of the list.
     pub issuer: DistinguishedName,
-    /// The issuer's SubjectPublicKeyInfo, in DER: this key must have signed the list. Another authority may have the same
-    /// name.
+    /// The issuer's SubjectPublicKeyInfo, in DER: this key must have signed the list. Another authority may have the
+    /// same name.
     pub issuer_key: Vec<u8>,
     /// Its addresses. Any of them will do.
     pub urls: Vec<String>,
-    /// Whether to fetch the list. If not, something else vouches for the certificate, and only a list that was fetched before
-    /// is of interest: it may revoke the certificate.
+    /// Whether to fetch the list. If not, something else vouches for the certificate, and only a list that was fetched
+    /// before is of interest: it may revoke the certificate.
     pub fetch: bool,
 }
 

@@ -18,7 +18,8 @@ pub(super) struct Statements<'a> {
 }
 
 impl Statements<'_> {
-    /// Returns `true` if a statement in force says that a certificate is not revoked, and `false` if none says anything.
+    /// Returns `true` if a statement in force says that a certificate is not revoked, and `false` if none says
+    /// anything.
     ///
     /// # Errors
     /// If one says that the certificate is revoked: no other statement outweighs that. The text is for the operator.

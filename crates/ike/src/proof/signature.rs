@@ -225,7 +225,7 @@ pub(crate) fn sign(
                 // RFC 8247 §3.2: PSS is what every peer knows. One that signs the older way may know only that.
                 (Some(hash), Some(Scheme::Pkcs1(_))) => Scheme::Pkcs1(hash),
                 (Some(hash), _) => Scheme::Pss(hash),
-                // RFC 7296 §3.8: the method names no hash algorithm. The peer knows the one that it has signed with itself.
+                // RFC 7296 §3.8: the method names no hash algorithm. The peer knows the one that it has used itself.
                 (None, Some(Scheme::Pkcs1(theirs))) if SHA2.contains(&theirs) => {
                     Scheme::Pkcs1(theirs)
                 }
