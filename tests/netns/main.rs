@@ -9,6 +9,7 @@ mod authentication_header;
 mod certificates;
 mod cleanup;
 mod commands;
+mod confinement;
 mod crypto;
 mod daemon;
 mod demo;
@@ -30,6 +31,9 @@ mod stress;
 mod wireshark;
 
 fn main() -> std::process::ExitCode {
+    if let Some(outcome) = confinement::child() {
+        return outcome;
+    }
     let trials = [
         // The longest first.
         acceptance::trials(),
@@ -52,6 +56,7 @@ fn main() -> std::process::ExitCode {
         nat::trials(),
         reload::trials(),
         commands::trials(),
+        confinement::trials(),
         crypto::trials(),
         daemon::trials(),
         wireshark::trials(),

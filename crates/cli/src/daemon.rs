@@ -1,5 +1,6 @@
 //! `vpnd start`: everything around the engine, from the first check to the last undone change.
 
+use self::confinement::{Paths, confine};
 use self::server::{ControlSocket, Limits, SocketError, serve};
 use crate::certificates::Keeper;
 use crate::config::{Config, ConfigError, LogFormat};
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{error, info, warn};
 
+pub mod confinement;
 mod crypto;
 pub mod gateway;
 mod logging;
@@ -169,6 +171,16 @@ fn run_gateway(
     }
     let (socket, listener) = ControlSocket::bind(&config.control.socket)?;
 
+    // The last moment with one thread. The gateway starts confined.
+    let paths = Paths::of(options, config);
+    for remark in paths.remarks() {
+        warn!("{remark}");
+    }
+    let confinement = confine(&paths);
+    for missing in &confinement.info().missing {
+        warn!("vpnd is not confined by {missing}");
+    }
+
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
@@ -206,6 +218,7 @@ fn run_gateway(
         let daemon = Daemon::new(gateway, source, keeper, levels)
             .with_crypto(crypto)
             .configured(options.config.clone(), config.clone())
+            .confined(confinement.info().clone())
             .exporting_keys_to(options.export_keys.clone());
         let daemon = Arc::new(daemon.with_policy(Arc::clone(&policy), file.definitions));
         let ready = format!(

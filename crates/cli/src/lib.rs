@@ -53,6 +53,7 @@
 //! | What does `vpnctl trace` say? | `course.rs`; the decision is made in `crates/esp/src/trace.rs` and in the plane |
 //! | What do the counters mean, and what does the filter shut out? | `counters.rs`; `filter.rs`; the packets' reasons are in `crates/esp/src/discard.rs`, IKE's in `crates/ike/src/discard.rs` |
 //! | Where is `vpnctl crypto`? | `crypto/`: `arguments.rs` (commands), `service.rs` (answers), `bench.rs` and `plot.rs`, `machine.rs` and `kernel.rs` (what is there), `tunables.rs` (`set --persist`), `remarks.rs` (warnings at start), `client.rs` |
+//! | What can a daemon that an attacker has taken over still do? | `daemon/confinement.rs` confines it at start: `capabilities.rs`, `files.rs` (Landlock: a new path goes here, or into `paths.rs` if a setting names it) and `system_calls.rs` (seccomp) beside it |
 //! | How are keys kept out of core dumps and from other users? | `daemon.rs`, `protect_memory`: no core dumps, and umask 077 |
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
 //! | Who advises about algorithms that cards cannot offload? | `offload_advice.rs` |

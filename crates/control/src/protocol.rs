@@ -30,7 +30,7 @@ pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo}
 pub use happening::Happening;
 pub use manual::ManualSaInfo;
 pub use offload::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo, ResyncInfo};
-pub use overview::{Fallback, Fleet, GuardInfo, Overview, PlaneInfo, Unrouted};
+pub use overview::{ConfinementInfo, Fallback, Fleet, GuardInfo, Overview, PlaneInfo, Unrouted};
 pub use refusal::{Refusal, RefusalCode};
 pub use reload::{Change, Reloaded};
 pub use request::parse;

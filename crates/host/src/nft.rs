@@ -8,11 +8,14 @@ use policy::{PortRange, Selector};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{self, Write as _};
 use std::net::IpAddr;
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 /// The possible paths of the program. PATH is not used, since this runs with privileges.
@@ -20,6 +23,9 @@ const NFT: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/loca
 
 /// The time after which the program is killed: key management waits for it.
 const DEADLINE: Duration = Duration::from_secs(20);
+
+/// The program's file, if this process is to run no other one.
+static KEPT: OnceLock<Option<File>> = OnceLock::new();
 
 /// The last processes of the program that this one has started. Their changes are no others'.
 static OWN_PROCESSES: Mutex<VecDeque<u32>> = Mutex::new(VecDeque::new());
@@ -30,6 +36,13 @@ const OWN_PROCESSES_KEPT: usize = 256;
 pub fn table(purpose: &str, device: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     format!("vpn_{purpose}_{}", device.chars().map(plain).collect::<String>())
+}
+
+/// Opens the program's file for the life of this process, which runs no other one from then on: an upgrade puts another
+/// file in its place, which a confined process may not execute. `None`: this host does not have the program.
+pub fn keep_program() -> Option<&'static File> {
+    let open = || NFT.into_iter().find_map(|path| File::open(path).ok());
+    KEPT.get_or_init(open).as_ref()
 }
 
 /// Returns `true` if this host has the program.
@@ -186,8 +199,13 @@ fn note_process(id: u32) {
     }
 }
 
-fn program() -> Option<&'static str> {
-    NFT.into_iter().find(|path| std::fs::exists(path).unwrap_or(false))
+fn program() -> Option<PathBuf> {
+    match KEPT.get() {
+        Some(kept) => {
+            kept.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()).into())
+        }
+        None => NFT.into_iter().map(PathBuf::from).find(|path| path.exists()),
+    }
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer, MapAccess, Visitor};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
 use vpn::manual::{ManualSa, Way};
 use xfrm::placement::{Choice, Wanted};
 
@@ -28,6 +29,8 @@ pub struct Sa {
     replay_window: Option<u32>,
     /// A key of this SA stands in the file itself.
     pub(super) has_key: bool,
+    /// The files of its other keys.
+    key_files: Vec<PathBuf>,
     /// Offload for this SA; `None`: the setting of the tunnel with its name, or the general one.
     offload: Option<Wanted>,
     /// The network card; empty: the card of the route to the peer.
@@ -44,6 +47,11 @@ impl Sa {
     /// The name, which the SA of the other direction has, too.
     pub(super) fn name(&self) -> &str {
         &self.sa.name
+    }
+
+    /// The files that its keys were read from.
+    pub(crate) fn key_files(&self) -> &[PathBuf] {
+        &self.key_files
     }
 
     /// Offload for this SA, if the section sets it; `of_name` is the setting of the tunnel with its name.
@@ -124,10 +132,10 @@ impl TryFrom<Written> for Sa {
     type Error = String;
 
     fn try_from(mut written: Written) -> Result<Self, String> {
-        let has_key = [&written.key, &written.encryption_key, &written.integrity_key]
-            .into_iter()
-            .flatten()
-            .any(Key::is_inline);
+        let keys = [&written.key, &written.encryption_key, &written.integrity_key];
+        let keys = || keys.into_iter().flatten().map(Key::file);
+        let has_key = keys().any(|file| file.is_none());
+        let key_files = keys().flatten().map(PathBuf::from).collect();
         let (suite, key) = written.take_cipher()?;
         if written.source.is_ipv4() != written.destination.is_ipv4() {
             return Err("source and destination are of two families".to_owned());
@@ -180,7 +188,7 @@ impl TryFrom<Written> for Sa {
         };
         let Written { replay_window, offload, offload_device, .. } = written;
         let offload = offload.map(|Named(wanted)| wanted);
-        Ok(Self { sa, replay_window, has_key, offload, offload_device })
+        Ok(Self { sa, replay_window, has_key, key_files, offload, offload_device })
     }
 }
 

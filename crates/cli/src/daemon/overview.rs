@@ -60,6 +60,7 @@ impl<G: Gateway> Daemon<G> {
                 .map(|info| crate::report::offload_summary(&info)),
             manual_sas: self.manual_sas().await?,
             guard: self.guard(),
+            confinement: self.confinement.clone(),
             filter: filter.as_ref().map(view::filter),
             ike_discarded: discarded("ike."),
             esp_discarded: discarded("esp."),

@@ -8,7 +8,7 @@ use crate::certificates::Keeper;
 use crate::config::{Config, OnStop};
 use crate::crypto::tunables::Tunables;
 use crate::view;
-use control::protocol::{Command, Refusal, Reply};
+use control::protocol::{Command, ConfinementInfo, Refusal, Reply};
 use policy::Policy;
 use policy::xml::Definitions;
 use std::path::PathBuf;
@@ -29,6 +29,7 @@ pub struct Daemon<G> {
     levels: LevelControl,
     pub(super) crypto: Tunables,
     pub(super) keys_exported_to: Option<PathBuf>,
+    pub(super) confinement: Option<ConfinementInfo>,
     /// The configuration that the daemon was started with, and its file.
     pub(super) config: (Option<PathBuf>, Config),
     pub(super) started: Instant,
@@ -57,6 +58,7 @@ impl<G: Gateway> Daemon<G> {
             levels,
             crypto: Tunables::default(),
             keys_exported_to: None,
+            confinement: None,
             config: Default::default(),
             started: Instant::now(),
             reloading,
@@ -82,6 +84,12 @@ impl<G: Gateway> Daemon<G> {
     #[must_use]
     pub fn exporting_keys_to(self, directory: Option<PathBuf>) -> Self {
         Self { keys_exported_to: directory, ..self }
+    }
+
+    /// Lets it know how its process is confined.
+    #[must_use]
+    pub fn confined(self, confinement: ConfinementInfo) -> Self {
+        Self { confinement: Some(confinement), ..self }
     }
 
     /// Lets it know what it was started with, and where that was read from: a reload reads it again.

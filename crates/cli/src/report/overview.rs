@@ -2,8 +2,8 @@
 
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use control::protocol::{
-    Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, Overview, TraceInfo,
-    Unrouted,
+    ConfinementInfo, Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, Overview,
+    TraceInfo, Unrouted,
 };
 use std::fmt::Write;
 use std::time::Duration;
@@ -65,6 +65,9 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
     if let Some(guard) = &daemon.guard {
         fields.add("guard", self::guard(guard));
     }
+    if let Some(confinement) = &daemon.confinement {
+        fields.add("confined", self::confinement(confinement, colour));
+    }
     if let Some(directory) = &daemon.keys_exported_to {
         let remark = format!("INSECURE: written to {}", plain(directory));
         fields.add("keys", colour.bad(&remark));
@@ -96,6 +99,18 @@ fn guard(guard: &GuardInfo) -> String {
             "not in force: nftables does not guard the tunnels, or there are none".to_owned()
         }
     }
+}
+
+fn confinement(confinement: &ConfinementInfo, colour: Colour) -> String {
+    let mut text = match confinement.in_force.as_slice() {
+        [] => "not at all".to_owned(),
+        parts => format!("by {}", plain(&parts.join(", "))),
+    };
+    if !confinement.missing.is_empty() {
+        let missing = format!("not in force: {}", plain(&confinement.missing.join("; ")));
+        text.push_str(&format!("; {}", colour.notice(&missing)));
+    }
+    text
 }
 
 fn packets(n: u64) -> String {

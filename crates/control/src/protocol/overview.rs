@@ -44,6 +44,9 @@ pub struct Overview {
     /// The guard, which blocks the traffic of the tunnels unless it is protected; `null`: unknown.
     #[serde(default)]
     pub guard: Option<GuardInfo>,
+    /// The confinement of the daemon's process; `null`: it is not confined.
+    #[serde(default)]
+    pub confinement: Option<ConfinementInfo>,
     /// The filter for traffic outside tunnels; `null`: the plane does not filter.
     pub filter: Option<FilterInfo>,
     /// IKE messages that were discarded.
@@ -65,6 +68,15 @@ pub struct GuardInfo {
     pub unprotected_leaving: u64,
     /// Packets that arrived in the clear.
     pub unprotected_arriving: u64,
+}
+
+/// The confinement of a process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfinementInfo {
+    /// The parts in force, each with a remark if the kernel has only a part of it.
+    pub in_force: Vec<String>,
+    /// The parts that are not in force, each with the reason.
+    pub missing: Vec<String>,
 }
 
 /// Numbers of tunnels.

@@ -13,12 +13,14 @@ const MAX_FILE: u64 = 1024;
 /// A key that was read.
 pub(super) struct Key {
     octets: Secret,
-    inline: bool,
+    /// The file that has it; `None`: the configuration itself.
+    file: Option<PathBuf>,
 }
 
 impl Key {
-    pub fn is_inline(&self) -> bool {
-        self.inline
+    /// The file that has it; `None`: the configuration itself.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     pub fn into_secret(self) -> Secret {
@@ -40,7 +42,7 @@ impl<'de> Deserialize<'de> for Key {
                 let octets = hexadecimal(text).ok_or_else(|| {
                     E::custom("a key is written as 0x and an even number of hexadecimal digits")
                 })?;
-                Ok(Key { octets, inline: true })
+                Ok(Key { octets, file: None })
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Key, A::Error> {
@@ -53,7 +55,7 @@ impl<'de> Deserialize<'de> for Key {
                 let octets = read(&path).map_err(|why| {
                     de::Error::custom(format!("the key file {}: {why}", path.display()))
                 })?;
-                Ok(Key { octets, inline: false })
+                Ok(Key { octets, file: Some(path) })
             }
         }
         deserializer.deserialize_any(Either)

@@ -1,0 +1,137 @@
+//! The daemon's own files and directories.
+
+use crate::config::Config;
+use crate::daemon::Options;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use vpn::certificates::Sources;
+
+/// The files and directories that are the daemon's own.
+///
+/// An editor or an update replaces a file by another of the same name, and Landlock knows files and not names. So the
+/// directories of files are here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// Files to read, and directories with such files.
+    pub read: Vec<PathBuf>,
+    /// Directories with files to read, write, make and remove.
+    pub write: Vec<PathBuf>,
+}
+
+impl Paths {
+    /// The paths of a daemon with these options and this configuration. Makes directories that the daemon writes to and
+    /// that do not exist yet.
+    pub fn of(options: &Options, config: &Config) -> Self {
+        let mut paths = Self::default();
+        let files = options.policy.iter().chain(&options.config);
+        for file in files.chain(config.sa.iter().flat_map(|sa| sa.key_files())) {
+            paths.read_beside(file);
+        }
+        paths.read.push(config.certificates.directory.clone());
+        let Sources { authorities, certificates, private_keys, crls, ocsp } =
+            config.certificates.sources();
+        let all = [authorities, certificates, private_keys, crls, ocsp];
+        for source in all.into_iter().flatten() {
+            paths.read_all(&source.path);
+        }
+        let certificates = &config.certificates;
+        let cache = Some(&certificates.crl_cache).filter(|path| !path.as_os_str().is_empty());
+        let store = options.policy.is_none().then_some(&config.policy.directory);
+        let sequences = Some(&config.esp.sequences).filter(|_| !config.sa.is_empty());
+        let files = [Some(&config.control.socket), Some(&config.crypto.tunables), sequences];
+        paths.write = [Some(&config.esp.state_dir), options.export_keys.as_ref(), cache, store]
+            .into_iter()
+            .flatten()
+            .cloned()
+            .chain(files.into_iter().flatten().map(|file| directory_of(file).to_owned()))
+            .collect();
+        for directory in &paths.write {
+            // If it cannot be made, the command that writes there says so.
+            let _ = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        }
+        paths
+    }
+
+    /// A remark for each directory that holds more than the daemon's own files.
+    pub fn remarks(&self) -> impl Iterator<Item = String> {
+        let shared = |path: &&PathBuf| ["/", "/etc"].map(Path::new).contains(&path.as_path());
+        let remark = |path: &PathBuf| {
+            format!(
+                "vpnd can read all files in {}; to prevent that, put the policy, the configuration and the \
+                 certificates into a directory of their own, as in /etc/vpnd",
+                path.display()
+            )
+        };
+        self.read.iter().filter(shared).take(1).map(remark)
+    }
+
+    /// The directory of a file, and that of the file to which it is a link.
+    fn read_beside(&mut self, file: &Path) {
+        self.read.push(directory_of(file).to_owned());
+        if let Ok(target) = fs::canonicalize(file) {
+            self.read.push(directory_of(&target).to_owned());
+        }
+    }
+
+    /// A file, or a directory with the files to which its entries are links.
+    fn read_all(&mut self, path: &Path) {
+        if !path.is_dir() {
+            return self.read_beside(path);
+        }
+        self.read.push(path.to_owned());
+        for entry in fs::read_dir(path).into_iter().flatten().flatten() {
+            if entry.file_type().is_ok_and(|kind| kind.is_symlink()) {
+                self.read_beside(&entry.path());
+            }
+        }
+    }
+}
+
+/// The directory that a file is in.
+fn directory_of(file: &Path) -> &Path {
+    match file.parent() {
+        Some(directory) if !directory.as_os_str().is_empty() => directory,
+        _ => Path::new("."),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn links_lead_to_the_directories_of_their_targets() {
+        let place = tempfile::tempdir().expect("a temporary directory");
+        let root = fs::canonicalize(place.path()).expect("it is there");
+        for directory in ["certs", "archive", "new"] {
+            fs::create_dir(root.join(directory)).expect("writable");
+        }
+        fs::write(root.join("archive/a.pem"), "").expect("writable");
+        symlink("../archive/a.pem", root.join("certs/a.pem")).expect("writable");
+        symlink("archive/a.pem", root.join("policy.xml")).expect("writable");
+        let mut config = Config::default();
+        config.certificates.directory = root.clone();
+        config.control.socket = root.join("run/control.sock");
+        config.esp.state_dir = root.join("state");
+        config.crypto.tunables = root.join("crypto.toml");
+        let options = Options {
+            policy: Some(root.join("policy.xml")),
+            lenient: false,
+            config: Some("vpnd.toml".into()),
+            control: None,
+            log_format: None,
+            exit_with_parent: false,
+            export_keys: None,
+        };
+        let paths = Paths::of(&options, &config);
+        assert!(paths.read.contains(&root) && paths.read.contains(&root.join("archive")));
+        assert!(paths.read.contains(&PathBuf::from(".")) && !paths.read.contains(&PathBuf::new()));
+        assert_eq!(paths.write, [root.join("state"), root.join("run"), root.clone()]);
+        assert!(root.join("state").is_dir() && root.join("run").is_dir());
+        assert_eq!(paths.remarks().count(), 0);
+        let shared = Paths { read: vec!["/etc".into()], ..Paths::default() };
+        assert_eq!(shared.remarks().count(), 1);
+    }
+}
