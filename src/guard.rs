@@ -9,12 +9,13 @@
 
 use crate::builder::{Builder, HostPlane, StartError};
 use crate::planes::guard::{dropped, table};
-use crate::planes::{Hold, Planes, system};
+use crate::planes::{Hold, Planes};
 use host::SystemError;
 use host::journal::{DeviceLock, Journal};
 use host::nft;
 use std::path::Path;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
+use userspace::plane_error;
 
 /// The state of a guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,6 +34,13 @@ pub struct GuardState {
     pub unprotected_leaving: u64,
     /// Packets that it has dropped because they arrived in the clear (RFC 4301 §5.2).
     pub unprotected_arriving: u64,
+}
+
+impl GuardState {
+    /// The time for which it has been held; `None` if it is not.
+    pub fn held_for(&self) -> Option<Duration> {
+        self.held_since.map(|since| since.elapsed().unwrap_or_default())
+    }
 }
 
 /// The result of [`release`].
@@ -54,10 +62,10 @@ pub enum Released {
 /// If the state directory cannot be used.
 pub fn state(state_dir: &Path, device: &str) -> Result<GuardState, SystemError> {
     let table = table(device);
-    let in_force = nft::exists(&table);
-    let [unprotected_leaving, unprotected_arriving] = dropped(&table);
+    let dropped = dropped(&table);
+    let [unprotected_leaving, unprotected_arriving] = dropped.unwrap_or_default();
     Ok(GuardState {
-        in_force,
+        in_force: dropped.is_some(),
         held_since: held_since(state_dir, device)?,
         has_gateway: DeviceLock::is_taken(state_dir, device)?,
         unprotected_leaving,
@@ -93,20 +101,20 @@ pub fn held_since(state_dir: &Path, device: &str) -> Result<Option<SystemTime>, 
 /// # Errors
 /// If the system refuses something; the rest is removed all the same.
 pub fn release(state_dir: &Path, device: &str) -> Result<Released, StartError> {
-    let held = Hold::of(state_dir, device).and_then(|hold| hold.clear()).map_err(system)?;
-    let Some(lock) = DeviceLock::take(state_dir, device).map_err(system)? else {
+    let held = Hold::of(state_dir, device).and_then(|hold| hold.clear()).map_err(plane_error)?;
+    let Some(lock) = DeviceLock::take(state_dir, device).map_err(plane_error)? else {
         return Ok(Released::WithTheGateway);
     };
     let table = table(device);
     let blocked = held || nft::exists(&table) || lock.has_record();
-    let mut journal = Journal::open(lock).map_err(system)?;
+    let mut journal = Journal::open(lock).map_err(plane_error)?;
     // No start decides about the filter any more.
     journal.undo_filter_left();
     drop(journal);
     let of_kernel = xfrm::remove_leftovers();
     // Last: until then nothing has left in the clear.
     let what = || format!("removing the table {table} of nftables");
-    nft::remove(&table).map_err(|e| system(host::refused(what(), &e)))?;
+    nft::remove(&table).map_err(|e| plane_error(host::refused(what(), &e)))?;
     of_kernel?;
     Ok(if blocked { Released::Now } else { Released::Nothing })
 }
@@ -121,10 +129,10 @@ impl Builder<HostPlane> {
     /// If the policy is invalid, or nftables refuses the guard.
     pub fn hold_guard(self) -> Result<GuardState, StartError> {
         let (planes, config, defined) = self.of_guard()?;
-        let hold = Hold::of(&config.state_dir, &config.device).map_err(system)?;
+        let hold = Hold::of(&config.state_dir, &config.device).map_err(plane_error)?;
         // First: a gateway that is stopped meanwhile leaves its guard.
-        hold.set().map_err(system)?;
+        hold.set().map_err(plane_error)?;
         Planes::leave_guard(&planes, &config, &defined)?;
-        Ok(state(&config.state_dir, &config.device).map_err(system)?)
+        Ok(state(&config.state_dir, &config.device).map_err(plane_error)?)
     }
 }

@@ -24,14 +24,13 @@ pub use route_check::Unrouted;
 use crypto::{CryptoProviders, Function};
 use esp::plane::{DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId};
 use guard::{Guard, Surroundings};
-use host::SystemError;
 use host::journal::DeviceLock;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use table_watch::TableWatch;
-use userspace::Userspace;
+use userspace::{Userspace, plane_error};
 use xfrm::{Disturbance, KernelPlane, Xfrm};
 
 /// One sentence on a counter of the guard.
@@ -108,7 +107,7 @@ impl Planes {
         defined: &[Rule],
     ) -> Result<(), PlaneError> {
         let (state_dir, device) = (&userspace.state_dir, &userspace.device);
-        let Some(_lock) = DeviceLock::take(state_dir, device).map_err(system)? else {
+        let Some(_lock) = DeviceLock::take(state_dir, device).map_err(plane_error)? else {
             return Ok(());
         };
         let mut guard = start_guard(config, userspace, defined)?;
@@ -171,14 +170,9 @@ fn start_guard(
         inbound: config.inbound_guard,
         kernel: config.wants_kernel(),
     };
-    let hold = Hold::of(&userspace.state_dir, &userspace.device).map_err(system)?;
+    let hold = Hold::of(&userspace.state_dir, &userspace.device).map_err(plane_error)?;
     let guarded = defined.iter().map(|rule| (rule, config.guarded(&rule.tunnel)));
     Ok(Guard::start(surroundings, hold, &userspace.filter, guarded))
-}
-
-/// A refusal of the system, as key management is told of it.
-pub(crate) fn system(SystemError { what, why }: SystemError) -> PlaneError {
-    PlaneError::System { what, why }
 }
 
 /// The kernel's plane, or `None` where it is not to be had and need not be.

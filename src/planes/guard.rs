@@ -184,7 +184,7 @@ impl Guard {
     /// Packets that were dropped since the table was made: those that were about to leave, and those that arrived.
     pub(super) fn dropped(&self) -> [u64; 2] {
         match self.state {
-            State::InForce => dropped(&self.table),
+            State::InForce => dropped(&self.table).unwrap_or_default(),
             _ => [0; 2],
         }
     }
@@ -286,10 +286,11 @@ pub(crate) fn table(device: &str) -> String {
     nft::table("guard", device)
 }
 
-/// Packets that the table of this name has dropped: those that were about to leave, and those that arrived.
-pub(crate) fn dropped(table: &str) -> [u64; 2] {
-    let text = nft::counters(table).unwrap_or_default();
-    [Way::Leaving, Way::Arriving].map(|way| packets(&text, way.unprotected()).unwrap_or(0))
+/// Packets that the table of this name has dropped: those that were about to leave, and those that arrived. `None`: the table
+/// is not there.
+pub(crate) fn dropped(table: &str) -> Option<[u64; 2]> {
+    let text = nft::counters(table).ok()?;
+    Some([Way::Leaving, Way::Arriving].map(|way| packets(&text, way.unprotected()).unwrap_or(0)))
 }
 
 /// The packets of a named counter in nft's words.

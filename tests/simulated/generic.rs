@@ -243,7 +243,7 @@ fn the_addresses_of_all_requests_are_counted() {
     assert_eq!(nets(&mut world), ["20.0.0.0/9", "20.0.0.0/9", "22.0.0.0/9"]);
 }
 
-/// What one peer has asked for is not taken from it by another one: all of it, a part, or more.
+/// No other peer takes the traffic that one peer has asked for: neither all of it, nor a part, nor more.
 #[test]
 fn peers_do_not_ask_for_each_others_traffic() {
     for theirs in [

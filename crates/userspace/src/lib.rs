@@ -169,5 +169,6 @@ pub use hooks::{Hooks, IkeDatagram};
 pub use ike::{IkeReceiver, IkeSender};
 pub use offering::Offering;
 pub use plane::{Userspace, explanation};
+pub use refusal::plane_error;
 pub use stage::{Flow, Stage};
 pub use waiting::Wait;

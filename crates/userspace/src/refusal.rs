@@ -32,6 +32,6 @@ pub(super) fn refused(what: String, error: &io::Error) -> PlaneError {
 }
 
 /// A refusal of the system, as key management is told of it.
-pub(super) fn plane_error(SystemError { what, why }: SystemError) -> PlaneError {
+pub fn plane_error(SystemError { what, why }: SystemError) -> PlaneError {
     PlaneError::System { what, why }
 }

@@ -106,7 +106,7 @@ const TRANSITIONS: [(&str, Transition); 13] = [
         let mut command = s.left.command();
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut starting = s.left.space.run(move || command.spawn()).expect("vpnd is built");
-        // Whatever it has done by then.
+        // The start is killed at any point. Nothing depends on the point that it has reached.
         std::thread::sleep(Duration::from_micros(n * 200));
         starting.kill().expect("a child of ours");
         starting.wait().expect("a child of ours");

@@ -21,13 +21,13 @@ pub struct FilterSection {
     pub ipv4: DefaultAction,
     /// The same of IPv6.
     pub ipv6: DefaultAction,
-    /// What becomes of the tunnels' traffic when SIGTERM ends the daemon.
+    /// Whether the tunnels' traffic is blocked after SIGTERM has ended the daemon.
     pub on_stop: OnStop,
     /// `[[filter.rule]]`, in the order in which they are asked.
     pub rule: Vec<Rule>,
 }
 
-/// What becomes of the tunnels' traffic when SIGTERM ends the daemon.
+/// The way of the tunnels' traffic after SIGTERM has ended the daemon.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnStop {

@@ -74,7 +74,7 @@ impl<G: Gateway> Daemon<G> {
         let state = vpn::guard::state(&esp.state_dir, &esp.device).ok()?;
         Some(GuardInfo {
             in_force: state.in_force,
-            held_seconds: state.held_since.map(|at| at.elapsed().unwrap_or_default().as_secs()),
+            held_seconds: state.held_for().map(|held| held.as_secs()),
             unprotected_leaving: state.unprotected_leaving,
             unprotected_arriving: state.unprotected_arriving,
         })

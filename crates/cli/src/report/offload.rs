@@ -133,7 +133,7 @@ pub fn resynced(done: &ResyncInfo) -> String {
     }
 }
 
-fn number(n: u64, one: &str, many: &str) -> String {
+pub(super) fn number(n: u64, one: &str, many: &str) -> String {
     format!("{} {}", count(n), if n == 1 { one } else { many })
 }
 

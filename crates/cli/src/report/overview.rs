@@ -1,5 +1,6 @@
 //! The daemon as a whole, its filter, and what would become of a packet.
 
+use super::offload::number;
 use super::{Colour, Fields, Table, bytes, count, duration, plain};
 use control::protocol::{
     ConfinementInfo, Count, CourseInfo, Fallback, FilterInfo, FilterRuleInfo, GuardInfo, Overview,
@@ -87,7 +88,7 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
 fn guard(guard: &GuardInfo) -> String {
     let dropped = match guard.unprotected_leaving + guard.unprotected_arriving {
         0 => String::new(),
-        dropped => format!("; {} in the clear were dropped", packets(dropped)),
+        dropped => format!("; {} in the clear were dropped", number(dropped, "packet", "packets")),
     };
     match (guard.in_force, guard.held_seconds) {
         (true, None) => format!("in force until vpnd stops{dropped}"),
@@ -111,10 +112,6 @@ fn confinement(confinement: &ConfinementInfo, colour: Colour) -> String {
         text.push_str(&format!("; {}", colour.notice(&missing)));
     }
     text
-}
-
-fn packets(n: u64) -> String {
-    format!("{} {}", count(n), if n == 1 { "packet" } else { "packets" })
 }
 
 /// The filter in force: its rules, what is behind them, and how often each has decided.

@@ -10,7 +10,6 @@ use std::fmt::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::SystemTime;
 use vpn::guard::{self, GuardState};
 
 /// Blocks the traffic of the policy's tunnels unless it is protected, until vpnd release
@@ -89,7 +88,7 @@ impl<'a> Shown<'a> {
         Self {
             table: &state.table,
             in_force: state.in_force,
-            held_seconds: state.held_since.map(|since| age(since).as_secs()),
+            held_seconds: state.held_for().map(|held| held.as_secs()),
             vpnd_runs: state.has_gateway,
             unprotected_leaving: state.unprotected_leaving,
             unprotected_arriving: state.unprotected_arriving,
@@ -97,21 +96,17 @@ impl<'a> Shown<'a> {
     }
 }
 
-fn age(since: SystemTime) -> std::time::Duration {
-    SystemTime::now().duration_since(since).unwrap_or_default()
-}
-
 /// The state of the guard, with the way out for whoever is blocked.
 fn text(state: &GuardState) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
-    let _ = match (state.in_force, state.held_since) {
-        (true, Some(since)) => writeln!(
+    let _ = match (state.in_force, state.held_for()) {
+        (true, Some(held)) => writeln!(
             text,
             "the traffic of the tunnels passes only if it is protected: the guard (nftables table inet {}) has been held for \
              {}\nto release it: vpnd release",
             state.table,
-            duration(age(since))
+            duration(held)
         ),
         (true, None) if state.has_gateway => writeln!(
             text,
@@ -125,11 +120,11 @@ fn text(state: &GuardState) -> String {
              it: vpnd release",
             state.table
         ),
-        (false, Some(since)) => writeln!(
+        (false, Some(held)) => writeln!(
             text,
             "the guard has been held for {}, but there is nothing to guard: the policy has no tunnels, or another program has \
              removed the nftables table inet {}\nto put it in force: vpnd guard, or vpnd start; to release it: vpnd release",
-            duration(age(since)),
+            duration(held),
             state.table
         ),
         (false, None) => writeln!(text, "no guard is in force"),
