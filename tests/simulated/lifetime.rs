@@ -168,9 +168,8 @@ fn the_plane_has_an_sa_renewed_once_whichever_half_runs_out() {
 
 /// SPIs of a puppet's gateway: those on which it receives, and those on which it sends.
 fn in_force(puppet: &mut Puppet) -> (Vec<Spi>, Vec<Spi>) {
-    let plane = puppet.world.plane(puppet.left);
-    let sending = plane.outbound().filter(|o| !o.sa.standby).map(|o| o.sa.spi).collect();
-    (plane.inbound().map(|i| i.sa.spi).collect(), sending)
+    let sending = puppet.sending();
+    (puppet.world.plane(puppet.left).inbound().map(|i| i.sa.spi).collect(), sending)
 }
 
 #[test]

@@ -36,6 +36,7 @@ mod reconnect;
 mod rekey_child;
 mod rekey_ike;
 mod replace;
+mod restarts;
 mod retransmission;
 mod roaming;
 mod suites;

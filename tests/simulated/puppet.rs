@@ -46,6 +46,8 @@ pub struct Puppet {
     peer_nonce: Vec<u8>,
     keys: Option<Keys>,
     next_request: u32,
+    /// Requests of the gateway that came with its last answer.
+    unanswered: Vec<(Header, Vec<u8>)>,
     sealed: u64,
     /// IKE SAs it has begun.
     calls: u64,
@@ -76,6 +78,11 @@ pub fn notified(payloads: &[Payload]) -> Vec<NotifyType> {
     payloads.iter().filter_map(kind).collect()
 }
 
+fn only(mut messages: Vec<(Header, Vec<u8>)>) -> (Header, Vec<u8>) {
+    assert_eq!(messages.len(), 1, "one message of the gateway, not {messages:?}");
+    messages.remove(0)
+}
+
 impl Puppet {
     /// Neither side has said anything yet.
     pub fn new(site: &Site, config: Config) -> Self {
@@ -101,6 +108,7 @@ impl Puppet {
             peer_nonce: Vec::new(),
             keys: None,
             next_request: 0,
+            unanswered: Vec::new(),
             sealed: 0,
             calls: 0,
         }
@@ -224,6 +232,11 @@ impl Puppet {
 
     /// The payloads of its IKE_AUTH message, with a Child SA of everything that the site's tunnel covers.
     pub fn auth_payloads(&self) -> Vec<Payload> {
+        self.auth_payloads_with(CHILD_SPI)
+    }
+
+    /// The same with another SPI of the Child SA.
+    pub fn auth_payloads_with(&self, spi: Spi) -> Vec<Payload> {
         let policy = self.site.policy(Side::Right);
         let (tunnel, child) = (&policy.tunnels[0], &policy.tunnels[0].children[0]);
         let id = Identification::of(&tunnel.local.identity);
@@ -233,7 +246,7 @@ impl Puppet {
         let data = prf(algorithm, padded.expose(), &[&self.signed_octets()]).expose().to_vec();
         let auth = Payload::Auth { method: AuthMethod::SHARED_KEY_MIC, data };
         let (ours, theirs) = (selectors::encode(&child.local), selectors::encode(&child.remote));
-        let sa = Payload::Sa(offer_child(&child.proposals, &[], CHILD_SPI));
+        let sa = Payload::Sa(offer_child(&child.proposals, &[], spi));
         match self.initiator {
             true => vec![
                 Payload::IdInitiator(id),
@@ -264,8 +277,13 @@ impl Puppet {
 
     /// The payloads of CREATE_CHILD_SA for one more Child SA of everything that the site's tunnel covers.
     pub fn child_payloads(&self, spi: Spi) -> Vec<Payload> {
+        self.payloads_of_child(0, spi)
+    }
+
+    /// The same for another one of the site's child tunnels.
+    pub fn payloads_of_child(&self, index: usize, spi: Spi) -> Vec<Payload> {
         let policy = self.site.policy(Side::Right);
-        let child = &policy.tunnels[0].children[0];
+        let child = &policy.tunnels[0].children[index];
         vec![
             Payload::Sa(offer_child(&child.proposals, &[], spi)),
             Payload::Nonce(vec![0x77; 32]),
@@ -338,14 +356,19 @@ impl Puppet {
         self.next_request += 1;
         let request = self.seal(header, content);
         self.send(request);
-        let (answer, octets) = self.one_message();
-        assert!(answer.response && answer.message_id == header.message_id);
+        let (answers, requests) = self.messages().into_iter().partition(|(h, _)| h.response);
+        self.unanswered = requests;
+        let (answer, octets) = only(answers);
+        assert!(answer.message_id == header.message_id);
         self.open(&answer, &octets)
     }
 
-    /// The next request of the gateway.
+    /// The next request of the gateway: one that came with its answer to the puppet's last request, or the one it has sent since.
     pub fn next_request(&mut self) -> (Header, Vec<Payload>) {
-        let (header, octets) = self.one_message();
+        let (header, octets) = match self.unanswered.is_empty() {
+            true => self.one_message(),
+            false => self.unanswered.remove(0),
+        };
         assert!(!header.response, "{header:?} is no request");
         let payloads = self.open(&header, &octets);
         (header, payloads)
@@ -382,14 +405,18 @@ impl Puppet {
     /// Looks away.
     pub fn forget_sent(&mut self) {
         self.sent();
+        self.unanswered.clear();
     }
 
     fn one_message(&mut self) -> (Header, Vec<u8>) {
+        only(self.messages())
+    }
+
+    /// The messages of the gateway since the last look, but for those on IKE SAs that the puppet has begun before.
+    fn messages(&mut self) -> Vec<(Header, Vec<u8>)> {
         let mut sent = self.sent();
-        // It pays no heed to what is said on IKE SAs that it has begun before.
         sent.retain(|(h, _)| !self.initiator || h.initiator_spi == self.spis.0);
-        assert_eq!(sent.len(), 1, "one message of the gateway, not {sent:?}");
-        sent.remove(0)
+        sent
     }
 
     /// Reads a protected message of the gateway.
@@ -408,6 +435,12 @@ impl Puppet {
     /// Child SAs of the gateway.
     pub fn child_sas(&self) -> usize {
         self.world.host(self.left).engine.inventory().child_sas
+    }
+
+    /// The puppet's SPIs of the SAs that the gateway may send on, in the order in which those were made.
+    pub fn sending(&mut self) -> Vec<Spi> {
+        let plane = self.world.plane(self.left);
+        plane.outbound().filter(|o| !o.sa.standby).map(|o| o.sa.spi).collect()
     }
 
     /// Waits longer than anything takes.

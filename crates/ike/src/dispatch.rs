@@ -127,7 +127,11 @@ impl Session {
             Some(Active::Addresses(pending)) => {
                 address_update::conclude(self, cx, index, &pending, &payloads)
             }
-            Some(Active::Liveness) | None => Effects::none(),
+            Some(Active::Liveness(shown)) => {
+                shown.into_iter().for_each(|spi| self.promote_child(cx, spi));
+                Effects::none()
+            }
+            None => Effects::none(),
         }
     }
 

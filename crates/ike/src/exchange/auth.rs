@@ -636,7 +636,7 @@ fn establish(
     let nonces = unproven.nonces();
     let initial_contact = parts.notify(NotifyType::INITIAL_CONTACT).is_some();
     if cx.contacts.knows(&tunnel) && !initial_contact {
-        session.wait_for_predecessor(cx);
+        session.wait_for_predecessor(cx.now);
     }
     let mut effects = session.establish(cx, suite, nonces);
     let (certificates, proof) = proving::payloads(proof);

@@ -19,7 +19,8 @@ pub(crate) fn ask_liveness(session: &mut Session, cx: &mut Cx<'_>, index: usize)
     if session.is_mobile() && session.begun_here && session.path.nat_local {
         return address_update::ask(session, cx, index, Purpose::Liveness);
     }
-    session.send_request(cx, index, ExchangeType::INFORMATIONAL, &[], Some(Active::Liveness));
+    let check = Active::Liveness(session.standing_by());
+    session.send_request(cx, index, ExchangeType::INFORMATIONAL, &[], Some(check));
 }
 
 /// Answers an INFORMATIONAL request.

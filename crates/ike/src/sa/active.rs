@@ -16,7 +16,8 @@ pub(crate) enum Active {
     DeleteIke,
     /// About addresses.
     Addresses(PendingAddresses),
-    Liveness,
+    /// A liveness check. Its answer shows that the peer has these Child SAs, by inbound SPI.
+    Liveness(Vec<Spi>),
 }
 
 impl Active {

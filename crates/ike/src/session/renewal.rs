@@ -32,8 +32,8 @@ pub(crate) struct Renewal {
     by: Option<Instant>,
     /// The session whose Child SAs it takes over; that is deleted once all of them are there.
     pub succeeds: Option<SessionId>,
-    /// Its Child SAs leave sending to those of its predecessor, since the peer may not have them yet: when to look whether
-    /// it has.
+    /// The peer began it beside another session. Until the peer is known to have them, its Child SAs leave sending to
+    /// those of the other one: when to ask the peer next.
     pub relieves_at: Option<Instant>,
 }
 
@@ -73,22 +73,39 @@ impl Session {
         Some(status(NotifyType::AUTH_LIFETIME, seconds.to_be_bytes().to_vec()))
     }
 
-    /// Its Child SAs wait with sending until the peer deletes the session before it, which proves that it has them; not for
-    /// ever, since the peer may have forgotten that one.
-    pub fn wait_for_predecessor(&mut self, cx: &Cx<'_>) {
-        self.renewal.relieves_at = Some(after(cx.now, cx.config.retransmit_after));
+    /// Has its Child SAs wait with sending until the peer is known to have them. The peer shows it when it answers a
+    /// liveness check, or when it deletes the session before. The first check is sent at once, because a peer that has
+    /// restarted may have forgotten that session.
+    pub fn wait_for_predecessor(&mut self, now: Instant) {
+        self.renewal.relieves_at = Some(now);
+    }
+
+    /// The Child SAs that leave sending to those of the session before, by inbound SPI.
+    pub fn standing_by(&self) -> Vec<Spi> {
+        if self.renewal.relieves_at.is_none() {
+            return Vec::new();
+        }
+        let replacing: HashSet<Spi> = (self.children.iter())
+            .filter_map(|c| match c.state {
+                ChildState::Replaced(successor) => Some(successor),
+                ChildState::Established | ChildState::Unwanted => None,
+            })
+            .collect();
+        let waiting = self.children.iter().filter(|c| c.standby).map(|c| c.spi_in);
+        waiting.filter(|spi| !replacing.contains(spi)).collect()
     }
 
     /// Does what is due.
     pub fn age_authentication(&mut self, cx: &mut Cx<'_>) -> Effects {
         if self.renewal.relieves_at.is_some_and(|at| at <= cx.now) {
-            let late =
-                self.established_at.is_some_and(|at| after(at, cx.config.patience()) <= cx.now);
-            let used = |c: &ChildSa| cx.plane.usage(c.inbound).is_some_and(|u| u.packets > 0);
-            // The peer sends on what it has.
-            match late || self.children.iter().any(used) {
-                true => self.relieve(cx),
-                false => self.wait_for_predecessor(cx),
+            let patience = cx.config.patience();
+            if self.established_at.is_some_and(|at| after(at, patience) <= cx.now) {
+                self.relieve(cx);
+            } else {
+                self.renewal.relieves_at = Some(after(cx.now, cx.config.retransmit_after));
+                if !self.standing_by().is_empty() && !self.tasks.contains(&Task::Liveness) {
+                    self.tasks.push_back(Task::Liveness);
+                }
             }
         }
         if self.renewal.by.is_some_and(|by| by <= cx.now) {
@@ -108,20 +125,9 @@ impl Session {
 
     /// Lets its Child SAs send that have waited for the session before it.
     pub fn relieve(&mut self, cx: &mut Cx<'_>) {
-        if self.renewal.relieves_at.take().is_none() {
-            return;
-        }
-        let replacing: HashSet<Spi> = (self.children.iter())
-            .filter_map(|c| match c.state {
-                ChildState::Replaced(successor) => Some(successor),
-                ChildState::Established | ChildState::Unwanted => None,
-            })
-            .collect();
-        let spis = self.children.iter().map(|c| c.spi_in);
-        let waiting: Vec<Spi> = spis.filter(|spi| !replacing.contains(spi)).collect();
-        for spi in waiting {
-            self.promote_child(cx, spi);
-        }
+        let waiting = self.standing_by();
+        self.renewal.relieves_at = None;
+        waiting.into_iter().for_each(|spi| self.promote_child(cx, spi));
     }
 
     /// The earliest moment at which [`Session::age_authentication`] has something to do.
