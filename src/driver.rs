@@ -30,7 +30,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::{broadcast, mpsc, oneshot};
 use tokio::task::{JoinHandle, JoinSet};
 use waiting::Waiting;
 
@@ -96,8 +96,12 @@ impl Overflow {
     }
 }
 
-/// The counters of the plane, by reason.
-pub type PlaneCounters<P> = fn(&mut P) -> BTreeMap<&'static str, u64>;
+/// Makes a [`CounterReader`] of a plane.
+pub type PlaneCounters<P> = fn(&mut P) -> CounterReader;
+
+/// Reads the counters of a plane, by reason. It may wait for another program: a thread of its own runs it, and the engine goes
+/// on.
+pub type CounterReader = Box<dyn FnOnce() -> BTreeMap<&'static str, u64> + Send>;
 
 /// Sees the plane once more when the engine has stopped, before the plane is dropped.
 pub type Farewell<P> = Box<dyn FnOnce(&mut P, &Closed) + Send>;
@@ -350,7 +354,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             }
             Command::Rekey(name, reply) => self.waiting.rekey(&mut self.engine, now, name, reply),
             Command::Status(reply) => drop(reply.send(self.engine.status(now))),
-            Command::Counters(reply) => drop(reply.send(self.counters())),
+            Command::Counters(reply) => self.tell_counters(reply),
             Command::ReplacePolicy(policy, reply) => {
                 let replaced = self.engine.replace_policy(now, Arc::clone(&policy));
                 if replaced.is_ok() {
@@ -377,17 +381,24 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         }
     }
 
-    fn counters(&mut self) -> BTreeMap<String, u64> {
+    /// Answers with all counters, once those of the plane have been read.
+    fn tell_counters(&mut self, reply: oneshot::Sender<BTreeMap<String, u64>>) {
+        let ike = self.ike_counters();
+        let plane = (self.plane_counters)(self.engine.plane());
+        tokio::task::spawn_blocking(move || {
+            let plane = plane().into_iter().map(|(name, count)| (format!("esp.{name}"), count));
+            let _ = reply.send(ike.into_iter().chain(plane).collect());
+        });
+    }
+
+    fn ike_counters(&self) -> Vec<(String, u64)> {
         let overflow = self.overflow.0.load(Ordering::Relaxed);
         let discards = self.engine.discards();
         let count = |discard: Discard| match discard {
             Discard::TooManyWaiting => overflow,
             other => discards.get(other.name()).copied().unwrap_or(0),
         };
-        let ike: Vec<(String, u64)> =
-            Discard::ALL.iter().map(|d| (format!("ike.{}", d.name()), count(*d))).collect();
-        let plane = (self.plane_counters)(self.engine.plane());
-        plane.into_iter().map(|(k, v)| (format!("esp.{k}"), v)).chain(ike).collect()
+        Discard::ALL.iter().map(|d| (format!("ike.{}", d.name()), count(*d))).collect()
     }
 
     /// Does what the engine asks for. Returns when the engine wants to be woken.

@@ -21,6 +21,7 @@ pub(crate) use guard::Hold;
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 pub use route_check::Unrouted;
 
+use crate::driver::CounterReader;
 use crypto::{CryptoProviders, Function};
 use esp::plane::{DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId};
 use guard::{Guard, Surroundings};
@@ -115,14 +116,20 @@ impl Planes {
         guard.in_force().map(drop)
     }
 
-    /// Counters of discarded packets by reason, with those that the guard has dropped.
-    pub(crate) fn counters(&mut self) -> BTreeMap<&'static str, u64> {
+    /// Counters of discarded packets by reason, as they are now. Reading them adds those that the guard has dropped: `nft` is
+    /// asked for these, which takes time.
+    pub(crate) fn counter_reader(&mut self) -> CounterReader {
         let mut counters = self.userspace.counters();
-        if let Some(guard) = &self.guard {
-            let [leaving, arriving] = guard.dropped();
-            counters.extend([("unprotected_leaving", leaving), ("unprotected_arriving", arriving)]);
-        }
-        counters
+        let guarded = self.guard.as_ref().map(|guard| guard.table_in_force().map(str::to_owned));
+        Box::new(move || {
+            if let Some(table) = guarded {
+                let dropped = table.and_then(|table| guard::dropped(&table));
+                let [leaving, arriving] = dropped.unwrap_or_default();
+                counters
+                    .extend([("unprotected_leaving", leaving), ("unprotected_arriving", arriving)]);
+            }
+            counters
+        })
     }
 
     /// The rules are there: from now on they alone are guarded.

@@ -110,7 +110,7 @@ fn start<P: DataPlane + Send + 'static>(
         sockets,
         inputs,
         nat_t,
-        plane_counters: |_: &mut P| BTreeMap::new(),
+        plane_counters: |_: &mut P| Box::new(BTreeMap::new),
         farewell: Box::new(|_, _| {}),
         fetcher,
         policy,

@@ -290,7 +290,7 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
             }),
             listeners,
         },
-        plane_counters: Planes::counters,
+        plane_counters: Planes::counter_reader,
         farewell: {
             let manual = manual.clone();
             Box::new(move |plane, closed| {

@@ -181,12 +181,9 @@ impl Guard {
         self.surroundings.inbound && !matches!(self.state, State::Refused(_)) && nft::available()
     }
 
-    /// Packets that were dropped since the table was made: those that were about to leave, and those that arrived.
-    pub(super) fn dropped(&self) -> [u64; 2] {
-        match self.state {
-            State::InForce => dropped(&self.table).unwrap_or_default(),
-            _ => [0; 2],
-        }
+    /// The name of the table, if it is in force.
+    pub(super) fn table_in_force(&self) -> Option<&str> {
+        matches!(self.state, State::InForce).then_some(&self.table)
     }
 
     /// Returns `true` if the table is in force, or there is nothing to guard.
@@ -248,7 +245,8 @@ impl Guard {
         if self.sets.is_empty() && self.state == State::Unneeded && !self.kept {
             return;
         }
-        let mut script = base(&self.table, &self.surroundings, &self.filter, self.dropped());
+        let dropped = self.table_in_force().and_then(dropped).unwrap_or_default();
+        let mut script = base(&self.table, &self.surroundings, &self.filter, dropped);
         script.push_str(&self.sets.all());
         self.state = match nft::run(&script) {
             Ok(()) => State::InForce,

@@ -1,11 +1,16 @@
-//! A peer that has restarted begins a session and does not say that it has forgotten the one before (no INITIAL_CONTACT).
+//! A gateway restarts and has forgotten everything: the packets that this costs, and a peer that begins a session without
+//! saying that it has forgotten the one before (no INITIAL_CONTACT).
 
 use crate::puppet::{CHILD_SPI, Puppet};
-use crate::{SOON, calm};
+use crate::{SETTLED, SOON, calm};
 use esp::plane::Spi;
+use ike::Config;
 use ike::wire::payload::Payload;
 use ike::wire::registry::ExchangeType;
-use sim::Site;
+use sim::invariant::assert_agreement;
+use sim::traffic::FlowId;
+use sim::{Site, World};
+use std::time::Duration;
 
 const NEW: Spi = Spi(0x7000_0101);
 const SECOND: Spi = Spi(0x7000_0102);
@@ -68,4 +73,88 @@ fn an_answer_says_nothing_of_a_child_sa_that_was_made_after_the_request() {
     answer_check(&mut puppet);
     assert!(puppet.sending().contains(&SECOND));
     puppet.world.run_for(SOON);
+}
+
+/// Who sends after the restart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Senders {
+    Restarted,
+    Survivor,
+    Both,
+}
+
+/// The time for which each flow loses its packets after one gateway restarts; that begins first what its policy says.
+fn outages(site: &Site, begun_by: usize, restarted: usize, senders: Senders) -> Vec<Duration> {
+    const EVERY: Duration = Duration::from_millis(10);
+    let (mut world, left, right) = World::of_site(1, site, &Config::default());
+    let hosts = [left, right];
+    let by_command = !site.auto_start && !site.on_demand;
+    if !site.auto_start {
+        world.connect(hosts[begun_by], Site::TUNNEL);
+    }
+    // Where both sides have begun, one of the two sessions is deleted meanwhile.
+    world.run_for(SETTLED);
+    let inner = site.inner(0);
+    let ends = [inner, (inner.1, inner.0)];
+    let sends = |host: usize| match senders {
+        Senders::Restarted => host == restarted,
+        Senders::Survivor => host != restarted,
+        Senders::Both => true,
+    };
+    let flows: Vec<FlowId> = (0..2)
+        .filter(|host| sends(*host))
+        .map(|host| world.start_flow(hosts[host], ends[host].0, ends[host].1, EVERY))
+        .collect();
+    world.run_for(Duration::from_secs(1));
+    world.restart(hosts[restarted]);
+    if by_command {
+        world.connect(hosts[restarted], Site::TUNNEL);
+    }
+    world.run_for(SETTLED);
+    flows.iter().for_each(|flow| world.stop_flow(*flow));
+    world.run_for(SOON);
+    assert_agreement(&mut world, left, right, site);
+    flows.iter().map(|flow| world.flow(*flow).missing() as u32 * EVERY).collect()
+}
+
+/// Calls `check` with every combination of who began before, who restarts and who sends.
+fn each_combination(check: impl Fn(usize, usize, Senders)) {
+    for begun_by in [0, 1] {
+        for restarted in [0, 1] {
+            for senders in [Senders::Restarted, Senders::Survivor, Senders::Both] {
+                check(begun_by, restarted, senders);
+            }
+        }
+    }
+}
+
+/// Two round trips of the simulation's link, and one packet more, since the host has to notice it first.
+const HANDSHAKE: Duration = Duration::from_millis(2 * 20 + 10);
+
+#[test]
+fn a_gateway_that_begins_after_its_restart_loses_the_packets_of_one_handshake() {
+    // By itself, by itself or by a packet, and by command.
+    for (auto_start, on_demand) in [(true, false), (true, true), (false, false)] {
+        let site = Site { children: 2, auto_start, on_demand, ..Site::default() };
+        each_combination(|begun_by, restarted, senders| {
+            let outages = outages(&site, begun_by, restarted, senders);
+            let told = format!(
+                "auto_start {auto_start}, on_demand {on_demand}, begun by {begun_by}, restarted {restarted}, {senders:?}"
+            );
+            assert!(outages.iter().all(|o| *o <= HANDSHAKE), "{told}: {outages:?}");
+        });
+    }
+}
+
+#[test]
+fn a_gateway_that_waits_for_a_packet_begins_with_its_own_or_is_noticed_by_liveness() {
+    let site = Site { on_demand: true, ..Site::default() };
+    let noticed =
+        Config::default().liveness_interval.expect("the default") + Duration::from_secs(42);
+    each_combination(|begun_by, restarted, senders| {
+        let outages = outages(&site, begun_by, restarted, senders);
+        let most = if senders == Senders::Survivor { noticed } else { HANDSHAKE };
+        let told = format!("begun by {begun_by}, restarted {restarted}, {senders:?}");
+        assert!(outages.iter().all(|o| *o <= most), "{told}: {outages:?}");
+    });
 }

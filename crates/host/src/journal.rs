@@ -4,16 +4,22 @@
 //! The record is a file per device and network namespace. Its owner holds a lock on it for as long as it runs; a file
 //! whose lock can be had is left over from a process that did not get to clean up.
 
+use crate::lock::open_locked;
 use crate::netlink::{Family, MarkRule, Netlink};
 use crate::nft;
 use crate::system::{SystemError, refused};
 use rustix::fs::{FlockOperation, flock};
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// How often a start tries again to lock its device, and the pause before each time.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// The directory of the settings that the plane changes.
 const SETTINGS: &str = "/proc/sys/net/";
@@ -127,8 +133,16 @@ impl DeviceLock {
             .map_err(|e| refused(format!("creating {}", state_dir.display()), &e))?;
         let suffix = suffix("plane")?;
         let path = state_dir.join(format!("{device}{suffix}"));
-        let file = locked(&path)
-            .map_err(|e| refused(format!("opening the state file {}", path.display()), &e))?;
+        let failed = |e| refused(format!("opening the state file {}", path.display()), &e);
+        let mut file = locked(&path).map_err(failed)?;
+        // A process that asks `is_taken` has the lock for a moment.
+        for _ in 0..TRIES {
+            if file.is_some() {
+                break;
+            }
+            std::thread::sleep(PAUSE);
+            file = locked(&path).map_err(failed)?;
+        }
         Ok(file.map(|file| Self { file, path, suffix }))
     }
 
@@ -358,34 +372,19 @@ fn remove(path: &Path) {
     }
 }
 
-/// Opens a file and locks it; `None` if someone else holds the lock. A file that another user has put there is refused:
+/// Opens a file and locks it; `None` if another process has locked it. A file that another user has put there is refused:
 /// it would say what is to be undone as root.
 fn locked(path: &Path) -> io::Result<Option<File>> {
-    loop {
-        let file = OpenOptions::new()
-            .read(true)
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
-            .open(path)?;
+    open_locked(path, |file| {
         let owner = file.metadata()?.uid();
-        if owner != rustix::process::geteuid().as_raw() {
-            let text = format!(
-                "it belongs to user {owner}; remove it, and let no other user write its directory"
-            );
-            return Err(io::Error::other(text));
+        if owner == rustix::process::geteuid().as_raw() {
+            return Ok(());
         }
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
-            Err(e) => return Err(e.into()),
-        }
-        // The former owner may have removed the file between our opening and locking it.
-        if fs::metadata(path).is_ok_and(|m| file.metadata().is_ok_and(|f| f.ino() == m.ino())) {
-            return Ok(Some(file));
-        }
-    }
+        let text = format!(
+            "it belongs to user {owner}; remove it, and let no other user write its directory"
+        );
+        Err(io::Error::other(text))
+    })
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Files that a process has locked for as long as it uses what they stand for.
 
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// A locked file. Dropping it unlocks it, even while a child process that is being started still has a copy of its
@@ -17,17 +17,36 @@ impl FileLock {
     /// # Errors
     /// If the system refuses it, or the path is a symbolic link.
     pub fn take(path: &Path) -> io::Result<Option<Self>> {
+        let locked = open_locked(path, |_| Ok(()))?;
+        Ok(locked.map(Self))
+    }
+}
+
+/// Opens a file to read it and append to it, and locks it; `None` if another owner has locked it. `check` sees the file
+/// before it is locked.
+pub(crate) fn open_locked(
+    path: &Path,
+    check: impl Fn(&File) -> io::Result<()>,
+) -> io::Result<Option<File>> {
+    loop {
         let file = OpenOptions::new()
-            .write(true)
+            .read(true)
+            .append(true)
             .create(true)
-            .truncate(false)
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
             .open(path)?;
+        check(&file)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Some(Self(file))),
-            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
-            Err(errno) => Err(errno.into()),
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
+            Err(errno) => return Err(errno.into()),
+        }
+        // The former owner may have removed the file after it was opened here and before it was locked.
+        let ours = file.metadata()?;
+        if fs::symlink_metadata(path).is_ok_and(|f| (f.dev(), f.ino()) == (ours.dev(), ours.ino()))
+        {
+            return Ok(Some(file));
         }
     }
 }
@@ -57,5 +76,27 @@ mod tests {
         std::fs::remove_file(&link).expect("ours");
         std::fs::remove_file(&path).expect("ours");
         assert!(refused.is_err());
+    }
+
+    #[test]
+    fn a_file_that_its_owner_removes_is_locked_by_one_of_those_who_wait() {
+        use std::sync::atomic::{AtomicU32, Ordering};
+
+        let path = std::env::temp_dir().join(format!("file-lock-{}-races", std::process::id()));
+        let owners = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let Some(lock) = FileLock::take(&path).expect("writable") else { continue };
+                        assert_eq!(owners.fetch_add(1, Ordering::SeqCst), 0, "it has two owners");
+                        owners.fetch_sub(1, Ordering::SeqCst);
+                        std::fs::remove_file(&path).expect("ours");
+                        drop(lock);
+                    }
+                });
+            }
+        });
+        let _ = std::fs::remove_file(&path);
     }
 }

@@ -1,9 +1,9 @@
 //! The socket file: made for this daemon alone, and removed with it.
 
-use nix::fcntl::{Flock, FlockArg};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use host::lock::FileLock;
+use std::fs::{self, DirBuilder};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
@@ -37,7 +37,7 @@ pub struct ControlSocket {
     path: PathBuf,
     inode: u64,
     lock_path: PathBuf,
-    _lock: Flock<File>,
+    _lock: FileLock,
 }
 
 impl ControlSocket {
@@ -64,10 +64,8 @@ impl ControlSocket {
             name.push(".lock");
             PathBuf::from(name)
         };
-        let lock = lock(&lock_path).map_err(|error| match error {
-            LockError::Held => SocketError::InUse(path.to_owned()),
-            LockError::System(source) => system("lock", &lock_path)(source),
-        })?;
+        let lock = FileLock::take(&lock_path).map_err(system("lock", &lock_path))?;
+        let lock = lock.ok_or_else(|| SocketError::InUse(path.to_owned()))?;
         match fs::symlink_metadata(path) {
             Ok(metadata) if std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type()) => {
                 fs::remove_file(path).map_err(system("remove the stale socket", path))?;
@@ -98,37 +96,6 @@ impl Drop for ControlSocket {
             let _ = fs::remove_file(&self.path);
         }
         let _ = fs::remove_file(&self.lock_path);
-    }
-}
-
-enum LockError {
-    Held,
-    System(io::Error),
-}
-
-/// Takes the lock file for as long as the value lives, also if the process is killed.
-fn lock(path: &Path) -> Result<Flock<File>, LockError> {
-    loop {
-        let file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .custom_flags(nix::libc::O_NOFOLLOW)
-            .open(path)
-            .map_err(LockError::System)?;
-        let lock = Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| {
-            if errno == nix::errno::Errno::EWOULDBLOCK {
-                LockError::Held
-            } else {
-                LockError::System(errno.into())
-            }
-        })?;
-        // Its last holder may have removed the file between our opening and locking it.
-        let ours = lock.metadata().map_err(LockError::System)?;
-        if fs::metadata(path).is_ok_and(|m| m.ino() == ours.ino() && m.dev() == ours.dev()) {
-            return Ok(lock);
-        }
     }
 }
 
