@@ -79,7 +79,7 @@ impl Need {
 
 /// A test. Where one of its needs is missing it is reported as ignored, with the reason; with
 /// `VPN_TEST_REQUIRE=all` in the environment it fails.
-pub fn test(name: &str, needs: &'static [Need], work: fn()) -> Trial {
+pub fn test(name: &str, needs: &'static [Need], work: impl FnOnce() + Send + 'static) -> Trial {
     let title = name.to_owned();
     Trial::ignorable_test(name, move || {
         if let Some(reason) = missing(needs) {

@@ -15,6 +15,7 @@ mod harness;
 mod bound;
 mod card;
 mod carded;
+mod cleartext;
 mod crowd;
 mod example;
 mod flow;
@@ -22,6 +23,8 @@ mod flush;
 mod guest;
 #[path = "../interop/launch.rs"]
 mod launch;
+#[path = "../leaks/leaks.rs"]
+mod leaks;
 mod manual;
 #[path = "../interop/needs.rs"]
 #[allow(dead_code)]
@@ -41,6 +44,7 @@ use std::process::ExitCode;
 fn groups() -> Vec<Group> {
     // The longest first.
     let others = [
+        cleartext::group(),
         planes::group(),
         offloaded::group(),
         bound::group(),

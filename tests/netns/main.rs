@@ -4,10 +4,14 @@
 #[path = "../harness/harness.rs"]
 mod harness;
 
+#[path = "../leaks/leaks.rs"]
+mod leaks;
+
 mod acceptance;
 mod authentication_header;
 mod certificates;
 mod cleanup;
+mod cleartext;
 mod commands;
 mod confinement;
 mod crypto;
@@ -17,7 +21,6 @@ mod experiments;
 mod failures;
 mod filter;
 mod flood;
-mod leaks;
 mod manual;
 mod nat;
 mod networks;
@@ -45,7 +48,7 @@ fn main() -> std::process::ExitCode {
         authentication_header::trials(),
         certificates::trials(),
         failures::trials(),
-        leaks::trials(),
+        cleartext::trials(),
         cleanup::trials(),
         filter::trials(),
         restart::trials(),

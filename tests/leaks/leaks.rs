@@ -10,41 +10,38 @@ mod random;
 mod scene;
 
 use crate::harness::policies::changed;
-use crate::harness::space::Space;
-use crate::harness::{FILTERED, test, until};
-use libtest_mimic::Trial;
+use crate::harness::until;
 use nix::sys::signal::Signal;
-use scene::{BOUND, Family, Scene, V4, V6};
+pub use random::sequences;
+use scene::{BOUND, Scene};
+pub use scene::{Plane, Setting, V4, V6};
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::process::Stdio;
 
-pub fn trials() -> Vec<Trial> {
-    vec![
-        test("nothing leaks while the policy changes, IPv4", FILTERED, || policy_changes(V4)),
-        test("nothing leaks while the policy changes, IPv6", FILTERED, || policy_changes(V6)),
-        test("nothing leaks while the daemon ends and starts, IPv4", FILTERED, || restarts(V4)),
-        test("nothing leaks while the daemon ends and starts, IPv6", FILTERED, || restarts(V6)),
-        test("nothing leaks while others change the host, IPv4", FILTERED, || disturbances(V4)),
-        test("nothing leaks while others change the host, IPv6", FILTERED, || disturbances(V6)),
-        test("nothing leaks while the guard is held, IPv4", FILTERED, || held(V4)),
-        test("nothing leaks while the guard is held, IPv6", FILTERED, || held(V6)),
-        test("a stop that is to block blocks until it is released", FILTERED, || blocked(V4)),
-        test("nothing leaks in random sequences, IPv4", FILTERED, || random::sequences(V4)),
-        test("nothing leaks in random sequences, IPv6", FILTERED, || random::sequences(V6)),
-        test("cleartext that should be protected is not taken", FILTERED, inbound),
-    ]
-}
+/// A scene that is played in a setting.
+pub type Play = fn(Setting);
 
-fn policy_changes(family: Family) {
-    let mut scene = Scene::new(family);
+/// All of them, by name.
+pub const PLAYS: [(&str, Play); 7] = [
+    ("nothing leaks while the policy changes", policy_changes),
+    ("nothing leaks while the daemon ends and starts", restarts),
+    ("nothing leaks while others change the host", disturbances),
+    ("nothing leaks while the guard is held", held),
+    ("a stop that is to block blocks until it is released", blocked),
+    ("nothing leaks in random sequences", sequences),
+    ("what is missing is seen", planted),
+];
+
+fn policy_changes(setting: Setting) {
+    let mut scene = Scene::new(setting);
     scene.start();
     scene.quietly("down", |_| {});
-    scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate"])));
+    scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate", "site"])));
     scene.passes();
     scene.quietly("rekey of the Child SA", |s| drop(s.left.ctl_ok(&["rekey", "site_lan"])));
     scene.quietly("rekey of the IKE SA", |s| drop(s.left.ctl_ok(&["rekey", "site"])));
-    let sample = family.policy(0);
+    let sample = setting.policy(0);
     let key = sample.split("<IKEPresharedKey").nth(1).expect("the sample has a key");
     let value = key.split("Value=\"").nth(1).and_then(|v| v.split('"').next()).expect("its value");
     let changes = [
@@ -56,20 +53,22 @@ fn policy_changes(family: Family) {
             changed(&sample, "KeyRefreshMinutes=\"60\"", "KeyRefreshMinutes=\"50\""),
         ),
         ("a larger network", {
-            let [_, last] = family.ranges[0];
-            let larger = if family.word == "ip6" { "fd01::1:ffff" } else { "10.1.1.255" };
+            let [_, last] = setting.family.ranges[0];
+            let larger = if setting.family.word == "ip6" { "fd01::1:ffff" } else { "10.1.1.255" };
             changed(&sample, &format!("\"{last}\""), &format!("\"{larger}\""))
         }),
         ("the sample", sample.clone()),
         ("another name", sample.replace("site_lan", "other_lan")),
         ("the sample again", sample.clone()),
+        ("without some of the other tunnels", setting.policy_without_some()),
+        ("with all of them", sample.clone()),
     ];
     for (what, policy) in changes {
         scene.quietly(what, |s| {
             s.left.write_policy(&policy);
             s.left.ctl_ok(&["reload"]);
         });
-        scene.quietly(what, |s| drop(s.left.ctl(&["activate"])));
+        scene.quietly(what, |s| drop(s.left.ctl(&["activate", "site"])));
     }
     scene.quietly("reloads in a row", |s| {
         for name in ["other_lan", "site_lan"].repeat(5) {
@@ -77,7 +76,7 @@ fn policy_changes(family: Family) {
             s.left.ctl_ok(&["reload"]);
         }
     });
-    scene.left.ctl_ok(&["activate"]);
+    scene.left.ctl_ok(&["activate", "site"]);
     scene.passes();
     scene.quietly("deactivate", |s| drop(s.left.ctl_ok(&["deactivate", "site"])));
     scene.quietly("a broken policy", |s| {
@@ -86,13 +85,13 @@ fn policy_changes(family: Family) {
     });
 }
 
-fn restarts(family: Family) {
-    let mut scene = Scene::new(family);
+fn restarts(setting: Setting) {
+    let mut scene = Scene::new(setting);
     scene.start();
-    scene.left.ctl_ok(&["activate"]);
+    scene.left.ctl_ok(&["activate", "site"]);
     scene.quietly("a crash", |s| s.left.crash());
     scene.quietly("the start after it", |s| s.left.start());
-    scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate"])));
+    scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate", "site"])));
     scene.passes();
     scene.quietly("another crash", |s| s.left.crash());
     let taken = scene.left.space.run(|| UdpSocket::bind(("0.0.0.0", 4500))).expect("it is free");
@@ -106,7 +105,7 @@ fn restarts(family: Family) {
         let mut command = s.left.command();
         let output = s.left.space.run(move || command.stdin(Stdio::null()).output());
         assert!(!output.expect("vpnd is built").status.success(), "there is no policy");
-        s.left.write_policy(&s.family.policy(0));
+        s.left.write_policy(&s.setting.policy(0));
     });
     drop(taken);
     scene.quietly("the start that succeeds", |s| s.left.start());
@@ -116,13 +115,13 @@ fn restarts(family: Family) {
             s.left.start();
         });
     }
-    scene.left.ctl_ok(&["activate"]);
+    scene.left.ctl_ok(&["activate", "site"]);
     scene.passes();
 }
 
 /// `vpnd guard` outlives every daemon.
-fn held(family: Family) {
-    let mut scene = Scene::new(family);
+fn held(setting: Setting) {
+    let mut scene = Scene::new(setting);
     let show = |s: &Scene| {
         let shown = s.vpnd_ok(&["guard", "--show", "--json"]);
         serde_json::from_str::<Value>(&shown).expect("JSON")
@@ -137,7 +136,7 @@ fn held(family: Family) {
     assert!(state["unprotected_leaving"].as_u64().is_some_and(|n| n > 0), "{state}");
     scene.right.start();
     scene.quietly("the first start", |s| s.left.start());
-    scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate"])));
+    scene.quietly("activate", |s| drop(s.left.ctl_ok(&["activate", "site"])));
     scene.passes();
     let status = scene.left.ctl_ok(&["status"]);
     assert!(status.contains("in force until vpnd release, held for "), "{status}");
@@ -178,10 +177,10 @@ fn held(family: Family) {
     scene.passes_in_the_clear();
 }
 
-fn blocked(family: Family) {
-    let mut scene = Scene::new(family);
+fn blocked(setting: Setting) {
+    let mut scene = Scene::new(setting);
     scene.start();
-    scene.left.ctl_ok(&["activate"]);
+    scene.left.ctl_ok(&["activate", "site"]);
     scene.quietly("a stop that keeps the guard", |s| {
         let said = s.left.ctl_ok(&["stop", "--keep-guard"]);
         assert!(said.contains("stays blocked; to release it: vpnd release"), "{said}");
@@ -190,7 +189,7 @@ fn blocked(family: Family) {
     let said = scene.vpnd_ok(&["guard", "--show"]);
     assert!(said.contains("a vpnd that has ended left its guard"), "{said}");
     scene.quietly("the start after it", |s| s.left.start());
-    scene.left.ctl_ok(&["activate"]);
+    scene.left.ctl_ok(&["activate", "site"]);
     scene.passes();
     // The next orderly end releases.
     scene.left.stop();
@@ -210,12 +209,73 @@ fn blocked(family: Family) {
     scene.passes_in_the_clear();
 }
 
-fn disturbances(family: Family) {
-    let mut scene = Scene::new(family);
+fn disturbances(setting: Setting) {
+    match setting.plane {
+        Plane::Userspace => disturbances_of_userspace(setting),
+        Plane::Xfrm => disturbances_of_the_kernel(setting),
+    }
+}
+
+fn disturbances_of_the_kernel(setting: Setting) {
+    let mut scene = Scene::new(setting);
     scene.start();
-    scene.left.ctl_ok(&["activate"]);
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes();
+    let address = format!("{}/{} dev lo", setting.family.inner[0], setting.family.lengths[0]);
+    let run = |line: String| move |s: &mut Scene| drop(s.left.space.try_sh(&line));
+    for line in [
+        "ip xfrm policy flush",
+        "ip xfrm state flush",
+        "nft delete table inet vpn_guard_vpn0",
+        "nft flush ruleset",
+    ] {
+        scene.comes_back(line, run(line.to_owned()));
+    }
+    scene.quietly("the address goes", run(format!("ip address del {address}")));
+    scene.comes_back("the address comes", run(format!("ip address add {address}")));
+    scene.quietly("policies go while the daemon is stopped", |s| {
+        s.left.signal(Signal::SIGSTOP);
+        s.left.space.ip("xfrm policy flush");
+        s.pause();
+        s.left.signal(Signal::SIGCONT);
+    });
+    scene.passes_again("after that");
+}
+
+/// What the scenes are to see is seen: each protection is removed while the daemon cannot put it back.
+fn planted(setting: Setting) {
+    let mut scene = Scene::new(setting);
+    scene.start();
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes();
+    scene.left.signal(Signal::SIGSTOP);
     let option = scene.option();
-    let address = format!("{}/{} dev lo", family.inner[0], family.lengths[0]);
+    let steps = match setting.plane {
+        Plane::Userspace => vec![
+            "ip OPTION rule flush",
+            "ip OPTION rule add from all lookup main priority 32766",
+            "ip OPTION route flush table 4500",
+        ],
+        Plane::Xfrm => vec!["ip xfrm policy flush", "ip xfrm state flush"],
+    };
+    for step in steps {
+        let line = step.replace("OPTION", option);
+        scene.quietly("the guard holds without the rest", |s| drop(s.left.space.sh(&line)));
+    }
+    scene.leaks("without the guard", |s| {
+        drop(s.left.space.sh("nft delete table inet vpn_guard_vpn0"));
+    });
+    scene.left.signal(Signal::SIGCONT);
+    scene.passes_again("all of it is put back");
+    scene.quietly("and holds", |_| {});
+}
+
+fn disturbances_of_userspace(setting: Setting) {
+    let mut scene = Scene::new(setting);
+    scene.start();
+    scene.left.ctl_ok(&["activate", "site"]);
+    let option = scene.option();
+    let address = format!("{}/{} dev lo", setting.family.inner[0], setting.family.lengths[0]);
     let ip = |line: String| move |s: &mut Scene| drop(s.left.space.try_sh(&format!("ip {line}")));
     scene.comes_back("the routes are flushed", ip(format!("{option} route flush table 4500")));
     scene.comes_back("the rules are flushed", |s| {
@@ -280,37 +340,4 @@ fn disturbances(family: Family) {
         events.contains("host: put back after others had removed or changed it: the tunnel device"),
         "{events}"
     );
-}
-
-fn inbound() {
-    let mut scene = Scene::new(V4);
-    scene.senders.clear();
-    scene.start();
-    let wire = scene
-        .right
-        .space
-        .run(|| UdpSocket::bind(("10.2.0.1", 4567)).expect("an address of the namespace"));
-    // Strict filtering of reverse paths would drop it, too.
-    scene.right.space.set("ipv4/conf/all/rp_filter", "0");
-    scene.right.space.set("ipv4/conf/wire/rp_filter", "0");
-    // Past the left gateway's own guard: a namespace that has no daemon.
-    let outsider = Space::new("outsider");
-    Space::connect(
-        (&scene.right.space, "other", &["198.51.100.1/24"]),
-        (&outsider, "wire", &["198.51.100.2/24", "10.1.0.77/32"]),
-    );
-    scene.right.space.set("ipv4/conf/other/rp_filter", "0");
-    outsider.ip("route add 10.2.0.0/24 via 198.51.100.1");
-    let open = scene.right.space.run(|| UdpSocket::bind(("198.51.100.1", 4567))).expect("free");
-    let sender = outsider.run(|| UdpSocket::bind(("10.1.0.77", 0))).expect("its address");
-    sender.send_to(b"forged", "10.2.0.1:4567").expect("a route");
-    // A later packet on the same link has arrived: the first one has been dropped or taken.
-    let plain = outsider.run(|| UdpSocket::bind(("198.51.100.2", 0))).expect("its address");
-    plain.send_to(b"plain", "198.51.100.1:4567").expect("a route");
-    let mut packet = [0; 16];
-    assert_eq!(open.recv(&mut packet).expect("no tunnel has it"), 5);
-    wire.set_nonblocking(true).expect("a socket takes it");
-    assert!(wire.recv(&mut packet).is_err(), "a packet that should have been protected was taken");
-    let status = scene.right.json(&["status", "--json"]);
-    assert_eq!(status["filter"]["inbound_guard"], true, "{status}");
 }

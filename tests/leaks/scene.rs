@@ -53,19 +53,77 @@ pub const V6: Family = Family {
     word: "ip6",
 };
 
-impl Family {
-    /// The sample policy with these networks.
+/// The plane of the left gateway's tunnels. The right gateway's is in userspace, so that what the kernel has decapsulated is not
+/// taken for cleartext.
+#[derive(Clone, Copy, PartialEq)]
+#[allow(dead_code, reason = "each of the programs with these scenes has one of them")]
+pub enum Plane {
+    Userspace,
+    Xfrm,
+}
+
+/// What a scene is played with.
+#[derive(Clone, Copy)]
+pub struct Setting {
+    pub family: Family,
+    pub plane: Plane,
+    /// Tunnels of the left gateway besides the one with the traffic. Their peers do not exist.
+    pub others: usize,
+}
+
+impl Setting {
+    /// The sample policy with the family's networks, and the other tunnels on the left.
     pub fn policy(&self, seen_from: usize) -> String {
         let mut text = SITE[seen_from].to_owned();
-        for (range, ours) in V4.ranges.iter().zip(self.ranges) {
+        for (range, ours) in V4.ranges.iter().zip(self.family.ranges) {
             for (from, to) in range.iter().zip(ours) {
                 text = changed(&text, &format!("\"{from}\""), &format!("\"{to}\""));
             }
         }
-        match self.word {
-            "ip6" => changed(&text, "IPV4_Address_Range", "IPV6_Address_Range"),
-            _ => text,
+        if self.family.word == "ip6" {
+            text = changed(&text, "IPV4_Address_Range", "IPV6_Address_Range");
         }
+        if seen_from == 0 {
+            let others: String = (0..self.others).map(|n| self.other(n)).collect();
+            text = changed(&text, "</AIX_VPN>", &format!("{others}</AIX_VPN>"));
+        }
+        text
+    }
+
+    /// The policy of the left gateway without every fifth of the other tunnels.
+    pub fn policy_without_some(&self) -> String {
+        let others = (0..self.others).filter(|n| n % 5 == 0).map(|n| self.other(n));
+        others.fold(self.policy(0), |text, other| changed(&text, &other, ""))
+    }
+
+    fn other(&self, number: usize) -> String {
+        let (high, low) = (number >> 8, number & 255);
+        let [[from, to], [first, last]] = match self.family.word {
+            "ip6" => [
+                [format!("fd03:{number:x}::"), format!("fd03:{number:x}::ffff")],
+                self.family.ranges[0].map(str::to_owned),
+            ],
+            _ => [
+                [format!("10.{}.{low}.0", 64 + high), format!("10.{}.{low}.255", 64 + high)],
+                self.family.ranges[0].map(str::to_owned),
+            ],
+        };
+        let kind = if self.family.word == "ip6" { "IPV6" } else { "IPV4" };
+        let peer = format!("198.18.{high}.{low}");
+        format!(
+            r#"<IKETunnel IKE_TunnelName="other{number}" IKE_ProtectionRef="site_p1" IKE_Flags_AutoStart="No">
+<IKELocalIdentity><IPV4_Address Value="192.0.2.1"/></IKELocalIdentity>
+<IKERemoteIdentity><IPV4_Address Value="{peer}"/></IKERemoteIdentity></IKETunnel>
+<IKEPresharedKey Format="ASCII" Value="a-preshared-key-of-nobody">
+<IKEPresharedRemoteID><PK_IPV4_Address Value="{peer}"/></IKEPresharedRemoteID></IKEPresharedKey>
+<IPSecTunnel IPSec_TunnelName="other{number}_lan" IKE_TunnelName="other{number}" IPSec_ProtectionRef="site_p2"
+IPSec_Flags_AutoStart="No" IPSec_Flags_OnDemand="No">
+<IPSecLocalIdentity Protocol="0" Port="0" EndPort="65535">
+<{kind}_Address_Range From_IPAddr="{first}" To_IPAddr="{last}"/></IPSecLocalIdentity>
+<IPSecRemoteIdentity Protocol="0" Port="0" EndPort="65535">
+<{kind}_Address_Range From_IPAddr="{from}" To_IPAddr="{to}"/></IPSecRemoteIdentity></IPSecTunnel>
+"#
+        )
     }
 }
 
@@ -75,7 +133,7 @@ pub struct Scene {
     pub right: Gateway,
     /// Kept for its namespace.
     _lan: Space,
-    pub family: Family,
+    pub setting: Setting,
     pub senders: Vec<Sender>,
 }
 
@@ -113,9 +171,18 @@ impl Drop for Sender {
 }
 
 impl Scene {
-    pub fn new(family: Family) -> Self {
-        let policies = [0, 1].map(|seen_from| family.policy(seen_from));
-        let [left, right] = Gateway::pair(&policies, [1, 2], PATIENT);
+    pub fn new(setting: Setting) -> Self {
+        let Setting { family, plane, .. } = setting;
+        let esp = match plane {
+            Plane::Userspace => "",
+            Plane::Xfrm => "dataplane = \"xfrm\"\n",
+        };
+        let left = Gateway::new("left", &setting.policy(0), PATIENT, esp);
+        let right = Gateway::new("right", &setting.policy(1), PATIENT, "");
+        Space::connect(
+            (&left.space, "wire", &["192.0.2.1/24"]),
+            (&right.space, "wire", &["192.0.2.2/24"]),
+        );
         let lan = Space::new("lan");
         let Family { inner, lan: [host, router], outer, lengths: [whole, net], word, .. } = family;
         if word == "ip6" {
@@ -161,7 +228,7 @@ impl Scene {
             bind(&left.space, inner[0], Some("wire")),
             bind(&lan, host, None),
         ];
-        let scene = Self { left, right, _lan: lan, family, senders };
+        let scene = Self { left, right, _lan: lan, setting, senders };
         // Without a daemon all of it leaks, by which the counter is known to count.
         scene.pause();
         assert!(scene.seen() > 0, "the counter sees what leaves in the clear");
@@ -205,14 +272,29 @@ impl Scene {
         assert_eq!(leaked, 0, "{what}: packets in the clear\n{}", dump());
     }
 
+    /// Something that holds the traffic is missing: some of it is to be seen on the wire.
+    pub fn leaks(&mut self, what: &str, work: impl FnOnce(&mut Self)) {
+        let before = self.seen();
+        work(self);
+        let seen = || (self.seen() > before).then_some(());
+        until(&format!("packets in the clear: {what}"), seen, || self.left.log());
+    }
+
     /// Lets others change the host under traffic. Nothing is to be seen on the wire, and what they have removed is put back.
     pub fn comes_back(&mut self, what: &str, work: impl FnOnce(&mut Self)) {
         let told = |s: &Self| s.left.log().matches("put back after others").count();
         let before = told(self);
         self.quietly(what, work);
-        until(what, || (told(self) > before).then_some(()), || self.left.log());
+        if self.setting.plane == Plane::Userspace {
+            until(what, || (told(self) > before).then_some(()), || self.left.log());
+        }
         // In several steps, if it was removed in several.
-        let [from, to] = self.family.inner;
+        self.passes_again(what);
+    }
+
+    /// Waits until traffic passes the tunnel.
+    pub fn passes_again(&self, what: &str) {
+        let [from, to] = self.setting.family.inner;
         let option = self.option();
         let passes = || self.left.space.pings(&format!("{option} -I {from}"), 1, to).ok();
         until(&format!("traffic passes: {what}"), passes, || self.left.log());
@@ -230,7 +312,7 @@ impl Scene {
 
     /// The family, as `ip` and `ping` take it.
     pub fn option(&self) -> &'static str {
-        if self.family.word == "ip6" { "-6" } else { "-4" }
+        if self.setting.family.word == "ip6" { "-6" } else { "-4" }
     }
 
     /// Nothing is blocked any more: what is sent is seen on the wire.
@@ -241,7 +323,7 @@ impl Scene {
 
     /// Traffic passes the tunnel.
     pub fn passes(&self) {
-        let [from, to] = self.family.inner;
+        let [from, to] = self.setting.family.inner;
         let option = self.option();
         let passes = self.left.space.pings(&format!("{option} -I {from}"), 3, to);
         assert!(passes.is_ok(), "{passes:?}");

@@ -1,6 +1,6 @@
 //! Transitions in random order.
 
-use super::scene::{BOUND, Family, Scene};
+use super::scene::{BOUND, Plane, Scene, Setting};
 use crate::harness::policies::changed;
 use crate::harness::until;
 use std::process::Stdio;
@@ -10,39 +10,43 @@ use std::time::Duration;
 const STEPS: usize = 12;
 
 /// Transitions in any order. `LEAK_SEEDS` says how many sequences are tried, `LEAK_SEED` which one is the first.
-pub fn sequences(family: Family) {
+pub fn sequences(setting: Setting) {
     let number = |name: &str, default| {
         std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
     };
     let first: u64 = number("LEAK_SEED", 1);
-    let mut scene = Scene::new(family);
+    let mut scene = Scene::new(setting);
     // While nothing else holds the traffic, a socket that is bound to a device does not ask routes.
     drop(scene.senders.remove(BOUND));
     scene.left.configure("[filter]\non_stop = \"block\"\n");
     scene.start();
+    let others: &[(&str, Transition)] = match setting.plane {
+        Plane::Userspace => &OTHERS_IN_USERSPACE,
+        Plane::Xfrm => &OTHERS_IN_THE_KERNEL,
+    };
     for seed in first..first + number("LEAK_SEEDS", 4) {
         let mut random = Seeded(seed);
         let mut done = Vec::new();
         for _ in 0..STEPS {
-            let step = random.below(TRANSITIONS.len() as u64) as usize;
-            let (what, transition) = TRANSITIONS[step];
+            let step = random.below((OWN.len() + others.len()) as u64) as usize;
+            let (what, transition) = *OWN.get(step).unwrap_or_else(|| &others[step - OWN.len()]);
             done.push(what);
             scene.quietly(&format!("seed {seed}: {}", done.join(", ")), |s| {
                 transition(s, random.below(1000));
                 // Now and then the next one follows before the daemon has put anything back. What others remove all at
                 // once, tables and routes, holds nothing.
                 if random.below(3) == 0 {
-                    let (_, second) = TRANSITIONS[random.below(OWN) as usize];
+                    let (_, second) = OWN[random.below(OWN.len() as u64) as usize];
                     second(s, random.below(1000));
                 }
             });
             settled(&scene);
         }
     }
-    scene.left.write_policy(&family.policy(0));
+    scene.left.write_policy(&setting.policy(0));
     scene.left.ctl_ok(&["reload"]);
-    scene.left.ctl_ok(&["activate"]);
-    let [from, to] = family.inner;
+    scene.left.ctl_ok(&["activate", "site"]);
+    let [from, to] = setting.family.inner;
     let option = scene.option();
     let passes = || scene.left.space.pings(&format!("{option} -I {from}"), 1, to).ok();
     until("traffic passes after all", passes, || scene.left.log());
@@ -67,24 +71,29 @@ type Transition = fn(&mut Scene, u64);
 fn settled(scene: &Scene) {
     let there = || {
         let shows = |line: &str, text: &str| scene.left.space.try_sh(line).1.contains(text);
-        let all = shows("nft list table inet vpn_guard_vpn0", "hook postrouting")
-            && shows(&format!("ip {} rule", scene.option()), "lookup 4500")
-            && shows(&format!("ip {} route show table 4500", scene.option()), "dev vpn0");
-        all.then_some(())
+        let guard = shows("nft list table inet vpn_guard_vpn0", "hook postrouting");
+        let rest = match scene.setting.plane {
+            Plane::Userspace => {
+                shows(&format!("ip {} rule", scene.option()), "lookup 4500")
+                    && shows(&format!("ip {} route show table 4500", scene.option()), "dev vpn0")
+            }
+            Plane::Xfrm => {
+                let network = format!("{}/", scene.setting.family.ranges[1][0]);
+                shows("ip xfrm policy", &network)
+            }
+        };
+        (guard && rest).then_some(())
     };
     until("everything is there again", there, || scene.left.log());
 }
 
-/// The number of transitions that the gateway itself makes; others make those that follow.
-const OWN: u64 = 8;
-
-/// Everything that may happen to a gateway. The number chooses among variants.
-const TRANSITIONS: [(&str, Transition); 13] = [
-    ("activate", |s, _| drop(s.left.ctl(&["activate"]))),
+/// Everything that may happen to a gateway by itself. The number chooses among variants.
+const OWN: [(&str, Transition); 8] = [
+    ("activate", |s, _| drop(s.left.ctl(&["activate", "site"]))),
     ("deactivate", |s, _| drop(s.left.ctl(&["deactivate", "site"]))),
     ("rekey", |s, n| drop(s.left.ctl(&["rekey", ["site", "site_lan"][n as usize % 2]]))),
     ("reload", |s, n| {
-        let sample = s.family.policy(0);
+        let sample = s.setting.policy(0);
         let policy = match n % 5 {
             0 => sample.replace("site_lan", "other_lan"),
             1 => changed(&sample, "OnDemand=\"No\"", "OnDemand=\"Yes\""),
@@ -95,7 +104,7 @@ const TRANSITIONS: [(&str, Transition); 13] = [
         s.left.write_policy(&policy);
         drop(s.left.ctl(&["reload"]));
         // A later start is to succeed.
-        s.left.write_policy(&s.family.policy(0));
+        s.left.write_policy(&s.setting.policy(0));
     }),
     ("crash", |s, _| {
         s.left.crash();
@@ -121,6 +130,10 @@ const TRANSITIONS: [(&str, Transition); 13] = [
         s.left.wait();
         s.left.start();
     }),
+];
+
+/// Others change what the userspace plane needs.
+const OTHERS_IN_USERSPACE: [(&str, Transition); 5] = [
     ("the rules are flushed", |s, _| {
         let option = s.option();
         s.left.space.try_sh(&format!("ip {option} rule flush"));
@@ -129,11 +142,26 @@ const TRANSITIONS: [(&str, Transition); 13] = [
     ("the routes are flushed", |s, _| {
         s.left.space.try_sh(&format!("ip {} route flush table 4500", s.option()));
     }),
-    ("the address goes and comes", |s, _| {
-        let address = format!("{}/{} dev lo", s.family.inner[0], s.family.lengths[0]);
-        s.left.space.try_sh(&format!("ip address del {address}"));
-        s.left.space.try_sh(&format!("ip address add {address}"));
-    }),
+    ("the address goes and comes", address_goes_and_comes),
     ("the device is deleted", |s, _| drop(s.left.space.try_sh("ip link del vpn0"))),
-    ("nftables is flushed", |s, _| drop(s.left.space.try_sh("nft flush ruleset"))),
+    ("nftables is flushed", nftables_is_flushed),
 ];
+
+/// Others change what the kernel's plane needs.
+const OTHERS_IN_THE_KERNEL: [(&str, Transition); 4] = [
+    ("policies are flushed", |s, _| drop(s.left.space.try_sh("ip xfrm policy flush"))),
+    ("SAs are flushed", |s, _| drop(s.left.space.try_sh("ip xfrm state flush"))),
+    ("the address goes and comes", address_goes_and_comes),
+    ("nftables is flushed", nftables_is_flushed),
+];
+
+/// The address from which the tunnel's traffic is sent.
+fn address_goes_and_comes(s: &mut Scene, _: u64) {
+    let address = format!("{}/{} dev lo", s.setting.family.inner[0], s.setting.family.lengths[0]);
+    s.left.space.try_sh(&format!("ip address del {address}"));
+    s.left.space.try_sh(&format!("ip address add {address}"));
+}
+
+fn nftables_is_flushed(s: &mut Scene, _: u64) {
+    s.left.space.try_sh("nft flush ruleset");
+}

@@ -1,0 +1,59 @@
+//! The scenes of `tests/leaks` on the userspace plane, and cleartext that arrives.
+
+use crate::harness::gateway::{Gateway, PATIENT};
+use crate::harness::policies::site;
+use crate::harness::space::Space;
+use crate::harness::{FILTERED, test};
+use crate::leaks::{PLAYS, Plane, Setting, V4, V6};
+use libtest_mimic::Trial;
+use std::net::UdpSocket;
+
+pub fn trials() -> Vec<Trial> {
+    let settings = [
+        ("IPv4", Setting { family: V4, plane: Plane::Userspace, others: 0 }),
+        ("IPv6", Setting { family: V6, plane: Plane::Userspace, others: 0 }),
+        ("500 tunnels, IPv4", Setting { family: V4, plane: Plane::Userspace, others: 499 }),
+        ("500 tunnels, IPv6", Setting { family: V6, plane: Plane::Userspace, others: 499 }),
+    ];
+    let mut trials =
+        vec![test("cleartext that should be protected is not taken", FILTERED, inbound)];
+    for (name, play) in PLAYS {
+        let tests = settings.map(|(which, setting)| {
+            test(&format!("{name}, {which}"), FILTERED, move || play(setting))
+        });
+        trials.extend(tests);
+    }
+    trials
+}
+
+fn inbound() {
+    let [_left, mut right] = Gateway::pair(&site(), [1, 2], PATIENT);
+    right.space.ip("address add 10.2.0.1/32 dev lo");
+    right.start();
+    let wire = right
+        .space
+        .run(|| UdpSocket::bind(("10.2.0.1", 4567)).expect("an address of the namespace"));
+    // Strict filtering of reverse paths would drop it, too.
+    right.space.set("ipv4/conf/all/rp_filter", "0");
+    right.space.set("ipv4/conf/wire/rp_filter", "0");
+    // Past the left gateway's own guard: a namespace that has no daemon.
+    let outsider = Space::new("outsider");
+    Space::connect(
+        (&right.space, "other", &["198.51.100.1/24"]),
+        (&outsider, "wire", &["198.51.100.2/24", "10.1.0.77/32"]),
+    );
+    right.space.set("ipv4/conf/other/rp_filter", "0");
+    outsider.ip("route add 10.2.0.0/24 via 198.51.100.1");
+    let open = right.space.run(|| UdpSocket::bind(("198.51.100.1", 4567))).expect("free");
+    let sender = outsider.run(|| UdpSocket::bind(("10.1.0.77", 0))).expect("its address");
+    sender.send_to(b"forged", "10.2.0.1:4567").expect("a route");
+    // A later packet on the same link has arrived: the first one has been dropped or taken.
+    let plain = outsider.run(|| UdpSocket::bind(("198.51.100.2", 0))).expect("its address");
+    plain.send_to(b"plain", "198.51.100.1:4567").expect("a route");
+    let mut packet = [0; 16];
+    assert_eq!(open.recv(&mut packet).expect("no tunnel has it"), 5);
+    wire.set_nonblocking(true).expect("a socket takes it");
+    assert!(wire.recv(&mut packet).is_err(), "a packet that should have been protected was taken");
+    let status = right.json(&["status", "--json"]);
+    assert_eq!(status["filter"]["inbound_guard"], true, "{status}");
+}
