@@ -167,6 +167,17 @@ impl Space {
         if received.is_some_and(|n: u32| n >= count) { Ok(()) } else { Err(text) }
     }
 
+    /// As [`pings`](Self::pings), and exactly `count` requests are sent: each one waits for the answer to the one before.
+    pub fn echoes(&self, options: &str, count: u32, to: &str) -> Result<(), String> {
+        for _ in 0..count {
+            let (answered, text) = self.try_sh(&format!("ping -q -c 1 -W 120 {options} {to}"));
+            if !answered {
+                return Err(text);
+            }
+        }
+        Ok(())
+    }
+
     /// A number of `/proc/net/snmp` or `snmp6`, such as `Ip FragCreates` or `Ip6FragCreates`.
     pub fn counter(&self, name: &str) -> u64 {
         let (snmp, snmp6) = self.run(|| {

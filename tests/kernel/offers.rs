@@ -38,7 +38,7 @@ fn protects() {
                 ));
             }
         }
-        left.pings("", 5, ends[1]).expect("echoes");
+        left.echoes("", 5, ends[1]).expect("echoes");
         for space in [&left, &right] {
             let states = space.ip("-s xfrm state");
             assert_eq!(states.matches("5(packets)").count(), 2, "{protocol}: {states}");

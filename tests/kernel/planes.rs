@@ -103,7 +103,7 @@ fn transport() {
     let [left, _right] = &gateways;
     let watch = wire(&gateways);
     left.ctl_ok(&["activate"]);
-    left.space.pings("", 5, "192.0.2.20").expect("echoes");
+    left.space.echoes("", 5, "192.0.2.20").expect("echoes");
     nothing_in_the_clear(watch);
     let states = left.space.ip("-s xfrm state");
     assert_eq!(states.matches("mode transport").count(), 2, "{states}");
@@ -117,8 +117,8 @@ fn tunnel(encap: &str) {
     let mut gateways = up(["xfrm"; 2], &format!("encap = \"{encap}\"\n"));
     let [left, right] = &gateways;
     let watch = wire(&gateways);
-    left.space.pings("", 5, "10.2.0.1").expect("echoes");
-    right.space.pings("", 5, "10.1.0.1").expect("echoes");
+    left.space.echoes("", 5, "10.2.0.1").expect("echoes");
+    right.space.echoes("", 5, "10.1.0.1").expect("echoes");
     let states = left.space.ip("-s xfrm state");
     assert_eq!(states.matches("(bytes), 10(packets)").count(), 2, "{states}");
     let encapsulated = states.matches("encap type espinudp").count();
@@ -165,8 +165,8 @@ fn mixed() {
         for encap in ["always", "never"] {
             let mut gateways = up(planes, &format!("encap = \"{encap}\"\n"));
             let [left, right] = &gateways;
-            left.space.pings("", 5, "10.2.0.1").expect("echoes");
-            right.space.pings("-s 1300", 5, "10.1.0.1").expect("echoes");
+            left.space.echoes("", 5, "10.2.0.1").expect("echoes");
+            right.space.echoes("-s 1300", 5, "10.1.0.1").expect("echoes");
             for gateway in [left, right] {
                 assert_eq!(packets(gateway, "site_lan"), [10, 10]);
             }
@@ -311,9 +311,9 @@ fn side_by_side() {
     let [left, right] = &gateways;
     assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
     for _ in 0..2 {
-        left.space.pings("-I 10.1.0.1", 10, "10.2.0.1").expect("echoes");
-        left.space.pings("-I 10.1.1.1", 10, "10.2.1.1").expect("echoes");
-        right.space.pings("-I 10.2.1.1", 10, "10.1.1.1").expect("echoes");
+        left.space.echoes("-I 10.1.0.1", 10, "10.2.0.1").expect("echoes");
+        left.space.echoes("-I 10.1.1.1", 10, "10.2.1.1").expect("echoes");
+        right.space.echoes("-I 10.2.1.1", 10, "10.1.1.1").expect("echoes");
         assert_eq!(left.ctl_ok(&["rekey", "site_dmz"]), "site_dmz: rekeyed\n");
     }
     assert_eq!(by_kernel(left), [20, 20]);

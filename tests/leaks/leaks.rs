@@ -299,14 +299,13 @@ fn disturbances_of_userspace(setting: Setting) {
         }
     });
     scene.quietly("another device has the name", |s| {
-        let batch = s.left.path("batch");
-        std::fs::write(&batch, "link del vpn0\nlink add vpn0 type dummy\n").expect("writable");
+        // The daemon would be faster and have the name again.
+        s.left.signal(Signal::SIGSTOP);
+        s.left.space.ip("link del vpn0");
+        s.left.space.ip("link add vpn0 type bridge");
+        s.left.signal(Signal::SIGCONT);
         let state = |s: &Scene| s.left.json(&["list", "--json"])[0]["children"][0].clone();
-        let blocked = || {
-            // The daemon may have been faster and have the name again.
-            s.left.space.try_sh(&format!("ip -batch {}", batch.display()));
-            (state(s)["state"] == "blocked").then(|| state(s))
-        };
+        let blocked = || Some(state(s)).filter(|child| child["state"] == "blocked");
         let child = until("the tunnel is blocked", blocked, || s.left.log());
         assert!(child["fault"].as_str().is_some_and(|why| why.contains("vpn0")), "{child}");
         let why = s.left.ctl_ok(&["why", "site"]);

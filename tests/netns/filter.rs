@@ -204,7 +204,7 @@ fn bypass() {
         assert_eq!(filter["rules"][0]["decided"]["packets"], 4, "{filter}");
     }
     // The rule names a protocol: others take the tunnel.
-    left.space.pings("-I 10.1.0.1", 1, "10.2.0.9").expect("an echo");
+    left.space.echoes("-I 10.1.0.1", 1, "10.2.0.9").expect("an echo");
     assert_eq!(left.child_sa("site_lan")["packets_out"], 2);
     let told = left.ctl_ok(&["trace", "udp", "10.1.0.1:1", "10.2.0.9:2"]);
     assert!(told.contains("leaving   passes in the clear by rule 1 of the filter"), "{told}");

@@ -5,6 +5,7 @@ mod watch;
 pub use watch::Watch;
 
 use policy::{PortRange, Selector};
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -21,8 +22,9 @@ use std::time::Duration;
 /// The possible paths of the program. PATH is not used, since this runs with privileges.
 const NFT: [&str; 4] = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
 
-/// The time after which the program is killed: key management waits for it.
-const DEADLINE: Duration = Duration::from_secs(20);
+/// The time after which the program is killed: key management waits for it. Before the program ends, it waits for the kernel to
+/// free what a former transaction has removed, which took half a minute on a host whose processors were all busy.
+const DEADLINE: Duration = Duration::from_secs(120);
 
 /// The program's file, if this process is to run no other one.
 static KEPT: OnceLock<Option<File>> = OnceLock::new();
@@ -133,19 +135,21 @@ fn start(arguments: &[&str], input: &str) -> io::Result<String> {
     let program = program().ok_or_else(|| {
         io::Error::new(io::ErrorKind::NotFound, "nftables' program nft is not installed")
     })?;
-    let mut child = Command::new(program)
-        .args(arguments)
-        .env_clear()
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    // It changes nothing before it has read its input.
-    note_process(child.id());
-    let pipe = child.stdin.take();
+    let (reader, mut writer) = io::pipe()?;
+    // The system's limit may be lower.
+    let _ = fcntl_setpipe_size(&writer, input.len());
+    let room = fcntl_getpipe_size(&writer)?.min(input.len());
+    let (begin, rest) = input.as_bytes().split_at(room);
+    // The program carries out the lines that it has got if this process is killed, so it begins with as much as possible.
+    writer.write_all(begin)?;
+    let mut command = Command::new(program);
+    command.args(arguments).env_clear().stdin(reader).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = spawn_own(&mut command)?;
+    drop(command);
     let output = kill_after(DEADLINE, child, |child| {
         // Its complaint says more than the broken pipe of a program that has ended.
-        let _ = pipe.map(|mut pipe| pipe.write_all(input.as_bytes()));
+        let _ = writer.write_all(rest);
+        drop(writer);
         child.wait_with_output()
     });
     let output = output.map_err(|e| io::Error::new(e.kind(), format!("nft: {e}")))?;
@@ -187,16 +191,23 @@ fn kill_after<T>(
     }
 }
 
-fn own_processes() -> MutexGuard<'static, VecDeque<u32>> {
-    OWN_PROCESSES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn note_process(id: u32) {
+/// Starts a process whose changes are no others'. [`is_own`] waits until its number is known.
+fn spawn_own(command: &mut Command) -> io::Result<Child> {
     let mut processes = own_processes();
-    processes.push_back(id);
-    if processes.len() > OWN_PROCESSES_KEPT {
+    let child = command.spawn()?;
+    if processes.len() >= OWN_PROCESSES_KEPT {
         processes.pop_front();
     }
+    processes.push_back(child.id());
+    Ok(child)
+}
+
+fn is_own(process: u32) -> bool {
+    own_processes().contains(&process)
+}
+
+fn own_processes() -> MutexGuard<'static, VecDeque<u32>> {
+    OWN_PROCESSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn program() -> Option<PathBuf> {

@@ -4,7 +4,7 @@
 //! The program `nft` binds to a port that has the number of its process, so that the changes of this program's own `nft`
 //! processes are recognised.
 
-use super::own_processes;
+use super::is_own;
 use netlink_sys::protocols::NETLINK_NETFILTER;
 use netlink_sys::{Socket, SocketAddr};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -109,7 +109,7 @@ fn changes_by_others(datagram: &[u8]) -> impl Iterator<Item = &str> {
     messages.filter_map(|message| {
         let [kind, subsystem] = *message.get(4..)?.first_chunk()?;
         let port = u32::from_ne_bytes(*message.get(12..)?.first_chunk()?);
-        let foreign = !own_processes().contains(&port);
+        let foreign = !is_own(port);
         let of_a_table = subsystem == NFTABLES && kind != END_OF_TRANSACTION;
         if foreign && of_a_table { table_of(&message[HEADERS.iter().sum()..]) } else { None }
     })
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn own_changes_are_not_told() {
-        super::super::note_process(4_000_000_001);
+        super::super::own_processes().push_back(4_000_000_001);
         assert_eq!(changes_by_others(&message(NFTABLES, 2, 4_000_000_001, "t")).count(), 0);
         assert_eq!(changes_by_others(&message(NFTABLES, 2, 4_000_000_002, "t")).count(), 1);
     }
