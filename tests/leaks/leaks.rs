@@ -266,8 +266,9 @@ fn planted(setting: Setting) {
         drop(s.left.space.sh("nft delete table inet vpn_guard_vpn0"));
     });
     scene.left.signal(Signal::SIGCONT);
+    scene.settled();
+    scene.quietly("all of it is put back", |_| {});
     scene.passes_again("all of it is put back");
-    scene.quietly("and holds", |_| {});
 }
 
 fn disturbances_of_userspace(setting: Setting) {

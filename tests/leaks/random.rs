@@ -40,7 +40,7 @@ pub fn sequences(setting: Setting) {
                     second(s, random.below(1000));
                 }
             });
-            settled(&scene);
+            scene.settled();
         }
     }
     scene.left.write_policy(&setting.policy(0));
@@ -66,26 +66,6 @@ impl Seeded {
 }
 
 type Transition = fn(&mut Scene, u64);
-
-/// Waits until everything that holds the traffic is there again.
-fn settled(scene: &Scene) {
-    let there = || {
-        let shows = |line: &str, text: &str| scene.left.space.try_sh(line).1.contains(text);
-        let guard = shows("nft list table inet vpn_guard_vpn0", "hook postrouting");
-        let rest = match scene.setting.plane {
-            Plane::Userspace => {
-                shows(&format!("ip {} rule", scene.option()), "lookup 4500")
-                    && shows(&format!("ip {} route show table 4500", scene.option()), "dev vpn0")
-            }
-            Plane::Xfrm => {
-                let network = format!("{}/", scene.setting.family.ranges[1][0]);
-                shows("ip xfrm policy", &network)
-            }
-        };
-        (guard && rest).then_some(())
-    };
-    until("everything is there again", there, || scene.left.log());
-}
 
 /// Everything that may happen to a gateway by itself. The number chooses among variants.
 const OWN: [(&str, Transition); 8] = [

@@ -292,6 +292,26 @@ impl Scene {
         self.passes_again(what);
     }
 
+    /// Waits until everything that holds the traffic is there again.
+    pub fn settled(&self) {
+        let there = || {
+            let shows = |line: &str, text: &str| self.left.space.try_sh(line).1.contains(text);
+            let guard = shows("nft list table inet vpn_guard_vpn0", "hook postrouting");
+            let rest = match self.setting.plane {
+                Plane::Userspace => {
+                    shows(&format!("ip {} rule", self.option()), "lookup 4500")
+                        && shows(&format!("ip {} route show table 4500", self.option()), "dev vpn0")
+                }
+                Plane::Xfrm => {
+                    let network = format!("{}/", self.setting.family.ranges[1][0]);
+                    shows("ip xfrm policy", &network)
+                }
+            };
+            (guard && rest).then_some(())
+        };
+        until("everything is there again", there, || self.left.log());
+    }
+
     /// Waits until traffic passes the tunnel.
     pub fn passes_again(&self, what: &str) {
         let [from, to] = self.setting.family.inner;
