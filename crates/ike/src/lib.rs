@@ -61,7 +61,7 @@
 //! | Which states has a responder before the peer's proof? | `exchange/half_open.rs` |
 //! | May a request be answered that meets an exchange of ours? | `collision.rs`, `admit` |
 //! | Both sides rekey at once: which SA stays? | `exchange/create_child.rs` and `exchange/rekey_ike.rs`; `sa/lowest_nonce.rs` compares |
-//! | When does an outbound SA in standby begin to send? | `exchange/delete.rs`, `give_up_child` and `revive`; after reauthentication `session/renewal.rs`, `relieve` |
+//! | When does an outbound SA in standby begin to send? | `exchange/delete.rs`, `give_up_child` and `revive`; beside another session of the peer `session/renewal.rs`: `age_authentication` asks the peer, and its answer (`dispatch.rs`, `Active::Liveness`) or the end of the other session (`relieve`) has it send |
 //! | What can a session ask of the engine, and where is it done? | `effect.rs`; `engine.rs`, `put_back` |
 //! | When is a Child SA rekeyed? | `sa/child.rs`, `install`; the jitter is in `context.rs`, the share of the lifetime in `crates/policy/src/lifetime.rs`, `soft` |
 //! | What happens if an address or a route changes, or no route is left? | `session/roaming.rs`: `handle_addresses` for this host's (without a route the path stays, and an unanswered request ends the session), `follow_update` after the peer's update, `move_to` if a NAT moved the peer; the messages are in `exchange/address_update.rs`, the agreement in `sa/mobility.rs` |
