@@ -15,11 +15,6 @@ use std::io::{self, Read, Write};
 use std::mem;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// How often a start tries again to lock its device, and the pause before each time.
-const TRIES: u32 = 5;
-const PAUSE: Duration = Duration::from_millis(10);
 
 /// The directory of the settings that the plane changes.
 const SETTINGS: &str = "/proc/sys/net/";
@@ -134,15 +129,7 @@ impl DeviceLock {
         let suffix = suffix("plane")?;
         let path = state_dir.join(format!("{device}{suffix}"));
         let failed = |e| refused(format!("opening the state file {}", path.display()), &e);
-        let mut file = locked(&path).map_err(failed)?;
-        // A process that asks `is_taken` has the lock for a moment.
-        for _ in 0..TRIES {
-            if file.is_some() {
-                break;
-            }
-            std::thread::sleep(PAUSE);
-            file = locked(&path).map_err(failed)?;
-        }
+        let file = locked(&path).map_err(failed)?;
         Ok(file.map(|file| Self { file, path, suffix }))
     }
 

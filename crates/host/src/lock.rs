@@ -5,6 +5,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::time::Duration;
 
 /// A locked file. Dropping it unlocks it, even while a child process that is being started still has a copy of its
 /// descriptor. The kernel unlocks it if the process is killed.
@@ -22,12 +23,18 @@ impl FileLock {
     }
 }
 
+/// How often a lock that another owner has is tried again, and the pause before each time. A program that was just being
+/// started by a process that is killed has the lock for a moment, and so has a process that asks whether it is taken.
+const TRIES: u32 = 10;
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// Opens a file to read it and append to it, and locks it; `None` if another owner has locked it. `check` sees the file
 /// before it is locked.
 pub(crate) fn open_locked(
     path: &Path,
     check: impl Fn(&File) -> io::Result<()>,
 ) -> io::Result<Option<File>> {
+    let mut tries = 0;
     loop {
         let file = OpenOptions::new()
             .read(true)
@@ -39,6 +46,11 @@ pub(crate) fn open_locked(
         check(&file)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) if tries < TRIES => {
+                tries += 1;
+                std::thread::sleep(PAUSE);
+                continue;
+            }
             Err(rustix::io::Errno::WOULDBLOCK) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         }
@@ -87,7 +99,7 @@ mod tests {
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    for _ in 0..500 {
+                    for _ in 0..50 {
                         let Some(lock) = FileLock::take(&path).expect("writable") else { continue };
                         assert_eq!(owners.fetch_add(1, Ordering::SeqCst), 0, "it has two owners");
                         owners.fetch_sub(1, Ordering::SeqCst);
