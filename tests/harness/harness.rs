@@ -108,12 +108,12 @@ pub fn without(reason: &str) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(reason))
 }
 
-/// Runs the tests that the command line asks for. They wait more than they compute, so that more of them run at the
-/// same time than there are processors, unless the command line says otherwise.
+/// Runs the tests that the command line asks for. They wait more than they compute, so that four of them run at the same
+/// time on each processor, unless the command line says otherwise.
 pub fn run(trials: Vec<Trial>) -> ExitCode {
     let mut arguments = Arguments::from_args();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    arguments.test_threads = arguments.test_threads.or(Some(processors * 2));
+    arguments.test_threads = arguments.test_threads.or(Some(processors * 4));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 

@@ -2,19 +2,18 @@
 
 use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
-use crate::leaks::{PLAYS, Plane, Setting, V4, V6};
+use crate::leaks::{PLAYS, Plane, Play, Setting, V4, V6};
 
 const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("ping"), Need::Program("nft")];
 
-pub fn group() -> Group {
-    let settings = [
-        ("IPv4", Setting { family: V4, plane: Plane::Xfrm, others: 0 }),
-        ("IPv6", Setting { family: V6, plane: Plane::Xfrm, others: 0 }),
-    ];
-    let scenarios = PLAYS.iter().flat_map(|(name, play)| {
-        settings.map(|(which, setting)| {
-            scenario(format!("{name}, {which}"), NEEDS, move || play(setting))
-        })
-    });
-    Group { name: "cleartext", kernel: Kernel::Built, scenarios: scenarios.collect() }
+pub fn groups() -> Vec<Group> {
+    let group = |name, which: &'static str, family| {
+        let setting = Setting { family, plane: Plane::Xfrm, others: 0 };
+        let play = |(what, play): &(&str, Play)| {
+            let play = *play;
+            scenario(format!("{what}, {which}"), NEEDS, move || play(setting))
+        };
+        Group { name, kernel: Kernel::Built, scenarios: PLAYS.iter().map(play).collect() }
+    };
+    vec![group("cleartext", "IPv4", V4), group("cleartext over IPv6", "IPv6", V6)]
 }

@@ -43,19 +43,17 @@ use std::process::ExitCode;
 
 fn groups() -> Vec<Group> {
     // The longest first.
-    let others = [
-        cleartext::group(),
+    let single = [
+        crowd::group(),
         planes::group(),
-        offloaded::group(),
         bound::group(),
         offers::group(),
         offload::group(),
-        crowd::group(),
         example::group(),
         routes::group(),
     ];
-    let manual = manual::groups().into_iter().chain(others);
-    strongswan::groups().into_iter().chain(manual).collect()
+    let longest = [offloaded::group()].into_iter().chain(cleartext::groups());
+    longest.chain(strongswan::groups()).chain(single).chain(manual::groups()).collect()
 }
 
 fn main() -> ExitCode {

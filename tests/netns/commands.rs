@@ -110,11 +110,16 @@ fn fields_are_documented() {
         }
         status
     };
+    // An activation fails at once if the peer has another key.
+    let sample = &policies::SITE[1];
+    right.write_policy(&policies::changed(sample, "replace-this-key", "another-key"));
+    right.start();
     left.ctl_fails(&["activate"], 1);
     let failed = check(&left, false);
     let failure = BTreeSet::from(["kind", "message", "seconds_ago"].map(str::to_owned));
     assert_eq!(keys(&failed["children"][0]["last_failure"]), failure);
-    right.start();
+    right.write_policy(sample);
+    right.ctl_ok(&["reload"]);
     left.ctl_ok(&["activate"]);
     check(&left, true);
     check(&right, true);

@@ -63,7 +63,8 @@ impl Userspace {
             restored.device = true;
         }
         let Some(device) = &mut self.device else { return Ok(restored) };
-        let fault = |e| refused("restoring the routes to the tunnel device".to_owned(), &e);
+        let name = &self.config.device;
+        let fault = |e| refused(format!("restoring the routes to the tunnel device {name}"), &e);
         (restored.rules, restored.routes) = device.routing.restore().map_err(fault)?;
         if restored.rules > 0 {
             // Whoever has removed the one has removed the others.
