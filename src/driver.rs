@@ -5,6 +5,7 @@ mod farewelled;
 mod handle;
 mod jobs;
 mod nat_t;
+mod replacement;
 mod socket;
 mod waiting;
 
@@ -23,6 +24,7 @@ use ike::proof::Done;
 use ike::{Datagram, Engine, Output, Transmit};
 use jobs::Jobs;
 use policy::Policy;
+use replacement::{Prepared, Replacements};
 use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
 use std::io;
@@ -96,11 +98,20 @@ impl Overflow {
     }
 }
 
-/// Makes a [`CounterReader`] of a plane.
-pub type PlaneCounters<P> = fn(&mut P) -> CounterReader;
+/// The parts of a plane that the engine does not know: a thread of its own runs what they return, so that the engine goes on.
+pub struct PlaneHooks<P> {
+    /// Makes a reader of the plane's counters.
+    pub counters: fn(&mut P) -> CounterReader,
+    /// Prepares the plane for the tunnels of a policy, which the engine gets once this is complete.
+    pub expect_policy: fn(&mut P, &Policy) -> Completion,
+    /// Called when the engine has replaced the policy: the plane lets go of the tunnels that are gone.
+    pub settle_policy: fn(&mut P) -> Completion,
+}
 
-/// Reads the counters of a plane, by reason. It may wait for another program: a thread of its own runs it, and the engine goes
-/// on.
+/// Waits until a change of the plane is complete.
+pub type Completion = Box<dyn FnOnce() + Send>;
+
+/// Reads the counters of a plane, by reason. It may wait for another program.
 pub type CounterReader = Box<dyn FnOnce() -> BTreeMap<&'static str, u64> + Send>;
 
 /// Sees the plane once more when the engine has stopped, before the plane is dropped.
@@ -136,8 +147,8 @@ pub struct Surroundings<P> {
     pub inputs: Inputs,
     /// The other port.
     pub nat_t: NatT,
-    /// Counts of the plane.
-    pub plane_counters: PlaneCounters<P>,
+    /// The parts of the plane that the engine does not know.
+    pub plane_hooks: PlaneHooks<P>,
     /// Called before the plane is dropped, also if the runtime ends; not after a panic.
     pub farewell: Farewell<P>,
     /// Has the revocation lists that the engine's policy wants and that are not loaded.
@@ -158,10 +169,11 @@ pub fn start<P: DataPlane + Send + 'static>(
     surroundings: Surroundings<P>,
     make: impl FnOnce(Instant) -> Engine<P>,
 ) -> Handle {
-    let Surroundings { sockets, inputs, nat_t, plane_counters, farewell, fetcher, policy, events } =
+    let Surroundings { sockets, inputs, nat_t, plane_hooks, farewell, fetcher, policy, events } =
         surroundings;
     let (commands, commands_out) = mpsc::channel(64);
     let (jobs, done) = Jobs::new(fetcher, policy);
+    let (replacements, prepared) = Replacements::new();
     let (tell_end, end) = closed::channel();
     let handle = Handle::new(commands, events.downgrade(), end);
     let driver = Driver {
@@ -169,14 +181,15 @@ pub fn start<P: DataPlane + Send + 'static>(
         sockets: Arc::new(sockets.ike),
         host: sockets.host,
         send_nat_t: nat_t.send,
-        plane_counters,
+        plane_hooks,
         jobs,
+        replacements,
         queue: PriorityQueue::default(),
         overflow: inputs.overflow.clone(),
         waiting: Waiting::default(),
         events,
     };
-    let engine = tokio::spawn(driver.run(inputs, commands_out, done));
+    let engine = tokio::spawn(driver.run(inputs, commands_out, done, prepared));
     tokio::spawn(supervise(engine, nat_t.listeners, tell_end));
     handle
 }
@@ -222,8 +235,9 @@ struct Driver<P: DataPlane> {
     sockets: Arc<IkeSockets>,
     host: Option<WatchedHost>,
     send_nat_t: nat_t::SendNatT,
-    plane_counters: PlaneCounters<P>,
+    plane_hooks: PlaneHooks<P>,
     jobs: Jobs,
+    replacements: Replacements,
     queue: PriorityQueue<Received>,
     overflow: Overflow,
     waiting: Waiting,
@@ -236,6 +250,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         mut inputs: Inputs,
         mut commands: mpsc::Receiver<Command>,
         mut done: mpsc::UnboundedReceiver<Done>,
+        mut prepared: mpsc::UnboundedReceiver<Prepared>,
     ) -> Closed {
         self.look_at_addresses();
         let mut deadline = self.drain();
@@ -257,6 +272,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 }
                 Some(notice) = inputs.notices.recv() => self.engine.handle_notice(Instant::now(), notice),
                 Some(done) = done.recv() => self.engine.handle_done(Instant::now(), done),
+                Some(prepared) = prepared.recv() => self.finish_replacement(Instant::now(), prepared),
                 command = commands.recv(), if !abandoned => match command {
                     Some(Command::Stop) => {
                         let give_up = ending.map_or_else(|| self.begin_to_stop(), |(at, _)| at);
@@ -355,13 +371,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             Command::Rekey(name, reply) => self.waiting.rekey(&mut self.engine, now, name, reply),
             Command::Status(reply) => drop(reply.send(self.engine.status(now))),
             Command::Counters(reply) => self.tell_counters(reply),
-            Command::ReplacePolicy(policy, reply) => {
-                let replaced = self.engine.replace_policy(now, Arc::clone(&policy));
-                if replaced.is_ok() {
-                    self.jobs.replace_policy(policy);
-                }
-                let _ = reply.send(replaced);
-            }
+            Command::ReplacePolicy(policy, reply) => self.begin_replacement(policy, reply),
             Command::ReplaceTrust(trust, reply) => {
                 self.engine.replace_trust(trust);
                 let _ = reply.send(());
@@ -384,7 +394,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
     /// Answers with all counters, once those of the plane have been read.
     fn tell_counters(&mut self, reply: oneshot::Sender<BTreeMap<String, u64>>) {
         let ike = self.ike_counters();
-        let plane = (self.plane_counters)(self.engine.plane());
+        let plane = (self.plane_hooks.counters)(self.engine.plane());
         tokio::task::spawn_blocking(move || {
             let plane = plane().into_iter().map(|(name, count)| (format!("esp.{name}"), count));
             let _ = reply.send(ike.into_iter().chain(plane).collect());

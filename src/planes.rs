@@ -21,16 +21,19 @@ pub(crate) use guard::Hold;
 pub use choice::{Choice, Config, Found, KernelUse, NoSuchChoice, Report, Tunnel};
 pub use route_check::Unrouted;
 
-use crate::driver::CounterReader;
+use crate::driver::{Completion, CounterReader};
 use crypto::{CryptoProviders, Function};
-use esp::plane::{DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId};
-use guard::{Guard, Surroundings};
+use esp::plane::{
+    DataPlane, InboundSa, Notice, OutboundSa, PlaneError, Rule, RuleId, SaId, TrafficSelectors,
+};
+use guard::{Guard, OnRefusal, Surroundings, Written};
 use host::journal::DeviceLock;
-use std::collections::BTreeMap;
+use policy::{ChildTunnel, Policy};
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use table_watch::TableWatch;
+use table_watch::{TableWatch, WatchedTable};
 use userspace::{Userspace, plane_error};
 use xfrm::{Disturbance, KernelPlane, Xfrm};
 
@@ -87,7 +90,8 @@ impl Planes {
         // Before the guard: that of a gateway which runs on the device is not to be replaced.
         let lock = Userspace::lock(&userspace)?;
         let watch = TableWatch::start(&userspace.device, Arc::clone(&hooks.notice));
-        let guard = start_guard(&config, &userspace, defined)?;
+        let on_refusal = watch.reporter(WatchedTable::Guard, Arc::clone(&hooks.notice));
+        let guard = start_guard(&config, &userspace, defined, on_refusal)?;
         let kernel = match config.wants_kernel() {
             true => start_kernel(&config, Arc::clone(&userspace.crypto), &hooks)?,
             false => None,
@@ -111,7 +115,7 @@ impl Planes {
         let Some(_lock) = DeviceLock::take(state_dir, device).map_err(plane_error)? else {
             return Ok(());
         };
-        let mut guard = start_guard(config, userspace, defined)?;
+        let mut guard = start_guard(config, userspace, defined, Box::new(|| {}))?;
         guard.keep_on_drop(true);
         guard.in_force().map(drop)
     }
@@ -132,14 +136,28 @@ impl Planes {
         })
     }
 
-    /// The rules are there: from now on they alone are guarded.
+    /// The first rules are there: from now on they alone are guarded.
     pub fn settle(&mut self) {
         if let Some(kernel) = &mut self.kernel {
             kernel.settle();
         }
-        if let Some(guard) = &mut self.guard {
-            guard.settle();
-        }
+        self.settle_policy()();
+    }
+
+    /// Begins to guard the tunnels of a policy that is going to replace the present one. Waiting for this takes as long as `nft`
+    /// does, so that another thread does it.
+    pub(crate) fn expect_policy(&mut self, policy: &Policy) -> Completion {
+        let present: HashMap<&str, &TrafficSelectors> =
+            self.rules.values().map(|(rule, _)| (rule.tunnel.as_str(), &rule.selectors)).collect();
+        let mut expected = rules_of(policy);
+        expected.retain(|rule| present.get(rule.tunnel.as_str()) != Some(&&rule.selectors));
+        let guarded = expected.iter().map(|rule| (rule, self.config.guarded(&rule.tunnel)));
+        completion(self.guard.as_mut().map(|guard| guard.expect(guarded)))
+    }
+
+    /// The rules of the policy have replaced those of the former one: from now on they alone are guarded.
+    pub(crate) fn settle_policy(&mut self) -> Completion {
+        completion(self.guard.as_mut().map(Guard::settle))
     }
 
     /// The plane of this process.
@@ -165,10 +183,30 @@ impl Planes {
     }
 }
 
+fn completion(written: Option<Written>) -> Completion {
+    Box::new(move || {
+        if let Some(written) = written {
+            written.wait();
+        }
+    })
+}
+
+/// The rules that the engine makes of a policy. Their numbers do not matter yet.
+pub(crate) fn rules_of(policy: &Policy) -> Vec<Rule> {
+    let rule = |child: &Arc<ChildTunnel>| Rule {
+        id: RuleId(0),
+        tunnel: child.name.clone(),
+        selectors: TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() },
+        trap: false,
+    };
+    policy.tunnels.iter().flat_map(|tunnel| tunnel.children.iter().map(rule)).collect()
+}
+
 fn start_guard(
     config: &Config,
     userspace: &userspace::Config,
     defined: &[Rule],
+    on_refusal: OnRefusal,
 ) -> Result<Guard, PlaneError> {
     let surroundings = Surroundings {
         device: userspace.device.clone(),
@@ -179,7 +217,12 @@ fn start_guard(
     };
     let hold = Hold::of(&userspace.state_dir, &userspace.device).map_err(plane_error)?;
     let guarded = defined.iter().map(|rule| (rule, config.guarded(&rule.tunnel)));
-    Ok(Guard::start(surroundings, hold, &userspace.filter, guarded))
+    Guard::start(surroundings, hold, &userspace.filter, guarded, on_refusal).map_err(|error| {
+        PlaneError::System {
+            what: "starting the thread that changes the guard".to_owned(),
+            why: error.to_string(),
+        }
+    })
 }
 
 /// The kernel's plane, or `None` where it is not to be had and need not be.

@@ -1,7 +1,7 @@
 //! A data plane of the caller's.
 
 use super::{Builder, EngineSettings, StartError, seed};
-use crate::driver::{self, EspSink, Inlet, Inputs, NatT, Surroundings};
+use crate::driver::{self, EspSink, Inlet, Inputs, NatT, PlaneHooks, Surroundings};
 use crate::gateway::{Gateway, Handles};
 use esp::plane::{DataPlane, Notice};
 use std::collections::BTreeMap;
@@ -110,7 +110,11 @@ fn start<P: DataPlane + Send + 'static>(
         sockets,
         inputs,
         nat_t,
-        plane_counters: |_: &mut P| Box::new(BTreeMap::new),
+        plane_hooks: PlaneHooks {
+            counters: |_: &mut P| Box::new(BTreeMap::new),
+            expect_policy: |_: &mut P, _| Box::new(|| {}),
+            settle_policy: |_: &mut P| Box::new(|| {}),
+        },
         farewell: Box::new(|_, _| {}),
         fetcher,
         policy,

@@ -2,7 +2,7 @@
 
 use super::{Builder, EngineSettings, StartError, seed};
 use crate::closed::Closed;
-use crate::driver::{self, NatT, Surroundings};
+use crate::driver::{self, NatT, PlaneHooks, Surroundings};
 use crate::gateway::{Gateway, Handles};
 use crate::manual::ManualSas;
 use crate::planes::{self, Planes};
@@ -10,9 +10,9 @@ use crypto::{Choice as CryptoChoice, CryptoProviders};
 use esp::filter::Filter;
 use esp::manual::Way;
 use esp::path_mtu::Outer;
-use esp::plane::{Rule, RuleId, TrafficSelectors};
+use esp::plane::{Rule, RuleId};
 use ike::InvalidSettings;
-use policy::{ChildTunnel, Policy};
+use policy::Policy;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -290,7 +290,11 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
             }),
             listeners,
         },
-        plane_counters: Planes::counter_reader,
+        plane_hooks: PlaneHooks {
+            counters: Planes::counter_reader,
+            expect_policy: Planes::expect_policy,
+            settle_policy: Planes::settle_policy,
+        },
         farewell: {
             let manual = manual.clone();
             Box::new(move |plane, closed| {
@@ -337,14 +341,8 @@ fn choices(planes: PlaneSettings, inbound_guard: bool) -> planes::Config {
 
 /// The rules that the engine and the SAs keyed by hand are going to have. Their numbers do not matter yet.
 fn defined(policy: &Policy, manual: &ManualSas) -> Vec<Rule> {
-    let rule = |child: &Arc<ChildTunnel>| Rule {
-        id: RuleId(0),
-        tunnel: child.name.clone(),
-        selectors: TrafficSelectors { local: child.local.clone(), remote: child.remote.clone() },
-        trap: false,
-    };
-    let of_policy = policy.tunnels.iter().flat_map(|tunnel| tunnel.children.iter().map(rule));
-    of_policy.chain(manual.iter().map(|sa| sa.rule(RuleId(0)))).collect()
+    let of_manual = manual.iter().map(|sa| sa.rule(RuleId(0)));
+    planes::rules_of(policy).into_iter().chain(of_manual).collect()
 }
 
 /// Receives IKE messages on the port of ESP for as long as the returned tasks are kept.

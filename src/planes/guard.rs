@@ -27,8 +27,10 @@
 
 mod hold;
 mod sets;
+mod writer;
 
 pub(crate) use hold::Hold;
+pub(super) use writer::{OnRefusal, Written};
 
 use esp::filter::{Direction, Filter};
 use esp::plane::{PlaneError, Rule, RuleId};
@@ -36,7 +38,9 @@ use host::nft;
 use sets::{HANDED, Member, PROTECTED, Sets, Way};
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::io;
 use std::sync::Arc;
+use writer::{State, Writer};
 
 /// Priorities of the chains in postrouting: before the translation of source addresses, and after it.
 const BEFORE_NAT: i32 = 90;
@@ -75,32 +79,30 @@ pub(super) struct Guard {
     rules: BTreeMap<RuleId, Vec<Member>>,
     /// The tunnels of the policy, until the engine has added their rules.
     defined: Vec<Member>,
+    /// The change with which the last of `defined` enter the table.
+    entering: Written,
     sets: Sets,
-    state: State,
+    writer: Writer,
     kept: bool,
     hold: Hold,
 }
 
-/// Whether nftables has the table.
-#[derive(Debug, PartialEq, Eq)]
-enum State {
-    /// No rule needs it yet.
-    Unneeded,
-    InForce,
-    /// The reason is in the log already.
-    Refused(String),
-}
-
 impl Guard {
     /// Puts the guard of these rules in force, in place of the one that a crashed or ended daemon has left. Until
-    /// [`Guard::settle`] they stay guarded, whatever is added or removed.
+    /// [`Guard::settle`] they stay guarded, whatever is added or removed. `on_refusal` is called on another thread when
+    /// nftables refuses a change that nobody waits for: [`Guard::restore`] is to be called then.
+    ///
+    /// # Errors
+    /// If no thread can be started.
     pub(super) fn start<'a>(
         surroundings: Surroundings,
         hold: Hold,
         filter: &Arc<Filter>,
         defined: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
-    ) -> Self {
+        on_refusal: OnRefusal,
+    ) -> io::Result<Self> {
         let table = table(&surroundings.device);
+        let writer = Writer::start(on_refusal)?;
         let mut guard = Self {
             sets: Sets::new(&table),
             // A start that fails leaves a host that was blocked as it is.
@@ -109,29 +111,37 @@ impl Guard {
             filter: Arc::clone(filter),
             rules: BTreeMap::new(),
             defined: Vec::new(),
-            state: State::Unneeded,
+            entering: writer.nothing(),
+            writer,
             hold,
             surroundings,
         };
-        for (rule, properties) in defined {
-            let members = guard.members(rule, properties);
-            members.iter().for_each(|member| _ = guard.sets.add(member));
-            guard.defined.extend(members);
-        }
+        let _ = guard.add_defined(defined);
         guard.rebuild();
-        if guard.surroundings.kernel && matches!(guard.state, State::Refused(_)) {
+        if guard.surroundings.kernel && matches!(guard.writer.state(), State::Refused(_)) {
             // A kernel without XFRM has no words for it.
             guard.surroundings.kernel = false;
             guard.rebuild();
         }
-        guard
+        Ok(guard)
     }
 
-    /// The engine has added the rules of the policy: from now on they alone are guarded.
-    pub(super) fn settle(&mut self) {
+    /// Begins to guard rules that the engine is going to add, until [`Guard::settle`].
+    pub(super) fn expect<'a>(
+        &mut self,
+        rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
+    ) -> Written {
+        let script = self.add_defined(rules);
+        self.entering = self.tell(Some(script));
+        self.entering.clone()
+    }
+
+    /// The engine has added the rules of the policy: from now on they alone are guarded. Returns all changes so far.
+    pub(super) fn settle(&mut self) -> Written {
         let defined = std::mem::take(&mut self.defined);
         let script = self.sets.remove_all(&defined);
-        self.tell(script);
+        let _ = self.tell(script);
+        self.writer.all_given()
     }
 
     /// Guards these rules; stops guarding a rule that comes without properties.
@@ -141,12 +151,17 @@ impl Guard {
     ) {
         let members: Vec<_> =
             rules.map(|(rule, properties)| (rule.id, self.members(rule, properties))).collect();
-        self.put_all(members);
+        self.put_all(members).wait();
+        // Their members may be those of expected rules.
+        self.entering.wait();
+        if self.writer.state() == State::Outdated {
+            self.rebuild();
+        }
     }
 
-    /// Stops guarding these rules.
+    /// Stops guarding these rules, some time later.
     pub(super) fn uncover(&mut self, rules: &[RuleId]) {
-        self.put_all(rules.iter().map(|rule| (*rule, Vec::new())).collect());
+        let _later = self.put_all(rules.iter().map(|rule| (*rule, Vec::new())).collect());
     }
 
     /// Gives a rule another name.
@@ -159,7 +174,7 @@ impl Guard {
     /// Accepts the traffic that the filter's bypass rules accept.
     pub(super) fn set_filter(&mut self, filter: &Arc<Filter>) {
         self.filter = Arc::clone(filter);
-        if self.state != State::Unneeded {
+        if self.writer.state() != State::Unneeded {
             self.rebuild();
         }
     }
@@ -169,7 +184,7 @@ impl Guard {
     /// # Errors
     /// If nftables refuses it.
     pub(super) fn restore(&mut self) -> Result<bool, PlaneError> {
-        if self.state == State::Unneeded {
+        if self.writer.state() == State::Unneeded {
             return Ok(false);
         }
         self.rebuild();
@@ -178,12 +193,13 @@ impl Guard {
 
     /// Whether cleartext that should have been protected is dropped when it arrives.
     pub(super) fn drops_cleartext(&self) -> bool {
-        self.surroundings.inbound && !matches!(self.state, State::Refused(_)) && nft::available()
+        let refused = matches!(self.writer.state(), State::Refused(_));
+        self.surroundings.inbound && !refused && nft::available()
     }
 
     /// The name of the table, if it is in force.
     pub(super) fn table_in_force(&self) -> Option<&str> {
-        matches!(self.state, State::InForce).then_some(&self.table)
+        matches!(self.writer.state(), State::InForce | State::Outdated).then_some(&self.table)
     }
 
     /// Returns `true` if the table is in force, or there is nothing to guard.
@@ -191,12 +207,12 @@ impl Guard {
     /// # Errors
     /// If nftables has refused the table.
     pub(super) fn in_force(&self) -> Result<bool, PlaneError> {
-        match &self.state {
+        match self.writer.state() {
             State::Unneeded => Ok(false),
-            State::InForce => Ok(true),
+            State::InForce | State::Outdated => Ok(true),
             State::Refused(why) => Err(PlaneError::System {
                 what: format!("putting the table {} of nftables in force", self.table),
-                why: why.clone(),
+                why,
             }),
         }
     }
@@ -211,12 +227,24 @@ impl Guard {
         properties.map_or_else(Vec::new, |p| Member::all(&rule.selectors, p, inbound))
     }
 
+    /// Adds the members of rules that the engine is going to add. Returns the commands for nftables.
+    fn add_defined<'a>(
+        &mut self,
+        rules: impl Iterator<Item = (&'a Rule, Option<GuardedTraffic>)>,
+    ) -> String {
+        let members: Vec<_> =
+            rules.flat_map(|(rule, properties)| self.members(rule, properties)).collect();
+        let script = members.iter().map(|member| self.sets.add(member)).collect();
+        self.defined.extend(members);
+        script
+    }
+
     /// Guards the members of these rules in place of their former ones, in one transaction.
-    fn put_all(&mut self, rules: Vec<(RuleId, Vec<Member>)>) {
+    fn put_all(&mut self, rules: Vec<(RuleId, Vec<Member>)>) -> Written {
         // All are put, also after one for which the table has to be built again.
         let changes: Vec<_> =
             rules.into_iter().map(|(rule, members)| self.put(rule, members)).collect();
-        self.tell(changes.into_iter().collect());
+        self.tell(changes.into_iter().collect())
     }
 
     /// Guards a rule's members in place of its former ones. Returns the commands for nftables, or `None` if the table has to be
@@ -231,44 +259,39 @@ impl Guard {
         Some(added + &self.sets.remove_all(&before.unwrap_or_default())?)
     }
 
-    fn tell(&mut self, script: Option<String>) {
+    /// Has nftables carry out these commands, or build the whole table if there are none.
+    fn tell(&mut self, script: Option<String>) -> Written {
         match script {
-            Some(script) if script.is_empty() => {}
-            // If others have removed the table, it is built again.
-            Some(script) if self.state == State::InForce && nft::run(&script).is_ok() => {}
-            _ => self.rebuild(),
+            Some(script) if script.is_empty() => self.writer.nothing(),
+            Some(script) if self.writer.state() == State::InForce => self.writer.change(script),
+            _ => self.replace(),
         }
     }
 
-    /// Builds the whole table, in one transaction in place of the former one.
+    /// Builds the whole table, in one transaction in place of the former one, and waits until it is in force or refused.
     fn rebuild(&mut self) {
-        if self.sets.is_empty() && self.state == State::Unneeded && !self.kept {
-            return;
+        self.replace().wait();
+    }
+
+    fn replace(&mut self) -> Written {
+        if self.sets.is_empty() && self.writer.state() == State::Unneeded && !self.kept {
+            return self.writer.nothing();
         }
-        let dropped = self.table_in_force().and_then(dropped).unwrap_or_default();
-        let mut script = base(&self.table, &self.surroundings, &self.filter, dropped);
-        script.push_str(&self.sets.all());
-        self.state = match nft::run(&script) {
-            Ok(()) => State::InForce,
-            Err(error) => {
-                let why = error.to_string();
-                if self.state != State::Refused(why.clone()) {
-                    tracing::warn!(
-                        %error,
-                        "nftables does not guard the tunnels: routes and policies alone keep their traffic from leaving in the \
-                         clear; install nftables"
-                    );
-                }
-                State::Refused(why)
-            }
-        };
+        let counted = self.table_in_force().is_some();
+        let (table, surroundings) = (self.table.clone(), self.surroundings.clone());
+        let (filter, members) = (Arc::clone(&self.filter), self.sets.all());
+        self.writer.replace(move || {
+            let dropped = counted.then(|| dropped(&table)).flatten().unwrap_or_default();
+            base(&table, &surroundings, &filter, dropped) + &members
+        })
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        self.writer.finish();
         // After a panic, as if the process had been killed: traffic stops, and the next start replaces the table.
-        if self.state == State::InForce
+        if self.table_in_force().is_some()
             && !self.kept
             && self.hold.since().is_none()
             && !std::thread::panicking()

@@ -44,6 +44,20 @@ impl TableWatch {
         Self { changed, _watch: watch.ok() }
     }
 
+    /// Makes a function that reports a table which lacks something, as if another program had changed it.
+    pub(super) fn reporter(
+        &self,
+        table: WatchedTable,
+        notice: Arc<dyn Fn(Notice) + Send + Sync>,
+    ) -> Box<dyn Fn() + Send> {
+        let changed = Arc::clone(&self.changed);
+        Box::new(move || {
+            if lock(&changed).insert(table) {
+                notice(Notice::HostChanged);
+            }
+        })
+    }
+
     /// Takes the tables that have changed since the last call.
     pub(super) fn take(&self) -> BTreeSet<WatchedTable> {
         std::mem::take(&mut *lock(&self.changed))

@@ -7,11 +7,18 @@ mod harness;
 mod counting;
 mod ending;
 mod example;
+mod packet_filter;
 mod plane;
 mod side;
 mod starting;
 
 fn main() -> std::process::ExitCode {
-    let trials = [ending::trials(), example::trials(), plane::trials(), starting::trials()];
+    let trials = [
+        ending::trials(),
+        example::trials(),
+        packet_filter::trials(),
+        plane::trials(),
+        starting::trials(),
+    ];
     harness::run(trials.into_iter().flatten().collect())
 }

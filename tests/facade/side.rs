@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
 use vpn::{Builder as GatewayBuilder, Gateway, StartError};
 
 /// The name of the tunnel in the samples, and of its child tunnel.
@@ -59,6 +60,14 @@ impl Side {
     pub fn run<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> T {
         let runtime = self.runtime.as_ref().expect("it lives");
         runtime.block_on(runtime.spawn(work)).expect("no panic")
+    }
+
+    /// Begins something in its runtime, and in its namespace.
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.runtime.as_ref().expect("it lives").spawn(work)
     }
 
     /// Starts a gateway.

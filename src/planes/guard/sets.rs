@@ -150,7 +150,7 @@ impl Sets {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.elements.is_empty() && self.expressions.is_empty()
+        self.elements.values().all(BTreeMap::is_empty) && self.expressions.is_empty()
     }
 
     /// One more rule has this member. Returns the commands for nftables.
@@ -203,17 +203,14 @@ impl Sets {
         if *count > 0 {
             return Some(String::new());
         }
+        // Should it be the last one, the empty set stays until the table is built again.
         elements.remove(element);
-        if elements.is_empty() {
-            // With its set go the rules that name it.
-            self.elements.remove(shape);
-            return None;
-        }
         Some(format!("delete element inet {} {} {{ {element} }}\n", self.table, shape.name()))
     }
 
     /// The commands for all members, in a table without any.
-    pub(super) fn all(&self) -> String {
+    pub(super) fn all(&mut self) -> String {
+        self.elements.retain(|_, elements| !elements.is_empty());
         let whole = |(shape, elements): (&Shape, &BTreeMap<String, usize>)| {
             let elements: Vec<&str> = elements.keys().map(String::as_str).collect();
             self.shape(shape) + &self.elements(shape, &elements.join(", "))

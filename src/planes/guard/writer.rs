@@ -1,0 +1,186 @@
+//! The thread that changes the table: one transaction after the other, in the order in which they are asked for.
+//!
+//! `nft` can take long. Before it ends, it waits until the kernel has freed what former transactions removed. Key management
+//! waits only for a change that has to be in force before it goes on.
+
+#![forbid(unsafe_code)]
+
+use host::nft;
+use std::io;
+use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// Whether nftables has the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum State {
+    /// No rule needs it yet.
+    #[default]
+    Unneeded,
+    InForce,
+    /// nftables has refused a change: the whole table is to be built again.
+    Outdated,
+    /// nftables has refused the whole table. The reason is in the log already.
+    Refused(String),
+}
+
+/// Called when a change is refused, on the thread of the writer.
+pub(in crate::planes) type OnRefusal = Box<dyn Fn() + Send>;
+
+/// Makes the script of a whole table, on the thread of the writer.
+type WholeTable = Box<dyn FnOnce() -> String + Send>;
+
+enum Order {
+    Change(String),
+    Replace(WholeTable),
+}
+
+/// The thread, and what it has done so far.
+pub(super) struct Writer {
+    /// `None` once the thread is to end.
+    orders: Option<Sender<Order>>,
+    thread: Option<JoinHandle<()>>,
+    progress: Arc<Progress>,
+    /// The number of orders given.
+    given: u64,
+}
+
+#[derive(Default)]
+struct Progress {
+    state: Mutex<State>,
+    /// The number of orders that have been carried out.
+    done: Mutex<u64>,
+    advanced: Condvar,
+}
+
+/// A change that has been asked for.
+#[derive(Clone)]
+#[must_use = "until it has been waited for, the change may not be in force"]
+pub(in crate::planes) struct Written {
+    progress: Arc<Progress>,
+    number: u64,
+}
+
+impl Written {
+    /// Waits until this change and all earlier ones have been carried out or refused.
+    pub(in crate::planes) fn wait(&self) {
+        let mut done = lock(&self.progress.done);
+        while *done < self.number {
+            done = self.progress.advanced.wait(done).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+impl Writer {
+    /// Starts the thread in the network namespace of the calling one.
+    pub(super) fn start(on_refusal: OnRefusal) -> io::Result<Self> {
+        let (orders, queue) = mpsc::channel();
+        let progress = Arc::new(Progress::default());
+        let of_thread = Arc::clone(&progress);
+        let work = move || carry_out(&queue, &of_thread, &on_refusal);
+        let thread = Builder::new().name("guard".to_owned()).spawn(work)?;
+        Ok(Self { orders: Some(orders), thread: Some(thread), progress, given: 0 })
+    }
+
+    /// The state of the table after what has been carried out so far.
+    pub(super) fn state(&self) -> State {
+        lock(&self.progress.state).clone()
+    }
+
+    /// Has the commands of a script carried out, all of them or none.
+    pub(super) fn change(&mut self, script: String) -> Written {
+        self.order(Order::Change(script))
+    }
+
+    /// Has the table replaced by a whole new one.
+    pub(super) fn replace(&mut self, script: impl FnOnce() -> String + Send + 'static) -> Written {
+        self.order(Order::Replace(Box::new(script)))
+    }
+
+    /// All changes that have been asked for so far.
+    pub(super) fn all_given(&self) -> Written {
+        Written { progress: Arc::clone(&self.progress), number: self.given }
+    }
+
+    /// A change that needs nothing done.
+    pub(super) fn nothing(&self) -> Written {
+        Written { progress: Arc::clone(&self.progress), number: 0 }
+    }
+
+    /// Carries out what has been asked for, and ends the thread.
+    pub(super) fn finish(&mut self) {
+        drop(self.orders.take());
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            tracing::error!("the thread of the guard has panicked");
+        }
+    }
+
+    fn order(&mut self, order: Order) -> Written {
+        // If the thread has panicked, nobody takes it, and nobody waits for it.
+        if self.orders.as_ref().is_some_and(|orders| orders.send(order).is_ok()) {
+            self.given += 1;
+        }
+        self.all_given()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.finish();
+    }
+}
+
+fn carry_out(queue: &Receiver<Order>, progress: &Progress, on_refusal: &OnRefusal) {
+    let _released = ReleaseWaiting(progress);
+    for order in queue {
+        match order {
+            // After a refused change, the table lacks more than one change can bring.
+            Order::Change(script) if *lock(&progress.state) == State::InForce => {
+                if let Err(error) = nft::run(&script) {
+                    tracing::debug!(%error, "nftables refuses a change of the guard");
+                    *lock(&progress.state) = State::Outdated;
+                    on_refusal();
+                }
+            }
+            Order::Change(_) => {}
+            Order::Replace(script) => replace(&script(), progress),
+        }
+        *lock(&progress.done) += 1;
+        progress.advanced.notify_all();
+    }
+}
+
+fn replace(script: &str, progress: &Progress) {
+    let outcome = nft::run(script);
+    let mut state = lock(&progress.state);
+    *state = match outcome {
+        Ok(()) => State::InForce,
+        Err(error) => {
+            let refused = State::Refused(error.to_string());
+            if *state != refused {
+                tracing::warn!(
+                    %error,
+                    "nftables does not guard the tunnels: routes and policies alone keep their traffic from leaving in the \
+                     clear; install nftables"
+                );
+            }
+            refused
+        }
+    };
+}
+
+/// Nobody waits for a thread that has ended.
+struct ReleaseWaiting<'a>(&'a Progress);
+
+impl Drop for ReleaseWaiting<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.done) = u64::MAX;
+        self.0.advanced.notify_all();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
