@@ -5,6 +5,7 @@ use super::until;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -15,6 +16,8 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 pub struct Gateway {
     pub name: &'static str,
     pub space: Space,
+    /// The environment of its daemon, beside that of this process.
+    pub environment: Vec<(&'static str, OsString)>,
     directory: tempfile::TempDir,
     process: Option<Child>,
 }
@@ -29,7 +32,8 @@ impl Gateway {
     /// One without a daemon yet; `ike` and `esp` are lines of those sections of its configuration.
     pub fn new(name: &'static str, policy: &str, ike: &str, esp: &str) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let gateway = Self { name, space: Space::new(name), directory, process: None };
+        let space = Space::new(name);
+        let gateway = Self { name, space, environment: Vec::new(), directory, process: None };
         gateway.write_policy(policy);
         let state = gateway.path("state");
         let text = format!("[ike]\n{ike}\n[esp]\nstate_dir = {state:?}\n{esp}\n");
@@ -77,6 +81,7 @@ impl Gateway {
             .arg("--control")
             .arg(self.path("control.sock"))
             .env_remove("NOTIFY_SOCKET")
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null());
         command
     }
@@ -87,7 +92,26 @@ impl Gateway {
         self.start_as(command);
     }
 
-    pub fn start_as(&mut self, mut command: Command) {
+    pub fn start_as(&mut self, command: Command) {
+        let line = self.spawn(command);
+        assert!(
+            line.starts_with("ready: ") && line.contains(", control socket "),
+            "{line:?}\n{}",
+            self.log()
+        );
+    }
+
+    /// Starts the daemon, which may fail. Returns `true` if it runs.
+    pub fn try_start(&mut self) -> bool {
+        let runs = self.spawn(self.command()).starts_with("ready: ");
+        if !runs {
+            assert!(!self.wait().success(), "it has not started");
+        }
+        runs
+    }
+
+    /// Runs a command as the daemon, and waits for its first line.
+    fn spawn(&mut self, mut command: Command) -> String {
         let log = File::options().create(true).append(true).open(self.path("log"));
         command.stdout(Stdio::piped()).stderr(log.expect("writable"));
         let mut process = self.space.run(move || command.spawn()).expect("vpnd is built");
@@ -95,11 +119,7 @@ impl Gateway {
         let mut line = String::new();
         BufReader::new(output).read_line(&mut line).expect("text");
         self.process = Some(process);
-        assert!(
-            line.starts_with("ready: ") && line.contains(", control socket "),
-            "{line:?}\n{}",
-            self.log()
-        );
+        line
     }
 
     pub fn signal(&self, signal: Signal) {

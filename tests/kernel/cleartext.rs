@@ -4,7 +4,8 @@ use crate::guest::{Group, Kernel, scenario};
 use crate::harness::Need;
 use crate::leaks::{PLAYS, Plane, Play, Setting, V4, V6};
 
-const NEEDS: &[Need] = &[Need::Program("ip"), Need::Program("ping"), Need::Program("nft")];
+const NEEDS: &[Need] =
+    &[Need::Program("ip"), Need::Program("ping"), Need::Program("nft"), Need::Program("cc")];
 
 pub fn groups() -> Vec<Group> {
     let group = |name, which: &'static str, family| {

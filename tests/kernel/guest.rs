@@ -151,8 +151,12 @@ impl Guest {
         let processor = Processor::take();
         let began = Instant::now();
         let own = std::env::current_exe().map_err(|e| format!("no path of this test: {e}"))?;
-        let mut line =
-            format!("{ENTERED}={} exec {}", quoted(self.group), quoted(&own.to_string_lossy()));
+        let mut line = String::new();
+        for (name, value) in std::env::vars().filter(|(name, _)| name.starts_with(HANDED_ON)) {
+            let _ = write!(line, "{name}={} ", quoted(&value));
+        }
+        let (group, own) = (quoted(self.group), quoted(&own.to_string_lossy()));
+        let _ = write!(line, "{ENTERED}={group} exec {own}");
         for word in &self.arguments {
             let _ = write!(line, " {}", quoted(word));
         }
@@ -215,6 +219,8 @@ impl Drop for Processor {
     }
 }
 
+/// Variables whose names begin like this are those of the guest, too.
+const HANDED_ON: &str = "LEAK_";
 /// Names the group to play, inside a guest.
 const ENTERED: &str = "VPN_TEST_IN_GUEST";
 /// Lines around what a scenario prints.

@@ -6,6 +6,7 @@
 //! socket that is bound to the outer device, and of a host behind the gateway. A transition is over once each kind has sent
 //! some more packets.
 
+mod faults;
 mod random;
 mod scene;
 
@@ -23,12 +24,13 @@ use std::process::Stdio;
 pub type Play = fn(Setting);
 
 /// All of them, by name.
-pub const PLAYS: [(&str, Play); 7] = [
+pub const PLAYS: [(&str, Play); 8] = [
     ("nothing leaks while the policy changes", policy_changes),
     ("nothing leaks while the daemon ends and starts", restarts),
     ("nothing leaks while others change the host", disturbances),
     ("nothing leaks while the guard is held", held),
     ("a stop that is to block blocks until it is released", blocked),
+    ("nothing leaks while calls to the host fail", faults::faults),
     ("nothing leaks in random sequences", sequences),
     ("what is missing is seen", planted),
 ];

@@ -3,7 +3,7 @@
 use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::policies::site;
 use crate::harness::space::Space;
-use crate::harness::{FILTERED, test};
+use crate::harness::{FILTERED, Need, test};
 use crate::leaks::{PLAYS, Plane, Setting, V4, V6};
 use libtest_mimic::Trial;
 use std::net::UdpSocket;
@@ -18,11 +18,22 @@ pub fn trials() -> Vec<Trial> {
             settings.push(("500 tunnels", userspace(V4, 499)));
         }
         trials.extend(settings.into_iter().map(|(which, setting)| {
-            test(&format!("{name}, {which}"), FILTERED, move || play(setting))
+            test(&format!("{name}, {which}"), SCENES, move || play(setting))
         }));
     }
     trials
 }
+
+/// What a scene needs: one of them compiles a library.
+const SCENES: &[Need] = &[
+    Need::Root,
+    Need::Namespaces,
+    Need::Tun,
+    Need::Program("ip"),
+    Need::Program("ping"),
+    Need::Program("nft"),
+    Need::Program("cc"),
+];
 
 /// The scenes that are played with many tunnels, too.
 const MANY: [&str; 4] = [

@@ -39,6 +39,11 @@ impl Refused {
     pub fn is_absent(&self) -> bool {
         matches!(self.errno, libc::ESRCH | libc::ENOENT)
     }
+
+    /// Returns `true` if the object to be added exists already.
+    pub fn is_present(&self) -> bool {
+        self.errno == libc::EEXIST
+    }
 }
 
 impl From<io::Error> for Refused {

@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-use super::netlink::{Kernel, Netlink, Refused};
+use super::netlink::{Kernel, Netlink};
 use super::ranges::REQIDS;
 use super::state::Form;
 use crypto::Suite;
@@ -30,7 +30,7 @@ pub fn probe(suites: &[Suite]) -> io::Result<Ability> {
     Ok(probe_on(&mut Netlink::open()?, suites))
 }
 
-fn probe_on(kernel: &mut dyn Kernel, suites: &[Suite]) -> Ability {
+pub(super) fn probe_on(kernel: &mut dyn Kernel, suites: &[Suite]) -> Ability {
     let mut ability = Ability::default();
     for suite in suites {
         match attempt(kernel, *suite) {
@@ -65,8 +65,20 @@ fn attempt(kernel: &mut dyn Kernel, suite: Suite) -> Result<(), String> {
         offload: None,
     };
     let key = Secret::new(vec![0x5a; suite.key_material_len()]);
-    let message = form.message(&key, None).map_err(|e| e.to_string())?;
-    kernel.order(XfrmMessage::AddSa(message)).map_err(|e: Refused| e.to_string())?;
-    let name = form.name().message(&form.binding);
-    kernel.order(XfrmMessage::DeleteSa(name)).map_err(|e| e.to_string())
+    let add = || form.message(&key, None).map(XfrmMessage::AddSa).map_err(|e| e.to_string());
+    let delete = || XfrmMessage::DeleteSa(form.name().message(&form.binding));
+    let added = match kernel.order(add()?) {
+        // Of a probe that was interrupted.
+        Err(error) if error.is_present() => {
+            let add = add()?;
+            kernel.order(delete()).and_then(|()| kernel.order(add))
+        }
+        outcome => outcome,
+    };
+    added.map_err(|error| error.to_string())?;
+    // The kernel takes the suite, whatever it says now. What is left is removed by the next probe, or with the other leftovers.
+    if let Err(error) = kernel.order(delete()) {
+        tracing::debug!(%error, "an SA of the probe is left");
+    }
+    Ok(())
 }

@@ -2,6 +2,7 @@
 
 mod ownership;
 mod place;
+mod probe;
 mod restore;
 mod room;
 mod twin;

@@ -1,0 +1,173 @@
+//! Each call by which the daemon changes the host fails once: at the start, while rules are added and changed, and while a
+//! tunnel comes up.
+
+use super::scene::{Plane, Scene, Setting};
+use crate::harness::output;
+use crate::harness::policies::changed;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// The library that is loaded into the daemon.
+const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/leaks/faults.c");
+
+/// A kind of call, as in `faults.c`.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    /// The program `nft` cannot be started.
+    Spawn = 1,
+    /// The program `nft` ends with an error, and nothing has changed.
+    Refuse = 2,
+    /// A request to the kernel by netlink (routes, addresses, XFRM) is not sent.
+    Netlink = 3,
+}
+
+const KINDS: [Kind; 3] = [Kind::Spawn, Kind::Refuse, Kind::Netlink];
+
+/// The memory that the library shares with this process.
+struct Faults(File);
+
+impl Faults {
+    /// Has the left gateway's daemon load the library from now on.
+    fn of(scene: &mut Scene) -> Self {
+        let [library, shared] = ["faults.so", "faults"].map(|name| scene.left.path(name));
+        let mut compile = Command::new("cc");
+        compile.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
+        output({
+            compile.arg(SOURCE).arg("-ldl");
+            compile
+        });
+        let options = File::options().read(true).write(true).create_new(true).open(&shared);
+        let file = options.expect("writable");
+        file.set_len(4096).expect("writable");
+        let variable = |path: PathBuf| path.into_os_string();
+        scene.left.environment =
+            vec![("LD_PRELOAD", variable(library)), ("FAULTS", variable(shared))];
+        Self(file)
+    }
+
+    /// The call of this kind with this number from now on fails. 0: none does.
+    fn arm(&self, kind: Kind, number: u32) {
+        let kind = if number == 0 { 0 } else { kind as u32 };
+        // The kind comes last: it arms the others.
+        for (place, value) in [(8, 0), (4, number), (0, kind)] {
+            self.0.write_all_at(&value.to_ne_bytes(), place).expect("writable");
+        }
+    }
+
+    fn has_fired(&self) -> bool {
+        let mut octets = [0; 4];
+        self.0.read_exact_at(&mut octets, 8).expect("readable");
+        u32::from_ne_bytes(octets) != 0
+    }
+}
+
+/// Plays a step again and again: first its first call fails, then a later one, until it makes no further one. With
+/// `LEAK_FAULTS=all` in the environment, each of its calls fails once. The step gets the number of the call.
+fn for_each_fault(
+    scene: &mut Scene,
+    faults: &Faults,
+    what: &str,
+    before: fn(&mut Scene, u32),
+    step: fn(&mut Scene, u32),
+) {
+    let all = std::env::var("LEAK_FAULTS").is_ok_and(|which| which == "all");
+    for kind in KINDS {
+        // Most calls are requests by netlink, above all where the kernel has the SAs.
+        let pace = match (kind, scene.setting.plane) {
+            (Kind::Netlink, Plane::Userspace) if !all => 3,
+            (Kind::Netlink, Plane::Xfrm) if !all => 10,
+            _ => 1,
+        };
+        for number in (1..).step_by(pace) {
+            before(scene, number);
+            faults.arm(kind, number);
+            step(scene, number);
+            scene.quietly(&format!("{what}: call {number} of {kind:?} has failed"), |_| {});
+            let fired = faults.has_fired();
+            faults.arm(kind, 0);
+            if !fired {
+                break;
+            }
+        }
+    }
+}
+
+pub fn faults(setting: Setting) {
+    let mut scene = Scene::new(setting);
+    let faults = Faults::of(&mut scene);
+    scene.start();
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes();
+
+    for_each_fault(
+        &mut scene,
+        &faults,
+        "reload with other rules",
+        |_, _| {},
+        |s, number| {
+            let policy = s.setting.policy(0);
+            let [_, last] = s.setting.family.ranges[1];
+            let larger = last.replace("10.2.0.", "10.2.3.").replace("::", "::3:");
+            // Another one than the time before.
+            let last = if number % 2 == 0 { last } else { &larger };
+            s.left.write_policy(&changed(&policy, s.setting.family.ranges[1][1], last));
+            s.quietly("a reload that fails in part", |s| drop(s.left.ctl(&["reload"])));
+        },
+    );
+    recovers(&mut scene);
+
+    for_each_fault(
+        &mut scene,
+        &faults,
+        "reload with the tunnel",
+        |s, _| {
+            let policy = s.setting.policy(0);
+            s.left.write_policy(&without_site(&policy));
+            s.left.ctl_ok(&["reload"]);
+        },
+        |s, _| {
+            s.left.write_policy(&s.setting.policy(0));
+            drop(s.left.ctl(&["reload"]));
+        },
+    );
+    recovers(&mut scene);
+
+    for_each_fault(
+        &mut scene,
+        &faults,
+        "activate",
+        |s, _| drop(s.left.ctl(&["deactivate", "site"])),
+        |s, _| s.quietly("an activation that fails", |s| drop(s.left.ctl(&["activate", "site"]))),
+    );
+    recovers(&mut scene);
+
+    for_each_fault(
+        &mut scene,
+        &faults,
+        "start",
+        |s, _| s.quietly("a crash", |s| s.left.crash()),
+        |s, _| {
+            let mut runs = true;
+            s.quietly("a start that may fail", |s| runs = s.left.try_start());
+            if !runs {
+                s.quietly("the next start", |s| s.left.start());
+            }
+        },
+    );
+    recovers(&mut scene);
+}
+
+/// The policy with the tunnel to another network.
+fn without_site(policy: &str) -> String {
+    policy.replace("10.2.0.", "10.99.0.").replace("fd02::", "fd99::")
+}
+
+/// Without faults, all is well again.
+fn recovers(scene: &mut Scene) {
+    scene.left.write_policy(&scene.setting.policy(0));
+    scene.quietly("a reload without faults", |s| drop(s.left.ctl_ok(&["reload"])));
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes();
+}
