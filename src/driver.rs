@@ -12,6 +12,7 @@ mod waiting;
 pub use handle::{Activation, GatewayError, Handle, WeakHandle};
 pub use jobs::Fetcher;
 pub use nat_t::{EspSink, NatT};
+pub use socket::SocketError;
 
 use crate::closed::{self, Closed, TellEnd};
 use addresses::WatchedHost;
@@ -27,7 +28,6 @@ use policy::Policy;
 use replacement::{Prepared, Replacements};
 use socket::{IkeSockets, Received};
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -208,26 +208,6 @@ async fn supervise(engine: JoinHandle<Closed>, mut listeners: JoinSet<()>, tell_
     }
     listeners.shutdown().await;
     tell_end.tell(closed);
-}
-
-/// A socket of IKE cannot be had.
-#[derive(Debug, thiserror::Error)]
-#[error("cannot open UDP port {port}: {source}{}", hint(.source))]
-pub struct SocketError {
-    /// The port.
-    pub port: u16,
-    /// Why.
-    pub source: io::Error,
-}
-
-fn hint(error: &io::Error) -> &'static str {
-    match error.kind() {
-        io::ErrorKind::AddrInUse => {
-            "; another IKE daemon runs on this host (strongSwan, libreswan, another vpnd?): stop it first"
-        }
-        io::ErrorKind::PermissionDenied => "; CAP_NET_BIND_SERVICE and CAP_NET_ADMIN are needed",
-        _ => "",
-    }
 }
 
 struct Driver<P: DataPlane> {

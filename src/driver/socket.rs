@@ -1,6 +1,5 @@
 //! IKE's sockets on one port, one per address family, each for all addresses of the host.
 
-use super::SocketError;
 use ike::Transmit;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -22,6 +21,26 @@ pub(super) struct Received {
     pub local: SocketAddr,
     pub remote: SocketAddr,
     pub octets: Vec<u8>,
+}
+
+/// A socket of IKE cannot be had.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot open UDP port {port}: {source}{}", hint(.source))]
+pub struct SocketError {
+    /// The port.
+    pub port: u16,
+    /// Why.
+    pub source: io::Error,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another IKE daemon runs on this host (strongSwan, libreswan, another vpnd?): stop it first"
+        }
+        io::ErrorKind::PermissionDenied => "; CAP_NET_BIND_SERVICE and CAP_NET_ADMIN are needed",
+        _ => "",
+    }
 }
 
 struct IkeSocket {

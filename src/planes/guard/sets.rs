@@ -353,14 +353,18 @@ mod tests {
                  goto unprotected_leaving\n{of_first}"
             )
         );
-        assert_eq!(sets.add(second), of_first.replace(".2.1.", ".2.2."));
+        let of_second = of_first.replace(".2.1.", ".2.2.");
+        assert_eq!(sets.add(second), of_second);
         assert_eq!(sets.add(first), "", "it is there already");
         assert_eq!(sets.remove(first).as_deref(), Some(""), "another rule wants it");
         assert_eq!(sets.remove(first), Some(of_first.replace("add", "delete")));
         let all = sets.all();
-        assert!(all.ends_with(&of_first.replace(".2.1.", ".2.2.")), "{all}");
-        assert_eq!(sets.remove(second), None, "the set goes, too");
+        assert!(all.ends_with(&of_second), "{all}");
+        assert_eq!(sets.remove(second), Some(of_second.replace("add", "delete")));
         assert!(sets.is_empty());
+        assert_eq!(sets.add(second), of_second, "the empty set is still there");
+        let _ = sets.remove(second);
+        assert_eq!(sets.all(), "", "a new table has no empty set");
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub(super) enum State {
 }
 
 /// Called when a change is refused, on the thread of the writer.
-pub(in crate::planes) type OnRefusal = Box<dyn Fn() + Send>;
+pub type OnRefusal = Box<dyn Fn() + Send>;
 
 /// Makes the script of a whole table, on the thread of the writer.
 type WholeTable = Box<dyn FnOnce() -> String + Send>;
@@ -56,14 +56,14 @@ struct Progress {
 /// A change that has been asked for.
 #[derive(Clone)]
 #[must_use = "until it has been waited for, the change may not be in force"]
-pub(in crate::planes) struct Written {
+pub struct Written {
     progress: Arc<Progress>,
     number: u64,
 }
 
 impl Written {
     /// Waits until this change and all earlier ones have been carried out or refused.
-    pub(in crate::planes) fn wait(&self) {
+    pub fn wait(&self) {
         let mut done = lock(&self.progress.done);
         while *done < self.number {
             done = self.progress.advanced.wait(done).unwrap_or_else(PoisonError::into_inner);
