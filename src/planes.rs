@@ -66,6 +66,10 @@ pub struct Planes<U = Userspace, K = Xfrm> {
     guard: Option<Guard>,
     config: Config,
     rules: BTreeMap<RuleId, (Rule, PlaneKind)>,
+    /// Rules that no plane has taken, as the host refused something. They are guarded, and tried again when the host has changed.
+    unplaced: BTreeMap<RuleId, Rule>,
+    /// Has key management call [`Maintenance::restore`](esp::plane::Maintenance::restore).
+    look_again: Option<Box<dyn Fn() + Send>>,
     sas: BTreeMap<SaId, PlaneKind>,
     /// The last peer of each rule in the kernel.
     peers: BTreeMap<RuleId, IpAddr>,
@@ -97,8 +101,10 @@ impl Planes {
             false => None,
         };
         let userspace = userspace::Config { beside_kernel: kernel.is_some(), ..userspace };
+        let notice = Arc::clone(&hooks.notice);
+        let look_again: Box<dyn Fn() + Send> = Box::new(move || notice(Notice::HostChanged));
         let planes = Self::of(Userspace::start_locked(lock, userspace, hooks)?, kernel, config);
-        Ok(Self { guard: Some(guard), watch, ..planes })
+        Ok(Self { guard: Some(guard), look_again: Some(look_again), watch, ..planes })
     }
 
     /// Puts the guard of these rules in force without starting a plane, and leaves it so. If a gateway runs on the device, its
@@ -290,9 +296,21 @@ fn disturbed(what: Disturbance) {
 
 impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
     fn of(userspace: U, kernel: Option<K>, config: Config) -> Self {
-        let (rules, sas, peers) = Default::default();
+        let (rules, unplaced, sas, peers) = Default::default();
         let watch = TableWatch::default();
-        Self { userspace, kernel, guard: None, config, rules, sas, peers, watch, mate: None }
+        Self {
+            userspace,
+            kernel,
+            guard: None,
+            config,
+            rules,
+            unplaced,
+            look_again: None,
+            sas,
+            peers,
+            watch,
+            mate: None,
+        }
     }
 
     /// The plane of a place; a rule is placed in the kernel only where there is one.
@@ -307,8 +325,34 @@ impl<U: DataPlane, K: KernelPlane> Planes<U, K> {
         self.rules.get(&rule).map(|(_, place)| *place).ok_or(PlaneError::NoSuchRule(rule))
     }
 
-    /// Adds a rule, which is guarded already, to the plane that is to serve it.
+    /// Adds a rule, which is guarded already, to the plane that is to serve it. If the host refuses something, it is tried again
+    /// later.
     fn place_rule(&mut self, rule: Rule) -> Result<(), PlaneError> {
+        let again = rule.clone();
+        self.unplaced.remove(&rule.id);
+        self.try_to_place(rule).inspect_err(|error| {
+            if matches!(error, PlaneError::System { .. }) {
+                self.unplaced.insert(again.id, again);
+                self.look_again.iter().for_each(|look| look());
+            }
+        })
+    }
+
+    /// Tries again to place the rules that no plane has taken.
+    fn place_the_rest(&mut self) {
+        for (id, rule) in std::mem::take(&mut self.unplaced) {
+            let tunnel = rule.tunnel.clone();
+            match self.try_to_place(rule.clone()) {
+                Ok(()) => tracing::info!(tunnel, "the data plane has taken this tunnel now"),
+                Err(error) => {
+                    tracing::debug!(%error, tunnel, "the data plane still does not take this tunnel");
+                    self.unplaced.insert(id, rule);
+                }
+            }
+        }
+    }
+
+    fn try_to_place(&mut self, rule: Rule) -> Result<(), PlaneError> {
         let Some(rule) = self.add_to_kernel(rule)? else { return Ok(()) };
         self.userspace.add_rule(rule.clone())?;
         self.leave_alone(&rule);

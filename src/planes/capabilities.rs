@@ -57,6 +57,7 @@ impl<U: DataPlane, K: KernelPlane> BulkRules for Planes<U, K> {
 
     fn remove_rules(&mut self, rules: &[RuleId]) {
         for rule in rules {
+            self.unplaced.remove(rule);
             let Some((removed, place)) = self.rules.remove(rule) else { continue };
             self.config.report.forget(&removed.tunnel);
             self.config.report.routed(*rule, None);
@@ -151,7 +152,10 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
             }
         }
         match self.userspace.maintenance().restore() {
-            Ok(of_plane) => restored += of_plane,
+            Ok(of_plane) => {
+                restored += of_plane;
+                self.place_the_rest();
+            }
             Err(error) => _ = first_error.get_or_insert(error),
         }
         first_error.map_or(Ok(restored), Err)

@@ -14,6 +14,12 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        if let Some(unplaced) = self.unplaced.remove(&rule) {
+            self.unplaced.insert(to, Rule { id: to, ..unplaced });
+            if let Some(guard) = &mut self.guard {
+                guard.rename(rule, to);
+            }
+        }
         let Some((renamed, place)) = self.rules.remove(&rule) else { return };
         if place == PlaneKind::Userspace {
             self.userspace.rename_rule(rule, to);
@@ -33,6 +39,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn set_trap(&mut self, rule: RuleId) {
+        if let Some(unplaced) = self.unplaced.get_mut(&rule) {
+            unplaced.trap = true;
+        }
         let Some((kept, place)) = self.rules.get_mut(&rule) else { return };
         kept.trap = true;
         let place = *place;

@@ -176,6 +176,25 @@ fn traffic_that_the_kernel_cannot_tell_goes_to_userspace_or_is_refused() {
 }
 
 #[test]
+fn a_rule_that_no_plane_takes_is_tried_again_when_the_host_has_changed() {
+    let mut planes = planes(Choice::Xfrm, Some("rule"));
+    for id in [1, 2] {
+        planes.add_rule(rule(id, "branch")).expect_err("refused");
+    }
+    planes.rename_rule(RuleId(1), RuleId(4));
+    planes.remove_rule(RuleId(2));
+    planes.kernel.as_mut().expect("there").take();
+    planes.restore().expect("nothing else is missing");
+    assert_eq!(planes.kernel.as_mut().expect("there").take(), ["rule 4"], "still refused");
+    planes.kernel.as_mut().expect("there").refuses = None;
+    for expected in [&["rule 4"][..], &[]] {
+        planes.restore().expect("nothing else is missing");
+        assert_eq!(planes.kernel.as_mut().expect("there").take(), expected);
+    }
+    planes.add_inbound(InboundSa { rule: RuleId(4), ..inbound(7) }).expect("its rule is there");
+}
+
+#[test]
 fn a_tunnel_whose_sa_the_kernel_refuses_moves_and_nothing_is_let_go_before() {
     let mut auto = planes(Choice::Auto, Some("inbound"));
     auto.add_rule(rule(1, "branch")).expect("added");

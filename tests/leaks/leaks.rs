@@ -291,6 +291,20 @@ fn disturbances_of_userspace(setting: Setting) {
     for _ in 0..3 {
         scene.comes_back("the device is deleted", ip("link del vpn0".to_owned()));
     }
+    // A device that fails twice in a second stays away for a moment, and takes no rules.
+    scene.quietly("the device is deleted twice, and the policy is reloaded", |s| {
+        for name in ["other_lan", "site_lan"] {
+            s.left.space.try_sh("ip link del vpn0");
+            let back = || s.left.space.try_sh("ip link show vpn0").0.then_some(());
+            until("the device is back", back, || s.left.log());
+            s.left.space.try_sh("ip link del vpn0");
+            s.left.write_policy(&s.setting.policy(0).replace("site_lan", name));
+            s.left.ctl_ok(&["reload"]);
+        }
+    });
+    scene.settled();
+    scene.left.ctl_ok(&["activate", "site"]);
+    scene.passes_again("after the reload");
     scene.comes_back("all of it at once", |s| {
         for line in [
             "link del vpn0".to_owned(),
