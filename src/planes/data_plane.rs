@@ -14,11 +14,11 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn rename_rule(&mut self, rule: RuleId, to: RuleId) {
+        if let Some(guard) = &mut self.guard {
+            guard.rename(rule, to);
+        }
         if let Some(unplaced) = self.unplaced.remove(&rule) {
             self.unplaced.insert(to, Rule { id: to, ..unplaced });
-            if let Some(guard) = &mut self.guard {
-                guard.rename(rule, to);
-            }
         }
         let Some((renamed, place)) = self.rules.remove(&rule) else { return };
         if place == PlaneKind::Userspace {
@@ -27,9 +27,6 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
         // It knows those of userspace, too.
         if let Some(kernel) = &mut self.kernel {
             kernel.rename_rule(rule, to);
-        }
-        if let Some(guard) = &mut self.guard {
-            guard.rename(rule, to);
         }
         self.rules.insert(to, (Rule { id: to, ..renamed }, place));
         if let Some(peer) = self.peers.remove(&rule) {

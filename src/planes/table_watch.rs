@@ -33,10 +33,7 @@ impl TableWatch {
         let (guard, filter) = (guard::table(device), nft::table("filter", device));
         let watch = nft::Watch::start(vec![guard.clone(), filter], move |name| {
             let table = if name == guard { WatchedTable::Guard } else { WatchedTable::Filter };
-            // One word is enough, however many of its parts have changed.
-            if lock(&of_thread).insert(table) {
-                notice(Notice::HostChanged);
-            }
+            report(&of_thread, table, &*notice);
         });
         let watch = watch.inspect_err(
             |error| tracing::info!(%error, "changes of nftables by other programs are not noticed"),
@@ -51,11 +48,7 @@ impl TableWatch {
         notice: Arc<dyn Fn(Notice) + Send + Sync>,
     ) -> Box<dyn Fn() + Send> {
         let changed = Arc::clone(&self.changed);
-        Box::new(move || {
-            if lock(&changed).insert(table) {
-                notice(Notice::HostChanged);
-            }
-        })
+        Box::new(move || report(&changed, table, &*notice))
     }
 
     /// Takes the tables that have changed since the last call.
@@ -66,6 +59,13 @@ impl TableWatch {
     /// Keeps a table that could not be put back for the next call.
     pub(super) fn keep(&self, table: WatchedTable) {
         lock(&self.changed).insert(table);
+    }
+}
+
+/// Tells key management of a changed table. One notice is enough, however many parts of the table have changed.
+fn report(changed: &Mutex<BTreeSet<WatchedTable>>, table: WatchedTable, notice: &dyn Fn(Notice)) {
+    if lock(changed).insert(table) {
+        notice(Notice::HostChanged);
     }
 }
 
