@@ -2,6 +2,7 @@
 
 use crate::harness::{FILTERED, test, until};
 use crate::side::{FAR, Side, TUNNEL};
+use host::nft;
 use libtest_mimic::Trial;
 use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
@@ -25,7 +26,7 @@ pub fn trials() -> Vec<Trial> {
 const OTHER: &str = "10.3.0";
 const OTHER_CHILD: &str = "other_lan";
 
-/// The place of `nft` as one side sees it.
+/// The replaced `nft` of one side: the directory of its files.
 struct Nft(TempDir);
 
 impl Nft {
@@ -33,9 +34,7 @@ impl Nft {
     fn of(side: &mut Side) -> Self {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = |name: &str| directory.path().join(name);
-        let places = ["/usr/sbin/nft", "/sbin/nft", "/usr/bin/nft", "/usr/local/sbin/nft"];
-        let place = places.map(PathBuf::from).into_iter().find(|place| place.exists());
-        let place = place.expect("nft is there");
+        let place = nft::program().expect("nft is there");
         fs::copy(&place, path("nft")).expect("a copy");
         File::create(path("gate")).expect("writable");
         let [gate, refuse, real, wrapper] = ["gate", "refuse", "nft", "wrapper"].map(path);

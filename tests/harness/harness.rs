@@ -27,24 +27,18 @@ pub enum Need {
     Program(&'static str),
     /// A file that is not in the search path.
     File(&'static str),
+    /// Each of these.
+    All(&'static [Need]),
 }
 
 /// What two gateways in namespaces need.
 pub const GATEWAYS: &[Need] = &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip")];
 
 /// The same, which are pinged.
-pub const PINGED: &[Need] =
-    &[Need::Root, Need::Namespaces, Need::Tun, Need::Program("ip"), Need::Program("ping")];
+pub const PINGED: &[Need] = &[Need::All(GATEWAYS), Need::Program("ping")];
 
 /// The same, with a packet filter between or around them.
-pub const FILTERED: &[Need] = &[
-    Need::Root,
-    Need::Namespaces,
-    Need::Tun,
-    Need::Program("ip"),
-    Need::Program("ping"),
-    Need::Program("nft"),
-];
+pub const FILTERED: &[Need] = &[Need::All(PINGED), Need::Program("nft")];
 
 impl Need {
     /// Why it cannot be met on this machine; `None`: it can.
@@ -72,6 +66,7 @@ impl Need {
                 let found = std::env::split_paths(&path).any(|d| d.join(name).is_file());
                 (!found).then(|| format!("no program {name}"))
             }
+            Self::All(needs) => missing(needs),
             Self::File(path) => (!Path::new(path).exists()).then(|| format!("no file {path}")),
         }
     }

@@ -6,7 +6,6 @@ use crate::harness::output;
 use crate::harness::policies::changed;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 use std::process::Command;
 
 /// The library that is loaded into the daemon.
@@ -34,16 +33,12 @@ impl Faults {
         let [library, shared] = ["faults.so", "faults"].map(|name| scene.left.path(name));
         let mut compile = Command::new("cc");
         compile.args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"]).arg(&library);
-        output({
-            compile.arg(SOURCE).arg("-ldl");
-            compile
-        });
+        compile.arg(SOURCE).arg("-ldl");
+        output(compile);
         let options = File::options().read(true).write(true).create_new(true).open(&shared);
         let file = options.expect("writable");
         file.set_len(4096).expect("writable");
-        let variable = |path: PathBuf| path.into_os_string();
-        scene.left.environment =
-            vec![("LD_PRELOAD", variable(library)), ("FAULTS", variable(shared))];
+        scene.left.environment = vec![("LD_PRELOAD", library.into()), ("FAULTS", shared.into())];
         Self(file)
     }
 
@@ -69,7 +64,7 @@ fn for_each_fault(
     scene: &mut Scene,
     faults: &Faults,
     what: &str,
-    before: fn(&mut Scene, u32),
+    before: fn(&mut Scene),
     step: fn(&mut Scene, u32),
 ) {
     let all = std::env::var("LEAK_FAULTS").is_ok_and(|which| which == "all");
@@ -81,7 +76,7 @@ fn for_each_fault(
             _ => 1,
         };
         for number in (1..).step_by(pace) {
-            before(scene, number);
+            before(scene);
             faults.arm(kind, number);
             step(scene, number);
             scene.quietly(&format!("{what}: call {number} of {kind:?} has failed"), |_| {});
@@ -105,14 +100,14 @@ pub fn faults(setting: Setting) {
         &mut scene,
         &faults,
         "reload with other rules",
-        |_, _| {},
+        |_| {},
         |s, number| {
             let policy = s.setting.policy(0);
             let [_, last] = s.setting.family.ranges[1];
             let larger = last.replace("10.2.0.", "10.2.3.").replace("::", "::3:");
             // Another one than the time before.
-            let last = if number % 2 == 0 { last } else { &larger };
-            s.left.write_policy(&changed(&policy, s.setting.family.ranges[1][1], last));
+            let end = if number % 2 == 0 { last } else { &larger };
+            s.left.write_policy(&changed(&policy, last, end));
             s.quietly("a reload that fails in part", |s| drop(s.left.ctl(&["reload"])));
         },
     );
@@ -122,7 +117,7 @@ pub fn faults(setting: Setting) {
         &mut scene,
         &faults,
         "reload with the tunnel",
-        |s, _| {
+        |s| {
             let policy = s.setting.policy(0);
             s.left.write_policy(&without_site(&policy));
             s.left.ctl_ok(&["reload"]);
@@ -138,7 +133,7 @@ pub fn faults(setting: Setting) {
         &mut scene,
         &faults,
         "activate",
-        |s, _| drop(s.left.ctl(&["deactivate", "site"])),
+        |s| drop(s.left.ctl(&["deactivate", "site"])),
         |s, _| s.quietly("an activation that fails", |s| drop(s.left.ctl(&["activate", "site"]))),
     );
     recovers(&mut scene);
@@ -147,7 +142,7 @@ pub fn faults(setting: Setting) {
         &mut scene,
         &faults,
         "start",
-        |s, _| s.quietly("a crash", |s| s.left.crash()),
+        |s| s.quietly("a crash", |s| s.left.crash()),
         |s, _| {
             let mut runs = true;
             s.quietly("a start that may fail", |s| runs = s.left.try_start());

@@ -2,19 +2,12 @@
 
 use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::Space;
-use crate::harness::{Need, PATIENCE, policies, test, until};
+use crate::harness::{Need, PATIENCE, PINGED, policies, test, until};
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::{IpAddr, UdpSocket};
 
-const NEEDS: &[Need] = &[
-    Need::Root,
-    Need::Namespaces,
-    Need::Tun,
-    Need::Program("ip"),
-    Need::Program("ping"),
-    Need::Program("python3"),
-];
+const NEEDS: &[Need] = &[Need::All(PINGED), Need::Program("python3")];
 
 pub fn trials() -> Vec<Trial> {
     vec![

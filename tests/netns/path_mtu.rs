@@ -3,21 +3,14 @@
 
 use crate::harness::gateway::{Gateway, PATIENT};
 use crate::harness::space::Space;
-use crate::harness::{FILTERED, Need, test, until};
+use crate::harness::{FILTERED, Need, PINGED, test, until};
 use crate::networks;
 use lab::traffic::Stream;
 use libtest_mimic::Trial;
 use std::net::IpAddr;
 
 /// Where a router writes a message of its own.
-const FORGING: &[Need] = &[
-    Need::Root,
-    Need::Namespaces,
-    Need::Tun,
-    Need::Program("ip"),
-    Need::Program("ping"),
-    Need::Program("python3"),
-];
+const FORGING: &[Need] = &[Need::All(PINGED), Need::Program("python3")];
 
 pub fn trials() -> Vec<Trial> {
     vec![

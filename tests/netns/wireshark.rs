@@ -2,7 +2,7 @@
 
 use crate::harness::gateway::Gateway;
 use crate::harness::policies::{changed, site};
-use crate::harness::{Need, test, until};
+use crate::harness::{GATEWAYS, Need, test, until};
 use crate::site::{hosts, passes, two};
 use libtest_mimic::Trial;
 use nix::sys::signal::{Signal, kill};
@@ -13,14 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-const NEEDS: &[Need] = &[
-    Need::Root,
-    Need::Namespaces,
-    Need::Tun,
-    Need::Program("ip"),
-    Need::Program("tshark"),
-    Need::Program("dumpcap"),
-];
+const NEEDS: &[Need] = &[Need::All(GATEWAYS), Need::Program("tshark"), Need::Program("dumpcap")];
 
 /// Packets that tell of IKE_AUTH, and of CREATE_CHILD_SA with a nonce, that could be read.
 const IDENTITY: &str = "isakmp.exchangetype == 35 && isakmp.id.data.ipv4_addr == 192.0.2.1";

@@ -210,7 +210,8 @@ fn own_processes() -> MutexGuard<'static, VecDeque<u32>> {
     OWN_PROCESSES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn program() -> Option<PathBuf> {
+/// The path of the program; `None` if this host does not have it.
+pub fn program() -> Option<PathBuf> {
     match KEPT.get() {
         Some(kept) => {
             kept.as_ref().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()).into())
