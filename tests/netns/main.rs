@@ -21,6 +21,7 @@ mod experiments;
 mod failures;
 mod filter;
 mod flood;
+mod kills;
 mod manual;
 mod nat;
 mod networks;
@@ -54,6 +55,7 @@ fn main() -> std::process::ExitCode {
         restart::trials(),
         store::trials(),
         stress::trials(),
+        kills::trials(),
         roaming::trials(),
         manual::trials(),
         nat::trials(),

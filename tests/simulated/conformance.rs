@@ -236,6 +236,98 @@ fn a_peer_without_room_for_more_sas_gets_a_new_ike_sa_instead() {
     }
 }
 
+/// The answer to a request for a Child SA, with this SPI of the puppet.
+fn granted(puppet: &Puppet, asked: Vec<Payload>, spi: esp::plane::Spi) -> Vec<Payload> {
+    let mut answer = vec![Payload::Sa(offer_child(&puppet.site.esp, &[], spi))];
+    let wanted = [PayloadType::NONCE, PayloadType::TSI, PayloadType::TSR];
+    answer.extend(asked.into_iter().filter(|p| wanted.contains(&p.kind())));
+    answer
+}
+
+#[test]
+fn a_child_sa_that_the_peer_does_not_rekey_is_replaced_by_a_new_one() {
+    let mut puppet = Puppet::called(&Site::default());
+    let refusal = [notify(NotifyType::TS_UNACCEPTABLE, &[])];
+    let names_old = |payloads: &[Payload]| notified(payloads).contains(&NotifyType::REKEY_SA);
+    for (n, is_known) in [(2, false), (3, true)] {
+        assert!(puppet.world.rekey(puppet.left, "net0"));
+        puppet.world.run_for(Duration::from_millis(50));
+        let (mut request, mut payloads) = puppet.next_request();
+        if !is_known {
+            assert!(names_old(&payloads), "{payloads:?}");
+            puppet.answer(&request, &refusal);
+            (request, payloads) = puppet.next_request();
+        }
+        assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
+        assert!(!names_old(&payloads), "the peer is not asked again: {payloads:?}");
+        let new = esp::plane::Spi(0x7000_0000 + n);
+        let answer = granted(&puppet, payloads, new);
+        puppet.answer(&request, &answer);
+        let (request, payloads) = puppet.next_request();
+        assert!(
+            matches!(payloads[..], [Payload::Delete(Delete::ChildSas { .. })]),
+            "the old one goes: {payloads:?}"
+        );
+        puppet.answer(&request, &[]);
+        assert_eq!((puppet.ike_sas(), puppet.child_sas(), puppet.sending()), (1, 1, vec![new]));
+    }
+    let left = puppet.left;
+    let status = &puppet.world.status(left)[0].children[0];
+    assert!(status.sa.as_ref().is_some_and(|sa| sa.rekeys == 2), "{status:?}");
+    let [past] = &status.failures[..] else { panic!("{:?}", status.failures) };
+    assert_eq!((past.failure.kind, past.overcome), (FailureKind::TsUnacceptable, true));
+    let down = puppet.world.count_events(left, |e| matches!(e, EventKind::Closed { .. }));
+    assert_eq!(down, 0, "the tunnel was never down");
+}
+
+#[test]
+fn a_child_sa_that_the_peer_replaces_in_no_way_is_replaced_with_its_ike_sa() {
+    for refusal in [NotifyType::TS_UNACCEPTABLE, NotifyType::NO_ADDITIONAL_SAS] {
+        let mut puppet = Puppet::called(&Site::default());
+        assert!(puppet.world.rekey(puppet.left, "net0"));
+        puppet.world.run_for(Duration::from_millis(50));
+        let (request, _) = puppet.next_request();
+        puppet.answer(&request, &[notify(NotifyType::TS_UNACCEPTABLE, &[])]);
+        let (request, _) = puppet.next_request();
+        puppet.answer(&request, &[notify(refusal, &[])]);
+        let sent = puppet.sent();
+        let [(header, _)] = &sent[..] else { panic!("{sent:?}") };
+        assert_eq!(header.exchange, ExchangeType::IKE_SA_INIT);
+        assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]), "it serves on");
+    }
+}
+
+#[test]
+fn a_rekey_of_the_peer_stands_that_meets_a_new_child_sa_in_place_of_a_refused_rekey() {
+    let mut puppet = Puppet::called(&Site::default());
+    assert!(puppet.world.rekey(puppet.left, "net0"));
+    puppet.world.run_for(Duration::from_millis(50));
+    let (request, _) = puppet.next_request();
+    puppet.answer(&request, &[notify(NotifyType::TS_UNACCEPTABLE, &[])]);
+    let (ours, asked) = puppet.next_request();
+    let [theirs, made] = [0x7000_0002, 0x7000_0003].map(esp::plane::Spi);
+    let mut payloads = puppet.child_payloads(theirs);
+    let replaces = Notify {
+        protocol: ProtocolId::ESP,
+        spi: CHILD_SPI.0.to_be_bytes().to_vec(),
+        kind: NotifyType::REKEY_SA,
+        data: vec![],
+    };
+    payloads.insert(0, Payload::Notify(replaces));
+    let answer = puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
+    assert!(answer.iter().any(|p| matches!(p, Payload::Sa(_))), "{answer:?}");
+    let answer = granted(&puppet, asked, made);
+    puppet.answer(&ours, &answer);
+    // The one that this side has asked for is redundant, and the peer deletes the one that it has rekeyed.
+    let (request, payloads) = puppet.next_request();
+    assert!(matches!(payloads[..], [Payload::Delete(Delete::ChildSas { .. })]), "{payloads:?}");
+    puppet.answer(&request, &[]);
+    let spis = vec![CHILD_SPI.0];
+    let delete = Payload::Delete(Delete::ChildSas { protocol: ProtocolId::ESP, spis });
+    puppet.request(ExchangeType::INFORMATIONAL, &[delete]);
+    assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![theirs]));
+}
+
 #[test]
 fn deletes_of_what_is_not_there_are_answered_with_nothing() {
     let mut puppet = Puppet::calling(&Site::default());

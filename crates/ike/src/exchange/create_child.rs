@@ -18,7 +18,7 @@ use crate::negotiation::proposal::{accept_child, offer_child};
 use crate::negotiation::transforms::group_of;
 use crate::rejection::{Asked, Rejection, SHORT_NONCE, failure_of};
 use crate::sa::active::{Active, ChildRival, PendingChild};
-use crate::sa::child::{Blueprint, ChildState};
+use crate::sa::child::{Blueprint, ChildSa, ChildState, History};
 use crate::sa::keys::Nonces;
 use crate::sa::lowest_nonce::{self, LowestNonce};
 use crate::session::Session;
@@ -34,6 +34,18 @@ use std::time::Duration;
 /// The number of times that a peer may ask for another group.
 const RESTARTS: u8 = 3;
 
+/// A Child SA that is wanted of the peer.
+struct Wish {
+    tunnel: Arc<ChildTunnel>,
+    /// The Child SA that it is to replace, by inbound SPI.
+    rekeys: Option<Spi>,
+    /// The request does not name that one.
+    anew: bool,
+    group: Option<Group>,
+    /// The number of times that the peer has asked for another group so far.
+    restarts: u8,
+}
+
 /// Asks for a new Child SA.
 pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name: &str) -> Effects {
     let Some(tunnel) = cx.policy.child_of(&session.tunnel, name).cloned() else {
@@ -44,10 +56,11 @@ pub(crate) fn ask_new(session: &mut Session, cx: &mut Cx<'_>, index: usize, name
     }
     cx.out.event(&session.tunnel.name, Some(name), EventKind::Negotiating { initiator: true });
     let group = tunnel.pfs.offer.first().copied();
-    ask(session, cx, index, tunnel, None, group, 0)
+    ask(session, cx, index, Wish { tunnel, rekeys: None, anew: false, group, restarts: 0 })
 }
 
-/// Asks for the successor of a Child SA.
+/// Asks for the successor of a Child SA: with REKEY_SA (RFC 7296 §1.3.3), or without it if the peer has refused that for the one
+/// before.
 pub(crate) fn ask_rekey(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -59,22 +72,20 @@ pub(crate) fn ask_rekey(
     else {
         return Effects::none();
     };
+    let wish = successor(child, child.history.rekey_refused);
+    ask(session, cx, index, wish)
+}
+
+fn successor(child: &ChildSa, anew: bool) -> Wish {
     let tunnel = Arc::clone(&child.tunnel);
     // The peer has agreed to this group before, so that it need not refuse another one first.
     let agreed = child.choice.group.filter(|g| tunnel.pfs.offer.contains(g));
     let group = agreed.or(tunnel.pfs.offer.first().copied());
-    ask(session, cx, index, tunnel, Some(spi_in), group, 0)
+    Wish { tunnel, rekeys: Some(child.spi_in), anew, group, restarts: 0 }
 }
 
-fn ask(
-    session: &mut Session,
-    cx: &mut Cx<'_>,
-    index: usize,
-    tunnel: Arc<ChildTunnel>,
-    rekeys: Option<Spi>,
-    group: Option<Group>,
-    restarts: u8,
-) -> Effects {
+fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, wish: Wish) -> Effects {
+    let Wish { tunnel, rekeys, anew, group, restarts } = wish;
     let proposals = session.child_path().carries(&tunnel.proposals);
     if proposals.is_empty() {
         // As if the peer had refused it.
@@ -85,7 +96,7 @@ fn ask(
     let nonce = cx.rng.nonce();
     let key_exchange = group.map(PrivateKey::generate);
     let mut payloads = Vec::new();
-    payloads.extend(rekeys.map(|spi| {
+    payloads.extend(rekeys.filter(|_| !anew).map(|spi| {
         let replaced = session.child_by_inbound(spi);
         let protocol = replaced.map_or(ProtocolId::ESP, |c| c.choice.protocol());
         let spi = spi.0.to_be_bytes().to_vec();
@@ -102,6 +113,7 @@ fn ask(
         tunnel,
         proposals,
         rekeys,
+        anew,
         spi_in,
         nonce,
         key_exchange,
@@ -264,9 +276,12 @@ fn conclude_success(
     }
     let nonces = Nonces { initiator: &pending.nonce, responder: nonce };
     let our_lowest = LowestNonce::of(nonces);
-    // The decision between crossing rekeys stands, even if the peer has replaced its Child SA once more since.
+    // The decision between crossing rekeys stands, even if the peer has replaced its Child SA once more since. A request that
+    // did not name the old Child SA is no rekey to the peer: its own rekey stands.
     let rival = pending.rival.as_ref();
-    let survives = rival.is_none_or(|r| lowest_nonce::ours_survives(our_lowest, r.lowest_nonce));
+    let survives = rival.is_none_or(|r| {
+        !pending.anew && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce)
+    });
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
     let Some(established) = session.sas[index].established() else {
@@ -277,7 +292,10 @@ fn conclude_success(
         return Err(broken(SHORT_NONCE.into()));
     }
     let keys = established.keys.child(suite, shared.as_ref(), nonces);
-    let history = successor_history(session, cx, pending.rekeys);
+    let history = History {
+        rekey_refused: pending.anew,
+        ..successor_history(session, cx, pending.rekeys)
+    };
     let blueprint = Blueprint {
         tunnel,
         choice,
@@ -388,7 +406,7 @@ fn conclude_error(
     };
     match error.kind {
         NotifyType::TEMPORARY_FAILURE => session.delay(cx, again),
-        NotifyType::NO_ADDITIONAL_SAS if pending.rekeys.is_some() => {
+        NotifyType::NO_ADDITIONAL_SAS if pending.rekeys.is_some() && !pending.anew => {
             rekey_ike::replace_whole(session, cx, &error)
         }
         NotifyType::INVALID_KE_PAYLOAD => {
@@ -398,19 +416,14 @@ fn conclude_error(
                 .filter(|g| pending.tunnel.pfs.offer.contains(g));
             match wanted {
                 Some(group) if pending.restarts < RESTARTS => {
-                    let restarts = pending.restarts + 1;
-                    ask(session, cx, index, pending.tunnel, pending.rekeys, Some(group), restarts)
+                    let PendingChild { tunnel, rekeys, anew, restarts, .. } = pending;
+                    let (group, restarts) = (Some(group), restarts + 1);
+                    ask(session, cx, index, Wish { tunnel, rekeys, anew, group, restarts })
                 }
-                _ => {
-                    let failure = failure_of(
-                        &error,
-                        Asked::child(&pending.tunnel, &pending.tunnel.pfs.offer),
-                    );
-                    fail(session, cx, (&pending.tunnel, pending.rekeys), failure)
-                }
+                _ => refused(session, cx, index, &pending, &error),
             }
         }
-        NotifyType::CHILD_SA_NOT_FOUND => {
+        NotifyType::CHILD_SA_NOT_FOUND if !pending.anew => {
             // RFC 7296 §2.25: the peer has lost it; start from scratch.
             // The request named no Child SA that the peer could have lost.
             let Some(old) = pending.rekeys else { return Effects::none() };
@@ -420,11 +433,45 @@ fn conclude_error(
             }
             effects
         }
-        _ => {
-            let failure =
-                failure_of(&error, Asked::child(&pending.tunnel, &pending.tunnel.pfs.offer));
-            fail(session, cx, (&pending.tunnel, pending.rekeys), failure)
+        _ => refused(session, cx, index, &pending, &error),
+    }
+}
+
+/// The peer refuses for good. A Child SA that it does not rekey is replaced in other ways: first by a new Child SA whose request
+/// does not name the old one, then with the whole IKE SA.
+fn refused(
+    session: &mut Session,
+    cx: &mut Cx<'_>,
+    index: usize,
+    pending: &PendingChild,
+    error: &Notify,
+) -> Effects {
+    let tunnel = &pending.tunnel;
+    let failure = failure_of(error, Asked::child(tunnel, &tunnel.pfs.offer));
+    let effects = fail(session, cx, (tunnel, pending.rekeys), failure);
+    let begun_here = session.begun_here;
+    let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old)) else {
+        return effects;
+    };
+    // After the last way, the first one is tried again.
+    old.history.rekey_refused = !pending.anew;
+    let wish = successor(&old, true);
+    drop(old);
+    let warn = |cx: &mut Cx<'_>, session: &Session, what: &str| {
+        let warning = EventKind::Warning(format!("the peer refuses {what}"));
+        cx.out.event(&session.tunnel.name, Some(&tunnel.name), warning);
+    };
+    match pending.anew {
+        false => {
+            warn(cx, session, "to rekey the Child SA: it is asked for a new one in its place");
+            effects.and(ask(session, cx, index, wish))
         }
+        // The side that began the IKE SA knows how to reach the other one.
+        true if begun_here => {
+            warn(cx, session, "a new Child SA, too: a new IKE SA replaces all");
+            effects.and(Effect::SuccessorDue)
+        }
+        true => effects,
     }
 }
 

@@ -34,6 +34,8 @@ pub(crate) struct PendingChild {
     pub proposals: Vec<ChildProposal>,
     /// The Child SA it replaces, by inbound SPI.
     pub rekeys: Option<Spi>,
+    /// The request did not name that one with REKEY_SA: to the peer it is a new Child SA.
+    pub anew: bool,
     pub spi_in: Spi,
     pub nonce: Vec<u8>,
     pub key_exchange: Option<PrivateKey>,

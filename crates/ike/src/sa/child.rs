@@ -56,6 +56,8 @@ pub(crate) struct History {
     pub rekeys: u64,
     pub inbound: Usage,
     pub outbound: Usage,
+    /// The peer has refused to rekey the Child SA before: the next one is asked for without REKEY_SA.
+    pub rekey_refused: bool,
 }
 
 impl History {
@@ -65,6 +67,7 @@ impl History {
             rekeys: 0,
             inbound: Usage::default(),
             outbound: Usage::default(),
+            rekey_refused: false,
         }
     }
 }
