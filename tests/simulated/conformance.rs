@@ -329,6 +329,51 @@ fn a_rekey_of_the_peer_stands_that_meets_a_new_child_sa_in_place_of_a_refused_re
 }
 
 #[test]
+fn an_ike_sa_comes_up_without_a_child_sa() {
+    // RFC 6023, as responder.
+    let mut puppet = Puppet::new(&Site::default(), calm());
+    puppet.call();
+    let mut payloads = puppet.auth_payloads();
+    let of_child = [PayloadType::SA, PayloadType::TSI, PayloadType::TSR];
+    payloads.retain(|p| !of_child.contains(&p.kind()));
+    let answer = puppet.request(ExchangeType::IKE_AUTH, &payloads);
+    assert!(answer.iter().any(|p| matches!(p, Payload::Auth { .. })), "{answer:?}");
+    assert!(!answer.iter().any(|p| of_child.contains(&p.kind())), "{answer:?}");
+    assert!(notified(&answer).iter().all(|kind| !kind.is_error()), "{answer:?}");
+    puppet.wait();
+    assert_eq!((puppet.ike_sas(), puppet.child_sas()), (1, 0), "it stays without one");
+    let payloads = puppet.child_payloads(CHILD_SPI);
+    puppet.request(ExchangeType::CREATE_CHILD_SA, &payloads);
+    assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]));
+}
+
+#[test]
+fn a_responder_that_wants_no_child_sa_in_ike_auth_is_asked_for_it_afterwards() {
+    // RFC 6023, as initiator. Only a responder that has said so: others are not asked again.
+    for childless in [true, false] {
+        let mut puppet = Puppet::new(&Site::default(), calm());
+        if childless {
+            puppet.introduction.push(notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED, &[]));
+        }
+        puppet.pick_up();
+        let (request, _) = puppet.next_request();
+        let mut answer = puppet.auth_payloads();
+        answer.truncate(2);
+        answer.push(notify(NotifyType::INVALID_SYNTAX, &[]));
+        puppet.answer(&request, &answer);
+        let (request, payloads) = puppet.next_request();
+        if !childless {
+            assert_eq!(payloads, [Payload::Delete(Delete::IkeSa)]);
+            continue;
+        }
+        assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
+        let answer = granted(&puppet, payloads, CHILD_SPI);
+        puppet.answer(&request, &answer);
+        assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]));
+    }
+}
+
+#[test]
 fn deletes_of_what_is_not_there_are_answered_with_nothing() {
     let mut puppet = Puppet::calling(&Site::default());
     let delete = |protocol, spi| Payload::Delete(Delete::ChildSas { protocol, spis: vec![spi] });

@@ -55,6 +55,8 @@ pub fn all() -> Vec<Scenario> {
     both("ipv6_inside", Setup::default().with_inner_v6());
     both("ipv6_outside", Setup { outer_v6: true, ..Setup::default() });
     both("ipv6_both", Setup { outer_v6: true, ..Setup::default().with_inner_v6() });
+    // strongSwan sends IKE_AUTH without a Child SA, and takes none there (RFC 6023).
+    both("childless", Setup { charon_connection: "childless = force", ..Setup::default() });
     // What strongSwan does where its operator names no algorithms.
     both(
         "charon_defaults",

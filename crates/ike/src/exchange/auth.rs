@@ -250,6 +250,11 @@ fn finish(
     }
     match conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
         Ok(installed) => effects += installed,
+        // RFC 6023: the responder may want the Child SA in an exchange of its own.
+        Err(_) if handshake.childless && refuses_syntax(&parts) => {
+            cx.spis.release(spi_in);
+            session.tasks.push_front(Task::CreateChild(child.name.clone()));
+        }
         Err(failure) => {
             cx.spis.release(spi_in);
             effects.push(Effect::Unserved(child.name.clone()));
@@ -263,6 +268,10 @@ fn finish(
         }
     }
     effects
+}
+
+fn refuses_syntax(parts: &Parts<'_>) -> bool {
+    parts.sa.is_none() && parts.error().is_some_and(|e| e.kind == NotifyType::INVALID_SYNTAX)
 }
 
 fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
@@ -651,13 +660,18 @@ fn establish(
         answer.extend(address_update::introduction(&mut session, cx));
     }
     let child = ChildRequest { rekeys: None, in_auth: true, nonces };
-    match child_sa::grant(&mut session, cx, 0, &parts, &child) {
-        Ok(granted) => {
-            answer.extend(granted.payloads);
-            effects += granted.effects;
+    // RFC 6023 §5: the peer asks for Child SAs later, if at all.
+    let childless =
+        parts.sa.is_none() && parts.ts_initiator.is_none() && parts.ts_responder.is_none();
+    if !childless {
+        match child_sa::grant(&mut session, cx, 0, &parts, &child) {
+            Ok(granted) => {
+                answer.extend(granted.payloads);
+                effects += granted.effects;
+            }
+            // RFC 7296 §1.2: the IKE SA stands without its first Child SA.
+            Err(rejection) => answer.push(rejection.payload()),
         }
-        // RFC 7296 §1.2: the IKE SA stands without its first Child SA.
-        Err(rejection) => answer.push(rejection.payload()),
     }
     let mut datagrams = Vec::new();
     match session.sas[0].state.keys_mut() {

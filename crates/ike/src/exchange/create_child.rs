@@ -279,9 +279,8 @@ fn conclude_success(
     // The decision between crossing rekeys stands, even if the peer has replaced its Child SA once more since. A request that
     // did not name the old Child SA is no rekey to the peer: its own rekey stands.
     let rival = pending.rival.as_ref();
-    let survives = rival.is_none_or(|r| {
-        !pending.anew && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce)
-    });
+    let survives = rival
+        .is_none_or(|r| !pending.anew && lowest_nonce::ours_survives(our_lowest, r.lowest_nonce));
     let suite =
         choice.suite().expect("an accepted proposal has cipher and integrity that go together");
     let Some(established) = session.sas[index].established() else {
@@ -292,10 +291,8 @@ fn conclude_success(
         return Err(broken(SHORT_NONCE.into()));
     }
     let keys = established.keys.child(suite, shared.as_ref(), nonces);
-    let history = History {
-        rekey_refused: pending.anew,
-        ..successor_history(session, cx, pending.rekeys)
-    };
+    let history =
+        History { rekey_refused: pending.anew, ..successor_history(session, cx, pending.rekeys) };
     let blueprint = Blueprint {
         tunnel,
         choice,

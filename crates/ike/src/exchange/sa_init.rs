@@ -34,8 +34,8 @@ use crate::session::Session;
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::message;
 use crate::wire::parts::{Parts, status};
-use crate::wire::payload::{Payload, Proposal};
-use crate::wire::registry::{ExchangeType, GroupId, NotifyType};
+use crate::wire::payload::{Notify, Payload, Proposal};
+use crate::wire::registry::{ExchangeType, GroupId, NotifyType, ProtocolId};
 use policy::{ChildTunnel, IkeProposal, IkeTunnel};
 use std::sync::Arc;
 
@@ -109,6 +109,12 @@ fn introduction(config: &Config) -> Option<Payload> {
 
 fn takes_fragments() -> Payload {
     status(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED, vec![])
+}
+
+/// Tells an initiator that IKE_AUTH needs no Child SA (RFC 6023 §4).
+fn sets_up_without_child() -> Payload {
+    let kind = NotifyType::CHILDLESS_IKEV2_SUPPORTED;
+    Payload::Notify(Notify { protocol: ProtocolId::IKE, spi: vec![], kind, data: vec![] })
 }
 
 /// The size of fragments, where both sides take them (RFC 7383 §2.3).
@@ -202,6 +208,7 @@ pub(crate) fn answer(
     }
     answer.extend(introduction(cx.config));
     answer.extend(path.fragment_size.map(|_| takes_fragments()));
+    answer.push(sets_up_without_child());
     answer.extend(proving::announcement(candidates.wanted()));
     answer.extend(proving::request(candidates.wanted(), cx.trust));
     let nonces = Nonces { initiator: nonce, responder: &our_nonce };
@@ -317,6 +324,7 @@ pub(crate) fn conclude(
         response: datagram.octets.to_vec(),
         proof_keys,
         wishes: Wishes::of(&payloads),
+        childless: parts.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
     };
     auth::ask(session, cx, index, keys, init.child, handshake)
 }
