@@ -27,6 +27,8 @@ pub enum Need {
     Program(&'static str),
     /// A file that is not in the search path.
     File(&'static str),
+    /// A daemon of another kind in its root directory, which `tests/peers` makes; and a file that it has there.
+    Peer(&'static str, &'static str),
     /// Each of these.
     All(&'static [Need]),
 }
@@ -65,6 +67,11 @@ impl Need {
                 let path = std::env::var_os("PATH").unwrap_or_default();
                 let found = std::env::split_paths(&path).any(|d| d.join(name).is_file());
                 (!found).then(|| format!("no program {name}"))
+            }
+            Self::Peer(name, file) => {
+                let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/peers");
+                let found = Path::new(root).join(name).join(file).exists();
+                (!found).then(|| format!("no {name} in target/peers; tests/peers makes it"))
             }
             Self::All(needs) => missing(needs),
             Self::File(path) => (!Path::new(path).exists()).then(|| format!("no file {path}")),

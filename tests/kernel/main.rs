@@ -23,6 +23,7 @@ mod flush;
 mod guest;
 #[path = "../interop/launch.rs"]
 mod launch;
+mod libreswan;
 #[path = "../leaks/leaks.rs"]
 mod leaks;
 mod manual;
@@ -33,7 +34,9 @@ mod neighbours;
 mod offers;
 mod offload;
 mod offloaded;
+mod peer;
 mod planes;
+mod root;
 mod routes;
 mod strongswan;
 
@@ -53,7 +56,7 @@ fn groups() -> Vec<Group> {
         routes::group(),
     ];
     let longest = [offloaded::group()].into_iter().chain(cleartext::groups());
-    longest.chain(strongswan::groups()).chain(single).chain(manual::groups()).collect()
+    longest.chain(strongswan::groups()).chain(libreswan::groups()).chain(single).chain(manual::groups()).collect()
 }
 
 fn main() -> ExitCode {

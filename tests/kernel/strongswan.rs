@@ -4,16 +4,11 @@
 mod charon;
 mod setup;
 
-use crate::flow::Flow;
 use crate::guest::{Group, Kernel, Scenario, scenario};
-use crate::harness::gateway::Gateway;
-use crate::harness::space::Space;
-use crate::harness::{BUFFERS, Need, policies, until};
-use crate::neighbours::introduce;
-use charon::{Charon, NAME};
-use lab::traffic::Stream;
+use crate::harness::{Need, policies, until};
+use crate::peer::{Peer, USERSPACE, World, XFRM};
+use charon::Charon;
 use setup::{Protection, Setup};
-use std::net::IpAddr;
 
 const NEEDS: &[Need] = &[
     Need::Program("ping"),
@@ -30,10 +25,6 @@ pub fn groups() -> [Group; 3] {
         group("strongSwan", sample()),
     ]
 }
-
-/// Planes of `vpnd`, in its configuration's words.
-const USERSPACE: &str = "userspace";
-const XFRM: &str = "xfrm";
 
 /// Protections in the words of both sides.
 mod protection {
@@ -141,139 +132,16 @@ fn matrix(plane: &'static str, table: &[Combination]) -> Vec<Scenario> {
     table.iter().enumerate().map(of).collect()
 }
 
-/// A `vpnd` and a strongSwan on a wire.
-struct World {
-    plane: &'static str,
-    vpnd: Gateway,
-    charon: Charon,
-    /// What is protected.
-    inner: [IpAddr; 2],
-    /// The tunnel's names in the policy: phase 1, phase 2.
-    names: [&'static str; 2],
-}
-
-/// Longer than anything takes here: a delay of an overloaded machine must not be taken for a loss.
-const PATIENT: &str = "retransmit_after = \"2s\"\n";
-
-impl World {
-    fn new(
-        plane: &'static str,
-        policy: &str,
-        connections: &str,
-        outer: [&'static str; 2],
-        inner: [IpAddr; 2],
-        names: [&'static str; 2],
-    ) -> Self {
-        let mut vpnd = Gateway::new("vpnd", policy, PATIENT, &format!("dataplane = \"{plane}\"\n"));
-        let space = Space::new("charon");
-        let bits = if outer[0].contains(':') { 64 } else { 24 };
-        let [here, there] = outer.map(|address| format!("{address}/{bits}"));
-        Space::connect((&vpnd.space, "wire", &[&here]), (&space, "wire", &[&there]));
-        introduce(&vpnd.space, &space, &[outer]);
-        if inner[0].to_string() != outer[0] {
-            vpnd.space.ip(&format!("address add {}/32 dev lo", inner[0]));
-            space.ip(&format!("address add {}/32 dev lo", inner[1]));
-            if plane == XFRM {
-                // The kernel's ESP takes packets off whatever route they go.
-                vpnd.space.ip(&format!("route add {} dev wire src {}", inner[1], inner[0]));
-            }
-        }
-        vpnd.start();
-        let charon = Charon::start(space, connections);
-        Self { plane, vpnd, charon, inner, names }
-    }
-
-    fn up(&self, by_vpnd: bool) {
-        if by_vpnd {
-            self.vpnd.ctl_ok(&["activate", self.names[1]]);
-        } else {
-            self.charon.initiate();
-        }
-        self.vpnd.await_list(&[self.names[1]]);
-        self.charon.await_one();
-    }
-
-    /// Datagrams in both directions while something happens; none may be lost or doubled.
-    fn under_traffic(&self, happens: impl FnOnce()) {
-        let [from, to] = self.inner;
-        let flow = Flow::start((&self.vpnd.space.0, from), (&self.charon.space.0, to));
-        let some = || {
-            let enough = flow.echoed() + 20;
-            until("echoes", || (flow.echoed() >= enough).then_some(()), || self.state());
-        };
-        some();
-        happens();
-        some();
-        let counts = flow.finish();
-        assert_eq!((counts.lost, counts.unexpected), (0, 0), "{counts:?} {}", self.state());
-    }
-
-    /// A TCP stream in each direction.
-    fn streams(&self) {
-        let [from, to] = self.inner;
-        let ends = [(&self.vpnd.space.0, from), (&self.charon.space.0, to)];
-        for [from, to] in [ends, [ends[1], ends[0]]] {
-            let stream = Stream::start(from, to, 0).expect("a connection");
-            let enough = || (stream.received() > 200_000).then_some(());
-            until("octets", enough, || self.state());
-            stream.finish().expect("every octet is right");
-        }
-    }
-
-    /// Each side renews the keys.
-    fn rekey_by_both(&self) {
-        let rekeys = || self.vpnd.child_sa(self.names[1])["rekeys"].as_u64().expect("a number");
-        let before = rekeys();
-        self.vpnd.ctl_ok(&["rekey", self.names[1]]);
-        self.charon.await_one();
-        self.charon.swanctl(&["--rekey", "--child", NAME]);
-        let renewed = || (rekeys() == before + 2).then_some(());
-        until("a rekey by strongSwan", renewed, || self.state());
-        self.charon.await_one();
-    }
-
-    /// Nothing was refused by either side.
-    fn nothing_refused(&self) {
-        let lost = self.vpnd.discards().into_iter().filter(|(reason, _)| {
-            reason.starts_with("esp.") && !BUFFERS.contains(&reason.as_str())
-        });
-        assert_eq!(lost.collect::<Vec<_>>(), [], "{}", self.state());
-        assert_eq!(self.kernel_errors(), "", "{}", self.state());
-    }
-
-    /// What the kernels that protect packets counted of errors. Another sees native ESP too, and knows none of the SAs.
-    fn kernel_errors(&self) -> String {
-        let spaces = match self.plane {
-            XFRM => vec![&self.vpnd.space, &self.charon.space],
-            _ => vec![&self.charon.space],
-        };
-        let counters = spaces.into_iter().map(|s| s.sh("cat /proc/thread-self/net/xfrm_stat"));
-        let errors =
-            |text: String| text.lines().filter(|l| !l.trim_end().ends_with("\t0")).collect();
-        counters.map::<String, _>(errors).collect()
-    }
-
-    /// For a message.
-    fn state(&self) -> String {
-        format!(
-            "vpnd: {:?} {}\nkernel: {}\n{}",
-            self.vpnd.discards(),
-            self.vpnd.space.kernel_losses(),
-            self.kernel_errors(),
-            self.charon.space.ip("-s xfrm state")
-        )
-    }
-}
-
 /// Comes up, carries traffic, is rekeyed by both sides under it, and goes.
 fn vendor(by_vpnd: bool) {
     let addresses = policies::VENDOR_ADDRESSES;
     let inner = addresses.map(|address| address.parse().expect("an address"));
-    let mut world =
-        World::new(USERSPACE, policies::VENDOR, &setup::vendor(), addresses, inner, ["LP1", "LP2"]);
-    let watch = world.charon.space.watch("wire");
+    let names = ["LP1", "LP2"];
+    let charon = |space| Charon::start(space, &setup::vendor());
+    let mut world = World::new(USERSPACE, policies::VENDOR, addresses, inner, names, charon);
+    let watch = world.peer.space().watch("wire");
     world.up(by_vpnd);
-    let sas = world.charon.await_one();
+    let sas = world.peer.await_one();
     assert!(sas.contains("AES_CBC-256/HMAC_SHA1_96/PRF_HMAC_SHA1/ECP_384"), "{sas}");
     assert!(sas.contains("INSTALLED, TRANSPORT, ESP:AES_GCM_16-256"), "{sas}");
     let status = world.vpnd.json(&["status", "LP1", "--json"]);
@@ -284,14 +152,14 @@ fn vendor(by_vpnd: bool) {
     world.under_traffic(|| {
         world.rekey_by_both();
         world.vpnd.ctl_ok(&["rekey", "LP1"]);
-        world.charon.swanctl(&["--rekey", "--ike", NAME]);
+        world.peer.rekey_ike();
     });
     world.streams();
     world.nothing_refused();
     world.vpnd.ctl_ok(&["deactivate", "LP1"]);
-    let gone = || world.charon.swanctl(&["--list-sas"]).trim().is_empty().then_some(());
+    let gone = || world.peer.swanctl(&["--list-sas"]).trim().is_empty().then_some(());
     until("strongSwan to have no SA", gone, || world.state());
-    assert_eq!(world.charon.space.ip("xfrm state"), "");
+    assert_eq!(world.peer.space().ip("xfrm state"), "");
     world.vpnd.stop();
     watch.nothing_in_the_clear();
 }
@@ -300,13 +168,13 @@ fn one(plane: &'static str, setup: &Setup, by_vpnd: bool) {
     let mut world = World::new(
         plane,
         &setup.policy(),
-        &setup.connections(),
         setup.outer(),
         setup.inner(),
         ["site", "site_lan"],
+        |space| Charon::start(space, &setup.connections()),
     );
     world.up(by_vpnd);
-    let sas = world.charon.await_one();
+    let sas = world.peer.await_one();
     let kind = if setup.protection.ah { "AH" } else { "ESP" };
     let udp = if setup.udp { "-in-UDP" } else { "" };
     let mode = if setup.transport { "TRANSPORT" } else { "TUNNEL" };

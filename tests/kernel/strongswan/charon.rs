@@ -3,6 +3,7 @@
 use crate::harness::space::Space;
 use crate::harness::until;
 use crate::launch;
+use crate::peer::Peer;
 use std::fs;
 use std::process::Child;
 
@@ -11,7 +12,7 @@ pub const NAME: &str = "net";
 
 /// A running charon; dropping it kills it.
 pub struct Charon {
-    pub space: Space,
+    space: Space,
     directory: tempfile::TempDir,
     process: Child,
 }
@@ -42,14 +43,23 @@ impl Charon {
         launch::swanctl(self.directory.path(), arguments)
     }
 
-    /// Starts the tunnel and waits until it is up.
-    pub fn initiate(&self) {
+    fn log(&self) -> String {
+        let read = |name| fs::read_to_string(self.directory.path().join(name)).unwrap_or_default();
+        format!("{}{}", read("stderr"), read("log"))
+    }
+}
+
+impl Peer for Charon {
+    fn space(&self) -> &Space {
+        &self.space
+    }
+
+    fn initiate(&self) {
         self.swanctl(&["--initiate", "--child", NAME, "--timeout", "240"]);
     }
 
-    /// Waits until one Child SA is installed and none is being renewed; what is listed of it. Those that were replaced
-    /// stay for some seconds, for packets on their way.
-    pub fn await_one(&self) -> String {
+    /// Child SAs that were replaced stay for some seconds, for packets on their way.
+    fn await_one(&self) -> String {
         let one = || {
             let sas = self.swanctl(&["--list-sas"]);
             let states = ["INSTALLED,", "REKEYING,"].map(|state| sas.matches(state).count());
@@ -58,9 +68,12 @@ impl Charon {
         until("one Child SA at strongSwan", one, || self.swanctl(&["--list-sas"]))
     }
 
-    fn log(&self) -> String {
-        let read = |name| fs::read_to_string(self.directory.path().join(name)).unwrap_or_default();
-        format!("{}{}", read("stderr"), read("log"))
+    fn rekey_child(&self) {
+        self.swanctl(&["--rekey", "--child", NAME]);
+    }
+
+    fn rekey_ike(&self) {
+        self.swanctl(&["--rekey", "--ike", NAME]);
     }
 }
 

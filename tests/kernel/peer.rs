@@ -1,0 +1,153 @@
+//! `vpnd` and an IKE daemon of another kind, whose packets the kernel protects.
+
+use crate::flow::Flow;
+use crate::harness::gateway::Gateway;
+use crate::harness::space::Space;
+use crate::harness::{BUFFERS, until};
+use crate::neighbours::introduce;
+use lab::traffic::Stream;
+use std::net::IpAddr;
+
+/// Planes of `vpnd`, in its configuration's words.
+pub const USERSPACE: &str = "userspace";
+pub const XFRM: &str = "xfrm";
+
+/// The other daemon, with one tunnel.
+pub trait Peer {
+    /// Its namespace.
+    fn space(&self) -> &Space;
+    /// Starts the tunnel and waits until it is up.
+    fn initiate(&self);
+    /// Waits until one Child SA is up and none is being renewed. Returns how the daemon lists it.
+    fn await_one(&self) -> String;
+    /// Renews the keys of the Child SA.
+    fn rekey_child(&self);
+    /// Renews the keys of the IKE SA.
+    fn rekey_ike(&self);
+}
+
+/// `vpnd` and the other daemon on a wire.
+pub struct World<P> {
+    plane: &'static str,
+    pub vpnd: Gateway,
+    pub peer: P,
+    /// The addresses that are protected.
+    inner: [IpAddr; 2],
+    /// The tunnel's names in the policy: phase 1, phase 2.
+    names: [&'static str; 2],
+}
+
+/// Longer than anything takes here: a delay of an overloaded machine must not be taken for a loss.
+const PATIENT: &str = "retransmit_after = \"2s\"\n";
+
+impl<P: Peer> World<P> {
+    /// Starts both, with a policy of `vpnd`. The addresses are those of `vpnd` and of the other one.
+    pub fn new(
+        plane: &'static str,
+        policy: &str,
+        outer: [&'static str; 2],
+        inner: [IpAddr; 2],
+        names: [&'static str; 2],
+        start: impl FnOnce(Space) -> P,
+    ) -> Self {
+        let mut vpnd = Gateway::new("vpnd", policy, PATIENT, &format!("dataplane = \"{plane}\"\n"));
+        let space = Space::new("peer");
+        let bits = if outer[0].contains(':') { 64 } else { 24 };
+        let [here, there] = outer.map(|address| format!("{address}/{bits}"));
+        Space::connect((&vpnd.space, "wire", &[&here]), (&space, "wire", &[&there]));
+        introduce(&vpnd.space, &space, &[outer]);
+        if inner[0].to_string() != outer[0] {
+            vpnd.space.ip(&format!("address add {}/32 dev lo", inner[0]));
+            space.ip(&format!("address add {}/32 dev lo", inner[1]));
+            if plane == XFRM {
+                // The kernel's ESP takes packets off whatever route they go.
+                vpnd.space.ip(&format!("route add {} dev wire src {}", inner[1], inner[0]));
+            }
+        }
+        vpnd.start();
+        let peer = start(space);
+        Self { plane, vpnd, peer, inner, names }
+    }
+
+    /// Brings the tunnel up from one side.
+    pub fn up(&self, by_vpnd: bool) {
+        if by_vpnd {
+            self.vpnd.ctl_ok(&["activate", self.names[1]]);
+        } else {
+            self.peer.initiate();
+        }
+        self.vpnd.await_list(&[self.names[1]]);
+        self.peer.await_one();
+    }
+
+    /// Datagrams in both directions while something happens; none may be lost or doubled.
+    pub fn under_traffic(&self, happens: impl FnOnce()) {
+        let [from, to] = self.inner;
+        let flow = Flow::start((&self.vpnd.space.0, from), (&self.peer.space().0, to));
+        let some = || {
+            let enough = flow.echoed() + 20;
+            until("echoes", || (flow.echoed() >= enough).then_some(()), || self.state());
+        };
+        some();
+        happens();
+        some();
+        let counts = flow.finish();
+        assert_eq!((counts.lost, counts.unexpected), (0, 0), "{counts:?} {}", self.state());
+    }
+
+    /// A TCP stream in each direction.
+    pub fn streams(&self) {
+        let [from, to] = self.inner;
+        let ends = [(&self.vpnd.space.0, from), (&self.peer.space().0, to)];
+        for [from, to] in [ends, [ends[1], ends[0]]] {
+            let stream = Stream::start(from, to, 0).expect("a connection");
+            let enough = || (stream.received() > 200_000).then_some(());
+            until("octets", enough, || self.state());
+            stream.finish().expect("every octet is right");
+        }
+    }
+
+    /// Each side renews the keys.
+    pub fn rekey_by_both(&self) {
+        let rekeys = || self.vpnd.child_sa(self.names[1])["rekeys"].as_u64().expect("a number");
+        let before = rekeys();
+        self.vpnd.ctl_ok(&["rekey", self.names[1]]);
+        self.peer.await_one();
+        self.peer.rekey_child();
+        let renewed = || (rekeys() == before + 2).then_some(());
+        until("a rekey by the other side", renewed, || self.state());
+        self.peer.await_one();
+    }
+
+    /// Nothing was refused by either side.
+    pub fn nothing_refused(&self) {
+        let lost = self.vpnd.discards().into_iter().filter(|(reason, _)| {
+            reason.starts_with("esp.") && !BUFFERS.contains(&reason.as_str())
+        });
+        assert_eq!(lost.collect::<Vec<_>>(), [], "{}", self.state());
+        assert_eq!(self.kernel_errors(), "", "{}", self.state());
+    }
+
+    /// What the kernels that protect packets counted of errors. Another sees native ESP too, and knows none of the SAs.
+    fn kernel_errors(&self) -> String {
+        let spaces = match self.plane {
+            XFRM => vec![&self.vpnd.space, self.peer.space()],
+            _ => vec![self.peer.space()],
+        };
+        let counters = spaces.into_iter().map(|s| s.sh("cat /proc/thread-self/net/xfrm_stat"));
+        let errors =
+            |text: String| text.lines().filter(|l| !l.trim_end().ends_with("\t0")).collect();
+        counters.map::<String, _>(errors).collect()
+    }
+
+    /// For a message.
+    pub fn state(&self) -> String {
+        format!(
+            "vpnd: {:?} {}\nkernel: {}\n{}",
+            self.vpnd.discards(),
+            self.vpnd.space.kernel_losses(),
+            self.kernel_errors(),
+            self.peer.space().ip("-s xfrm state")
+        )
+    }
+}
