@@ -6,8 +6,9 @@ use super::{KernelPlane, PlaneKind, Planes};
 use esp::filter::{Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
-    BulkRules, Capabilities, CryptoAccounting, DataPlane, Filtering, Maintenance, ManualKeying,
-    PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored, Resynced, Rule, RuleId, SaId,
+    BulkRules, Capabilities, CryptoAccounting, DataPlane, EarlyPackets, Filtering, Maintenance,
+    ManualKeying, PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored, Resynced, Rule,
+    RuleId, SaId, Spi,
 };
 use esp::trace::{DecidedBy, OneWayTrace, Trace};
 use std::net::IpAddr;
@@ -28,6 +29,10 @@ impl<U: DataPlane, K: KernelPlane> Capabilities for Planes<U, K> {
     }
 
     fn path_mtu(&mut self) -> Option<&mut dyn PathMtu> {
+        Some(self)
+    }
+
+    fn early_packets(&mut self) -> Option<&mut dyn EarlyPackets> {
         Some(self)
     }
 
@@ -110,6 +115,17 @@ impl<U: DataPlane, K: KernelPlane> PathMtu for Planes<U, K> {
     fn fit(&mut self, sa: SaId) -> Option<Fit> {
         let place = *self.sas.get(&sa)?;
         self.plane(place).path_mtu().fit(sa)
+    }
+}
+
+impl<U: DataPlane, K: KernelPlane> EarlyPackets for Planes<U, K> {
+    /// The kernel drops such packets.
+    fn expect_sa(&mut self, spi: Spi, peer: IpAddr) {
+        self.userspace.early_packets().expect_sa(spi, peer);
+    }
+
+    fn expect_no_sa(&mut self, spi: Spi) {
+        self.userspace.early_packets().expect_no_sa(spi);
     }
 }
 

@@ -2,7 +2,8 @@
 
 use super::{KernelPlane, PlaneKind, Planes};
 use esp::plane::{
-    BulkRules, DataPlane, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId, SaId, Usage,
+    BulkRules, DataPlane, EarlyPackets, InboundSa, OutboundSa, Path, PlaneError, Rule, RuleId,
+    SaId, Usage,
 };
 use std::sync::Arc;
 
@@ -50,7 +51,7 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
     }
 
     fn add_inbound(&mut self, sa: InboundSa) -> Result<(), PlaneError> {
-        let (id, rule, mut place) = (sa.id, sa.rule, self.place(sa.rule)?);
+        let (id, spi, rule, mut place) = (sa.id, sa.spi, sa.rule, self.place(sa.rule)?);
         self.mate = None;
         let again = copy_of_inbound(&sa);
         match self.plane(place).add_inbound(sa) {
@@ -61,6 +62,9 @@ impl<U: DataPlane, K: KernelPlane> DataPlane for Planes<U, K> {
             }
             Ok(()) if place == PlaneKind::Kernel && self.is_auto(rule) => self.mate = Some(again),
             outcome => outcome?,
+        }
+        if place == PlaneKind::Kernel {
+            self.userspace.early_packets().expect_no_sa(spi);
         }
         self.sas.insert(id, place);
         Ok(())

@@ -23,9 +23,9 @@ mod flush;
 mod guest;
 #[path = "../interop/launch.rs"]
 mod launch;
-mod libreswan;
 #[path = "../leaks/leaks.rs"]
 mod leaks;
+mod libreswan;
 mod manual;
 #[path = "../interop/needs.rs"]
 #[allow(dead_code)]
@@ -56,7 +56,12 @@ fn groups() -> Vec<Group> {
         routes::group(),
     ];
     let longest = [offloaded::group()].into_iter().chain(cleartext::groups());
-    longest.chain(strongswan::groups()).chain(libreswan::groups()).chain(single).chain(manual::groups()).collect()
+    longest
+        .chain(strongswan::groups())
+        .chain(libreswan::groups())
+        .chain(single)
+        .chain(manual::groups())
+        .collect()
 }
 
 fn main() -> ExitCode {

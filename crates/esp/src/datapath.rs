@@ -8,10 +8,11 @@ use crate::header::Header;
 use crate::inbound::Inbound;
 use crate::outbound::{Outbound, Unsent};
 use crate::plane::{Notice, SaId, Spi, Usage};
-use crate::queue::{ReceiveQueue, SendQueue};
+use crate::queue::{Coalesce, ReceiveQueue, SendQueue};
 use crate::sad::{Found, Sad};
 use crate::spd::{Entry, Service, Spd, Verdict};
 use crypto::{KeyedSa, KeyedSas, Suite};
+use early::Early;
 use paths::{Retry, Surroundings};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 mod data_plane;
+mod early;
 mod paths;
 mod sender;
 mod settings;
@@ -48,6 +50,7 @@ struct Shared {
     sad: Sad,
     /// The inbound SAs of AH, whose SPIs are other ones (RFC 4301 §4.1).
     ah_sad: Sad,
+    early: Early,
     spd: Spd,
     /// Octets of the longest packet that the device takes.
     device_mtu: AtomicUsize,
@@ -92,6 +95,7 @@ impl Datapath {
             counters: Counters::new(),
             sad: Sad::new(),
             ah_sad: Sad::new(),
+            early: Early::default(),
             spd: Spd::new(),
             device_mtu: AtomicUsize::new(usize::MAX),
             surroundings: Surroundings::new(),
@@ -124,7 +128,8 @@ impl Datapath {
         shared.encapsulate(now, packet, gso, queue, &mut |header| shared.spd.lookup(header))
     }
 
-    /// Opens an ESP packet (from the SPI on) and appends the inner packet to `queue`.
+    /// Opens an ESP packet (from the SPI on) and appends the inner packet to `queue`. A packet that is kept until its SA
+    /// arrives ([`EarlyPackets`](crate::plane::EarlyPackets)) is a success, too.
     pub fn decapsulate(
         &self,
         now: Instant,
@@ -134,8 +139,9 @@ impl Datapath {
     ) -> Result<(), Discard> {
         let shared = &*self.0;
         shared
-            .find(datagram)
+            .find_or_keep(datagram, &arrival)
             .and_then(|sa| {
+                let Some(sa) = sa else { return Ok(()) };
                 let mut receiving = sa.receive();
                 let outcome = receiving.open(shared.since_epoch(now), datagram, &arrival, queue);
                 receiving.finish(&|notice| shared.notify(notice));
@@ -182,7 +188,7 @@ impl Datapath {
         let segment_len = segment_len.max(1);
         let mut accepted = 0;
         shared.prefetch(datagrams.chunks(segment_len));
-        shared.for_each_run(datagrams, segment_len, |sa, _, run| {
+        shared.for_each_run(datagrams, segment_len, &arrival, |sa, _, run| {
             let mut receiving = sa.receive();
             for datagram in run.chunks(segment_len) {
                 match receiving.open(since_epoch, datagram, &arrival, queue) {
@@ -301,20 +307,21 @@ impl Shared {
     }
 
     /// Cuts datagrams that arrived together into runs of one SA each, and hands `each` the SA, the offset of its run, and
-    /// the run. Datagrams of no SA are counted.
+    /// the run. Datagrams of no SA are counted, or kept for an SA that is to come.
     fn for_each_run<'d>(
         &self,
         datagrams: &'d [u8],
         segment_len: usize,
+        arrival: &Arrival,
         mut each: impl FnMut(&Arc<Inbound>, usize, &'d [u8]),
     ) {
         let mut rest = datagrams;
         while !rest.is_empty() {
             let first = &rest[..segment_len.min(rest.len())];
-            let sa = match self.find(first) {
-                Ok(sa) => sa,
-                Err(discard) => {
-                    self.counters.count(discard);
+            let sa = match self.find_or_keep(first, arrival) {
+                Ok(Some(sa)) => sa,
+                outcome => {
+                    outcome.err().map(|discard| self.counters.count(discard));
                     rest = &rest[first.len()..];
                     continue;
                 }
@@ -365,6 +372,45 @@ impl Shared {
     fn find(&self, datagram: &[u8]) -> Result<Found, Discard> {
         let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
         self.sad.find(Spi(u32::from_be_bytes(*spi))).ok_or(Discard::UnknownSpi)
+    }
+
+    /// The same. `None`: the packet is kept until its SA is there.
+    #[inline]
+    fn find_or_keep(&self, datagram: &[u8], arrival: &Arrival) -> Result<Option<Found>, Discard> {
+        match self.find(datagram) {
+            Err(Discard::UnknownSpi) => self.keep(datagram, arrival),
+            found => found.map(Some),
+        }
+    }
+
+    #[cold]
+    fn keep(&self, datagram: &[u8], arrival: &Arrival) -> Result<Option<Found>, Discard> {
+        let spi = datagram.first_chunk().ok_or(Discard::InboundTruncated)?;
+        if self.early.keep(Spi(u32::from_be_bytes(*spi)), datagram, arrival) {
+            return Ok(None);
+        }
+        // It may have arrived between the look-up and now.
+        self.find(datagram).map(Some)
+    }
+
+    /// Opens the packets that came before this SA, and passes on what is in them.
+    fn open_early(&self, sa: &Inbound) {
+        let early = self.early.take(sa.spi);
+        if early.is_empty() {
+            return;
+        }
+        let now = self.since_epoch(Instant::now());
+        let mut queue = ReceiveQueue::new(0, Coalesce::default());
+        let mut receiving = sa.receive();
+        for kept in &early {
+            if let Err(discard) = receiving.open(now, &kept.octets, &kept.arrival, &mut queue) {
+                self.counters.count(discard);
+            }
+        }
+        receiving.finish(&|notice| self.notify(notice));
+        if let Some(pass_on) = &self.settings.on_answer {
+            queue.packets().for_each(|(packet, _)| pass_on(packet));
+        }
     }
 
     /// Has the SAs of datagrams that came together be in the cache, where these are not of one alone.

@@ -10,8 +10,8 @@ pub use crate::rule::{Rule, RuleId};
 pub use crate::sa::{Encapsulation, InboundSa, Limits, OutboundSa, Path, SaId, Spi, Usage};
 pub use crate::traffic::{PacketSummary, TrafficSelectors};
 pub use capabilities::{
-    BulkRules, Capabilities, CryptoAccounting, Filtering, Maintenance, ManualKeying, PathMtu,
-    PeerExceptions, add_rules, remove_rules,
+    BulkRules, Capabilities, CryptoAccounting, EarlyPackets, Filtering, Maintenance, ManualKeying,
+    PathMtu, PeerExceptions, add_rules, remove_rules,
 };
 
 /// A report of the plane to key management.

@@ -11,7 +11,7 @@ use crate::policy_index::PolicyIndex;
 use crate::proof::trust::Trust;
 use crate::rules::Rules;
 use crate::wire::header::IkeSpi;
-use esp::plane::{DataPlane, Spi};
+use esp::plane::{DataPlane, EarlyPackets, Spi};
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -38,6 +38,19 @@ impl Cx<'_> {
     pub fn discard(&mut self, reason: Discard) -> Effects {
         self.out.discard(reason);
         Effects::none()
+    }
+
+    /// An SPI that is offered to this peer for a Child SA. The peer may send on it before its answer has been worked on.
+    pub fn offer_spi(&mut self, peer: IpAddr) -> Spi {
+        let spi = self.spis.allocate(self.rng);
+        self.plane.early_packets().expect_sa(spi, peer);
+        spi
+    }
+
+    /// Nothing receives with this SPI any more, or nothing came of its offer.
+    pub fn release_spi(&mut self, spi: Spi) {
+        self.spis.release(spi);
+        self.plane.early_packets().expect_no_sa(spi);
     }
 
     /// A new SPI for an IKE SA of ours; the engine delivers to it from the end of this call.

@@ -254,7 +254,7 @@ impl Session {
             return self.end(cx, reason, Some(failure));
         };
         if let Some(Active::Child(pending)) = established.active.take() {
-            cx.spis.release(pending.spi_in);
+            cx.release_spi(pending.spi_in);
         }
         if self.is_closing() {
             return self.end(cx, reason, Some(failure));

@@ -7,14 +7,15 @@ use crate::inbound::Inbound;
 use crate::outbound::Outbound;
 use crate::path_mtu::Fit;
 use crate::plane::{
-    Capabilities, DataPlane, Encapsulation, Filtering, InboundSa, ManualKeying, OutboundSa,
-    PacketSummary, Path, PathMtu, PlaneError, Rule, RuleId, SaId, Spi, Usage,
+    Capabilities, DataPlane, EarlyPackets, Encapsulation, Filtering, InboundSa, ManualKeying,
+    OutboundSa, PacketSummary, Path, PathMtu, PlaneError, Rule, RuleId, SaId, Spi, Usage,
 };
 use crate::sequence::Sequence;
 use crate::trace::Trace;
 use crypto::{CipherError, Suite};
 use policy::Mode;
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -68,7 +69,11 @@ impl DataPlane for Datapath {
         })?;
         let sa = Arc::new(sa);
         sad.insert(Arc::clone(&sa));
-        installed.insert(id, Installed::Inbound(sa));
+        installed.insert(id, Installed::Inbound(Arc::clone(&sa)));
+        drop(installed);
+        if !sa.suite.is_ah() {
+            shared.open_early(&sa);
+        }
         Ok(())
     }
 
@@ -170,6 +175,10 @@ impl Capabilities for Datapath {
     fn path_mtu(&mut self) -> Option<&mut dyn PathMtu> {
         Some(self)
     }
+
+    fn early_packets(&mut self) -> Option<&mut dyn EarlyPackets> {
+        Some(self)
+    }
 }
 
 impl Datapath {
@@ -219,6 +228,18 @@ impl ManualKeying for Datapath {
         // Afterwards nobody claims a number.
         self.remove(sa)?;
         Some(outbound.last_sequence())
+    }
+}
+
+impl EarlyPackets for Datapath {
+    fn expect_sa(&mut self, spi: Spi, peer: IpAddr) {
+        self.0.early.expect(spi, peer);
+    }
+
+    fn expect_no_sa(&mut self, spi: Spi) {
+        for _packet in self.0.early.take(spi) {
+            self.0.counters.count(Discard::UnknownSpi);
+        }
     }
 }
 

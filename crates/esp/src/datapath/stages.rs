@@ -75,7 +75,7 @@ impl Datapath {
     ) {
         let segment_len = segment_len.max(1);
         let (message, at) = place;
-        self.0.for_each_run(datagrams, segment_len, |sa, offset, run| {
+        self.0.for_each_run(datagrams, segment_len, &arrival, |sa, offset, run| {
             opened.open((message, at + offset), run, segment_len, sa, arrival, queue);
         });
     }

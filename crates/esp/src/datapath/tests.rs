@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 
 mod authentication;
 mod cost;
+mod early;
 mod fit_to_mtu;
 mod flows;
 mod foreign;

@@ -13,7 +13,7 @@
 //! }
 //! ```
 
-use super::{DataPlane, PlaneError, Restored, Resynced, Rule, RuleId, SaId};
+use super::{DataPlane, PlaneError, Restored, Resynced, Rule, RuleId, SaId, Spi};
 use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::trace::Trace;
@@ -37,6 +37,10 @@ pub trait Capabilities {
     }
     /// Knows the path MTU of its SAs.
     fn path_mtu(&mut self) -> Option<&mut dyn PathMtu> {
+        None
+    }
+    /// Keeps packets that come before their SA.
+    fn early_packets(&mut self) -> Option<&mut dyn EarlyPackets> {
         None
     }
     /// Keeps the host from dropping the packets of a peer.
@@ -186,6 +190,31 @@ impl<T: PathMtu + ?Sized> PathMtu for Option<&mut T> {
     /// Without the capability, `None`.
     fn fit(&mut self, sa: SaId) -> Option<Fit> {
         self.as_mut()?.fit(sa)
+    }
+}
+
+/// Packets that come before their SA: a peer may send on it right behind the answer that creates it.
+pub trait EarlyPackets {
+    /// Keeps a few ESP packets with this SPI from this address until [`DataPlane::add_inbound`] adds the SA, which then opens
+    /// them.
+    fn expect_sa(&mut self, spi: Spi, peer: IpAddr);
+    /// No SA with this SPI comes: drops the packets that were kept, and counts them.
+    fn expect_no_sa(&mut self, spi: Spi);
+}
+
+impl<T: EarlyPackets + ?Sized> EarlyPackets for Option<&mut T> {
+    /// Without the capability, nothing happens.
+    fn expect_sa(&mut self, spi: Spi, peer: IpAddr) {
+        if let Some(plane) = self {
+            plane.expect_sa(spi, peer);
+        }
+    }
+
+    /// Without the capability, nothing happens.
+    fn expect_no_sa(&mut self, spi: Spi) {
+        if let Some(plane) = self {
+            plane.expect_no_sa(spi);
+        }
     }
 }
 

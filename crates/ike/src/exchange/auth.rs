@@ -77,7 +77,7 @@ pub(crate) fn ask(
         Err(failure) => return session.end(cx, CloseReason::NoProof, Some(failure)),
     };
     cx.out.event(&tunnel.name, Some(&child.name), EventKind::Negotiating { initiator: true });
-    let spi_in = cx.spis.allocate(cx.rng);
+    let spi_in = cx.offer_spi(session.path.remote.ip());
     let stage = auth_sent::Stage::Proving { until: cx.now + WORK_FOR };
     let sa = &mut session.sas[index];
     sa.state = State::AuthSent(Box::new(AuthSent {
@@ -215,7 +215,7 @@ fn finish(
     let warning = match verdict {
         Ok(warning) => warning,
         Err(failure) => {
-            cx.spis.release(spi_in);
+            cx.release_spi(spi_in);
             session.failed.push(child.name.clone());
             cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure.clone());
             let told = parts
@@ -232,7 +232,7 @@ fn finish(
         cx.out.event(&tunnel.name, None, EventKind::Warning(warning));
     }
     if session.is_closing() {
-        cx.spis.release(spi_in);
+        cx.release_spi(spi_in);
         return Effects::none();
     }
     let nonces = handshake.nonces();
@@ -242,7 +242,7 @@ fn finish(
         address_update::agree(session, &parts);
     }
     if unwanted {
-        cx.spis.release(spi_in);
+        cx.release_spi(spi_in);
         if parts.sa.is_some() {
             session.tasks.push_front(Task::DeleteChild(spi_in));
         }
@@ -252,11 +252,11 @@ fn finish(
         Ok(installed) => effects += installed,
         // RFC 6023: the responder may want the Child SA in an exchange of its own.
         Err(_) if handshake.childless && refuses_syntax(&parts) => {
-            cx.spis.release(spi_in);
+            cx.release_spi(spi_in);
             session.tasks.push_front(Task::CreateChild(child.name.clone()));
         }
         Err(failure) => {
-            cx.spis.release(spi_in);
+            cx.release_spi(spi_in);
             effects.push(Effect::Unserved(child.name.clone()));
             cx.out.fail(cx.now, &tunnel.name, Some(&child.name), failure);
             if parts.sa.is_some() {

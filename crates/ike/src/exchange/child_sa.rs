@@ -101,7 +101,7 @@ fn try_grant(
     let (proposal, public, effects) = match made {
         Ok(made) => made,
         Err(rejection) => {
-            cx.spis.release(spi_in);
+            cx.release_spi(spi_in);
             return Err(rejection);
         }
     };

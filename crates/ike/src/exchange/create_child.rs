@@ -92,7 +92,7 @@ fn ask(session: &mut Session, cx: &mut Cx<'_>, index: usize, wish: Wish) -> Effe
         let failure = ah_and_nat(session, &tunnel);
         return fail(session, cx, (&tunnel, rekeys), failure);
     }
-    let spi_in = cx.spis.allocate(cx.rng);
+    let spi_in = cx.offer_spi(session.child_path().remote.ip());
     let nonce = cx.rng.nonce();
     let key_exchange = group.map(PrivateKey::generate);
     let mut payloads = Vec::new();
@@ -214,14 +214,14 @@ pub(crate) fn conclude(
     if pending.unwanted || session.is_closing() {
         // The policy may no longer have the tunnel: nothing is installed, and the peer is told to forget it. With an
         // IKE SA that is being deleted it goes anyway.
-        cx.spis.release(pending.spi_in);
+        cx.release_spi(pending.spi_in);
         if refused.is_none() && !session.is_closing() {
             session.tasks.push_front(Task::DeleteChild(pending.spi_in));
         }
         return Effects::none();
     }
     if let Some(error) = refused {
-        cx.spis.release(pending.spi_in);
+        cx.release_spi(pending.spi_in);
         return conclude_error(session, cx, index, pending, error.clone(), &parts);
     }
     match conclude_success(session, cx, index, &pending, &parts) {
@@ -229,7 +229,7 @@ pub(crate) fn conclude(
         Err(failure) => {
             // The peer has a Child SA that we do not want.
             session.tasks.push_front(Task::DeleteChild(pending.spi_in));
-            cx.spis.release(pending.spi_in);
+            cx.release_spi(pending.spi_in);
             fail(session, cx, (&pending.tunnel, pending.rekeys), failure)
         }
     }
@@ -263,7 +263,7 @@ fn conclude_success(
                 Ok(shared) => Some(shared),
                 Err(error) => {
                     // RFC 6989 §2.5
-                    cx.spis.release(pending.spi_in);
+                    cx.release_spi(pending.spi_in);
                     let reason = CloseReason::InvalidPublicValue;
                     return Ok(session.break_off(cx, reason, broken(error.to_string())));
                 }
@@ -343,7 +343,7 @@ pub(crate) fn start_over(
     cx: &mut Cx<'_>,
     pending: &PendingChild,
 ) -> Effects {
-    cx.spis.release(pending.spi_in);
+    cx.release_spi(pending.spi_in);
     match pending.rekeys {
         _ if pending.unwanted => {}
         None => session.tasks.push_back(Task::CreateChild(pending.tunnel.name.clone())),
@@ -356,7 +356,7 @@ pub(crate) fn start_over(
 /// The peer has deleted the Child SA before its answer arrived. Nothing is installed, and the Child SA that it was to
 /// replace is deleted.
 fn forget_deleted(session: &mut Session, cx: &mut Cx<'_>, pending: &PendingChild) -> Effects {
-    cx.spis.release(pending.spi_in);
+    cx.release_spi(pending.spi_in);
     let old = pending.rekeys.filter(|old| stands(session, *old));
     match old.and_then(|old| session.child_by_inbound(old)) {
         Some(old) => {

@@ -131,12 +131,12 @@ impl Session {
             match &sa.state {
                 State::InitSent(i) => pending.push(i.child.name.clone()),
                 State::AuthSent(a) => {
-                    cx.spis.release(a.spi_in);
+                    cx.release_spi(a.spi_in);
                     pending.push(a.child.name.clone());
                 }
                 State::Established(e) => {
                     if let Some(Active::Child(p)) = &e.active {
-                        cx.spis.release(p.spi_in);
+                        cx.release_spi(p.spi_in);
                         if p.rekeys.is_none() {
                             pending.push(p.tunnel.name.clone());
                         }
@@ -237,7 +237,7 @@ impl Session {
             };
             self.linger(cx, lingering);
         } else {
-            cx.spis.release(child.spi_in);
+            cx.release_spi(child.spi_in);
         }
         (Some(child), effects)
     }
@@ -282,6 +282,6 @@ impl Session {
             let history = |inbound| History { inbound, ..History::new(cx.now) };
             self.count_for(heir, &history(counted), &history(usage));
         }
-        cx.spis.release(lingering.spi);
+        cx.release_spi(lingering.spi);
     }
 }

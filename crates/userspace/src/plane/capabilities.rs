@@ -5,8 +5,8 @@ use crate::refusal::refused;
 use esp::filter::{Always, Direction, Filter, FilterStatus};
 use esp::path_mtu::Fit;
 use esp::plane::{
-    Capabilities, DataPlane, Filtering, Maintenance, ManualKeying, PacketSummary, PathMtu,
-    PeerExceptions, PlaneError, Restored, Resynced, RuleId, SaId,
+    Capabilities, DataPlane, EarlyPackets, Filtering, Maintenance, ManualKeying, PacketSummary,
+    PathMtu, PeerExceptions, PlaneError, Restored, Resynced, RuleId, SaId, Spi,
 };
 use esp::trace::{DecidedBy, Trace};
 use std::net::IpAddr;
@@ -22,6 +22,10 @@ impl Capabilities for Userspace {
     }
 
     fn path_mtu(&mut self) -> Option<&mut dyn PathMtu> {
+        Some(self)
+    }
+
+    fn early_packets(&mut self) -> Option<&mut dyn EarlyPackets> {
         Some(self)
     }
 
@@ -102,6 +106,16 @@ impl PathMtu for Userspace {
     fn fit(&mut self, sa: SaId) -> Option<Fit> {
         let fit = self.datapath.fit(sa)?;
         Some(Fit { inner_mtu: fit.inner_mtu.min(self.mtu.into()), ..fit })
+    }
+}
+
+impl EarlyPackets for Userspace {
+    fn expect_sa(&mut self, spi: Spi, peer: IpAddr) {
+        self.datapath.expect_sa(spi, peer);
+    }
+
+    fn expect_no_sa(&mut self, spi: Spi) {
+        self.datapath.expect_no_sa(spi);
     }
 }
 
