@@ -108,6 +108,7 @@
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+pub mod findings;
 pub mod guard;
 pub mod manual;
 pub mod planes;
