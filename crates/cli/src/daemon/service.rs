@@ -154,7 +154,7 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Activate { names } => self.activate(names).await.map(Reply::Activations),
             Command::Deactivate { name } => self.deactivate(&name).await.map(done),
             Command::List { all } => self.list(all).await.map(Reply::Tunnels),
-            Command::Status { name } => self.tunnel(&name).await.map(|t| Reply::Tunnels(vec![t])),
+            Command::Status { name } => self.status(&name).await.map(|t| Reply::Tunnels(vec![t])),
             Command::Rekey { name } => self.rekey(&name).await.map(done),
             Command::Reload { dry_run } => self.reload(dry_run).await.map(Reply::Reloaded),
             Command::PolicyGet(wanted) => self.get_policy(wanted).await.map(Reply::Policy),

@@ -20,6 +20,8 @@ fn sa(step: u64, weight: u64) -> ChildSa {
         packets_out: packets / 10,
         bytes_in: packets * 1400,
         bytes_out: packets * 6,
+        idle_in_seconds: None,
+        idle_out_seconds: None,
         refused: step * (weight / 50),
         path_mtu: None,
         inner_mtu: None,
