@@ -10,6 +10,7 @@ use esp::plane::{
     PacketSummary, PathMtu, PeerExceptions, PlaneError, Restored, Resynced, Rule, RuleId, SaId,
 };
 use esp::trace::{DecidedBy, OneWayTrace, Trace};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -163,6 +164,10 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
         self.userspace.maintenance().fault(sa)
+    }
+
+    fn unserved(&mut self) -> BTreeMap<String, u64> {
+        self.userspace.maintenance().unserved()
     }
 }
 

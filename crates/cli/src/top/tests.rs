@@ -57,6 +57,7 @@ fn tunnel(name: &str, state: &str, sa: Option<ChildSa>) -> Tunnel {
             remote: vec!["10.2.0.0/24".to_owned()],
             child_sa: sa,
             fault: None,
+            findings: Vec::new(),
             last_failure: None,
             policy: None,
         }],

@@ -9,6 +9,7 @@ use esp::plane::{
     PeerExceptions, PlaneError, Restored, Resynced, RuleId, SaId,
 };
 use esp::trace::{DecidedBy, Trace};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -52,6 +53,11 @@ impl Maintenance for Userspace {
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
         self.fault.clone().filter(|_| self.installed.contains(&sa))
+    }
+
+    fn unserved(&mut self) -> BTreeMap<String, u64> {
+        self.config.workers.discard_unread();
+        self.datapath.unserved()
     }
 }
 
