@@ -24,6 +24,7 @@ mod flood;
 mod manual;
 mod nat;
 mod networks;
+mod no_traffic;
 mod path_mtu;
 mod reload;
 mod restart;
@@ -45,6 +46,7 @@ fn main() -> std::process::ExitCode {
         flood::trials(),
         networks::trials(),
         path_mtu::trials(),
+        no_traffic::trials(),
         authentication_header::trials(),
         certificates::trials(),
         failures::trials(),

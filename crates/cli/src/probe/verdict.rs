@@ -34,7 +34,7 @@ pub struct Measured {
     pub outer_mtu_learned: bool,
     /// Octets that the tunnel adds to a packet.
     #[serde(skip)]
-    overhead: Option<u64>,
+    pub(crate) overhead: Option<u64>,
 }
 
 /// Times in milliseconds.

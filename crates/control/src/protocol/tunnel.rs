@@ -88,8 +88,8 @@ pub struct Child {
     /// The reason why no packet passes although the Child SA is up; `null` if packets pass.
     #[serde(default)]
     pub fault: Option<String>,
-    /// As [`Explanation::findings`](super::Explanation::findings); only in the answer about a single tunnel.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    /// As [`Explanation::findings`](super::Explanation::findings); empty in the answer about all tunnels.
+    #[serde(default)]
     pub findings: Vec<FindingInfo>,
     /// The last failed negotiation of the Child SA.
     pub last_failure: Option<FailureInfo>,
