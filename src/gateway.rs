@@ -13,14 +13,16 @@ use crate::planes::Report;
 use crypto::CryptoProviders;
 use esp::plane::DataPlane;
 use host::facts::HostFacts;
+use host::firewall::Firewall;
 use host::namespace::Namespace;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use userspace::workers::Workers;
 use xfrm::placement::Placement;
 
@@ -50,6 +52,23 @@ pub(crate) struct Handles {
     pub blocked: Arc<AtomicBool>,
     /// The TUN device, and the mark of packets that must not enter it.
     pub device: (String, u32),
+    /// The packet filter of the host, when it was read last.
+    pub firewall: Arc<Mutex<Option<(Instant, Firewall)>>>,
+}
+
+impl Handles {
+    /// The packet filter, read in the network namespace of the calling thread unless that was done less than `age` ago.
+    fn firewall(&self, age: Duration) -> Firewall {
+        let mut last = self.firewall.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((at, firewall)) if at.elapsed() < age => firewall.clone(),
+            _ => {
+                let firewall = Firewall::read();
+                *last = Some((Instant::now(), firewall.clone()));
+                firewall
+            }
+        }
+    }
 }
 
 impl Gateway {
@@ -110,8 +129,8 @@ impl Gateway {
     }
 
     /// Reasons why packets do not pass through the tunnels of an IKE tunnel that are up, or may not pass. `policy` is the one
-    /// in force: the findings compare the agreed traffic with it. It runs `nft`, so that it takes some milliseconds. With a
-    /// custom data plane, there are no findings.
+    /// in force: the findings compare the agreed traffic with it. The packet filter is read again if it was read longer than
+    /// `age` ago, which takes the milliseconds that `nft` needs. With a custom data plane, there are no findings.
     ///
     /// # Errors
     /// If the gateway has ended.
@@ -122,6 +141,7 @@ impl Gateway {
         &self,
         tunnel: &IkeStatus,
         policy: &Policy,
+        age: Duration,
     ) -> Result<Vec<Finding>, GatewayError> {
         let (device, mark) = &self.handles.device;
         if device.is_empty() {
@@ -137,7 +157,10 @@ impl Gateway {
         let questions = findings::questions(&subjects, *mark);
         // The engine's task is surely in the namespace of the plane.
         let namespace = self.handle.with_plane(|_| Namespace::current()).await?;
-        let collect = move || namespace?.inside(|| HostFacts::collect(&questions));
+        let handles = self.handles.clone();
+        let look =
+            move || HostFacts { firewall: handles.firewall(age), ..HostFacts::collect(&questions) };
+        let collect = move || namespace?.inside(look);
         let host = match tokio::task::spawn_blocking(collect).await {
             Ok(Ok(host)) => host,
             Ok(Err(error)) => {

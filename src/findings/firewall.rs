@@ -1,9 +1,9 @@
 //! The packet filter of this host: whether it drops the tunnel's packets, before or after they are protected.
 
+use super::finding::{Finding, FindingKind};
 use super::networks::{Behind, behind};
 use super::subject::Subject;
 use super::traffic::is_one_way;
-use super::{Finding, FindingKind};
 use esp::plane::Encapsulation;
 use host::facts::HostFacts;
 use host::firewall::{Fate, Hook, Packet, Place};

@@ -1,8 +1,8 @@
 //! The networks behind this host: whether packets are forwarded there, whether a route leads there, and whether the same
 //! addresses are on the other side.
 
+use super::finding::{Finding, FindingKind, sysctl};
 use super::subject::{Subject, is_bypassed, is_whole, ways};
-use super::{Finding, FindingKind, sysctl};
 use esp::filter::Filter;
 use host::facts::HostFacts;
 use host::netlink::Family;
@@ -174,12 +174,12 @@ pub(super) fn duplicate_subnet(
                 "{shared} is on both sides: the tunnel's local network {local} and its remote network {remote} overlap, so \
                  that packets for hosts on this side enter the tunnel"
             );
-            let found = Finding::new(
-                &subject.child,
-                FindingKind::DuplicateSubnet,
-                local == remote,
-                message,
-            );
+            let enters = ways(host, &shared).any(|(_, way)| {
+                way.is_some_and(|way| subject.device.as_ref() == Some(&way.device))
+            });
+            let certain = local == remote || enters;
+            let kind = FindingKind::DuplicateSubnet;
+            let found = Finding::new(&subject.child, kind, certain, message);
             findings.push(found.with_cure([both.clone(), bypass(&shared.to_string())]));
             continue;
         }
@@ -195,7 +195,8 @@ pub(super) fn duplicate_subnet(
                 "this host has the address {address} ({device}), which lies in the tunnel's remote network {remote}: packets \
                  for its neighbours there enter the tunnel, and the peer's hosts cannot reach it"
             );
-            let found = Finding::new(&subject.child, FindingKind::DuplicateSubnet, true, message);
+            let kind = FindingKind::DuplicateSubnet;
+            let found = Finding::new(&subject.child, kind, false, message);
             findings.push(found.with_cure([both.clone(), bypass(&network.to_string())]));
         }
     }

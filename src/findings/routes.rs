@@ -1,7 +1,7 @@
 //! The routes to the remote network and to the peer, and the reverse path filter, which asks for them.
 
+use super::finding::{Finding, FindingKind, sysctl};
 use super::subject::{Subject, is_bypassed, ways};
-use super::{Finding, FindingKind, sysctl};
 use esp::filter::Filter;
 use host::facts::HostFacts;
 use policy::AddressRange;

@@ -215,6 +215,13 @@ fn the_same_network_on_both_sides_is_told() {
     let hub = between("10.0.0.0/8", "10.2.0.0/24");
     assert_eq!(found(&hub, &host), []);
     assert_eq!(found(&between("0.0.0.0/0", "10.2.0.0/24"), &host), []);
+    // The branch sees it the other way round: packets to its own hosts enter the tunnel.
+    let mut host = gateway();
+    attach(&mut host, "10.3.0.1", 24, "lan1");
+    let branch = between("10.3.0.0/24", "10.0.0.0/8");
+    assert!(found(&branch, &host).contains(&("duplicate_subnet", false)));
+    lead(&mut host, "10.3.0.2", "vpn0", false);
+    assert!(found(&branch, &host).contains(&("duplicate_subnet", true)));
     let mut host = gateway();
     attach(&mut host, "10.2.0.77", 24, "lan1");
     let finding = only(&site(), &host);

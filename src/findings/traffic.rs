@@ -1,7 +1,7 @@
 //! The traffic of a tunnel: packets in one direction only, and less traffic than the policy names.
 
+use super::finding::{Finding, FindingKind};
 use super::subject::{Flow, Subject};
-use super::{Finding, FindingKind};
 use esp::plane::Encapsulation;
 use policy::{Mode, Selector};
 use std::time::Duration;

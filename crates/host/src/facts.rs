@@ -33,13 +33,13 @@ pub struct HostFacts {
     pub forwarding: BTreeMap<(Family, String), bool>,
     /// The reverse path filter of each device: the larger one of the device's value and that of all devices.
     pub rp_filter: BTreeMap<String, u8>,
-    /// The packet filter.
+    /// The packet filter; whoever collects the facts reads it with [`Firewall::read`], because that takes longer.
     pub firewall: Firewall,
 }
 
 impl HostFacts {
-    /// Collects facts in the network namespace of the calling thread. What cannot be found is left out. It blocks for some
-    /// milliseconds, because it runs `nft`.
+    /// Collects facts in the network namespace of the calling thread, all but the packet filter. What cannot be found is left
+    /// out.
     pub fn collect(questions: &Questions) -> Self {
         let mut facts = Self::default();
         match Netlink::open() {
@@ -62,7 +62,6 @@ impl HostFacts {
                 }
             }
         }
-        facts.firewall = Firewall::read();
         facts
     }
 

@@ -9,6 +9,7 @@ use policy::Policy;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use userspace::workers::Workers;
 use vpn::findings::Finding;
 use vpn::manual::ManualStatus;
@@ -31,11 +32,13 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn rekey(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
     /// Every tunnel of the policy.
     fn status(&self) -> impl Future<Output = Result<Vec<IkeStatus>, GatewayError>> + Send;
-    /// Reasons why packets do not pass through a tunnel that is up, or may not pass.
+    /// Reasons why packets do not pass through a tunnel that is up, or may not pass. What is known of the packet filter may be
+    /// as old as `age`.
     fn findings(
         &self,
         tunnel: &IkeStatus,
         policy: &Policy,
+        age: Duration,
     ) -> impl Future<Output = Result<Vec<Finding>, GatewayError>> + Send;
     /// Discarded datagrams and packets by reason.
     fn counters(&self) -> impl Future<Output = Result<BTreeMap<String, u64>, GatewayError>> + Send;
@@ -107,8 +110,9 @@ impl Gateway for vpn::Gateway {
         &self,
         tunnel: &IkeStatus,
         policy: &Policy,
+        age: Duration,
     ) -> Result<Vec<Finding>, GatewayError> {
-        vpn::Gateway::findings(self, tunnel, policy).await
+        vpn::Gateway::findings(self, tunnel, policy, age).await
     }
 
     async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {

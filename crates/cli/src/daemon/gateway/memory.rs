@@ -171,6 +171,7 @@ impl Gateway for MemoryGateway {
         &self,
         tunnel: &IkeStatus,
         _policy: &Policy,
+        _age: Duration,
     ) -> Result<Vec<Finding>, GatewayError> {
         let of_tunnel = |finding: &&Finding| {
             tunnel.children.iter().any(|c| c.name == finding.child && c.state == State::Established)
