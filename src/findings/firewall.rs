@@ -72,17 +72,19 @@ fn outer(subject: &Subject, host: &HostFacts) -> Option<Finding> {
         format!("{name} from the peer {}", subject.peer()),
         format!("{name} to the peer {}", subject.peer()),
     ];
-    let verdict = verdict(host, [inward, outward]);
-    let accept = match subject.encapsulation {
-        Encapsulation::Udp => format!("ip saddr {} udp dport {} accept", peer.ip(), local.port()),
-        Encapsulation::Native => format!("ip saddr {} ip protocol esp accept", subject.peer()),
-        Encapsulation::Ah => format!("ip saddr {} ip protocol ah accept", subject.peer()),
+    let header = match subject.encapsulation {
+        Encapsulation::Udp => {
+            ["udp dport", "udp sport"].map(|end| format!("{end} {}", local.port()))
+        }
+        Encapsulation::Native => ["meta l4proto esp"; 2].map(str::to_owned),
+        Encapsulation::Ah => ["meta l4proto ah"; 2].map(str::to_owned),
     };
-    let accept = match subject.peer().is_ipv4() {
-        true => accept,
-        false => accept.replace("ip protocol", "ip6 nexthdr").replace("ip saddr", "ip6 saddr"),
-    };
-    told(subject, verdict, &what, &accept)
+    let family = if peer.is_ipv4() { "ip" } else { "ip6" };
+    let accept = [
+        vec![format!("{family} saddr {} {} accept", peer.ip(), header[0])],
+        vec![format!("{family} daddr {} {} accept", peer.ip(), header[1])],
+    ];
+    told(subject, verdict(host, [inward, outward]), &what, accept)
 }
 
 /// Packets between the tunnel and a network behind this host.
@@ -105,13 +107,14 @@ fn forwarded(
     let outward = reversed(&inward.packet, &HOOKS);
     let what =
         [format!("packets from {remote} to {local}"), format!("packets from {local} to {remote}")];
-    let accept = match (&inward.packet.arrives, device) {
-        (Some(tunnel), Some(device)) => {
-            format!("iifname {{ {tunnel}, {device} }} oifname {{ {tunnel}, {device} }} accept")
-        }
-        _ => format!("{} accept", between(&remote, &local)),
+    // Only protected packets pass the TUN device.
+    let accept = match &subject.device {
+        Some(tunnel) => ["iifname", "oifname"].map(|way| format!("{way} {tunnel} accept")),
+        None => [between(&remote, &local), between(&local, &remote)],
     };
-    told(subject, verdict(host, [inward, outward]), &what, &accept)
+    // One chain has both directions.
+    let accept = [accept.to_vec(), accept.to_vec()];
+    told(subject, verdict(host, [inward, outward]), &what, accept)
 }
 
 /// Packets between the tunnel and this host itself.
@@ -131,13 +134,15 @@ fn own(subject: &Subject, host: &HostFacts, [local, remote]: [AddressRange; 2]) 
         format!("packets from {remote} to this host's own address {own}"),
         format!("packets from this host's own address {own} to {remote}"),
     ];
-    let accept = format!("{} accept", between(&remote, &own.into()));
-    told(subject, verdict(host, [inward, outward]), &what, &accept)
+    let own = own.into();
+    let accept = [vec![between(&remote, &own)], vec![between(&own, &remote)]];
+    told(subject, verdict(host, [inward, outward]), &what, accept)
 }
 
+/// A rule that accepts packets.
 fn between(from: &AddressRange, to: &AddressRange) -> String {
     let family = if from.start().is_ipv4() { "ip" } else { "ip6" };
-    format!("{family} saddr {from} {family} daddr {to}")
+    format!("{family} saddr {from} {family} daddr {to} accept")
 }
 
 /// The other direction of a packet.
@@ -197,27 +202,31 @@ fn verdict(host: &HostFacts, ways: [Way<'_>; 2]) -> Verdict {
     Verdict::Passes
 }
 
-/// Rules that may drop packets are told only if there is a sign that packets are lost.
-fn told(subject: &Subject, verdict: Verdict, what: &[String; 2], accept: &str) -> Option<Finding> {
-    let kind = FindingKind::Firewall;
-    let of = |inward: bool| &what[usize::from(!inward)];
-    let (place, finding) = match verdict {
-        Verdict::Drops(place, inward) => {
-            let message =
-                format!("the packet filter of this host drops {}: {place} does", of(inward));
-            (place, Finding::new(&subject.child, kind, true, message))
-        }
-        Verdict::Maybe(place, inward) if is_one_way(subject) => {
-            let message =
-                format!("the packet filter of this host may drop {}: see {place}", of(inward));
-            (place, Finding::new(&subject.child, kind, false, message))
-        }
+/// Rules that may drop packets are told only if there is a sign that packets are lost. `accept` has the rules that let the
+/// packets of each direction pass.
+fn told(
+    subject: &Subject,
+    verdict: Verdict,
+    what: &[String; 2],
+    accept: [Vec<String>; 2],
+) -> Option<Finding> {
+    let (place, inward, certain) = match verdict {
+        Verdict::Drops(place, inward) => (place, inward, true),
+        Verdict::Maybe(place, inward) if is_one_way(subject) => (place, inward, false),
         _ => return None,
     };
+    let [inbound, outbound] = accept;
+    let (what, accept) = if inward { (&what[0], inbound) } else { (&what[1], outbound) };
+    let message = match certain {
+        true => format!("the packet filter of this host drops {what}: {place} does"),
+        false => format!("the packet filter of this host may drop {what}: see {place}"),
+    };
     let chain = &place.chain;
-    Some(finding.with_cure([
-        format!("to see it: nft -a list chain {chain}"),
-        format!("to let these packets pass: nft insert rule {chain} {accept}"),
-        "put the rule into the configuration of the firewall, too: the command does not outlive a reboot".to_owned(),
-    ]))
+    let mut cure = vec![format!("to see it: nft -a list chain {chain}")];
+    cure.extend(accept.iter().map(|rule| format!("let them pass: nft insert rule {chain} {rule}")));
+    cure.push(
+        "put such rules into the configuration of the firewall, too: a command does not outlive a reboot"
+            .to_owned(),
+    );
+    Some(Finding::new(&subject.child, FindingKind::Firewall, certain, message).with_cure(cure))
 }

@@ -97,7 +97,7 @@ fn nothing_in(subject: &Subject) -> Vec<String> {
             format!(
                 "let ESP (IP protocol 50) pass every firewall between {local} and {peer}, in both directions"
             ),
-            "if that cannot be had: encap = \"always\" in [esp] of vpnd.toml sends ESP in UDP, as IKE is sent; restart vpnd"
+            "if a firewall must block it: encap = \"always\" in [esp] of vpnd.toml sends ESP in UDP, as IKE is sent; restart vpnd"
                 .to_owned(),
         ],
         Encapsulation::Ah => vec![format!(

@@ -107,18 +107,11 @@ fn verdicts<'a>(map: &'a Value, packet: &Packet) -> Statement<'a> {
 }
 
 fn matches(body: &Value, packet: &Packet) -> Match {
-    let (left, right) = (&body["left"], &body["right"]);
-    let found = match left["ct"]["key"].as_str() {
-        Some("state") => state(right, packet.established),
-        Some(_) => Match::Unknown,
-        None => {
-            let shown = show(left, packet);
-            if matches!(shown, Shown::Absent) {
-                return Match::No;
-            }
-            compare(&shown, right)
-        }
-    };
+    let (shown, right) = (show(&body["left"], packet), &body["right"]);
+    if matches!(shown, Shown::Absent) {
+        return Match::No;
+    }
+    let found = compare(&shown, right);
     match body["op"].as_str() {
         Some("==" | "in") | None => found,
         Some("!=") => not(found),
@@ -134,18 +127,6 @@ fn not(found: Match) -> Match {
     }
 }
 
-/// Whether a state is among those of a rule: one word, or a list or set of them.
-fn state(right: &Value, established: bool) -> Match {
-    let is = if established { "established" } else { "new" };
-    let listed = right.as_array().or_else(|| right["set"].as_array());
-    let has = match (right.as_str(), listed) {
-        (Some(word), _) => word == is,
-        (_, Some(words)) => words.iter().any(|word| word.as_str() == Some(is)),
-        _ => return Match::Unknown,
-    };
-    if has { Match::Yes } else { Match::No }
-}
-
 /// What the packet shows where an expression looks.
 fn show(left: &Value, packet: &Packet) -> Shown {
     let ipv4 = packet.source.start().is_ipv4();
@@ -159,6 +140,9 @@ fn show(left: &Value, packet: &Packet) -> Shown {
             "protocol" => Shown::Text(if ipv4 { "ip" } else { "ip6" }.to_owned()),
             _ => Shown::Unknown,
         };
+    }
+    if left["ct"]["key"].as_str() == Some("state") {
+        return Shown::Text(if packet.established { "established" } else { "new" }.to_owned());
     }
     let payload = &left["payload"];
     let (Some(header), Some(field)) = (payload["protocol"].as_str(), payload["field"].as_str())

@@ -119,7 +119,10 @@ fn flows_that_are_known_may_pass_where_new_ones_do_not() {
     assert_eq!(fate("drop", &[known], &inward()), dropped(None));
     let map = json!([{"vmap": {"key": {"ct": {"key": "state"}}, "data": {"set": [
         ["established", {"accept": null}], ["invalid", {"drop": null}]]}}}]);
-    assert!(matches!(fate("drop", &[map], &reply), Fate::Unknown(_)));
+    assert_eq!(fate("drop", &[map.clone()], &reply), Fate::Passes);
+    assert_eq!(fate("drop", &[map.clone()], &inward()), dropped(None));
+    let mark = json!([{"vmap": {"key": {"ct": {"key": "mark"}}, "data": {"set": [[1, {"accept": null}]]}}}]);
+    assert!(matches!(fate("drop", &[mark], &reply), Fate::Unknown(_)));
 }
 
 #[test]
