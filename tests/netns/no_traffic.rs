@@ -25,6 +25,7 @@ pub fn trials() -> Vec<Trial> {
         test("no traffic: ESP in UDP is dropped on the way", FILTERED, || {
             dropped_on_the_way("always")
         }),
+        test("no traffic: packets stop to come back", FILTERED, stops),
         test("no traffic: an MTU black hole", FILTERED, black_hole),
         test("no traffic: a narrow path of which a router tells", FILTERED, narrow_path),
         test("no traffic: no network behind, and one on both sides", FILTERED, networks_behind),
@@ -201,6 +202,28 @@ fn dropped_on_the_way(encap: &str) {
     row.router.sh("nft flush chain inet lossy way");
     row.hosts[0].pings("", 3, FAR).expect("echoes");
     assert_eq!(findings(left), []);
+}
+
+/// Packets have passed, and then none comes back.
+fn stops() {
+    let mut row = Row::new(4, "encap = \"never\"", ESP);
+    row.start();
+    row.hosts[0].pings("", 3, FAR).expect("echoes");
+    let left = &row.gateways[0];
+    assert_eq!(findings(left), []);
+    row.router.sh("nft add table inet lossy");
+    row.router.sh("nft add chain inet lossy way { type filter hook forward priority 0 ; }");
+    row.router.sh("nft add rule inet lossy way iifname right ip protocol esp drop");
+    let lost = || {
+        row.hosts[0].try_sh(&format!("ping -q -c 1 -W 0.2 {FAR}"));
+        (!findings(left).is_empty()).then_some(())
+    };
+    until("a finding", lost, || left.ctl_ok(&["status", "site"]));
+    only(left, "one_way", false);
+    let text = left.ctl_ok(&["why", "site_lan"]);
+    assert!(text.contains("nothing has come in for"), "{text}");
+    // The right gateway receives and answers: nothing is to be seen there.
+    assert_eq!(findings(&row.gateways[1]), []);
 }
 
 /// Probes from the left gateway.
