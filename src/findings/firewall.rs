@@ -35,6 +35,7 @@ pub(super) fn drops(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
             findings.push(finding);
         }
     };
+    add(not_read(subject, host));
     add(outer(subject, host));
     for local in subject.local_ranges() {
         for remote in subject.remote_ranges() {
@@ -46,6 +47,19 @@ pub(super) fn drops(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
         }
     }
     findings
+}
+
+/// Packets are lost, and not all rules are known.
+fn not_read(subject: &Subject, host: &HostFacts) -> Option<Finding> {
+    let reason = host.firewall.unread.as_ref().filter(|_| is_one_way(subject))?;
+    let message = format!(
+        "the rules of this host's packet filter are not all known to vpnd ({reason}), and one of them may drop packets"
+    );
+    let finding = Finding::new(&subject.child, FindingKind::Firewall, false, message);
+    Some(
+        finding
+            .with_cure(["see nft list ruleset, and iptables-legacy -S, if it is there".to_owned()]),
+    )
 }
 
 /// ESP and AH between the two gateways.

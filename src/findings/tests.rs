@@ -330,6 +330,15 @@ fn a_rule_against_esp_is_told() {
 }
 
 #[test]
+fn rules_that_cannot_be_read_are_told_only_if_packets_are_lost() {
+    let mut host = gateway();
+    host.firewall.unread = Some("nft is not installed".to_owned());
+    assert_eq!(found(&site(), &host), []);
+    let silent = Subject { inbound: flow(0, None), ..site() };
+    assert_eq!(found(&silent, &host), [("firewall", false), ("one_way", false)]);
+}
+
+#[test]
 fn this_hosts_own_packets_may_be_dropped() {
     let mut host = gateway();
     host.firewall = firewall(
