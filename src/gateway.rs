@@ -7,16 +7,22 @@ pub use views::{CryptoView, FilterView, ManualView, OffloadView, Tunnel, Tunnels
 use crate::closed::Closed;
 use crate::driver::{GatewayError, Handle};
 use crate::events::Events;
+use crate::findings::{self, Finding};
 use crate::manual::ManualSas;
 use crate::planes::Report;
 use crypto::CryptoProviders;
 use esp::plane::DataPlane;
+use host::facts::HostFacts;
+use host::firewall::Firewall;
+use host::namespace::Namespace;
 use ike::proof::trust::Trust;
+use ike::status::IkeStatus;
 use policy::Policy;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 use userspace::workers::Workers;
 use xfrm::placement::Placement;
 
@@ -44,6 +50,25 @@ pub(crate) struct Handles {
     pub manual: ManualSas,
     /// The traffic of the tunnels stays blocked when the gateway is stopped.
     pub blocked: Arc<AtomicBool>,
+    /// The TUN device, and the mark of packets that must not enter it.
+    pub device: (String, u32),
+    /// The packet filter of the host, when it was read last.
+    pub firewall: Arc<Mutex<Option<(Instant, Firewall)>>>,
+}
+
+impl Handles {
+    /// The packet filter, read in the network namespace of the calling thread unless that was done less than `age` ago.
+    fn firewall(&self, age: Duration) -> Firewall {
+        let mut last = self.firewall.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*last {
+            Some((at, firewall)) if at.elapsed() < age => firewall.clone(),
+            _ => {
+                let firewall = Firewall::read();
+                *last = Some((Instant::now(), firewall.clone()));
+                firewall
+            }
+        }
+    }
 }
 
 impl Gateway {
@@ -101,6 +126,55 @@ impl Gateway {
     /// Dropping the future has no effect on the gateway.
     pub async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {
         self.handle.counters().await
+    }
+
+    /// Reasons why packets do not pass through the tunnels of an IKE tunnel that are up, or may not pass. `policy` is the one
+    /// in force: the findings compare the agreed traffic with it. The packet filter is read again if it was read longer than
+    /// `age` ago, which takes the milliseconds that `nft` needs. With a custom data plane, there are no findings.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn findings(
+        &self,
+        tunnel: &IkeStatus,
+        policy: &Policy,
+        age: Duration,
+    ) -> Result<Vec<Finding>, GatewayError> {
+        let (device, mark) = &self.handles.device;
+        if device.is_empty() {
+            return Ok(Vec::new());
+        }
+        let placed = self.handles.placement.sas();
+        let in_kernel = |child: &str| placed.iter().any(|sa| sa.tunnel == child);
+        let subjects = findings::subjects(tunnel, policy, device, in_kernel);
+        if subjects.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = self.handle.filter().await?.map(|status| status.filter);
+        let questions = findings::questions(&subjects, *mark);
+        // The engine's task is surely in the namespace of the plane.
+        let namespace = self.handle.with_plane(|_| Namespace::current()).await?;
+        let handles = self.handles.clone();
+        let look =
+            move || HostFacts { firewall: handles.firewall(age), ..HostFacts::collect(&questions) };
+        let collect = move || match namespace {
+            Ok(namespace) => namespace.inside(look),
+            // Most processes have one namespace.
+            Err(_) => Ok(look()),
+        };
+        let host = match tokio::task::spawn_blocking(collect).await {
+            Ok(Ok(host)) => host,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "the network namespace of the plane cannot be entered");
+                HostFacts::default()
+            }
+            Err(_) => HostFacts::default(),
+        };
+        let judged = |subject| findings::judge(subject, &host, filter.as_deref());
+        Ok(subjects.iter().flat_map(judged).collect())
     }
 
     /// Replaces the policy. Tunnels that are the same in both keep their SAs; tunnels that are gone or have changed are closed.

@@ -102,12 +102,14 @@
 //! | How are revocation lists downloaded and kept? | `src/revocation.rs`: again after 24 h, after a failure 60 s; `src/revocation/fetch.rs`: one download by HTTP, 5 s, with two redirections; `src/revocation/store.rs`: the directory `crl_cache` |
 //! | Where is the stored policy, and what does a full disk or a crash do to it? | `src/store.rs` (`/var/lib/vpnd/policy.xml`, mode 0600, one writer); `src/store/replace.rs` writes `policy.new` and renames it, so that the old policy stays if a step fails |
 //! | Where are sequence numbers of SAs keyed by hand kept? | `src/manual.rs` decides, `src/manual/ledger.rs` is the file (`/var/lib/vpnd/sequences`) |
+//! | Why do no packets pass through a tunnel that is up? | `src/findings.rs`: one file per subject behind it judges the facts of `crates/host/src/facts.rs` |
 //! | How is one test run? | `cargo test --test simulated NAME`; likewise `facade`, `netns`, `interop` and `kernel`, each a directory in `tests/` (helpers: `tests/harness/`). Beside the code: `cargo test -p vpn-ike --lib NAME`. `tests/kernel/guest/` boots the kernel (`docs/kernel-tests.md`) |
 //! | What must pass before a change lands, and which tests look after the repository? | `.ci/run`; `tests/workspace/` (circles between files, tests that were left out), `tests/docs.rs` (documents name what exists), `tests/coverage.rs` (RFCs, `docs/rfc-coverage.toml`) |
 //! | How is a benchmark run? | `cargo bench -p vpn-esp --bench esp` (single steps of packets); `cargo bench --bench NAME` for `control_plane` (steps of IKE), `handshake`, `tunnel` (beside other VPNs) and `experiments`, each below `benches/` |
 #![forbid(unsafe_code)]
 
 pub mod certificates;
+pub mod findings;
 pub mod guard;
 pub mod manual;
 pub mod planes;

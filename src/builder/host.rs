@@ -244,6 +244,8 @@ fn start(engine: EngineSettings, plane: HostPlane) -> Result<Gateway, StartError
         planes: planes.report.clone(),
         manual: manual.clone(),
         blocked: Arc::clone(&blocked),
+        device: (config.device.clone(), config.mark),
+        firewall: Arc::default(),
     };
     let config = userspace::Config {
         crypto: Arc::clone(&handles.crypto),

@@ -201,7 +201,7 @@ fn the_ledger_stays_ahead_of_what_is_used() {
     assert_eq!(noted(), (1 << 23) + 1 + (1 << 24));
     plane.resume(id, u64::from(u32::MAX) - 5).expect("installed");
     manual.look(&mut plane);
-    assert_eq!(noted(), u32::MAX.into());
+    assert_eq!(noted(), u64::from(u32::MAX));
     drop((manual, plane));
     let error = start(&path).map(drop).expect_err("nothing is left after a crash");
     assert!(error.to_string().contains("has used all sequence numbers of its key"), "{error}");

@@ -11,6 +11,7 @@ use esp::plane::{
     RuleId, SaId, Spi,
 };
 use esp::trace::{DecidedBy, OneWayTrace, Trace};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -179,6 +180,10 @@ impl<U: DataPlane, K: KernelPlane> Maintenance for Planes<U, K> {
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
         self.userspace.maintenance().fault(sa)
+    }
+
+    fn unserved(&mut self) -> BTreeMap<String, u64> {
+        self.userspace.maintenance().unserved()
     }
 }
 

@@ -7,6 +7,7 @@ mod harness;
 mod counting;
 mod ending;
 mod example;
+mod findings;
 mod packet_filter;
 mod plane;
 mod side;
@@ -16,6 +17,7 @@ fn main() -> std::process::ExitCode {
     let trials = [
         ending::trials(),
         example::trials(),
+        findings::trials(),
         packet_filter::trials(),
         plane::trials(),
         starting::trials(),

@@ -25,6 +25,7 @@ mod kills;
 mod manual;
 mod nat;
 mod networks;
+mod no_traffic;
 mod path_mtu;
 mod reload;
 mod restart;
@@ -46,6 +47,7 @@ fn main() -> std::process::ExitCode {
         flood::trials(),
         networks::trials(),
         path_mtu::trials(),
+        no_traffic::trials(),
         authentication_header::trials(),
         certificates::trials(),
         failures::trials(),

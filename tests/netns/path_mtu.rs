@@ -28,12 +28,12 @@ pub fn trials() -> Vec<Trial> {
     ]
 }
 
-const NARROW: u64 = 1400;
+pub const NARROW: u64 = 1400;
 
 /// What turns the policy's ESP into something else.
-type Protocol = fn(String) -> String;
+pub type Protocol = fn(String) -> String;
 
-const ESP: Protocol = |policy| policy;
+pub const ESP: Protocol = |policy| policy;
 
 const AH: Protocol = |policy| {
     let from = policy.find("<IPSecESPProtocol").expect("the policy has ESP");
@@ -47,14 +47,14 @@ const AH: Protocol = |policy| {
 const HOSTS: [[&str; 2]; 2] = [["10.1.0.7", "10.2.0.7"], ["fd01::7", "fd02::7"]];
 
 /// Host, gateway, router, gateway, host.
-struct Row {
-    hosts: [Space; 2],
-    gateways: [Gateway; 2],
-    router: Space,
+pub struct Row {
+    pub hosts: [Space; 2],
+    pub gateways: [Gateway; 2],
+    pub router: Space,
 }
 
 impl Row {
-    fn new(outer: u8, esp: &str, protocol: Protocol) -> Self {
+    pub fn new(outer: u8, esp: &str, protocol: Protocol) -> Self {
         let gateway = |name, end| {
             let policy = protocol(networks::policy(end, outer == 6));
             Gateway::new(name, &policy, &format!("{PATIENT}\n"), esp)
@@ -82,7 +82,7 @@ impl Row {
         Self { hosts, gateways, router }
     }
 
-    fn start(&mut self) {
+    pub fn start(&mut self) {
         self.gateways.iter_mut().for_each(Gateway::start);
         assert_eq!(self.gateways[0].ctl_ok(&["activate"]), "site: up\n");
     }

@@ -22,6 +22,7 @@ mod list;
 mod log;
 mod offload;
 mod policy;
+mod probe;
 mod rekey;
 mod reload;
 mod resync;
@@ -46,6 +47,7 @@ table::commands! {
         Filter(filter::Filter),
         Top(top::Top),
         Why(why::Why),
+        Probe(probe::Probe),
         Events(events::Events),
         Rekey(rekey::Rekey),
         Reload(reload::Reload),

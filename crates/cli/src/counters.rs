@@ -1,8 +1,14 @@
 //! The meaning of each counter of discarded datagrams and packets.
 
+/// The reason of the packets of a tunnel that no SA served.
+pub const UNSERVED: &str = "esp.unserved";
+
 /// One sentence on a counter of [`Command::Counters`](control::protocol::Command::Counters); `None` for one that
 /// only a newer daemon has.
 pub fn explanation(counter: &str) -> Option<&'static str> {
+    if counter == UNSERVED {
+        return Some("Outbound: a packet of the tunnel that came while no SA served it.");
+    }
     let (layer, name) = counter.split_once('.')?;
     match layer {
         "ike" => {

@@ -34,6 +34,7 @@
 //! | Where do values of the gateway become fields of the protocol? | `view.rs`, `view/` |
 //! | How is an answer printed, as text or JSON? | `report/`, one file per subject; `--json`: `show` in `commands/session.rs`. Text from peers is escaped in `report/terminal.rs` |
 //! | Where does a failure become the sentence and the advice of `vpnctl why`? | `why.rs`, `message` and `Advice`; the peer's Notify becomes a failure in `crates/ike/src/rejection.rs`, `failure_of` |
+//! | Where are the reasons found why no packet passes through a tunnel that is up? | `findings.rs` of the package `vpn`, one file per subject behind it; the facts come from `crates/host/src/facts.rs`. `probe.rs` is `vpnctl probe`, which sends packets |
 //! | Where is a setting of `vpnd.toml` added, and where is its default? | `config.rs` and the file of its section in `config/`: `Default` there; ranges in `config/ranges.rs`. `config/vpnd.toml` of the repository lists every default |
 //! | What happens at start and at the end, and at which signals? | `daemon.rs`: `run_gateway` starts, `run` waits; SIGTERM and SIGINT stop, SIGHUP reloads; `tell_systemd` notifies systemd |
 //! | What does a reload do (SIGHUP or `vpnctl reload`)? | `daemon/reload.rs`: if one file has an error, nothing changes; `crates/policy/src/change.rs` and `crates/ike/src/engine/replacement.rs` decide which tunnels stay |
@@ -75,6 +76,7 @@ pub mod demo;
 pub mod filter;
 mod offload_advice;
 pub mod policy_file;
+pub mod probe;
 pub mod report;
 pub mod shell;
 pub mod store;

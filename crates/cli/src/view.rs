@@ -5,6 +5,7 @@
 mod definition;
 mod event;
 mod filter;
+mod finding;
 mod manual;
 mod offload;
 mod tunnel;
@@ -13,6 +14,7 @@ mod workers;
 pub use definition::describe;
 pub use event::{event_name, happening, missed};
 pub use filter::{default_action, filter};
+pub use finding::findings;
 pub use manual::manual_sa;
 pub use offload::{offload, placed};
 pub use tunnel::{activation, change, failure, tunnel};

@@ -45,6 +45,7 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
             turned_away: Vec::new(),
             defined: defined(&child.name),
             children: Vec::new(),
+            findings: Vec::new(),
         }
     };
     let up = status.sa.as_ref().and_then(|sa| sa.established_for);
@@ -59,6 +60,7 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
         turned_away: status.turned_away.iter().map(story).collect(),
         defined: own,
         children: children.iter().map(explained).collect(),
+        findings: Vec::new(),
     }
 }
 

@@ -149,6 +149,42 @@ fn a_tunnel_lives_its_life() {
 }
 
 #[test]
+fn findings_are_told_by_why_and_status() {
+    use vpn::findings::{Finding, FindingKind};
+    let fixture = Fixture::start();
+    let mut client = fixture.client();
+    let finding = Finding::new("site_lan", FindingKind::Forwarding, true, "it does not forward");
+    fixture.gateway.find(finding.with_cure(["set it".to_owned()]));
+    let mut found = |name: &str| {
+        let Ok(Reply::Why(why)) = client.ask(Command::Why { name: named(name) }) else {
+            panic!("no explanation")
+        };
+        assert!(why.findings.is_empty(), "it is the phase 2 tunnel's");
+        let told = why.children[0].findings.clone();
+        let status = &tunnels(&mut client, Command::Status { name: named(name) })[0];
+        assert_eq!(status.children[0].findings, told);
+        let list = &tunnels(&mut client, Command::List { all: true })[0];
+        assert!(list.children[0].findings.is_empty(), "a list looks at no host");
+        told
+    };
+    assert_eq!(found("site"), [], "it is down");
+    let mut other = fixture.client();
+    other.ask(Command::Activate { names: vec![] }).expect("startable");
+    for name in ["site", "site_lan"] {
+        let told = found(name);
+        assert_eq!((told[0].kind.as_str(), told[0].certain), ("forwarding", true));
+        assert_eq!(
+            (told[0].message.as_str(), &*told[0].cure[0]),
+            ("it does not forward", "set it")
+        );
+    }
+    let Ok(Reply::TunnelCounters(counters)) = other.ask(Command::TunnelCounters) else {
+        panic!("no counters")
+    };
+    assert!(counters.is_empty(), "{counters:?}");
+}
+
+#[test]
 fn the_daemon_tells_of_itself_and_of_packets() {
     use control::protocol::DefaultAction;
     let fixture = Fixture::start();

@@ -214,6 +214,7 @@ impl Datapath {
             {
                 if packet.is_stale(since_epoch) {
                     shared.counters.count(Discard::HoldExpired);
+                    service.count_unserved();
                     continue;
                 }
                 // Counted there; there is nobody else to tell.
@@ -235,6 +236,11 @@ impl Datapath {
     /// The notices since the last call, oldest first; always empty with [`Settings::on_notice`].
     pub fn take_notices(&self) -> Vec<Notice> {
         lock(&self.0.notices).drain(..).collect()
+    }
+
+    /// The packets that were dropped because no SA served them, by tunnel; without the tunnels that have dropped none.
+    pub fn unserved(&self) -> BTreeMap<String, u64> {
+        self.0.spd.unserved()
     }
 
     /// The dropped packets by reason: every [`Discard::name`], also those that never happened.
@@ -346,6 +352,7 @@ impl Shared {
     ) -> Result<(), Discard> {
         let Entry { rule, service } = entry;
         if !rule.trap {
+            service.count_unserved();
             return Err(Discard::NoSa);
         }
         // Asked first: the notice may bring an SA at once, which then is to find this packet kept.
@@ -355,9 +362,14 @@ impl Shared {
         }
         // Other SAs of the rule serve other traffic; none is to come for this packet by itself.
         if served {
+            service.count_unserved();
             return Err(Discard::NoSa);
         }
-        service.hold(now, packet, gso, &|discard| _ = self.counters.count(discard))?;
+        let count = |discard| {
+            service.count_unserved();
+            self.counters.count(discard);
+        };
+        service.hold(now, packet, gso, &count).inspect_err(|_| service.count_unserved())?;
         // An SA may have arrived between the look-up and now, and found nothing to release.
         if service.is_served() {
             self.release(service);

@@ -78,6 +78,8 @@ pub(crate) struct Service {
     held: Mutex<Held>,
     /// The time of the next possible request for an SA, in nanoseconds since the epoch.
     next_acquire: AtomicU64,
+    /// Packets of the rule that were dropped because no SA served them.
+    unserved: AtomicU64,
 }
 
 #[derive(Default)]
@@ -219,6 +221,18 @@ impl Spd {
         Some(self.by_id().get(&rule)?.rule.clone())
     }
 
+    /// The packets that were dropped because no SA served them, by tunnel; without the tunnels that have dropped none.
+    pub(crate) fn unserved(&self) -> BTreeMap<String, u64> {
+        let mut found = BTreeMap::new();
+        for entry in self.by_id().values() {
+            let dropped = entry.service.unserved.load(Relaxed);
+            if dropped > 0 {
+                *found.entry(entry.rule.tunnel.clone()).or_default() += dropped;
+            }
+        }
+        found
+    }
+
     fn by_id(&self) -> MutexGuard<'_, BTreeMap<RuleId, Arc<Entry>>> {
         self.by_id.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -244,6 +258,11 @@ impl Service {
     /// The SAs in the order in which they are asked.
     pub(crate) fn sas(&self) -> Arc<Vec<Arc<Outbound>>> {
         self.serving.load_full()
+    }
+
+    /// A packet of the rule is dropped because no SA serves it.
+    pub(crate) fn count_unserved(&self) {
+        self.unserved.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn is_served(&self) -> bool {

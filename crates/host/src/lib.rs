@@ -53,6 +53,7 @@
 //! | Where is the record of changes, and who owns it? | `journal.rs`: `/run/vpnd/DEVICE.NAMESPACE.plane`, locked by the process that uses the device; a second one is refused. `claim` keeps two from one routing table |
 //! | How does a range of addresses become prefixes? | `prefix.rs`, `prefixes` |
 //! | By which protocol number are this program's routes known? | `netlink.rs`, `PROTOCOL`: `ip route` shows `proto 86` |
+//! | Which facts about the host explain that no traffic passes a tunnel? | `facts.rs`; what its packet filter does with a packet: `firewall.rs` |
 //! | How does one process keep others from a file? | `lock.rs` |
 //! | How is a file replaced so that a crash leaves the old text or the new one? | `replace.rs` |
 //!
@@ -63,6 +64,8 @@
 
 mod addresses;
 mod bind;
+pub mod facts;
+pub mod firewall;
 pub mod journal;
 pub mod lock;
 pub mod namespace;

@@ -3,8 +3,10 @@
 //! The socket belongs to the network namespace of the thread that opened it, whoever uses it later.
 
 mod exception;
+mod way;
 
 pub use exception::Exception;
+pub use way::{Attachment, Way};
 
 use crate::prefix::Prefix;
 
@@ -29,7 +31,7 @@ use std::net::IpAddr;
 const PROTOCOL: RouteProtocol = RouteProtocol::Other(86);
 
 /// A family of addresses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
     /// IPv4.
     V4,

@@ -77,6 +77,11 @@ pub fn counters(table: &str) -> io::Result<String> {
     start(&["list", "counters", "table", "inet", table], "")
 }
 
+/// The program's listing of all rules as JSON, without the elements of named sets.
+pub fn ruleset() -> io::Result<String> {
+    start(&["-j", "-t", "list", "ruleset"], "")
+}
+
 /// Expressions for what goes from any of `from` to any of `to`, one for each pair that can meet.
 pub fn flows(from: &[Selector], to: &[Selector]) -> Vec<String> {
     let family = |s: &Selector| s.addresses.start().is_ipv4();

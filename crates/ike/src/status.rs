@@ -200,6 +200,10 @@ pub struct ChildSaStatus {
     pub bytes_in: u64,
     /// Octets of inner packets sent.
     pub bytes_out: u64,
+    /// The time since the last packet was received; `None`: none was.
+    pub idle_in: Option<Duration>,
+    /// The time since the last packet was sent.
+    pub idle_out: Option<Duration>,
     /// Packets refused on these SAs.
     pub refused: u64,
     /// The length that packets may have; `None` if the plane does not tell.
@@ -288,6 +292,8 @@ impl ChildSaStatus {
             packets_out: 0,
             bytes_in: 0,
             bytes_out: 0,
+            idle_in: None,
+            idle_out: None,
             refused: 0,
             fit: None,
             established_for: Duration::ZERO,

@@ -179,6 +179,7 @@ impl Userspace {
 
     /// The dropped packets by reason: those of [`Datapath::counters`], and those that [`explanation`] knows.
     pub fn counters(&mut self) -> BTreeMap<&'static str, u64> {
+        self.config.workers.discard_unread();
         let mut counters = self.datapath.counters();
         let (unreceived, declined) = self.config.workers.lost();
         let Lost { unread: unread_before, unreceived: before, declined: declined_before } =

@@ -29,6 +29,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
+/// Most packets that are dropped together because nobody reads them: several times what the device holds.
+const UNREAD: usize = 4096;
+
 /// The workers of one plane: a handle to look at and to change them, from before the plane starts to after its end.
 /// Clones share everything.
 #[derive(Clone)]
@@ -204,6 +207,17 @@ impl Workers {
         }
     }
 
+    /// Drops and counts the packets that wait in the device while nobody reads it: no SA is up that could carry them, and no
+    /// tunnel waits for a packet.
+    pub(super) fn discard_unread(&self) {
+        let state = self.lock();
+        if let (None, Some(plane)) = (&state.team, &state.plane)
+            && let Err(error) = plane.discard_unread()
+        {
+            tracing::debug!(%error, "the packets that wait in the device are not counted");
+        }
+    }
+
     /// Datagrams that full sockets had no room for, and those that came while no SA was up.
     pub(super) fn lost(&self) -> (u64, u64) {
         let mut state = self.lock();
@@ -311,19 +325,26 @@ impl Plane {
     /// Begins to take packets.
     fn open(&mut self) -> Result<(), PlaneError> {
         self.account(false);
+        self.discard_unread()?;
         let Some(first) = self.queue_pairs.first() else { return Ok(()) };
-        // Nobody has read the device since the last SA went, and its packets have waited for none.
+        first.reopen().map_err(|e| refused("opening the sockets of ESP".into(), &e))?;
+        first.sockets.port().leave_to_kernel()
+    }
+
+    /// Nobody has read the device since the last SA went, and its packets have waited for none.
+    fn discard_unread(&self) -> Result<(), PlaneError> {
+        let Some(first) = self.queue_pairs.first() else { return Ok(()) };
         let (mut packet, mut none) = (vec![0; worker::LONGEST], SendQueue::new(0));
-        let read = |packet: &mut [u8]| first.tun.read(packet);
-        while let Some((length, offload)) =
-            read(&mut packet).map_err(|e| refused("reading the TUN device".into(), &e))?
-        {
+        // Who sends without end is not waited for.
+        for _ in 0..UNREAD {
+            let read = first.tun.read(&mut packet);
+            let read = read.map_err(|e| refused("reading the TUN device".into(), &e))?;
+            let Some((length, offload)) = read else { break };
             let packet = &mut packet[..length];
             let datapath = &self.shared.datapath;
             let _ = datapath.encapsulate(Instant::now(), packet, offload, &mut none);
         }
-        first.reopen().map_err(|e| refused("opening the sockets of ESP".into(), &e))?;
-        first.sockets.port().leave_to_kernel()
+        Ok(())
     }
 
     /// Takes no more.

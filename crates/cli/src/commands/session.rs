@@ -85,6 +85,7 @@ macro_rules! failures {
 failures! {
     crate::aix::links::LinkError,
     crate::convert::ConvertError,
+    crate::probe::ProbeError,
     crate::crypto::arguments::CryptoError { client: Client, output: Output },
     crate::store::command::CommandError { client: Client, output: Output },
     crate::top::TopError { client: Client, output: Terminal },

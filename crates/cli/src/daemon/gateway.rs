@@ -9,7 +9,9 @@ use policy::Policy;
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 use userspace::workers::Workers;
+use vpn::findings::Finding;
 use vpn::manual::ManualStatus;
 use vpn::planes::Found;
 use vpn::{Activation, Events, GatewayError};
@@ -30,6 +32,14 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     fn rekey(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
     /// Every tunnel of the policy.
     fn status(&self) -> impl Future<Output = Result<Vec<IkeStatus>, GatewayError>> + Send;
+    /// Reasons why packets do not pass through a tunnel that is up, or may not pass. What is known of the packet filter may be
+    /// as old as `age`.
+    fn findings(
+        &self,
+        tunnel: &IkeStatus,
+        policy: &Policy,
+        age: Duration,
+    ) -> impl Future<Output = Result<Vec<Finding>, GatewayError>> + Send;
     /// Discarded datagrams and packets by reason.
     fn counters(&self) -> impl Future<Output = Result<BTreeMap<String, u64>, GatewayError>> + Send;
     /// Replaces the policy; unchanged tunnels are untouched.
@@ -94,6 +104,15 @@ impl Gateway for vpn::Gateway {
 
     async fn status(&self) -> Result<Vec<IkeStatus>, GatewayError> {
         self.tunnels().status().await
+    }
+
+    async fn findings(
+        &self,
+        tunnel: &IkeStatus,
+        policy: &Policy,
+        age: Duration,
+    ) -> Result<Vec<Finding>, GatewayError> {
+        vpn::Gateway::findings(self, tunnel, policy, age).await
     }
 
     async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {

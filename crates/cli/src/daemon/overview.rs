@@ -3,6 +3,7 @@
 use super::refusal::refusal;
 use super::{Daemon, Gateway};
 use crate::config::Config;
+use crate::counters::UNSERVED;
 use crate::view;
 use crate::{course, filter};
 use control::protocol::DefaultAction;
@@ -11,6 +12,7 @@ use control::protocol::{
     RefusalCode, TraceInfo, Unrouted,
 };
 use esp::filter::{Filter, FilterStatus};
+use esp::plane::Maintenance;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tracing::{info, warn};
@@ -90,6 +92,16 @@ impl<G: Gateway> Daemon<G> {
             counters.extend(kernel.map(|(name, n)| (format!("xfrm.{name}"), n)));
         }
         Ok(counters)
+    }
+
+    /// Counts of discarded packets of each tunnel.
+    pub(super) async fn tunnel_counters(
+        &self,
+    ) -> Result<BTreeMap<String, BTreeMap<String, u64>>, Refusal> {
+        let asked = self.gateway().with_plane(|plane| plane.maintenance().unserved()).await;
+        let unserved = asked.map_err(refusal)?.into_iter();
+        let reason = |n| BTreeMap::from([(UNSERVED.to_owned(), n)]);
+        Ok(unserved.map(|(tunnel, n)| (tunnel, reason(n))).collect())
     }
 
     pub(super) async fn trace(&self, description: &str) -> Result<TraceInfo, Refusal> {

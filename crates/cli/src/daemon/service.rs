@@ -154,7 +154,7 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Activate { names } => self.activate(names).await.map(Reply::Activations),
             Command::Deactivate { name } => self.deactivate(&name).await.map(done),
             Command::List { all } => self.list(all).await.map(Reply::Tunnels),
-            Command::Status { name } => self.tunnel(&name).await.map(|t| Reply::Tunnels(vec![t])),
+            Command::Status { name } => self.status(&name).await.map(|t| Reply::Tunnels(vec![t])),
             Command::Rekey { name } => self.rekey(&name).await.map(done),
             Command::Reload { dry_run } => self.reload(dry_run).await.map(Reply::Reloaded),
             Command::PolicyGet(wanted) => self.get_policy(wanted).await.map(Reply::Policy),
@@ -163,6 +163,7 @@ impl<G: Gateway> Service for Daemon<G> {
             }
             Command::Log { level } => self.levels.set(&level).map(done).map_err(bad_level),
             Command::Counters => self.counters().await.map(Reply::Counters),
+            Command::TunnelCounters => self.tunnel_counters().await.map(Reply::TunnelCounters),
             Command::Workers => Ok(Reply::Workers(self.workers())),
             Command::WorkersSet(change) => self.set_workers(&change).await.map(Reply::Workers),
             Command::Certs => Ok(Reply::Certificates(self.certificates.describe())),

@@ -6,8 +6,14 @@ use crate::view;
 use crate::why::explain;
 use control::protocol::{Activation, Explanation, Refusal, Tunnel};
 use ike::CommandError;
+use ike::status::IkeStatus;
 use std::sync::PoisonError;
+use std::time::Duration;
 use vpn::GatewayError;
+use vpn::findings::Finding;
+
+/// For so long, a status does not read the packet filter again: programs ask often.
+const FILTER_KNOWN: Duration = Duration::from_secs(10);
 
 impl<G: Gateway> Daemon<G> {
     pub(super) async fn tunnels(&self) -> Result<Vec<Tunnel>, Refusal> {
@@ -37,6 +43,24 @@ impl<G: Gateway> Daemon<G> {
         Err(unknown_tunnel(name, &tunnels))
     }
 
+    /// As [`tunnel`](Self::tunnel), with the findings about its traffic.
+    pub(super) async fn status(&self, name: &str) -> Result<Tunnel, Refusal> {
+        let mut tunnel = self.tunnel(name).await?;
+        let status = self.gateway.status().await.map_err(refusal)?;
+        let Some(status) = status.iter().find(|status| status.name == tunnel.name) else {
+            return Ok(tunnel);
+        };
+        let findings = self.findings(status, FILTER_KNOWN).await?;
+        for child in &mut tunnel.children {
+            child.findings = view::findings(&findings, &child.name);
+        }
+        Ok(tunnel)
+    }
+
+    async fn findings(&self, tunnel: &IkeStatus, age: Duration) -> Result<Vec<Finding>, Refusal> {
+        self.gateway.findings(tunnel, &self.current(), age).await.map_err(refusal)
+    }
+
     pub(super) async fn why(&self, name: &str) -> Result<Explanation, Refusal> {
         let status = self.gateway.status().await.map_err(refusal)?;
         let named = status.iter().find(|tunnel| tunnel.name == name);
@@ -46,8 +70,13 @@ impl<G: Gateway> Daemon<G> {
             return Err(unknown_tunnel(name, &self.tunnels().await?));
         };
         let only = (tunnel.name != name).then_some(name);
+        let findings = self.findings(tunnel, Duration::ZERO).await?;
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        Ok(explain(tunnel, only, &in_force.1))
+        let mut explanation = explain(tunnel, only, &in_force.1);
+        for child in &mut explanation.children {
+            child.findings = view::findings(&findings, &child.name);
+        }
+        Ok(explanation)
     }
 
     pub(super) async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, Refusal> {

@@ -35,3 +35,19 @@ pub fn counters(
     section("DROPPED BY THE KERNEL", &mut kernel);
     text
 }
+
+/// Discards of each tunnel.
+pub fn tunnel_counters(
+    tunnels: &std::collections::BTreeMap<String, std::collections::BTreeMap<String, u64>>,
+    colour: Colour,
+) -> String {
+    let mut table = Table::new(["DISCARDED", "TUNNEL", "REASON", "MEANING"]);
+    for (tunnel, reasons) in tunnels {
+        for (reason, n) in reasons {
+            let meaning = crate::counters::explanation(reason).unwrap_or("-").to_owned();
+            let [tunnel, reason] = [tunnel, reason].map(|text| plain(text).into_owned());
+            table.row([count(*n), tunnel, reason, meaning]);
+        }
+    }
+    table.render(colour)
+}

@@ -2,7 +2,7 @@
 
 use super::offload::place as placement;
 use super::{Colour, Fields, bytes, count, duration, plain};
-use control::protocol::{Activation, ChildSa, FailureInfo, IkeSa, Tunnel};
+use control::protocol::{Activation, Child, ChildSa, FailureInfo, IkeSa, Tunnel};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -52,10 +52,25 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         if let Some(fault) = &child.fault {
             fields.add("no packet passes", colour.bad(&plain(fault)));
         }
+        if let Some(hint) = hint(child) {
+            fields.add("traffic", colour.bad(&hint));
+        }
         last_failure(&mut fields, child.last_failure.as_ref(), &child.state, colour);
         fields.write(&mut text, colour);
     }
     text
+}
+
+/// Names the findings about a tunnel's traffic, if there are any.
+fn hint(child: &Child) -> Option<String> {
+    let certain = child.findings.iter().any(|finding| finding.certain);
+    let verb = if certain { "does not pass" } else { "may not pass" };
+    let mut kinds: Vec<&str> = child.findings.iter().map(|finding| &*finding.kind).collect();
+    kinds.dedup();
+    (!kinds.is_empty()).then(|| {
+        let name = plain(&child.name);
+        format!("{verb} ({}); see vpnctl why {name}", plain(&kinds.join(", ")))
+    })
 }
 
 fn ike_sa(fields: &mut Fields, sa: &IkeSa) {

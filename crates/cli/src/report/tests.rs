@@ -262,6 +262,121 @@ fn exported_keys_are_told_of_with_every_tunnel() {
 }
 
 #[test]
+fn findings_are_told_at_length_and_named_in_a_line() {
+    use control::protocol::{Explanation, FindingInfo};
+    let finding = |kind: &str, certain| FindingInfo {
+        kind: kind.to_owned(),
+        certain,
+        message: format!("because of {kind}\u{1b}[2J"),
+        cure: vec!["do this".to_owned()],
+    };
+    let explanation = |findings| Explanation {
+        name: "lan".to_owned(),
+        phase: 2,
+        state: "established".to_owned(),
+        up_seconds: Some(5),
+        fault: None,
+        waits: None,
+        failures: Vec::new(),
+        turned_away: Vec::new(),
+        defined: Vec::new(),
+        children: Vec::new(),
+        findings,
+    };
+    assert_eq!(
+        why(&explanation(Vec::new()), PLAIN),
+        "lan  phase 2, established for 5s\n  no recent failure\n"
+    );
+    assert_eq!(
+        why(&explanation(vec![finding("firewall", true), finding("one_way", false)]), PLAIN),
+        "\
+lan  phase 2, established for 5s
+  packets do not pass: because of firewall\\u{1b}[2J
+    to do
+    - do this
+  packets may not pass: because of one_way\\u{1b}[2J
+    to do
+    - do this
+"
+    );
+    let line = |findings| {
+        let mut tunnel = tunnel();
+        tunnel.children[0].findings = findings;
+        let text = status(&tunnel, PLAIN);
+        text.lines().find_map(|l| l.trim().strip_prefix("traffic ").map(|l| l.trim().to_owned()))
+    };
+    assert_eq!(line(Vec::new()), None);
+    let may = "may not pass (one_way); see vpnctl why lan";
+    assert_eq!(line(vec![finding("one_way", false)]).as_deref(), Some(may));
+    let not = "does not pass (firewall, one_way); see vpnctl why lan";
+    let both = vec![finding("firewall", true), finding("one_way", false)];
+    assert_eq!(line(both).as_deref(), Some(not));
+}
+
+#[test]
+fn packets_without_an_sa_are_counted_for_their_tunnels() {
+    let unserved = |n| [("esp.unserved".to_owned(), n)].into();
+    let counters = [("site_lan".to_owned(), unserved(1200)), ("lab".to_owned(), unserved(1))];
+    assert_eq!(
+        tunnel_counters(&counters.into(), PLAIN),
+        "\
+DISCARDED  TUNNEL    REASON        MEANING
+1          lab       esp.unserved  Outbound: a packet of the tunnel that came while no SA served it.
+1 200      site_lan  esp.unserved  Outbound: a packet of the tunnel that came while no SA served it.
+"
+    );
+}
+
+#[test]
+fn a_probe_says_what_passes() {
+    use crate::probe::{Measured, Probed, RoundTrip};
+    let measured = Measured {
+        sent: 4,
+        received: 4,
+        round_trip_ms: Some(RoundTrip { least: 0.18, mean: 0.214, most: 0.3 }),
+        asked: Some(1438),
+        largest: Some(1438),
+        outer_mtu: Some(1500),
+        ..Measured::default()
+    };
+    let ends = [[10, 1, 0, 1], [10, 2, 0, 1]].map(std::net::IpAddr::from);
+    let result = |measured| Probed {
+        tunnel: "lan".to_owned(),
+        from: ends[0],
+        to: ends[1],
+        measured,
+        findings: Vec::new(),
+    };
+    assert_eq!(
+        probed(&result(measured.clone()), PLAIN),
+        "\
+lan: 10.1.0.1 to 10.2.0.1
+  answered    4 of 4 small packets
+  round trip  0.21 ms (0.18 to 0.30 ms)
+  path MTU    1438 octets inside the tunnel, 1500 on the way to the peer
+"
+    );
+    let json = serde_json::to_value(result(measured)).expect("it can be written");
+    for field in [
+        "tunnel",
+        "from",
+        "to",
+        "sent",
+        "received",
+        "round_trip_ms",
+        "tried",
+        "path_mtu",
+        "too_big_told",
+        "inner_mtu",
+        "outer_mtu",
+        "outer_mtu_learned",
+        "findings",
+    ] {
+        assert!(json.get(field).is_some(), "no {field} in {json}");
+    }
+}
+
+#[test]
 fn a_status_says_where_sas_are_and_why_not_in_a_card() {
     use control::protocol::{OffloadInfo, PlacedInfo};
     let sa = |tunnel: &str, direction: &str, place: &str, reason: Option<&str>| PlacedInfo {

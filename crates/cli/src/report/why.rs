@@ -2,7 +2,7 @@
 
 use super::{Colour, duration, plain};
 use crate::why::times;
-use control::protocol::{Explanation, Happening, Row, Story};
+use control::protocol::{Explanation, FindingInfo, Happening, Row, Story};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, colour: C
             wrapped(&mut told, &deeper, "no packet passes: ", &plain(fault));
             let _ = write!(text, "{}", colour.bad_lines(&told));
         }
-        None if failures.is_empty() && up_seconds.is_some() => {
+        None if failures.is_empty() && up_seconds.is_some() && explanation.findings.is_empty() => {
             let _ = writeln!(text, "{deeper}no recent failure");
         }
         None => {}
@@ -54,11 +54,31 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, colour: C
         };
         tell(text, story, &head, &deeper, colour);
     }
+    for finding in &explanation.findings {
+        found(text, finding, &deeper, colour);
+    }
     if let Some(waits) = waits {
         wrapped(text, &deeper, "waits for ", &plain(&waits.message));
     }
     for child in &explanation.children {
         subject(text, child, "  ", colour);
+    }
+}
+
+/// A reason why packets do not pass.
+pub(super) fn found(text: &mut String, finding: &FindingInfo, indent: &str, colour: Colour) {
+    let mark = if finding.certain { "packets do not pass: " } else { "packets may not pass: " };
+    let mut told = String::new();
+    wrapped(&mut told, indent, mark, &plain(&finding.message));
+    let _ = match finding.certain {
+        true => write!(text, "{}", colour.bad_lines(&told)),
+        false => write!(text, "{told}"),
+    };
+    if !finding.cure.is_empty() {
+        let _ = writeln!(text, "{indent}  {}", colour.heading("to do"));
+        for cure in &finding.cure {
+            wrapped(text, &format!("{indent}  "), "- ", &plain(cure));
+        }
     }
 }
 

@@ -66,6 +66,7 @@ fn child(child: &ChildStatus) -> Child {
         remote: child.remote.iter().map(ToString::to_string).collect(),
         child_sa: child.sa.as_ref().map(child_sa),
         fault: child.fault.clone(),
+        findings: Vec::new(),
         last_failure: last_failure(child.last_failure.as_ref()),
         policy: None,
     }
@@ -82,6 +83,8 @@ fn child_sa(sa: &ChildSaStatus) -> ChildSa {
         packets_out: sa.packets_out,
         bytes_in: sa.bytes_in,
         bytes_out: sa.bytes_out,
+        idle_in_seconds: sa.idle_in.map(|d| d.as_secs()),
+        idle_out_seconds: sa.idle_out.map(|d| d.as_secs()),
         refused: sa.refused,
         path_mtu: sa.fit.map(|fit| fit.path_mtu as u64),
         inner_mtu: sa.fit.map(|fit| fit.inner_mtu as u64),

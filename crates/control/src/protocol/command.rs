@@ -81,6 +81,8 @@ pub enum Command {
     },
     /// Asks for discarded datagrams and packets by reason.
     Counters,
+    /// Asks for discarded packets of each tunnel, by reason.
+    TunnelCounters,
     /// Asks for the state of the threads that carry packets.
     Workers,
     /// Changes the settings of these threads, without losing a packet.

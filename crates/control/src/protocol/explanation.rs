@@ -27,6 +27,22 @@ pub struct Explanation {
     pub defined: Vec<Defined>,
     /// Its phase 2 tunnels.
     pub children: Vec<Explanation>,
+    /// Reasons why packets do not pass, or may not pass, although it is up; of phase 2 tunnels.
+    #[serde(default)]
+    pub findings: Vec<FindingInfo>,
+}
+
+/// A reason why packets do not pass through a tunnel that is up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FindingInfo {
+    /// `forwarding`, `rp_filter`, `firewall`, `route`, `no_route_behind`, `duplicate_subnet`, `narrowed` or `one_way`.
+    pub kind: String,
+    /// True if packets do not pass for this reason; false if they may not.
+    pub certain: bool,
+    /// For people.
+    pub message: String,
+    /// Advice, the likeliest cure first.
+    pub cure: Vec<String>,
 }
 
 /// The event that a tunnel waits for while it is not up.

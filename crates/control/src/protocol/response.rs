@@ -71,6 +71,8 @@ pub enum Reply {
     Why(Explanation),
     /// Count by reason.
     Counters(BTreeMap<String, u64>),
+    /// Count by tunnel and reason, without tunnels that have none.
+    TunnelCounters(BTreeMap<String, BTreeMap<String, u64>>),
     /// The threads that carry packets, after a change as they are then.
     Workers(workers::Workers),
     /// Certificates and revocation lists: authorities first, then intermediate and own ones.

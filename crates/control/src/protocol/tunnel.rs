@@ -1,6 +1,7 @@
 //! Tunnels and their SAs, and how a negotiation failed.
 
 use super::definition::{ChildPolicy, TunnelPolicy};
+use super::explanation::FindingInfo;
 use super::offload::PlacedInfo;
 use serde::{Deserialize, Serialize};
 use std::net::{IpAddr, SocketAddr};
@@ -87,6 +88,9 @@ pub struct Child {
     /// The reason why no packet passes although the Child SA is up; `null` if packets pass.
     #[serde(default)]
     pub fault: Option<String>,
+    /// As [`Explanation::findings`](super::Explanation::findings); empty in the answer about all tunnels.
+    #[serde(default)]
+    pub findings: Vec<FindingInfo>,
     /// The last failed negotiation of the Child SA.
     pub last_failure: Option<FailureInfo>,
     /// The policy's other settings of it.
@@ -115,6 +119,12 @@ pub struct ChildSa {
     pub bytes_in: u64,
     /// Octets of inner packets sent.
     pub bytes_out: u64,
+    /// Seconds since the last packet was received; `null`: none was.
+    #[serde(default)]
+    pub idle_in_seconds: Option<u64>,
+    /// Seconds since the last packet was sent; `null`: none was.
+    #[serde(default)]
+    pub idle_out_seconds: Option<u64>,
     /// Packets refused on these SAs: replayed, forged or outside the selectors.
     pub refused: u64,
     /// Octets of the longest packet that the path to the peer carries; `null`: the data plane does not tell.

@@ -18,6 +18,7 @@ use crate::filter::{Filter, FilterStatus};
 use crate::path_mtu::Fit;
 use crate::trace::Trace;
 use crate::traffic::PacketSummary;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -254,6 +255,11 @@ pub trait Maintenance {
     fn restore(&mut self) -> Result<Restored, PlaneError>;
     /// The reason why no packet passes on an SA: a part of the plane is missing on the host and could not be put back.
     fn fault(&mut self, sa: SaId) -> Option<String>;
+    /// Packets that the plane has taken and dropped because no SA served them, by the name of the tunnel; without the tunnels
+    /// that have dropped none, and empty if the plane does not count them.
+    fn unserved(&mut self) -> BTreeMap<String, u64> {
+        BTreeMap::new()
+    }
 }
 
 impl<T: Maintenance + ?Sized> Maintenance for Option<&mut T> {
@@ -284,6 +290,11 @@ impl<T: Maintenance + ?Sized> Maintenance for Option<&mut T> {
     /// Without the capability, there is no fault.
     fn fault(&mut self, sa: SaId) -> Option<String> {
         self.as_mut().and_then(|plane| plane.fault(sa))
+    }
+
+    /// Without the capability, there are none.
+    fn unserved(&mut self) -> BTreeMap<String, u64> {
+        self.as_mut().map_or_else(BTreeMap::new, |plane| plane.unserved())
     }
 }
 

@@ -294,6 +294,8 @@ fn child_sa(
         packets_out: total.outbound.packets,
         bytes_in: total.inbound.bytes,
         bytes_out: total.outbound.bytes,
+        idle_in: idle(now, total.inbound),
+        idle_out: idle(now, total.outbound),
         refused: total.inbound.refused + total.outbound.refused,
         fit: plane.path_mtu().fit(child.outbound),
         established_for: now.saturating_duration_since(total.established_at),
@@ -303,6 +305,11 @@ fn child_sa(
         expires_in: Some(left(now, child.expire_at)),
         rekeys: total.rekeys,
     }
+}
+
+/// The time since the last packet; the clocks of planes differ by a little.
+fn idle(now: Instant, usage: Usage) -> Option<Duration> {
+    usage.last_used.map(|at| now.saturating_duration_since(at))
 }
 
 fn usage(plane: &mut dyn DataPlane, child: &ChildSa) -> (Usage, Usage) {

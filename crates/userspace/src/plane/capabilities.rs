@@ -9,6 +9,7 @@ use esp::plane::{
     PathMtu, PeerExceptions, PlaneError, Restored, Resynced, RuleId, SaId, Spi,
 };
 use esp::trace::{DecidedBy, Trace};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -56,6 +57,11 @@ impl Maintenance for Userspace {
 
     fn fault(&mut self, sa: SaId) -> Option<String> {
         self.fault.clone().filter(|_| self.installed.contains(&sa))
+    }
+
+    fn unserved(&mut self) -> BTreeMap<String, u64> {
+        self.config.workers.discard_unread();
+        self.datapath.unserved()
     }
 }
 

@@ -121,7 +121,7 @@ fn a_flow_keeps_its_order_in_every_schedule_and_while_it_changes() {
         let report = workers.report();
         for stage in report.stages {
             // What one side reads the other writes, whatever was put together between.
-            let whole = flows[0].sent.into();
+            let whole = u64::from(flows[0].sent);
             let packets = stage.flow.packets;
             let exact = !matches!(stage.stage, Stage::Read | Stage::Write);
             assert!(

@@ -19,6 +19,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::broadcast;
 use userspace::workers::Workers;
+use vpn::findings::Finding;
 use vpn::manual::ManualStatus;
 use vpn::planes::Found;
 use vpn::{Activation, Events, GatewayError};
@@ -41,6 +42,7 @@ struct Inner {
     up: BTreeMap<String, u64>,
     /// The failure of the next activations of each phase 1 tunnel.
     failing: BTreeMap<String, Failure>,
+    findings: Vec<Finding>,
     stopped: bool,
 }
 
@@ -63,6 +65,11 @@ impl MemoryGateway {
     /// Lets every activation of a phase 1 tunnel fail from now on.
     pub fn fail(&self, tunnel: &str, failure: Failure) {
         self.lock().failing.insert(tunnel.to_owned(), failure);
+    }
+
+    /// Lets it have something to tell about the traffic of a child tunnel.
+    pub fn find(&self, finding: Finding) {
+        self.lock().findings.push(finding);
     }
 
     /// Returns `true` after [`Gateway::stop`].
@@ -158,6 +165,18 @@ impl Gateway for MemoryGateway {
             picture(tunnel, inner.up.get(&tunnel.name).copied(), failure)
         };
         Ok(inner.policy.tunnels.iter().map(status).collect())
+    }
+
+    async fn findings(
+        &self,
+        tunnel: &IkeStatus,
+        _policy: &Policy,
+        _age: Duration,
+    ) -> Result<Vec<Finding>, GatewayError> {
+        let of_tunnel = |finding: &&Finding| {
+            tunnel.children.iter().any(|c| c.name == finding.child && c.state == State::Established)
+        };
+        Ok(self.lock().findings.iter().filter(of_tunnel).cloned().collect())
     }
 
     async fn counters(&self) -> Result<BTreeMap<String, u64>, GatewayError> {

@@ -71,6 +71,21 @@ fn rekeyed_traffic_takes_the_sa_added_or_promoted_last() {
 }
 
 #[test]
+fn packets_that_no_sa_serves_are_counted_for_their_tunnel() {
+    let pair = Pair::new(Kind::PLAIN);
+    assert_eq!(pair.sender.unserved(), [].into());
+    let packet = sample::udp(false, (1, 2), &[]);
+    assert!(pair.protect(&packet).is_ok());
+    assert_eq!(pair.sender.unserved(), [].into(), "an SA serves it");
+    pair.sender.clone().remove(OUT);
+    let tunnel = pair.sender.0.spd.covering(|_| true)[0].rule.tunnel.clone();
+    for n in 1..=3 {
+        assert_eq!(pair.protect(&packet), Err(Discard::NoSa));
+        assert_eq!(pair.sender.unserved(), [(tunnel.clone(), n)].into());
+    }
+}
+
+#[test]
 fn an_sa_carries_only_its_own_selectors() {
     let mut outbound = Kind::PLAIN.outbound();
     for selector in &mut Arc::make_mut(&mut outbound.selectors).local {

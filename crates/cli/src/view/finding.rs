@@ -1,0 +1,15 @@
+//! Findings about the traffic of a tunnel.
+
+use control::protocol::FindingInfo;
+use vpn::findings::Finding;
+
+/// Shows the findings about a child tunnel.
+pub fn findings(findings: &[Finding], child: &str) -> Vec<FindingInfo> {
+    let shown = |finding: &Finding| FindingInfo {
+        kind: finding.kind.name().to_owned(),
+        certain: finding.certain,
+        message: finding.message.clone(),
+        cure: finding.cure.clone(),
+    };
+    findings.iter().filter(|finding| finding.child == child).map(shown).collect()
+}

@@ -1,0 +1,84 @@
+//! What a finding is.
+
+/// A reason why the packets of a child tunnel do not pass, or may not pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Finding {
+    /// The child tunnel.
+    pub child: String,
+    /// Its kind.
+    pub kind: FindingKind,
+    /// Packets do not pass for this reason. `false`: they may pass, as far as is known.
+    pub certain: bool,
+    /// The reason, in a sentence for people.
+    pub message: String,
+    /// What to do, the likeliest cure first.
+    pub cure: Vec<String>,
+}
+
+/// The kind of a [`Finding`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(rename_all = "snake_case"))]
+#[non_exhaustive]
+pub enum FindingKind {
+    /// The kernel forwards no packets, and there is a network behind this host.
+    Forwarding,
+    /// The kernel's reverse path filter drops packets.
+    RpFilter,
+    /// A rule of this host's packet filter drops packets.
+    Firewall,
+    /// Packets for the remote network do not enter the tunnel.
+    Route,
+    /// No route leads to the local network.
+    NoRouteBehind,
+    /// The same addresses are on both sides.
+    DuplicateSubnet,
+    /// The peer has agreed to less traffic than the policy names.
+    Narrowed,
+    /// Packets pass in one direction only.
+    OneWay,
+}
+
+impl FindingKind {
+    /// Stable lower-case name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Forwarding => "forwarding",
+            Self::RpFilter => "rp_filter",
+            Self::Firewall => "firewall",
+            Self::Route => "route",
+            Self::NoRouteBehind => "no_route_behind",
+            Self::DuplicateSubnet => "duplicate_subnet",
+            Self::Narrowed => "narrowed",
+            Self::OneWay => "one_way",
+        }
+    }
+}
+
+impl Finding {
+    /// A finding about a child tunnel, without a cure.
+    pub fn new(
+        child: impl Into<String>,
+        kind: FindingKind,
+        certain: bool,
+        message: impl Into<String>,
+    ) -> Self {
+        let (child, message) = (child.into(), message.into());
+        Self { child, kind, certain, message, cure: Vec::new() }
+    }
+
+    /// The same with something to do about it.
+    #[must_use]
+    pub fn with_cure(self, cure: impl IntoIterator<Item = String>) -> Self {
+        Self { cure: cure.into_iter().collect(), ..self }
+    }
+}
+
+/// A command that sets a value of the kernel, and how that is kept.
+pub(super) fn sysctl(setting: &str, value: u8) -> [String; 2] {
+    [
+        format!("sysctl -w {setting}={value}"),
+        format!("to keep it over a reboot: echo {setting}={value} >> /etc/sysctl.d/90-vpn.conf"),
+    ]
+}

@@ -1,0 +1,246 @@
+//! The packet filter of this host: whether it drops the tunnel's packets, before or after they are protected.
+
+use super::finding::{Finding, FindingKind};
+use super::networks::{Behind, behind};
+use super::subject::Subject;
+use super::traffic::is_one_way;
+use esp::plane::Encapsulation;
+use host::facts::HostFacts;
+use host::firewall::{Fate, Hook, Packet, Place};
+use policy::AddressRange;
+
+/// Packets of one kind that pass some hooks in one direction.
+struct Way<'a> {
+    hooks: &'a [Hook],
+    packet: Packet,
+}
+
+/// What becomes of both directions.
+enum Verdict {
+    Passes,
+    /// It may be dropped, in this direction.
+    Maybe(Place, bool),
+    /// It is dropped, in this direction.
+    Drops(Place, bool),
+}
+
+/// Rules that drop the packets of a tunnel.
+pub(super) fn drops(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    let mut add = |finding: Option<Finding>| {
+        // One rule is told once.
+        if let Some(finding) = finding
+            && findings.iter().all(|other| other.cure != finding.cure)
+        {
+            findings.push(finding);
+        }
+    };
+    add(not_read(subject, host));
+    add(outer(subject, host));
+    for local in subject.local_ranges() {
+        for remote in subject.remote_ranges() {
+            if local.start().is_ipv4() != remote.start().is_ipv4() {
+                continue;
+            }
+            add(forwarded(subject, host, [local, remote]));
+            add(own(subject, host, [local, remote]));
+        }
+    }
+    findings
+}
+
+/// Packets are lost, and not all rules are known.
+fn not_read(subject: &Subject, host: &HostFacts) -> Option<Finding> {
+    let reason = host.firewall.unread.as_ref().filter(|_| is_one_way(subject))?;
+    let message = format!(
+        "the rules of this host's packet filter are not all known to vpnd ({reason}), and one of them may drop packets"
+    );
+    let finding = Finding::new(&subject.child, FindingKind::Firewall, false, message);
+    Some(
+        finding
+            .with_cure(["see nft list ruleset, and iptables-legacy -S, if it is there".to_owned()]),
+    )
+}
+
+/// ESP and AH between the two gateways.
+fn outer(subject: &Subject, host: &HostFacts) -> Option<Finding> {
+    let [local, peer] = subject.path;
+    let (protocol, name) = match subject.encapsulation {
+        Encapsulation::Native => ((50, None), "ESP (IP protocol 50)"),
+        Encapsulation::Udp => ((17, Some((peer.port(), local.port()))), "ESP in UDP"),
+        Encapsulation::Ah => ((51, None), "AH (IP protocol 51)"),
+    };
+    let [here, there] = [local.ip(), peer.ip()].map(AddressRange::from);
+    let device = subject.outer_device(host).map(str::to_owned);
+    let packet = Packet {
+        arrives: device,
+        leaves: None,
+        source: there,
+        destination: here,
+        protocol: Some(protocol),
+        established: false,
+    };
+    let inward = Way { hooks: &[Hook::Prerouting, Hook::Input], packet };
+    let outward = reversed(&inward.packet, &[Hook::Output, Hook::Postrouting]);
+    let what = [
+        format!("{name} from the peer {}", subject.peer()),
+        format!("{name} to the peer {}", subject.peer()),
+    ];
+    let header = match subject.encapsulation {
+        Encapsulation::Udp => {
+            ["udp dport", "udp sport"].map(|end| format!("{end} {}", local.port()))
+        }
+        Encapsulation::Native => ["meta l4proto esp"; 2].map(str::to_owned),
+        Encapsulation::Ah => ["meta l4proto ah"; 2].map(str::to_owned),
+    };
+    let family = if peer.is_ipv4() { "ip" } else { "ip6" };
+    let accept = [
+        vec![format!("{family} saddr {} {} accept", peer.ip(), header[0])],
+        vec![format!("{family} daddr {} {} accept", peer.ip(), header[1])],
+    ];
+    told(subject, verdict(host, [inward, outward]), &what, accept)
+}
+
+/// Packets between the tunnel and a network behind this host.
+fn forwarded(
+    subject: &Subject,
+    host: &HostFacts,
+    [local, remote]: [AddressRange; 2],
+) -> Option<Finding> {
+    let Behind::Network(device) = behind(subject, host, &local) else { return None };
+    const HOOKS: [Hook; 3] = [Hook::Prerouting, Hook::Forward, Hook::Postrouting];
+    let packet = Packet {
+        arrives: subject.inner_device(host).map(str::to_owned),
+        leaves: device.clone(),
+        source: remote,
+        destination: local,
+        protocol: None,
+        established: false,
+    };
+    let inward = Way { hooks: &HOOKS, packet };
+    let outward = reversed(&inward.packet, &HOOKS);
+    let what =
+        [format!("packets from {remote} to {local}"), format!("packets from {local} to {remote}")];
+    // Only protected packets pass the TUN device.
+    let accept = match &subject.device {
+        Some(tunnel) => ["iifname", "oifname"].map(|way| format!("{way} {tunnel} accept")),
+        None => [between(&remote, &local), between(&local, &remote)],
+    };
+    // One chain has both directions.
+    let accept = [accept.to_vec(), accept.to_vec()];
+    told(subject, verdict(host, [inward, outward]), &what, accept)
+}
+
+/// Packets between the tunnel and this host itself.
+fn own(subject: &Subject, host: &HostFacts, [local, remote]: [AddressRange; 2]) -> Option<Finding> {
+    let own = host.own().find(|own| local.contains(*own))?;
+    let packet = Packet {
+        arrives: subject.inner_device(host).map(str::to_owned),
+        leaves: None,
+        source: remote,
+        destination: own.into(),
+        protocol: None,
+        established: false,
+    };
+    let inward = Way { hooks: &[Hook::Prerouting, Hook::Input], packet };
+    let outward = reversed(&inward.packet, &[Hook::Output, Hook::Postrouting]);
+    let what = [
+        format!("packets from {remote} to this host's own address {own}"),
+        format!("packets from this host's own address {own} to {remote}"),
+    ];
+    let own = own.into();
+    let accept = [vec![between(&remote, &own)], vec![between(&own, &remote)]];
+    told(subject, verdict(host, [inward, outward]), &what, accept)
+}
+
+/// A rule that accepts packets.
+fn between(from: &AddressRange, to: &AddressRange) -> String {
+    let family = if from.start().is_ipv4() { "ip" } else { "ip6" };
+    format!("{family} saddr {from} {family} daddr {to} accept")
+}
+
+/// The other direction of a packet.
+fn reversed<'a>(packet: &Packet, hooks: &'a [Hook]) -> Way<'a> {
+    let ports = |(number, ports): (u8, Option<(u16, u16)>)| (number, ports.map(|(a, b)| (b, a)));
+    let packet = Packet {
+        arrives: packet.leaves.clone(),
+        leaves: packet.arrives.clone(),
+        source: packet.destination,
+        destination: packet.source,
+        protocol: packet.protocol.map(ports),
+        established: packet.established,
+    };
+    Way { hooks, packet }
+}
+
+/// The fate of a direction on its whole way.
+fn fate(host: &HostFacts, way: &Way<'_>, established: bool) -> Fate {
+    let mut unknown = None;
+    for hook in way.hooks {
+        let mut packet = Packet { established, ..way.packet.clone() };
+        match hook {
+            // Not known yet.
+            Hook::Prerouting => packet.leaves = None,
+            // The packet of another hook may come from elsewhere.
+            Hook::Postrouting => packet.arrives = None,
+            _ => {}
+        }
+        match host.firewall.fate(*hook, &packet) {
+            Fate::Dropped(place) => return Fate::Dropped(place),
+            Fate::Unknown(place) => unknown = unknown.or(Some(place)),
+            Fate::Passes => {}
+        }
+    }
+    unknown.map_or(Fate::Passes, Fate::Unknown)
+}
+
+/// Packets of a flow that the kernel knows often pass where new ones do not. Nothing passes if a direction drops both, or if
+/// no direction lets a flow begin.
+fn verdict(host: &HostFacts, ways: [Way<'_>; 2]) -> Verdict {
+    let fates = ways.each_ref().map(|way| [fate(host, way, false), fate(host, way, true)]);
+    for (direction, fate) in fates.iter().enumerate() {
+        if let [Fate::Dropped(_), Fate::Dropped(place)] = fate {
+            return Verdict::Drops(place.clone(), direction == 0);
+        }
+    }
+    if let [[Fate::Dropped(place), _], [Fate::Dropped(_), _]] = &fates {
+        return Verdict::Drops(place.clone(), true);
+    }
+    for (direction, fate) in fates.into_iter().enumerate() {
+        for fate in fate {
+            if let Fate::Dropped(place) | Fate::Unknown(place) = fate {
+                return Verdict::Maybe(place, direction == 0);
+            }
+        }
+    }
+    Verdict::Passes
+}
+
+/// Rules that may drop packets are told only if there is a sign that packets are lost. `accept` has the rules that let the
+/// packets of each direction pass.
+fn told(
+    subject: &Subject,
+    verdict: Verdict,
+    what: &[String; 2],
+    accept: [Vec<String>; 2],
+) -> Option<Finding> {
+    let (place, inward, certain) = match verdict {
+        Verdict::Drops(place, inward) => (place, inward, true),
+        Verdict::Maybe(place, inward) if is_one_way(subject) => (place, inward, false),
+        _ => return None,
+    };
+    let [inbound, outbound] = accept;
+    let (what, accept) = if inward { (&what[0], inbound) } else { (&what[1], outbound) };
+    let message = match certain {
+        true => format!("the packet filter of this host drops {what}: {place} does"),
+        false => format!("the packet filter of this host may drop {what}: see {place}"),
+    };
+    let chain = &place.chain;
+    let mut cure = vec![format!("to see it: nft -a list chain {chain}")];
+    cure.extend(accept.iter().map(|rule| format!("let them pass: nft insert rule {chain} {rule}")));
+    cure.push(
+        "put such rules into the configuration of the firewall, too: a command does not outlive a reboot"
+            .to_owned(),
+    );
+    Some(Finding::new(&subject.child, FindingKind::Firewall, certain, message).with_cure(cure))
+}

@@ -1,0 +1,100 @@
+//! The routes to the remote network and to the peer, and the reverse path filter, which asks for them.
+
+use super::finding::{Finding, FindingKind, sysctl};
+use super::subject::{Subject, is_bypassed, ways};
+use esp::filter::Filter;
+use host::facts::HostFacts;
+use policy::AddressRange;
+
+/// Packets for the remote network do not enter the tunnel.
+pub(super) fn diverted(
+    subject: &Subject,
+    host: &HostFacts,
+    filter: Option<&Filter>,
+) -> Vec<Finding> {
+    let finding = |range: AddressRange| {
+        let mut known = ways(host, &range)
+            .filter(|(address, _)| !is_bypassed(filter, [AddressRange::from(*address); 2]));
+        let (message, cure) = match &subject.device {
+            Some(device) => {
+                let (address, way) =
+                    known.find(|(_, way)| way.is_none_or(|way| way.device != *device))?;
+                let takes = way
+                    .map_or("finds no route".to_owned(), |way| format!("leaves by {}", way.device));
+                (
+                    format!(
+                        "a packet to {address} of the remote network {range} {takes} and does not enter the tunnel device \
+                         {device}: a routing rule comes before that of vpnd"
+                    ),
+                    vec![
+                        format!("see ip rule show and ip route get {address}"),
+                        "delete that rule, or give it a priority above 4500".to_owned(),
+                    ],
+                )
+            }
+            None => {
+                known.find(|(_, way)| way.is_none())?;
+                let device = subject.outer_device(host).unwrap_or("DEVICE");
+                (
+                    format!(
+                        "no route leads to {range}, so that no packet to it comes to the kernel's ESP"
+                    ),
+                    vec![format!("ip route add {range} dev {device}")],
+                )
+            }
+        };
+        Some(Finding::new(&subject.child, FindingKind::Route, true, message).with_cure(cure))
+    };
+    subject.remote_ranges().into_iter().filter_map(finding).collect()
+}
+
+/// The strict reverse path filter drops packets whose source is reached by another device than that on which they arrive.
+/// The kernel filters reverse paths of IPv4 only, and not those of packets that it has opened itself.
+pub(super) fn reverse_path(subject: &Subject, host: &HostFacts) -> Vec<Finding> {
+    let strict = |device: &str| host.rp_filter.get(device) == Some(&1);
+    let found = |device: &str, message: String| {
+        let setting = format!("net.ipv4.conf.{}.rp_filter", device.replace('.', "/"));
+        let mut cure = sysctl(&setting, 2).to_vec();
+        cure.push(
+            "to find its drops in the log of the kernel: set log_martians of the device to 1"
+                .into(),
+        );
+        Finding::new(&subject.child, FindingKind::RpFilter, true, message).with_cure(cure)
+    };
+    let mut findings = Vec::new();
+    let peer = subject.peer();
+    let back = host.ways.get(&(peer, false)).filter(|_| peer.is_ipv4());
+    if let (Some(outer), Some(back)) = (subject.outer_device(host), back)
+        && strict(outer)
+        && let takes = back.as_ref().map(|way| way.device.as_str())
+        && takes != Some(outer)
+    {
+        let takes = takes.unwrap_or("no device");
+        findings.push(found(
+            outer,
+            format!(
+                "the reverse path filter of {outer} is strict (rp_filter is 1) and drops the packets of the peer {peer}: \
+                 the way back to this address is {takes}, because the address lies in the remote network of a tunnel"
+            ),
+        ));
+    }
+    let Some(device) = subject.device.as_deref().filter(|device| strict(device)) else {
+        return findings;
+    };
+    let remote = subject.remote_ranges().into_iter().filter(|range| range.start().is_ipv4());
+    for range in remote {
+        let other = ways(host, &range).find_map(|(address, way)| {
+            way.filter(|way| way.device != device).map(|way| (address, &way.device))
+        });
+        if let Some((address, other)) = other {
+            findings.push(found(
+                device,
+                format!(
+                    "the reverse path filter of {device} is strict (rp_filter is 1) and drops what the tunnel has brought \
+                     from {range}: the way back to {address} is {other}"
+                ),
+            ));
+        }
+    }
+    findings
+}

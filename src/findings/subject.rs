@@ -1,0 +1,194 @@
+//! A child tunnel that is up, as far as its traffic is concerned, and the questions about the host that follow from it.
+
+use esp::filter::{Filter, FilterAction};
+use esp::plane::Encapsulation;
+use host::facts::{HostFacts, Questions};
+use host::netlink::Way;
+use ike::status::{ChildSaStatus, ChildStatus, IkeStatus, State};
+use policy::{AddressRange, Mode, Policy, Selector};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::time::Duration;
+
+/// Most ranges of a tunnel that are looked at, of each side.
+const RANGES: usize = 8;
+
+/// A child tunnel that is up.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject {
+    pub child: String,
+    pub mode: Mode,
+    /// The agreed traffic of this side.
+    pub local: Vec<Selector>,
+    /// The agreed traffic of the peer.
+    pub remote: Vec<Selector>,
+    /// The traffic that the policy names, of both sides; `None`: the policy does not have the tunnel.
+    pub asked: Option<[Vec<Selector>; 2]>,
+    /// The TUN device; `None`: the kernel protects the packets.
+    pub device: Option<String>,
+    /// Addresses and ports of this side and of the peer.
+    pub path: [SocketAddr; 2],
+    pub encapsulation: Encapsulation,
+    /// What was received, and what was sent.
+    pub inbound: Flow,
+    pub outbound: Flow,
+    pub refused: u64,
+}
+
+/// The packets of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Flow {
+    pub packets: u64,
+    pub bytes: u64,
+    /// The time since the last one.
+    pub idle: Option<Duration>,
+}
+
+impl Subject {
+    fn new(
+        child: &ChildStatus,
+        sa: &ChildSaStatus,
+        path: [SocketAddr; 2],
+        policy: &Policy,
+        device: Option<&str>,
+    ) -> Self {
+        let defined = policy.child(&child.name).map(|(_, defined)| defined);
+        Self {
+            child: child.name.clone(),
+            mode: child.mode,
+            local: child.local.clone(),
+            remote: child.remote.clone(),
+            asked: defined.map(|defined| [defined.local.clone(), defined.remote.clone()]),
+            device: device.map(str::to_owned),
+            path,
+            encapsulation: sa.encapsulation,
+            inbound: Flow { packets: sa.packets_in, bytes: sa.bytes_in, idle: sa.idle_in },
+            outbound: Flow { packets: sa.packets_out, bytes: sa.bytes_out, idle: sa.idle_out },
+            refused: sa.refused,
+        }
+    }
+
+    /// The ranges of this side.
+    pub fn local_ranges(&self) -> Vec<AddressRange> {
+        ranges(&self.local)
+    }
+
+    /// The ranges of the peer's side.
+    pub fn remote_ranges(&self) -> Vec<AddressRange> {
+        ranges(&self.remote)
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> IpAddr {
+        self.path[1].ip()
+    }
+
+    /// The device by which protected packets arrive once they are opened.
+    pub fn inner_device<'a>(&'a self, host: &'a HostFacts) -> Option<&'a str> {
+        self.device.as_deref().or_else(|| self.outer_device(host))
+    }
+
+    /// The device by which the packets to the peer leave.
+    pub fn outer_device<'a>(&self, host: &'a HostFacts) -> Option<&'a str> {
+        let way = host.ways.get(&(self.peer(), true))?.as_ref()?;
+        Some(way.device.as_str()).filter(|device| !device.is_empty())
+    }
+}
+
+/// The children of an IKE tunnel that are up. `in_kernel` tells those whose packets the kernel protects.
+pub(crate) fn subjects(
+    status: &IkeStatus,
+    policy: &Policy,
+    device: &str,
+    in_kernel: impl Fn(&str) -> bool,
+) -> Vec<Subject> {
+    let Some(sa) = &status.sa else { return Vec::new() };
+    let path = [sa.local, sa.remote];
+    let subject = |child: &ChildStatus| {
+        let serves = matches!(child.state, State::Established | State::Rekeying);
+        let sa = child.sa.as_ref().filter(|_| serves)?;
+        let device = (!in_kernel(&child.name)).then_some(device);
+        Some(Subject::new(child, sa, path, policy, device))
+    };
+    status.children.iter().filter_map(subject).collect()
+}
+
+/// The questions about the host for these tunnels.
+pub(crate) fn questions(subjects: &[Subject], mark: u32) -> Questions {
+    let mut questions = Questions { mark, ..Questions::default() };
+    for subject in subjects {
+        questions.destinations.insert(subject.peer());
+        for range in [subject.local_ranges(), subject.remote_ranges()].concat() {
+            questions.destinations.extend(samples(&range));
+        }
+        questions.devices.extend(subject.device.clone());
+    }
+    questions
+}
+
+/// The ranges of selectors, each once.
+fn ranges(selectors: &[Selector]) -> Vec<AddressRange> {
+    let mut found: Vec<AddressRange> = Vec::new();
+    for selector in selectors {
+        if !found.contains(&selector.addresses) && found.len() < RANGES {
+            found.push(selector.addresses);
+        }
+    }
+    found
+}
+
+/// Addresses of a range that hosts may have: the first of a network is none.
+pub(super) fn samples(range: &AddressRange) -> Vec<IpAddr> {
+    if range.start() == range.end() {
+        return vec![range.start()];
+    }
+    let beyond = |address: IpAddr, step: i8| -> Option<IpAddr> {
+        Some(match address {
+            IpAddr::V4(a) => {
+                Ipv4Addr::from_bits(a.to_bits().checked_add_signed(step.into())?).into()
+            }
+            IpAddr::V6(a) => {
+                Ipv6Addr::from_bits(a.to_bits().checked_add_signed(step.into())?).into()
+            }
+        })
+    };
+    let all = [(range.start(), 1), (range.start(), 2), (range.start(), 3), (range.end(), -1)];
+    let mut found: Vec<IpAddr> = Vec::new();
+    for address in all.into_iter().filter_map(|(address, step)| beyond(address, step)) {
+        if range.contains(address) && !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    found
+}
+
+/// The routes to addresses of a range that are not this host's own, as far as they are known.
+pub(super) fn ways<'a>(
+    host: &'a HostFacts,
+    range: &AddressRange,
+) -> impl Iterator<Item = (IpAddr, Option<&'a Way>)> {
+    let known = move |address: IpAddr| {
+        let way = host.ways.get(&(address, false))?.as_ref();
+        way.is_none_or(|way| !way.own).then_some((address, way))
+    };
+    samples(range).into_iter().filter_map(known)
+}
+
+/// Returns `true` if a range holds all addresses of its family.
+pub(super) fn is_whole(range: &AddressRange) -> bool {
+    let whole = AddressRange::subnet(range.start(), 0);
+    whole.as_ref() == Some(range)
+}
+
+/// Returns `true` if a bypass rule of the filter lets the packets between two ranges pass in the clear.
+pub(super) fn is_bypassed(filter: Option<&Filter>, [from, to]: [AddressRange; 2]) -> bool {
+    let holds = |selectors: &[Selector], range: AddressRange| {
+        selectors.iter().any(|s| s.addresses.intersection(&range) == Some(range))
+    };
+    filter.is_some_and(|filter| {
+        filter.rules.iter().any(|rule| {
+            rule.action == FilterAction::Bypass
+                && holds(&rule.traffic.local, from)
+                && holds(&rule.traffic.remote, to)
+        })
+    })
+}

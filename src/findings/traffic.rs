@@ -1,0 +1,197 @@
+//! The traffic of a tunnel: packets in one direction only, and less traffic than the policy names.
+
+use super::finding::{Finding, FindingKind};
+use super::subject::{Flow, Subject};
+use esp::plane::Encapsulation;
+use policy::{Mode, Selector};
+use std::time::Duration;
+
+/// So many packets of one direction without one of the other are worth telling at once.
+const ENOUGH: u64 = 5;
+/// After this long without an answer, fewer are.
+const ANSWERED: Duration = Duration::from_secs(3);
+/// Packets of one direction have stopped if those of the other came so much later.
+const STOPPED: Duration = Duration::from_secs(10);
+
+/// How the packets of one direction stand to those of the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    /// None has ever passed.
+    Never,
+    /// None has passed for so long.
+    Stopped(Duration),
+}
+
+/// Packets of the one direction pass; says whether those of the other do not.
+fn silence(passing: Flow, other: Flow) -> Option<Silence> {
+    let last = passing.idle?;
+    match other.idle {
+        _ if passing.packets == 0 => None,
+        None => (passing.packets >= ENOUGH || last >= ANSWERED).then_some(Silence::Never),
+        Some(idle) => (idle >= last + STOPPED).then_some(Silence::Stopped(idle)),
+    }
+}
+
+/// Returns `true` if packets pass in one direction only.
+pub(super) fn is_one_way(subject: &Subject) -> bool {
+    let (inbound, outbound) = (subject.inbound, subject.outbound);
+    silence(outbound, inbound).or_else(|| silence(inbound, outbound)).is_some()
+}
+
+/// Packets pass in one direction only.
+pub(super) fn one_way(subject: &Subject) -> Option<Finding> {
+    let (inbound, outbound) = (subject.inbound, subject.outbound);
+    let last = |flow: Flow| seconds(flow.idle.unwrap_or_default());
+    let sum = |flow: Flow| format!("{} packets ({} octets)", flow.packets, flow.bytes);
+    let finding = |message: String, cure: Vec<String>| {
+        Some(Finding::new(&subject.child, FindingKind::OneWay, false, message).with_cure(cure))
+    };
+    if let Some(silence) = silence(outbound, inbound) {
+        let message = match silence {
+            Silence::Never => format!(
+                "this side has sent {}, the last one {} ago, and nothing has ever come in",
+                sum(outbound),
+                last(outbound)
+            ),
+            Silence::Stopped(idle) => format!(
+                "nothing has come in for {}, while this side went on sending until {} ago: {} out, {} in since the tunnel \
+                 came up",
+                seconds(idle),
+                last(outbound),
+                sum(outbound),
+                sum(inbound)
+            ),
+        };
+        return finding(message + &refused(subject), nothing_in(subject));
+    }
+    let silence = silence(inbound, outbound)?;
+    let message = match silence {
+        Silence::Never => format!(
+            "{} have come in, the last one {} ago, and this side has never sent one",
+            sum(inbound),
+            last(inbound)
+        ),
+        Silence::Stopped(idle) => format!(
+            "this side has sent nothing for {}, while packets came in until {} ago",
+            seconds(idle),
+            last(inbound)
+        ),
+    };
+    finding(message, nothing_out(subject))
+}
+
+fn refused(subject: &Subject) -> String {
+    match subject.refused {
+        0 => String::new(),
+        n => format!("; {n} packets were refused (vpnctl counters says why)"),
+    }
+}
+
+fn nothing_in(subject: &Subject) -> Vec<String> {
+    let [local, peer] = subject.path.map(|end| end.ip());
+    let mut cure = match subject.encapsulation {
+        Encapsulation::Udp => vec![format!(
+            "let UDP 4500 pass every firewall between {local} and {peer}, in both directions"
+        )],
+        Encapsulation::Native => vec![
+            format!(
+                "let ESP (IP protocol 50) pass every firewall between {local} and {peer}, in both directions"
+            ),
+            "if a firewall must block it: encap = \"always\" in [esp] of vpnd.toml sends ESP in UDP, as IKE is sent; restart vpnd"
+                .to_owned(),
+        ],
+        Encapsulation::Ah => vec![format!(
+            "let AH (IP protocol 51) pass every firewall between {local} and {peer}, in both directions"
+        )],
+    };
+    cure.push(
+        "on the peer's side: do its hosts answer, do their routes lead to the gateway there, and does it forward? If it runs \
+         vpnd, vpnctl why there tells"
+            .to_owned(),
+    );
+    cure
+}
+
+fn nothing_out(subject: &Subject) -> Vec<String> {
+    let mut cure = Vec::new();
+    if subject.mode == Mode::Tunnel {
+        cure.push(format!(
+            "see whether the hosts of {} answer, and whether their route to {} leads to this host",
+            listed(&subject.local),
+            listed(&subject.remote)
+        ));
+    }
+    cure.push("see whether the firewall of the hosts on this side lets the packets in".to_owned());
+    cure
+}
+
+fn seconds(time: Duration) -> String {
+    format!("{} s", time.as_secs())
+}
+
+fn listed(selectors: &[Selector]) -> String {
+    selectors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// The Child SA protects less than the policy names.
+pub(super) fn narrowed(subject: &Subject) -> Option<Finding> {
+    let [local, remote] = subject.asked.as_ref()?;
+    let mut told = Vec::new();
+    for (side, agreed, asked) in
+        [("local", &subject.local, local), ("remote", &subject.remote, remote)]
+    {
+        if !asked.iter().all(|selector| is_covered(selector, agreed)) {
+            told.push(format!(
+                "{side} traffic {}, where the policy names {}",
+                listed(agreed),
+                listed(asked)
+            ));
+        }
+    }
+    if told.is_empty() {
+        return None;
+    }
+    let message = format!(
+        "the two sides have agreed to less than the policy of this side names: {}; other packets of the policy are dropped",
+        told.join(", and ")
+    );
+    let cure = [
+        "give the peer's policy the same traffic, seen from its side (IPSecLocalIdentity and IPSecRemoteIdentity), and then: \
+         vpnctl rekey"
+            .to_owned()
+            + &format!(" {}", subject.child),
+        "if the smaller traffic is meant, write it into this side's policy, too".to_owned(),
+    ];
+    Some(Finding::new(&subject.child, FindingKind::Narrowed, false, message).with_cure(cure))
+}
+
+/// Returns `true` if each packet of a selector is one of the agreed ones. Agreed selectors may share the addresses among them.
+fn is_covered(asked: &Selector, agreed: &[Selector]) -> bool {
+    let mut fitting: Vec<&Selector> = agreed
+        .iter()
+        .filter(|a| {
+            (a.protocol == 0 || a.protocol == asked.protocol)
+                && a.ports.intersection(&asked.ports) == Some(asked.ports)
+                && a.addresses.start().is_ipv4() == asked.addresses.start().is_ipv4()
+        })
+        .collect();
+    fitting.sort_by_key(|a| a.addresses);
+    let (mut next, end) = (bits(asked.addresses.start()), bits(asked.addresses.end()));
+    for selector in fitting {
+        let (from, to) = (bits(selector.addresses.start()), bits(selector.addresses.end()));
+        if from <= next && to >= next {
+            if to >= end {
+                return true;
+            }
+            next = to + 1;
+        }
+    }
+    false
+}
+
+fn bits(address: std::net::IpAddr) -> u128 {
+    match address {
+        std::net::IpAddr::V4(a) => a.to_bits().into(),
+        std::net::IpAddr::V6(a) => a.to_bits(),
+    }
+}

@@ -1,0 +1,419 @@
+//! The tunnel is up, and no traffic passes: each fault is planted between real gateways, `vpnctl why` or `vpnctl probe` names
+//! it with its cure, and the cure works.
+//!
+//! The outputs are compared with the blocks of `docs/troubleshooting.md` whose names begin with `host-`.
+//! `TROUBLESHOOTING_WRITE=1` puts them into the guide instead.
+
+use crate::harness::gateway::{Gateway, PATIENT};
+use crate::harness::policies::{changed, site, vendor};
+use crate::harness::space::Space;
+use crate::harness::{FILTERED, PINGED, test, until};
+use crate::networks;
+use crate::path_mtu::{ESP, NARROW, Row};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+
+pub fn trials() -> Vec<Trial> {
+    vec![
+        test("no traffic: forwarding is off", FILTERED, forwarding),
+        test("no traffic: the packet filter drops", FILTERED, packet_filter),
+        test("no traffic: ESP is dropped on the way", FILTERED, || dropped_on_the_way("never")),
+        test("no traffic: ESP in UDP is dropped on the way", FILTERED, || {
+            dropped_on_the_way("always")
+        }),
+        test("no traffic: packets stop to come back", FILTERED, stops),
+        test("no traffic: an MTU black hole", FILTERED, black_hole),
+        test("no traffic: a narrow path of which a router tells", FILTERED, narrow_path),
+        test("no traffic: no network behind, and one on both sides", FILTERED, networks_behind),
+        test("no traffic: the peer has narrowed the selectors", PINGED, narrowed),
+        test("no traffic: a strict reverse path filter", FILTERED, reverse_path),
+        test("no traffic: packets for a tunnel that was never up", PINGED, never_up),
+    ]
+}
+
+const FAR: &str = "10.2.0.7";
+
+/// Two gateways on one wire, each with a host behind, and a tunnel between the networks.
+struct Pair {
+    hosts: [Space; 2],
+    gateways: [Gateway; 2],
+}
+
+impl Pair {
+    fn up(esp: &str) -> Self {
+        let gateway = |name, end| {
+            let policy = networks::policy(end, false);
+            Gateway::new(name, &policy, &format!("{PATIENT}\n"), esp)
+        };
+        let mut gateways = [gateway("left", 0), gateway("right", 1)];
+        let hosts = networks::hosts([&gateways[0].space, &gateways[1].space]);
+        let wire = [["192.0.2.1/24"], ["192.0.2.2/24"]];
+        Space::connect(
+            (&gateways[0].space, "wire", &wire[0]),
+            (&gateways[1].space, "wire", &wire[1]),
+        );
+        gateways.iter_mut().for_each(Gateway::start);
+        assert_eq!(gateways[0].ctl_ok(&["activate"]), "site: up\n");
+        Self { hosts, gateways }
+    }
+
+    /// All is in order: nothing is told, and packets pass.
+    fn is_in_order(&self) {
+        self.hosts[0].pings("", 3, FAR).expect("echoes");
+        for gateway in &self.gateways {
+            assert_eq!(findings(gateway), [], "{}", gateway.ctl_ok(&["why", "site"]));
+        }
+    }
+}
+
+/// The findings about the tunnel `site_lan`: their kinds, and whether each is certain.
+fn findings(gateway: &Gateway) -> Vec<(String, bool)> {
+    of(&gateway.json(&["why", "site_lan", "--json"])["children"][0]["findings"])
+}
+
+fn of(findings: &Value) -> Vec<(String, bool)> {
+    let found = findings.as_array().expect("a list").iter();
+    let pair = |f: &Value| {
+        let kind = f["kind"].as_str().expect("a kind").to_owned();
+        (kind, f["certain"].as_bool().expect("yes or no"))
+    };
+    found.map(pair).collect()
+}
+
+/// The only finding, which has this kind; `status` names it, too.
+fn only(gateway: &Gateway, kind: &str, certain: bool) -> Value {
+    let text = gateway.ctl_ok(&["why", "site_lan"]);
+    assert_eq!(findings(gateway), [(kind.to_owned(), certain)], "{text}");
+    let status = gateway.ctl_ok(&["status", "site_lan"]);
+    assert!(status.contains(kind) && status.contains("see vpnctl why site_lan"), "{status}");
+    gateway.json(&["why", "site_lan", "--json"])["children"][0]["findings"][0].clone()
+}
+
+/// The part of a cure behind these words.
+fn cure(finding: &Value, before: &str) -> String {
+    let cures = finding["cure"].as_array().expect("a list").iter().filter_map(Value::as_str);
+    let found = cures.into_iter().find_map(|cure| Some(cure.split_once(before)?.1.to_owned()));
+    found.unwrap_or_else(|| panic!("no {before:?} in {finding}"))
+}
+
+/// Sets a value of the kernel, written as `sysctl -w` takes it.
+fn apply(space: &Space, setting: &str) {
+    let (name, value) = setting.split_once('=').expect("a value");
+    let path = format!("/proc/sys/{}", name.replace('.', "/"));
+    let value = value.to_owned();
+    space.run(move || fs::write(&path, value).unwrap_or_else(|error| panic!("{path}: {error}")));
+}
+
+/// A `vpnctl` among the packets of a gateway.
+fn inside(gateway: &Gateway, arguments: &[&str]) -> (bool, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
+    command.arg("--control").arg(gateway.path("control.sock")).args(arguments);
+    let output = gateway.space.run(move || command.output()).expect("vpnctl is built");
+    let text = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(text).expect("text"))
+}
+
+fn forwarding() {
+    let pair = Pair::up("");
+    let left = &pair.gateways[0];
+    pair.is_in_order();
+    left.space.set("ipv4/ip_forward", "0");
+    let (answered, _) = pair.hosts[0].try_sh(&format!("ping -q -c 1 -W 0.2 {FAR}"));
+    assert!(!answered, "this host forwards nothing");
+    let finding = only(left, "forwarding", true);
+    shown("host-forwarding", &left.ctl_ok(&["why", "site_lan"]));
+    apply(&left.space, &cure(&finding, "sysctl -w "));
+    pair.is_in_order();
+    // A setting of IPv6 concerns the tunnel for IPv6 alone.
+    left.space.set("ipv6/conf/all/forwarding", "0");
+    assert_eq!(findings(left), []);
+    let six = left.json(&["why", "site_lan6", "--json"]);
+    assert_eq!(of(&six["children"][0]["findings"]), [("forwarding".to_owned(), true)]);
+}
+
+fn packet_filter() {
+    let pair = Pair::up("encap = \"never\"");
+    let left = &pair.gateways[0];
+    let nft = |line: &str| left.space.sh(&format!("nft {line}"));
+    nft("add table ip filter");
+    nft("add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }");
+    let (answered, _) = pair.hosts[0].try_sh(&format!("ping -q -c 1 -W 0.2 {FAR}"));
+    assert!(!answered, "the chain drops it");
+    let finding = only(left, "firewall", true);
+    let message = finding["message"].as_str().expect("text");
+    assert!(message.contains("the policy of the chain ip filter FORWARD"), "{message}");
+    shown("host-firewall", &left.ctl_ok(&["why", "site_lan"]));
+    let_pass(left, &finding);
+    pair.is_in_order();
+
+    // Rules with conditions that leave a way are in order.
+    nft("flush chain ip filter FORWARD");
+    nft("add rule ip filter FORWARD ct state established,related accept");
+    only(left, "firewall", true);
+    nft("add rule ip filter FORWARD iifname lan accept");
+    pair.is_in_order();
+
+    nft("add chain ip filter INPUT { type filter hook input priority 0 ; }");
+    nft("add rule ip filter INPUT ip protocol esp counter drop");
+    let finding = only(left, "firewall", true);
+    let message = finding["message"].as_str().expect("text");
+    assert!(message.contains("ESP (IP protocol 50) from the peer 192.0.2.2"), "{message}");
+    let_pass(left, &finding);
+    pair.is_in_order();
+}
+
+/// Carries out the commands of a cure.
+fn let_pass(gateway: &Gateway, finding: &Value) {
+    let cures = finding["cure"].as_array().expect("a list").iter().filter_map(Value::as_str);
+    let commands: Vec<&str> = cures.filter_map(|c| c.strip_prefix("let them pass: ")).collect();
+    assert!(!commands.is_empty(), "{finding}");
+    commands.iter().for_each(|command| drop(gateway.space.sh(command)));
+}
+
+fn dropped_on_the_way(encap: &str) {
+    let mut row = Row::new(4, &format!("encap = {encap:?}"), ESP);
+    row.start();
+    let rule = match encap {
+        "never" => "ip protocol esp drop",
+        _ => "udp dport 4500 drop",
+    };
+    row.router.sh("nft add table inet lossy");
+    row.router.sh("nft add chain inet lossy way { type filter hook forward priority 0 ; }");
+    row.router.sh(&format!("nft add rule inet lossy way {rule}"));
+    row.hosts[0].try_sh(&format!("ping -q -c 9 -i 0.01 -W 0.1 {FAR}"));
+    let left = &row.gateways[0];
+    let lost = || (!findings(left).is_empty()).then_some(());
+    until("a finding", lost, || left.ctl_ok(&["status", "site"]));
+    let finding = only(left, "one_way", false);
+    let text = left.ctl_ok(&["why", "site_lan"]);
+    assert!(text.contains("nothing has ever come in"), "{text}");
+    if encap == "never" {
+        cure(&finding, "encap = \"always\" in [esp]");
+        shown("host-one-way", &text);
+    } else {
+        cure(&finding, "let UDP 4500 pass");
+    }
+    let (reached, text) = inside(left, &["probe", "site_lan", "--to", FAR, "--count", "1"]);
+    assert!(!reached && text.contains("see vpnctl why site_lan"), "{text}");
+    row.router.sh("nft flush chain inet lossy way");
+    row.hosts[0].pings("", 3, FAR).expect("echoes");
+    assert_eq!(findings(left), []);
+}
+
+/// Packets have passed, and then none comes back.
+fn stops() {
+    let mut row = Row::new(4, "encap = \"never\"", ESP);
+    row.start();
+    row.hosts[0].pings("", 3, FAR).expect("echoes");
+    let left = &row.gateways[0];
+    assert_eq!(findings(left), []);
+    row.router.sh("nft add table inet lossy");
+    row.router.sh("nft add chain inet lossy way { type filter hook forward priority 0 ; }");
+    row.router.sh("nft add rule inet lossy way iifname right ip protocol esp drop");
+    let lost = || {
+        row.hosts[0].try_sh(&format!("ping -q -c 1 -W 0.2 {FAR}"));
+        (!findings(left).is_empty()).then_some(())
+    };
+    until("a finding", lost, || left.ctl_ok(&["status", "site"]));
+    only(left, "one_way", false);
+    let text = left.ctl_ok(&["why", "site_lan"]);
+    assert!(text.contains("nothing has come in for"), "{text}");
+    // The right gateway receives and answers: nothing is to be seen there.
+    assert_eq!(findings(&row.gateways[1]), []);
+}
+
+/// Probes from the left gateway.
+fn probe(row: &Row) -> Value {
+    // On a busy host, answers may be late.
+    let arguments = ["--to", FAR, "--count", "2", "--timeout", "20", "--json"];
+    let (_, text) = inside(&row.gateways[0], &[&["probe", "site_lan"], &arguments[..]].concat());
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn black_hole() {
+    let mut row = Row::new(4, "", ESP);
+    row.router.sh("nft add table inet silent");
+    row.router.sh("nft add chain inet silent out { type filter hook output priority 0 ; }");
+    row.router.sh("nft add rule inet silent out meta l4proto { icmp, icmpv6 } drop");
+    row.start();
+    let probed = probe(&row);
+    assert_eq!(of(&probed["findings"]), [("mtu_black_hole".to_owned(), true)], "{probed}");
+    let (passed, text) = inside(&row.gateways[0], &["probe", "site_lan", "--to", FAR]);
+    assert!(!passed, "{text}");
+    shown("host-black-hole", &text);
+    let setting = cure(&probed["findings"][0], "outer_mtu = ");
+    let outer: u64 = setting.split(' ').next().and_then(|n| n.parse().ok()).expect("a number");
+    assert!(outer <= NARROW, "{probed}");
+    for gateway in &mut row.gateways {
+        gateway.stop();
+        gateway.configure(&format!("outer_mtu = {outer}\n"));
+    }
+    row.start();
+    // A size whose packets are late counts as lost.
+    let cured = || probe(&row)["findings"].as_array().is_some_and(Vec::is_empty).then_some(());
+    until("a probe without a finding", cured, || probe(&row).to_string());
+}
+
+fn narrow_path() {
+    let mut row = Row::new(4, "", ESP);
+    row.start();
+    let learned = || {
+        let probed = probe(&row);
+        (probed["outer_mtu_learned"] == true).then_some(probed)
+    };
+    let probed = until("the router's word", learned, String::new);
+    assert_eq!(of(&probed["findings"]), [], "{probed}");
+    assert_eq!(probed["outer_mtu"], NARROW, "{probed}");
+    assert!(probed["round_trip_ms"]["least"].as_f64() > Some(0.0), "{probed}");
+    let (passed, text) = inside(&row.gateways[0], &["probe", "site", "--timeout", "20"]);
+    assert!(passed, "{text}");
+    assert!(text.contains("10.1.0.1 to 10.2.0.1"), "the gateway there answers: {text}");
+}
+
+fn networks_behind() {
+    let [mut left, mut right] = Gateway::pair(&site(), [1, 2], PATIENT);
+    right.space.ip("address add 10.2.0.1/32 dev lo");
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    left.space.set("ipv4/ip_forward", "1");
+    only(&left, "no_route_behind", true);
+    shown("host-no-route", &left.ctl_ok(&["why", "site_lan"]));
+    let (sent, text) = inside(&left, &["probe", "site_lan"]);
+    assert!(!sent && text.contains("no address within 10.1.0.0/24"), "{text}");
+    assert_eq!(findings(&right), [], "that host alone is meant");
+
+    // Behind the default route may be anything.
+    left.space.ip("route add default via 192.0.2.9");
+    only(&left, "no_route_behind", false);
+    left.space.ip("link add lan type dummy");
+    left.space.ip("address add 10.1.0.1/24 dev lan");
+    left.space.ip("link set lan up");
+    assert_eq!(findings(&left), []);
+    left.space.pings("-I 10.1.0.1", 3, "10.2.0.1").expect("echoes");
+
+    left.space.ip("link add twice type dummy");
+    left.space.ip("address add 10.2.0.77/24 dev twice");
+    left.space.ip("link set twice up");
+    let finding = only(&left, "duplicate_subnet", false);
+    let message = finding["message"].as_str().expect("text");
+    assert!(message.contains("10.2.0.77 (twice)"), "{message}");
+    shown("host-duplicate", &left.ctl_ok(&["why", "site_lan"]));
+}
+
+fn narrowed() {
+    let [here, there] = site();
+    let wide = changed(&here, "10.2.0.255", "10.2.255.255");
+    let [mut left, mut right] = Gateway::pair(&[wide, there], [1, 2], PATIENT);
+    left.space.ip("address add 10.1.0.1/32 dev lo");
+    right.space.ip("address add 10.2.0.1/32 dev lo");
+    left.start();
+    right.start();
+    assert_eq!(left.ctl_ok(&["activate"]), "site: up\n");
+    let finding = only(&left, "narrowed", false);
+    let message = finding["message"].as_str().expect("text");
+    for words in ["remote traffic 10.2.0.0/24", "the policy names 10.2.0.0/16"] {
+        assert!(message.contains(words), "{message}");
+    }
+    shown("host-narrowed", &left.ctl_ok(&["why", "site_lan"]));
+    assert_eq!(findings(&right), []);
+}
+
+/// In transport mode, the peer's own address is the remote traffic: the way back to it is the tunnel.
+fn reverse_path() {
+    let [mut left, mut right] = Gateway::pair(&vendor(), [10, 20], PATIENT);
+    left.start();
+    right.start();
+    left.ctl_ok(&["activate"]);
+    left.space.pings("", 3, "192.0.2.20").expect("echoes");
+    let found = || of(&left.json(&["why", "LP2", "--json"])["children"][0]["findings"]);
+    assert_eq!(found(), []);
+    left.space.set("ipv4/conf/all/rp_filter", "1");
+    left.space.set("ipv4/conf/wire/rp_filter", "1");
+    let (answered, _) = left.space.try_sh("ping -q -c 1 -W 0.2 192.0.2.20");
+    assert!(!answered, "the filter drops the answer");
+    assert!(found().contains(&("rp_filter".to_owned(), true)), "{:?}", found());
+    let finding = left.json(&["why", "LP2", "--json"])["children"][0]["findings"][0].clone();
+    apply(&left.space, &cure(&finding, "sysctl -w "));
+    left.space.pings("", 3, "192.0.2.20").expect("echoes");
+    assert_eq!(found(), []);
+
+    // Between networks, a strict filter drops nothing.
+    let pair = Pair::up("");
+    for gateway in &pair.gateways {
+        for device in ["all", "wire", "lan", "vpn0"] {
+            let path = format!("ipv4/conf/{device}/rp_filter");
+            gateway.space.set(&path, "1");
+        }
+    }
+    pair.is_in_order();
+}
+
+fn never_up() {
+    let [mut left, _right] = Gateway::pair(&site(), [1, 2], PATIENT);
+    left.space.ip("address add 10.1.0.1/32 dev lo");
+    left.start();
+    let (answered, _) = left.space.try_sh("ping -q -c 3 -i 0.01 -W 0.1 -I 10.1.0.1 10.2.0.1");
+    assert!(!answered, "nobody is there");
+    let discards = left.discards();
+    let unserved = discards.iter().find(|(reason, _)| reason == "esp.no_sa");
+    assert_eq!(unserved, Some(&("esp.no_sa".to_owned(), 3)), "{discards:?}");
+    let text = left.ctl_ok(&["counters"]);
+    let line = text.lines().find(|line| line.contains("site_lan")).unwrap_or_default();
+    assert!(line.starts_with("3 ") && line.contains("no SA served it"), "{text}");
+}
+
+/// Compares what is printed with a block of the guide. Times and counts differ from one run to the next.
+fn shown(name: &str, printed: &str) {
+    static GUIDE: Mutex<()> = Mutex::new(());
+    let _one_at_a_time = GUIDE.lock().unwrap_or_else(PoisonError::into_inner);
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/troubleshooting.md");
+    let guide = fs::read_to_string(&path).expect("the guide is there");
+    let head = format!("```text {name}\n");
+    let (before, rest) = guide.split_once(&head).unwrap_or_else(|| panic!("no block {name}"));
+    let (block, after) = rest.split_once("```\n").expect("the block ends");
+    if std::env::var_os("TROUBLESHOOTING_WRITE").is_some() {
+        fs::write(&path, [before, &head, printed, "```\n", after].concat()).expect("writable");
+        return;
+    }
+    assert_eq!(
+        steady(printed),
+        steady(block),
+        "the guide's block {name:?} is out of date:\n{printed}"
+    );
+}
+
+/// The words without the numbers that differ from one run to the next.
+fn steady(text: &str) -> Vec<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_number = |word: &str| {
+        let word = word.trim_start_matches('(');
+        word.starts_with(|c: char| c.is_ascii_digit())
+    };
+    let varies = |index: usize| {
+        let next = |n: usize| words.get(index + n).copied().unwrap_or_default();
+        let before = index.checked_sub(1).map_or("", |before| words[before]);
+        next(1).starts_with("packets")
+            || next(1).starts_with("octets")
+            || next(1) == "s" && next(2) == "ago,"
+            || next(1).starts_with("ms")
+            || next(1) == "to" && next(3).starts_with("ms")
+            || before == "outer_mtu"
+            || before == "="
+    };
+    // As in `1m 2s`.
+    let is_time = |word: &str| {
+        let number = word.trim_end_matches(['s', 'm', 'h']);
+        number.len() + 1 == word.len() && number.parse::<u32>().is_ok()
+    };
+    let shown = |(index, word): (usize, &&str)| match is_number(word) && varies(index) {
+        _ if is_time(word) => None,
+        true => Some("N".to_owned()),
+        false => Some((*word).to_owned()),
+    };
+    words.iter().enumerate().filter_map(shown).collect()
+}
