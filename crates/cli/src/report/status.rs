@@ -1,7 +1,7 @@
 //! `vpnctl status NAME` and `vpnctl activate`: one tunnel.
 
 use super::offload::place as placement;
-use super::{Colour, Fields, bytes, count, duration, plain};
+use super::{Colour, Fields, bytes, count, duration, narrowed, plain};
 use control::protocol::{Activation, ChildSa, FailureInfo, IkeSa, Tunnel};
 use std::fmt::Write;
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         );
         let mut fields = Fields::new("    ");
         fields.add("mode", child.mode.clone());
-        fields.add("local", child.local.join(", "));
-        fields.add("remote", child.remote.join(", "));
+        fields.add("local", narrowed::local(child, ", "));
+        fields.add("remote", narrowed::remote(child, ", "));
         if let Some(sa) = &child.child_sa {
             child_sa(&mut fields, sa);
         }

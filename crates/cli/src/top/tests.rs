@@ -53,6 +53,7 @@ fn tunnel(name: &str, state: &str, sa: Option<ChildSa>) -> Tunnel {
             mode: "tunnel".to_owned(),
             local: vec!["10.1.0.0/24".to_owned()],
             remote: vec!["10.2.0.0/24".to_owned()],
+            narrowed: None,
             child_sa: sa,
             fault: None,
             last_failure: None,
