@@ -7,6 +7,7 @@ use crate::config::{Config, ConfigError, LogFormat};
 use crate::crypto::remarks;
 use crate::crypto::tunables::Tunables;
 use crate::filter;
+use crate::filter_advice;
 use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
@@ -168,6 +169,9 @@ fn run_gateway(
     }
     if let Some(warning) = filter::warning(&config.filter.filter(), &config.esp.device) {
         warn!("{warning}");
+    }
+    for remark in filter_advice::of(&file.policy, &config.filter.filter()) {
+        warn!("{remark}");
     }
     let (socket, listener) = ControlSocket::bind(&config.control.socket)?;
 

@@ -56,6 +56,7 @@
 //! | What can a daemon that an attacker has taken over still do? | `daemon/confinement.rs` confines it at start: `capabilities.rs`, `files.rs` (Landlock: a new path goes here, or into `paths.rs` if a setting names it) and `system_calls.rs` (seccomp) beside it |
 //! | How are keys kept out of core dumps and from other users? | `daemon.rs`, `protect_memory`: no core dumps, and umask 077 |
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
+//! | Who advises about rules of the filter that are never used? | `filter_advice.rs` |
 //! | Who advises about algorithms that cards cannot offload? | `offload_advice.rs` |
 //! | How is the daemon tested without a network? | `daemon/gateway/memory.rs` stands in for the gateway of `daemon/gateway.rs`; the tests are in `crates/cli/tests/` |
 //! | Which numbers may stand for tunnels? | `daemon/numbers.rs`: one for each tunnel and phase, as AIX has them |
@@ -73,6 +74,7 @@ pub mod crypto;
 pub mod daemon;
 pub mod demo;
 pub mod filter;
+mod filter_advice;
 mod offload_advice;
 pub mod policy_file;
 pub mod report;
