@@ -264,9 +264,12 @@ pub async fn run<G: Gateway>(
     let server =
         tokio::spawn(serve(listener, owner, Arc::clone(&daemon), Limits::default(), stopping));
 
-    println!("{ready}");
-    if let Err(error) = io::stdout().flush() {
-        warn!(%error, "nobody reads standard output");
+    // On a terminal and in the journal, the line of the log is enough.
+    if !logging::shares_standard_output() {
+        println!("{ready}");
+        if let Err(error) = io::stdout().flush() {
+            warn!(%error, "nobody reads standard output");
+        }
     }
     info!("{ready}");
     tell_systemd(&[NotifyState::Ready, NotifyState::Status(ready)]);

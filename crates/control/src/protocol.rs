@@ -27,7 +27,7 @@ pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable
 pub use definition::{ChildPolicy, TunnelPolicy};
 pub use explanation::{Defined, Explanation, Row, Story, Waits};
 pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo};
-pub use happening::Happening;
+pub use happening::{AlgorithmsInfo, Happening};
 pub use manual::ManualSaInfo;
 pub use offload::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo, ResyncInfo};
 pub use overview::{ConfinementInfo, Fallback, Fleet, GuardInfo, Overview, PlaneInfo, Unrouted};

@@ -84,6 +84,8 @@ mod tests {
             "vpnctl reload",
             "vpnctl reload --dry-run --json",
             "vpnctl why site --json",
+            "vpnctl why",
+            "vpnctl log",
             "vpnctl events",
             "vpnctl events site branch --json",
             "vpnctl counters --all",
@@ -128,7 +130,6 @@ mod tests {
         for line in [
             "vpnctl",
             "vpnctl policy purge",
-            "vpnctl why",
             "vpnctl trace",
             "vpnctl filter --ipv4 block",
             "vpnctl experiment none",

@@ -33,6 +33,7 @@ impl<G: Gateway> Daemon<G> {
             pid: std::process::id(),
             up_seconds: self.started.elapsed().as_secs(),
             policy: self.source.to_string(),
+            log_level: Some(self.levels.current()),
             configuration: file.as_ref().map(|file| file.display().to_string()),
             tunnels: Fleet {
                 defined: tunnels.len(),

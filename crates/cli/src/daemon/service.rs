@@ -26,7 +26,7 @@ pub struct Daemon<G> {
     /// The policy in force, and where it is defined.
     pub(super) in_force: std::sync::Mutex<(Arc<Policy>, Definitions)>,
     pub(super) numbers: Numbers,
-    levels: LevelControl,
+    pub(super) levels: LevelControl,
     pub(super) crypto: Tunables,
     pub(super) keys_exported_to: Option<PathBuf>,
     pub(super) confinement: Option<ConfinementInfo>,
