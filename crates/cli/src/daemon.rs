@@ -40,6 +40,7 @@ mod service;
 mod source;
 mod stored;
 mod tunnels;
+mod undo;
 mod workers;
 
 pub use gateway::Gateway;
@@ -274,6 +275,8 @@ pub async fn run<G: Gateway>(
     info!("{ready}");
     tell_systemd(&[NotifyState::Ready, NotifyState::Status(ready)]);
 
+    let undoing = Arc::clone(&daemon);
+    let undoing = tokio::spawn(async move { undoing.undo_unconfirmed().await });
     let blocked = loop {
         tokio::select! {
             keep_guard = daemon.stop_wanted() => {
@@ -294,6 +297,7 @@ pub async fn run<G: Gateway>(
             }
         }
     };
+    undoing.abort();
     tell_systemd(&[NotifyState::Stopping]);
     daemon.gateway().stop(blocked).await;
     // Whoever asked gets the answer before the connection closes.

@@ -76,6 +76,7 @@ pub mod daemon;
 pub mod demo;
 pub mod filter;
 mod filter_advice;
+mod lockout;
 pub mod manual;
 mod offload_advice;
 pub mod policy_file;

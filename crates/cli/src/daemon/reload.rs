@@ -84,6 +84,9 @@ impl<G: Gateway> Daemon<G> {
         self.gateway.replace_trust(Arc::clone(&certificates.trust)).await.map_err(refusal)?;
         self.gateway.replace_policy(Arc::clone(&policy)).await.map_err(refusal)?;
         self.keep_in_force(Arc::clone(&policy), file.definitions);
+        if policy.tunnels.is_empty() {
+            self.numbers.restart();
+        }
         self.certificates.keep(policy, certificates.trust);
         // Whoever reloads may have mended what kept a revocation list from being fetched.
         self.certificates.lists().retry();
