@@ -24,6 +24,7 @@ mod flood;
 mod manual;
 mod nat;
 mod networks;
+mod output;
 mod path_mtu;
 mod reload;
 mod restart;
@@ -44,6 +45,7 @@ fn main() -> std::process::ExitCode {
         experiments::trials(),
         flood::trials(),
         networks::trials(),
+        output::trials(),
         path_mtu::trials(),
         authentication_header::trials(),
         certificates::trials(),

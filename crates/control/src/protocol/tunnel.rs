@@ -82,8 +82,8 @@ pub struct Child {
     pub local: Vec<String>,
     /// The peer's traffic.
     pub remote: Vec<String>,
-    /// The policy's traffic, where both sides have agreed on less of it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The policy's traffic, where both sides have agreed on less of it; `null` elsewhere.
+    #[serde(default)]
     pub narrowed: Option<Narrowed>,
     /// The Child SA; `null` while down.
     pub child_sa: Option<ChildSa>,
