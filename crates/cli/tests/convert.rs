@@ -300,7 +300,7 @@ fn narrow_traffic_comes_first_and_tunnels_that_are_never_used_are_told() {
     assert_eq!(names, ["web", "office", "copy", "all"]);
     let report = converted.report();
     for told in [
-        "swanctl.conf:29: never used: covered by office, line 22\n",
+        "swanctl.conf:24: never used: covered by office, line 17\n",
         "unique = never: in vpnd a new IKE SA of a peer always replaces its old one",
         "liveness_action = \"restart\" is that of 1 of 4 children",
         "mark_in = %unique: vpnd.toml has a number",
@@ -308,8 +308,8 @@ fn narrow_traffic_comes_first_and_tunnels_that_are_never_used_are_told() {
     ] {
         assert!(report.contains(told), "{told}\n{report}");
     }
-    let section = "[tunnel.\"office\"]\ndataplane = \"xfrm\"\n# swanctl.conf:25\nmark = \"0x11/0xff\"\n\
-                   # swanctl.conf:7\nif_id = 7\n# swanctl.conf:27\noffload = \"packet\"\n";
+    let section = "[tunnel.\"office\"]\ndataplane = \"xfrm\"\n# swanctl.conf:20\nmark = \"0x11/0xff\"\n\
+                   # swanctl.conf:7\nif_id = 7\n# swanctl.conf:22\noffload = \"packet\"\n";
     assert!(converted.settings.contains(section), "{}", converted.settings);
 }
 
