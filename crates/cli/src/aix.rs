@@ -9,6 +9,7 @@ mod advice;
 mod daemon;
 mod filters;
 mod flags;
+mod genfilt;
 mod ike;
 mod ikedb;
 pub mod links;
@@ -29,8 +30,9 @@ use trouble::Trouble;
 type Run = fn(&[String], &mut dyn Write) -> Result<(), Trouble>;
 
 /// Names and what they do.
-const COMMANDS: [(&str, Run); 8] = [
+const COMMANDS: [(&str, Run); 9] = [
     ("acfo", acfo::run),
+    ("genfilt", genfilt::refuse),
     ("ike", ike::run),
     ("ikedb", ikedb::run),
     ("lsfilt", filters::list),

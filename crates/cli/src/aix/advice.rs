@@ -3,7 +3,7 @@
 use super::trouble::Trouble;
 
 /// Names and advice.
-const ADVICE: [(&str, &str); 17] = [
+const ADVICE: [(&str, &str); 16] = [
     (
         "certmgr",
         "put certificates and keys into the directories below /etc/vpnd, as docs/certificates.md describes; see them with: vpnctl certs",
@@ -22,7 +22,6 @@ const ADVICE: [(&str, &str); 17] = [
         "exptun",
         "tunnels with IKE: vpnctl policy get > FILE, or ikedb -g > FILE; manual tunnels: copy /etc/vpnd/vpnd.toml",
     ),
-    ("genfilt", RULES),
     (
         "gentun",
         "manual tunnels are [[sa]] sections of vpnd.toml (docs/manual-sas.md); IKE makes and renews keys itself: ikedb -p FILE",
