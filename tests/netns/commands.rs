@@ -21,10 +21,8 @@ fn vpnctl() {
     let [mut left, mut right] = two();
     left.start();
     right.start();
-    assert_eq!(
-        left.ctl_ok(&["list"]),
-        "PHASE  NUMBER  TUNNEL  STATE  LOCAL  REMOTE  UP  REKEY  IN  OUT  SUITE\n"
-    );
+    let empty = left.ctl_ok(&["list"]);
+    assert!(empty.contains("No tunnel is up.") && empty.contains("vpnctl activate"), "{empty}");
     assert_eq!(left.ctl_ok(&["list", "--json"]), "[]\n");
     let mode = |path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
     assert_eq!(mode(left.path("control.sock")), 0o600);

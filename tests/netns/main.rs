@@ -26,6 +26,7 @@ mod manual;
 mod nat;
 mod networks;
 mod no_traffic;
+mod output;
 mod path_mtu;
 mod reload;
 mod restart;
@@ -46,6 +47,7 @@ fn main() -> std::process::ExitCode {
         experiments::trials(),
         flood::trials(),
         networks::trials(),
+        output::trials(),
         path_mtu::trials(),
         no_traffic::trials(),
         authentication_header::trials(),

@@ -5,9 +5,11 @@
 //! commands have no option for its socket.
 
 mod acfo;
+mod advice;
 mod daemon;
 mod filters;
 mod flags;
+mod genfilt;
 mod ike;
 mod ikedb;
 pub mod links;
@@ -28,8 +30,9 @@ use trouble::Trouble;
 type Run = fn(&[String], &mut dyn Write) -> Result<(), Trouble>;
 
 /// Names and what they do.
-const COMMANDS: [(&str, Run); 8] = [
+const COMMANDS: [(&str, Run); 9] = [
     ("acfo", acfo::run),
+    ("genfilt", genfilt::refuse),
     ("ike", ike::run),
     ("ikedb", ikedb::run),
     ("lsfilt", filters::list),
@@ -41,13 +44,17 @@ const COMMANDS: [(&str, Run); 8] = [
 
 /// Every name.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    COMMANDS.iter().map(|(name, _)| *name)
+    COMMANDS.iter().map(|(name, _)| *name).chain(advice::names())
 }
 
 /// Carries out the command of AIX by whose name the program was called; `None` if it was called by another.
 pub fn run(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     let program = PathBuf::from(arguments.next()?);
     let name = program.file_name()?.to_str()?;
+    if let Some((name, trouble)) = advice::refusal(name) {
+        eprintln!("{name}: {}", trouble.message);
+        return Some(ExitCode::FAILURE);
+    }
     let (name, run) = COMMANDS.iter().find(|(known, _)| *known == name)?;
     let words: Result<Vec<String>, OsString> = arguments.map(OsString::into_string).collect();
     let mut out = io::stdout().lock();

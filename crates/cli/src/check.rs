@@ -5,6 +5,7 @@ mod findings;
 use crate::certificates;
 use crate::config::Config;
 use crate::crypto;
+use crate::filter_advice;
 use crate::policy_file;
 use crate::report::{Colour, Fields, bytes, duration, plain};
 use crate::view::mode_name;
@@ -62,6 +63,7 @@ pub fn check(request: &Request<'_>) -> Outcome {
             &read.policy,
             &::crypto::CryptoProviders::new(config.crypto.choice()),
         ));
+        remarks.extend(filter_advice::of(&read.policy, &config.filter.filter()));
         if certificates::are_used(&read.policy) {
             let certificates = certificates::read(&config.certificates);
             let more = certificates.remarks(&read.policy);

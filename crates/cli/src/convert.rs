@@ -20,10 +20,11 @@ Examples:
   vpnctl policy convert swanctl.conf --peer --output other-end.xml
 
 Settings that have no equivalent are reported on standard error, line by line, and in a comment of the policy.
+Narrow traffic stands before wide traffic in the policy, because a packet takes the first tunnel that covers it.
 
 Exit status:
   0  every tunnel is in the policy
-  1  a tunnel was left out, or a file cannot be read
+  1  a tunnel was left out, or a file cannot be read; nothing is written if no tunnel could be converted
   2  wrong arguments")]
 pub struct Convert {
     /// swanctl.conf or ipsec.conf; - is standard input
@@ -91,6 +92,11 @@ impl Convert {
     pub fn run(&self) -> Result<ExitCode, ConvertError> {
         let converted = self.convert()?;
         eprint!("{}", converted.report());
+        if converted.is_empty() {
+            let file = self.file.display();
+            eprintln!("no tunnel of {file} could be converted, and nothing was written");
+            return Ok(ExitCode::FAILURE);
+        }
         match &self.output {
             Some(path) => self.write(path, &converted.xml)?,
             None => print(&converted.xml)?,

@@ -7,6 +7,7 @@ use crate::config::{Config, ConfigError, LogFormat};
 use crate::crypto::remarks;
 use crate::crypto::tunables::Tunables;
 use crate::filter;
+use crate::filter_advice;
 use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
@@ -39,6 +40,7 @@ mod service;
 mod source;
 mod stored;
 mod tunnels;
+mod undo;
 mod workers;
 
 pub use gateway::Gateway;
@@ -169,6 +171,9 @@ fn run_gateway(
     if let Some(warning) = filter::warning(&config.filter.filter(), &config.esp.device) {
         warn!("{warning}");
     }
+    for remark in filter_advice::of(&file.policy, &config.filter.filter()) {
+        warn!("{remark}");
+    }
     let (socket, listener) = ControlSocket::bind(&config.control.socket)?;
 
     // The last moment with one thread. The gateway starts confined.
@@ -260,13 +265,18 @@ pub async fn run<G: Gateway>(
     let server =
         tokio::spawn(serve(listener, owner, Arc::clone(&daemon), Limits::default(), stopping));
 
-    println!("{ready}");
-    if let Err(error) = io::stdout().flush() {
-        warn!(%error, "nobody reads standard output");
+    // On a terminal and in the journal, the line of the log is enough.
+    if !logging::shares_standard_output() {
+        println!("{ready}");
+        if let Err(error) = io::stdout().flush() {
+            warn!(%error, "nobody reads standard output");
+        }
     }
     info!("{ready}");
     tell_systemd(&[NotifyState::Ready, NotifyState::Status(ready)]);
 
+    let undoing = Arc::clone(&daemon);
+    let undoing = tokio::spawn(async move { undoing.undo_unconfirmed().await });
     let blocked = loop {
         tokio::select! {
             keep_guard = daemon.stop_wanted() => {
@@ -287,6 +297,7 @@ pub async fn run<G: Gateway>(
             }
         }
     };
+    undoing.abort();
     tell_systemd(&[NotifyState::Stopping]);
     daemon.gateway().stop(blocked).await;
     // Whoever asked gets the answer before the connection closes.

@@ -43,7 +43,10 @@
 //! | What does `vpnctl top` show? | `top/`: `sample.rs` asks, `model.rs` computes rates, `view.rs` draws, `screen.rs` has the keys |
 //! | Which privileges does a start need? | `daemon/privilege.rs`: CAP_NET_ADMIN, CAP_NET_RAW, CAP_NET_BIND_SERVICE (for port 500) and `/dev/net/tun`, not root itself; the service is `config/vpnd.service` of the repository |
 //! | Which exit status has a command? | `vpnctl`: `commands/session.rs`, `Failure::report`: 0 done, 1 refused or failed, 3 no daemon; 2 wrong arguments. `vpnd check`: `vpnd/check.rs`, 1 if there is an error. `vpnd start`: `daemon.rs`, `start` |
-//! | Where are manual pages and completions made? | `shell.rs` (`vpnctl man DIR`, `vpnctl completions bash`) |
+//! | Where are manual pages made? | `manual.rs` (`vpnctl man DIR`); vpnd.toml(5) from the comments of `config/vpnd.toml`: `manual/configuration.rs` |
+//! | Where are completions made? | `shell.rs` (`vpnctl completions bash`), the script for bash in `shell/bash.rs`; values: `completions.rs` |
+//! | How is output kept within 100 columns? | `report/fitting.rs`: columns that do not fit stand below their row |
+//! | Who asks before ssh is shut out, and who undoes it? | `lockout.rs` asks; `daemon/undo.rs` undoes what is not confirmed |
 //! | Where is the log written, and how is its level changed? | `daemon/logging.rs`, to standard error; levels and formats `config/log.rs`, as in `info,ike=debug`; `vpnctl log LEVEL` changes it: `commands/log.rs` |
 //! | Where are keys written for Wireshark? | `wireshark.rs`, into the directory of `--insecure-export-keys DIR` (tables `ikev2_decryption_table` and `esp_sa`, at most 16 MiB each); the engine's side is `crates/ike/src/key_log.rs` |
 //! | Which mode must a policy file have? | `policy_file.rs`: a file that everybody may write is refused, one that everybody may read causes a warning; it has at most 8 MiB. Certificates and keys: `src/certificates/file.rs` of the package `vpn` |
@@ -57,6 +60,7 @@
 //! | What can a daemon that an attacker has taken over still do? | `daemon/confinement.rs` confines it at start: `capabilities.rs`, `files.rs` (Landlock: a new path goes here, or into `paths.rs` if a setting names it) and `system_calls.rs` (seccomp) beside it |
 //! | How are keys kept out of core dumps and from other users? | `daemon.rs`, `protect_memory`: no core dumps, and umask 077 |
 //! | Where does an event go on its way to people and programs? | `crates/ike/src/event.rs`, then `daemon/logging.rs` (log), and `view/event.rs` with `crates/control/src/protocol/happening.rs` (`vpnctl events`, JSON) |
+//! | Who advises about rules of the filter that are never used? | `filter_advice.rs` |
 //! | Who advises about algorithms that cards cannot offload? | `offload_advice.rs` |
 //! | How is the daemon tested without a network? | `daemon/gateway/memory.rs` stands in for the gateway of `daemon/gateway.rs`; the tests are in `crates/cli/tests/` |
 //! | Which numbers may stand for tunnels? | `daemon/numbers.rs`: one for each tunnel and phase, as AIX has them |
@@ -66,6 +70,7 @@ pub mod aix;
 pub mod certificates;
 pub mod check;
 pub mod commands;
+mod completions;
 pub mod config;
 pub mod convert;
 pub mod counters;
@@ -74,6 +79,9 @@ pub mod crypto;
 pub mod daemon;
 pub mod demo;
 pub mod filter;
+mod filter_advice;
+mod lockout;
+pub mod manual;
 mod offload_advice;
 pub mod policy_file;
 pub mod probe;

@@ -5,8 +5,10 @@
 mod certificates;
 mod counters;
 mod fields;
+mod fitting;
 pub(crate) mod list;
 mod manual;
+mod narrowed;
 mod offload;
 mod overview;
 mod probe;

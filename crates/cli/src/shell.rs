@@ -1,5 +1,6 @@
 //! Manual pages and completions, made from the arguments of a command, so that they say what it takes.
 
+use crate::manual;
 use clap::{Command, Subcommand, ValueEnum};
 use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
@@ -14,6 +15,8 @@ use std::time::Duration;
 
 /// Names the variable by which a shell asks for completions; its value is the shell.
 const VARIABLE: &str = "VPN_COMPLETE";
+
+mod bash;
 
 /// The longest time that a shell waits for the names of tunnels.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -35,8 +38,12 @@ vpnd has its own: vpnd completions bash.")]
     },
     /// Writes manual pages
     #[command(after_help = "\
-Example:
-  sudo vpnctl man /usr/local/share/man/man1 && man vpnctl")]
+Examples:
+  sudo vpnctl man /usr/local/share/man && man vpnctl
+  sudo vpnd man /usr/local/share/man && man vpnd.toml
+
+If the last name of DIR is man, or one such as man1, the pages go into the directories of their sections: vpnctl(1),
+vpnd(8) and vpnd.toml(5). Otherwise all pages go into DIR.")]
     Man {
         /// Directory of the pages; created if it does not exist
         #[arg(value_name = "DIR")]
@@ -68,13 +75,14 @@ impl ShellCommand {
         match self {
             Self::Completions { shell } => out.write_all(&script(command.get_name(), *shell)?),
             Self::Man { directory } => {
-                fs::create_dir_all(directory).map_err(|error| {
-                    io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
-                })?;
-                clap_mangen::generate_to(command, directory).map_err(|error| {
-                    io::Error::new(error.kind(), format!("{}: {error}", directory.display()))
-                })?;
-                writeln!(out, "manual pages are in {}", directory.display())
+                let written = manual::write(&command, directory)?;
+                let mut directories: Vec<&Path> =
+                    written.iter().filter_map(|path| path.parent()).collect();
+                directories.sort_unstable();
+                directories.dedup();
+                let names: Vec<String> =
+                    directories.iter().map(|path| path.display().to_string()).collect();
+                writeln!(out, "manual pages are in {}", names.join(" and "))
             }
         }
     }
@@ -121,6 +129,7 @@ fn script(name: &str, shell: Shell) -> io::Result<Vec<u8>> {
     let completer = shell.as_deref().and_then(|shell| shells.completer(shell));
     let mut script = Vec::new();
     match completer {
+        Some(_) if shell.as_deref() == Some("bash") => script.extend(bash::script(name).bytes()),
         Some(completer) => completer.write_registration(VARIABLE, name, name, name, &mut script)?,
         None => return Err(io::Error::other("completions for this shell are not built in")),
     }
@@ -132,7 +141,7 @@ fn script(name: &str, shell: Shell) -> io::Result<Vec<u8>> {
 /// # Errors
 /// Where the pages cannot be written below `directory`.
 pub fn gaps(command: &Command, directory: &Path) -> io::Result<Vec<String>> {
-    clap_mangen::generate_to(command.clone(), directory)?;
+    manual::write(command, directory)?;
     let mut gaps = Vec::new();
     find_gaps(command, command, &[], directory, &mut gaps)?;
     Ok(gaps)
@@ -147,10 +156,11 @@ fn find_gaps(
 ) -> io::Result<()> {
     let words: Vec<&str> = [root.get_name()].into_iter().chain(path.iter().copied()).collect();
     let title = words.join(" ");
+    let section = if words[0] == "vpnd" { 8 } else { 1 };
     if command.get_about().is_none() {
         gaps.push(format!("{title} is not explained"));
     }
-    let page = fs::read_to_string(directory.join(format!("{}.1", words.join("-"))))
+    let page = fs::read_to_string(directory.join(format!("{}.{section}", words.join("-"))))
         .unwrap_or_default()
         .replace('\\', "");
     let offered = |beginning: &str| -> io::Result<Vec<OsString>> {

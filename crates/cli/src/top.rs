@@ -14,6 +14,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
+mod columns;
 pub mod model;
 pub mod sample;
 pub mod screen;

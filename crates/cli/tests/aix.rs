@@ -11,7 +11,7 @@ use cli::config::{Certificates, Log};
 use cli::daemon::gateway::memory::MemoryGateway;
 use cli::daemon::{self, Daemon, Source};
 use control::client::Client;
-use control::protocol::Command;
+use control::protocol::{Command, Reply};
 use ike::failure::{Failure, FailureKind};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -201,6 +201,13 @@ fn scripts_find_their_exit_status() {
     );
     assert_eq!(bench.told("ikedb -x"), "");
     assert!(!bench.told("ikedb -g").contains("<IKETunnel"));
+    assert_eq!(bench.told("ikedb -p site.xml"), "");
+    assert_eq!(
+        bench.told("ike cmd=activate phase=2 numlist=1"),
+        "Phase 2 tunnel 1 (site_lan): active\n",
+        "numbers begin again"
+    );
+    assert_eq!(bench.told("ikedb -x"), "");
 
     for line in [
         "ike",
@@ -236,14 +243,36 @@ fn scripts_find_their_exit_status() {
         "mkfilt -v 4 -u -z X",
         "mkfilt -v 4 -u -d",
         "lsfilt",
+        "mkfilt -v 4 -u -z D --for never",
+        "mkfilt -v 4 -u -z D --for",
     ] {
         bench.refused(line);
+    }
+    for (line, instead) in [
+        ("genfilt -v 4 -a D -s 10.0.0.0 -m 255.0.0.0", "vpnctl reload"),
+        ("chfilt -v 4 -n 2", "[filter]"),
+        ("rmfilt -v 4 -n 2", "remove the rule"),
+        ("mvfilt -v 4 -p 3 -n 4", "move the rule"),
+        ("expfilt -f /tmp/filters", "vpnd.toml"),
+        ("gentun -s 192.0.2.1 -d 192.0.2.2", "docs/manual-sas.md"),
+        ("exptun -f /tmp/tunnels", "vpnctl policy get"),
+        ("imptun -f /tmp/tunnels", "vpnctl policy put"),
+        ("lstun", "ike cmd=list"),
+        ("rmtun -v 4 -t all", "ike cmd=remove"),
+        ("ipsecstat", "vpnctl counters"),
+    ] {
+        let error = bench.refused(line);
+        assert!(error.contains(instead), "{line}: {error}");
     }
     assert_eq!(bench.told("acfo -t min_sz=64"), "");
     assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 64\n");
     assert_eq!(bench.told("acfo -R"), "");
     assert_eq!(bench.told("acfo -d -t min_sz"), "min_sz : 1024\n");
-    assert_eq!(bench.told("mkfilt -v 6 -u -z D") + &bench.told("mkfilt -v 4 -u"), "");
+    let denied = bench.run("mkfilt -v 6 -u -z D");
+    assert_eq!((denied.status, denied.out.as_str()), (Some(0), ""));
+    assert!(denied.error.contains("ssh"), "nobody can be asked: {}", denied.error);
+    assert_eq!(bench.run("mkfilt -v 6 -u -z D").error, "", "it is denied already");
+    assert_eq!(bench.told("mkfilt -v 4 -u"), "");
     let fields =
         |line: &str| bench.told(line).lines().map(|l| l.split('|').count()).collect::<Vec<_>>();
     assert_eq!(fields("lsfilt -v6 -O"), [22, 22, 22]);
@@ -251,6 +280,34 @@ fn scripts_find_their_exit_status() {
     assert!(bench.told("lsfilt -v 4").contains("Rule 3:\nRule action          : permit\n"));
     fs::write(bench.path("vpnd.toml"), "[log]\nlevel = \"warn\"\n").expect("writable");
     assert_eq!(bench.told("ike cmd=log"), "");
+}
+
+#[test]
+fn a_default_that_nobody_confirms_comes_back() {
+    let bench = Bench::start();
+    let default = || {
+        let rules = bench.told("lsfilt -v 4 -O");
+        rules.lines().last().map(|line| line.split('|').nth(1).unwrap_or_default().to_owned())
+    };
+    let told = bench.run("mkfilt -v 4 -u -z D --for 1h");
+    assert_eq!(told.status, Some(0), "{}", told.error);
+    assert!(told.error.contains("undone in 3600 seconds unless confirmed"), "{}", told.error);
+    assert_eq!(default().as_deref(), Some("deny"));
+    let mut client = Client::connect(&bench.path("control.sock")).expect("it runs");
+    let mut left = || match client.ask(Command::Filter) {
+        Ok(Reply::Filter(filter)) => filter.undo_in_seconds,
+        other => panic!("{other:?}"),
+    };
+    assert!(left().is_some_and(|left| left > 3000));
+    // Another time for the same change; what comes back is what there was before it.
+    assert_eq!(bench.run("mkfilt -v 4 -u -z D --for 1s").status, Some(0));
+    while left().is_some() || default().as_deref() == Some("deny") {
+        thread::yield_now();
+    }
+    assert_eq!(default().as_deref(), Some("permit"));
+    assert_eq!(bench.run("mkfilt -v 4 -u -z D --for 1h").status, Some(0));
+    assert_eq!(bench.told("mkfilt -v 4 -u -z D --yes"), "", "this confirms it");
+    assert_eq!((left(), default().as_deref()), (None, Some("deny")));
 }
 
 #[test]

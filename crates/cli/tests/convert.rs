@@ -290,3 +290,55 @@ proptest! {
         prop_assert!(told || *converted.xml != *plain.xml, "{line} left no trace");
     }
 }
+
+#[test]
+fn narrow_traffic_comes_first_and_tunnels_that_are_never_used_are_told() {
+    let text = fs::read_to_string(directory().join("kernel.swanctl.conf")).expect("it is there");
+    let converted = swanctl(&text, &Options::default()).expect("converted");
+    let policy = policy::xml::read("policy", &converted.xml).expect("a policy").policy;
+    let names: Vec<&str> = policy.tunnels[0].children.iter().map(|c| c.name.as_str()).collect();
+    assert_eq!(names, ["web", "office", "copy", "all"]);
+    let report = converted.report();
+    for told in [
+        "swanctl.conf:24: never used: covered by office, line 17\n",
+        "unique = never: in vpnd a new IKE SA of a peer always replaces its old one",
+        "liveness_action = \"restart\" is that of 1 of 4 children",
+        "mark_in = %unique: vpnd.toml has a number",
+        "mark_in = 1 and mark_out = 2: vpnd has one value for both directions",
+    ] {
+        assert!(report.contains(told), "{told}\n{report}");
+    }
+    let section = "[tunnel.\"office\"]\ndataplane = \"xfrm\"\n# swanctl.conf:20\nmark = \"0x11/0xff\"\n\
+                   # swanctl.conf:7\nif_id = 7\n# swanctl.conf:22\noffload = \"packet\"\n";
+    assert!(converted.settings.contains(section), "{}", converted.settings);
+}
+
+#[test]
+fn nothing_is_written_if_nothing_could_be_converted() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = |name: &str| directory.path().join(name);
+    let old = "connections { a { version = 1\n dpd_delay = 30s\n local { auth = psk }\n children { c { } } } }\n";
+    for text in [old, "secrets { ike { secret = a-key-of-sixteen-octets } }\n"] {
+        fs::write(path("swanctl.conf"), text).expect("writable");
+        let output = Command::new(env!("CARGO_BIN_EXE_vpnctl"))
+            .args([
+                "policy",
+                "convert",
+                "swanctl.conf",
+                "--output",
+                "policy.xml",
+                "--settings",
+                "vpnd.toml",
+            ])
+            .current_dir(directory.path())
+            .output()
+            .expect("vpnctl is built");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        let end = "no tunnel of swanctl.conf could be converted, and nothing was written\n";
+        assert!(said.ends_with(end), "{said}");
+        assert!(
+            output.stdout.is_empty() && !path("policy.xml").exists() && !path("vpnd.toml").exists()
+        );
+    }
+}

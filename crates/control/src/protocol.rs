@@ -27,7 +27,7 @@ pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable
 pub use definition::{ChildPolicy, TunnelPolicy};
 pub use explanation::{Defined, Explanation, FindingInfo, Row, Story, Waits};
 pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo};
-pub use happening::Happening;
+pub use happening::{AlgorithmsInfo, Happening};
 pub use manual::ManualSaInfo;
 pub use offload::{CardInfo, FallbackInfo, OffloadInfo, PlacedInfo, ResyncInfo};
 pub use overview::{ConfinementInfo, Fallback, Fleet, GuardInfo, Overview, PlaneInfo, Unrouted};
@@ -36,7 +36,7 @@ pub use reload::{Change, Reloaded};
 pub use request::parse;
 pub use response::{Outcome, Reply, Response};
 pub use stored::{GetPolicy, ObjectChange, Objects, PolicyText, PutPolicy, Stored};
-pub use tunnel::{Activation, Child, ChildSa, FailureInfo, IkeSa, Tunnel};
+pub use tunnel::{Activation, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel};
 pub use workers::WorkersChange;
 
 /// Longest request in octets, with its newline. The largest policy file (8 MiB) fits into it, even if JSON escapes every

@@ -2,9 +2,10 @@
 
 use super::draft::{Child, Connection, Draft, Method, Side, Unfit};
 use super::finding::Report;
+use super::kernel::Kernel;
 use super::keys::key_for;
 use super::source::{Location, Value};
-use super::{Options, identity, proposal, traffic};
+use super::{Options, identity, order, proposal, traffic};
 use policy::{
     ChildTunnel, Credential, Endpoint, Identity, IkeProposal, IkeTunnel, KeyKind, Mode, Policy,
     Role, Secret, Selector, Signature,
@@ -22,10 +23,21 @@ struct Names {
     taken: BTreeSet<String>,
     /// Keys by the identity of the peer.
     keys: Vec<(Identity, Secret)>,
+    places: BTreeMap<String, Location>,
+    kernel: Vec<(String, Kernel)>,
+}
+
+/// A policy, and where it comes from.
+pub(super) struct Assembled {
+    pub policy: Policy,
+    /// The places of child tunnels in the file.
+    pub places: BTreeMap<String, Location>,
+    /// The settings that child tunnels have in the kernel.
+    pub kernel: Vec<(String, Kernel)>,
 }
 
 /// Makes the policy. Connections that do not fit into it are left out and reported.
-pub(super) fn policy(draft: &Draft, options: &Options, report: &mut Report) -> Policy {
+pub(super) fn policy(draft: &Draft, options: &Options, report: &mut Report) -> Assembled {
     let mut names = Names::default();
     let mut tunnels: Vec<IkeTunnel> = Vec::new();
     for connection in &draft.connections {
@@ -37,9 +49,15 @@ pub(super) fn policy(draft: &Draft, options: &Options, report: &mut Report) -> P
             }
         }
     }
-    let tunnels =
-        tunnels.into_iter().map(|tunnel| if options.peer { mirrored(tunnel) } else { tunnel });
-    Policy { tunnels: tunnels.map(Arc::new).collect() }
+    let tunnels = order::narrow_first(tunnels)
+        .into_iter()
+        .map(|tunnel| if options.peer { mirrored(tunnel) } else { tunnel });
+    let policy = Policy { tunnels: tunnels.map(Arc::new).collect() };
+    let Names { places, mut kernel, .. } = names;
+    if options.peer {
+        kernel.drain(..).for_each(|(_, kernel)| kernel.report_lost(report));
+    }
+    Assembled { policy, places, kernel }
 }
 
 /// Connections between the same two sides share one IKE SA, also in strongSwan: they become one tunnel.
@@ -362,7 +380,12 @@ fn child_tunnels(
         auto_start: child.auto_start && startable,
         on_demand: child.on_demand && startable,
     });
-    Ok(made.collect())
+    let made: Vec<ChildTunnel> = made.collect();
+    for tunnel in &made {
+        names.places.insert(tunnel.name.clone(), child.location.clone());
+        names.kernel.push((tunnel.name.clone(), child.kernel.clone()));
+    }
+    Ok(made)
 }
 
 fn selectors(

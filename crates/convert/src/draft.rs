@@ -1,6 +1,7 @@
 //! Connections in the words of the file, the same for both formats.
 
 use super::finding::Report;
+use super::kernel::Kernel;
 use super::keys::Key;
 use super::settings::Setting;
 use super::source::{Location, Value};
@@ -74,6 +75,7 @@ pub(super) struct Child {
     pub times: Times,
     pub auto_start: bool,
     pub on_demand: bool,
+    pub kernel: Kernel,
 }
 
 /// Returns `true` for a child that is protected by AH, and its proposals; if there are both, those of ESP.

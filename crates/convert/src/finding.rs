@@ -15,6 +15,8 @@ pub enum Loss {
     Dropped,
     /// It is there, but not quite the same.
     Changed,
+    /// No packet takes the tunnel, because another one covers all its traffic.
+    NeverUsed,
 }
 
 impl fmt::Display for Loss {
@@ -23,6 +25,7 @@ impl fmt::Display for Loss {
             Self::LeftOut => "left out",
             Self::Dropped => "not carried over",
             Self::Changed => "changed",
+            Self::NeverUsed => "never used",
         })
     }
 }

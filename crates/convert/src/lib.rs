@@ -46,7 +46,8 @@
 //! | Where are included files followed, and how many? | `include.rs`, 12 deep; `source.rs` opens files (at most 256 of 1 MiB) and knows their lines |
 //! | Where are proposals, identities, traffic and times translated? | `proposal.rs`; `identity.rs`; `traffic.rs`; `quantity.rs` |
 //! | Which side of a connection becomes local? | `assemble.rs` |
-//! | Which settings go into vpnd.toml? | `settings.rs` |
+//! | Which settings go into vpnd.toml? | `settings.rs`; those of one tunnel, with marks, interfaces and offload: `kernel.rs` |
+//! | In which order do tunnels stand? | `order.rs`: narrow traffic before wide traffic |
 //! | How is the document written? | `write.rs` |
 //! | What does `vpnctl policy convert` print? | crate `cli`, `convert.rs` |
 //! | Where are preshared keys found for a connection? | `keys.rs`, from `secrets` or ipsec.secrets: first a key that names both sides, then one side, then everybody; a tunnel without one is left out |
@@ -63,7 +64,9 @@ mod gap;
 mod identity;
 mod include;
 mod ipsec;
+mod kernel;
 mod keys;
+mod order;
 mod proposal;
 mod quantity;
 mod settings;
@@ -71,6 +74,7 @@ mod swanctl;
 mod traffic;
 mod write;
 
+use assemble::Assembled;
 use finding::Report;
 pub use finding::{Finding, Loss};
 use source::{File, Files, Location};
@@ -122,6 +126,11 @@ pub struct Converted {
 }
 
 impl Converted {
+    /// Returns `true` if the policy has no tunnel.
+    pub fn is_empty(&self) -> bool {
+        self.tunnels.0 == 0
+    }
+
     /// Returns `true` if a tunnel of the file is missing, or has a mistake.
     pub fn is_incomplete(&self) -> bool {
         self.findings.iter().any(|finding| finding.loss == Loss::LeftOut)
@@ -153,6 +162,7 @@ impl Converted {
             (Loss::LeftOut, "left out"),
             (Loss::Dropped, "not carried over"),
             (Loss::Changed, "changed"),
+            (Loss::NeverUsed, "never used"),
         ];
         for (loss, name) in losses {
             let count = count(loss);
@@ -184,8 +194,9 @@ pub fn convert(
     if let Some(secrets) = secrets {
         draft.keys.extend(ipsec::secrets(secrets, files, &mut report)?);
     }
-    let policy = assemble::policy(&draft, options, &mut report);
-    let settings = settings::write(&draft.settings, &mut report);
+    let Assembled { policy, places, kernel } = assemble::policy(&draft, options, &mut report);
+    order::report_shadowed(&policy, &places, &mut report);
+    let settings = settings::write(&draft, &kernel, &mut report);
     let written = write::policy(&policy);
     // A policy that the reader refuses must not look converted.
     let body = match policy::Database::read("converted", &written) {

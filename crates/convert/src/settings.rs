@@ -1,6 +1,8 @@
 //! Settings that strongSwan has for each connection and `vpnd` once, in vpnd.toml.
 
+use super::draft::Draft;
 use super::finding::Report;
+use super::kernel::Kernel;
 use super::quantity::{flag, time};
 use super::source::{Location, Value};
 use std::fmt::Write;
@@ -12,16 +14,31 @@ pub(super) struct Setting {
     pub name: &'static str,
     pub value: String,
     pub location: Location,
+    /// The section of the file that has it.
+    pub level: Level,
+}
+
+/// A kind of section in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Level {
+    Connection,
+    Child,
 }
 
 /// Reads a setting of a connection or child that `vpnd` has in vpnd.toml; `None`: it is no such setting.
 ///
 /// # Errors
 /// The values that the setting may have, if this one cannot be read.
-fn read(name: &str, value: &Value) -> Option<Result<Option<Setting>, &'static str>> {
+fn read(level: Level, name: &str, value: &Value) -> Option<Result<Option<Setting>, &'static str>> {
     let text = value.text.trim().to_ascii_lowercase();
     let setting = |section, name, value_in_toml: String| {
-        Some(Setting { section, name, value: value_in_toml, location: value.location.clone() })
+        Some(Setting {
+            section,
+            name,
+            value: value_in_toml,
+            location: value.location.clone(),
+            level,
+        })
     };
     let seconds = |name| match time(&text) {
         None => Err("write a time like 30s"),
@@ -64,11 +81,12 @@ fn read(name: &str, value: &Value) -> Option<Result<Option<Setting>, &'static st
 
 /// Takes out of a connection or child what `vpnd` has in vpnd.toml.
 pub(super) fn take(
+    level: Level,
     from: &mut Vec<(String, Value)>,
     settings: &mut Vec<Setting>,
     report: &mut Report,
 ) {
-    from.retain(|(name, value)| match read(name, value) {
+    from.retain(|(name, value)| match read(level, name, value) {
         None => true,
         Some(Ok(setting)) => {
             settings.extend(setting);
@@ -85,12 +103,14 @@ pub(super) fn take(
     });
 }
 
-/// The lines of vpnd.toml; where connections differ, the first counts, and that is reported.
-pub(super) fn write(settings: &[Setting], report: &mut Report) -> String {
+/// The lines of vpnd.toml. Where connections differ, the first counts, and that is reported.
+pub(super) fn write(draft: &Draft, kernel: &[(String, Kernel)], report: &mut Report) -> String {
     let mut text = String::new();
     for section in ["ike", "esp"] {
+        let of_section: Vec<&Setting> =
+            draft.settings.iter().filter(|setting| setting.section == section).collect();
         let mut written: Vec<&Setting> = Vec::new();
-        for setting in settings.iter().filter(|setting| setting.section == section) {
+        for setting in &of_section {
             match written.iter().find(|other| other.name == setting.name) {
                 None => written.push(setting),
                 Some(first) if first.value == setting.value => {}
@@ -108,9 +128,34 @@ pub(super) fn write(settings: &[Setting], report: &mut Report) -> String {
         }
         // Writing to a String cannot fail.
         let _ = writeln!(text, "[{section}]");
-        for Setting { name, value, location, .. } in written {
+        for setting in written {
+            let Setting { name, value, location, .. } = setting;
             let _ = writeln!(text, "# {location}\n{name} = {value}");
+            let times = of_section.iter().filter(|other| other.name == *name).count();
+            report_spread(draft, setting, times, report);
         }
     }
+    for (tunnel, kernel) in kernel {
+        text.push_str(&kernel.section(tunnel));
+    }
     text
+}
+
+/// Reports a setting that some connections or children have, and in vpnd all tunnels.
+fn report_spread(draft: &Draft, setting: &Setting, times: usize, report: &mut Report) {
+    let children: usize = draft.connections.iter().map(|c| c.children.len()).sum();
+    let (what, sections) = match setting.level {
+        Level::Connection => ("connections", draft.connections.len()),
+        Level::Child => ("children", children),
+    };
+    if times < sections {
+        let Setting { section, name, value, location, .. } = setting;
+        let message = format!(
+            "{name} = {value} is that of {times} of {sections} {what}: vpnd has one for all tunnels, and it applies to all"
+        );
+        let help = format!(
+            "[{section}] of vpnd.toml has it; remove it there if the others must not have it"
+        );
+        report.changed(location, message, help);
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::Options;
 use super::assemble::keys;
-use super::finding::{Finding, Loss};
+use super::finding::Finding;
 use super::proposal::fits_one_offer;
 use policy::{
     AhIntegrity, ChildProposal, Credential, Endpoint, EspEncryption, Group, Identity,
@@ -31,21 +31,12 @@ pub(super) fn document(
     if !findings.is_empty() {
         text.push_str(". What is not the same here:");
         for Finding { loss, location, message, .. } in findings {
-            let line =
-                format!("\n  {}:{} {}: {message}", location.file, location.line, said(*loss));
+            let line = format!("\n  {}:{} {loss}: {message}", location.file, location.line);
             text.push_str(&comment(&line));
         }
     }
     text.push_str(" -->\n");
     text.push_str(body);
-}
-
-fn said(loss: Loss) -> &'static str {
-    match loss {
-        Loss::LeftOut => "left out",
-        Loss::Dropped => "not carried over",
-        Loss::Changed => "changed",
-    }
 }
 
 /// Text that cannot end a comment.

@@ -95,7 +95,7 @@
 //! | Which events, failures and reasons of an end are there? | `event.rs`; `failure.rs` with `failure/facts.rs`; `close_reason.rs`. `past_failures.rs` keeps the last four of a tunnel, and 32 of strangers |
 //! | Where does the status of a tunnel come from? | `engine/overview.rs` fills in the types of `status.rs` |
 //! | When is the engine woken next? | `deadlines.rs`; for a session `session/aging.rs`, `deadline`. `datagram.rs` is the form of what it takes and sends |
-//! | How do rules in the plane correspond to child tunnels? | `rules.rs`; `rules/traffic.rs` finds those that meet given addresses |
+//! | How do rules in the plane correspond to child tunnels? | `rules.rs`; `traffic_index.rs` of the crate `policy` finds those that meet given addresses |
 //! | Who gets copies of keys? | nobody, unless `key_log.rs` has a `Sink` (`vpnd start --insecure-export-keys DIR`: `crates/cli/src/wireshark.rs`) |
 //! | How are keys and messages of an engine seen by the simulation? | `engine/simulation.rs`; vectors are in `tests/vectors/`, tests of whole sessions in `tests/simulated/` of the repository |
 //!

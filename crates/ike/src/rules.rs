@@ -1,21 +1,20 @@
 //! The rules in the plane, by the child tunnel that each stands for and the other way round.
 
-mod traffic;
-
 use crate::negotiation::selectors::covered;
 use esp::plane::{RuleId, TrafficSelectors};
-use policy::{AddressRange, AllowedTraffic, ChildTunnel, Identity, IkeTunnel, Selector};
+use policy::{
+    AddressRange, AllowedTraffic, ChildTunnel, Identity, IkeTunnel, Selector, TrafficIndex,
+};
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
-use traffic::Traffic;
 
 /// One rule for each child tunnel.
 #[derive(Default)]
 pub(crate) struct Rules {
     by_tunnel: HashMap<Arc<str>, RuleId>,
     by_id: BTreeMap<RuleId, Ruled>,
-    by_traffic: Traffic,
+    by_traffic: TrafficIndex,
     /// Of child tunnels that a peer has asked for and the policy does not have, by IKE tunnel.
     asked_for: BTreeMap<String, Vec<Arc<str>>>,
     /// Whether one of those is new.
@@ -51,8 +50,8 @@ impl Rules {
         let id = self.by_tunnel.get_mut(tunnel)?;
         let from = std::mem::replace(id, to);
         if let Some(ruled) = self.by_id.remove(&from) {
-            self.by_traffic.remove(from, &ruled.child);
-            self.by_traffic.insert(to, &ruled.child);
+            self.by_traffic.remove(from.0, &ruled.child);
+            self.by_traffic.insert(to.0, &ruled.child);
             self.by_id.insert(to, ruled);
         }
         Some(from)
@@ -63,7 +62,7 @@ impl Rules {
         let name: Arc<str> = Arc::from(child.name.as_str());
         self.by_tunnel.insert(Arc::clone(&name), id);
         let peer = tunnel.remote.identity.clone();
-        self.by_traffic.insert(id, child);
+        self.by_traffic.insert(id.0, child);
         self.by_id.insert(id, Ruled { name, child: Arc::clone(child), peer });
     }
 
@@ -99,7 +98,7 @@ impl Rules {
         let meet = |a: &[Selector], b: &[Selector]| {
             a.iter().any(|a| b.iter().any(|b| a.intersection(b).is_some()))
         };
-        near.iter().filter_map(|id| self.by_id.get(id)).find(|ruled| {
+        near.iter().filter_map(|id| self.by_id.get(&RuleId(*id))).find(|ruled| {
             meet(&child.remote, &ruled.child.remote)
                 && meet(&child.local, &ruled.child.local)
                 && !ruled.peer.matches(peer)
@@ -152,7 +151,7 @@ impl Rules {
     pub fn remove(&mut self, tunnel: &str) -> Option<RuleId> {
         let id = self.by_tunnel.remove(tunnel)?;
         if let Some(ruled) = self.by_id.remove(&id) {
-            self.by_traffic.remove(id, &ruled.child);
+            self.by_traffic.remove(id.0, &ruled.child);
         }
         Some(id)
     }
@@ -183,8 +182,8 @@ impl Rules {
             first.into_iter()
         };
         let near = self.by_traffic.meeting(first(&traffic.local), first(&traffic.remote));
-        let earlier = near.iter().take_while(|id| **id < own);
-        earlier.filter_map(|id| self.by_id.get(id)).find(|ruled| {
+        let earlier = near.into_iter().map(RuleId).take_while(|id| *id < own);
+        earlier.filter_map(|id| self.by_id.get(&id)).find(|ruled| {
             covered(&traffic.remote, &ruled.child.remote)
                 && covered(&traffic.local, &ruled.child.local)
                 && !ruled.peer.matches(peer)
@@ -197,6 +196,7 @@ impl Rules {
         local: impl Iterator<Item = AddressRange>,
         remote: impl Iterator<Item = AddressRange>,
     ) -> impl Iterator<Item = &Arc<str>> {
-        self.by_traffic.meeting(local, remote).into_iter().filter_map(|id| self.tunnel(id))
+        let near = self.by_traffic.meeting(local, remote);
+        near.into_iter().filter_map(|id| self.tunnel(RuleId(id)))
     }
 }

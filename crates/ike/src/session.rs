@@ -320,11 +320,21 @@ impl Session {
             if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
         cx.out.failures.overcome(&child.tunnel.name);
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
+        self.warn_narrowed(cx, &child);
         self.temporary_failures = 0;
         self.has_served = true;
         let effects = child.installed();
         self.children.push(child);
         effects
+    }
+
+    /// Warns of a Child SA for less traffic than its tunnel has, once while its successors have the same.
+    fn warn_narrowed(&self, cx: &mut Cx<'_>, child: &ChildSa) {
+        let name = &child.tunnel.name;
+        let known = self.children.of_tunnel(name).any(|other| other.selectors == child.selectors);
+        if let Some(text) = child.narrowing().filter(|_| !known) {
+            cx.out.event(&self.tunnel.name, Some(name), EventKind::Warning(text));
+        }
     }
 
     /// Says where a Child SA stands from now on; `false` where it is gone.

@@ -165,6 +165,8 @@ pub struct ChildStatus {
     pub local: Vec<Selector>,
     /// The peer's selectors, likewise.
     pub remote: Vec<Selector>,
+    /// The policy's traffic, where both sides have agreed on less of it; `None` while down.
+    pub narrowed: Option<Narrowed>,
     /// The Child SA; `None` while down.
     pub sa: Option<ChildSaStatus>,
     /// The reason why no packet passes although it is up; `None` if packets pass.
@@ -175,6 +177,19 @@ pub struct ChildStatus {
     pub failures: Vec<PastFailure>,
     /// The event that it waits for; `None` while up.
     pub next: Option<Next>,
+}
+
+/// The traffic of a child tunnel of which a part is agreed on (RFC 7296 §2.9).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Narrowed {
+    /// This side's traffic in the policy.
+    pub local: Vec<Selector>,
+    /// The peer's traffic in the policy.
+    pub remote: Vec<Selector>,
+    /// True if this side asked for all of it, and the peer's answer has less; false if the peer asked for less.
+    pub asked_here: bool,
 }
 
 /// A Child SA: a pair of ESP SAs.
@@ -270,6 +285,7 @@ impl ChildStatus {
             mode,
             local: Vec::new(),
             remote: Vec::new(),
+            narrowed: None,
             sa: None,
             fault: None,
             last_failure: None,

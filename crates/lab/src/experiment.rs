@@ -135,9 +135,15 @@ pub fn run(request: &Request) -> Result<(), String> {
             ));
         }
         let how = format!("vpnctl experiment {name}{}", effort.option());
-        let written = outcome.and_then(|r| r.write(&directory.join(name), &lab.machine, &how));
+        let written = outcome.and_then(|report| {
+            let path = report.write(&directory.join(name), &lab.machine, &how)?;
+            Ok((path, report.summary()))
+        });
         match written {
-            Ok(path) => println!("{} ({:.0} s)", path.display(), begun.elapsed().as_secs_f64()),
+            Ok((path, summary)) => {
+                print!("{summary}");
+                println!("{} ({:.0} s)", path.display(), begun.elapsed().as_secs_f64());
+            }
             // One that fails does not keep the others from what they can tell.
             Err(error) => {
                 eprintln!("{name}: {error}");

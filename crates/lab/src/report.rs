@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 pub struct Report {
     title: String,
     text: String,
+    headline: Option<String>,
     plots: Vec<(String, String)>,
     rows: Vec<serde_json::Value>,
 }
@@ -20,12 +21,43 @@ pub struct Report {
 impl Report {
     /// An empty one.
     pub fn new(title: impl Into<String>) -> Self {
-        Self { title: title.into(), text: String::new(), plots: Vec::new(), rows: Vec::new() }
+        Self {
+            title: title.into(),
+            text: String::new(),
+            headline: None,
+            plots: Vec::new(),
+            rows: Vec::new(),
+        }
     }
 
     /// Adds a paragraph.
     pub fn say(&mut self, paragraph: impl AsRef<str>) {
         let _ = writeln!(self.text, "{}\n", paragraph.as_ref().trim());
+    }
+
+    /// Adds the paragraph that says what was found: it is what the command prints, too.
+    pub fn headline(&mut self, paragraph: impl AsRef<str>) {
+        self.say(&paragraph);
+        self.headline = Some(paragraph.as_ref().trim().to_owned());
+    }
+
+    /// The title and what was found, as lines for a terminal.
+    pub fn summary(&self) -> String {
+        let found = self.headline.as_deref().unwrap_or_default().replace(['*', '`'], "");
+        let mut text = format!("{}\n", self.title);
+        let mut line = String::from(" ");
+        for word in found.split_whitespace() {
+            if line.chars().count() + 1 + word.chars().count() > 100 {
+                text.push_str(&format!("{line}\n"));
+                line = String::from(" ");
+            }
+            line.push(' ');
+            line.push_str(word);
+        }
+        if !line.trim().is_empty() {
+            text.push_str(&format!("{line}\n"));
+        }
+        text
     }
 
     /// Begins a section.
@@ -106,7 +138,17 @@ mod tests {
         fs::write(place.join("old.svg"), "").expect("writable");
         let mut report = Report::new("Title");
         report.section("Section");
+        assert_eq!(report.summary(), "Title\n");
         report.say("text\n");
+        let found =
+            "Throughput of `a` relative to b: **2 times**, ".to_owned() + &"and more ".repeat(20);
+        report.headline(&found);
+        let summary = report.summary();
+        assert!(
+            summary.starts_with("Title\n  Throughput of a relative to b: 2 times, and"),
+            "{summary}"
+        );
+        assert!(summary.lines().all(|line| line.chars().count() <= 100), "{summary}");
         let panel = crate::plot::Panel {
             caption: String::new(),
             x: Axis::groups("x", ["a"]),
@@ -121,7 +163,8 @@ mod tests {
         let file = report.write(&place, &Machine::look(), "vpnctl experiment x").expect("writable");
         let text = fs::read_to_string(file).expect("it is there");
         assert!(text.starts_with("# Title\n\nMade by `vpnctl experiment x`"), "{text}");
-        assert!(text.contains("\n## Section\n\ntext\n\n![Rates](rates.svg)\n"), "{text}");
+        assert!(text.contains("\n## Section\n\ntext\n\nThroughput of `a` relative to b"), "{text}");
+        assert!(text.contains("\n\n![Rates](rates.svg)\n"), "{text}");
         assert!(!place.join("old.svg").exists() && place.join("rates.svg").exists());
         let data = fs::read_to_string(place.join("data.json")).expect("it is there");
         let data: serde_json::Value = serde_json::from_str(&data).expect("JSON");

@@ -77,6 +77,7 @@
 //! | Which errors does an XML file have, and how many are shown? | `xml/parse.rs` (not well-formed), `xml/conformance.rs` (names), `xml/lower/` (values); `xml/report.rs` keeps the first 50 |
 //! | What becomes of a policy of IKEv1? | `xml/lower/ikev1.rs`: each object is refused once |
 //! | On which line is a tunnel defined? | `xml/definitions.rs`, for `vpnctl why` |
+//! | Which child tunnel is never used, because an earlier one covers its traffic? | `shadow.rs`; `xml/lower/shadowed.rs` warns of it. Rules by their addresses, however many: `traffic_index.rs` |
 //! | How is a policy written as XML, or as a DTD? | `xml/node.rs` (objects), `xml/write.rs` (text), `xml/dtd.rs` |
 //! | How is a value serialized (feature `serde`)? | `serialize.rs`: as it is displayed |
 //! | Where are sample policies and their tests? | `fixtures/` with `tests/fixtures.rs`; good and bad files in `tests/policies/` of the repository, with `crates/cli/tests/policies.rs` |
@@ -90,12 +91,14 @@ pub mod lifetime;
 pub mod name;
 pub mod proposal;
 pub mod selector;
+pub mod shadow;
 pub mod tunnel;
 pub mod validate;
 pub mod xml;
 
 #[cfg(feature = "serde")]
 mod serialize;
+mod traffic_index;
 mod wording;
 
 pub use change::{Change, Effect};
@@ -109,6 +112,7 @@ pub use proposal::{
     Integrity, KeyBits, Prf, Protection,
 };
 pub use selector::{AddressRange, PortRange, Prefix, RangeKind, Selector};
+pub use traffic_index::TrafficIndex;
 pub use tunnel::{
     AllowedTraffic, ChildTunnel, Endpoint, GenericChild, IkeTunnel, Mode, Pfs, Policy, Role,
 };

@@ -257,6 +257,11 @@ impl Selector {
     }
 }
 
+/// Returns `true` if each selector of `part` lies in one of `whole`.
+pub fn covered(part: &[Selector], whole: &[Selector]) -> bool {
+    part.iter().all(|p| whole.iter().any(|w| w.intersection(p) == Some(*p)))
+}
+
 impl fmt::Display for AddressRange {
     /// One address, a prefix where it is one, else both ends: `10.1.0.1`, `10.1.0.0/16`, `10.0.0.5-10.0.0.9`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,21 +1,27 @@
 //! `mkfilt` and `lsfilt`: what happens to traffic that no tunnel covers.
 
 use super::{Flags, Trouble, connect, tunnels};
+use crate::lockout::{self, Answer};
 use crate::report::plain;
 use control::client::Client;
 use control::protocol::DefaultAction;
 use control::protocol::{Command, FilterInfo, FilterRuleInfo, Reply};
 use std::io::Write;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 const MAKE: &str = "\
-Usage: mkfilt -v 4|6 -u [-z P|D]
+Usage: mkfilt -v 4|6 -u [-z P|D [--yes | --for 60s]]
        mkfilt -v 4|6 -d";
 
 const LIST: &str = "Usage: lsfilt -v 4|6 [-O]";
 
 /// `-u` puts the rules in force, `-z` says what becomes of the rest, `-d` lets everything pass.
+///
+/// AIX has neither `--yes` nor `--for`: a host that drops everything may no longer be reached.
 pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble> {
+    let (words, caution) = Caution::take(words)?;
+    let words = words.as_slice();
     let flags = Flags::read(words, "v:uz:dg:i", MAKE)?;
     let v4 = family(&flags, MAKE)?;
     if flags.has('g') || flags.has('i') {
@@ -34,9 +40,52 @@ pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble
     };
     let (ipv4, ipv6) = if v4 { (Some(action), None) } else { (None, Some(action)) };
     let mut client = connect()?;
-    match client.ask(Command::SetFilter { ipv4, ipv6 })? {
-        Reply::Filter(_) => Ok(()),
-        reply => Err(client.unexpected(&reply).into()),
+    let family = if v4 { "IPv4" } else { "IPv6" };
+    if action == DefaultAction::Deny && !caution.yes && caution.time.is_none() {
+        let filter = filter(&mut client)?;
+        let denied = if v4 { filter.ipv4 } else { filter.ipv6 } == "deny";
+        if !denied && lockout::ask(&[family])? == Answer::No {
+            return Err(Trouble::new("not confirmed"));
+        }
+    }
+    let undo_after_seconds = caution.time.map(|time| time.as_secs());
+    match client.ask(Command::SetFilter { ipv4, ipv6, undo_after_seconds })? {
+        Reply::Filter(_) => {}
+        reply => return Err(client.unexpected(&reply).into()),
+    }
+    if let Some(seconds) = undo_after_seconds {
+        eprintln!(
+            "mkfilt: undone in {seconds} seconds unless confirmed with: vpnctl filter --confirm"
+        );
+    }
+    Ok(())
+}
+
+/// How careful whoever types the command is.
+#[derive(Default)]
+struct Caution {
+    yes: bool,
+    time: Option<Duration>,
+}
+
+impl Caution {
+    /// Takes its options out of the words.
+    fn take(words: &[String]) -> Result<(Vec<String>, Self), Trouble> {
+        let mut caution = Self::default();
+        let mut rest = Vec::new();
+        let mut words = words.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--yes" => caution.yes = true,
+                "--for" => {
+                    let time = words.next().map_or("", String::as_str);
+                    let time = lockout::time(time);
+                    caution.time = Some(time.map_err(|why| Trouble::usage(why, MAKE))?);
+                }
+                _ => rest.push(word.clone()),
+            }
+        }
+        Ok((rest, caution))
     }
 }
 

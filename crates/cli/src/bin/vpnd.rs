@@ -49,7 +49,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let gaps = shell::gaps(&Arguments::command(), directory.path()).expect("writable");
         assert_eq!(gaps, [""; 0]);
-        assert!(directory.path().join("vpnd-start.1").exists());
+        assert!(directory.path().join("vpnd-start.8").exists());
     }
 
     #[test]

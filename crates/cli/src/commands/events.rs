@@ -8,16 +8,35 @@ use control::protocol::Command as Ask;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+/// The types of events, as in docs/control.md.
+const TYPES: [&str; 11] = [
+    "negotiating",
+    "established",
+    "rekeyed",
+    "failed",
+    "turned_away",
+    "moved",
+    "readdressed",
+    "closed",
+    "restored",
+    "warning",
+    "missed",
+];
+
 /// Prints events of tunnels as they happen, until interrupted
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   vpnctl events
+  vpnctl events --type failed --type closed
   vpnctl events site --json | jq -r 'select(.event == \"failed\") | .failure.message'")]
 pub struct Events {
     /// Phase 1 or phase 2 tunnels; none: everything
     #[arg(add = tunnel_names())]
     pub names: Vec<String>,
+    /// Only events of this type; may be repeated
+    #[arg(long = "type", value_name = "TYPE", value_parser = TYPES)]
+    pub types: Vec<String>,
     /// Prints one JSON object per line; docs/control.md describes its fields
     #[arg(long)]
     pub json: bool,
@@ -27,6 +46,11 @@ impl Run for Events {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         session.done(Ask::Events { names: self.names.clone() })?;
         while let Some(happening) = session.client()?.next_event()? {
+            // What was missed may have been of a wanted type.
+            let wanted = happening.missed.is_some() || self.types.contains(&happening.event);
+            if !self.types.is_empty() && !wanted {
+                continue;
+            }
             if self.json {
                 let mut line = serde_json::to_vec(&happening).map_err(io::Error::from)?;
                 line.push(b'\n');
@@ -37,5 +61,19 @@ impl Run for Events {
             session.out.flush()?;
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::TYPES;
+
+    #[test]
+    fn the_document_has_every_type() {
+        let document = include_str!("../../../../docs/control.md");
+        let types = document.lines().find(|line| line.starts_with("| `event` |"));
+        let types = types.expect("a row of events");
+        let words = types.split('`').skip(3).step_by(2);
+        assert_eq!(words.collect::<Vec<_>>(), TYPES);
     }
 }

@@ -9,6 +9,16 @@ use std::process::ExitCode;
 
 /// Lists the tunnels that are up or being negotiated
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  vpnctl list
+  vpnctl list --all --verbose
+  vpnctl list --json | jq -r '.[].name'
+
+A row has the tunnel's state, both ends of its traffic, the time since it came up, the time to the next rekey, and
+the octets received and sent. Where a peer has agreed to less traffic than this side asked for, the asked traffic stands
+behind the agreed one. If a row does not fit on 100 columns, a part of it stands on the lines below.
+Algorithms are shown with --verbose.")]
 pub struct List {
     /// Also tunnels that are defined but down
     #[arg(long)]
@@ -26,18 +36,45 @@ impl Run for List {
         let tunnels = answer!(session, Ask::List { all: self.all }, Tunnels);
         if self.json {
             session.json(&tunnels)?;
-        } else if self.verbose {
+        } else if self.verbose && !tunnels.is_empty() {
             session.text(&report::verbose(&tunnels, session.colour))?;
         } else {
-            session.text(&report::list(&tunnels, session.colour))?;
             let by_hand = manual_sas(session)?;
+            let mut tables = Vec::new();
+            if !tunnels.is_empty() {
+                tables.push(report::list(&tunnels, session.colour));
+            }
             if !by_hand.is_empty() {
-                session.text(&format!("\n{}", report::manual(&by_hand, session.colour)))?;
+                tables.push(report::manual(&by_hand, session.colour));
+            }
+            match tables.as_slice() {
+                [] => session.line(self.nothing())?,
+                tables => session.text(&tables.join("\n"))?,
             }
         }
         Ok(ExitCode::SUCCESS)
     }
 }
+
+impl List {
+    /// The words in place of an empty table.
+    fn nothing(&self) -> &'static str {
+        match self.all {
+            true => NO_TUNNEL,
+            false => NONE_UP,
+        }
+    }
+}
+
+const NONE_UP: &str = "\
+No tunnel is up.
+  vpnctl list --all   shows the tunnels of the policy
+  vpnctl activate     starts them";
+
+const NO_TUNNEL: &str = "\
+The policy has no tunnel.
+  Define one as docs/policy.md describes, and load it with: vpnctl reload
+  To see a tunnel work first: vpnd demo";
 
 /// The SAs that are keyed by hand; none where the daemon is older than the question.
 fn manual_sas(session: &mut Session) -> Result<Vec<ManualSaInfo>, Failure> {

@@ -1,5 +1,7 @@
 //! `vpnctl why`
 
+mod troubled;
+
 use super::session::{Failure, Run, Session, answer};
 use crate::report;
 use crate::shell::tunnel_names;
@@ -10,22 +12,24 @@ use std::process::ExitCode;
 /// Explains why a tunnel is up or down: the failures, the proposals of both sides, and a remedy
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Example:
+Examples:
   vpnctl why site
+  vpnctl why          every tunnel that is not up, or that has a fault
 
 Messages that were not authenticated are marked: they may not come from the peer.")]
 pub struct Why {
-    /// Phase 1 or phase 2 tunnel
+    /// Phase 1 or phase 2 tunnel; none: all that are not up, or have a fault
     #[arg(add = tunnel_names())]
-    pub name: String,
-    /// Prints a JSON object; docs/control.md describes its fields
+    pub name: Option<String>,
+    /// Prints a JSON object, or without a name an array; docs/control.md describes the fields
     #[arg(long)]
     pub json: bool,
 }
 
 impl Run for Why {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
-        let found = answer!(session, Ask::Why { name: self.name.clone() }, Why);
+        let Some(name) = self.name.clone() else { return troubled::run(session, self.json) };
+        let found = answer!(session, Ask::Why { name }, Why);
         session.show(self.json, &found, report::why)?;
         Ok(ExitCode::SUCCESS)
     }

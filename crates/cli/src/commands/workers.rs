@@ -1,6 +1,7 @@
 //! `vpnctl workers`
 
 use super::session::{Failure, Run, Session, answer};
+use crate::completions::worker_settings;
 use crate::report;
 use clap::{Args, Subcommand};
 use control::protocol::{Command as Ask, WorkersChange};
@@ -28,7 +29,7 @@ pub enum WorkersCommand {
     /// Changes the workers' settings until the daemon ends; no packet is lost
     Set {
         /// workers=auto|N, schedule=run-to-completion|pipeline, wait=event|poll|adaptive, affinity=none|CPU,CPU
-        #[arg(required = true, value_name = "SETTING=VALUE", value_parser = worker_setting)]
+        #[arg(required = true, value_name = "SETTING=VALUE", value_parser = worker_setting, add = worker_settings())]
         settings: Vec<String>,
     },
 }

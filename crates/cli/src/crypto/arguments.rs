@@ -4,6 +4,7 @@ use super::bench::{ALGORITHMS, Plan, SIZES};
 use super::machine::Machine;
 use super::plot::{self, PlotError};
 use super::{client, report};
+use crate::completions;
 use crate::report::Colour;
 use ::crypto::Algorithm;
 use clap::{Args, Subcommand};
@@ -49,6 +50,7 @@ Examples:
     /// Shows the tunables
     Get {
         /// nx_enabled, min_sz or in_core_enabled; none: all
+        #[arg(add = completions::tunable_names())]
         tunable: Option<String>,
         /// Prints a JSON array; docs/control.md describes its fields
         #[arg(long)]
@@ -67,7 +69,7 @@ Tunables:
   nx_enabled       use of such an accelerator; always 0")]
     Set {
         /// NAME=VALUE, or NAME=default
-        #[arg(value_name = "NAME=VALUE")]
+        #[arg(value_name = "NAME=VALUE", add = completions::tunables())]
         setting: Setting,
         /// Keeps the value after a restart of vpnd
         #[arg(long)]
@@ -86,7 +88,7 @@ Examples:
 The benchmark runs in this process, on one core, and needs no vpnd.")]
     Bench {
         /// Algorithm such as aes-gcm-128, or all; may be repeated [default: five common ones]
-        #[arg(long, value_name = "NAME", value_parser = algorithm)]
+        #[arg(long, value_name = "NAME", value_parser = algorithm, add = completions::algorithms(algorithm_names))]
         algorithm: Vec<String>,
         /// Octets of plaintext, 8 to 65536; may be repeated [default: 64 256 1024 1400 8192 65536]
         #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(8..=65_536))]
@@ -229,6 +231,11 @@ fn algorithm(name: &str) -> Result<String, String> {
         return Ok(name.to_owned());
     }
     name.parse::<Algorithm>().map(|a| a.to_string()).map_err(|error| format!("{error}, all"))
+}
+
+fn algorithm_names() -> Vec<String> {
+    let all = std::iter::once("all".to_owned());
+    all.chain(Algorithm::NAMES.map(str::to_owned)).collect()
 }
 
 impl FromStr for Setting {

@@ -3,8 +3,9 @@
 use crate::config::{BadLevel, Log, LogFormat, LogLevel};
 use crate::view::event_name;
 use ike::event::{Event, EventKind};
+use nix::sys::stat::{FileStat as Stat, fstat};
 use std::io::{self, IsTerminal};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use tracing::{Subscriber, info, warn};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
@@ -19,6 +20,7 @@ use vpn::Events;
 #[derive(Clone)]
 pub struct LevelControl {
     set: Arc<dyn Fn(Targets) + Send + Sync>,
+    current: Arc<Mutex<String>>,
 }
 
 impl LevelControl {
@@ -29,8 +31,14 @@ impl LevelControl {
     pub fn set(&self, level: &str) -> Result<(), BadLevel> {
         let level: LogLevel = level.parse()?;
         (self.set)(level.targets());
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = level.to_string();
         info!(%level, "log level changed");
         Ok(())
+    }
+
+    /// The level in force.
+    pub fn current(&self) -> String {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
@@ -41,6 +49,12 @@ pub fn start(log: &Log) -> LevelControl {
     let (subscriber, levels) = subscriber(log, colour, io::stderr);
     let _ = subscriber.try_init();
     levels
+}
+
+/// Returns `true` if the log goes to the file, terminal or journal that is standard output as well.
+pub(super) fn shares_standard_output() -> bool {
+    let same = |a: Stat, b: Stat| (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino);
+    fstat(io::stdout()).ok().zip(fstat(io::stderr()).ok()).is_some_and(|(a, b)| same(a, b))
 }
 
 /// Builds the log with its lever.
@@ -58,7 +72,9 @@ where
         // It fails only once the log itself is gone.
         let _ = handle.reload(targets);
     };
-    (Registry::default().with(filter).with(lines), LevelControl { set: Arc::new(set) })
+    let current = Arc::new(Mutex::new(log.level.to_string()));
+    let levels = LevelControl { set: Arc::new(set), current };
+    (Registry::default().with(filter).with(lines), levels)
 }
 
 fn lines<S, W>(format: LogFormat, colour: bool, writer: W) -> Box<dyn Layer<S> + Send + Sync>
@@ -84,33 +100,47 @@ pub async fn follow(mut events: Events, format: LogFormat) {
     }
 }
 
-/// Writes an event. For people its sentence says everything; the fields follow in JSON and at the level `debug`.
+/// Writes an event. For people its sentence says everything, also at the level `debug`; in JSON the fields follow.
 fn write(event: &Event, format: LogFormat) {
-    if format == LogFormat::Human && !tracing::enabled!(tracing::Level::DEBUG) {
+    if format == LogFormat::Human {
+        let sentence = sentence(event);
         return match &event.kind {
             EventKind::Failed(_)
             | EventKind::TurnedAway(_)
             | EventKind::Restored(_)
-            | EventKind::Warning(_) => warn!("{event}"),
-            _ => info!("{event}"),
+            | EventKind::Warning(_) => warn!("{sentence}"),
+            _ => info!("{sentence}"),
         };
     }
     let (tunnel, child) = (event.tunnel.as_str(), event.child.as_deref());
-    let kind = event_name(event);
+    let peer = event.peer.map(|peer| peer.to_string());
+    let (peer, kind) = (peer.as_deref(), event_name(event));
     match &event.kind {
         EventKind::Failed(failure) | EventKind::TurnedAway(failure) => {
-            warn!(tunnel, child, event = kind, failure = failure.kind.name(), "{event}");
+            warn!(tunnel, child, peer, event = kind, failure = failure.kind.name(), "{event}");
         }
         EventKind::Restored(_) | EventKind::Warning(_) => {
-            warn!(tunnel, child, event = kind, "{event}");
+            warn!(tunnel, child, peer, event = kind, "{event}");
         }
         EventKind::Established { suite } | EventKind::Rekeyed { suite } => {
-            info!(tunnel, child, event = kind, suite = suite.to_string(), "{event}");
+            info!(tunnel, child, peer, event = kind, suite = suite.to_string(), "{event}");
         }
         EventKind::Closed { reason } => {
-            info!(tunnel, child, event = kind, reason = reason.to_string(), "{event}")
+            info!(tunnel, child, peer, event = kind, reason = reason.to_string(), "{event}")
         }
-        _ => info!(tunnel, child, event = kind, "{event}"),
+        _ => info!(tunnel, child, peer, event = kind, "{event}"),
+    }
+}
+
+/// The event in words, with the peer's address, unless that is among them.
+fn sentence(event: &Event) -> String {
+    let text = event.to_string();
+    match event.peer {
+        Some(peer) if !text.contains(&peer.ip().to_string()) => {
+            let at = if peer.port() == 500 { peer.ip().to_string() } else { peer.to_string() };
+            format!("{text} (peer {at})")
+        }
+        _ => text,
     }
 }
 
@@ -122,7 +152,6 @@ mod tests {
     use ike::negotiation::suite::IkeSuite;
     use policy::{Group, IkeEncryption, KeyBits, Prf};
     use serde_json::Value;
-    use std::sync::Mutex;
 
     #[derive(Clone, Default)]
     struct Buffer(Arc<Mutex<Vec<u8>>>);
@@ -195,17 +224,26 @@ mod tests {
     }
 
     #[test]
-    fn human_lines_say_everything_once_and_have_fields_at_debug() {
-        let rekeyed = || event(Some("lan"), EventKind::Rekeyed { suite: suite() });
+    fn human_lines_say_everything_once_with_the_peers_address() {
+        let mut rekeyed = event(Some("lan"), EventKind::Rekeyed { suite: suite() });
+        rekeyed.peer = Some(([192, 0, 2, 2], 4500).into());
+        let from = ([192, 0, 2, 2], 500).into();
+        let to = ([192, 0, 2, 3], 500).into();
+        let mut moved = event(None, EventKind::Moved { from, to });
+        moved.peer = Some(to);
         let text = logged(LogFormat::Human, |levels| {
-            write(&rekeyed(), LogFormat::Human);
+            write(&rekeyed, LogFormat::Human);
+            write(&moved, LogFormat::Human);
             levels.set("debug").expect("a level");
-            write(&rekeyed(), LogFormat::Human);
+            write(&rekeyed, LogFormat::Human);
         });
         let lines: Vec<&str> = text.lines().filter(|line| line.contains("lan")).collect();
         assert_eq!(lines.len(), 2, "{text}");
-        assert!(lines[0].contains(SUITE) && !lines[0].contains('='), "{text}");
-        assert!(lines[1].contains("event=\"rekeyed\"") && lines[1].contains("suite="), "{text}");
+        for line in lines {
+            assert_eq!(line.matches(SUITE).count(), 1, "{text}");
+            assert!(line.ends_with(" (peer 192.0.2.2:4500)") && !line.contains('='), "{text}");
+        }
+        assert_eq!(text.matches("192.0.2.3").count(), 1, "{text}");
     }
 
     #[test]
@@ -215,6 +253,7 @@ mod tests {
             levels.set("debug").expect("a level");
             tracing::debug!("two");
             levels.set("loud").expect_err("no level");
+            assert_eq!(levels.current(), "debug");
             tracing::debug!("three");
             levels.set("error").expect("a level");
             tracing::warn!("four");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
 /// A number for each tunnel, apart for phase 1 and phase 2. It is the tunnel's for as long as the daemon knows the
-/// tunnel, over all activations and reloads, and nobody else's after that.
+/// tunnel, over all activations and reloads, and nobody else's after that, until the daemon knows no tunnel at all.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     phases: Mutex<[Phase; 2]>,
@@ -18,6 +18,11 @@ struct Phase {
 }
 
 impl Numbers {
+    /// Begins again with 1: the policy has no tunnel any more.
+    pub fn restart(&self) {
+        *self.phases.lock().unwrap_or_else(PoisonError::into_inner) = Default::default();
+    }
+
     /// Numbers these tunnels, which are all there are.
     pub fn apply(&self, tunnels: &mut [Tunnel]) {
         let mut phases = self.phases.lock().unwrap_or_else(PoisonError::into_inner);

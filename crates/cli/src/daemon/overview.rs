@@ -15,6 +15,7 @@ use esp::filter::{Filter, FilterStatus};
 use esp::plane::Maintenance;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tracing::{info, warn};
 use vpn::planes::{Found, KernelUse};
 
@@ -35,6 +36,7 @@ impl<G: Gateway> Daemon<G> {
             pid: std::process::id(),
             up_seconds: self.started.elapsed().as_secs(),
             policy: self.source.to_string(),
+            log_level: Some(self.levels.current()),
             configuration: file.as_ref().map(|file| file.display().to_string()),
             tunnels: Fleet {
                 defined: tunnels.len(),
@@ -123,17 +125,30 @@ impl<G: Gateway> Daemon<G> {
         &self,
         ipv4: Option<DefaultAction>,
         ipv6: Option<DefaultAction>,
+        undo_after: Option<Duration>,
     ) -> Result<FilterInfo, Refusal> {
         // One at a time with reloads, which replace the filter, too.
         let _guard = self.reloading.lock().await;
         let before = self.filter().await?.filter;
+        match undo_after {
+            Some(time) => self.pending_filter.set(Arc::clone(&before), time),
+            None => self.confirm_filter(),
+        }
         let after = Filter {
             ipv4: ipv4.map_or(before.ipv4, view::default_action),
             ipv6: ipv6.map_or(before.ipv6, view::default_action),
             rules: before.rules.clone(),
         };
-        self.set_filter(Arc::new(after)).await?;
-        Ok(view::filter(&self.filter().await?))
+        if *before != after {
+            self.set_filter(Arc::new(after)).await?;
+        }
+        self.described_filter().await
+    }
+
+    /// The filter with the time until a change of it is undone.
+    pub(super) async fn described_filter(&self) -> Result<FilterInfo, Refusal> {
+        let undo_in_seconds = self.pending_filter.left().map(|left| left.as_secs());
+        Ok(FilterInfo { undo_in_seconds, ..view::filter(&self.filter().await?) })
     }
 
     /// Puts the filter of a configuration in force, unless `dry_run`. Tells what that changes, and of what needs a
@@ -150,6 +165,10 @@ impl<G: Gateway> Daemon<G> {
         };
         let after = config.filter.filter();
         let changes = filter::changes(&status.filter, &after);
+        if !dry_run {
+            // The file is what counts from now on.
+            self.pending_filter.confirm();
+        }
         if *status.filter != after && !dry_run {
             self.set_filter(Arc::new(after)).await?;
         }
@@ -173,7 +192,7 @@ impl<G: Gateway> Daemon<G> {
         Some(format!("{}: {text}", file.display()))
     }
 
-    async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), Refusal> {
+    pub(super) async fn set_filter(&self, filter: Arc<Filter>) -> Result<(), Refusal> {
         self.gateway().set_filter(Arc::clone(&filter)).await.map_err(refusal)?;
         info!(
             rules = filter.rules.len(),

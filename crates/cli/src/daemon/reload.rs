@@ -5,7 +5,7 @@ use super::{Daemon, Gateway, tell_systemd};
 use crate::certificates::Certificates;
 use crate::config::Config;
 use crate::policy_file::PolicyFile;
-use crate::{crypto, offload_advice, view};
+use crate::{crypto, filter_advice, offload_advice, view};
 use control::protocol::{Refusal, RefusalCode, Reloaded};
 use sd_notify::NotifyState;
 use std::sync::Arc;
@@ -53,11 +53,12 @@ impl<G: Gateway> Daemon<G> {
         let config = config
             .map_err(|error| Refusal::new(RefusalCode::BadConfiguration, error.to_string()))?;
         usable(&certificates)?;
+        let advice = config.as_ref().map(|c| filter_advice::of(&file.policy, &c.filter.filter()));
         // First, since it alone may be refused.
         let (filter, remark) = self.reconfigure(config, dry_run).await?;
         let mut reloaded = self.put_in_force(file, certificates, dry_run).await?;
         reloaded.filter = filter;
-        reloaded.warnings.extend(remark);
+        reloaded.warnings.extend(advice.unwrap_or_default().into_iter().chain(remark));
         Ok(reloaded)
     }
 
@@ -83,6 +84,9 @@ impl<G: Gateway> Daemon<G> {
         self.gateway.replace_trust(Arc::clone(&certificates.trust)).await.map_err(refusal)?;
         self.gateway.replace_policy(Arc::clone(&policy)).await.map_err(refusal)?;
         self.keep_in_force(Arc::clone(&policy), file.definitions);
+        if policy.tunnels.is_empty() {
+            self.numbers.restart();
+        }
         self.certificates.keep(policy, certificates.trust);
         // Whoever reloads may have mended what kept a revocation list from being fetched.
         self.certificates.lists().retry();

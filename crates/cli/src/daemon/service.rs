@@ -3,18 +3,18 @@
 use super::numbers::Numbers;
 use super::refusal::bad_level;
 use super::server::Service;
+use super::undo::Pending;
 use super::{Gateway, LevelControl, Source};
 use crate::certificates::Keeper;
 use crate::config::{Config, OnStop};
 use crate::crypto::tunables::Tunables;
-use crate::view;
 use control::protocol::{Command, ConfinementInfo, Refusal, Reply};
 use policy::Policy;
 use policy::xml::Definitions;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{Mutex, Notify};
 use vpn::Events;
 
@@ -26,7 +26,7 @@ pub struct Daemon<G> {
     /// The policy in force, and where it is defined.
     pub(super) in_force: std::sync::Mutex<(Arc<Policy>, Definitions)>,
     pub(super) numbers: Numbers,
-    levels: LevelControl,
+    pub(super) levels: LevelControl,
     pub(super) crypto: Tunables,
     pub(super) keys_exported_to: Option<PathBuf>,
     pub(super) confinement: Option<ConfinementInfo>,
@@ -34,6 +34,7 @@ pub struct Daemon<G> {
     pub(super) config: (Option<PathBuf>, Config),
     pub(super) started: Instant,
     pub(super) reloading: Mutex<()>,
+    pub(super) pending_filter: Pending,
     stop: Notify,
     /// Whoever has asked for the stop wants the guard to stay.
     keep_guard: AtomicBool,
@@ -62,6 +63,7 @@ impl<G: Gateway> Daemon<G> {
             config: Default::default(),
             started: Instant::now(),
             reloading,
+            pending_filter: Pending::default(),
             stop: Notify::new(),
             keep_guard: AtomicBool::new(false),
         }
@@ -177,9 +179,10 @@ impl<G: Gateway> Service for Daemon<G> {
             Command::Xfrm { keys } => self.xfrm(keys).await.map(Reply::Xfrm),
             Command::Resync => self.resync().await.map(Reply::Resync),
             Command::ManualSas => self.manual_sas().await.map(Reply::ManualSas),
-            Command::Filter => self.filter().await.map(|f| Reply::Filter(view::filter(&f))),
-            Command::SetFilter { ipv4, ipv6 } => {
-                self.set_defaults(ipv4, ipv6).await.map(Reply::Filter)
+            Command::Filter => self.described_filter().await.map(Reply::Filter),
+            Command::SetFilter { ipv4, ipv6, undo_after_seconds } => {
+                let undo_after = undo_after_seconds.map(Duration::from_secs);
+                self.set_defaults(ipv4, ipv6, undo_after).await.map(Reply::Filter)
             }
             Command::Trace { packet } => self.trace(&packet).await.map(Reply::Trace),
             Command::Stop { keep_guard } => {

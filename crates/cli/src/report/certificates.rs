@@ -1,14 +1,18 @@
 //! `vpnctl certs`.
 
-use super::{Colour, Table, plain};
+use super::fitting::Fitting;
+use super::{Colour, plain};
 use crate::certificates::DAYS_OF_NOTICE;
 use control::protocol::CertificateInfo;
 
-/// One line per certificate or revocation list; the header always.
+/// The columns of SOURCE, ISSUER and SERIAL, NAMES, TUNNELS and SUBJECT.
+const MOVABLE: &[&[usize]] = &[&[8], &[5, 6], &[2], &[7], &[1]];
+
+/// One row per certificate or revocation list, with a header.
 pub fn certificates(all: &[CertificateInfo], colour: Colour) -> String {
-    let mut table = Table::new([
-        "ROLE", "SUBJECT", "NAMES", "KEY", "EXPIRES", "ISSUER", "SERIAL", "TUNNELS", "SOURCE",
-    ]);
+    let header =
+        ["ROLE", "SUBJECT", "NAMES", "KEY", "EXPIRES", "ISSUER", "SERIAL", "TUNNELS", "SOURCE"];
+    let mut table = Fitting::new(header, MOVABLE);
     for info in all {
         let list = matches!(info.role.as_str(), "revocation_list" | "ocsp_response");
         let or_dash = |text: &str| {
@@ -78,10 +82,16 @@ mod tests {
         assert_eq!(
             text,
             "\
-ROLE             SUBJECT  NAMES                        KEY          EXPIRES                          ISSUER   SERIAL  TUNNELS  SOURCE
-authority        CN=root  -                            ECDSA P-256  2026-12-31 (in 400 days)         CN=root  0a      -        /etc/vpnd/authority.pem
-own              CN=left  left.example.net, 192.0.2.1  ECDSA P-256  2026-12-31 (in 1 day)            CN=root  0a      site     /etc/vpnd/own.pem
-revocation list  -        -                            -            2026-12-31 (expired 3 days ago)  CN=root  -       -        /etc/vpnd/revocation_list.pem
+ROLE             SUBJECT  NAMES                        KEY          EXPIRES                          TUNNELS
+authority        CN=root  -                            ECDSA P-256  2026-12-31 (in 400 days)         -
+       issuer CN=root, serial 0a
+       source /etc/vpnd/authority.pem
+own              CN=left  left.example.net, 192.0.2.1  ECDSA P-256  2026-12-31 (in 1 day)            site
+       issuer CN=root, serial 0a
+       source /etc/vpnd/own.pem
+revocation list  -        -                            -            2026-12-31 (expired 3 days ago)  -
+       issuer CN=root
+       source /etc/vpnd/revocation_list.pem
 "
         );
     }

@@ -1,18 +1,21 @@
 //! `vpnctl list`: a line for each tunnel of either phase, or everything about each.
 
+use super::fitting::Fitting;
 use super::status::keys_exported;
-use super::{Colour, Fields, Table, bytes, count, duration, plain};
+use super::{Colour, Fields, bytes, count, duration, narrowed, plain};
 use control::protocol::{Child, ChildSa, Tunnel};
 use std::fmt::Write;
 use std::net::IpAddr;
 use std::time::Duration;
 
-/// One line per tunnel, phase 2 below the phase 1 that carries it; the header always.
+/// The columns of LOCAL and REMOTE, and that of TUNNEL.
+const MOVABLE: &[&[usize]] = &[&[4, 5], &[2]];
+
+/// One row per tunnel, phase 2 below the phase 1 that carries it, with a header.
 pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
-    let mut table = Table::new([
-        "PHASE", "NUMBER", "TUNNEL", "STATE", "LOCAL", "REMOTE", "UP", "REKEY", "IN", "OUT",
-        "SUITE",
-    ]);
+    let header =
+        ["PHASE", "NUMBER", "TUNNEL", "STATE", "LOCAL", "REMOTE", "UP", "REKEY", "IN", "OUT"];
+    let mut table = Fitting::new(header, MOVABLE);
     let dash = || "-".to_owned();
     for tunnel in tunnels {
         let sa = tunnel.ike_sa.as_ref();
@@ -28,7 +31,6 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
             seconds(sa.and_then(|sa| sa.rekey_in_seconds)),
             dash(),
             dash(),
-            suite(sa.map(|sa| sa.suite.as_str())),
         ]);
         for child in &tunnel.children {
             let sa = child.child_sa.as_ref();
@@ -38,13 +40,12 @@ pub fn list(tunnels: &[Tunnel], colour: Colour) -> String {
                 child.number.to_string(),
                 plain(&child.name).into_owned(),
                 colour.state(state(tunnel, child)),
-                child.local.join(","),
-                child.remote.join(","),
+                narrowed::local(child, ", "),
+                narrowed::remote(child, ", "),
                 seconds(sa.map(|sa| sa.established_seconds)),
                 seconds(sa.and_then(|sa| sa.rekey_in_seconds)),
                 value(|sa| sa.bytes_in),
                 value(|sa| sa.bytes_out),
-                suite(sa.map(|sa| sa.suite.as_str())),
             ]);
         }
     }
@@ -87,12 +88,6 @@ fn side(id: &str, address: Option<IpAddr>) -> String {
 
 fn seconds(seconds: Option<u64>) -> String {
     seconds.map_or("-".to_owned(), |seconds| duration(Duration::from_secs(seconds)))
-}
-
-fn suite(suite: Option<&str>) -> String {
-    suite
-        .filter(|suite| !suite.is_empty())
-        .map_or("-".to_owned(), |suite| plain(suite).into_owned())
 }
 
 /// The algorithms of a suite by what they do.
@@ -187,8 +182,8 @@ fn phase2(text: &mut String, tunnel: &Tunnel, child: &Child, colour: Colour) {
     fields.add("Status", colour.state(state(tunnel, child)));
     fields.add("Assoc P1 Tunnel", format!("{} ({})", tunnel.number, plain(&tunnel.name)));
     // One selector has addresses, protocol and ports; there may be several.
-    fields.add("Local Traffic", child.local.join(", "));
-    fields.add("Remote Traffic", child.remote.join(", "));
+    fields.add("Local Traffic", narrowed::local(child, ", "));
+    fields.add("Remote Traffic", narrowed::remote(child, ", "));
     if let Some(policy) = &child.policy {
         fields.add("Security Policy", named(policy.protection.as_deref()));
         fields.add("Allowed Roles", policy.role.clone());

@@ -145,6 +145,13 @@ pub fn filter(filter: &FilterInfo, colour: Colour) -> String {
     if !open {
         text.push_str("The first that covers a packet decides. IKE, ESP, loopback and neighbour discovery always pass.\n");
     }
+    if let Some(seconds) = filter.undo_in_seconds {
+        let left = duration(Duration::from_secs(seconds));
+        let remark = format!(
+            "The change is undone in {left} unless you confirm it: vpnctl filter --confirm"
+        );
+        let _ = writeln!(text, "{}", colour.notice(&remark));
+    }
     if !filter.inbound_guard {
         let remark = "Cleartext in place of tunnels' traffic is not dropped: that takes nftables.";
         let _ = writeln!(text, "{}", colour.bad(remark));

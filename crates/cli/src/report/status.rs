@@ -1,7 +1,7 @@
 //! `vpnctl status NAME` and `vpnctl activate`: one tunnel.
 
 use super::offload::place as placement;
-use super::{Colour, Fields, bytes, count, duration, plain};
+use super::{Colour, Fields, bytes, count, duration, narrowed, plain};
 use control::protocol::{Activation, Child, ChildSa, FailureInfo, IkeSa, Tunnel};
 use std::fmt::Write;
 use std::time::Duration;
@@ -44,10 +44,10 @@ pub fn status(tunnel: &Tunnel, colour: Colour) -> String {
         );
         let mut fields = Fields::new("    ");
         fields.add("mode", child.mode.clone());
-        fields.add("local", child.local.join(", "));
-        fields.add("remote", child.remote.join(", "));
+        fields.add("local", narrowed::local(child, ", "));
+        fields.add("remote", narrowed::remote(child, ", "));
         if let Some(sa) = &child.child_sa {
-            child_sa(&mut fields, sa);
+            child_sa(&mut fields, sa, has_nat(tunnel));
         }
         if let Some(fault) = &child.fault {
             fields.add("no packet passes", colour.bad(&plain(fault)));
@@ -90,10 +90,15 @@ fn ike_sa(fields: &mut Fields, sa: &IkeSa) {
     times(fields, sa.established_seconds, sa.rekey_in_seconds, sa.expires_in_seconds, sa.rekeys);
 }
 
-fn child_sa(fields: &mut Fields, sa: &ChildSa) {
+fn has_nat(tunnel: &Tunnel) -> bool {
+    tunnel.ike_sa.as_ref().is_none_or(|sa| sa.nat_local || sa.nat_remote)
+}
+
+fn child_sa(fields: &mut Fields, sa: &ChildSa, nat: bool) {
     let sequence = if sa.esn { ", 64-bit sequence numbers" } else { "" };
     let travels = match sa.encapsulation.as_str() {
-        "udp" => "in UDP",
+        "udp" if nat => "in UDP",
+        "udp" => "in UDP, without a NAT (encap in vpnd.toml)",
         "ah" => "in AH",
         _ => "natively",
     };

@@ -42,31 +42,83 @@ fn tunnel() -> Tunnel {
 }
 
 #[test]
-fn an_empty_list_is_its_header() {
-    assert_eq!(
-        list(&[], PLAIN),
-        "PHASE  NUMBER  TUNNEL  STATE  LOCAL  REMOTE  UP  REKEY  IN  OUT  SUITE\n"
-    );
-}
-
-#[test]
 fn a_list_has_a_line_per_tunnel_of_either_phase() {
-    let mut down = tunnel();
-    down.name = "branch-office".to_owned();
+    let mut tunnel = tunnel();
+    tunnel.remote_id = "192.0.2.2".to_owned();
+    let mut down = tunnel.clone();
+    down.name = "branch".to_owned();
     down.state = "down".to_owned();
     down.ike_sa = None;
     down.children[0].state = "down".to_owned();
     down.children[0].child_sa = None;
     assert_eq!(
-        list(&[tunnel(), down], PLAIN),
+        list(&[tunnel, down], PLAIN),
         "\
-PHASE  NUMBER  TUNNEL         STATE        LOCAL        REMOTE                  UP     REKEY   IN       OUT     SUITE
-1      1       site           established  192.0.2.1    gw.example (192.0.2.2)  1h 1m  6h 56m  -        -       AES-CBC-256/HMAC-SHA2-256-128/ECP-384
-2      4       lan            established  10.1.0.0/24  10.2.0.0/24             1h 1m  1m 30s  1.5 MiB  50 MiB  AES-GCM-16-256
-1      1       branch-office  down         192.0.2.1    gw.example (192.0.2.2)  -      -       -        -       -
-2      4       lan            down         10.1.0.0/24  10.2.0.0/24             -      -       -        -       -
+PHASE  NUMBER  TUNNEL  STATE        LOCAL        REMOTE       UP     REKEY   IN       OUT
+1      1       site    established  192.0.2.1    192.0.2.2    1h 1m  6h 56m  -        -
+2      4       lan     established  10.1.0.0/24  10.2.0.0/24  1h 1m  1m 30s  1.5 MiB  50 MiB
+1      1       branch  down         192.0.2.1    192.0.2.2    -      -       -        -
+2      4       lan     down         10.1.0.0/24  10.2.0.0/24  -      -       -        -
 "
     );
+}
+
+#[test]
+fn a_list_is_never_wider_than_a_terminal() {
+    let mut ipv6 = tunnel();
+    let end = "2001:db8:1111:2222:3333:4444:5555:";
+    ipv6.local_id = format!("{end}6666");
+    ipv6.local_address = format!("{end}6666").parse().ok();
+    ipv6.ike_sa.as_mut().expect("it is up").local =
+        format!("[{end}6666]:500").parse().expect("an address");
+    ipv6.children[0].local = vec![format!("{end}0-{end}7777[tcp/443]"); 4];
+    let text = list(&[tunnel(), ipv6.clone()], PLAIN);
+    assert_eq!(
+        text,
+        format!(
+            "\
+PHASE  NUMBER  TUNNEL  STATE        UP     REKEY   IN       OUT
+1      1       site    established  1h 1m  6h 56m  -        -
+       local 192.0.2.1, remote gw.example (192.0.2.2)
+2      4       lan     established  1h 1m  1m 30s  1.5 MiB  50 MiB
+       local 10.1.0.0/24, remote 10.2.0.0/24
+1      1       site    established  1h 1m  6h 56m  -        -
+       local {end}6666, remote gw.example (192.0.2.2)
+2      4       lan     established  1h 1m  1m 30s  1.5 MiB  50 MiB
+       local {end}0-{end}7777[tcp/443],
+         {end}0-{end}7777[tcp/443],
+         {end}0-{end}7777[tcp/443],
+         {end}0-{end}7777[tcp/443]
+       remote 10.2.0.0/24
+"
+        )
+    );
+    ipv6.name = "headquarters-to-the-branch-office-in-a-town-with-a-long-name".to_owned();
+    ipv6.children[0].name = format!("{}_lan", ipv6.name);
+    let text = list(&[tunnel(), ipv6.clone()], PLAIN);
+    assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+    assert!(text.contains(&format!("       tunnel {}\n       local", ipv6.name)), "{text}");
+    assert!(!text.contains("AES"), "{text}");
+}
+
+#[test]
+fn agreed_traffic_that_is_less_than_the_policys_stands_beside_it() {
+    let narrowed = |by: &str| {
+        let mut narrowed = tunnel();
+        let (local, remote) = (vec!["10.1.0.0/24".to_owned()], vec!["10.2.0.0/16".to_owned()]);
+        let by = by.to_owned();
+        narrowed.children[0].narrowed = Some(control::protocol::Narrowed { local, remote, by });
+        narrowed
+    };
+    for (by, told) in
+        [("answer", "10.2.0.0/24 (asked 10.2.0.0/16)"), ("request", "(policy 10.2.0.0/16)")]
+    {
+        let tunnel = narrowed(by);
+        for text in [list(&[tunnel.clone()], PLAIN), status(&tunnel, PLAIN)] {
+            assert!(text.contains(told), "{text}");
+            assert_eq!(text.matches("10.1.0.0/24").count(), 1, "{text}");
+        }
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::Access;
 use crate::check;
+use crate::completions::kinds;
 use crate::config::{Config, ConfigError};
 use crate::policy_file::{self, PolicyFileError};
 use crate::report::{self, Colour};
@@ -101,7 +102,7 @@ pub struct Put {
 #[derive(Debug, Args)]
 pub struct Get {
     /// Kind of object: IKEProtection, IKETunnel, IKEPresharedKey, IKEGroup, IPSecProposal, IPSecProtection, IPSecTunnel
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", value_name = "TYPE", add = kinds())]
     pub kind: Option<String>,
     /// Name of the object; that of a preshared key is the remote identity
     #[arg(long, value_name = "NAME")]
@@ -124,7 +125,7 @@ pub struct Get {
 #[derive(Debug, Args)]
 pub struct Delete {
     /// Kind of object (for example IPSecTunnel)
-    #[arg(long = "type", value_name = "TYPE")]
+    #[arg(long = "type", value_name = "TYPE", add = kinds())]
     pub kind: String,
     /// Name of the object; that of a preshared key is the remote identity
     #[arg(long, value_name = "NAME")]

@@ -55,6 +55,7 @@ fn tunnel(name: &str, state: &str, sa: Option<ChildSa>) -> Tunnel {
             mode: "tunnel".to_owned(),
             local: vec!["10.1.0.0/24".to_owned()],
             remote: vec!["10.2.0.0/24".to_owned()],
+            narrowed: None,
             child_sa: sa,
             fault: None,
             findings: Vec::new(),
@@ -153,7 +154,7 @@ fn a_wide_frame_has_room_for_more() {
             "LAST"
         ]
     );
-    let site = text.lines().find(|line| line.contains("site/site_lan")).expect("a line");
+    let site = text.lines().find(|line| line.starts_with("site_lan ")).expect("a line");
     for part in ["established", "192.0.2.2", "1.0G", "4.3M", "90k", "9.0k", "14m50s"] {
         assert!(site.contains(part), "{part}: {site}");
     }

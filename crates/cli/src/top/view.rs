@@ -1,5 +1,6 @@
 //! Puts what is known on a frame.
 
+use super::columns::{Columns, fitted, label};
 use super::model::{Model, Row, Sort};
 use super::screen::Screen;
 use crate::report::{Colour, compact, duration, plain, rate};
@@ -16,9 +17,6 @@ pub const OTHER_LINES: u16 = HEAD + 2;
 
 /// Lines above the table, with an empty one.
 const HEAD: u16 = 6;
-
-/// From this width on there is room for the peer and for packets each way.
-const WIDE: u16 = 110;
 
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
@@ -135,8 +133,9 @@ fn sparkline(history: &VecDeque<u64>, room: usize) -> String {
 }
 
 fn tunnels(frame: &mut Frame<'_>, area: Rect, model: &Model, screen: &Screen, paint: Paint) {
-    let wide = area.width >= WIDE;
     let rows = model.rows(screen.sort(), screen.filter());
+    let columns = Columns::of(usize::from(area.width), rows.iter().copied());
+    let wide = columns.wide;
     let room = usize::from(area.height.saturating_sub(1));
     let offset = screen.offset(rows.len(), room);
     let (sort, reverse) = screen.sort();
@@ -151,10 +150,10 @@ fn tunnels(frame: &mut Frame<'_>, area: Rect, model: &Model, screen: &Screen, pa
     };
     let none = |text: &'static str| Line::styled(text, paint.strong());
     let mut header = vec![title("TUNNEL", Sort::Name, false), title("STATE", Sort::State, false)];
-    let mut widths = vec![Constraint::Fill(2), Constraint::Length(11)];
-    if wide {
+    let mut widths = vec![Constraint::Fill(1), Constraint::Length(11)];
+    if let Some(peer) = columns.peer {
         header.push(none("PEER"));
-        widths.push(Constraint::Fill(1));
+        widths.push(length(peer));
     }
     header.extend([title("IN b/s", Sort::In, true), title("OUT b/s", Sort::Out, true)]);
     widths.extend([Constraint::Length(7), Constraint::Length(8)]);
@@ -168,21 +167,20 @@ fn tunnels(frame: &mut Frame<'_>, area: Rect, model: &Model, screen: &Screen, pa
     header.extend([title("REFUSED", Sort::Refused, true), title("REKEY", Sort::Rekey, true)]);
     widths.extend([Constraint::Length(8), Constraint::Length(7)]);
     header.push(none("LAST"));
-    let last = if wide { 30 } else { 10 };
-    widths.push(Constraint::Length(last));
+    widths.push(length(columns.last));
 
-    let line = |row: &&Row| tunnel(row, wide, usize::from(last), paint);
+    let line = |row: &&Row| tunnel(row, columns, paint);
     let shown = rows.iter().skip(offset).take(room).map(line);
     let table = Table::new(shown, widths).header(TableRow::new(header)).column_spacing(1);
     frame.render_widget(table, area);
 }
 
-fn tunnel(row: &Row, wide: bool, last: usize, paint: Paint) -> TableRow<'static> {
-    let name = match &row.child {
-        Some(child) if wide => format!("{}/{}", plain(&row.tunnel), plain(child)),
-        Some(child) => plain(child).into_owned(),
-        None => plain(&row.tunnel).into_owned(),
-    };
+fn length(columns: usize) -> Constraint {
+    Constraint::Length(u16::try_from(columns).unwrap_or(u16::MAX))
+}
+
+fn tunnel(row: &Row, columns: Columns, paint: Paint) -> TableRow<'static> {
+    let name = fitted(&label(row), columns.name);
     let right = |text: String| Line::from(text).right_aligned();
     let number = |n: u64| right(compact(n));
     let rates = row.rates;
@@ -190,11 +188,11 @@ fn tunnel(row: &Row, wide: bool, last: usize, paint: Paint) -> TableRow<'static>
         Line::from(name),
         Line::styled(plain(&row.state).into_owned(), paint.state(&row.state)),
     ];
-    if wide {
+    if columns.peer.is_some() {
         cells.push(Line::from(row.peer.clone()));
     }
     cells.extend([number(rates.bits_in), number(rates.bits_out)]);
-    if wide {
+    if columns.wide {
         cells.extend([number(rates.packets_in), number(rates.packets_out)]);
     } else {
         cells.push(number(rates.packets_in + rates.packets_out));
@@ -203,7 +201,7 @@ fn tunnel(row: &Row, wide: bool, last: usize, paint: Paint) -> TableRow<'static>
     cells.push(if row.refused > 0 { refused.style(paint.of(Color::Red)) } else { refused });
     let rekey = row.rekey_in.map_or("-".to_owned(), short);
     cells.push(right(rekey));
-    cells.push(Line::styled(sparkline(&row.history, last), paint.of(Color::Cyan)));
+    cells.push(Line::styled(sparkline(&row.history, columns.last), paint.of(Color::Cyan)));
     TableRow::new(cells)
 }
 

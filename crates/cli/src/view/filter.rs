@@ -26,6 +26,7 @@ pub fn filter(status: &FilterStatus) -> FilterInfo {
         rules: rules.map(rule).collect(),
         denied_ipv4: count(counts.denied_ipv4),
         denied_ipv6: count(counts.denied_ipv6),
+        undo_in_seconds: None,
         inbound_guard: *inbound_guard,
     }
 }

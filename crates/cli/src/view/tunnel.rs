@@ -1,9 +1,10 @@
 //! Tunnels and their SAs.
 
 use super::{encapsulation_name, mode_name};
-use control::protocol::{Activation, Change, Child, ChildSa, FailureInfo, IkeSa, Tunnel};
+use control::protocol::{Activation, Change, Child, ChildSa, FailureInfo, IkeSa, Narrowed, Tunnel};
 use ike::failure::Failure;
 use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus};
+use policy::Selector;
 use std::time::Duration;
 
 /// Shows a failed negotiation.
@@ -62,14 +63,25 @@ fn child(child: &ChildStatus) -> Child {
         number: 0,
         state: child.state.name().to_owned(),
         mode: mode_name(child.mode).to_owned(),
-        local: child.local.iter().map(ToString::to_string).collect(),
-        remote: child.remote.iter().map(ToString::to_string).collect(),
+        local: words(&child.local),
+        remote: words(&child.remote),
+        narrowed: child.narrowed.as_ref().map(narrowed),
         child_sa: child.sa.as_ref().map(child_sa),
         fault: child.fault.clone(),
         findings: Vec::new(),
         last_failure: last_failure(child.last_failure.as_ref()),
         policy: None,
     }
+}
+
+fn words(selectors: &[Selector]) -> Vec<String> {
+    selectors.iter().map(ToString::to_string).collect()
+}
+
+fn narrowed(narrowed: &ike::status::Narrowed) -> Narrowed {
+    let by = if narrowed.asked_here { "answer" } else { "request" };
+    let (local, remote) = (words(&narrowed.local), words(&narrowed.remote));
+    Narrowed { local, remote, by: by.to_owned() }
 }
 
 fn child_sa(sa: &ChildSaStatus) -> ChildSa {

@@ -128,6 +128,10 @@ pub enum Command {
         /// The same for IPv6.
         #[serde(default)]
         ipv6: Option<DefaultAction>,
+        /// The daemon undoes the change after this time, unless another such command comes before; `None`: it stays.
+        /// A command without any field keeps what is in force.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        undo_after_seconds: Option<u64>,
     },
     /// Asks for the way that a packet would take.
     Trace {

@@ -15,6 +15,9 @@ pub struct FilterInfo {
     pub denied_ipv4: Count,
     /// IPv6 that was denied for want of a rule.
     pub denied_ipv6: Count,
+    /// Seconds until a change of the defaults is undone, if it is not confirmed.
+    #[serde(default)]
+    pub undo_in_seconds: Option<u64>,
     /// True if cleartext that should have come protected is dropped.
     pub inbound_guard: bool,
 }

@@ -22,6 +22,9 @@ pub struct Happening {
     /// Algorithms agreed on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suite: Option<String>,
+    /// The same, one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub algorithms: Option<AlgorithmsInfo>,
     /// The failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureInfo>,
@@ -41,4 +44,35 @@ impl Happening {
         let named = |name: &String| *name == self.tunnel || self.child.as_ref() == Some(name);
         self.missed.is_some() || names.is_empty() || names.iter().any(named)
     }
+}
+
+/// The algorithms that both sides have agreed on, and the Child SA that has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AlgorithmsInfo {
+    /// `ike`, `esp` or `ah`.
+    pub protocol: String,
+    /// The cipher; absent with AH.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encryption: Option<String>,
+    /// The integrity algorithm; absent if the cipher is an AEAD.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub integrity: Option<String>,
+    /// The pseudorandom function, of an IKE SA.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prf: Option<String>,
+    /// The group of the key exchange; absent if a Child SA has no key exchange of its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// Of a Child SA: whether sequence numbers have 64 bits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub esn: Option<bool>,
+    /// Of a Child SA: `transport` or `tunnel`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
+    /// Of a Child SA: SPI of the packets that this side receives, 8 hexadecimal digits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inbound_spi: Option<String>,
+    /// Of a Child SA: SPI of the packets that this side sends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outbound_spi: Option<String>,
 }

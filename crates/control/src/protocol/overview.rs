@@ -17,6 +17,9 @@ pub struct Overview {
     pub policy: String,
     /// The configuration file; `null`: the defaults.
     pub configuration: Option<String>,
+    /// The log level in force; `null`: unknown.
+    #[serde(default)]
+    pub log_level: Option<String>,
     /// Phase 1 tunnels.
     pub tunnels: Fleet,
     /// Phase 2 tunnels.

@@ -83,6 +83,9 @@ pub struct Child {
     pub local: Vec<String>,
     /// The peer's traffic.
     pub remote: Vec<String>,
+    /// The policy's traffic, where both sides have agreed on less of it; `null` elsewhere.
+    #[serde(default)]
+    pub narrowed: Option<Narrowed>,
     /// The Child SA; `null` while down.
     pub child_sa: Option<ChildSa>,
     /// The reason why no packet passes although the Child SA is up; `null` if packets pass.
@@ -96,6 +99,17 @@ pub struct Child {
     /// The policy's other settings of it.
     #[serde(default)]
     pub policy: Option<ChildPolicy>,
+}
+
+/// The traffic that the policy has for a phase 2 tunnel, of which both sides have agreed on a part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Narrowed {
+    /// This side's traffic in the policy.
+    pub local: Vec<String>,
+    /// The peer's traffic in the policy.
+    pub remote: Vec<String>,
+    /// `answer`: this side asked for all of it and the peer granted less; `request`: the peer asked for less.
+    pub by: String,
 }
 
 /// A Child SA: a pair of ESP SAs.

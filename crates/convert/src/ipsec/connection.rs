@@ -4,14 +4,14 @@ use super::syntax::Block;
 use crate::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
 use crate::finding::Report;
 use crate::gap::{self, Gap};
+use crate::kernel::{self, Kernel};
 use crate::quantity::{flag, read_time, read_volume};
-use crate::settings;
+use crate::settings::{self, Level};
 use crate::source::Value;
 use policy::KeyKind;
 use std::time::Duration;
 
 const NO_ADDRESSES: &str = "vpnd neither asks for addresses nor assigns them";
-const NO_MARKS: &str = "vpnd works in userspace, without marks and interfaces of XFRM";
 const NO_SCRIPTS: &str = "vpnd runs no scripts; follow \"vpnctl events --json\"";
 const CERTIFICATES: &str = "vpnd finds certificates by their directory (docs/certificates.md)";
 
@@ -71,10 +71,7 @@ const GAPS: &[Gap] = &[
         "vpnd counts octets and time, and guards sequence numbers itself",
         "",
     ),
-    ("mark", &[], NO_MARKS, ""),
-    ("mark_in", &[], NO_MARKS, ""),
-    ("mark_out", &[], NO_MARKS, ""),
-    ("reqid", &[], NO_MARKS, ""),
+    ("reqid", &[], "vpnd.toml has no setting for it", ""),
     ("tfc", &["0"], "vpnd does not pad packets", ""),
     (
         "sha256_96",
@@ -176,7 +173,8 @@ fn connection(
     };
     let (left, right) = (traffic("left"), traffic("right"));
     let (ike_times, times) = times(block, report);
-    settings::take(&mut block.settings, &mut draft.settings, report);
+    settings::take(Level::Connection, &mut block.settings, &mut draft.settings, report);
+    let kernel = kernel::take(&mut block.settings, &Kernel::default(), report);
     leave(block, report);
     let child = Child {
         name: format!("{}-net", block.name),
@@ -189,6 +187,7 @@ fn connection(
         times,
         auto_start,
         on_demand,
+        kernel,
     };
     Ok(Some(Connection {
         name: block.name.clone(),

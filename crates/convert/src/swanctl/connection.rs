@@ -4,14 +4,15 @@ use super::section::Section;
 use crate::draft::{Child, Connection, Draft, Method, Side, Times, Unfit, offers};
 use crate::finding::Report;
 use crate::gap::{self, Gap};
-use crate::quantity::{flag, read_time, read_volume, time};
-use crate::settings;
+use crate::kernel::{self, Kernel};
+use crate::quantity::{read_time, read_volume, time};
+use crate::settings::{self, Level};
 use crate::source::{Location, Value};
 use policy::KeyKind;
 use std::time::Duration;
 
 const NO_ADDRESSES: &str = "vpnd neither asks for addresses nor assigns them";
-const NO_MARKS: &str = "vpnd works in userspace, without marks and interface numbers of XFRM";
+const NO_KERNEL: &str = "vpnd.toml has no setting for it";
 const CERTIFICATES: &str = "vpnd finds certificates by their directory";
 
 const CONNECTION_GAPS: &[Gap] = &[
@@ -24,7 +25,7 @@ const CONNECTION_GAPS: &[Gap] = &[
     ("aggressive", &["no"], "IKEv2 has no aggressive mode", ""),
     ("pull", &["yes"], NO_ADDRESSES, ""),
     ("dscp", &["000000", "0"], "vpnd does not mark its IKE messages", ""),
-    ("unique", &["replace", "no", "never"], "a new session of a peer succeeds its old one", ""),
+    ("unique", &["replace"], "in vpnd a new IKE SA of a peer always replaces its old one", ""),
     (
         "keyingtries",
         &["0", "%forever"],
@@ -40,8 +41,6 @@ const CONNECTION_GAPS: &[Gap] = &[
     ("mediation", &["no"], "vpnd knows no mediation", ""),
     ("mediated_by", &[], "vpnd knows no mediation", ""),
     ("mediation_peer", &[], "vpnd knows no mediation", ""),
-    ("if_id_in", &["0"], NO_MARKS, ""),
-    ("if_id_out", &["0"], NO_MARKS, ""),
 ];
 
 const SIDE_GAPS: &[Gap] = &[
@@ -77,10 +76,10 @@ const CHILD_GAPS: &[Gap] = &[
     ("updown", &[], "vpnd runs no scripts", "follow \"vpnctl events --json\""),
     ("hostaccess", &[], "vpnd runs no scripts", ""),
     ("policies", &["yes"], "vpnd installs its rules itself", ""),
-    ("policies_fwd_out", &["no"], NO_MARKS, ""),
+    ("policies_fwd_out", &["no"], NO_KERNEL, ""),
     ("ipcomp", &["no"], "vpnd does not compress", ""),
     ("inactivity", &["0", "0s"], "vpnd closes no idle tunnel", ""),
-    ("reqid", &["0"], NO_MARKS, ""),
+    ("reqid", &["0"], NO_KERNEL, ""),
     (
         "priority",
         &["0"],
@@ -88,17 +87,12 @@ const CHILD_GAPS: &[Gap] = &[
         "write the more specific one first",
     ),
     ("interface", &[], "vpnd's tunnels are not bound to interfaces", ""),
-    ("mark_in", &["0/0x00000000"], NO_MARKS, ""),
-    ("mark_in_sa", &["no"], NO_MARKS, ""),
-    ("mark_out", &["0/0x00000000"], NO_MARKS, ""),
-    ("set_mark_in", &["0/0x00000000"], NO_MARKS, ""),
-    ("set_mark_out", &["0/0x00000000"], NO_MARKS, ""),
-    ("if_id_in", &["0"], NO_MARKS, ""),
-    ("if_id_out", &["0"], NO_MARKS, ""),
+    ("mark_in_sa", &["no"], NO_KERNEL, ""),
+    ("set_mark_in", &["0/0x00000000"], NO_KERNEL, ""),
+    ("set_mark_out", &["0/0x00000000"], NO_KERNEL, ""),
     ("label", &[], "vpnd has no security labels", ""),
     ("label_mode", &[], "vpnd has no security labels", ""),
     ("tfc_padding", &["0"], "vpnd does not pad packets", ""),
-    ("hw_offload", &["no", "auto"], "vpnd works in userspace", ""),
     ("copy_df", &["yes"], "vpnd does its own path MTU discovery", ""),
     ("copy_ecn", &["yes"], "vpnd copies ECN as RFC 6040 has it", ""),
     ("copy_dscp", &["out"], "vpnd copies DSCP outwards", ""),
@@ -132,6 +126,7 @@ fn connection(
     let local = side(section, "local", local_address, report)?;
     let remote = side(section, "remote", remote_address, report)?;
     let mut children = Vec::new();
+    let inherited = kernel::take(&mut section.settings, &Kernel::default(), report);
     for inner in std::mem::take(&mut section.sections) {
         if inner.name != "children" {
             section.sections.push(inner);
@@ -139,7 +134,7 @@ fn connection(
         }
         for mut inner in inner.sections {
             let name = inner.name.clone();
-            match child(&mut inner, draft, report) {
+            match child(&mut inner, &inherited, draft, report) {
                 Ok(child) => children.push(child),
                 Err(unfit) => {
                     let message = format!("child {name:?} of {what}: {}", unfit.message);
@@ -148,7 +143,7 @@ fn connection(
             }
         }
     }
-    settings::take(&mut section.settings, &mut draft.settings, report);
+    settings::take(Level::Connection, &mut section.settings, &mut draft.settings, report);
     gap::take(&mut section.settings, CONNECTION_GAPS, report);
     section.leave("connection", report);
     let (name, location) = (section.name.clone(), section.location.clone());
@@ -330,7 +325,12 @@ fn child_times(section: &mut Section, report: &mut Report) -> Times {
     Times { soft, hard, bytes }
 }
 
-fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Result<Child, Unfit> {
+fn child(
+    section: &mut Section,
+    inherited: &Kernel,
+    draft: &mut Draft,
+    report: &mut Report,
+) -> Result<Child, Unfit> {
     let transport = match section.take("mode") {
         None => false,
         Some(mode) => match mode.text.trim() {
@@ -361,10 +361,8 @@ fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Resul
     let (ah, proposals) =
         offers(section.take("ah_proposals"), section.take("esp_proposals"), report);
     let times = child_times(section, report);
-    settings::take(&mut section.settings, &mut draft.settings, report);
-    if let Some(value) = section.take("hw_offload").filter(|v| flag(&v.text) == Some(true)) {
-        report.dropped(&value.location, "hw_offload: vpnd works in userspace", "");
-    }
+    settings::take(Level::Child, &mut section.settings, &mut draft.settings, report);
+    let kernel = kernel::take(&mut section.settings, inherited, report);
     gap::take(&mut section.settings, CHILD_GAPS, report);
     section.leave("child", report);
     let (name, location) = (section.name.clone(), section.location.clone());
@@ -379,5 +377,6 @@ fn child(section: &mut Section, draft: &mut Draft, report: &mut Report) -> Resul
         times,
         auto_start,
         on_demand,
+        kernel,
     })
 }

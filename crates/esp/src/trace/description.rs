@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
      a packet is described as in\n  \
        tcp 10.1.0.5:40000 10.2.0.7:443\n  \
        udp [fd01::5]:53 > [fd02::7]:53\n  \
-       icmp 10.1.0.5 10.2.0.7 echo-request, or a type and code as in 3/4\n  \
+       icmp 10.1.0.5 10.2.0.7, for echo-request; or with a type or a type and code, as in 3/4\n  \
        udp 10.1.0.5 10.2.0.7 fragment, for what follows the first fragment and shows no ports\n  \
        47 10.1.0.5 10.2.0.7, for another protocol"
 )]
@@ -108,7 +108,7 @@ pub fn parse(text: &str) -> Result<PacketSummary, BadDescription> {
         ([], _) if has_ports => {
             return bad(format!("{first}: both ports are needed, as in {}:443", source.0));
         }
-        ([], _) if icmp => return bad(format!("{first}: a type is needed, as in echo-request")),
+        ([], _) if icmp => [Some(type_and_code(protocol, "echo-request")?); 2],
         ([kind], _) if icmp && !fragment => [Some(type_and_code(protocol, kind)?); 2],
         ([word], _) if !fragment => return bad(format!("{word:?} is too much")),
         _ => [None, None],
@@ -174,6 +174,8 @@ mod tests {
         assert_eq!(ends("udp 10.1.0.5 10.2.0.7 fragment"), (17, four(), None, None));
         let echo = |kind| (1, four(), Some(kind), Some(kind));
         assert_eq!(ends("icmp 10.1.0.5 10.2.0.7 echo-request"), echo(0x0800));
+        assert_eq!(ends("icmp 10.1.0.5 10.2.0.7"), echo(0x0800));
+        assert_eq!(ends("icmpv6 fd01::5 fd02::7").2, Some(0x8000));
         assert_eq!(ends("icmp 10.1.0.5 10.2.0.7 3/4"), echo(0x0304));
         assert_eq!(ends("icmp 10.1.0.5 10.2.0.7 13"), echo(0x0d00));
         assert_eq!(ends("icmpv6 fd01::5 fd02::7 packet-too-big").2, Some(0x0200));
@@ -190,7 +192,6 @@ mod tests {
             ("tcp host:1 10.2.0.7:443", "\"host:1\" is no address"),
             ("tcp 10.1.0.5:1 [fd02::7]:443", "of two families"),
             ("icmp fd01::5 fd02::7 8", "icmp is of IPv4; for IPv6, write icmpv6"),
-            ("icmp 10.1.0.5 10.2.0.7", "a type is needed"),
             ("icmp 10.1.0.5 10.2.0.7 ping", "one of echo-reply, destination-unreachable"),
             ("gre 10.1.0.5:1 10.2.0.7", "it has no ports"),
             ("gre 10.1.0.5 10.2.0.7 8", "\"8\" is too much"),

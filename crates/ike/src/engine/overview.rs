@@ -266,6 +266,7 @@ fn child(
         mode: tunnel.mode,
         local: sa.map_or_else(|| tunnel.local.clone(), |c| c.selectors.local.clone()),
         remote: sa.map_or_else(|| tunnel.remote.clone(), |c| c.selectors.remote.clone()),
+        narrowed: sa.and_then(ChildSa::narrowed),
         sa: sa.zip(session).map(|(c, session)| child_sa(now, plane, session, c)),
         fault,
         last_failure: None,

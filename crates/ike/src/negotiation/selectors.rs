@@ -2,6 +2,7 @@
 
 use crate::wire::payload::TrafficSelector;
 use esp::plane::TrafficSelectors;
+pub use policy::selector::covered;
 use policy::{AddressRange, ChildTunnel, PortRange, Selector};
 use std::net::IpAddr;
 
@@ -58,11 +59,6 @@ fn narrow(ours: &[Selector], theirs: &[TrafficSelector]) -> Vec<Selector> {
 
 fn meet(ours: &[Selector], theirs: &[TrafficSelector]) -> bool {
     ranges(theirs).any(|t| ours.iter().any(|o| o.intersection(t).is_some()))
-}
-
-/// Returns `true` if each selector of `part` lies in one of `whole`.
-pub fn covered(part: &[Selector], whole: &[Selector]) -> bool {
-    part.iter().all(|p| whole.iter().any(|w| w.intersection(p) == Some(*p)))
 }
 
 /// The traffic that a responder grants: the part of the tunnel's traffic that the peer asks for. `local` is what the

@@ -6,13 +6,15 @@ use crate::deadlines::after;
 use crate::effect::{Effect, Effects, Lost};
 use crate::event::Negotiated;
 use crate::key_log::{EspKeys, LoggedKeys};
+use crate::negotiation::selectors::{covered, describe};
 use crate::negotiation::suite::ChildChoice;
 use crate::sa::keys::ChildKeys;
 use crate::sa::lowest_nonce::LowestNonce;
 use crate::sa::path::Path;
+use crate::status::Narrowed;
 use ::crypto::Suite;
 use esp::plane::{InboundSa, Limits, OutboundSa, PlaneError, SaId, Spi, TrafficSelectors, Usage};
-use policy::{ChildTunnel, Mode};
+use policy::{ChildTunnel, Mode, Selector};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -92,6 +94,40 @@ impl ChildSa {
     pub fn lost(&self, now: Instant) -> Lost {
         let after = now.saturating_duration_since(self.history.established_at);
         Lost { name: self.tunnel.name.clone(), after }
+    }
+
+    /// The traffic of its tunnel, if the two sides have agreed on less of it.
+    pub fn narrowed(&self) -> Option<Narrowed> {
+        let (tunnel, agreed) = (&self.tunnel, &self.selectors);
+        let whole =
+            covered(&tunnel.local, &agreed.local) && covered(&tunnel.remote, &agreed.remote);
+        (!whole).then(|| Narrowed {
+            local: tunnel.local.clone(),
+            remote: tunnel.remote.clone(),
+            asked_here: self.created_here,
+        })
+    }
+
+    /// The remark of the log about traffic that the two sides have not agreed on.
+    pub fn narrowing(&self) -> Option<String> {
+        let narrowed = self.narrowed()?;
+        let (cause, word) = match narrowed.asked_here {
+            true => ("the peer has agreed to less traffic than this side asked for", "asked"),
+            false => ("the peer has asked for less traffic than the policy has", "policy"),
+        };
+        let side = |name: &str, agreed: &[Selector], policy: &[Selector]| {
+            let less = !covered(policy, agreed);
+            less.then(|| format!("{name} {} ({word} {})", describe(agreed), describe(policy)))
+        };
+        let sides = [
+            side("local", &self.selectors.local, &narrowed.local),
+            side("remote", &self.selectors.remote, &narrowed.remote),
+        ];
+        let sides: Vec<String> = sides.into_iter().flatten().collect();
+        Some(format!(
+            "{cause}: {}. This SA carries no other traffic of the tunnel; write the same traffic in both policies",
+            sides.join(", ")
+        ))
     }
 }
 

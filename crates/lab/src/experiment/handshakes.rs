@@ -257,8 +257,8 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: &str) {
             format!("{}: {:.1} times", a.name(), rate(most) / rate(figures.parallel[0]).max(1e-9))
         })
         .collect();
-    report.say(format!(
-        "With {most} in parallel as many handshakes end in a second as one by one: {}. One by one, the ends wait for each \
+    report.headline(format!(
+        "Handshakes per second with {most} in parallel, relative to one by one: {}. One by one, the ends wait for each \
          other; in parallel, signatures and their verification run on as many threads as there are cores.",
         gains.join(", "),
     ));

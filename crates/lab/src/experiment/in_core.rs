@@ -263,9 +263,9 @@ fn write(report: &mut Report, lab: &Lab, figures: &Figures<'_>, rounds: usize, l
     ));
     let sample = ALGORITHMS[0].name;
     if let Some(gain) = figures.gain(sample, None) {
-        report.say(format!(
-            "With in-core on the sample policy carries **{:.1} times** what it carries with in-core off ({:.1} to {:.1} in \
-             the rounds): {:.0} % better, where the document says more than 350 %.",
+        report.headline(format!(
+            "Throughput of the sample policy with in-core on relative to in-core off: **{:.1} times** ({:.1} to {:.1} in \
+             the rounds), {:.0} % better, where the document says more than 350 %.",
             gain.median,
             gain.low,
             gain.high,

@@ -314,9 +314,9 @@ fn write(report: &mut Report, figures: &Figures<'_>, rounds: String) {
         let datagrams = figures.ratio(null, alone(largest));
         let stream = figures.ratio(null, (Traffic::Stream, 1, 1));
         if let (Some(datagrams), Some(stream)) = (datagrams, stream) {
-            report.say(format!(
-                "AES-128-GCM carries **{:.2}** of what {null} does with datagrams of {largest} octets and **{:.2}** with a \
-                 stream of TCP, where the document says almost exactly the same. A stream passes as super-packets, which make \
+            report.headline(format!(
+                "Throughput of AES-128-GCM relative to {null}: **{:.2}** with datagrams of {largest} octets and **{:.2}** \
+                 with a stream of TCP, where the document says almost exactly the same. A stream passes as super-packets, which make \
                  everything but the cipher so cheap that the cipher shows; a datagram costs system calls of its own, beside \
                  which AES-GCM is lost.",
                 datagrams.median, stream.median,

@@ -19,7 +19,8 @@ pub enum Scale {
     Linear,
     /// By factors of ten.
     Logarithmic,
-    /// These values alone, evenly, each with its number.
+    /// These values alone, ascending, each with its number where there is room. Their distances are those of the values,
+    /// or of their logarithms if the last is many times the first.
     Steps(Vec<f64>),
     /// Groups of bars with these names; values are 0, 1, 2 and so on.
     Groups(Vec<String>),
@@ -84,9 +85,13 @@ impl Axis {
                 Fitted { range, ticks, scale: self.scale.clone() }
             }
             Scale::Steps(values) => {
-                let last = values.len().max(1) as f64 - 1.0;
-                let ticks = (0..values.len()).map(|n| n as f64).collect();
-                Fitted { range: -0.3..last + 0.3, ticks, scale: self.scale.clone() }
+                let places: Vec<f64> = values.iter().map(|v| spaced(values, *v)).collect();
+                let first = places.first().copied().unwrap_or(0.0);
+                let last = places.last().copied().unwrap_or(0.0);
+                let span = if last > first { last - first } else { 1.0 };
+                let ticks = apart(&places, span * LABEL);
+                let range = first - span * ASIDE..last + span * ASIDE;
+                Fitted { range, ticks, scale: self.scale.clone() }
             }
             Scale::Groups(names) => {
                 let ticks = (0..names.len()).map(|n| n as f64).collect();
@@ -98,6 +103,36 @@ impl Axis {
             }
         }
     }
+}
+
+/// The share of an axis that a label takes, and that stays free on either side.
+const LABEL: f64 = 0.08;
+const ASIDE: f64 = 0.06;
+
+/// The quotient of the last and the first value from which on logarithms give the distances.
+const MANY_TIMES: f64 = 16.0;
+
+/// The position of a value among others.
+fn spaced(values: &[f64], value: f64) -> f64 {
+    let (first, last) = (values.first().copied(), values.last().copied());
+    match first.zip(last) {
+        Some((first, last)) if first > 0.0 && last / first >= MANY_TIMES => {
+            value.max(first / 2.0).log2()
+        }
+        _ => value,
+    }
+}
+
+/// Those positions that are so far apart, with the last one.
+fn apart(places: &[f64], distance: f64) -> Vec<f64> {
+    let mut kept: Vec<f64> = Vec::new();
+    for place in places.iter().rev() {
+        if kept.last().is_none_or(|right| right - place >= distance - 1e-9) {
+            kept.push(*place);
+        }
+    }
+    kept.reverse();
+    kept
 }
 
 /// An axis with its range.
@@ -116,10 +151,7 @@ impl Fitted {
         match &self.scale {
             Scale::Linear | Scale::Groups(_) => value,
             Scale::Logarithmic => value.max(1e-9).log10().clamp(self.range.start, self.range.end),
-            Scale::Steps(values) => {
-                let at = values.iter().position(|v| *v >= value);
-                at.unwrap_or(values.len().saturating_sub(1)) as f64
-            }
+            Scale::Steps(values) => spaced(values, value).clamp(self.range.start, self.range.end),
         }
     }
 
@@ -129,7 +161,8 @@ impl Fitted {
             Scale::Linear => number(position),
             Scale::Logarithmic => number(10_f64.powf(position)),
             Scale::Steps(values) => {
-                values.get(position.round() as usize).map_or_else(String::new, |v| number(*v))
+                let near = |v: &&f64| (spaced(values, **v) - position).abs() < 1e-9;
+                values.iter().find(near).map_or_else(String::new, |v| number(*v))
             }
             Scale::Groups(names) => {
                 names.get(position.round() as usize).cloned().unwrap_or_default()
@@ -219,7 +252,21 @@ mod tests {
         assert_eq!(logarithmic(5.0, 5.0), ["5", "10"]);
         assert_eq!(logarithmic(0.0, 0.0).len(), 2);
         assert_eq!(ticks(Axis::steps("", &[64, 1280]), 0.0, 0.0), ["64", "1280"]);
+        let lengths = [64, 128, 256, 512, 1024, 1280, 1400];
+        let shown = ["64", "128", "256", "512", "1024", "1400"];
+        assert_eq!(ticks(Axis::steps("", &lengths), 0.0, 0.0), shown, "1280 is too close");
+        assert_eq!(ticks(Axis::steps("", &[7]), 0.0, 0.0), ["7"]);
         assert_eq!(ticks(Axis::groups("", ["a", "b"]), 0.0, 0.0), ["a", "b"]);
+    }
+
+    #[test]
+    fn steps_are_as_far_apart_as_their_values() {
+        let places = |values: &[usize]| {
+            let fitted = Axis::steps("", values).fit(0.0, 0.0);
+            values.iter().map(|v| fitted.place(*v as f64)).collect::<Vec<_>>()
+        };
+        assert_eq!(places(&[1, 2, 4, 12]), [1.0, 2.0, 4.0, 12.0]);
+        assert_eq!(places(&[64, 128, 512, 1024]), [6.0, 7.0, 9.0, 10.0]);
     }
 
     #[test]

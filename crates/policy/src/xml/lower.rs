@@ -13,6 +13,7 @@ mod ikev1;
 mod key;
 mod offer;
 mod protection;
+mod shadowed;
 mod table;
 mod traffic;
 mod tunnel;
@@ -103,6 +104,7 @@ pub(crate) fn lower(
         return None;
     }
     let places = places(&tunnels);
+    let origins = shadowed::Origins::of(&tunnels);
     let drafts = tunnels.into_order();
     let policy = Policy { tunnels: drafts.flat_map(Draft::finish).map(Arc::new).collect() };
     let refused = policy.validate().err();
@@ -114,6 +116,9 @@ pub(crate) fn lower(
         if !again {
             refuse(&mut cx, root, &places, invalid);
         }
+    }
+    if refused.is_none() && whole {
+        origins.warn_shadowed(&mut cx, &policy);
     }
     refused.is_none().then_some(policy)
 }

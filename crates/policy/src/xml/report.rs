@@ -11,6 +11,8 @@ struct Finding {
     severity: Severity,
     span: Span,
     message: String,
+    /// Another place that the message ends with.
+    about: Option<Span>,
     help: Option<String>,
 }
 
@@ -31,11 +33,33 @@ impl Report {
         self.add(Severity::Warning, span, message, help);
     }
 
+    /// Adds a warning whose message ends with the line of another place.
+    pub fn warning_about(
+        &mut self,
+        span: Span,
+        message: String,
+        about: Span,
+        help: impl Into<String>,
+    ) {
+        self.add_about(Severity::Warning, span, message, Some(about), help);
+    }
+
     pub fn add(
         &mut self,
         severity: Severity,
         span: Span,
         message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.add_about(severity, span, message.into(), None, help);
+    }
+
+    fn add_about(
+        &mut self,
+        severity: Severity,
+        span: Span,
+        message: String,
+        about: Option<Span>,
         help: impl Into<String>,
     ) {
         let count = match severity {
@@ -44,9 +68,8 @@ impl Report {
         };
         *count += 1;
         if *count <= MAX_FINDINGS {
-            let (message, help) = (message.into(), help.into());
-            let help = (!help.is_empty()).then_some(help);
-            self.findings.push(Finding { severity, span, message, help });
+            let help = Some(help.into()).filter(|help| !help.is_empty());
+            self.findings.push(Finding { severity, span, message, about, help });
         }
     }
 
@@ -86,7 +109,12 @@ impl Report {
         self.findings.sort_by_key(|finding| finding.span.range.start);
         self.findings
             .into_iter()
-            .map(|Finding { severity, span, message, help }| {
+            .map(|Finding { severity, span, mut message, about, help }| {
+                if let Some(place) = about {
+                    let (within, range) = source.part(&place.range);
+                    let (line, _) = within.locate(range.start);
+                    message.push_str(&format!(", line {line}"));
+                }
                 let (source, range) = source.part(&span.range);
                 let (line, column) = source.locate(range.start);
                 let excerpt = source.excerpt(&range);

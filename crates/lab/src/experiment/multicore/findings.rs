@@ -77,10 +77,9 @@ fn lengths_and_ciphers(report: &mut Report, figures: &Figures<'_>) {
         let ratio = figures.ratio(alone(&of, largest), alone(&by, largest));
         ratio.map_or_else(|| "–".to_owned(), |spread| spread.times(100.0).show(0))
     };
-    report.say(format!(
-        "Run to completion, one worker for each gateway. In percent of packets per second at {largest} octets, AES-256 \
-         keeps {} of \
-         what AES-128 carries with GCM, and {} with CBC; CBC with SHA-1 keeps {} of what GCM carries.",
+    report.headline(format!(
+        "Run to completion, one worker for each gateway. Packets per second at {largest} octets, in percent: AES-256 \
+         relative to AES-128 {} with GCM and {} with CBC; CBC with SHA-1 relative to GCM {}.",
         compared(with_key_256(figures, GCM), GCM),
         compared(with_key_256(figures, CBC), CBC),
         compared(CBC, GCM),

@@ -101,8 +101,8 @@ pub(super) fn write(
         Some(at(true)? / at(false)?)
     };
     if let Some(gain) = gain(here, Protection::Vpnd) {
-        report.say(format!(
-            "Super-packets on the wire change what vpnd carries by a factor of {gain:.1}. They are to a userspace gateway what \
+        report.headline(format!(
+            "Throughput of vpnd with super-packets on the wire, relative to single packets: **{gain:.1} times**. They are to a userspace gateway what \
              TSO is to the document's card: sending and receiving cost by the super-packet and not by the packet.",
         ));
     }

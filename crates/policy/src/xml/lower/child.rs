@@ -9,8 +9,6 @@ use crate::validate::{Problem, rules};
 use crate::xml::element::Element;
 use crate::xml::schema::is_group_reference;
 use crate::{ChildTunnel, Mode, Role, Selector};
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::net::IpAddr;
 
 /// Reads every IPSecTunnel and hands it to the IKETunnel that carries it.
@@ -22,8 +20,6 @@ pub(super) fn tunnels(
     ike_tunnels: &mut Table<Draft>,
 ) {
     let mut names: Table<()> = Table::new("IPSecTunnel");
-    // The first name for the traffic of a carrier.
-    let mut seen: BTreeMap<(&str, Selector, Vec<Selector>), String> = BTreeMap::new();
     for element in root.children_named("IPSecTunnel") {
         names.insert(cx, element, "IPSec_TunnelName", Some(()));
         let protection = protections.resolve(cx, element, "IPSec_ProtectionRef");
@@ -85,15 +81,6 @@ pub(super) fn tunnels(
         warn_start(cx, element, draft, &child);
         warn_shared(cx, remote_side, draft, by_peer);
         let span = name.span(element);
-        match seen.entry((carrier, local, child.remote.clone())) {
-            Entry::Occupied(first) => {
-                let message = format!("{:?} selects the same traffic, and goes first", first.get());
-                cx.report.warning(span.clone(), message, "remove one of the two");
-            }
-            Entry::Vacant(first) => {
-                first.insert(child.name.clone());
-            }
-        }
         draft.children.push(DraftChild { tunnel: child, span, by_peer });
     }
 }

@@ -3,25 +3,25 @@
 //! Each stands under the prefixes of both of its sides. Of one side it may be that all rules meet what is asked for (all
 //! tunnels of one peer begin at the same host, say), seldom of both: both are looked at in turn, until one is at its end.
 
-use esp::plane::RuleId;
-use policy::{AddressRange, ChildTunnel, Prefix, Selector};
+use crate::{AddressRange, ChildTunnel, Prefix, Selector};
 use std::collections::BTreeSet;
 
-#[derive(Default)]
-pub(super) struct Traffic {
+/// Rules, by their numbers.
+#[derive(Debug, Default)]
+pub struct TrafficIndex {
     local: Side,
     remote: Side,
 }
 
 /// The rules under the prefixes of one side.
-#[derive(Default)]
-struct Side(BTreeSet<(Prefix, RuleId)>);
+#[derive(Debug, Default)]
+struct Side(BTreeSet<(Prefix, u32)>);
 
 impl Side {
     /// Every rule that has an address of these, and others; some of them more than once.
-    fn meeting(&self, ranges: impl Iterator<Item = AddressRange>) -> impl Iterator<Item = RuleId> {
+    fn meeting(&self, ranges: impl Iterator<Item = AddressRange>) -> impl Iterator<Item = u32> {
         let blocks = ranges.flat_map(|range| Prefix::all_meeting(&range));
-        let places = blocks.map(|(first, last)| (first, RuleId(0))..=(last, RuleId(u32::MAX)));
+        let places = blocks.map(|(first, last)| (first, 0)..=(last, u32::MAX));
         places.flat_map(|places| self.0.range(places)).map(|(_, rule)| *rule)
     }
 }
@@ -30,8 +30,9 @@ fn prefixes(selectors: &[Selector]) -> impl Iterator<Item = Prefix> {
     selectors.iter().map(|selector| Prefix::holding(&selector.addresses))
 }
 
-impl Traffic {
-    pub fn insert(&mut self, rule: RuleId, child: &ChildTunnel) {
+impl TrafficIndex {
+    /// Adds a rule for the traffic of a child tunnel.
+    pub fn insert(&mut self, rule: u32, child: &ChildTunnel) {
         for (side, selectors) in
             [(&mut self.local, &child.local), (&mut self.remote, &child.remote)]
         {
@@ -39,7 +40,8 @@ impl Traffic {
         }
     }
 
-    pub fn remove(&mut self, rule: RuleId, child: &ChildTunnel) {
+    /// Removes a rule.
+    pub fn remove(&mut self, rule: u32, child: &ChildTunnel) {
         for (side, selectors) in
             [(&mut self.local, &child.local), (&mut self.remote, &child.remote)]
         {
@@ -52,7 +54,7 @@ impl Traffic {
         &self,
         local: impl Iterator<Item = AddressRange>,
         remote: impl Iterator<Item = AddressRange>,
-    ) -> Vec<RuleId> {
+    ) -> Vec<u32> {
         let (mut here, mut there) = (self.local.meeting(local), self.remote.meeting(remote));
         let (mut of_here, mut of_there) = (Vec::new(), Vec::new());
         let mut found = loop {
@@ -74,7 +76,7 @@ impl Traffic {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use policy::{Mode, Pfs, PortRange, Role};
+    use crate::{Mode, Pfs, PortRange, Role};
     use proptest::prelude::*;
     use std::collections::BTreeMap;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -127,11 +129,11 @@ mod tests {
             rules in prop::collection::vec((ranges(), ranges()), 0..40), removed in prop::collection::vec(0..40_u32, 0..10),
             asked in prop::collection::vec((ranges(), ranges()), 1..8),
         ) {
-            let mut children: BTreeMap<RuleId, ChildTunnel> =
-                rules.iter().map(|(l, r)| child(l, r)).enumerate().map(|(n, c)| (RuleId(n as u32), c)).collect();
-            let mut traffic = Traffic::default();
+            let mut children: BTreeMap<u32, ChildTunnel> =
+                rules.iter().map(|(l, r)| child(l, r)).enumerate().map(|(n, c)| (n as u32, c)).collect();
+            let mut traffic = TrafficIndex::default();
             children.iter().for_each(|(id, child)| traffic.insert(*id, child));
-            for id in removed.into_iter().map(RuleId) {
+            for id in removed {
                 children.remove(&id).into_iter().for_each(|child| traffic.remove(id, &child));
             }
             for (local, remote) in asked {

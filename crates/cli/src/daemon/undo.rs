@@ -1,0 +1,133 @@
+//! A default of the filter that is undone after a while unless it is confirmed: whoever has shut himself out waits for it.
+
+use super::{Daemon, Gateway};
+use esp::filter::Filter;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tracing::{error, info, warn};
+
+/// The change that is to be undone, if there is one.
+#[derive(Default)]
+pub(super) struct Pending {
+    change: Mutex<Option<Change>>,
+    changed: Notify,
+}
+
+struct Change {
+    at: Instant,
+    /// The filter whose defaults come back.
+    before: Arc<Filter>,
+}
+
+impl Pending {
+    /// Has the defaults of `before` come back after a while. If a change is pending already, those before that one do.
+    pub fn set(&self, before: Arc<Filter>, after: Duration) {
+        let mut change = self.lock();
+        let before = change.take().map_or(before, |earlier| earlier.before);
+        *change = Some(Change { at: Instant::now() + after, before });
+        drop(change);
+        self.changed.notify_one();
+    }
+
+    /// Keeps what is in force; returns `true` if it was to be undone.
+    pub fn confirm(&self) -> bool {
+        let was_pending = self.lock().take().is_some();
+        self.changed.notify_one();
+        was_pending
+    }
+
+    /// The time until it is undone.
+    pub fn left(&self) -> Option<Duration> {
+        let at = self.lock().as_ref()?.at;
+        Some(at.saturating_duration_since(Instant::now()))
+    }
+
+    /// Waits until a change is to be undone, however often that time changes.
+    async fn due(&self) -> Arc<Filter> {
+        loop {
+            let at = self.lock().as_ref().map(|change| change.at);
+            let Some(at) = at else {
+                self.changed.notified().await;
+                continue;
+            };
+            tokio::select! {
+                () = sleep_until(at) => {}
+                () = self.changed.notified() => continue,
+            }
+            // It may have been confirmed at the last moment.
+            let mut change = self.lock();
+            if let Some(due) = change.take_if(|change| change.at <= Instant::now()) {
+                return due.before;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Change>> {
+        self.change.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<G: Gateway> Daemon<G> {
+    /// Undoes each change of the filter that nobody confirms in time, for ever.
+    pub(super) async fn undo_unconfirmed(&self) {
+        loop {
+            let before = self.pending_filter.due().await;
+            let _guard = self.reloading.lock().await;
+            let now = match self.filter().await {
+                Ok(status) => status.filter,
+                Err(refusal) => {
+                    error!("the filter cannot be undone: {refusal}");
+                    continue;
+                }
+            };
+            let filter = Filter { ipv4: before.ipv4, ipv6: before.ipv6, rules: now.rules.clone() };
+            let defaults = format!("IPv4 {}, IPv6 {}", filter.ipv4.name(), filter.ipv6.name());
+            match self.set_filter(Arc::new(filter)).await {
+                Ok(()) => {
+                    warn!("the change of the filter was not confirmed and is undone: {defaults}")
+                }
+                Err(refusal) => error!("the filter cannot be undone: {refusal}"),
+            }
+        }
+    }
+
+    /// Keeps the filter that is in force.
+    pub(super) fn confirm_filter(&self) {
+        if self.pending_filter.confirm() {
+            info!("the change of the filter is confirmed");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use esp::filter::DefaultAction;
+
+    fn filter(ipv4: DefaultAction) -> Arc<Filter> {
+        Arc::new(Filter { ipv4, ..Filter::default() })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_confirmed_is_due_in_time() {
+        let pending = Pending::default();
+        let start = Instant::now();
+        pending.set(filter(DefaultAction::Permit), Duration::from_secs(60));
+        pending.set(filter(DefaultAction::Deny), Duration::from_secs(90));
+        assert_eq!(pending.left(), Some(Duration::from_secs(90)));
+        assert_eq!(pending.due().await.ipv4, DefaultAction::Permit, "the one before both changes");
+        assert_eq!(start.elapsed().as_secs(), 90);
+        assert_eq!(pending.left(), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_confirmed_is_never_due() {
+        let pending = Pending::default();
+        pending.set(filter(DefaultAction::Permit), Duration::from_secs(60));
+        assert!(pending.confirm() && !pending.confirm());
+        let day = Duration::from_secs(86_400);
+        assert!(tokio::time::timeout(day, pending.due()).await.is_err());
+    }
+}

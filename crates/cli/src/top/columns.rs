@@ -1,0 +1,127 @@
+//! The widths of the table's columns. An address is shown whole or not at all.
+
+use super::model::Row;
+use crate::report::plain;
+use std::net::IpAddr;
+
+/// From this width on there is room for the peer and for packets each way.
+const WIDE: usize = 110;
+
+/// The widths of STATE, IN, OUT, packets, REFUSED and REKEY, with a blank before each and one before LAST.
+const OTHERS: usize = 11 + 7 + 8 + 6 + 8 + 7 + 7;
+
+/// The same with packets each way.
+const OTHERS_WIDE: usize = 11 + 7 + 8 + 9 + 9 + 8 + 7 + 8;
+
+/// Columns of the sparkline, at least and at most.
+const LAST: (usize, usize) = (10, 30);
+
+/// Columns that names have before the peer gets any.
+const NAME: usize = 16;
+
+/// The widths that depend on the terminal and on what is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Columns {
+    /// Packets have a column for each direction.
+    pub wide: bool,
+    /// The name of the tunnel.
+    pub name: usize,
+    /// The peer's address; `None`: there is no room for the longest.
+    pub peer: Option<usize>,
+    /// The sparkline.
+    pub last: usize,
+}
+
+impl Columns {
+    /// The widths in a terminal of so many columns.
+    pub fn of<'r>(width: usize, rows: impl Iterator<Item = &'r Row> + Clone) -> Self {
+        let longest = |of: fn(&Row) -> usize| rows.clone().map(of).max().unwrap_or(0);
+        if width < WIDE {
+            let name = width.saturating_sub(OTHERS + LAST.0);
+            return Self { wide: false, name, peer: None, last: LAST.0 };
+        }
+        let room = width - OTHERS_WIDE - LAST.0;
+        let name = longest(|row| label(row).chars().count()).max("TUNNEL▾".chars().count());
+        let wanted = longest(|row| row.peer.chars().count()).max("PEER".len()) + 1;
+        let peer = Some(wanted).filter(|peer| peer + name.min(NAME) <= room);
+        let room = room - peer.unwrap_or(0);
+        let last = LAST.0 + room.saturating_sub(name).min(LAST.1 - LAST.0);
+        let name = room + LAST.0 - last;
+        Self { wide: true, name, peer: peer.map(|peer| peer - 1), last }
+    }
+}
+
+/// The name of a line's tunnel, the same at any width.
+pub(super) fn label(row: &Row) -> String {
+    plain(row.child.as_deref().unwrap_or(&row.tunnel)).into_owned()
+}
+
+/// A name in so many columns. What is cut is `…`; of an address at the end of a name nothing is cut but all of it.
+pub(super) fn fitted(name: &str, room: usize) -> String {
+    if name.chars().count() <= room {
+        return name.to_owned();
+    }
+    let Some(address) = address_at_end(name) else { return cut(name, room) };
+    let carrier = &name[..name.len() - address.len()];
+    let left = room.saturating_sub(address.chars().count());
+    match left {
+        0 => cut(carrier, room),
+        _ => format!("{}{address}", cut(carrier, left)),
+    }
+}
+
+/// The address with which the name of a group's tunnel ends, behind a colon.
+fn address_at_end(name: &str) -> Option<&str> {
+    let ends = name.match_indices(':').map(|(at, _)| &name[at + 1..]);
+    ends.into_iter().find(|end| end.parse::<IpAddr>().is_ok())
+}
+
+fn cut(text: &str, room: usize) -> String {
+    let kept: String = text.chars().take(room.saturating_sub(1)).collect();
+    if room == 0 { kept } else { format!("{kept}…") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(name: &str, peer: &str) -> Row {
+        Row { child: Some(name.to_owned()), peer: peer.to_owned(), ..Row::default() }
+    }
+
+    #[test]
+    fn the_peer_has_room_for_the_longest_address_or_none() {
+        let long = "2001:db8:1111:2222:3333:4444:5555:6666";
+        let rows = [row("site_lan", "192.0.2.2"), row("branch_lan", long)];
+        for width in 0..300 {
+            let columns = Columns::of(width, rows.iter());
+            assert!(columns.peer.is_none_or(|peer| peer == long.len()), "{width}: {columns:?}");
+            let used = columns.name + columns.peer.map_or(0, |peer| peer + 1) + columns.last;
+            let others = if columns.wide { OTHERS_WIDE } else { OTHERS };
+            assert!(width < 70 || used + others == width, "{width}: {columns:?}");
+        }
+        assert_eq!(Columns::of(80, rows.iter()).name, 16);
+        assert_eq!(Columns::of(120, rows.iter()).peer, None);
+        assert_eq!(Columns::of(140, rows.iter()).peer, Some(long.len()));
+        assert_eq!(Columns::of(110, rows[..1].iter()).peer, Some("192.0.2.2".len()));
+    }
+
+    #[test]
+    fn an_address_in_a_name_is_whole_or_missing() {
+        assert_eq!(fitted("site_lan", 8), "site_lan");
+        assert_eq!(fitted("warehouse_lan", 8), "warehou…");
+        assert_eq!(fitted("clients:192.0.2.71", 16), "clien…192.0.2.71");
+        assert_eq!(fitted("clients:2001:db8::71", 16), "cli…2001:db8::71");
+        assert_eq!(fitted("clients:2001:db8:1:2:3:4:5:71", 16), "clients:…");
+        for room in 0..30 {
+            let text = fitted("clients:2001:db8:1:2:3:4:5:71", room);
+            assert!(text.chars().count() <= room, "{room}: {text}");
+            assert!(
+                text.ends_with("…")
+                    || text.ends_with("…2001:db8:1:2:3:4:5:71")
+                    || room == 0
+                    || room == 29
+            );
+        }
+    }
+}

@@ -1,0 +1,63 @@
+//! The order of tunnels: narrow traffic before wide traffic.
+//!
+//! strongSwan gives the more specific policy the higher priority. `vpnd` takes the first tunnel that covers a packet, so a
+//! wide tunnel must not stand before a narrow one.
+
+use super::finding::{Loss, Report};
+use super::source::Location;
+use policy::shadow::{Shadowed, covers, shadowed};
+use policy::{ChildTunnel, IkeTunnel, Policy};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Puts tunnels before those that cover all their traffic and more. Others keep their order.
+pub(super) fn narrow_first(tunnels: Vec<IkeTunnel>) -> Vec<IkeTunnel> {
+    let mut ordered: Vec<IkeTunnel> = Vec::with_capacity(tunnels.len());
+    for mut tunnel in tunnels {
+        tunnel.children = inserted(tunnel.children, |wide, narrow| is_wider(wide, narrow));
+        let hides = |earlier: &IkeTunnel| {
+            meet(&earlier.children, &tunnel.children) && !meet(&tunnel.children, &earlier.children)
+        };
+        let place = ordered.iter().position(hides).unwrap_or(ordered.len());
+        ordered.insert(place, tunnel);
+    }
+    ordered
+}
+
+/// Each value before the first one that is wider.
+fn inserted<T>(values: Vec<T>, is_wider: impl Fn(&T, &T) -> bool) -> Vec<T> {
+    let mut ordered: Vec<T> = Vec::with_capacity(values.len());
+    for value in values {
+        let place = ordered.iter().position(|other| is_wider(other, &value));
+        ordered.insert(place.unwrap_or(ordered.len()), value);
+    }
+    ordered
+}
+
+/// Returns `true` if one of `wide` has all the traffic of one of `narrow` and more.
+fn meet(wide: &[Arc<ChildTunnel>], narrow: &[Arc<ChildTunnel>]) -> bool {
+    wide.iter().any(|wide| narrow.iter().any(|narrow| is_wider(wide, narrow)))
+}
+
+fn is_wider(wide: &ChildTunnel, narrow: &ChildTunnel) -> bool {
+    covers(wide, narrow) && !covers(narrow, wide)
+}
+
+/// Reports tunnels that are never used all the same. `places`: where each child tunnel stands in the file.
+pub(super) fn report_shadowed(
+    policy: &Policy,
+    places: &BTreeMap<String, Location>,
+    report: &mut Report,
+) {
+    let children: Vec<&Arc<ChildTunnel>> =
+        policy.tunnels.iter().flat_map(|tunnel| &tunnel.children).collect();
+    for Shadowed { child, by } in shadowed(policy) {
+        let (child, earlier) = (&children[child].name, &children[by].name);
+        let Some((place, other)) = places.get(child).zip(places.get(earlier)) else { continue };
+        let message = format!("covered by {earlier}, line {}", other.line);
+        let help = format!(
+            "a packet takes the first tunnel that covers it, and none takes {child}: remove one of them"
+        );
+        report.add(Loss::NeverUsed, place, message, help);
+    }
+}

@@ -1,0 +1,119 @@
+//! Child tunnels that are never used, because an earlier one covers all their traffic.
+//!
+//! A packet takes the first child tunnel that covers it (RFC 4301 §4.4.1): IKE tunnels in the order of the policy, and
+//! the child tunnels of each in their order.
+
+use crate::selector::covered;
+use crate::{AddressRange, ChildTunnel, Policy, Selector, TrafficIndex};
+
+/// The comparisons that are made at most: a policy of many tunnels between the same addresses is not worth more.
+const MOST_COMPARISONS: usize = 10_000_000;
+
+/// A child tunnel that no packet takes. Both numbers count the child tunnels of all IKE tunnels, from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shadowed {
+    /// The child tunnel.
+    pub child: usize,
+    /// An earlier one, which covers all its traffic.
+    pub by: usize,
+}
+
+/// The child tunnels of a policy that are never used, in their order.
+pub fn shadowed(policy: &Policy) -> Vec<Shadowed> {
+    let children = policy.tunnels.iter().flat_map(|tunnel| &tunnel.children);
+    let children: Vec<&ChildTunnel> = children.map(AsRef::as_ref).collect();
+    let mut earlier = TrafficIndex::default();
+    let mut found = Vec::new();
+    let mut left = MOST_COMPARISONS;
+    for (number, child) in children.iter().enumerate() {
+        // One that covers all of it covers its first addresses.
+        let near = earlier.meeting(first(&child.local), first(&child.remote));
+        let Some(rest) = left.checked_sub(near.len()) else { break };
+        left = rest;
+        match near.into_iter().find(|other| covers(children[*other as usize], child)) {
+            Some(by) => found.push(Shadowed { child: number, by: by as usize }),
+            // What a shadowed one covers, its shadower covers as well.
+            None => {
+                let Ok(number) = u32::try_from(number) else { break };
+                earlier.insert(number, child);
+            }
+        }
+    }
+    found
+}
+
+/// Returns `true` if one child tunnel has all the traffic of another.
+pub fn covers(whole: &ChildTunnel, part: &ChildTunnel) -> bool {
+    covered(&part.local, &whole.local) && covered(&part.remote, &whole.remote)
+}
+
+fn first(selectors: &[Selector]) -> impl Iterator<Item = AddressRange> {
+    selectors.first().map(|s| AddressRange::from(s.addresses.start())).into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Credential, Endpoint, IkeTunnel, PortRange, Secret};
+    use proptest::prelude::*;
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    fn child(name: usize, local: (u8, u32), remote: (u8, u32), port: Option<u16>) -> ChildTunnel {
+        let net = |(n, prefix)| {
+            AddressRange::subnet(IpAddr::from([10, n, n, n]), prefix).expect("a subnet")
+        };
+        let mut child = ChildTunnel::new(format!("child{name}"), net(local), net(remote));
+        if let Some(port) = port {
+            let ports = PortRange::new(port, port).expect("in order");
+            child.remote[0] = Selector { protocol: 6, ports, ..child.remote[0] };
+            child.local[0].protocol = 6;
+        }
+        child
+    }
+
+    fn policy(children: Vec<ChildTunnel>) -> Policy {
+        let of_ike = children.chunks(3).enumerate().map(|(n, children)| {
+            let at = |last| Endpoint::from(IpAddr::from([192, 0, 2, last]));
+            let key = Credential::PresharedKey(Secret::new(vec![1; 16]));
+            let tunnel = IkeTunnel::new(format!("ike{n}"), at(1), at(n as u8 + 2), key);
+            Arc::new(IkeTunnel {
+                children: children.iter().cloned().map(Arc::new).collect(),
+                ..tunnel
+            })
+        });
+        Policy { tunnels: of_ike.collect() }
+    }
+
+    #[test]
+    fn an_earlier_tunnel_with_all_the_traffic_shadows_a_later_one() {
+        let narrow = || child(0, (1, 24), (2, 24), None);
+        let wide = || child(1, (1, 16), (2, 16), None);
+        let https = || child(2, (1, 24), (2, 24), Some(443));
+        assert_eq!(shadowed(&policy(vec![https(), narrow(), wide()])), []);
+        let found =
+            shadowed(&policy(vec![wide(), child(3, (4, 24), (5, 24), None), narrow(), https()]));
+        assert_eq!(found, [Shadowed { child: 2, by: 0 }, Shadowed { child: 3, by: 0 }]);
+    }
+
+    proptest! {
+        /// The index finds what a look at all earlier ones finds.
+        #[test]
+        fn finds_what_a_search_finds(
+            children in prop::collection::vec(
+                ((0..4_u8, 7..26_u32), (0..4_u8, 7..26_u32), prop::option::of(1..3_u16)), 0..30,
+            ),
+        ) {
+            let children: Vec<ChildTunnel> =
+                children.into_iter().enumerate().map(|(n, (l, r, p))| child(n, l, r, p)).collect();
+            let searched: Vec<usize> = (0..children.len())
+                .filter(|n| children[..*n].iter().any(|earlier| covers(earlier, &children[*n])))
+                .collect();
+            let found = shadowed(&policy(children.clone()));
+            prop_assert_eq!(found.iter().map(|s| s.child).collect::<Vec<_>>(), searched);
+            for Shadowed { child, by } in found {
+                prop_assert!(by < child && covers(&children[by], &children[child]));
+            }
+        }
+    }
+}
