@@ -40,6 +40,7 @@
 //! | Who may connect to the socket, and how much may they send? | `daemon/server.rs`: root and the user of the daemon; 32 clients, 8 of them watchers of events; 60 s for a request, 10 s for an answer; `daemon/server/socket.rs` makes the socket with mode 0600, and refuses a second daemon |
 //! | Where are AIX's commands (`ike`, `ikedb`, …)? | `aix.rs` has their table, `aix/` one file for each; the program's name decides, so `vpnctl aix-links` (`aix/links.rs`) makes links |
 //! | What does `vpnctl top` show? | `top/`: `sample.rs` asks, `model.rs` computes rates, `view.rs` draws, `screen.rs` has the keys |
+//! | Which configuration file and which control socket are used? | `config/file.rs`; `control_socket.rs`, for `vpnd`, `vpnctl` and AIX's commands alike |
 //! | Which privileges does a start need? | `daemon/privilege.rs`: CAP_NET_ADMIN, CAP_NET_RAW, CAP_NET_BIND_SERVICE (for port 500) and `/dev/net/tun`, not root itself; the service is `config/vpnd.service` of the repository |
 //! | Which exit status has a command? | `vpnctl`: `commands/session.rs`, `Failure::report`: 0 done, 1 refused or failed, 3 no daemon; 2 wrong arguments. `vpnd check`: `vpnd/check.rs`, 1 if there is an error. `vpnd start`: `daemon.rs`, `start` |
 //! | Where are manual pages and completions made? | `shell.rs` (`vpnctl man DIR`, `vpnctl completions bash`) |
@@ -66,6 +67,7 @@ pub mod certificates;
 pub mod check;
 pub mod commands;
 pub mod config;
+pub mod control_socket;
 pub mod convert;
 pub mod counters;
 pub mod course;

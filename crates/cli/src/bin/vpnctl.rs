@@ -3,8 +3,7 @@
 
 use clap::{CommandFactory, Parser};
 use cli::commands::{Command, Run, Session};
-use cli::shell;
-use control::protocol::DEFAULT_SOCKET;
+use cli::{control_socket, shell};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -33,9 +32,9 @@ Exit status:
   3  no vpnd answers on the socket"
 )]
 struct Arguments {
-    /// Socket of the daemon
-    #[arg(long, global = true, value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
-    control: PathBuf,
+    /// Socket of the daemon [default: $VPND_CONTROL, or that of /etc/vpnd/vpnd.toml, or /run/vpnd/control.sock]
+    #[arg(long, global = true, value_name = "SOCKET")]
+    control: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -46,6 +45,7 @@ fn main() -> ExitCode {
     }
     shell::answer(Arguments::command);
     let Arguments { control, command } = Arguments::parse();
+    let control = control_socket::of_client(control.as_deref());
     let mut session = Session::new(control, Arguments::command);
     command.run(&mut session).unwrap_or_else(|failure| failure.report("vpnctl"))
 }

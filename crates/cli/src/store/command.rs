@@ -171,7 +171,7 @@ pub struct Check {
     /// AIX_VPN XML policy; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Configuration file of vpnd with the paths of the certificates; default: built-in defaults
+    /// Configuration file of vpnd with the paths of the certificates; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Ignores elements and attributes with unknown names, with a warning, instead of refusing the file
@@ -274,7 +274,8 @@ impl StoreCommand {
 
 impl Check {
     fn run(&self, out: &mut impl Write, colour: Colour) -> Result<ExitCode, CommandError> {
-        let config = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        let (config, remark) = Config::find_unprivileged(self.config.as_deref())?;
+        remark.iter().for_each(|remark| eprintln!("{remark}"));
         let Self { file, lenient, format, .. } = self;
         let (lenient, format) = (*lenient, *format);
         let request = check::Request { file, config: &config, lenient, format, colour };
