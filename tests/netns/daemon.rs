@@ -90,7 +90,9 @@ fn what_prevents_a_start_is_told() {
     assert!(left.ctl_ok(&["list"]).starts_with("PHASE"), "the first one lives");
 
     let mut no_policy = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-    no_policy.args(["start", "--config", "none", "--policy", "/nonexistent.xml", "--control"]).arg(left.path("other"));
+    no_policy
+        .args(["start", "--config", "none", "--policy", "/nonexistent.xml", "--control"])
+        .arg(left.path("other"));
     assert!(refused(no_policy).contains("cannot read the policy /nonexistent.xml"));
 
     let mut bare = Command::new("setpriv");

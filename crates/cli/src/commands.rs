@@ -21,6 +21,7 @@ mod filter;
 mod list;
 mod log;
 mod offload;
+mod pki;
 mod policy;
 mod rekey;
 mod reload;
@@ -54,6 +55,7 @@ table::commands! {
         Workers(workers::Workers),
         Certs(certs::Certs),
         Policy(policy::Policy),
+        Pki(pki::Pki),
         Crypto(crypto::Crypto),
         Experiment(experiment::Experiment),
         AixLinks(aix_links::AixLinks),

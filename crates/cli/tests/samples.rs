@@ -34,11 +34,8 @@ fn changed(text: &str, from: &str, to: &str) -> String {
 
 #[test]
 fn nobody_can_use_the_key_of_a_sample() {
-    let older = changed(
-        LEFT,
-        PLACEHOLDER,
-        "Format=\"ASCII\" Value=\"replace-this-key-before-use\"",
-    );
+    let older =
+        changed(LEFT, PLACEHOLDER, "Format=\"ASCII\" Value=\"replace-this-key-before-use\"");
     for sample in [LEFT, RIGHT, &older] {
         let outcome = checked(sample, &Config::default());
         assert!(!outcome.is_good, "{}", outcome.output);

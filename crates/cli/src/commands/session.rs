@@ -86,6 +86,8 @@ failures! {
     crate::aix::links::LinkError,
     crate::convert::ConvertError,
     crate::crypto::arguments::CryptoError { client: Client, output: Output },
+    crate::pki::PkiError,
+    crate::policy_new::NewError,
     crate::store::command::CommandError { client: Client, output: Output },
     crate::top::TopError { client: Client, output: Terminal },
 }

@@ -106,7 +106,8 @@ mod tests {
             let source = io::ErrorKind::PermissionDenied.into();
             Err(ConfigError::Read { path: path.into(), source })
         };
-        let (config, remark) = without_privilege(denied(DEFAULT_FILE), false).expect("the defaults");
+        let (config, remark) =
+            without_privilege(denied(DEFAULT_FILE), false).expect("the defaults");
         assert_eq!(config, Config::default());
         assert!(remark.expect("a remark").contains(DEFAULT_FILE));
         assert!(without_privilege(denied("other.toml"), true).is_err(), "it was named");
