@@ -50,6 +50,7 @@
 //! | Does the daemon run from a file or from the store? | `daemon/source.rs`; without `--policy` from `/var/lib/vpnd` |
 //! | What do `vpnctl policy put`, `get`, `delete`, `purge` do? | `store/command.rs` (arguments, output), `store/access.rs` (the daemon or the directory), `store.rs` (the change), `daemon/stored.rs` (in a running daemon). A full disk: `src/store/replace.rs` of the package `vpn` |
 //! | Who warns of certificates that expire, and what does `vpnctl certs` list? | `certificates.rs`: from 30 days before on, at start, reload and every day |
+//! | What does `vpnd install` write, and where? | `install.rs`, `install/layout.rs` (paths), `install/contents.rs` (files), `install/manifest.rs` (the list for `vpnd uninstall`) |
 //! | How does `vpnctl pki` make certificates? | `pki.rs` (the order of its steps), `pki/index.rs` (the record of certificates), `pki/making.rs` (the contents of certificates and CRLs), `pki/files.rs` (the directory); its arguments and output: `commands/pki.rs` |
 //! | How does `vpnctl policy new` write policies? | `policy_new.rs` (arguments, files, next steps), `policy_new/site.rs` (what both ends have in common), `policy_new/document.rs` (elements and comments) |
 //! | How does `vpnd check` describe a policy? | `check.rs`; as JSON `check/findings.rs` |
@@ -77,6 +78,7 @@ pub mod crypto;
 pub mod daemon;
 pub mod demo;
 pub mod filter;
+pub mod install;
 mod offload_advice;
 pub mod pki;
 pub mod policy_file;

@@ -4,6 +4,7 @@
 mod check;
 mod demo;
 mod guard;
+mod install;
 mod release;
 mod start;
 
@@ -20,6 +21,8 @@ crate::commands::table::commands! {
         Demo(demo::Demo),
         Guard(guard::Guard),
         Release(release::Release),
+        Install(install::Install),
+        Uninstall(install::Uninstall),
     }
 }
 
