@@ -9,6 +9,7 @@ mod leaks;
 
 mod acceptance;
 mod authentication_header;
+mod begin;
 mod certificates;
 mod cleanup;
 mod cleartext;
@@ -21,6 +22,7 @@ mod experiments;
 mod failures;
 mod filter;
 mod flood;
+mod install;
 mod manual;
 mod nat;
 mod networks;
@@ -46,6 +48,8 @@ fn main() -> std::process::ExitCode {
         networks::trials(),
         path_mtu::trials(),
         authentication_header::trials(),
+        begin::trials(),
+        install::trials(),
         certificates::trials(),
         failures::trials(),
         cleartext::trials(),
