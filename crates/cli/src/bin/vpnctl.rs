@@ -15,6 +15,8 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "\
 Examples:
+  vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24
+                                 write the policies of both ends of a new tunnel
   vpnctl activate                start every tunnel that this side may start, and wait for each
   vpnctl activate site           start one
   vpnctl list                    the tunnels that are up
@@ -101,6 +103,13 @@ mod tests {
             "vpnctl policy purge --yes",
             "vpnctl policy mirror hub.xml --tunnel branch",
             "vpnctl policy check site.xml --lenient --format json",
+            "vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24",
+            "vpnctl policy new --local ::1 --remote ::2 --transport --suite aes256-gcm-p384 --force",
+            "vpnctl pki --dir d init --name CA --days 3650 --key rsa3072",
+            "vpnctl pki issue left --dns a.example --ip 192.0.2.1 --email a@b.example --renew",
+            "vpnctl pki revoke left --dir d",
+            "vpnctl pki list --json",
+            "vpnctl pki crl --days 30",
             "vpnctl policy diff",
             "vpnctl policy diff site.xml --json",
             "vpnctl crypto info --json",
@@ -128,6 +137,11 @@ mod tests {
         for line in [
             "vpnctl",
             "vpnctl policy purge",
+            "vpnctl pki",
+            "vpnctl pki issue ../left",
+            "vpnctl pki issue left --dns 192.0.2.1",
+            "vpnctl pki issue left --email nobody",
+            "vpnctl pki issue left --days 0",
             "vpnctl why",
             "vpnctl trace",
             "vpnctl filter --ipv4 block",
