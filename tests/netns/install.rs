@@ -55,11 +55,14 @@ fn installed() {
         "usr/local/share/bash-completion/completions/vpnctl",
         "usr/local/share/fish/vendor_completions.d/vpnd.fish",
         "usr/local/share/man/man1/vpnctl-policy-new.1",
-        "usr/local/share/man/man1/vpnd-start.1",
         "usr/local/share/zsh/site-functions/_vpnctl",
     ] {
         assert!(found.iter().any(|path| path == file), "{file} is missing\n{told}\n{found:#?}");
     }
+    let page = |path: &&String| {
+        path.starts_with("usr/local/share/man/man") && path.contains("vpnd-start.")
+    };
+    assert!(found.iter().any(|path| page(&path)), "vpnd has manual pages\n{found:#?}");
     let listed = fs::read_to_string(root.join("usr/local/share/vpnd/installed")).expect("a list");
     for file in found.iter().filter(|path| path.starts_with("usr/")) {
         let line = format!("file /{file}\n");

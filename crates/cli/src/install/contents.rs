@@ -68,8 +68,9 @@ fn pages(layout: &Layout, program: &Path) -> Result<Vec<Content>, InstallError> 
     found.sort();
     let mut pages = Vec::new();
     for page in found {
-        let name = page.file_name().unwrap_or_default();
-        let path = layout.pages().join(name);
+        let (name, section) = (page.file_name(), page.extension());
+        let section = section.and_then(|section| section.to_str()).unwrap_or("1");
+        let path = layout.pages(section).join(name.unwrap_or_default());
         pages.push(Content { path, mode: 0o644, octets: read(&page)? });
     }
     Ok(pages)

@@ -40,9 +40,9 @@ impl Layout {
         }
     }
 
-    /// The directory of the manual pages.
-    pub fn pages(&self) -> PathBuf {
-        self.prefix.join("share/man/man1")
+    /// The directory of the manual pages of a section.
+    pub fn pages(&self, section: &str) -> PathBuf {
+        self.prefix.join(format!("share/man/man{section}"))
     }
 
     /// The file of a program's completion for a shell, which the shell loads by itself.
