@@ -11,17 +11,19 @@
 //! list that tells it. After a crash at any moment nothing is valid that the index does not know, and `vpnctl pki crl`
 //! writes the list again.
 
+mod error;
 mod files;
 mod index;
 mod making;
 
+pub use error::PkiError;
+pub use files::Issued;
 pub use index::{Entry, Index, Moment, State};
-pub use making::{Alternatives, KeyKind};
+pub use making::{Alternatives, KeyKind, Wanted};
 
 use files::Files;
 use host::lock::FileLock;
 use making::Maker;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -29,52 +31,6 @@ const DAY: Duration = Duration::from_secs(24 * 3600);
 
 /// Certificates are valid from this long ago on, because the clocks of gateways differ.
 const BACKDATED: Duration = Duration::from_secs(3600);
-
-/// A command on an authority has failed.
-#[derive(Debug, thiserror::Error)]
-pub enum PkiError {
-    /// The directory has an authority already.
-    #[error("{} has an authority already; choose another directory with --dir", .0.display())]
-    Exists(PathBuf),
-    /// The directory is not for a new authority.
-    #[error("{} is not empty; choose another directory with --dir", .0.display())]
-    NotEmpty(PathBuf),
-    /// The directory has no authority.
-    #[error("{} has no authority; make one with: vpnctl pki init --dir {}", .0.display(), .0.display())]
-    Missing(PathBuf),
-    /// Another process works on it.
-    #[error("another vpnctl pki is working in {}; try again when it has ended", .0.display())]
-    Busy(PathBuf),
-    /// The index cannot be used.
-    #[error("{}: {why}; restore the file from a backup", .path.display())]
-    Index {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        why: String,
-    },
-    /// The system refused.
-    #[error("cannot {what} {}: {source}", .path.display())]
-    System {
-        /// The operation that failed.
-        what: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// A key or certificate cannot be made or read.
-    #[error("{what}: {source}")]
-    Making {
-        /// The object, and its file if it is read.
-        what: String,
-        /// The reason.
-        source: rcgen::Error,
-    },
-    /// The arguments do not fit the authority.
-    #[error("{0}")]
-    Arguments(String),
-}
 
 /// A new authority.
 #[derive(Clone, Debug)]
@@ -87,34 +43,6 @@ pub struct NewAuthority {
     pub crl_days: u32,
     /// The kind of its key.
     pub key: KeyKind,
-}
-
-/// A certificate that is wanted.
-#[derive(Clone, Debug)]
-pub struct Wanted {
-    /// The common name, and the name of the files.
-    pub name: String,
-    /// The identities.
-    pub alternatives: Alternatives,
-    /// Days until it expires; `None`: a year, or the life of the authority if that is shorter.
-    pub days: Option<u32>,
-    /// The kind of the key.
-    pub key: KeyKind,
-    /// For clients that demand it: an extended key usage with serverAuth.
-    pub server_auth: bool,
-    /// Another certificate of this name is valid, and stays so.
-    pub renew: bool,
-}
-
-/// Files of one end, relative to the directory that is copied.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issued {
-    /// The record of the certificate.
-    pub entry: Entry,
-    /// The directory that is copied.
-    pub directory: PathBuf,
-    /// The files in it: authority, certificate, private key, revocation list.
-    pub files: [PathBuf; 4],
 }
 
 /// An authority, for one process at a time.

@@ -1,6 +1,7 @@
 //! The files of an installation, and their contents.
 
-use super::{InstallError, Layout};
+use super::error::InstallError;
+use super::layout::Layout;
 use std::fs::{self, DirBuilder};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};

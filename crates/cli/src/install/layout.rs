@@ -1,6 +1,6 @@
 //! The paths of an installation.
 
-use super::InstallError;
+use super::error::InstallError;
 use std::path::{Component, Path, PathBuf};
 
 /// Where the files of a prefix are.

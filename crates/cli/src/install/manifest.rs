@@ -1,6 +1,6 @@
 //! The list of what was installed.
 
-use super::InstallError;
+use super::error::InstallError;
 use std::fs;
 use std::io;
 use std::path::{Component, Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Writing and removing files below the directory that stands for `/`.
 
-use super::InstallError;
+use super::error::InstallError;
 use host::replace::replace;
 use std::fmt;
 use std::fs::{self, Permissions};

@@ -1,13 +1,24 @@
 //! The directory of an authority, and those of its ends.
 
+use super::error::PkiError;
 use super::index::{Entry, Index};
-use super::{Issued, PkiError};
 use host::lock::FileLock;
 use host::replace::replace;
 use std::fs::{self, DirBuilder, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+
+/// Files of one end, relative to the directory that is copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Issued {
+    /// The record of the certificate.
+    pub entry: Entry,
+    /// The directory that is copied.
+    pub directory: PathBuf,
+    /// The files in it: authority, certificate, private key, revocation list.
+    pub files: [PathBuf; 4],
+}
 
 /// Directories of one end, as `/etc/vpnd` has them.
 const CA: &str = "ca";

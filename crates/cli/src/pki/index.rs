@@ -1,6 +1,6 @@
 //! The record of an authority: its name, its certificates, the number of its last list.
 
-use super::PkiError;
+use super::error::PkiError;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use std::fmt;
 use std::fs;

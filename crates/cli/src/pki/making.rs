@@ -1,7 +1,7 @@
 //! Keys, certificates and revocation lists (RFC 5280), as IKE needs them (RFC 4945 §5).
 
+use super::error::PkiError;
 use super::index::Index;
-use super::{PkiError, Wanted};
 use clap::ValueEnum;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
@@ -41,6 +41,23 @@ pub struct Alternatives {
     pub ip: Vec<IpAddr>,
     /// Mail addresses.
     pub email: Vec<String>,
+}
+
+/// A certificate that is wanted.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// The common name, and the name of the files.
+    pub name: String,
+    /// The identities.
+    pub alternatives: Alternatives,
+    /// Days until it expires; `None`: a year, or the life of the authority if that is shorter.
+    pub days: Option<u32>,
+    /// The kind of the key.
+    pub key: KeyKind,
+    /// For clients that demand it: an extended key usage with serverAuth.
+    pub server_auth: bool,
+    /// Another certificate of this name is valid, and stays so.
+    pub renew: bool,
 }
 
 impl Alternatives {
