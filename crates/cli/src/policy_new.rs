@@ -208,36 +208,45 @@ fn faultless(name: &str, text: &Zeroizing<String>) -> Result<(), NewError> {
 
 /// What is written, and what to do with it.
 fn steps(site: &Site, paths: &[PathBuf; 2]) -> String {
-    let mut text = String::new();
     let [left, right] = [0, 1].map(|end| paths[end].display().to_string());
     let [here, there] = site.addresses;
+    let mut lines = Vec::new();
     for (end, path) in [(0, &left), (1, &right)] {
-        text.push_str(&format!("{path}: the policy of {}; {}\n", site.addresses[end], {
-            site.starts(end)
-        }));
+        let address = site.addresses[end];
+        lines.push(format!("{path}: the policy of {address}; {}", site.starts(end)));
     }
-    text.push_str(&format!(
-        "\nnext\n  on {here}\n    install -D -m 600 {left} /etc/vpnd/policy.xml\n  on {there}, for example by ssh{}\n    \
-         ssh root@{there} 'umask 077; cat > /etc/vpnd/policy.xml' < {right}\n",
-        if site.key.is_some() { ", because the file holds the key" } else { "" },
-    ));
+    let secret = if site.key.is_some() { ", for nobody else: it holds the key" } else { "" };
+    lines.extend([
+        String::new(),
+        "next".to_owned(),
+        format!(
+            "  on {here} (if it has a policy already, add the elements of {left} to that instead)"
+        ),
+        format!("    install -D -m 600 {left} /etc/vpnd/policy.xml"),
+        format!("  send the other file to {there}{secret}"),
+        format!("    ssh root@{there} 'umask 077; cat > /etc/vpnd/policy.xml' < {right}"),
+    ]);
     if site.key.is_none() {
-        text.push_str("  for the certificates, on a machine that keeps the authority's key\n");
-        text.push_str("    vpnctl pki init\n");
-        for (side, identity) in SIDES.iter().zip(&site.identities) {
-            text.push_str(&format!("    {}\n", identity.to_issue(side)));
-        }
+        lines.push(
+            "  make the certificates, on a machine that keeps the authority's key".to_owned(),
+        );
+        lines.push("    vpnctl pki init".to_owned());
+        let issue =
+            |(side, identity): (&&str, &Identity)| format!("    {}", identity.to_issue(side));
+        lines.extend(SIDES.iter().zip(&site.identities).map(issue));
     }
-    text.push_str(
-        "  on both\n    vpnd check /etc/vpnd/policy.xml\n    systemctl enable --now vpnd     \
-         (without systemd: vpnd start --policy /etc/vpnd/policy.xml)\n",
-    );
-    let last = match (site.auto_start, site.on_demand) {
-        (AutoStart::None, false) => format!("vpnctl activate {}", site.name),
-        _ => "vpnctl list".to_owned(),
-    };
-    text.push_str(&format!("  then on either\n    {last}\n"));
-    text
+    lines.extend([
+        "  on both".to_owned(),
+        "    vpnd check /etc/vpnd/policy.xml".to_owned(),
+        "    systemctl enable --now vpnd         (without systemd: vpnd start --policy /etc/vpnd/policy.xml)"
+            .to_owned(),
+        "  then on either".to_owned(),
+        match (site.auto_start, site.on_demand) {
+            (AutoStart::None, false) => format!("    vpnctl activate {}", site.name),
+            _ => "    vpnctl list".to_owned(),
+        },
+    ]);
+    lines.join("\n") + "\n"
 }
 
 #[cfg(test)]
