@@ -123,7 +123,8 @@ impl Place {
             fs::create_dir_all(&real).map_err(system("make the directory", &real))?;
             let permissions = fs::set_permissions(&real, Permissions::from_mode(mode));
             permissions.map_err(system("set the mode of", &real))?;
-            made.push(new.to_owned());
+            // The root itself is not part of the installation.
+            made.extend((new != Path::new("/")).then(|| new.to_owned()));
         }
         Ok(made)
     }
