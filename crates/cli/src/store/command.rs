@@ -61,7 +61,7 @@ Examples:
 #[derive(Clone, Debug, Default, Args)]
 pub struct Place {
     /// Uses the store in DIR directly; no vpnd may be running from it [default: the store of the running vpnd;
-    /// /var/lib/vpnd if none runs]
+    /// that of /etc/vpnd/vpnd.toml, or /var/lib/vpnd, if none runs]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }
