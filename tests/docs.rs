@@ -133,7 +133,9 @@ fn invocation(line: &str) -> Option<(&'static str, Vec<&str>, Vec<&str>)> {
     let line = line.trim_start().trim_start_matches(['$', '#']).trim_start();
     let mut words = line.strip_prefix("sudo ").unwrap_or(line).split_whitespace();
     let (program, groups) = match words.next()? {
-        "vpnctl" => (env!("CARGO_BIN_EXE_vpnctl"), ["policy", "crypto", "workers"].as_slice()),
+        "vpnctl" => {
+            (env!("CARGO_BIN_EXE_vpnctl"), ["policy", "pki", "crypto", "workers"].as_slice())
+        }
         "vpnd" => (env!("CARGO_BIN_EXE_vpnd"), [].as_slice()),
         _ => return None,
     };

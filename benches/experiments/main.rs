@@ -12,7 +12,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     let arguments = arguments.iter().filter(|argument| !of_cargo(argument));
-    // The program is built with the bench; reports go to docs/measurements.
+    // The program is built with the bench; reports go to measurements/ of the tree, or where --output says.
     let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut vpnctl = Command::new(env!("CARGO_BIN_EXE_vpnctl"));
     match vpnctl.arg("experiment").args(arguments).current_dir(top).status() {

@@ -3,7 +3,7 @@ use policy::database::PutOptions;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
-const SITE: &str = include_str!("../../config/left.xml");
+const SITE: &str = include_str!("../../tests/policies/site/left.xml");
 
 /// Where the child process finds the store, and before which step it dies.
 const DIRECTORY: &str = "VPN_STORE_TEST_DIRECTORY";

@@ -30,7 +30,7 @@ fn runs(example: &Path) -> Result<Completion, Failed> {
     let watch = right.space.watch("wire");
     let peer = right.start(right.builder()).expect("started");
     let mut command = Command::new(example);
-    command.arg("config/left.xml").stdout(Stdio::piped());
+    command.arg("tests/policies/site/left.xml").stdout(Stdio::piped());
     // The sample is in the workspace's directory, above that of this package.
     command.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
     let mut process = left.space.run(move || command.spawn()).expect("it is built");

@@ -110,8 +110,8 @@ impl Gateway {
         runs
     }
 
-    /// Runs a command as the daemon, and waits for its first line.
-    fn spawn(&mut self, mut command: Command) -> String {
+    /// Runs a command as the daemon, waits for its first line, and returns it.
+    pub fn spawn(&mut self, mut command: Command) -> String {
         let log = File::options().create(true).append(true).open(self.path("log"));
         command.stdout(Stdio::piped()).stderr(log.expect("writable"));
         let mut process = self.space.run(move || command.spawn()).expect("vpnd is built");

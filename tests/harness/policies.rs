@@ -5,7 +5,7 @@ pub const VENDOR: &str = include_str!("../../crates/policy/fixtures/vendor_sampl
 
 /// The sample for two sites, seen from both.
 pub const SITE: [&str; 2] =
-    [include_str!("../../config/left.xml"), include_str!("../../config/right.xml")];
+    [include_str!("../policies/site/left.xml"), include_str!("../policies/site/right.xml")];
 
 /// The addresses of [`VENDOR`].
 pub const VENDOR_ADDRESSES: [&str; 2] = ["192.0.2.10", "192.0.2.20"];

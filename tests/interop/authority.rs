@@ -1,5 +1,7 @@
-//! Authorities and certificates for a scenario, made by the tools operators have: strongSwan's `pki` and `openssl`.
+//! Authorities and certificates for a scenario, made by the tools operators have: strongSwan's `pki`, `openssl` and
+//! `vpnctl pki`.
 
+use crate::own_authority;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,6 +15,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub enum Maker {
     Pki,
     OpenSsl,
+    /// `vpnctl pki`.
+    Vpnctl,
 }
 
 /// Kind of every key, authorities' too.
@@ -111,6 +115,9 @@ impl Plan {
     /// Makes everything: for `vpnd` below `vpnd` as its configuration expects it, for strongSwan below `charon` as
     /// swanctl expects it. The list, whether or not `vpnd` has it, is `list.crl` in `directory`.
     pub fn make(&self, directory: &Path, vpnd: &Path, charon: &Path) -> Result<(), String> {
+        if self.maker == Maker::Vpnctl {
+            return own_authority::make(self, directory, vpnd, charon);
+        }
         let make = |path: PathBuf| {
             fs::create_dir_all(&path).map_err(|error| error.to_string()).map(|()| path)
         };
@@ -159,6 +166,9 @@ impl Plan {
 
     /// Puts strongSwan's certificate on the list that `vpnd` has in a file.
     pub fn revoke(&self, directory: &Path, vpnd: &Path) -> Result<(), String> {
+        if self.maker == Maker::Vpnctl {
+            return own_authority::revoke(directory, vpnd);
+        }
         let work = Workshop { directory, plan: self };
         let name = if self.intermediate { "sub" } else { "root" };
         let issuing = Authority {
@@ -219,6 +229,7 @@ impl Workshop<'_> {
             Key::Ed25519 => ("ed25519", None),
         };
         match self.plan.maker {
+            Maker::Vpnctl => Err(ELSEWHERE.to_owned()),
             Maker::Pki => {
                 let size = size.as_deref().map_or(vec![], |size| vec!["--size", size]);
                 let arguments =
@@ -248,6 +259,7 @@ impl Workshop<'_> {
         let key = format!("{name}.key");
         let dn = comma_form(&format!("{name} authority"));
         match (self.plan.maker, above) {
+            (Maker::Vpnctl, _) => return Err(ELSEWHERE.to_owned()),
             (Maker::Pki, None) => self.pki(
                 &certificate,
                 &[
@@ -437,6 +449,7 @@ impl Workshop<'_> {
         let [ca, ca_key] = [&issuer.certificate, &issuer.key].map(|p| p.display().to_string());
         let certificate = revoked.map(|name| format!("{name}.pem"));
         match self.plan.maker {
+            Maker::Vpnctl => Err(ELSEWHERE.to_owned()),
             Maker::Pki => {
                 let mut arguments =
                     vec!["--signcrl", "--cacert", &ca, "--cakey", &ca_key, "--lifetime", "5"];
@@ -460,6 +473,8 @@ impl Workshop<'_> {
         }
     }
 }
+
+const ELSEWHERE: &str = "own_authority.rs makes the certificates of vpnctl pki";
 
 const AUTHORITY_EXTENSIONS: &str = "basicConstraints = critical, CA:TRUE\n\
                                     keyUsage = critical, keyCertSign, cRLSign\n\

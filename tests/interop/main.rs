@@ -14,6 +14,7 @@ mod authority;
 mod charon;
 mod launch;
 mod needs;
+mod own_authority;
 mod scenarios;
 mod setup;
 mod traffic;

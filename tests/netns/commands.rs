@@ -61,7 +61,7 @@ fn vpnctl() {
     let mut second = left.command();
     second.args(["--log-format", "human"]);
     let mut human = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-    human.args(["start", "--policy"]).arg(left.path("policy.xml"));
+    human.args(["start", "--config", "none", "--policy"]).arg(left.path("policy.xml"));
     human.arg("--control").arg(left.path("control.sock"));
     let refused = left.space.run(move || human.output()).expect("vpnd is built");
     assert_eq!(refused.status.code(), Some(1));
@@ -140,7 +140,8 @@ fn vpnd_check() {
     let check = |text: &str| {
         std::fs::write(&path, text).expect("writable");
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).expect("ours");
-        let output = Command::new(env!("CARGO_BIN_EXE_vpnd")).arg("check").arg(&path).output();
+        let mut vpnd = Command::new(env!("CARGO_BIN_EXE_vpnd"));
+        let output = vpnd.args(["check", "--config", "none"]).arg(&path).output();
         let output = output.expect("vpnd is built");
         let text = |octets| String::from_utf8(octets).expect("text");
         (output.status.code(), text(output.stdout), text(output.stderr))

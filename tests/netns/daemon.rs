@@ -90,13 +90,15 @@ fn what_prevents_a_start_is_told() {
     assert!(left.ctl_ok(&["list"]).starts_with("PHASE"), "the first one lives");
 
     let mut no_policy = Command::new(env!("CARGO_BIN_EXE_vpnd"));
-    no_policy.args(["start", "--policy", "/nonexistent.xml", "--control"]).arg(left.path("other"));
+    no_policy
+        .args(["start", "--config", "none", "--policy", "/nonexistent.xml", "--control"])
+        .arg(left.path("other"));
     assert!(refused(no_policy).contains("cannot read the policy /nonexistent.xml"));
 
     let mut bare = Command::new("setpriv");
     bare.args(["--bounding-set", "-net_raw", "--inh-caps", "-all", "--"])
         .arg(env!("CARGO_BIN_EXE_vpnd"))
-        .args(["start", "--policy"])
+        .args(["start", "--config", "none", "--policy"])
         .arg(left.path("policy.xml"))
         .arg("--control")
         .arg(left.path("other"));

@@ -9,6 +9,7 @@ mod leaks;
 
 mod acceptance;
 mod authentication_header;
+mod begin;
 mod certificates;
 mod cleanup;
 mod cleartext;
@@ -21,6 +22,7 @@ mod experiments;
 mod failures;
 mod filter;
 mod flood;
+mod install;
 mod kills;
 mod manual;
 mod nat;
@@ -51,6 +53,8 @@ fn main() -> std::process::ExitCode {
         path_mtu::trials(),
         no_traffic::trials(),
         authentication_header::trials(),
+        begin::trials(),
+        install::trials(),
         certificates::trials(),
         failures::trials(),
         cleartext::trials(),

@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_sample_reads_like_this() {
-        let text = include_str!("../../../config/left.xml");
+        let text = include_str!("../../../tests/policies/site/left.xml");
         let loaded = policy::xml::read("left.xml", text).expect("the sample is valid");
         let described = describe(&loaded.policy, Colour(false));
         assert_eq!(
@@ -282,7 +282,7 @@ site  phase 1, IKEv2
   remote         192.0.2.2
   role           starts and answers
   starts         on command
-  proves itself  preshared key of 27 octets
+  proves itself  preshared key of 33 octets
   offers         AES-CBC-256, HMAC-SHA2-256-128, PRF-HMAC-SHA2-256, ECP-256
   lifetime       rekey at 7h 12m, end at 8h
   site_lan  phase 2, tunnel mode
@@ -299,7 +299,7 @@ site  phase 1, IKEv2
 
     #[test]
     fn what_does_not_encrypt_is_called_so() {
-        let text = include_str!("../../../config/left.xml")
+        let text = include_str!("../../../tests/policies/site/left.xml")
             .replace("\"ESP_AES256_GCM_16\"", "\"ESP_AES256_GMAC\"");
         let loaded = policy::xml::read("left.xml", &text).expect("GMAC is supported");
         assert_eq!(loaded.warnings.len(), 1);

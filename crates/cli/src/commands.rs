@@ -21,6 +21,7 @@ mod filter;
 mod list;
 mod log;
 mod offload;
+mod pki;
 mod policy;
 mod probe;
 mod rekey;
@@ -56,6 +57,7 @@ table::commands! {
         Workers(workers::Workers),
         Certs(certs::Certs),
         Policy(policy::Policy),
+        Pki(pki::Pki),
         Crypto(crypto::Crypto),
         Experiment(experiment::Experiment),
         AixLinks(aix_links::AixLinks),

@@ -3,7 +3,8 @@
 use self::confinement::{Paths, confine};
 use self::server::{ControlSocket, Limits, SocketError, serve};
 use crate::certificates::Keeper;
-use crate::config::{Config, ConfigError, LogFormat};
+use crate::config::{Config, ConfigError, Found, LogFormat};
+use crate::control_socket;
 use crate::crypto::remarks;
 use crate::crypto::tunables::Tunables;
 use crate::filter;
@@ -56,7 +57,7 @@ pub struct Options {
     pub policy: Option<PathBuf>,
     /// Unknown names in the file cause a warning, not an error.
     pub lenient: bool,
-    /// The configuration file; `None`: the defaults.
+    /// The configuration file that was named; `None`: `/etc/vpnd/vpnd.toml` if it exists.
     pub config: Option<PathBuf>,
     /// The control socket; `None`: the configuration's.
     pub control: Option<PathBuf>,
@@ -104,13 +105,15 @@ pub enum StartupError {
 /// Prints one line to standard output when it is ready, and logs to standard error; there it also says why it cannot
 /// start, in the form of the log.
 pub fn start(options: &Options) -> ExitCode {
-    let config = match protect_memory(options.exit_with_parent).and_then(|()| configure(options)) {
-        Ok(config) => config,
+    let configured = protect_memory(options.exit_with_parent).and_then(|()| configure(options));
+    let Found { file, config } = match configured {
+        Ok(found) => found,
         Err(error) => {
             eprintln!("vpnd: {error}");
             return ExitCode::FAILURE;
         }
     };
+    let options = &Options { config: file, ..options.clone() };
     let levels = logging::start(&config.log);
     match run_gateway(options, &config, levels) {
         Ok(()) => return ExitCode::SUCCESS,
@@ -120,16 +123,11 @@ pub fn start(options: &Options) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn configure(options: &Options) -> Result<Config, StartupError> {
-    let mut config = match &options.config {
-        Some(path) => Config::read(path)?,
-        None => Config::default(),
-    };
-    if let Some(path) = &options.control {
-        config.control.socket.clone_from(path);
-    }
+fn configure(options: &Options) -> Result<Found, StartupError> {
+    let Found { file, mut config } = Config::find(options.config.as_deref())?;
+    config.control.socket = control_socket::of_daemon(options.control.as_deref(), &config);
     config.log.format = options.log_format.unwrap_or(config.log.format);
-    Ok(config)
+    Ok(Found { file, config })
 }
 
 fn run_gateway(

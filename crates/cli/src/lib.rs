@@ -41,6 +41,7 @@
 //! | Who may connect to the socket, and how much may they send? | `daemon/server.rs`: root and the user of the daemon; 32 clients, 8 of them watchers of events; 60 s for a request, 10 s for an answer; `daemon/server/socket.rs` makes the socket with mode 0600, and refuses a second daemon |
 //! | Where are AIX's commands (`ike`, `ikedb`, …)? | `aix.rs` has their table, `aix/` one file for each; the program's name decides, so `vpnctl aix-links` (`aix/links.rs`) makes links |
 //! | What does `vpnctl top` show? | `top/`: `sample.rs` asks, `model.rs` computes rates, `view.rs` draws, `screen.rs` has the keys |
+//! | Which configuration file and which control socket are used? | `config/file.rs`; `control_socket.rs`, for `vpnd`, `vpnctl` and AIX's commands alike |
 //! | Which privileges does a start need? | `daemon/privilege.rs`: CAP_NET_ADMIN, CAP_NET_RAW, CAP_NET_BIND_SERVICE (for port 500) and `/dev/net/tun`, not root itself; the service is `config/vpnd.service` of the repository |
 //! | Which exit status has a command? | `vpnctl`: `commands/session.rs`, `Failure::report`: 0 done, 1 refused or failed, 3 no daemon; 2 wrong arguments. `vpnd check`: `vpnd/check.rs`, 1 if there is an error. `vpnd start`: `daemon.rs`, `start` |
 //! | Where are manual pages made? | `manual.rs` (`vpnctl man DIR`); vpnd.toml(5) from the comments of `config/vpnd.toml`: `manual/configuration.rs` |
@@ -53,6 +54,9 @@
 //! | Does the daemon run from a file or from the store? | `daemon/source.rs`; without `--policy` from `/var/lib/vpnd` |
 //! | What do `vpnctl policy put`, `get`, `delete`, `purge` do? | `store/command.rs` (arguments, output), `store/access.rs` (the daemon or the directory), `store.rs` (the change), `daemon/stored.rs` (in a running daemon). A full disk: `src/store/replace.rs` of the package `vpn` |
 //! | Who warns of certificates that expire, and what does `vpnctl certs` list? | `certificates.rs`: from 30 days before on, at start, reload and every day |
+//! | What does `vpnd install` write, and where? | `install.rs`, `install/layout.rs` (paths), `install/contents.rs` (files), `install/manifest.rs` (the list for `vpnd uninstall`) |
+//! | How does `vpnctl pki` make certificates? | `pki.rs` (the order of its steps), `pki/index.rs` (the record of certificates), `pki/making.rs` (the contents of certificates and CRLs), `pki/files.rs` (the directory); its arguments and output: `commands/pki.rs` |
+//! | How does `vpnctl policy new` write policies? | `policy_new.rs` (arguments, files, next steps), `policy_new/site.rs` (what both ends have in common), `policy_new/document.rs` (elements and comments) |
 //! | How does `vpnd check` describe a policy? | `check.rs`; as JSON `check/findings.rs` |
 //! | What does `vpnctl trace` say? | `course.rs`; the decision is made in `crates/esp/src/trace.rs` and in the plane |
 //! | What do the counters mean, and what does the filter shut out? | `counters.rs`; `filter.rs`; the packets' reasons are in `crates/esp/src/discard.rs`, IKE's in `crates/ike/src/discard.rs` |
@@ -72,6 +76,7 @@ pub mod check;
 pub mod commands;
 mod completions;
 pub mod config;
+pub mod control_socket;
 pub mod convert;
 pub mod counters;
 pub mod course;
@@ -80,10 +85,13 @@ pub mod daemon;
 pub mod demo;
 pub mod filter;
 mod filter_advice;
+pub mod install;
 mod lockout;
 pub mod manual;
 mod offload_advice;
+pub mod pki;
 pub mod policy_file;
+pub mod policy_new;
 pub mod probe;
 pub mod report;
 pub mod shell;

@@ -59,7 +59,7 @@ mod tests {
     use xfrm::placement;
 
     fn advice(protections: &[Protection], choice: Choice, wanted: Wanted) -> Vec<String> {
-        let sample = include_str!("../../../config/left.xml");
+        let sample = include_str!("../../../tests/policies/site/left.xml");
         let mut policy = policy::xml::read("left.xml", sample).expect("the sample is valid").policy;
         let tunnel = Arc::make_mut(&mut policy.tunnels[0]);
         let proposals = &mut Arc::make_mut(&mut tunnel.children[0]).proposals;

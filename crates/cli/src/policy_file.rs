@@ -172,7 +172,7 @@ mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;
 
-    const SAMPLE: &str = include_str!("../../../config/left.xml");
+    const SAMPLE: &str = include_str!("../../../tests/policies/site/left.xml");
 
     fn file(directory: &Path, text: impl AsRef<[u8]>, mode: u32) -> PathBuf {
         let path = directory.join("policy.xml");
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn both_samples_are_read_without_a_warning() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        for text in [SAMPLE, include_str!("../../../config/right.xml")] {
+        for text in [SAMPLE, include_str!("../../../tests/policies/site/right.xml")] {
             let read = read(&file(directory.path(), text, 0o600)).expect("the sample is valid");
             assert_eq!(read.policy.tunnels.len(), 1);
             assert_eq!(read.warnings, Vec::<String>::new());

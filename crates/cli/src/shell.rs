@@ -6,7 +6,7 @@ use clap_complete::CompleteEnv;
 use clap_complete::engine::{ArgValueCompleter, CompletionCandidate, complete};
 use clap_complete::env::Shells;
 use control::client::Client;
-use control::protocol::{Command as Ask, DEFAULT_SOCKET, Reply};
+use control::protocol::{Command as Ask, Reply};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, Write};
@@ -109,7 +109,7 @@ pub fn tunnels(current: &OsStr) -> Vec<CompletionCandidate> {
 /// The socket that the words to be completed name.
 fn socket(words: impl Iterator<Item = OsString>) -> PathBuf {
     let mut words = words.skip_while(|word| word != "--control").skip(1);
-    words.next().map_or_else(|| PathBuf::from(DEFAULT_SOCKET), PathBuf::from)
+    crate::control_socket::of_client(words.next().as_deref().map(Path::new))
 }
 
 fn ask(socket: &Path) -> Option<Vec<String>> {
@@ -219,7 +219,7 @@ mod tests {
     fn the_socket_is_the_one_in_the_words() {
         let of = |line: &str| socket(line.split(' ').map(OsString::from));
         assert_eq!(of("vpnctl -- vpnctl --control /s status si"), Path::new("/s"));
-        assert_eq!(of("vpnctl -- vpnctl status si"), Path::new(DEFAULT_SOCKET));
+        assert_eq!(of("vpnctl -- vpnctl status si"), crate::control_socket::of_client(None));
         assert!(ask(Path::new("/nonexistent")).is_none());
     }
 

@@ -4,6 +4,7 @@
 mod check;
 mod demo;
 mod guard;
+mod install;
 mod release;
 mod start;
 
@@ -20,12 +21,14 @@ crate::commands::table::commands! {
         Demo(demo::Demo),
         Guard(guard::Guard),
         Release(release::Release),
+        Install(install::Install),
+        Uninstall(install::Uninstall),
     }
 }
 
-/// The configuration in a file, or the default.
+/// The configuration in the file that was named, or in the default one.
 fn configured(path: Option<&Path>) -> Result<Config, Failure> {
-    path.map_or_else(|| Ok(Config::default()), Config::read).map_err(other)
+    Config::find(path).map(|found| found.config).map_err(other)
 }
 
 fn other(error: impl Error + 'static) -> Failure {

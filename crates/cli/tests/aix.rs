@@ -20,7 +20,7 @@ use std::process;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-const SITE: &str = include_str!("../../../config/left.xml");
+const SITE: &str = include_str!("../../../tests/policies/site/left.xml");
 
 /// A directory with a policy, links, and a daemon with a store.
 struct Bench {

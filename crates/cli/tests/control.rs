@@ -26,7 +26,7 @@ use std::time::Duration;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 
-const SAMPLE: &str = include_str!("../../../config/left.xml");
+const SAMPLE: &str = include_str!("../../../tests/policies/site/left.xml");
 
 /// A daemon in a thread, with its policy file and socket in a directory of its own.
 struct Fixture {

@@ -18,7 +18,7 @@ use std::process;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-const SITE: &str = include_str!("../../../config/left.xml");
+const SITE: &str = include_str!("../../../tests/policies/site/left.xml");
 
 const SECOND: &str = "<AIX_VPN Version=\"2.1\">
 <IPSecTunnel IPSec_TunnelName=\"second\" IKE_TunnelName=\"site\" IPSec_ProtectionRef=\"site_p2\">
@@ -365,7 +365,7 @@ fn nothing_is_deleted_that_was_not_named() {
 fn a_mirror_and_a_swap_are_each_others_undoing() {
     let bench = Bench::without_daemon();
     let mirrored = bench.told(&["mirror", "site.xml"]);
-    let right = include_str!("../../../config/right.xml");
+    let right = include_str!("../../../tests/policies/site/right.xml");
     let policy = |text: &str| policy::xml::read("p.xml", text).expect("valid").policy;
     assert_eq!(policy(&mirrored), policy(right));
     bench.write("mirrored.xml", &mirrored);

@@ -23,8 +23,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-const LEFT: &str = include_str!("../../../config/left.xml");
-const RIGHT: &str = include_str!("../../../config/right.xml");
+const LEFT: &str = include_str!("../../../tests/policies/site/left.xml");
+const RIGHT: &str = include_str!("../../../tests/policies/site/right.xml");
 const VENDOR_LEFT: &str = include_str!("../../../config/aix-sample-left.xml");
 const VENDOR_RIGHT: &str = include_str!("../../../config/aix-sample-right.xml");
 

@@ -82,10 +82,17 @@ pub struct Request {
     pub name: String,
     /// The extent of the measurement.
     pub effort: Effort,
-    /// Directory for the reports; `None`: docs/measurements where there is one, and measurements elsewhere.
+    /// Directory for the reports; `None`: `measurements` in the present directory.
     pub output: Option<PathBuf>,
     /// Prints the figures of the experiment `offload` on this kernel and writes no report, as its guest does.
     pub raw: bool,
+}
+
+impl Request {
+    /// Never docs/measurements of a checkout by itself: the reports there are the project's own.
+    fn directory(&self) -> PathBuf {
+        self.output.clone().unwrap_or_else(|| PathBuf::from("measurements"))
+    }
 }
 
 /// Runs experiments and writes their reports. Must be called while the process has a single thread.
@@ -94,10 +101,7 @@ pub struct Request {
 /// Where no namespace can be made, an experiment fails or a signal has come; a text for people.
 pub fn run(request: &Request) -> Result<(), String> {
     let vpnd = program()?;
-    let directory = request.output.clone().unwrap_or_else(|| {
-        let documents = PathBuf::from("docs/measurements");
-        if documents.is_dir() { documents } else { PathBuf::from("measurements") }
-    });
+    let directory = request.directory();
     let effort = request.effort;
     if !request.raw {
         readiness::place(&directory)?;
@@ -170,4 +174,22 @@ fn program() -> Result<PathBuf, String> {
         "there is no vpnd beside this program nor in the search path; install it with vpnctl"
             .to_owned()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_of_the_project_are_only_replaced_on_request() {
+        let request = |output: Option<&str>| Request {
+            name: ALL.to_owned(),
+            effort: Effort::Quick,
+            output: output.map(PathBuf::from),
+            raw: false,
+        };
+        assert_eq!(request(None).directory(), Path::new("measurements"));
+        let named = request(Some("docs/measurements")).directory();
+        assert_eq!(named, Path::new("docs/measurements"));
+    }
 }

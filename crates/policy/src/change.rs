@@ -170,7 +170,7 @@ impl ChildTunnel {
 mod tests {
     use super::*;
 
-    const SAMPLE: &str = include_str!("../../../config/left.xml");
+    const SAMPLE: &str = include_str!("../../../tests/policies/site/left.xml");
 
     fn read(text: &str) -> Policy {
         crate::xml::read("left.xml", text).expect("a valid policy").policy

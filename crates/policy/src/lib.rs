@@ -45,7 +45,7 @@
 //! A policy read from XML:
 //!
 //! ```
-//! let text = include_str!("../../../config/left.xml");
+//! let text = include_str!("../../../tests/policies/site/left.xml");
 //! let loaded = policy::xml::read("left.xml", text)?;
 //! let (carrier, lan) = loaded.policy.child("site_lan").expect("the file names it");
 //! assert_eq!(carrier.name, "site");

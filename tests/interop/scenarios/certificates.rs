@@ -59,6 +59,11 @@ fn kinds() -> Vec<Scenario> {
             all.extend(both_roles(&format!("{maker_name}::{name}"), &setup));
         }
     }
+    let kinds = [("rsa", Key::Rsa(3072)), kinds[1], kinds[2], kinds[4]];
+    for (name, key) in kinds {
+        let setup = with(Plan { maker: Maker::Vpnctl, key, ..Plan::default() });
+        all.extend(both_roles(&format!("vpnctl::{name}"), &setup));
+    }
     let rsa = with(Plan { key: Key::Rsa(3072), ..Plan::default() });
     all.extend(both_roles("pss", &Setup { charon: "rsa_pss = yes", ..rsa.clone() }));
     // Without RFC 7427 the methods 1 and 9 to 11 are left, of which 1 has strongSwan sign with SHA-1.
@@ -129,7 +134,8 @@ fn refusals() -> Vec<Scenario> {
 
 fn revocation() -> Vec<Scenario> {
     let mut all = Vec::new();
-    for (maker, name) in [(Maker::Pki, "pki"), (Maker::OpenSsl, "openssl")] {
+    let makers = [(Maker::Pki, "pki"), (Maker::OpenSsl, "openssl"), (Maker::Vpnctl, "vpnctl")];
+    for (maker, name) in makers {
         let plan = Plan { maker, revocation: Revocation::File, ..Plan::default() };
         all.extend(both_roles(&format!("list_in_file::{name}"), &with(plan)));
         all.extend(refused(
@@ -185,19 +191,23 @@ fn revocation() -> Vec<Scenario> {
 
 /// The files are read again while a tunnel is up.
 fn reload() -> Vec<Scenario> {
-    let plan = Plan { revocation: Revocation::File, ..Plan::default() };
-    vec![scenario("certificates::reload", with(plan), |world| {
-        world.up_from_vpnd();
-        let before = world.vpnd.child_sa().inbound_spi;
-        world.revoke();
-        world.vpnd.must(&["reload"]);
-        // What is up stays up; what is proved anew is refused.
-        assert_eq!(world.vpnd.child_sa().inbound_spi, before);
-        world.exchange_traffic();
-        world.vpnd.must(&["deactivate", crate::setup::IKE_TUNNEL]);
-        world.charon.wait_down();
-        vpnd_says(world, &[HOSTS[1], "is revoked"]);
-    })]
+    let makers = [(Maker::Pki, "pki"), (Maker::Vpnctl, "vpnctl")];
+    let plan = |maker| Plan { maker, revocation: Revocation::File, ..Plan::default() };
+    let reload = |(maker, name)| {
+        scenario(format!("certificates::reload::{name}"), with(plan(maker)), |world| {
+            world.up_from_vpnd();
+            let before = world.vpnd.child_sa().inbound_spi;
+            world.revoke();
+            world.vpnd.must(&["reload"]);
+            // What is up stays up; what is proved anew is refused.
+            assert_eq!(world.vpnd.child_sa().inbound_spi, before);
+            world.exchange_traffic();
+            world.vpnd.must(&["deactivate", crate::setup::IKE_TUNNEL]);
+            world.charon.wait_down();
+            vpnd_says(world, &[HOSTS[1], "is revoked"]);
+        })
+    };
+    makers.map(reload).into()
 }
 
 pub fn all() -> Vec<Scenario> {

@@ -68,7 +68,7 @@ impl Setup {
             false => "local_ts = 10.2.0.0/24\n        remote_ts = 10.1.0.0/24",
         };
         let encap = if self.udp { "encap = yes" } else { "" };
-        let key = "replace-this-key-before-use";
+        let key = "tests-replace-this-key-before-use";
         connections(self.outer(), key, encap, "aes256-sha256-ecp256", &[&proposal, networks])
     }
 }

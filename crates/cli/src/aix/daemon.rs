@@ -2,13 +2,12 @@
 
 use super::Trouble;
 use control::client::Client;
-use control::protocol::{Command, DEFAULT_SOCKET, Reply, Tunnel};
-use std::path::{Path, PathBuf};
+use control::protocol::{Command, Reply, Tunnel};
+use std::path::PathBuf;
 
 /// The daemon's control socket.
 pub(super) fn socket() -> PathBuf {
-    let named = std::env::var_os("VPND_CONTROL").filter(|value| !value.is_empty());
-    named.map_or_else(|| Path::new(DEFAULT_SOCKET).to_owned(), PathBuf::from)
+    crate::control_socket::of_client(None)
 }
 
 pub(super) fn connect() -> Result<Client, Trouble> {

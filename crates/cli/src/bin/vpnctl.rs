@@ -3,8 +3,7 @@
 
 use clap::{CommandFactory, Parser};
 use cli::commands::{Command, Run, Session};
-use cli::shell;
-use control::protocol::DEFAULT_SOCKET;
+use cli::{control_socket, shell};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -16,6 +15,8 @@ use std::process::ExitCode;
     arg_required_else_help = true,
     after_help = "\
 Examples:
+  vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24
+                                 write the policies of both ends of a new tunnel
   vpnctl activate                start every tunnel that this side may start, and wait for each
   vpnctl activate site           start one
   vpnctl list                    the tunnels that are up
@@ -33,9 +34,9 @@ Exit status:
   3  no vpnd answers on the socket"
 )]
 struct Arguments {
-    /// Socket of the daemon
-    #[arg(long, global = true, value_name = "SOCKET", default_value = DEFAULT_SOCKET)]
-    control: PathBuf,
+    /// Socket of the daemon [default: $VPND_CONTROL, or that of /etc/vpnd/vpnd.toml, or /run/vpnd/control.sock]
+    #[arg(long, global = true, value_name = "SOCKET")]
+    control: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -46,6 +47,7 @@ fn main() -> ExitCode {
     }
     shell::answer(Arguments::command);
     let Arguments { control, command } = Arguments::parse();
+    let control = control_socket::of_client(control.as_deref());
     let mut session = Session::new(control, Arguments::command);
     command.run(&mut session).unwrap_or_else(|failure| failure.report("vpnctl"))
 }
@@ -105,6 +107,13 @@ mod tests {
             "vpnctl policy purge --yes",
             "vpnctl policy mirror hub.xml --tunnel branch",
             "vpnctl policy check site.xml --lenient --format json",
+            "vpnctl policy new --local 192.0.2.1 --remote 192.0.2.2 --protect 10.1.0.0/24=10.2.0.0/24",
+            "vpnctl policy new --local ::1 --remote ::2 --transport --suite aes256-gcm-p384 --force",
+            "vpnctl pki --dir d init --name CA --days 3650 --key rsa3072",
+            "vpnctl pki issue left --dns a.example --ip 192.0.2.1 --email a@b.example --renew",
+            "vpnctl pki revoke left --dir d",
+            "vpnctl pki list --json",
+            "vpnctl pki crl --days 30",
             "vpnctl policy diff",
             "vpnctl policy diff site.xml --json",
             "vpnctl crypto info --json",
@@ -136,6 +145,11 @@ mod tests {
             "vpnctl policy purge",
             "vpnctl probe",
             "vpnctl probe site --count 0",
+            "vpnctl pki",
+            "vpnctl pki issue ../left",
+            "vpnctl pki issue left --dns 192.0.2.1",
+            "vpnctl pki issue left --email nobody",
+            "vpnctl pki issue left --days 0",
             "vpnctl trace",
             "vpnctl filter --ipv4 block",
             "vpnctl filter --ipv4 deny --for soon",

@@ -18,6 +18,7 @@ use std::process::ExitCode;
 Examples:
   vpnd demo                                 see a tunnel work on this machine, in about 15 seconds
   vpnd check /etc/vpnd/policy.xml           check a policy: every mistake is shown with its line
+  sudo vpnd install                         install the programs, systemd units and manual pages
   sudo vpnd start --policy /etc/vpnd/policy.xml
   sudo vpnctl activate                      bring the tunnels up
 
@@ -66,6 +67,9 @@ mod tests {
         assert!(parse("vpnd check p.xml --config c.toml").is_ok());
         assert!(parse("vpnd check p.xml --lenient --format json").is_ok());
         assert!(parse("vpnd start --policy p.xml --lenient").is_ok());
+        assert!(parse("vpnd start --config none").is_ok());
+        assert!(parse("vpnd install --prefix /usr --root d --dry-run").is_ok());
+        assert!(parse("vpnd uninstall").is_ok());
         assert!(parse("vpnd demo --seconds 30 --json").is_ok());
         assert!(parse("vpnd demo --seconds 0").is_err());
     }

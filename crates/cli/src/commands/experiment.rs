@@ -27,7 +27,7 @@ pub struct Experiment {
     /// One short measurement of each kind, as a test of the experiments; the figures are meaningless
     #[arg(long, conflicts_with = "quick")]
     rehearsal: bool,
-    /// Directory for the reports [default: docs/measurements if it exists, otherwise measurements]
+    /// Directory for the reports; created if it does not exist [default: measurements]
     #[arg(long, value_name = "DIRECTORY")]
     output: Option<PathBuf>,
     /// Prints what the experiment offload measures on this kernel, and writes no report: what it does in a guest

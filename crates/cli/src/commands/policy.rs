@@ -2,11 +2,12 @@
 
 use super::session::{Failure, Run, Session};
 use crate::convert::Convert;
+use crate::policy_new::New;
 use crate::store::command::StoreCommand;
 use clap::{Args, Subcommand};
 use std::process::ExitCode;
 
-/// Changes, shows, checks and converts policies
+/// Writes, changes, shows, checks and converts policies
 #[derive(Debug, Args)]
 pub struct Policy {
     /// The subcommand.
@@ -19,6 +20,8 @@ pub struct Policy {
 pub enum PolicyCommand {
     #[command(flatten)]
     Store(StoreCommand),
+    /// Writes the policies of both ends of a new tunnel
+    New(Box<New>),
     /// Converts strongSwan's swanctl.conf or ipsec.conf to a policy
     Convert(Convert),
 }
@@ -26,6 +29,11 @@ pub enum PolicyCommand {
 impl Run for Policy {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         match &self.command {
+            PolicyCommand::New(new) => {
+                let told = new.run()?;
+                session.text(&told)?;
+                Ok(ExitCode::SUCCESS)
+            }
             PolicyCommand::Convert(convert) => Ok(convert.run()?),
             PolicyCommand::Store(command) => {
                 Ok(command.run(&session.control, &mut session.out, session.colour)?)

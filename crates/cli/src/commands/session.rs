@@ -87,6 +87,8 @@ failures! {
     crate::convert::ConvertError,
     crate::probe::ProbeError,
     crate::crypto::arguments::CryptoError { client: Client, output: Output },
+    crate::pki::PkiError,
+    crate::policy_new::NewError,
     crate::store::command::CommandError { client: Client, output: Output },
     crate::top::TopError { client: Client, output: Terminal },
 }

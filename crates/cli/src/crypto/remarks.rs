@@ -82,7 +82,7 @@ mod tests {
     use std::sync::Arc;
 
     fn remarks(protections: &[&str], cpu: &[&'static str], choice: Choice) -> Vec<String> {
-        let sample = include_str!("../../../../config/left.xml");
+        let sample = include_str!("../../../../tests/policies/site/left.xml");
         let loaded = policy::xml::read("left.xml", sample).expect("the sample is valid");
         let mut policy = loaded.policy;
         let tunnel = Arc::make_mut(&mut policy.tunnels[0]);

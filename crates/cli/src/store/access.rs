@@ -1,10 +1,10 @@
 //! Access to the store: through the daemon that runs from it, or directly if none does.
 
 use super::without_daemon;
+use crate::config::Config;
 use control::client::{Client, ClientError};
 use control::protocol::{Command, Refusal, Reply};
 use std::path::{Path, PathBuf};
-use vpn::store::DEFAULT_DIRECTORY;
 
 /// A way to the policy store.
 pub enum Access {
@@ -32,7 +32,9 @@ impl Access {
         match Client::connect(control) {
             Ok(client) => Ok(Self::Daemon(client)),
             Err(ClientError::NoDaemon(socket)) => {
-                Ok(Self::Directory { path: DEFAULT_DIRECTORY.into(), silent: Some(socket) })
+                // The directory that a daemon with the default configuration would use.
+                let config = Config::find(None).unwrap_or_default().config;
+                Ok(Self::Directory { path: config.policy.directory, silent: Some(socket) })
             }
             Err(error) => Err(error),
         }
@@ -47,7 +49,8 @@ impl Access {
             Self::Daemon(client) => client.ask(command),
             Self::Directory { path, silent } => {
                 let outcome = without_daemon(path, &command);
-                outcome.map_err(|refusal| ClientError::Refused(explain(refusal, silent.as_deref())))
+                let explained = |refusal| explain(refusal, silent.as_deref(), path);
+                outcome.map_err(|refusal| ClientError::Refused(explained(refusal)))
             }
         }
     }
@@ -65,11 +68,12 @@ impl Access {
 }
 
 /// Says why the directory was tried at all.
-fn explain(mut refusal: Refusal, silent: Option<&Path>) -> Refusal {
+fn explain(mut refusal: Refusal, silent: Option<&Path>, directory: &Path) -> Refusal {
     if let Some(socket) = silent {
         let why = format!(
-            "\n  (no vpnd is listening on {}, so this was tried in {DEFAULT_DIRECTORY})",
-            socket.display()
+            "\n  (no vpnd is listening on {}, so this was tried in {})",
+            socket.display(),
+            directory.display()
         );
         refusal.message.push_str(&why);
     }

@@ -62,7 +62,7 @@ Examples:
 #[derive(Clone, Debug, Default, Args)]
 pub struct Place {
     /// Uses the store in DIR directly; no vpnd may be running from it [default: the store of the running vpnd;
-    /// /var/lib/vpnd if none runs]
+    /// that of /etc/vpnd/vpnd.toml, or /var/lib/vpnd, if none runs]
     #[arg(long, value_name = "DIR")]
     pub directory: Option<PathBuf>,
 }
@@ -172,7 +172,7 @@ pub struct Check {
     /// AIX_VPN XML policy; - is standard input
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Configuration file of vpnd with the paths of the certificates; default: built-in defaults
+    /// Configuration file of vpnd with the paths of the certificates; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Ignores elements and attributes with unknown names, with a warning, instead of refusing the file
@@ -275,7 +275,8 @@ impl StoreCommand {
 
 impl Check {
     fn run(&self, out: &mut impl Write, colour: Colour) -> Result<ExitCode, CommandError> {
-        let config = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read)?;
+        let (config, remark) = Config::find_unprivileged(self.config.as_deref())?;
+        remark.iter().for_each(|remark| eprintln!("{remark}"));
         let Self { file, lenient, format, .. } = self;
         let (lenient, format) = (*lenient, *format);
         let request = check::Request { file, config: &config, lenient, format, colour };

@@ -24,7 +24,7 @@ pub struct Check {
     /// AIX_VPN XML policy
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// Configuration file with the paths of the certificates; default: built-in defaults
+    /// Configuration file with the paths of the certificates; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Ignores elements and attributes with unknown names, with a warning, instead of refusing the file
@@ -37,9 +37,11 @@ pub struct Check {
 
 impl Run for Check {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
-        let config = self.config.as_deref().map_or_else(|| Ok(Config::default()), Config::read);
-        let config = match config {
-            Ok(config) => config,
+        let config = match Config::find_unprivileged(self.config.as_deref()) {
+            Ok((config, remark)) => {
+                remark.iter().for_each(|remark| eprintln!("{remark}"));
+                config
+            }
             Err(error) => {
                 eprintln!("{error}");
                 return Ok(ExitCode::FAILURE);

@@ -30,7 +30,7 @@ pub struct Guard {
     /// AIX_VPN XML policy file; default: the policy store, which vpnctl policy changes
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Configuration file (vpnd.toml); default: built-in defaults
+    /// Configuration file; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Ignores elements and attributes with unknown names in the policy, with a warning

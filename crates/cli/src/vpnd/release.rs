@@ -17,7 +17,7 @@ Examples:
   sudo vpnd release
   sudo vpnd release --config /etc/vpnd/vpnd.toml      if it names another device or state directory")]
 pub struct Release {
-    /// Configuration file (vpnd.toml); default: built-in defaults
+    /// Configuration file; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }

@@ -27,10 +27,10 @@ pub struct Start {
     /// AIX_VPN XML policy file; default: the policy store, which vpnctl policy changes
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
-    /// Configuration file (vpnd.toml); default: built-in defaults
+    /// Configuration file; none: the built-in defaults [default: /etc/vpnd/vpnd.toml if it exists]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Socket for vpnctl [default: the configuration's, /run/vpnd/control.sock]
+    /// Socket for vpnctl [default: $VPND_CONTROL, or the configuration's, or /run/vpnd/control.sock]
     #[arg(long, value_name = "SOCKET")]
     control: Option<PathBuf>,
     /// Format of the log [default: the configuration's, human]

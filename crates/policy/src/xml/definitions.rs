@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_tunnel_leads_to_everything_it_refers_to() {
-        let text = include_str!("../../../../config/left.xml");
+        let text = include_str!("../../../../tests/policies/site/left.xml");
         let definitions = read("left.xml", text).expect("the sample is valid").definitions;
         let of = |tunnel| {
             let found = definitions.of(tunnel).iter();

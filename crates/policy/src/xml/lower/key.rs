@@ -11,6 +11,10 @@ use std::collections::BTreeMap;
 /// Octets below which a key can be guessed from a recorded handshake.
 const SHORT: usize = 16;
 
+/// The values of the samples' keys, which everybody knows.
+const PLACEHOLDERS: [&str; 2] =
+    ["replace-with-the-output-of-openssl-rand-hex-32", "replace-this-key-before-use"];
+
 /// All preshared keys.
 pub(super) struct Keys {
     keys: Vec<Key>,
@@ -66,6 +70,11 @@ fn secret(cx: &mut Context<'_>, element: &Element<'_>) -> Option<Secret> {
     };
     let attribute = element.attribute("Value")?;
     let span = attribute.span(element);
+    if PLACEHOLDERS.contains(&attribute.value.trim()) {
+        let help = "write a key that only both sides know, with Format=\"HEX\"; make one with: openssl rand -hex 32";
+        cx.report.error(span, "placeholder not replaced: this key is not secret", help);
+        return None;
+    }
     let secret = if hex {
         let digits = attribute.value.trim();
         let digits = digits.strip_prefix("0x").or(digits.strip_prefix("0X")).unwrap_or(digits);

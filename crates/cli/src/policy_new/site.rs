@@ -1,0 +1,303 @@
+//! Two gateways and the tunnel between them.
+
+use super::key::Key;
+use clap::ValueEnum;
+use policy::{AddressRange, DistinguishedName};
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// Everything that the policies of both ends say. Arrays hold the left end first.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Name of the tunnel.
+    pub name: String,
+    /// The gateways' addresses.
+    pub addresses: [IpAddr; 2],
+    /// The gateways' identities.
+    pub identities: [Identity; 2],
+    /// The networks; none: the gateways themselves.
+    pub traffic: Vec<Pair>,
+    /// The preshared key; `None`: certificates.
+    pub key: Option<Key>,
+    /// A certificate counts only if a current revocation list does not name it.
+    pub use_crl: bool,
+    /// Algorithms.
+    pub suite: Suite,
+    /// Transport mode.
+    pub transport: bool,
+    /// The first packet starts the tunnel.
+    pub on_demand: bool,
+    /// The end that starts the tunnel with its daemon.
+    pub auto_start: AutoStart,
+}
+
+/// The end that starts a tunnel with its daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum AutoStart {
+    /// The end --local
+    #[default]
+    Left,
+    /// The end --remote
+    Right,
+    /// Both ends
+    Both,
+    /// No end: vpnctl activate starts it
+    None,
+}
+
+/// Algorithms of both phases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Suite {
+    /// ESP: AES-GCM with 256 bits; IKE: AES-CBC with 256 bits, SHA-256, ECP-256
+    #[default]
+    Aes256Gcm,
+    /// ESP: AES-GCM with 128 bits; IKE: AES-CBC with 128 bits, SHA-256, ECP-256
+    Aes128Gcm,
+    /// ESP and IKE: ChaCha20-Poly1305, for machines without AES instructions; SHA-256, Curve25519
+    Chacha20Poly1305,
+    /// ESP: AES-CBC with 256 bits and HMAC-SHA-256, for peers without AES-GCM; IKE as aes256-gcm
+    Aes256Cbc,
+    /// ESP: AES-GCM with 256 bits; IKE: AES-CBC with 256 bits, SHA-384, ECP-384
+    Aes256GcmP384,
+}
+
+/// A suite in the words of a policy.
+pub struct Words {
+    pub ike_encryption: &'static str,
+    /// `None` for a cipher that protects integrity itself.
+    pub ike_hash: Option<&'static str>,
+    pub prf: &'static str,
+    pub group: &'static str,
+    pub esp_encryption: &'static str,
+    pub esp_authentication: &'static str,
+}
+
+impl Suite {
+    /// Its words in a policy.
+    pub fn words(self) -> Words {
+        let usual = Words {
+            ike_encryption: "AES-CBC-256",
+            ike_hash: Some("HMAC_SHA2_256"),
+            prf: "PRF_HMAC_SHA2_256",
+            group: "19",
+            esp_encryption: "ESP_AES256_GCM_16",
+            esp_authentication: "NONE",
+        };
+        match self {
+            Self::Aes256Gcm => usual,
+            Self::Aes128Gcm => Words {
+                ike_encryption: "AES-CBC-128",
+                esp_encryption: "ESP_AES128_GCM_16",
+                ..usual
+            },
+            Self::Chacha20Poly1305 => Words {
+                ike_encryption: "CHACHA20-POLY1305",
+                ike_hash: None,
+                group: "31",
+                esp_encryption: "ESP_CHACHA20_POLY1305",
+                ..usual
+            },
+            Self::Aes256Cbc => Words {
+                esp_encryption: "ESP_AES_CBC_256",
+                esp_authentication: "HMAC-SHA2-256",
+                ..usual
+            },
+            Self::Aes256GcmP384 => Words {
+                ike_hash: Some("HMAC_SHA2_384"),
+                prf: "PRF_HMAC_SHA2_384",
+                group: "20",
+                ..usual
+            },
+        }
+    }
+}
+
+impl Site {
+    /// Returns `true` if this end starts the tunnel with its daemon.
+    pub fn auto_starts(&self, end: usize) -> bool {
+        match self.auto_start {
+            AutoStart::Left => end == 0,
+            AutoStart::Right => end == 1,
+            AutoStart::Both => true,
+            AutoStart::None => false,
+        }
+    }
+
+    /// A sentence about the start of the tunnel, seen from one end.
+    pub fn starts(&self, end: usize) -> &'static str {
+        match (self.auto_starts(end), self.on_demand) {
+            (true, _) => "this end starts the tunnel with its daemon (AutoStart)",
+            (false, true) => "the first packet starts the tunnel (OnDemand)",
+            (false, false) if self.auto_start == AutoStart::None => {
+                "this end starts the tunnel only on command (vpnctl activate)"
+            }
+            (false, false) => "this end waits for the other one to start the tunnel",
+        }
+    }
+
+    /// The traffic of each phase 2 tunnel, with its name, seen from one end.
+    pub fn tunnels(&self, end: usize) -> Vec<(String, [AddressRange; 2])> {
+        let name = &self.name;
+        if self.traffic.is_empty() {
+            let range = |end: usize| AddressRange::from(self.addresses[end]);
+            return vec![(format!("{name}_hosts"), [range(end), range(1 - end)])];
+        }
+        let number = |i: usize| if self.traffic.len() == 1 { String::new() } else { i.to_string() };
+        let seen = |pair: &Pair| [pair.0[end].0, pair.0[1 - end].0];
+        let tunnels = (1..).zip(&self.traffic);
+        tunnels.map(|(i, pair)| (format!("{name}_lan{}", number(i)), seen(pair))).collect()
+    }
+
+    /// Finds arguments that do not go together, and that the reader of policies could only explain in its own terms.
+    pub fn check(&self) -> Result<(), String> {
+        let [left, right] = self.addresses;
+        if left.is_ipv4() != right.is_ipv4() {
+            let why = "one is an IPv4 address and the other an IPv6 address; both need the same";
+            return Err(format!("--local {left} and --remote {right}: {why}"));
+        }
+        let twice = |(at, pair): (usize, &Pair)| self.traffic[..at].contains(pair);
+        if let Some((_, pair)) = self.traffic.iter().enumerate().find(|all| twice(*all)) {
+            let [left, right] = pair.0.map(|network| network.0);
+            return Err(format!("--protect {left}={right} is given twice; leave one out"));
+        }
+        if left == right {
+            return Err(format!("--local and --remote are both {left}; name the other gateway"));
+        }
+        for (identity, address) in self.identities.iter().zip(self.addresses) {
+            if let Identity::Address(other) = identity
+                && *other != address
+            {
+                return Err(format!(
+                    "the identity {other} is an address, so that it must be the end's own {address}; leave it out, or \
+                     give a name"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// An identity as the command line has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Identity {
+    /// An address.
+    Address(IpAddr),
+    /// A domain name.
+    Domain(String),
+    /// `user@domain`.
+    User(String),
+    /// A subject.
+    Subject(DistinguishedName),
+}
+
+impl Identity {
+    /// The identity of an end without another one.
+    pub fn of(address: IpAddr) -> Self {
+        Self::Address(address)
+    }
+
+    /// The element and its value in a policy.
+    pub fn words(&self) -> (&'static str, String) {
+        match self {
+            Self::Address(address) if address.is_ipv4() => ("IPV4_Address", address.to_string()),
+            Self::Address(address) => ("IPV6_Address", address.to_string()),
+            Self::Domain(name) => ("FQDN", name.clone()),
+            Self::User(name) => ("User_FQDN", name.clone()),
+            Self::Subject(name) => ("ASN1_DN", name.to_string()),
+        }
+    }
+
+    /// The command that makes a certificate with this identity.
+    pub fn to_issue(&self, side: &str) -> String {
+        match self {
+            Self::Address(address) => format!("vpnctl pki issue {side} --ip {address}"),
+            Self::Domain(name) => format!("vpnctl pki issue {side} --dns {name}"),
+            Self::User(name) => format!("vpnctl pki issue {side} --email {name}"),
+            Self::Subject(name) => match name.to_string().strip_prefix("CN=") {
+                Some(common) if !common.contains(['=', ',', '+', '\\', ' ']) => {
+                    format!("vpnctl pki issue {common}")
+                }
+                _ => format!("# the certificate of the {side} end needs the subject {name}"),
+            },
+        }
+    }
+}
+
+impl FromStr for Identity {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if let Ok(address) = text.parse() {
+            return Ok(Self::Address(address));
+        }
+        if text.contains('=') {
+            let name = text.parse::<DistinguishedName>();
+            return name.map(Self::Subject).map_err(|error| error.to_string());
+        }
+        let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b'@');
+        if text.is_empty() || !text.bytes().all(allowed) {
+            let why = "an identity is a domain name, user@domain, an address, or a subject such as /C=NL/CN=left";
+            return Err(why.to_owned());
+        }
+        let text = text.to_owned();
+        Ok(if text.contains('@') { Self::User(text) } else { Self::Domain(text) })
+    }
+}
+
+/// A network: a prefix, or one address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Network(pub AddressRange);
+
+/// A network behind each gateway.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pair(pub [Network; 2]);
+
+impl FromStr for Network {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} is no network; write it like 10.1.0.0/24 or 2001:db8:1::/48");
+        let Some((address, length)) = text.split_once('/') else {
+            let address: IpAddr = text.parse().map_err(|_| wrong())?;
+            return Ok(Self(AddressRange::from(address)));
+        };
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let length: u32 = length.parse().map_err(|_| wrong())?;
+        let range = AddressRange::subnet(address, length).ok_or_else(wrong)?;
+        if range.start() != address {
+            return Err(format!(
+                "{text} is an address within a network; the network is {}/{length}",
+                range.start()
+            ));
+        }
+        Ok(Self(range))
+    }
+}
+
+impl FromStr for Pair {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let example = "write the network behind the left gateway and the one behind the right: \
+                       10.1.0.0/24=10.2.0.0/24";
+        let (left, right) = text.split_once('=').ok_or_else(|| example.to_owned())?;
+        let (left, right): (Network, Network) = (left.parse()?, right.parse()?);
+        if left.0.start().is_ipv4() != right.0.start().is_ipv4() {
+            return Err(format!(
+                "{text}: one network is IPv4 and the other IPv6; both need the same"
+            ));
+        }
+        Ok(Self([left, right]))
+    }
+}
+
+/// Reads a name that is also part of a file's name.
+pub(crate) fn plain_name(text: &str) -> Result<String, String> {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    let begins = text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric());
+    if begins && text.len() <= 63 && text.bytes().all(allowed) {
+        return Ok(text.to_owned());
+    }
+    Err("a name begins with a letter or digit, and has at most 63 letters, digits and the signs - _ .".to_owned())
+}
