@@ -14,11 +14,11 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   vpnctl why site
-  vpnctl why          every tunnel that is not up, or that has a fault
+  vpnctl why          every tunnel that is not up, or whose packets may not pass
 
 Messages that were not authenticated are marked: they may not come from the peer.")]
 pub struct Why {
-    /// Phase 1 or phase 2 tunnel; none: all that are not up, or have a fault
+    /// Phase 1 or phase 2 tunnel; none: all that are not up, or whose packets may not pass
     #[arg(add = tunnel_names())]
     pub name: Option<String>,
     /// Prints a JSON object, or without a name an array; docs/control.md describes the fields

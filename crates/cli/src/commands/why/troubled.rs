@@ -2,10 +2,10 @@
 
 use super::super::session::{Failure, Session, answer};
 use crate::report;
-use control::protocol::{Command as Ask, Explanation, Tunnel};
+use control::protocol::{Command as Ask, Explanation};
 use std::process::ExitCode;
 
-/// Explains every tunnel that is not up, or that is up with a fault.
+/// Explains every tunnel that is not up, and those that are up with a fault or a finding.
 ///
 /// # Errors
 /// As [`Failure`].
@@ -14,7 +14,7 @@ pub(super) fn run(session: &mut Session, json: bool) -> Result<ExitCode, Failure
     let mut explanations: Vec<Explanation> = Vec::new();
     for tunnel in &tunnels {
         let found = answer!(session, Ask::Why { name: tunnel.name.clone() }, Why);
-        if is_narrowed(tunnel) || needs_explanation(&found) {
+        if needs_explanation(&found) {
             explanations.push(found);
         }
     }
@@ -32,20 +32,17 @@ pub(super) fn run(session: &mut Session, json: bool) -> Result<ExitCode, Failure
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns `true` unless the tunnel and all that it carries is up, without a fault.
+/// Returns `true` unless the tunnel and all its phase 2 tunnels are up, and packets pass as far as is known.
 fn needs_explanation(found: &Explanation) -> bool {
     let is_up = matches!(found.state.as_str(), "established" | "rekeying");
-    !is_up || found.fault.is_some() || found.children.iter().any(needs_explanation)
-}
-
-/// Returns `true` if a peer has agreed to less traffic than the policy has.
-fn is_narrowed(tunnel: &Tunnel) -> bool {
-    tunnel.children.iter().any(|child| child.narrowed.is_some())
+    let passes = found.fault.is_none() && found.findings.is_empty();
+    !is_up || !passes || found.children.iter().any(needs_explanation)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control::protocol::FindingInfo;
 
     fn explanation(state: &str, children: Vec<Explanation>) -> Explanation {
         Explanation {
@@ -59,6 +56,7 @@ mod tests {
             turned_away: Vec::new(),
             defined: Vec::new(),
             children,
+            findings: Vec::new(),
         }
     }
 
@@ -70,5 +68,13 @@ mod tests {
         assert!(needs_explanation(&explanation("negotiating", vec![up()])));
         let faulty = Explanation { fault: Some("the device is missing".to_owned()), ..up() };
         assert!(needs_explanation(&explanation("established", vec![faulty])));
+        let finding = FindingInfo {
+            kind: "forwarding".to_owned(),
+            certain: true,
+            message: "the kernel does not forward packets".to_owned(),
+            cure: Vec::new(),
+        };
+        let stuck = Explanation { findings: vec![finding], ..up() };
+        assert!(needs_explanation(&explanation("established", vec![stuck])));
     }
 }
