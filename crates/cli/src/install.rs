@@ -75,6 +75,8 @@ impl Request {
                 note(path, Outcome::Removed);
             }
         }
+        // The list has its own directory, too.
+        place.make_parent(&layout.manifest())?;
         let made = before.directories.iter().cloned().chain(place.made().iter().cloned());
         let manifest = Manifest::new(files.iter().map(|file| file.path.clone()), made);
         place.put(&layout.manifest(), 0o644, manifest.text().as_bytes())?;

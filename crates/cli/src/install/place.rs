@@ -78,16 +78,22 @@ impl Place {
         if self.dry_run {
             return Ok(outcome);
         }
-        if let Some(parent) = path.parent() {
-            let made = self.make(parent, 0o755)?;
-            self.made.extend(made);
-        }
+        self.make_parent(path)?;
         if outcome != Outcome::Unchanged {
             replace(&real, octets).map_err(|(step, error)| system(step.what(), &real)(error))?;
         }
         let permissions = fs::set_permissions(&real, Permissions::from_mode(mode));
         permissions.map_err(system("set the mode of", &real))?;
         Ok(outcome)
+    }
+
+    /// Makes the directory of a file, and records it.
+    pub fn make_parent(&mut self, path: &Path) -> Result<(), InstallError> {
+        if let Some(parent) = path.parent().filter(|_| !self.dry_run) {
+            let made = self.make(parent, 0o755)?;
+            self.made.extend(made);
+        }
+        Ok(())
     }
 
     /// Writes a file if there is none.

@@ -118,7 +118,7 @@ fn the_policies_say_what_was_asked_for() {
     let (texts, told) = written(&format!("{ENDS} --transport --auto-start none"));
     let policy = read(&texts[0]);
     let child = &policy.tunnels[0].children[0];
-    assert_eq!((child.mode, child.remote[0].to_string()), (Mode::Transport, "192.0.2.2/32".into()));
+    assert_eq!((child.mode, child.remote[0].to_string()), (Mode::Transport, "192.0.2.2".into()));
     assert!(told.ends_with("    vpnctl activate site\n"), "{told}");
 }
 
