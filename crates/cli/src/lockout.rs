@@ -18,7 +18,7 @@ pub enum Answer {
 /// The warning about a default that drops these families of addresses.
 pub fn warning(families: &[&str]) -> String {
     format!(
-        "from now on {} that no rule and no tunnel covers is dropped, ssh to this host as well, unless a rule of \
+        "warning: from now on {} that no rule and no tunnel covers is dropped, ssh to this host as well, unless a rule of \
          vpnd.toml passes it",
         families.join(" and ")
     )
@@ -28,10 +28,11 @@ pub fn warning(families: &[&str]) -> String {
 ///
 /// # Errors
 /// Where the terminal cannot be read or written.
-pub fn ask(families: &[&str]) -> io::Result<Answer> {
+pub fn ask(program: &str, families: &[&str]) -> io::Result<Answer> {
     let (input, mut output) = (io::stdin(), io::stderr());
     let is_terminal = input.is_terminal() && output.is_terminal();
-    ask_on(is_terminal, &mut input.lock(), &mut output, &warning(families))
+    let warning = format!("{program}: {}", warning(families));
+    ask_on(is_terminal, &mut input.lock(), &mut output, &warning)
 }
 
 fn ask_on(
@@ -41,7 +42,7 @@ fn ask_on(
     warning: &str,
 ) -> io::Result<Answer> {
     if !is_terminal {
-        writeln!(output, "warning: {warning}")?;
+        writeln!(output, "{warning}")?;
         return Ok(Answer::Yes);
     }
     write!(
@@ -79,7 +80,7 @@ mod tests {
 
     fn asked(is_terminal: bool, typed: &str) -> (Answer, String) {
         let mut output = Vec::new();
-        let warning = warning(&["IPv4"]);
+        let warning = format!("mkfilt: {}", warning(&["IPv4"]));
         let answer = ask_on(is_terminal, &mut typed.as_bytes(), &mut output, &warning);
         (answer.expect("memory"), String::from_utf8(output).expect("text"))
     }
@@ -104,7 +105,7 @@ mod tests {
     fn a_script_is_warned_and_goes_on() {
         let (answer, output) = asked(false, "");
         assert_eq!(answer, Answer::Yes);
-        assert!(output.starts_with("warning: from now on IPv4 that no rule"), "{output}");
+        assert!(output.starts_with("mkfilt: warning: from now on IPv4 that no rule"), "{output}");
     }
 
     #[test]

@@ -157,7 +157,7 @@ impl Kernel {
         // Only the kernel has marks and interfaces; without them vpnd may protect what no card takes.
         let plane = if self.mark.is_some() || self.if_id.is_some() { "xfrm" } else { "auto" };
         // Writing to a String cannot fail.
-        let _ = writeln!(text, "[tunnel.\"{name}\"]\ndataplane = \"{plane}\"");
+        let _ = writeln!(text, "\n[tunnel.\"{name}\"]\ndataplane = \"{plane}\"");
         for (name, Line { value, location }) in self.lines() {
             let _ = writeln!(text, "# {location}\n{name} = {value}");
         }
@@ -188,7 +188,7 @@ mod tests {
         let (section, findings) = taken(&marks);
         assert_eq!(
             section,
-            "[tunnel.\"a \\\"b\\\"\"]\ndataplane = \"xfrm\"\n# f:1\nmark = \"0x11/0xff\"\n# f:3\noffload = \"crypto\"\n"
+            "\n[tunnel.\"a \\\"b\\\"\"]\ndataplane = \"xfrm\"\n# f:1\nmark = \"0x11/0xff\"\n# f:3\noffload = \"crypto\"\n"
         );
         assert_eq!(findings, []);
         let (section, findings) = taken(&[("if_id_in", "7"), ("if_id_out", "0x7")]);

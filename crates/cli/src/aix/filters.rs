@@ -44,7 +44,7 @@ pub(super) fn make(words: &[String], _out: &mut dyn Write) -> Result<(), Trouble
     if action == DefaultAction::Deny && !caution.yes && caution.time.is_none() {
         let filter = filter(&mut client)?;
         let denied = if v4 { filter.ipv4 } else { filter.ipv6 } == "deny";
-        if !denied && lockout::ask(&[family])? == Answer::No {
+        if !denied && lockout::ask("mkfilt", &[family])? == Answer::No {
             return Err(Trouble::new("not confirmed"));
         }
     }

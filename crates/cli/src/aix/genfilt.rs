@@ -129,7 +129,7 @@ fn ports(operation: Option<&str>, port: Option<&str>) -> Result<Option<String>, 
 }
 
 /// Flags that ask for something that a rule of vpnd does not have.
-fn lost<'f>(flags: &'f Flags) -> Vec<(char, &'f str)> {
+fn lost(flags: &Flags) -> Vec<(char, &str)> {
     let plain: [(char, &[&str]); 8] = [
         ('g', &["N", "n"]),
         ('r', &["B", "b"]),

@@ -75,7 +75,7 @@ impl Filter {
             .filter(|((_, action), now)| *action == Some(DefaultAction::Deny) && *now != "deny")
             .map(|((family, _), _)| family)
             .collect();
-        Ok(denied.is_empty() || lockout::ask(&denied)? == Answer::Yes)
+        Ok(denied.is_empty() || lockout::ask("vpnctl", &denied)? == Answer::Yes)
     }
 }
 

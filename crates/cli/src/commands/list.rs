@@ -5,6 +5,7 @@ use crate::report;
 use clap::Args;
 use control::client::ClientError;
 use control::protocol::{Command as Ask, ManualSaInfo, RefusalCode, Reply};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Lists the tunnels that are up or being negotiated
@@ -36,29 +37,30 @@ impl Run for List {
         let tunnels = answer!(session, Ask::List { all: self.all }, Tunnels);
         if self.json {
             session.json(&tunnels)?;
-        } else if self.verbose && !tunnels.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        let mut is_empty = tunnels.is_empty();
+        if self.verbose {
             session.text(&report::verbose(&tunnels, session.colour))?;
         } else {
+            session.text(&report::list(&tunnels, session.colour))?;
             let by_hand = manual_sas(session)?;
-            let mut tables = Vec::new();
-            if !tunnels.is_empty() {
-                tables.push(report::list(&tunnels, session.colour));
-            }
             if !by_hand.is_empty() {
-                tables.push(report::manual(&by_hand, session.colour));
+                session.text(&format!("\n{}", report::manual(&by_hand, session.colour)))?;
+                is_empty = false;
             }
-            match tables.as_slice() {
-                [] => session.line(self.nothing())?,
-                tables => session.text(&tables.join("\n"))?,
-            }
+        }
+        if is_empty {
+            session.out.flush()?;
+            eprintln!("{}", self.hint());
         }
         Ok(ExitCode::SUCCESS)
     }
 }
 
 impl List {
-    /// The words in place of an empty table.
-    fn nothing(&self) -> &'static str {
+    /// What to do about an empty table. It goes to standard error: programs read the table.
+    fn hint(&self) -> &'static str {
         match self.all {
             true => NO_TUNNEL,
             false => NONE_UP,

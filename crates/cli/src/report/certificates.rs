@@ -82,14 +82,15 @@ mod tests {
         assert_eq!(
             text,
             "\
-ROLE             SUBJECT  NAMES                        KEY          EXPIRES                          TUNNELS
-authority        CN=root  -                            ECDSA P-256  2026-12-31 (in 400 days)         -
+ROLE             SUBJECT  KEY          EXPIRES                          TUNNELS
+authority        CN=root  ECDSA P-256  2026-12-31 (in 400 days)         -
        issuer CN=root, serial 0a
        source /etc/vpnd/authority.pem
-own              CN=left  left.example.net, 192.0.2.1  ECDSA P-256  2026-12-31 (in 1 day)            site
+own              CN=left  ECDSA P-256  2026-12-31 (in 1 day)            site
+       names left.example.net, 192.0.2.1
        issuer CN=root, serial 0a
        source /etc/vpnd/own.pem
-revocation list  -        -                            -            2026-12-31 (expired 3 days ago)  -
+revocation list  -        -            2026-12-31 (expired 3 days ago)  -
        issuer CN=root
        source /etc/vpnd/revocation_list.pem
 "

@@ -150,7 +150,7 @@ b     2m
 "
             )
         );
-        let many = vec!["2001:db8:1111:2222:3333:4444:5555:6666"; 9].join(", ");
+        let many = ["2001:db8:1111:2222:3333:4444:5555:6666"; 9].join(", ");
         let text = table(&many);
         assert!(text.lines().all(|line| line.len() <= WIDTH), "{text}");
         assert_eq!(text.matches("2001:db8:1111:2222:3333:4444:5555:6666").count(), 18, "{text}");

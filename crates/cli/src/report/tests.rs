@@ -114,7 +114,7 @@ fn agreed_traffic_that_is_less_than_the_policys_stands_beside_it() {
         [("answer", "10.2.0.0/24 (asked 10.2.0.0/16)"), ("request", "(policy 10.2.0.0/16)")]
     {
         let tunnel = narrowed(by);
-        for text in [list(&[tunnel.clone()], PLAIN), status(&tunnel, PLAIN)] {
+        for text in [list(std::slice::from_ref(&tunnel), PLAIN), status(&tunnel, PLAIN)] {
             assert!(text.contains(told), "{text}");
             assert_eq!(text.matches("10.1.0.0/24").count(), 1, "{text}");
         }
