@@ -22,6 +22,7 @@ mod list;
 mod log;
 mod offload;
 mod policy;
+mod progress;
 mod rekey;
 mod reload;
 mod resync;

@@ -13,11 +13,16 @@ use std::process::ExitCode;
 Example:
   vpnctl why site
 
+Times are in UTC, as in the log. JSON always has all failures.
+
 Messages that were not authenticated are marked: they may not come from the peer.")]
 pub struct Why {
     /// Phase 1 or phase 2 tunnel
     #[arg(add = tunnel_names())]
     pub name: String,
+    /// Shows failures from before the tunnel came up or the last reload, too
+    #[arg(long)]
+    pub all: bool,
     /// Prints a JSON object; docs/control.md describes its fields
     #[arg(long)]
     pub json: bool,
@@ -26,7 +31,7 @@ pub struct Why {
 impl Run for Why {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
         let found = answer!(session, Ask::Why { name: self.name.clone() }, Why);
-        session.show(self.json, &found, report::why)?;
+        session.show(self.json, &found, |found, colour| report::why(found, self.all, colour))?;
         Ok(ExitCode::SUCCESS)
     }
 }
