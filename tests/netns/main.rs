@@ -9,6 +9,7 @@ mod leaks;
 
 mod acceptance;
 mod authentication_header;
+mod causes;
 mod certificates;
 mod cleanup;
 mod cleartext;
@@ -48,6 +49,7 @@ fn main() -> std::process::ExitCode {
         authentication_header::trials(),
         certificates::trials(),
         failures::trials(),
+        causes::trials(),
         cleartext::trials(),
         cleanup::trials(),
         filter::trials(),

@@ -2,6 +2,7 @@
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, failure, ike_spis};
 use ike::failure::FailureKind;
+use ike::unreachable::Unsent;
 use ike::{Config, Transmit};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
 use sim::link::Content;
