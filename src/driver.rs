@@ -5,11 +5,12 @@ mod farewelled;
 mod handle;
 mod jobs;
 mod nat_t;
+mod reachability;
 mod replacement;
 mod socket;
 mod waiting;
 
-pub use handle::{Activation, GatewayError, Handle, WeakHandle};
+pub use handle::{Activation, Begun, GatewayError, Handle, WeakHandle};
 pub use jobs::Fetcher;
 pub use nat_t::{EspSink, NatT};
 pub use socket::SocketError;
@@ -272,6 +273,7 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
                 }
                 () = sleep_until(wake) => self.engine.handle_timeout(Instant::now()),
             }
+            self.hear_icmp();
             deadline = self.drain();
             self.waiting.expire(Instant::now());
             if let Some((_, closed)) =
@@ -345,10 +347,18 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
             Command::Activate(names, reply) => {
                 self.waiting.activate(&mut self.engine, now, names, reply)
             }
+            Command::Begin(names, reply) => {
+                drop(reply.send(waiting::begin(&mut self.engine, now, &names)))
+            }
             Command::Deactivate(name, reply) => {
                 self.waiting.deactivate(&mut self.engine, now, name, reply)
             }
+            Command::BeginToEnd(name, reply) => {
+                let begun = self.engine.disconnect(now, &name);
+                drop(reply.send(begun.map(drop).map_err(GatewayError::from)));
+            }
             Command::Rekey(name, reply) => self.waiting.rekey(&mut self.engine, now, name, reply),
+            Command::Lacking(reply) => drop(reply.send(self.lacking())),
             Command::Status(reply) => drop(reply.send(self.engine.status(now))),
             Command::Counters(reply) => self.tell_counters(reply),
             Command::ReplacePolicy(policy, reply) => self.begin_replacement(policy, reply),
@@ -415,7 +425,8 @@ impl<P: DataPlane + Send + 'static> Driver<P> {
         if let Err(error) = &sent {
             tracing::debug!(%error, remote = %transmit.remote, "IKE message not sent");
         }
-        self.engine.handle_sent(transmit, sent.map_err(|error| error.to_string()));
+        let sent = sent.map_err(|error| self.cause(transmit, &error));
+        self.engine.handle_sent(Instant::now(), transmit, sent);
     }
 }
 

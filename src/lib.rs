@@ -126,7 +126,7 @@ pub use builder::{
     Builder, CustomPlane, HostPlane, OffloadSettings, OnDrop, PlaneInlet, PlaneSettings, StartError,
 };
 pub use closed::Closed;
-pub use driver::{Activation, GatewayError, SocketError};
+pub use driver::{Activation, Begun, GatewayError, SocketError};
 pub use events::Events;
 pub use gateway::{CryptoView, FilterView, Gateway, ManualView, OffloadView, Tunnel, Tunnels};
 

@@ -146,6 +146,7 @@ fn events() {
         remote: ([192, 0, 2, 2], 500).into(),
         was_up: false,
         unsent: None,
+        icmp: None,
     };
     assert_eq!(
         kind(EventKind::Failed(silence.into())),
@@ -153,7 +154,7 @@ fn events() {
             "kind": "no_answer",
             "facts": {"silence": {
                 "request": "IKE_SA_INIT", "sent": 5, "local": "192.0.2.1", "remote": "192.0.2.2:500",
-                "was_up": false, "unsent": null,
+                "was_up": false, "unsent": null, "icmp": null,
             }},
             "unauthenticated": false,
         }})

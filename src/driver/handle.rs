@@ -8,6 +8,7 @@ use esp::trace::Trace;
 use ike::CommandError;
 use ike::event::Event;
 use ike::failure::Failure;
+use ike::failure::facts::Unsendable;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
 use policy::{InvalidPolicy, Policy};
@@ -68,6 +69,24 @@ impl Activation {
     }
 }
 
+/// A tunnel whose start has begun.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Begun {
+    /// The name asked for.
+    pub name: String,
+    /// It is up already.
+    pub up: bool,
+}
+
+impl Begun {
+    /// A start.
+    pub fn new(name: impl Into<String>, up: bool) -> Self {
+        Self { name: name.into(), up }
+    }
+}
+
 /// A command failed.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -97,8 +116,11 @@ type PlaneWork = Box<dyn FnOnce(&mut dyn DataPlane) + Send>;
 pub(super) enum Command {
     Activate(Vec<String>, Reply<Result<Vec<Activation>, GatewayError>>),
     Deactivate(String, Reply<Result<(), GatewayError>>),
+    BeginToEnd(String, Reply<Result<(), GatewayError>>),
     Rekey(String, Reply<Result<(), GatewayError>>),
+    Begin(Vec<String>, Reply<Result<Vec<Begun>, GatewayError>>),
     Status(Reply<Vec<IkeStatus>>),
+    Lacking(Reply<Vec<(String, Unsendable)>>),
     Counters(Reply<BTreeMap<String, u64>>),
     ReplacePolicy(Arc<Policy>, Reply<Result<(), InvalidPolicy>>),
     ReplaceTrust(Arc<Trust>, Reply<()>),
@@ -139,12 +161,36 @@ impl Handle {
         self.ask(|reply| Command::Activate(names, reply)).await?
     }
 
+    /// Starts tunnels (all this side may start, if none is named) and does not wait for them.
+    ///
+    /// # Errors
+    /// As [`activate`](Self::activate).
+    pub async fn begin(&self, names: Vec<String>) -> Result<Vec<Begun>, GatewayError> {
+        self.ask(|reply| Command::Begin(names, reply)).await?
+    }
+
+    /// The tunnels that are down and cannot come up, because this host lacks an address or a route.
+    ///
+    /// # Errors
+    /// If the engine has stopped.
+    pub async fn lacking(&self) -> Result<Vec<(String, Unsendable)>, GatewayError> {
+        self.ask(Command::Lacking).await
+    }
+
     /// Deletes a tunnel and waits until it is gone.
     ///
     /// # Errors
     /// If the name is unknown or nothing is up under it.
     pub async fn deactivate(&self, name: &str) -> Result<(), GatewayError> {
         self.ask(|reply| Command::Deactivate(name.into(), reply)).await?
+    }
+
+    /// Begins to delete a tunnel, and does not wait for the peer.
+    ///
+    /// # Errors
+    /// If the name is unknown or nothing is up under it.
+    pub async fn begin_to_end(&self, name: &str) -> Result<(), GatewayError> {
+        self.ask(|reply| Command::BeginToEnd(name.into(), reply)).await?
     }
 
     /// Rekeys a tunnel and waits until the new SA is in use.

@@ -1,5 +1,6 @@
 //! IKE's sockets on one port, one per address family, each for all addresses of the host.
 
+use host::{IcmpError, keep_icmp_errors, take_icmp_error};
 use ike::Transmit;
 use quinn_udp::{RecvMeta, UdpSockRef, UdpSocketState};
 use rustix::net::sockopt::set_socket_recv_buffer_size_force;
@@ -15,6 +16,9 @@ use tokio::net::UdpSocket;
 /// Octets of the kernel's memory for what has come and is not read yet: requests of a thousand strangers at once, so that
 /// a peer's is not lost among them.
 const RECEIVE_BUFFER: usize = 1 << 20;
+
+/// ICMP messages that wait for the engine; more are dropped.
+const REPORTS: usize = 64;
 
 /// A datagram and the addresses it bore.
 pub(super) struct Received {
@@ -49,6 +53,8 @@ struct IkeSocket {
     state: UdpSocketState,
     /// Where datagrams are received, several at once where the kernel has joined them.
     buffer: Mutex<Box<[u8]>>,
+    /// ICMP messages about what was sent.
+    reports: Mutex<Vec<IcmpError>>,
 }
 
 /// Both families; IPv6 is absent where the host has none.
@@ -73,7 +79,13 @@ impl IkeSockets {
         Ok(Self { v4, v6 })
     }
 
-    /// Waits for datagrams.
+    /// The ICMP messages about datagrams of these sockets that have come.
+    pub fn take_reports(&self) -> Vec<IcmpError> {
+        let sockets = [Some(&self.v4), self.v6.as_ref()];
+        sockets.into_iter().flatten().flat_map(IkeSocket::take_reports).collect()
+    }
+
+    /// Waits for datagrams, or for ICMP messages about those that were sent: then there may be no datagram.
     pub async fn receive(&self) -> Vec<Received> {
         let Some(v6) = &self.v6 else { return self.v4.receive().await };
         tokio::select! {
@@ -106,6 +118,9 @@ impl IkeSocket {
         socket.set_mark(mark)?;
         // IKE is never to wait for the SAs that it makes.
         host::let_pass(socket.as_fd(), address.is_ipv6())?;
+        if let Err(error) = keep_icmp_errors(socket.as_fd(), address.is_ipv6()) {
+            tracing::debug!(%error, "ICMP about messages of IKE will not be noticed");
+        }
         socket.set_nonblocking(true)?;
         // Forcing needs a right over the initial user namespace; without it the host's limit applies.
         if set_socket_recv_buffer_size_force(&socket, RECEIVE_BUFFER).is_err() {
@@ -115,16 +130,17 @@ impl IkeSocket {
         let state = UdpSocketState::new(UdpSockRef::from(&socket))?;
         let buffer = Mutex::new(vec![0; usize::from(u16::MAX)].into());
         let socket = UdpSocket::from_std(socket.into())?;
-        Ok(Self { socket, port: address.port(), state, buffer })
+        Ok(Self { socket, port: address.port(), state, buffer, reports: Mutex::default() })
     }
 
     async fn receive(&self) -> Vec<Received> {
         loop {
-            match self.socket.async_io(Interest::READABLE, || self.read()).await {
-                Ok(received) if received.is_empty() => {}
+            let interest = Interest::READABLE | Interest::ERROR;
+            match self.socket.async_io(interest, || self.read_or_note()).await {
+                Ok(received) if received.is_empty() && !self.has_reports() => {}
                 Ok(received) => return received,
                 Err(error) => {
-                    // An ICMP error of an earlier send comes back here; nothing else is known to.
+                    // An ICMP message about an earlier datagram fails here too; nothing else is known to.
                     tracing::debug!(%error, "receiving IKE");
                     tokio::time::sleep(Duration::from_millis(10)).await;
                 }
@@ -135,6 +151,35 @@ impl IkeSocket {
     fn receive_now(&self) -> Vec<Received> {
         // The next [`IkeSocket::receive`] reports an error.
         self.socket.try_io(Interest::READABLE, || self.read()).unwrap_or_default()
+    }
+
+    /// Reads datagrams; where there are none, or the call fails for an ICMP message, takes note of those.
+    fn read_or_note(&self) -> io::Result<Vec<Received>> {
+        self.read().or_else(|error| match self.note_reports() {
+            true => Ok(Vec::new()),
+            false => Err(error),
+        })
+    }
+
+    /// Takes note of ICMP messages. Returns `true` if there was one.
+    fn note_reports(&self) -> bool {
+        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut any = false;
+        while let Ok(report) = take_icmp_error(self.socket.as_fd()) {
+            any = true;
+            if let Some(report) = report.filter(|_| reports.len() < REPORTS) {
+                reports.push(report);
+            }
+        }
+        any
+    }
+
+    fn has_reports(&self) -> bool {
+        !self.reports.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    fn take_reports(&self) -> Vec<IcmpError> {
+        std::mem::take(&mut *self.reports.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     fn read(&self) -> io::Result<Vec<Received>> {
@@ -164,8 +209,16 @@ impl IkeSocket {
             segment_size: None,
             src_ip: Some(transmit.local.ip()),
         };
-        self.socket.try_io(Interest::WRITABLE, || {
-            self.state.try_send(UdpSockRef::from(&self.socket), &datagram)
-        })
+        let send = || {
+            self.socket.try_io(Interest::WRITABLE, || {
+                self.state.try_send(UdpSockRef::from(&self.socket), &datagram)
+            })
+        };
+        match send() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(error),
+            // It may be the error of an ICMP message about another datagram, which fails one call only.
+            Err(_) => send(),
+            Ok(()) => Ok(()),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Commands that end when something has happened: up, gone, rekeyed.
 
-use super::handle::{Activation, GatewayError, Reply};
+use super::handle::{Activation, Begun, GatewayError, Reply};
 use esp::plane::DataPlane;
 use ike::event::{Event, EventKind};
 use ike::failure::{Failure, FailureKind};
@@ -57,25 +57,17 @@ impl Waiting {
         names: Vec<String>,
         reply: Reply<Result<Vec<Activation>, GatewayError>>,
     ) {
-        let startable: Result<Vec<Startable>, CommandError> = match names.is_empty() {
-            true => Ok(engine.startable_tunnels()),
-            false => names.iter().map(|name| to_start(engine, name)).collect(),
-        };
-        // If one of them may not be started, none is.
-        let startable = match startable {
+        let startable = match startable(engine, &names) {
             Ok(startable) => startable,
             Err(error) => return drop(reply.send(Err(error.into()))),
         };
-        let mut started = Vec::new();
-        for startable in &startable {
-            match engine.start(now, startable) {
-                Ok(up) => started.push((startable, up)),
-                Err(error) => return drop(reply.send(Err(error.into()))),
-            }
-        }
+        let started = match start(engine, now, &startable) {
+            Ok(started) => started,
+            Err(error) => return drop(reply.send(Err(error.into()))),
+        };
         // They are looked at once all have been started: two names may be of one session.
         let item = |(startable, up)| Item::started(startable, engine.not_up(startable), up);
-        let items = started.into_iter().map(item).collect();
+        let items = startable.iter().zip(started).map(item).collect();
         self.add(now, What::Up, items, Answer::All(reply));
     }
 
@@ -166,6 +158,38 @@ impl Waiting {
             }
         }
     }
+}
+
+/// Starts tunnels (all that this side may start, if none is named) without waiting.
+pub(super) fn begin<P: DataPlane>(
+    engine: &mut Engine<P>,
+    now: Instant,
+    names: &[String],
+) -> Result<Vec<Begun>, GatewayError> {
+    let startable = startable(engine, names)?;
+    let started = start(engine, now, &startable)?;
+    let begun = |(s, up): (&Startable, bool)| Begun { name: s.target().name().to_owned(), up };
+    Ok(startable.iter().zip(started).map(begun).collect())
+}
+
+/// The tunnels of these names; if one of them may not be started, none is.
+fn startable<P: DataPlane>(
+    engine: &Engine<P>,
+    names: &[String],
+) -> Result<Vec<Startable>, CommandError> {
+    match names.is_empty() {
+        true => Ok(engine.startable_tunnels()),
+        false => names.iter().map(|name| to_start(engine, name)).collect(),
+    }
+}
+
+/// Starts them; for each, whether it is up already.
+fn start<P: DataPlane>(
+    engine: &mut Engine<P>,
+    now: Instant,
+    startable: &[Startable],
+) -> Result<Vec<bool>, CommandError> {
+    startable.iter().map(|startable| engine.start(now, startable)).collect()
 }
 
 fn to_start<P: DataPlane>(engine: &Engine<P>, name: &str) -> Result<Startable, CommandError> {

@@ -1,13 +1,14 @@
 //! Small views of a running gateway, one per topic.
 
 use super::Handles;
-use crate::driver::{Activation, GatewayError, Handle};
+use crate::driver::{Activation, Begun, GatewayError, Handle};
 use crate::manual::{ManualSa, ManualSas, ManualStatus};
 use crate::planes::Found;
 use crypto::CryptoProviders;
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{CryptoAccounting, Maintenance, PacketSummary, Resynced};
 use esp::trace::Trace;
+use ike::failure::facts::Unsendable;
 use ike::status::IkeStatus;
 use std::sync::Arc;
 use xfrm::placement::{Placed, Report as OffloadReport};
@@ -57,6 +58,33 @@ impl<'a> Tunnels<'a> {
         }
     }
 
+    /// Starts tunnels, all that this side may start if none is named, and does not wait for them. The events tell what becomes
+    /// of them.
+    ///
+    /// # Errors
+    /// As [`activate`](Self::activate).
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the negotiations may or may not have begun.
+    pub async fn begin(
+        &self,
+        names: impl IntoIterator<Item: Into<String>>,
+    ) -> Result<Vec<Begun>, GatewayError> {
+        self.handle.begin(names.into_iter().map(Into::into).collect()).await
+    }
+
+    /// The tunnels that are down and cannot come up now, because this host lacks the address of this side or a route to the
+    /// peer.
+    ///
+    /// # Errors
+    /// If the gateway has ended.
+    ///
+    /// # Cancellation
+    /// Dropping the future has no effect on the gateway.
+    pub async fn lacking(&self) -> Result<Vec<(String, Unsendable)>, GatewayError> {
+        self.handle.lacking().await
+    }
+
     /// As [`activate`](Self::activate), for every tunnel that this side may start.
     ///
     /// # Errors
@@ -98,6 +126,17 @@ impl Tunnel<'_> {
     /// If the future is dropped, the SAs go nevertheless.
     pub async fn deactivate(&self) -> Result<(), GatewayError> {
         self.handle.deactivate(self.name).await
+    }
+
+    /// Begins to delete its SAs, and does not wait for the peer.
+    ///
+    /// # Errors
+    /// As [`deactivate`](Self::deactivate).
+    ///
+    /// # Cancellation
+    /// If the future is dropped, the SAs may or may not go.
+    pub async fn begin_to_end(&self) -> Result<(), GatewayError> {
+        self.handle.begin_to_end(self.name).await
     }
 
     /// Rekeys it and waits until the new SA is in use. No packet is lost.

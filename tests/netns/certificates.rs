@@ -28,6 +28,7 @@ pub fn trials() -> Vec<Trial> {
             answers_of_a_responder,
         ),
         test("a certificate that is missing is told at once", GATEWAYS, a_missing_certificate),
+        test("a responder's own certificate out of time", GATEWAYS, out_of_time),
     ]
 }
 
@@ -41,7 +42,10 @@ fn policies() -> [String; 2] {
 
 /// Both gateways of the policy, without certificates yet.
 fn two() -> [Gateway; 2] {
-    let [left, right] = policies();
+    two_of(policies())
+}
+
+fn two_of([left, right]: [String; 2]) -> [Gateway; 2] {
     let [left, right] = [("left", left), ("right", right)].map(|(name, policy)| {
         let gateway = Gateway::new(name, &policy, PATIENT, "");
         let config = gateway.path("vpnd.toml");
@@ -91,7 +95,14 @@ impl Authority {
 
     /// Gives a gateway all it needs to be the host of that name.
     fn equip(&self, gateway: &Gateway, host: &str) {
+        self.equip_for(gateway, host, [2020, 2900]);
+    }
+
+    /// The same, with a certificate that is valid from the first of these years to the second.
+    fn equip_for(&self, gateway: &Gateway, host: &str, [from, until]: [i32; 2]) {
         let mut params = CertificateParams::new(vec![]).expect("no names");
+        params.not_before = date_time_ymd(from, 1, 1);
+        params.not_after = date_time_ymd(until, 1, 1);
         let mut name = DistinguishedName::new();
         name.push(DnType::CountryName, "NL");
         name.push(DnType::OrganizationName, "Example");
@@ -211,4 +222,29 @@ fn a_missing_certificate() {
     let said = left.ctl_fails(&["activate", "cert_k"], 1);
     assert!(said.contains("no certificate of this side is for CN=left.example.net"), "{said}");
     assert!(said.contains("add one, or name this side as its certificate does"), "{said}");
+}
+
+fn out_of_time() {
+    let cases =
+        [([2001, 2002], "has expired on 2002-01-01"), ([2800, 2900], "is not valid before 2800")];
+    for (years, words) in cases {
+        let [left, right] = policies();
+        let left = changed(&left, "_Flags_AutoStart=\"Yes\"", "_Flags_AutoStart=\"No\"");
+        let [mut left, mut right] = two_of([left, right]);
+        let authority = Authority::new();
+        authority.equip(&left, "left.example.net");
+        authority.equip_for(&right, "right.example.net", years);
+        right.start();
+        left.start();
+        right.await_log(&["WARN", "tunnel cert_k cannot come up", words]);
+        let status = right.ctl_ok(&["status"]);
+        assert!(status.contains("tunnel cert_k cannot come up"), "{status}");
+        left.ctl_fails(&["activate", "cert_k"], 1);
+        // The peer has proved who it is: it is no stranger.
+        let why = right.json(&["why", "cert_k", "--json"]);
+        let message = why["failures"][0]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("we cannot prove who we are"), "{why}");
+        assert_eq!(why["turned_away"], serde_json::json!([]), "{why}");
+        right.await_log(&["WARN", "\"event\":\"failed\"", "we cannot prove who we are"]);
+    }
 }

@@ -10,6 +10,7 @@ mod leaks;
 mod acceptance;
 mod authentication_header;
 mod begin;
+mod causes;
 mod certificates;
 mod cleanup;
 mod cleartext;
@@ -57,6 +58,7 @@ fn main() -> std::process::ExitCode {
         install::trials(),
         certificates::trials(),
         failures::trials(),
+        causes::trials(),
         cleartext::trials(),
         cleanup::trials(),
         filter::trials(),

@@ -2,6 +2,7 @@
 
 use crate::{SETTLED, SOON, assert_nothing_lost, calm, failure, ike_spis};
 use ike::failure::FailureKind;
+use ike::unreachable::Unsent;
 use ike::{Config, Transmit};
 use sim::invariant::{assert_agreement, assert_clean_stop, assert_nothing_left};
 use sim::link::Content;
@@ -126,8 +127,9 @@ fn in_vain(world: &mut World, left: HostId, unsent: usize) -> String {
             let Content::Ike(octets) = parcel.content else { continue };
             let (local, remote) = (parcel.source, parcel.destination);
             let transmit = Transmit { local, remote, octets, keepalive: false };
-            let outcome = if tries < unsent { Err("no route".to_owned()) } else { Ok(()) };
-            world.command(left, "sent", |e, _| e.handle_sent(&transmit, outcome));
+            let outcome =
+                if tries < unsent { Err(Unsent::Other("no route".into())) } else { Ok(()) };
+            world.command(left, "sent", |e, now| e.handle_sent(now, &transmit, outcome));
             tries += 1;
         }
         world.run_for(Duration::from_secs(1));

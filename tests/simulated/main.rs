@@ -5,6 +5,7 @@
 mod admission;
 mod attack;
 mod authentication_header;
+mod causes;
 mod certificates;
 mod collisions;
 mod conformance;

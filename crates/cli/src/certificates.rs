@@ -65,6 +65,12 @@ impl Keeper {
         trust.listing().iter().filter_map(|listed| validity(listed, now())).collect()
     }
 
+    /// Everything about the certificates in force that keeps tunnels down, or will soon.
+    pub fn remarks(&self) -> Vec<String> {
+        let (policy, trust) = self.in_force();
+        self.expiring().into_iter().chain(missing(&policy, &trust)).collect()
+    }
+
     fn in_force(&self) -> (Arc<Policy>, Arc<Trust>) {
         self.in_force.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -104,6 +110,7 @@ fn missing(policy: &Policy, trust: &Trust) -> Vec<String> {
         if let Err(why) = trust.check_own(&tunnel.local.identity, keys) {
             missing.push(format!("tunnel {}: {why}", tunnel.name));
         }
+        missing.extend(out_of_time(tunnel, keys, trust));
         if !trust.listing().iter().any(|listed| listed.role == Role::Authority) {
             missing.push(format!(
                 "tunnel {}: no authority is trusted, so that no certificate of the peer can be valid; put the \
@@ -113,6 +120,21 @@ fn missing(policy: &Policy, trust: &Trust) -> Vec<String> {
         }
     }
     missing
+}
+
+/// A text, if none of the certificates with which this side proves itself for a tunnel is valid now.
+fn out_of_time(
+    tunnel: &policy::IkeTunnel,
+    keys: &[policy::KeyKind],
+    trust: &Trust,
+) -> Option<String> {
+    let now = now();
+    let items = trust.own_items(&tunnel.local.identity, keys);
+    let own = trust.listing().iter().filter(|l| l.role == Role::Own && items.contains(&&*l.item));
+    let valid = |l: &&Listed| now >= l.not_before && l.not_after.is_none_or(|until| now < until);
+    let (valid, bad): (Vec<_>, Vec<_>) = own.partition(valid);
+    let problem = bad.first().filter(|_| valid.is_empty()).and_then(|l| validity(l, now))?;
+    Some(format!("tunnel {} cannot come up: {problem}", tunnel.name))
 }
 
 /// Returns `true` if a tunnel of the policy authenticates with certificates.

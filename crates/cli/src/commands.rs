@@ -24,6 +24,7 @@ mod offload;
 mod pki;
 mod policy;
 mod probe;
+mod progress;
 mod rekey;
 mod reload;
 mod resync;

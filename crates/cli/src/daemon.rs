@@ -13,6 +13,7 @@ use crate::offload_advice;
 use crate::policy_file::PolicyFileError;
 use crate::wireshark::{self, KeyDirectoryError};
 use nix::sys::stat::{Mode, umask};
+use policy::Policy;
 use sd_notify::NotifyState;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -212,6 +213,7 @@ fn run_gateway(
         let events = builder.subscribe();
         let gateway = builder.start().await?;
         let log = tokio::spawn(follow(events, config.log.format));
+        warn_of_lacks(&gateway, &policy).await;
         let providers = gateway.crypto().providers();
         let (crypto, remarks) = Tunables::start(&config.crypto, Arc::clone(providers));
         for remark in remarks.into_iter().chain(remarks::of(&policy, providers)) {
@@ -233,6 +235,19 @@ fn run_gateway(
         run(daemon, socket, listener, signals, log, &ready).await;
         Ok(())
     })
+}
+
+/// Says which tunnels cannot come up on this host. Those that start by themselves say so when they fail.
+async fn warn_of_lacks(gateway: &vpn::Gateway, policy: &Policy) {
+    let starts = |name: &String| {
+        let tunnel = policy.tunnel(name);
+        tunnel.is_some_and(|t| t.auto_start || t.children.iter().any(|child| child.auto_start))
+    };
+    // A gateway that has ended already says so itself.
+    let lacking = gateway.tunnels().lacking().await.unwrap_or_default();
+    for (tunnel, lack) in lacking.into_iter().filter(|(name, _)| !starts(name)) {
+        warn!("{}", tunnels::cannot_send(&tunnel, lack));
+    }
 }
 
 /// Says every day anew which certificates have expired or soon will: it may be months since the start.

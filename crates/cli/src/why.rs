@@ -1,20 +1,31 @@
 //! The explanation of a tunnel's state: its failures, a comparison of both sides, and advice.
 
+mod advice;
+
 use crate::report::duration;
-use control::protocol::{Defined, Explanation, Row, Story, Waits};
+use advice::Advice;
+use control::protocol::{Defined, Down, Explanation, Row, Sent, Story, Waits};
+use ike::CloseReason;
 use ike::failure::facts::{
-    Addresses, Facts, Identities, Layer, Offer, Offers, Shadowed, Silence, Traffic, Wanted,
+    Addresses, Facts, Identities, Layer, Offer, Offers, Shadowed, Silence, Traffic, Unsendable,
+    Wanted,
 };
 use ike::failure::{Failure, FailureKind};
-use ike::status::{ChildStatus, IkeStatus, Next, PastFailure};
+use ike::status::{ChildStatus, Ended, IkeStatus, Next, PastFailure, State};
+use ike::unreachable::{Lack, UNPROTECTED};
 use policy::Selector;
 use policy::xml::Definitions;
 use std::fmt::Display;
 use std::net::IpAddr;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
-/// Explains a phase 1 tunnel with its phase 2 tunnels, or with the one of that name only.
-pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions) -> Explanation {
+/// Explains a phase 1 tunnel with its phase 2 tunnels, or with the one of that name only. `now` is the time of the status.
+pub fn explain(
+    status: &IkeStatus,
+    only: Option<&str>,
+    definitions: &Definitions,
+    now: SystemTime,
+) -> Explanation {
     let wanted = |c: &&ChildStatus| only.is_none_or(|name| c.name == name);
     let children: Vec<&ChildStatus> = status.children.iter().filter(wanted).collect();
     let defined = |tunnel: &str| {
@@ -30,7 +41,8 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
     // Advice on a failure may concern any of the elements behind it.
     let all: Vec<Defined> =
         own.iter().cloned().chain(children.iter().flat_map(|c| defined(&c.name))).collect();
-    let story = |past: &PastFailure| tell(past, &all);
+    let story = |past: &PastFailure| tell(past, &all, now);
+    let since = |up: Option<Duration>| up.map(|up| stamp(now, up));
     let explained = |child: &&ChildStatus| {
         // What kept the IKE SA from coming up is told once.
         let new = |p: &&PastFailure| status.failures.iter().all(|f| f.failure != p.failure);
@@ -38,7 +50,9 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
             name: child.name.clone(),
             phase: 2,
             state: child.state.name().to_owned(),
-            up_seconds: child.sa.as_ref().map(|sa| sa.established_for.as_secs()),
+            up_seconds: up_for(child).map(|up| up.as_secs()),
+            up_since: since(up_for(child)),
+            down: child.ended.as_ref().map(|ended| down(ended, now)),
             fault: child.fault.clone(),
             waits: child.next.as_ref().map(waits),
             failures: child.failures.iter().filter(new).map(story).collect(),
@@ -48,14 +62,17 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
             findings: Vec::new(),
         }
     };
-    let up = status.sa.as_ref().and_then(|sa| sa.established_for);
+    let is_up = matches!(status.state, State::Established | State::Rekeying);
+    let up = status.sa.as_ref().filter(|_| is_up).and_then(|sa| sa.established_for);
     Explanation {
         name: status.name.clone(),
         phase: 1,
         state: status.state.name().to_owned(),
         up_seconds: up.map(|up| up.as_secs()),
+        up_since: since(up),
+        down: status.ended.as_ref().map(|ended| down(ended, now)),
         fault: None,
-        waits: None,
+        waits: status.next.as_ref().map(waits),
         failures: status.failures.iter().map(story).collect(),
         turned_away: status.turned_away.iter().map(story).collect(),
         defined: own,
@@ -64,15 +81,36 @@ pub fn explain(status: &IkeStatus, only: Option<&str>, definitions: &Definitions
     }
 }
 
+fn up_for(child: &ChildStatus) -> Option<Duration> {
+    let up = matches!(child.state, State::Established | State::Rekeying | State::Blocked);
+    child.sa.as_ref().filter(|_| up).map(|sa| sa.established_for)
+}
+
+/// The moment so long ago, as RFC 3339 writes it.
+fn stamp(now: SystemTime, ago: Duration) -> String {
+    let at = now.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH);
+    humantime::format_rfc3339_seconds(at).to_string()
+}
+
+fn down(ended: &Ended, now: SystemTime) -> Down {
+    let reason = match ended.reason {
+        CloseReason::Deactivated => "taken down with vpnctl deactivate".to_owned(),
+        CloseReason::PolicyChanged => "the policy changed (vpnctl reload)".to_owned(),
+        reason => reason.to_string(),
+    };
+    Down { reason, seconds_ago: ended.ago.as_secs(), since: stamp(now, ended.ago) }
+}
+
 fn waits(next: &Next) -> Waits {
     let seconds = |d: &Duration| Some(d.as_secs());
     let (what, message, seconds) = match next {
-        Next::Answer { request, sent, again_in } => {
+        Next::Answer { request, sent, again_in, obstacle, .. } => {
             let times = times(*sent);
             let again = again_in.as_ref().map_or_else(String::new, |d| {
                 format!("; it is repeated, or given up, in {}", duration(*d))
             });
-            let message = format!("the peer's answer to {request}, sent {times}{again}");
+            let obstacle = obstacle.as_ref().map_or_else(String::new, |o| format!("; {o}"));
+            let message = format!("the peer's answer to {request}, sent {times}{again}{obstacle}");
             ("answer", message, again_in.as_ref().and_then(seconds))
         }
         Next::Attempt { after, failed } => {
@@ -97,7 +135,13 @@ fn waits(next: &Next) -> Waits {
         }
         _ => ("other", "something that this version cannot name".to_owned(), None),
     };
-    Waits { what: what.to_owned(), message, seconds }
+    let sent = match next {
+        Next::Answer { request, sent, most, .. } => {
+            Some(Sent { request: request.clone(), times: *sent, most: *most })
+        }
+        _ => None,
+    };
+    Waits { what: what.to_owned(), message, seconds, sent }
 }
 
 /// `once`, `twice`, `3 times`.
@@ -109,13 +153,17 @@ pub fn times(n: u32) -> String {
     }
 }
 
-fn tell(past: &PastFailure, defined: &[Defined]) -> Story {
+fn tell(past: &PastFailure, defined: &[Defined], now: SystemTime) -> Story {
     let PastFailure { failure, ago, times, peer, overcome, .. } = past;
+    let moment = |ago: Option<Duration>| ago.map(|ago| stamp(now, ago));
     let comparison = comparison(&failure.facts);
     Story {
         kind: failure.kind.name().to_owned(),
         message: message(failure),
         seconds_ago: ago.as_secs(),
+        at: stamp(now, *ago),
+        overcome_at: moment(past.overcome_ago),
+        reloaded_at: moment(past.outdated_ago),
         times: *times,
         authenticated: !failure.unauthenticated,
         overcome: *overcome,
@@ -150,8 +198,22 @@ fn message(failure: &Failure) -> String {
             let kind = FailureKind::NoMatchingTunnel;
             format!("{kind}: the peer names itself otherwise than the policy does")
         }
-        Facts::Silence(Silence { request, sent, remote, .. }) => {
-            format!("{kind}: {request} was sent to {remote} {}", times(*sent))
+        Facts::Silence(Silence { request, remote, local, unsent: Some(why), .. }) => {
+            format!("{kind}: {request} to {remote} could not be sent from {local}: {why}")
+        }
+        Facts::Silence(Silence { request, sent, remote, icmp, .. }) => {
+            let icmp = icmp.map_or_else(String::new, |icmp| {
+                format!("; {} ({UNPROTECTED})", icmp.about(*remote))
+            });
+            format!("{kind}: {request} was sent to {remote} {}{icmp}", times(*sent))
+        }
+        Facts::Unsendable(Unsendable { lack: Lack::Address, local, .. }) => {
+            format!(
+                "{kind}: this host does not have {local}, the address of this side in the policy"
+            )
+        }
+        Facts::Unsendable(Unsendable { lack: Lack::Route, remote, .. }) => {
+            format!("{kind}: this host has no route to {remote}")
         }
         Facts::Proof(proof) if !proof.by_us => {
             let what = if proof.certificate { "certificate" } else { "proof" };
@@ -304,207 +366,4 @@ fn claimed(claim: &Shadowed) -> Vec<Row> {
         row(format!("traffic of {}", wanted.child), here, None)
     };
     vec![row(&claim.shadowing_rule), row(&claim.wanted)]
-}
-
-/// The facts from which advice is derived.
-struct Advice<'a> {
-    defined: &'a [Defined],
-    by_stranger: bool,
-}
-
-impl Advice<'_> {
-    /// ` in IKEProtection "site_p1" (policy.xml:14)`, or nothing where that is not known.
-    fn place(&self, element: &str) -> String {
-        let found = self.defined.iter().find(|d| d.element == element);
-        found.map_or_else(
-            || format!(" in {element}"),
-            |d| format!(" in {element} {:?} ({}:{})", d.name, d.file, d.line),
-        )
-    }
-
-    fn on(&self, failure: &Failure, comparison: &[Row]) -> Vec<String> {
-        match &*failure.facts {
-            Facts::Silence(silence) => self.on_silence(silence),
-            Facts::Offers(offers) => self.on_offers(offers, comparison),
-            Facts::Identities(identities) => self.on_identities(identities),
-            Facts::Proof(proof) if proof.certificate => vec![
-                "see vpnctl certs on both sides: is this side's certificate valid, and its authority known to the peer?".to_owned(),
-                format!(
-                    "is {} among the names of the certificate, and is it whom the peer expects? Its log says what it did not accept, or that it has no certificate itself",
-                    proof.local
-                ),
-            ],
-            Facts::Proof(proof) => vec![
-                // The likeliest first: a peer never says which of the two it is, but its log does.
-                format!(
-                    "make the Value of IKEPresharedKey{} the same as the peer's for {}; blanks and Format count",
-                    self.file(),
-                    proof.local
-                ),
-                format!(
-                    "if the keys are the same, compare the identities: this side is {}, the peer must be {}; which of the two it is, only the side that refuses knows",
-                    proof.local, proof.remote
-                ),
-            ],
-            Facts::Traffic(traffic) => self.on_traffic(traffic),
-            Facts::Shadowed(claim) => vec![
-                format!(
-                    "give the peer traffic of its own: IPSecRemoteIdentity{} must not lie within that of {}",
-                    self.place("IPSecTunnel"),
-                    claim.shadowing_rule.child
-                ),
-                "gateways in transport mode look alike behind one NAT: use tunnel mode there, with a network of its own for each".to_owned(),
-                format!(
-                    "if {} is an exception to {}, let it stand before that in the policy file, and start vpnd again: a reload does not change the order",
-                    claim.wanted.child, claim.shadowing_rule.child
-                ),
-            ],
-            Facts::Modes(_) => vec![format!(
-                "set ESP_EncapsulationMode{} to the peer's mode, or the peer's to this one",
-                self.place("IPSecProposal")
-            )],
-            Facts::Addresses(Addresses { local, remote, .. }) => vec![
-                format!(
-                    "if {remote} is the peer: give IKERemoteIdentity{} this address, or leave it open for a peer without a fixed one",
-                    self.place("IKETunnel")
-                ),
-                format!("and {local} as the address of IKELocalIdentity"),
-                format!("otherwise {remote} is a stranger, and nothing needs to be done"),
-            ],
-            _ => on_kind(failure.kind),
-        }
-    }
-
-    fn file(&self) -> String {
-        self.defined.first().map_or_else(String::new, |d| format!(" in {}", d.file))
-    }
-
-    fn on_silence(&self, silence: &Silence) -> Vec<String> {
-        let Silence { local, remote, was_up, request, .. } = silence;
-        let mut cure = Vec::new();
-        if *was_up {
-            cure.push(format!(
-                "the peer has answered before: see whether {} still runs and can be reached (ping {})",
-                remote.ip(),
-                remote.ip()
-            ));
-        } else {
-            cure.push(format!(
-                "see whether {} runs an IKEv2 daemon, and can be reached",
-                remote.ip()
-            ));
-        }
-        cure.push(format!(
-            "let UDP 500, UDP 4500 and ESP (IP protocol 50) pass every firewall between {local} and {}",
-            remote.ip()
-        ));
-        if !*was_up {
-            cure.push(format!(
-                "see whether the peer's policy has a tunnel with {local}: many daemons do not answer others"
-            ));
-        }
-        if request == "IKE_AUTH" {
-            cure.push(
-                "the peer has answered the first message: see its log for what it makes of this side's proof".to_owned(),
-            );
-        }
-        cure
-    }
-
-    fn on_offers(&self, offers: &Offers, comparison: &[Row]) -> Vec<String> {
-        let place = |item: &str| match (offers.layer, item) {
-            (Layer::Ike, "encryption") => Some(("IKE_Encryption", "IKEProtection")),
-            (Layer::Ike, "integrity") => Some(("IKE_Hash", "IKEProtection")),
-            (Layer::Ike, "PRF") => Some(("IKE_PRF", "IKEProtection")),
-            (Layer::Ike, "group") => Some(("IKE_DHGroup", "IKEProtection")),
-            (Layer::Child, "encryption") => Some(("ESP_Encryption", "IPSecProposal")),
-            (Layer::Child, "integrity") => Some(("ESP_Authentication", "IPSecProposal")),
-            (Layer::Child, "sequence numbers") => Some(("ESP_ExtendedSeqNum", "IPSecProposal")),
-            (Layer::Child, "group") => {
-                Some(("IPSec_InitiatorDHGroup and IPSec_ResponderDHGroup", "IPSecProtection"))
-            }
-            _ => None,
-        };
-        let mut cure: Vec<String> = comparison
-            .iter()
-            .filter(|row| row.differs)
-            .filter_map(|row| {
-                let ((attribute, element), there) = (place(&row.item)?, row.there.as_ref()?);
-                Some(format!(
-                    "set {attribute}{} to the peer's {there}, or the peer's to {}",
-                    self.place(element),
-                    row.here
-                ))
-            })
-            .collect();
-        if offers.theirs.is_none() && offers.wanted_group.is_none() {
-            cure.push(format!(
-                "compare{} with the peer's policy; a peer does not say what it would accept, but its log does (vpnctl why, if it runs vpnd)",
-                match offers.layer {
-                    Layer::Ike => self.place("IKEProtection"),
-                    Layer::Child => self.place("IPSecProposal"),
-                }
-                .replacen(" in", "", 1)
-            ));
-            cure.push(match offers.layer {
-                Layer::Ike => "a peer also answers so if its policy has no tunnel between these addresses".to_owned(),
-                Layer::Child => {
-                    "a peer also answers so if it wants another mode (ESP_EncapsulationMode), or another key exchange (IPSec_InitiatorDHGroup)".to_owned()
-                }
-            });
-        }
-        cure
-    }
-
-    fn on_identities(&self, identities: &Identities) -> Vec<String> {
-        let Identities { peer, asked, known } = identities;
-        let expected: Vec<&str> = known.iter().map(|p| p.remote.as_str()).collect();
-        let mut cure = vec![format!(
-            "set IKERemoteIdentity{} to {peer}, or the peer's own identity to {}",
-            self.place("IKETunnel"),
-            expected.join(" or ")
-        )];
-        if let Some(asked) = asked.as_ref().filter(|a| known.iter().all(|p| p.local != **a)) {
-            cure.push(format!(
-                "set IKELocalIdentity{} to {asked}, or what the peer expects to this side's identity",
-                self.place("IKETunnel")
-            ));
-        }
-        if self.by_stranger {
-            cure.push(
-                "if that is not the peer, it is a stranger, and nothing needs to be done"
-                    .to_owned(),
-            );
-        }
-        cure
-    }
-
-    fn on_traffic(&self, traffic: &Traffic) -> Vec<String> {
-        let mut cure = vec![format!(
-            "IPSecLocalIdentity{} must be the peer's remote traffic, and IPSecRemoteIdentity its local traffic",
-            self.place("IPSecTunnel")
-        )];
-        if traffic.theirs.is_none() {
-            cure.push(
-                "a peer does not say what it would protect, but its log does (vpnctl why, if it runs vpnd)".to_owned(),
-            );
-        }
-        cure
-    }
-}
-
-/// Advice about failures of which only the kind is known.
-fn on_kind(kind: FailureKind) -> Vec<String> {
-    let cure: &[&str] = match kind {
-        FailureKind::DataPlane => &[
-            "the system has refused it: see the log of vpnd at that time, the memory left, and the limits of its service",
-        ],
-        FailureKind::ProtocolError => &[
-            "see the log with vpnctl log debug at the next attempt; if the peer is no vpnd, see whether it is up to date",
-        ],
-        FailureKind::Refused => &["see the log of the peer at that time: it knows the reason"],
-        FailureKind::NoAnswer => &["see the log of vpnd at that time"],
-        _ => &[],
-    };
-    cure.iter().map(|c| (*c).to_owned()).collect()
 }

@@ -11,17 +11,19 @@ mod pki;
 
 use cli::report::{Colour, why};
 use cli::why::explain;
-use ike::Config;
+use ike::unreachable::{Lack, Obstacle, Unreachable, Unsent};
+use ike::{Config, Transmit};
 use pki::{Authority, Wallet};
 use policy::KeyKind;
 use policy::xml::Definitions;
 use rcgen::SanType;
+use sim::link::Content;
 use sim::{HostId, World};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 const LEFT: &str = include_str!("../../../tests/policies/site/left.xml");
 const RIGHT: &str = include_str!("../../../tests/policies/site/right.xml");
@@ -85,6 +87,36 @@ impl Stage {
         self
     }
 
+    /// Lets the left side begin, and tells it of what this host lacks to send its first message.
+    fn cannot_send(mut self, tunnel: &str, lack: Lack) -> Self {
+        let (transmit, _) = self.begins(tunnel);
+        let unsent = Err(Unsent::Lack(lack));
+        self.world.command(self.hosts[0], "sent", |e, now| e.handle_sent(now, &transmit, unsent));
+        self.fails()
+    }
+
+    /// Lets the left side begin in vain, and an ICMP message come.
+    fn unreachable(mut self, tunnel: &str, unreachable: Unreachable) -> Self {
+        self.world.cut(self.hosts[1]);
+        let (transmit, remote) = self.begins(tunnel);
+        self.world.command(self.hosts[0], "icmp", |e, _| {
+            e.handle_unreachable(remote, &transmit.octets[..16], unreachable);
+        });
+        self.fails()
+    }
+
+    /// The first message of the left side.
+    fn begins(&mut self, tunnel: &str) -> (Transmit, SocketAddr) {
+        self.world.tap();
+        self.world.connect(self.hosts[0], tunnel);
+        let first = self.world.take_tapped().into_iter().find_map(|parcel| match parcel.content {
+            Content::Ike(octets) => Some((parcel.source, parcel.destination, octets)),
+            _ => None,
+        });
+        let (local, remote, octets) = first.expect("IKE_SA_INIT");
+        (Transmit { local, remote, octets, keepalive: false }, remote)
+    }
+
     /// Brings everything up.
     fn up(mut self, tunnel: &str) -> Self {
         self.world.connect(self.hosts[0], tunnel);
@@ -98,7 +130,9 @@ impl Stage {
     fn why(&mut self, side: usize, tunnel: &str) -> String {
         let status = self.world.status(self.hosts[side]);
         let status = status.iter().find(|t| t.name == tunnel).expect("a tunnel of that name");
-        why(&explain(status, None, &self.definitions[side]), Colour(false))
+        // The ages of the simulation are always the same, so that the times are.
+        let noon = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_262_400);
+        why(&explain(status, None, &self.definitions[side], noon), false, Colour(false))
     }
 }
 
@@ -143,6 +177,11 @@ fn certificates(printed: &mut BTreeMap<&'static str, String>) {
         let mut stage = stage.starts("site");
         [stage.why(0, "site"), stage.why(1, "site")]
     };
+    let mut stage = Stage::sites(&left, &right);
+    let [l, r] = stage.hosts;
+    stage.world.trust(l, wallet(&ours, "left", 2027, &ours).trust());
+    stage.world.trust(r, wallet(&ours, "right", 2026, &ours).trust());
+    printed.insert("certificate-expired-responder", stage.starts("site").why(1, "site"));
     let [here, _] = fail(wallet(&ours, "left", 2026, &ours));
     printed.insert("certificate-expired", here);
     let [here, there] = fail(wallet(&other, "left", 2027, &ours));
@@ -157,6 +196,14 @@ fn printed() -> BTreeMap<&'static str, String> {
     let mut stage = Stage::sites(LEFT, RIGHT);
     stage.world.cut(stage.hosts[1]);
     printed.insert("no-answer", stage.starts("site").why(0, "site"));
+
+    let icmp = Unreachable { by: [192, 0, 2, 2].into(), what: Obstacle::Port };
+    let mut stage = Stage::sites(LEFT, RIGHT).unreachable("site", icmp);
+    printed.insert("port-unreachable", stage.why(0, "site"));
+    let mut stage = Stage::sites(LEFT, RIGHT).cannot_send("site", Lack::Address);
+    printed.insert("no-address", stage.why(0, "site"));
+    let mut stage = Stage::sites(LEFT, RIGHT).cannot_send("site", Lack::Route);
+    printed.insert("no-route", stage.why(0, "site"));
 
     let key = changed(RIGHT, "replace-this-key-before-use", "another key");
     let mut stage = Stage::sites(LEFT, &key).starts("site");
@@ -223,6 +270,18 @@ fn printed() -> BTreeMap<&'static str, String> {
     let mut stage = Stage::sites(LEFT, RIGHT).up("site");
     stage.world.cut(stage.hosts[1]);
     printed.insert("peer-gone", stage.fails().why(0, "site"));
+
+    let mut stage = Stage::sites(LEFT, RIGHT).up("site");
+    assert!(stage.world.disconnect(stage.hosts[1], "site"), "it is up");
+    stage.world.run_for(LATER);
+    printed.insert("deleted", stage.why(0, "site"));
+
+    let mut stage = Stage::sites(LEFT, RIGHT);
+    stage.world.cut(stage.hosts[1]);
+    let mut stage = stage.starts("site");
+    stage.world.heal();
+    let mut stage = stage.up("site");
+    printed.insert("history", stage.why(0, "site"));
 
     certificates(&mut printed);
 

@@ -25,7 +25,7 @@ pub use command::{Command, Request, VERSION};
 pub use course::{CourseInfo, TraceInfo, TracedSa};
 pub use crypto::{Amount, CryptoState, CryptoStats, FunctionWork, Served, Tunable};
 pub use definition::{ChildPolicy, TunnelPolicy};
-pub use explanation::{Defined, Explanation, FindingInfo, Row, Story, Waits};
+pub use explanation::{Defined, Down, Explanation, FindingInfo, Row, Sent, Story, Waits};
 pub use filter::{Count, DefaultAction, FilterChange, FilterInfo, FilterRuleInfo};
 pub use happening::{AlgorithmsInfo, Happening};
 pub use manual::ManualSaInfo;

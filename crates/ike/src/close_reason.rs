@@ -46,6 +46,8 @@ pub enum CloseReason {
     NotReauthenticated,
     /// The peer does not answer.
     NoAnswer,
+    /// This host could not send the first message.
+    NotSent,
     /// The peer sent a request that cannot be read.
     MalformedRequest,
     /// The peer sent an answer that cannot be read.
@@ -88,6 +90,7 @@ impl fmt::Display for CloseReason {
             Self::LifetimeEnded => "its lifetime ended",
             Self::NotReauthenticated => "the two sides have not authenticated again in time",
             Self::NoAnswer => "the peer does not answer",
+            Self::NotSent => "this host could not send to the peer",
             Self::MalformedRequest => "the peer sent a malformed request",
             Self::MalformedAnswer => "the peer sent a malformed answer",
             Self::InvalidPublicValue => "the peer sent an invalid public value",

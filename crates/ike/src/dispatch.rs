@@ -436,7 +436,8 @@ impl Session {
                 local: self.path.local.ip(),
                 remote: self.path.remote,
                 was_up: self.is_established(),
-                unsent: self.unsent.take(),
+                unsent: self.unsent.take().map(|unsent| unsent.to_string()),
+                icmp: self.icmp.take(),
             };
             let failure = Some(silence.into());
             return effects.and(self.end(cx, CloseReason::NoAnswer, failure));

@@ -2,6 +2,7 @@
 
 mod lifecycle;
 mod overview;
+mod reachability;
 mod reconnect;
 mod renewal;
 mod replacement;
@@ -271,20 +272,9 @@ impl<P: DataPlane> Engine<P> {
         }
     }
 
-    /// Takes note that this host could not send a datagram, or that it could. It is sent again if it matters, and nothing
-    /// is given up for it sooner (RFC 7296 §2.4): it tells the operator why nobody answers.
-    pub fn handle_sent(&mut self, transmit: &Transmit, outcome: Result<(), String>) {
-        // A NAT keepalive is no IKE message.
-        let Ok(header) = Header::parse(&transmit.octets) else { return };
-        let spis = [header.initiator_spi, header.responder_spi];
-        let id = spis.iter().find_map(|spi| self.sessions.of_spi(*spi));
-        if let Some(session) = id.and_then(|id| self.sessions.get_mut(id)) {
-            session.unsent = outcome.err();
-        }
-    }
-
     /// Takes note of the host's present addresses and routes: `source_for` gives the address from which the routes lead
-    /// to a peer. IKE SAs that know MOBIKE follow (RFC 4555 §3.5).
+    /// to a peer. IKE SAs that know MOBIKE follow (RFC 4555 §3.5), and tunnels that
+    /// failed for lack of an address or a route are tried at once.
     pub fn handle_addresses(
         &mut self,
         now: Instant,
@@ -298,6 +288,7 @@ impl<P: DataPlane> Engine<P> {
                 Effects::none()
             });
         }
+        self.retry_stranded(now, source_for);
     }
 
     /// Does what is due.

@@ -4,6 +4,7 @@ pub mod facts;
 
 pub use facts::Facts;
 
+use crate::unreachable::Lack;
 use std::fmt;
 
 /// Why something could not be set up.
@@ -16,6 +17,16 @@ pub struct Failure {
     pub facts: Box<Facts>,
     /// Everything that is known comes from someone who has not proved its identity.
     pub unauthenticated: bool,
+}
+
+impl From<facts::Unsendable> for Failure {
+    fn from(facts: facts::Unsendable) -> Self {
+        let kind = match facts.lack {
+            Lack::Address => FailureKind::NoLocalAddress,
+            Lack::Route => FailureKind::NoRoute,
+        };
+        Self::with(kind, Facts::Unsendable(facts))
+    }
 }
 
 impl Failure {
@@ -65,6 +76,10 @@ tells_of! {
 pub enum FailureKind {
     /// The peer does not answer.
     NoAnswer,
+    /// This host does not have the address of this side.
+    NoLocalAddress,
+    /// This host has no route to the peer.
+    NoRoute,
     /// Preshared keys or identities differ.
     AuthenticationFailed,
     /// The peer's certificate or its signature is not accepted.
@@ -94,6 +109,8 @@ impl FailureKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::NoAnswer => "no_answer",
+            Self::NoLocalAddress => "no_local_address",
+            Self::NoRoute => "no_route",
             Self::AuthenticationFailed => "authentication_failed",
             Self::BadCertificate => "bad_certificate",
             Self::NoProposalChosen => "no_proposal_chosen",
@@ -113,6 +130,8 @@ impl fmt::Display for FailureKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoAnswer => "no answer from the peer",
+            Self::NoLocalAddress => "the local address is missing",
+            Self::NoRoute => "no route to the peer",
             Self::AuthenticationFailed => "authentication failed",
             Self::BadCertificate => "certificate not accepted",
             Self::NoProposalChosen => "no proposal in common",

@@ -195,6 +195,7 @@ mod session;
 mod session_id;
 pub mod status;
 mod task;
+pub mod unreachable;
 pub mod validate;
 pub mod wire;
 

@@ -1,5 +1,6 @@
 //! Everything the engine hands out: datagrams, events, jobs and counters.
 
+use crate::close_reason::CloseReason;
 use crate::datagram::{Datagram, Transmit};
 use crate::deadlines::{Deadline, after};
 use crate::discard::Discard;
@@ -12,6 +13,7 @@ use crate::proof::Job;
 use crate::rejection::Rejection;
 use crate::wire::header::IkeSpi;
 use esp::plane::SaId;
+use policy::IkeTunnel;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -46,6 +48,8 @@ pub(crate) struct Outputs {
     pub jobs: VecDeque<Job>,
     pub discards: BTreeMap<&'static str, u64>,
     pub failures: Failures,
+    /// The ends of tunnels that were up, by name.
+    pub ends: BTreeMap<String, (CloseReason, Instant)>,
     farewells: VecDeque<Farewell>,
     /// The second that began then, and the strangers refused in it.
     refused: Option<(Instant, u32)>,
@@ -100,6 +104,21 @@ impl Outputs {
     pub fn event(&mut self, tunnel: &str, child: Option<&str>, kind: EventKind) {
         let (tunnel, child) = (tunnel.into(), child.map(Into::into));
         self.events.push_back(Event { tunnel, child, peer: None, kind });
+    }
+
+    /// Tells of the end of an IKE tunnel or of one of its child tunnels, and remembers it.
+    pub fn close(
+        &mut self,
+        now: Instant,
+        tunnel: &IkeTunnel,
+        child: Option<&str>,
+        reason: CloseReason,
+    ) {
+        // With a generic policy, the peer makes up the names of child tunnels.
+        if child.is_none() || tunnel.generic.is_none() {
+            self.ends.insert(child.unwrap_or(&tunnel.name).to_owned(), (reason, now));
+        }
+        self.event(&tunnel.name, child, EventKind::Closed { reason });
     }
 
     /// Tells of a failure and remembers it.

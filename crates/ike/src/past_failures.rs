@@ -31,8 +31,10 @@ struct Past {
     times: u32,
     /// Where it failed; `None`: where the tunnel's peer is.
     met: Option<(SocketAddr, SocketAddr)>,
-    /// The tunnel has been up since.
-    overcome: bool,
+    /// When the tunnel has come up since.
+    overcome: Option<Instant>,
+    /// When the policy or the certificates were loaded again since.
+    outdated: Option<Instant>,
 }
 
 impl Failures {
@@ -58,14 +60,14 @@ impl Failures {
             return;
         }
         let past = self.by_name.entry(name.into()).or_default();
-        if let Some(last) = past.back_mut().filter(|p| p.failure == failure && !p.overcome) {
+        if let Some(last) = past.back_mut().filter(|p| p.failure == failure && p.is_current()) {
             (last.at, last.times) = (now, last.times.saturating_add(1));
             return;
         }
         if past.len() == KEPT {
             past.pop_front();
         }
-        past.push_back(Past { failure, at: now, times: 1, met: None, overcome: false });
+        past.push_back(Past::new(failure, now, 1, None));
     }
 
     /// Remembers why somebody who has not proved who it is was refused.
@@ -79,14 +81,21 @@ impl Failures {
         } else if self.strangers.len() == STRANGERS {
             self.strangers.pop_front();
         }
-        let past =
-            Past { failure, at: now, times, met: Some((met.local, met.remote)), overcome: false };
+        let past = Past::new(failure, now, times, Some((met.local, met.remote)));
         self.strangers.push_back((met.remote, past));
     }
 
     /// The tunnel is up.
-    pub fn overcome(&mut self, name: &str) {
-        self.by_name.get_mut(name).into_iter().flatten().for_each(|p| p.overcome = true);
+    pub fn overcome(&mut self, now: Instant, name: &str) {
+        let past = self.by_name.get_mut(name).into_iter().flatten();
+        past.filter(|p| p.overcome.is_none()).for_each(|p| p.overcome = Some(now));
+    }
+
+    /// The policy or the certificates were loaded again: what failed before may have been mended.
+    pub fn outdate(&mut self, now: Instant) {
+        let strangers = self.strangers.iter_mut().map(|(_, past)| past);
+        let all = self.by_name.values_mut().flatten().chain(strangers);
+        all.filter(|p| p.is_current()).for_each(|p| p.outdated = Some(now));
     }
 
     /// The policy no longer has the tunnel. With an IKE tunnel, its child tunnels are forgotten too.
@@ -99,7 +108,7 @@ impl Failures {
 
     /// The last failure since the tunnel was last up.
     pub fn last(&self, name: &str) -> Option<(&Failure, Instant)> {
-        let last = self.by_name.get(name)?.back().filter(|p| !p.overcome)?;
+        let last = self.by_name.get(name)?.back().filter(|p| p.overcome.is_none())?;
         Some((&last.failure, last.at))
     }
 
@@ -129,6 +138,19 @@ impl Failures {
 }
 
 impl Past {
+    fn new(
+        failure: Failure,
+        at: Instant,
+        times: u32,
+        met: Option<(SocketAddr, SocketAddr)>,
+    ) -> Self {
+        Self { failure, at, times, met, overcome: None, outdated: None }
+    }
+
+    fn is_current(&self) -> bool {
+        self.overcome.is_none() && self.outdated.is_none()
+    }
+
     fn may_mean(&self, tunnel: &IkeTunnel) -> bool {
         self.met.is_some_and(|(local, remote)| tunnel.may_answer(local.ip(), remote.ip()))
     }
@@ -139,7 +161,9 @@ impl Past {
             ago: now.saturating_duration_since(self.at),
             times: self.times,
             peer: self.met.map(|(_, remote)| remote),
-            overcome: self.overcome,
+            overcome: self.overcome.is_some(),
+            overcome_ago: self.overcome.map(|at| now.saturating_duration_since(at)),
+            outdated_ago: self.outdated.map(|at| now.saturating_duration_since(at)),
         }
     }
 }
@@ -165,11 +189,17 @@ mod tests {
         let texts: Vec<String> = kept.iter().map(|p| p.failure.facts.to_string()).collect();
         assert_eq!(texts, ["e", "d", "c", "b"]);
         assert_eq!(kept[3].times, 2);
-        failures.overcome("site");
+        failures.overcome(now, "site");
         assert_eq!(failures.last("site"), None);
         assert!(failures.of(now, "site").iter().all(|p| p.overcome));
         failures.note(now, "site", failure("e"));
         assert_eq!(failures.of(now, "site")[0].times, 1, "once since it was up");
+        failures.outdate(now);
+        let kept = failures.of(now, "site");
+        assert_eq!((kept[0].outdated_ago, kept[1].outdated_ago), (Some(Duration::ZERO), None));
+        assert!(failures.last("site").is_some(), "it is still the last one");
+        failures.note(now, "site", failure("e"));
+        assert_eq!(failures.of(now, "site")[0].times, 1, "once since the reload");
         failures.forget("site");
         assert!(failures.of(now, "site").is_empty());
     }

@@ -32,6 +32,7 @@ use crate::sa::mobility::Mobility;
 use crate::sa::path::Path;
 use crate::sa::{IkeSa, State};
 use crate::task::Task;
+use crate::unreachable::{Unreachable, Unsent};
 use crate::wire::header::{Header, IkeSpi};
 use crate::wire::payload::Payload;
 use crate::wire::registry::{ExchangeType, ProtocolId};
@@ -76,7 +77,9 @@ pub(crate) struct Session {
     pub tasks: Tasks,
     pub delayed: Vec<(Instant, Task)>,
     /// Why this host could not send the last message, if it could not.
-    pub unsent: Option<String>,
+    pub unsent: Option<Unsent>,
+    /// The last ICMP message about a message of this side since the peer was last heard. It proves nothing.
+    pub icmp: Option<Unreachable>,
     /// The packets that asked for child tunnels, by name, until the peer is asked.
     packets: BTreeMap<String, PacketSummary>,
     lingering: Vec<Lingering>,
@@ -128,6 +131,7 @@ impl Session {
             tasks: Tasks::default(),
             delayed: Vec::new(),
             unsent: None,
+            icmp: None,
             packets: BTreeMap::new(),
             lingering: Vec::new(),
             established_at: None,
@@ -287,6 +291,7 @@ impl Session {
     /// Notes that the peer lives, and where it is now.
     pub fn heard(&mut self, cx: &mut Cx<'_>, index: usize, datagram: Datagram<'_>) {
         self.last_heard = cx.now;
+        self.icmp = None;
         if let Some(established) = self.sas[index].established_mut() {
             established.unproven = false;
         }
@@ -304,7 +309,7 @@ impl Session {
         self.established_at = Some(cx.now);
         self.reported = (self.path.local, self.path.remote);
         self.keepalive_at = after(cx.now, cx.config.nat_keepalive);
-        cx.out.failures.overcome(&self.tunnel.name);
+        cx.out.failures.overcome(cx.now, &self.tunnel.name);
         cx.out.event(
             &self.tunnel.name,
             None,
@@ -318,7 +323,7 @@ impl Session {
         let suite = child.negotiated();
         let kind =
             if rekeyed { EventKind::Rekeyed { suite } } else { EventKind::Established { suite } };
-        cx.out.failures.overcome(&child.tunnel.name);
+        cx.out.failures.overcome(cx.now, &child.tunnel.name);
         cx.out.event(&self.tunnel.name, Some(&child.tunnel.name), kind);
         self.warn_narrowed(cx, &child);
         self.temporary_failures = 0;

@@ -1,5 +1,6 @@
 //! A picture of what is defined and what is up, for people and programs.
 
+use crate::close_reason::CloseReason;
 use crate::failure::Failure;
 use crate::negotiation::suite::{ChildSuite, IkeSuite};
 use crate::wire::header::IkeSpi;
@@ -60,6 +61,10 @@ pub struct IkeStatus {
     pub remote_address: Option<IpAddr>,
     /// The IKE SA; `None` while down.
     pub sa: Option<IkeSaStatus>,
+    /// Its end, if it was up before and is down.
+    pub ended: Option<Ended>,
+    /// The event that the IKE SA waits for while it is being deleted.
+    pub next: Option<Next>,
     /// The child tunnels, with their Child SAs.
     pub children: Vec<ChildStatus>,
     /// The last failure, with how long ago.
@@ -85,6 +90,28 @@ pub struct PastFailure {
     pub peer: Option<SocketAddr>,
     /// The tunnel has been up since.
     pub overcome: bool,
+    /// The time since it came up first after the failure.
+    pub overcome_ago: Option<Duration>,
+    /// The time since the policy or the certificates were first loaded again after the failure.
+    pub outdated_ago: Option<Duration>,
+}
+
+/// The end of a tunnel that was up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[non_exhaustive]
+pub struct Ended {
+    /// The reason.
+    pub reason: CloseReason,
+    /// The time since then.
+    pub ago: Duration,
+}
+
+impl Ended {
+    /// An end.
+    pub fn new(reason: CloseReason, ago: Duration) -> Self {
+        Self { reason, ago }
+    }
 }
 
 /// The event that a tunnel which is not up waits for.
@@ -98,6 +125,10 @@ pub enum Next {
         request: String,
         /// The number of times that it was sent.
         sent: u32,
+        /// The number of times that it is sent before the peer is given up.
+        most: u32,
+        /// The reason why it may not have reached the peer, for people.
+        obstacle: Option<String>,
         /// The time until it is sent again or given up.
         again_in: Option<Duration>,
     },
@@ -169,6 +200,8 @@ pub struct ChildStatus {
     pub narrowed: Option<Narrowed>,
     /// The Child SA; `None` while down.
     pub sa: Option<ChildSaStatus>,
+    /// Its end, if it was up before and is down.
+    pub ended: Option<Ended>,
     /// The reason why no packet passes although it is up; `None` if packets pass.
     pub fault: Option<String>,
     /// The last failure, with how long ago.
@@ -248,6 +281,8 @@ impl IkeStatus {
             local_address: None,
             remote_address: None,
             sa: None,
+            ended: None,
+            next: None,
             children: Vec::new(),
             last_failure: None,
             failures: Vec::new(),
@@ -287,6 +322,7 @@ impl ChildStatus {
             remote: Vec::new(),
             narrowed: None,
             sa: None,
+            ended: None,
             fault: None,
             last_failure: None,
             failures: Vec::new(),
@@ -325,6 +361,7 @@ impl ChildSaStatus {
 impl PastFailure {
     /// A failure of the tunnel's peer that happened once.
     pub fn new(failure: Failure, ago: Duration) -> Self {
-        Self { failure, ago, times: 1, peer: None, overcome: false }
+        let (overcome_ago, outdated_ago) = (None, None);
+        Self { failure, ago, times: 1, peer: None, overcome: false, overcome_ago, outdated_ago }
     }
 }

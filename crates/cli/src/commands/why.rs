@@ -16,11 +16,16 @@ Examples:
   vpnctl why site
   vpnctl why          every tunnel that is not up, or whose packets may not pass
 
+Times are in UTC, as in the log. JSON always has all failures.
+
 Messages that were not authenticated are marked: they may not come from the peer.")]
 pub struct Why {
     /// Phase 1 or phase 2 tunnel; none: all that are not up, or whose packets may not pass
     #[arg(add = tunnel_names())]
     pub name: Option<String>,
+    /// Shows failures from before the tunnel came up or the last reload, too
+    #[arg(long)]
+    pub all: bool,
     /// Prints a JSON object, or without a name an array; docs/control.md describes the fields
     #[arg(long)]
     pub json: bool,
@@ -28,9 +33,11 @@ pub struct Why {
 
 impl Run for Why {
     fn run(&self, session: &mut Session) -> Result<ExitCode, Failure> {
-        let Some(name) = self.name.clone() else { return troubled::run(session, self.json) };
+        let Some(name) = self.name.clone() else {
+            return troubled::run(session, self.all, self.json);
+        };
         let found = answer!(session, Ask::Why { name }, Why);
-        session.show(self.json, &found, report::why)?;
+        session.show(self.json, &found, |found, colour| report::why(found, self.all, colour))?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -3,6 +3,7 @@
 use esp::filter::{Filter, FilterStatus};
 use esp::plane::{DataPlane, PacketSummary};
 use esp::trace::Trace;
+use ike::failure::facts::Unsendable;
 use ike::proof::trust::Trust;
 use ike::status::IkeStatus;
 use policy::Policy;
@@ -14,7 +15,7 @@ use userspace::workers::Workers;
 use vpn::findings::Finding;
 use vpn::manual::ManualStatus;
 use vpn::planes::Found;
-use vpn::{Activation, Events, GatewayError};
+use vpn::{Activation, Begun, Events, GatewayError};
 use xfrm::placement::{Placed, Report};
 
 pub mod memory;
@@ -28,6 +29,17 @@ pub trait Gateway: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Activation>, GatewayError>> + Send;
     /// Deletes a tunnel and waits until it is gone.
     fn deactivate(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
+    /// Starts tunnels (all this side may start, if none is named) and does not wait.
+    fn begin(
+        &self,
+        names: Vec<String>,
+    ) -> impl Future<Output = Result<Vec<Begun>, GatewayError>> + Send;
+    /// Begins to delete a tunnel.
+    fn begin_to_end(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
+    /// The tunnels that are down and cannot come up, because this host lacks an address or a route.
+    fn lacking(
+        &self,
+    ) -> impl Future<Output = Result<Vec<(String, Unsendable)>, GatewayError>> + Send;
     /// Rekeys a tunnel and waits until the new SA is in use.
     fn rekey(&self, name: &str) -> impl Future<Output = Result<(), GatewayError>> + Send;
     /// Every tunnel of the policy.
@@ -96,6 +108,18 @@ impl Gateway for vpn::Gateway {
 
     async fn deactivate(&self, name: &str) -> Result<(), GatewayError> {
         self.tunnel(name).deactivate().await
+    }
+
+    async fn begin(&self, names: Vec<String>) -> Result<Vec<Begun>, GatewayError> {
+        self.tunnels().begin(names).await
+    }
+
+    async fn begin_to_end(&self, name: &str) -> Result<(), GatewayError> {
+        self.tunnel(name).begin_to_end().await
+    }
+
+    async fn lacking(&self) -> Result<Vec<(String, Unsendable)>, GatewayError> {
+        self.tunnels().lacking().await
     }
 
     async fn rekey(&self, name: &str) -> Result<(), GatewayError> {

@@ -46,6 +46,7 @@ impl<G: Gateway> Daemon<G> {
                 defined: children().count(),
                 up: children().filter(|child| up(&child.state)).count(),
             },
+            warnings: self.warnings().await?,
             planes: planes(&found, &config.esp.device),
             fallbacks: found
                 .fallbacks

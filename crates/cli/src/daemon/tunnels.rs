@@ -6,9 +6,11 @@ use crate::view;
 use crate::why::explain;
 use control::protocol::{Activation, Explanation, Refusal, Tunnel};
 use ike::CommandError;
+use ike::failure::Failure;
+use ike::failure::facts::Unsendable;
 use ike::status::IkeStatus;
 use std::sync::PoisonError;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use vpn::GatewayError;
 use vpn::findings::Finding;
 
@@ -72,7 +74,7 @@ impl<G: Gateway> Daemon<G> {
         let only = (tunnel.name != name).then_some(name);
         let findings = self.findings(tunnel, Duration::ZERO).await?;
         let in_force = self.in_force.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut explanation = explain(tunnel, only, &in_force.1);
+        let mut explanation = explain(tunnel, only, &in_force.1, SystemTime::now());
         for child in &mut explanation.children {
             child.findings = view::findings(&findings, &child.name);
         }
@@ -82,6 +84,23 @@ impl<G: Gateway> Daemon<G> {
     pub(super) async fn activate(&self, names: Vec<String>) -> Result<Vec<Activation>, Refusal> {
         let activations = self.known(self.gateway.activate(names).await).await?;
         Ok(activations.into_iter().map(view::activation).collect())
+    }
+
+    pub(super) async fn begin(&self, names: Vec<String>) -> Result<Vec<Activation>, Refusal> {
+        let begun = self.known(self.gateway.begin(names).await).await?;
+        let shown = |b: vpn::Begun| Activation { name: b.name, up: b.up, failure: None };
+        Ok(begun.into_iter().map(shown).collect())
+    }
+
+    pub(super) async fn begin_to_end(&self, name: &str) -> Result<(), Refusal> {
+        self.known(self.gateway.begin_to_end(name).await).await
+    }
+
+    /// Everything that keeps tunnels from coming up, as far as it is known before anyone tries.
+    pub(super) async fn warnings(&self) -> Result<Vec<String>, Refusal> {
+        let lacking = self.gateway.lacking().await.map_err(refusal)?;
+        let lacking = lacking.into_iter().map(|(tunnel, lack)| cannot_send(&tunnel, lack));
+        Ok(lacking.chain(self.certificates.remarks()).collect())
     }
 
     pub(super) async fn deactivate(&self, name: &str) -> Result<(), Refusal> {
@@ -120,6 +139,11 @@ impl<G: Gateway> Daemon<G> {
             None => Ok(()),
         }
     }
+}
+
+/// A tunnel that this host cannot set up, for people.
+pub(super) fn cannot_send(tunnel: &str, lack: Unsendable) -> String {
+    format!("tunnel {tunnel} cannot come up: {}", Failure::from(lack))
 }
 
 fn has_child(tunnel: &Tunnel, name: &str) -> bool {

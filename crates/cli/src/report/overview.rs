@@ -26,6 +26,9 @@ pub fn overview(daemon: &Overview, colour: Colour) -> String {
         "tunnels",
         format!("phase 1: {}; phase 2: {}", fleet(daemon.tunnels), fleet(daemon.children)),
     );
+    for warning in &daemon.warnings {
+        fields.add("", colour.bad(&plain(warning)));
+    }
     for plane in &daemon.planes {
         let mut text = plain(&plane.kind).into_owned();
         if !plane.device.is_empty() {

@@ -2,18 +2,25 @@
 
 use super::{Colour, duration, plain};
 use crate::why::times;
-use control::protocol::{Explanation, FindingInfo, Happening, Row, Story};
+use control::protocol::{Down, Explanation, FindingInfo, Happening, Row, Story};
 use std::fmt::Write;
 use std::time::Duration;
 
 /// Columns of what is wrapped.
 const WIDTH: usize = 100;
 
-/// An explanation of a tunnel's state, in words.
-pub fn why(explanation: &Explanation, colour: Colour) -> String {
+/// An explanation of a tunnel's state, in words; with `all`, of failures that are history, too.
+pub fn why(explanation: &Explanation, all: bool, colour: Colour) -> String {
     let mut text = String::new();
-    subject(&mut text, explanation, "", colour);
-    for story in &explanation.turned_away {
+    subject(&mut text, explanation, "", all, colour);
+    let before = |story: &&Story| {
+        story.reloaded_at.is_some()
+            || explanation.up_seconds.is_some_and(|up| up < story.seconds_ago)
+    };
+    let (earlier, current): (Vec<&Story>, Vec<&Story>) =
+        explanation.turned_away.iter().partition(before);
+    let earlier = if all { earlier } else { Vec::new() };
+    for story in current.into_iter().chain(earlier) {
         let who = story.peer.map_or_else(|| "somebody".to_owned(), |peer| peer.ip().to_string());
         let head =
             format!("turned away: {who}, who has not proved to be the peer; {}", when(story));
@@ -22,17 +29,15 @@ pub fn why(explanation: &Explanation, colour: Colour) -> String {
     text
 }
 
-fn subject(text: &mut String, explanation: &Explanation, indent: &str, colour: Colour) {
+fn subject(text: &mut String, explanation: &Explanation, indent: &str, all: bool, colour: Colour) {
     let Explanation { name, phase, state, up_seconds, fault, waits, failures, .. } = explanation;
-    let up = up_seconds
-        .map(|s| format!(" for {}", duration(Duration::from_secs(s))))
-        .unwrap_or_default();
     // Writing to a String cannot fail, here and below.
     let _ = writeln!(
         text,
-        "{indent}{}  phase {phase}, {}{up}",
+        "{indent}{}  phase {phase}, {}{}",
         colour.heading(&plain(name)),
-        colour.state(state)
+        colour.state(state),
+        plain(&since(explanation))
     );
     let deeper = format!("{indent}  ");
     match fault {
@@ -46,14 +51,16 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, colour: C
         }
         None => {}
     }
-    for (n, story) in failures.iter().enumerate() {
-        let head = match (story.overcome, n) {
-            (true, _) => format!("overcome, it has been up since: {}", when(story)),
-            (false, 0) => format!("last failure: {}", when(story)),
-            (false, _) => format!("before that: {}", when(story)),
+    let (earlier, current): (Vec<&Story>, Vec<&Story>) =
+        failures.iter().partition(|story| story.overcome || story.reloaded_at.is_some());
+    for (n, story) in current.into_iter().enumerate() {
+        let head = match n {
+            0 => format!("last failure: {}", when(story)),
+            _ => format!("before that: {}", when(story)),
         };
         tell(text, story, &head, &deeper, colour);
     }
+    history(text, name, &earlier, &deeper, all, colour);
     for finding in &explanation.findings {
         found(text, finding, &deeper, colour);
     }
@@ -61,7 +68,76 @@ fn subject(text: &mut String, explanation: &Explanation, indent: &str, colour: C
         wrapped(text, &deeper, "waits for ", &plain(&waits.message));
     }
     for child in &explanation.children {
-        subject(text, child, "  ", colour);
+        subject(text, child, "  ", all, colour);
+    }
+}
+
+/// How long a tunnel has been in its state, and why it is down.
+fn since(explanation: &Explanation) -> String {
+    let Explanation { state, up_seconds, up_since, down, .. } = explanation;
+    let span = |seconds: u64| duration(Duration::from_secs(seconds));
+    match (up_seconds, down) {
+        (Some(up), _) => match up_since {
+            Some(at) => format!(" for {}, since {}", span(*up), clock(at, *up)),
+            None => format!(" for {}", span(*up)),
+        },
+        (None, Some(Down { reason, seconds_ago, since })) => {
+            let at = clock(since, *seconds_ago);
+            let since = format!("since {at} ({}): {reason}", span(*seconds_ago));
+            if state == "down" { format!(" {since}") } else { format!("; down {since}") }
+        }
+        (None, None) => String::new(),
+    }
+}
+
+/// Failures from before the tunnel came up, or from before the last reload.
+fn history(
+    text: &mut String,
+    name: &str,
+    earlier: &[&Story],
+    indent: &str,
+    all: bool,
+    colour: Colour,
+) {
+    let Some(latest) = earlier.first() else { return };
+    if !all {
+        let words = format!(
+            "{}, {}; vpnctl why {name} --all shows {}",
+            if earlier.len() == 1 {
+                "1 earlier failure".to_owned()
+            } else {
+                format!("{} earlier failures", earlier.len())
+            },
+            mended(latest),
+            if earlier.len() == 1 { "it" } else { "them" }
+        );
+        return wrapped(text, indent, "", &plain(&words));
+    }
+    for story in earlier {
+        let head = format!("{}: {}", mended(story), when(story));
+        tell(text, story, &head, indent, colour);
+    }
+}
+
+/// What has made a failure history.
+fn mended(story: &Story) -> String {
+    let at = |stamp: &Option<String>| {
+        stamp
+            .as_ref()
+            .map_or_else(String::new, |at| format!(" at {}", clock(at, story.seconds_ago)))
+    };
+    match story.overcome {
+        true => format!("before the tunnel came up{}", at(&story.overcome_at)),
+        false => format!("before the reload{}", at(&story.reloaded_at)),
+    }
+}
+
+/// The time of a moment as RFC 3339 writes it, so many seconds later: with the date unless it was in the last twelve hours.
+fn clock(stamp: &str, seconds_ago: u64) -> String {
+    match stamp.trim_end_matches('Z').split_once('T') {
+        Some((_, time)) if seconds_ago < 12 * 3600 => format!("{time} UTC"),
+        Some((date, time)) => format!("{date} {time} UTC"),
+        None => stamp.to_owned(),
     }
 }
 
@@ -84,9 +160,13 @@ pub(super) fn found(text: &mut String, finding: &FindingInfo, indent: &str, colo
 
 fn when(story: &Story) -> String {
     let ago = duration(Duration::from_secs(story.seconds_ago));
+    let at = match story.at.as_str() {
+        "" => String::new(),
+        at => format!(", at {}", clock(at, story.seconds_ago)),
+    };
     match story.times {
-        1 => format!("{ago} ago"),
-        n => format!("{ago} ago, {}", times(n)),
+        1 => format!("{ago} ago{at}"),
+        n => format!("{ago} ago{at}, {}", times(n)),
     }
 }
 
@@ -173,4 +253,80 @@ pub fn happening(happening: &Happening, colour: Colour) -> String {
         peer.map_or_else(String::new, |peer| format!(" {}", colour.faint(&format!("({peer})"))));
     let separator = if name.is_empty() { "" } else { ": " };
     format!("{}  {}{separator}{message}{at}", colour.faint(time), colour.heading(&name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn explanation() -> Explanation {
+        Explanation {
+            name: "site".into(),
+            phase: 1,
+            state: "down".into(),
+            up_seconds: None,
+            up_since: None,
+            down: Some(Down {
+                reason: "deleted by the peer".into(),
+                seconds_ago: 182,
+                since: "2026-11-23T14:18:21Z".into(),
+            }),
+            fault: None,
+            waits: None,
+            failures: Vec::new(),
+            turned_away: Vec::new(),
+            defined: Vec::new(),
+            children: Vec::new(),
+        }
+    }
+
+    fn story(overcome_at: Option<&str>, reloaded_at: Option<&str>) -> Story {
+        Story {
+            kind: "refused".into(),
+            message: "refused by the peer".into(),
+            seconds_ago: 200,
+            at: "2026-11-23T14:18:03Z".into(),
+            overcome_at: overcome_at.map(str::to_owned),
+            reloaded_at: reloaded_at.map(str::to_owned),
+            times: 2,
+            authenticated: true,
+            overcome: overcome_at.is_some(),
+            peer: None,
+            comparison: Vec::new(),
+            cure: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_tunnel_that_went_down_says_why_and_since_when() {
+        let mut down = explanation();
+        let said = |e: &Explanation| why(e, false, Colour(false));
+        assert_eq!(
+            said(&down),
+            "site  phase 1, down since 14:18:21 UTC (3m 2s): deleted by the peer\n"
+        );
+        down.state = "negotiating".into();
+        assert!(said(&down).contains("negotiating; down since 14:18:21 UTC (3m 2s): deleted"));
+        down.down.as_mut().expect("it is down").seconds_ago = 100_000;
+        assert!(said(&down).contains("since 2026-11-23 14:18:21 UTC (1d 3h)"), "{}", said(&down));
+    }
+
+    #[test]
+    fn failures_that_are_history_take_one_line_unless_all_are_wanted() {
+        let came_up = Some("2026-11-23T14:18:10Z");
+        let failures = vec![story(None, None), story(came_up, None), story(came_up, None)];
+        let down = Explanation { failures, ..explanation() };
+        let short = why(&down, false, Colour(false));
+        assert!(short.contains("  last failure: 3m 20s ago, at 14:18:03 UTC, twice\n"), "{short}");
+        let line = "  2 earlier failures, before the tunnel came up at 14:18:10 UTC; vpnctl why site --all shows them\n";
+        assert!(short.replace("\n  them", " them").contains(line), "{short}");
+        assert_eq!(short.matches("refused by the peer").count(), 1);
+        let all = why(&down, true, Colour(false));
+        assert_eq!(all.matches("refused by the peer").count(), 3, "{all}");
+
+        let failures = vec![story(None, Some("2026-11-23T14:18:10Z"))];
+        let reloaded = why(&Explanation { failures, ..explanation() }, false, Colour(false));
+        let words = "1 earlier failure, before the reload at 14:18:10 UTC";
+        assert!(reloaded.contains(words), "{reloaded}");
+    }
 }

@@ -33,6 +33,17 @@ pub enum Command {
         /// Phase 1 or phase 2 tunnel.
         name: String,
     },
+    /// Starts tunnels as [`Command::Activate`] does, and answers at once.
+    BeginActivation {
+        /// Phase 1 or phase 2 tunnels; empty: all that this side may start.
+        #[serde(default)]
+        names: Vec<String>,
+    },
+    /// Deletes a tunnel as [`Command::Deactivate`] does, and answers at once.
+    BeginDeactivation {
+        /// Phase 1 or phase 2 tunnel.
+        name: String,
+    },
     /// Asks for tunnels.
     List {
         /// Also those that are defined but down.

@@ -14,10 +14,16 @@ pub struct Explanation {
     pub state: String,
     /// Seconds since it came up; `null` while down.
     pub up_seconds: Option<u64>,
+    /// When it came up, UTC, RFC 3339; `null` while down.
+    #[serde(default)]
+    pub up_since: Option<String>,
+    /// The last end of a tunnel that was up and is down; `null`: it is up, or was never up.
+    #[serde(default)]
+    pub down: Option<Down>,
     /// As [`Child::fault`](super::Child::fault).
     #[serde(default)]
     pub fault: Option<String>,
-    /// The event that it waits for; `null` while up, and for phase 1.
+    /// The event that it waits for; `null` while up, and for phase 1 unless it is being deleted.
     pub waits: Option<Waits>,
     /// Recent failures, the last one first.
     pub failures: Vec<Story>,
@@ -55,6 +61,31 @@ pub struct Waits {
     pub message: String,
     /// The longest time until then, where it is known.
     pub seconds: Option<u64>,
+    /// The request that waits for an answer.
+    #[serde(default)]
+    pub sent: Option<Sent>,
+}
+
+/// A request that is not answered yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sent {
+    /// Its exchange, as in `IKE_SA_INIT`.
+    pub request: String,
+    /// The number of times that it was sent.
+    pub times: u32,
+    /// The number of times after which the peer is given up.
+    pub most: u32,
+}
+
+/// The end of a tunnel that was up.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Down {
+    /// The reason, for people.
+    pub reason: String,
+    /// Seconds since then.
+    pub seconds_ago: u64,
+    /// When it happened, UTC, RFC 3339.
+    pub since: String,
 }
 
 /// A failure.
@@ -66,6 +97,15 @@ pub struct Story {
     pub message: String,
     /// Seconds since the last occurrence.
     pub seconds_ago: u64,
+    /// When that was, UTC, RFC 3339.
+    #[serde(default)]
+    pub at: String,
+    /// When the tunnel came up after it; `null`: it has not.
+    #[serde(default)]
+    pub overcome_at: Option<String>,
+    /// When the policy and the certificates were loaded again after it; `null`: they were not.
+    #[serde(default)]
+    pub reloaded_at: Option<String>,
     /// Number of times in a row.
     pub times: u32,
     /// True if it comes from this side or from a peer that has proved who it is.

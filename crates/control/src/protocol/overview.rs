@@ -24,6 +24,9 @@ pub struct Overview {
     pub tunnels: Fleet,
     /// Phase 2 tunnels.
     pub children: Fleet,
+    /// What keeps tunnels from coming up, in words: missing addresses and routes, and certificates.
+    #[serde(default)]
+    pub warnings: Vec<String>,
     /// The planes, which protect packets.
     pub planes: Vec<PlaneInfo>,
     /// The locations of the kernel plane's SAs, in words; `null`: it has none.

@@ -1,13 +1,15 @@
 //! A picture of what is defined and what is up.
 
 use super::Engine;
+use crate::config::Config;
 use crate::deadlines::Waiter;
 use crate::failure::Failure;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState, History};
 use crate::sa::{IkeSa, State as SaState};
 use crate::session::Session;
-use crate::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, State};
+use crate::status::{ChildSaStatus, ChildStatus, Ended, IkeSaStatus, IkeStatus, Next, State};
+use crate::unreachable::UNPROTECTED;
 use esp::plane::{DataPlane, Maintenance, PathMtu, Usage};
 use policy::{ChildTunnel, IkeTunnel};
 use std::collections::BTreeMap;
@@ -69,7 +71,14 @@ impl<P: DataPlane> Engine<P> {
             self.session_of(&tunnel.name).or_else(closing).and_then(|id| self.sessions.get(id));
         let next: Vec<Option<Next>> =
             tunnel.children.iter().map(|c| self.next_of(now, tunnel, c, session)).collect();
+        let closing_next =
+            session.filter(|s| s.is_closing()).and_then(|s| answer_to(now, s, &self.config));
         let plane = &mut self.plane;
+        let ends = &self.out.ends;
+        let ended = |name: &str| {
+            let (reason, at) = ends.get(name)?;
+            Some(Ended::new(*reason, now.saturating_duration_since(*at)))
+        };
         let failures = &self.out.failures;
         let ago = |(f, at): (&Failure, Instant)| (f.clone(), now.saturating_duration_since(at));
         let sa = session.and_then(|s| Some((s, s.sas.get(s.current_index())?)));
@@ -83,6 +92,8 @@ impl<P: DataPlane> Engine<P> {
             local_address: tunnel.local.address,
             remote_address: tunnel.remote.address,
             sa: sa.map(|(session, sa)| ike_sa(now, session, sa)),
+            ended: ended(&tunnel.name).filter(|_| !up),
+            next: closing_next,
             children: (tunnel.children.iter().map(|c| &**c).zip(next))
                 .chain(asked_for(tunnel, session).into_iter().map(|c| (c, None)))
                 .map(|(c, next)| ChildStatus {
@@ -91,6 +102,7 @@ impl<P: DataPlane> Engine<P> {
                     next,
                     ..child(now, plane, session, c)
                 })
+                .map(|c| ChildStatus { ended: ended(&c.name).filter(|_| c.sa.is_none()), ..c })
                 .collect(),
             last_failure: failures.last(&tunnel.name).or_else(stranger).map(ago),
             failures: failures.of(now, &tunnel.name),
@@ -111,10 +123,8 @@ impl<P: DataPlane> Engine<P> {
             return None;
         }
         let wanting = session.filter(|s| s.has_or_wants_child(&child.name));
-        if let Some(sa) = wanting.and_then(|s| s.sas.get(s.current_index())) {
-            let again_in = sa.window.due().map(|at| left(now, at));
-            let sent = sa.window.retransmissions() + 1;
-            return Some(Next::Answer { request: sa.awaited().to_string(), sent, again_in });
+        if let Some(answer) = wanting.and_then(|s| answer_to(now, s, &self.config)) {
+            return Some(answer);
         }
         if let Some(at) = self.deadlines.of(&Waiter::Retry(child.name.clone())) {
             let failed = self.retries.get(&child.name).map_or(0, |r| r.attempts + 1);
@@ -197,6 +207,21 @@ fn ike_state(session: &Session, sa: &IkeSa) -> State {
     }
 }
 
+/// The answer that a session waits for.
+fn answer_to(now: Instant, session: &Session, config: &Config) -> Option<Next> {
+    let sa = session.sas.get(session.current_index())?;
+    let again_in = sa.window.due().map(|at| left(now, at));
+    let sent = sa.window.retransmissions() + 1;
+    let icmp = || Some(format!("{} ({UNPROTECTED})", session.icmp?.about(session.path.remote)));
+    Some(Next::Answer {
+        request: sa.awaited().to_string(),
+        sent,
+        most: (config.retransmissions + 1).max(sent),
+        obstacle: session.unsent.as_ref().map(ToString::to_string).or_else(icmp),
+        again_in,
+    })
+}
+
 fn left(now: Instant, at: Instant) -> Duration {
     at.saturating_duration_since(now)
 }
@@ -268,6 +293,7 @@ fn child(
         remote: sa.map_or_else(|| tunnel.remote.clone(), |c| c.selectors.remote.clone()),
         narrowed: sa.and_then(ChildSa::narrowed),
         sa: sa.zip(session).map(|(c, session)| child_sa(now, plane, session, c)),
+        ended: None,
         fault,
         last_failure: None,
         failures: Vec::new(),

@@ -39,7 +39,7 @@ pub(super) struct Losses {
 pub(super) struct Retry {
     pub attempts: u32,
     /// Not before this.
-    at: Instant,
+    pub at: Instant,
     /// It is tried until it is up; otherwise only when a packet asks for it.
     persistent: bool,
 }

@@ -4,7 +4,6 @@ use super::Engine;
 use super::reconnect::auto_start;
 use crate::close_reason::CloseReason;
 use crate::effect::Effects;
-use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::policy_index::PolicyIndex;
 use crate::sa::active::Active;
@@ -32,6 +31,9 @@ impl<P: DataPlane> Engine<P> {
     ) -> Result<(), InvalidPolicy> {
         policy.validate()?;
         let old = std::mem::replace(&mut self.policy, PolicyIndex::new(policy));
+        self.out.failures.outdate(now);
+        let (ends, policy) = (&mut self.out.ends, &self.policy);
+        ends.retain(|name, _| policy.tunnel(name).is_some() || policy.child(name).is_some());
         let up: BTreeSet<String> = (self.sessions.iter().filter(|(_, s)| !s.is_closing()))
             .flat_map(|(_, s)| s.children.iter().map(|c| c.tunnel.name.clone()))
             .collect();
@@ -267,7 +269,7 @@ impl Session {
         }
         if !spis.is_empty() {
             let reason = CloseReason::PolicyChanged;
-            cx.out.event(&self.tunnel.name, Some(name), EventKind::Closed { reason });
+            cx.out.close(cx.now, &self.tunnel, Some(name), reason);
         }
         effects
     }

@@ -511,6 +511,12 @@ pub(crate) fn resume_answer(
             cx.out.bug("a job that was to make a proof made none");
             Answer::Waits(Box::new(HalfOpen { begun, stage: Stage::Waiting(unproven) }))
         }
+        // The peer has proved who it is; the tunnel is known.
+        Err(failure) if matches!(*failure.facts, Facts::Unprovable(_)) => {
+            cx.out.fail(cx.now, &tunnel.name, None, failure.clone());
+            cx.out.name_peer(&tunnel.name, path.1);
+            refuse_silently(cx, begun, request, &Rejection::unproven(failure))
+        }
         Err(failure) => refuse(cx, begun, &unproven, request, &Rejection::unproven(failure)),
     };
     Ok((path, answer))
@@ -536,7 +542,7 @@ fn prove(begun: &Begun, unproven: &Unproven, tunnel: &IkeTunnel) -> Result<Provi
 
 fn refuse(
     cx: &mut Cx<'_>,
-    mut begun: Begun,
+    begun: Begun,
     unproven: &Unproven,
     request: Request,
     rejection: &Rejection,
@@ -544,6 +550,16 @@ fn refuse(
     let (local, remote) = request.path;
     let datagram = Datagram { local, remote, octets: &request.octets };
     cx.out.turn_away(cx.now, datagram, &unproven.candidates, rejection);
+    refuse_silently(cx, begun, request, rejection)
+}
+
+/// Refuses a request of which the operator knows.
+fn refuse_silently(
+    cx: &mut Cx<'_>,
+    mut begun: Begun,
+    request: Request,
+    rejection: &Rejection,
+) -> Answer {
     begun.expires_at = (begun.begun_at + HALF_OPEN_FOR).max(cx.now + REFUSED_FOR);
     let payloads = [rejection.payload()];
     let answer = Message::seal(request.reply, &payloads, &mut begun.keys, &begun.path, cx.rng);

@@ -374,7 +374,7 @@ fn lose(session: &Session, cx: &mut Cx<'_>, pending: &PendingChild) -> Effects {
     let name = &pending.tunnel.name;
     if session.serving_child(name).is_none() {
         let reason = CloseReason::DeletedByPeer;
-        cx.out.event(&session.tunnel.name, Some(name), EventKind::Closed { reason });
+        cx.out.close(cx.now, &session.tunnel, Some(name), reason);
         return Effect::Lost(Lost { name: name.clone(), after: Duration::ZERO }).into();
     }
     Effects::none()

@@ -4,7 +4,6 @@ use super::{create_child, rekey_ike};
 use crate::close_reason::CloseReason;
 use crate::context::Cx;
 use crate::effect::{Effect, Effects};
-use crate::event::EventKind;
 use crate::sa::Phase;
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState};
@@ -83,7 +82,7 @@ fn give_up_child(
     }
     let is_last = !matches!(state, ChildState::Replaced(_)) && !session.is_renewing(&name);
     if is_last && session.serving_child(&name).is_none() {
-        cx.out.event(&session.tunnel.name, Some(&name), EventKind::Closed { reason });
+        cx.out.close(cx.now, &session.tunnel, Some(&name), reason);
         if state == ChildState::Established {
             effects.extend(removed.map(|c| Effect::Lost(c.lost(cx.now))));
         }

@@ -1,6 +1,7 @@
 //! The facts of a failure as values, such as the offers of both sides, so that a reader can put them side by side.
 
 use crate::negotiation::description::offers;
+use crate::unreachable::{Lack, UNPROTECTED, Unreachable};
 use crate::wire::payload::Proposal;
 use policy::{ChildTunnel, IkeTunnel, Mode, Selector};
 use std::fmt;
@@ -15,6 +16,10 @@ pub enum Facts {
     Words(String),
     /// The peer did not answer.
     Silence(Silence),
+    /// This host cannot send to the peer.
+    Unsendable(Unsendable),
+    /// This side has no certificate with which it can prove who it is: the reason.
+    Unprovable(String),
     /// Algorithms.
     Offers(Offers),
     /// The identities of both sides.
@@ -47,6 +52,20 @@ pub struct Silence {
     pub was_up: bool,
     /// The reason for which this host could not send it the last time.
     pub unsent: Option<String>,
+    /// The last ICMP message about it. Anybody on the way could have sent that.
+    pub icmp: Option<Unreachable>,
+}
+
+/// A host that cannot send to the peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+pub struct Unsendable {
+    /// Its deficiency.
+    pub lack: Lack,
+    /// The address of this side.
+    pub local: IpAddr,
+    /// The peer's address.
+    pub remote: IpAddr,
 }
 
 /// The kind of SA that an offer is for.
@@ -230,6 +249,8 @@ impl fmt::Display for Facts {
         match self {
             Self::Words(words) => f.write_str(words),
             Self::Silence(silence) => silence.fmt(f),
+            Self::Unsendable(unsendable) => unsendable.fmt(f),
+            Self::Unprovable(why) => write!(f, "we cannot prove who we are: {why}"),
             Self::Offers(offers) => offers.fmt(f),
             Self::Identities(identities) => identities.fmt(f),
             Self::Proof(proof) => proof.fmt(f),
@@ -245,9 +266,13 @@ impl fmt::Display for Silence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { request, sent, remote, local, .. } = self;
         if let Some(why) = &self.unsent {
+            return write!(f, "{request} to {remote} could not be sent from {local}: {why}");
+        }
+        if let Some(icmp) = self.icmp {
             return write!(
                 f,
-                "{request} to {remote} could not be sent from {local}: {why}; does this host have that address, and a route to the peer?"
+                "{request} sent {sent} times to {remote}; {} ({UNPROTECTED})",
+                icmp.about(*remote)
             );
         }
         write!(
@@ -255,6 +280,22 @@ impl fmt::Display for Silence {
             "{request} sent {sent} times to {remote}, no answer; is the peer up, is UDP {} open on the way, does its policy name {local}?",
             remote.port()
         )
+    }
+}
+
+impl fmt::Display for Unsendable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { lack, local, remote } = self;
+        match lack {
+            Lack::Address => write!(
+                f,
+                "this host does not have {local}, the address of this side in the policy; add it to an interface, or correct IKELocalIdentity"
+            ),
+            Lack::Route => write!(
+                f,
+                "this host has no route to {remote}; bring up the interface that leads there, or add a route"
+            ),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use super::path::{Judge, Link, Path, out_of_time};
 use super::revocation::Statements;
 use super::signature::{self, Scheme};
 use super::trust::{KeyHash, Own, Trust};
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Facts, Failure, FailureKind};
 use crate::wire::header::IkeSpi;
 use crate::wire::registry::{AuthMethod, HashId};
 use policy::{DistinguishedName, Identity, Signature as Rules};
@@ -159,9 +159,8 @@ impl Job {
             match signing.sign(&self.trust, like, unix_time) {
                 Ok(proof) => proved.proof = Some(proof),
                 Err(why) => {
-                    let detail = format!("we cannot prove who we are: {why}");
                     let kind = FailureKind::AuthenticationFailed;
-                    return self.done(Err(Failure::new(kind, detail)));
+                    return self.done(Err(Failure::with(kind, Facts::Unprovable(why))));
                 }
             }
         }

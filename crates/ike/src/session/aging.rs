@@ -6,7 +6,6 @@ use crate::context::Cx;
 use crate::deadlines::Deadline;
 use crate::deadlines::after;
 use crate::effect::Effects;
-use crate::event::EventKind;
 use crate::sa::active::Active;
 use crate::sa::child::ChildState;
 use crate::sa::{IkeSa, Phase, State};
@@ -49,7 +48,7 @@ impl Session {
         let (_, effects) = self.remove_child(cx, spi_in, false);
         if self.serving_child(&name).is_none() {
             let reason = CloseReason::LifetimeEnded;
-            cx.out.event(&self.tunnel.name, Some(&name), EventKind::Closed { reason });
+            cx.out.close(cx.now, &self.tunnel, Some(&name), reason);
         }
         if state == ChildState::Established {
             self.queue(Task::CreateChild(name));

@@ -7,7 +7,6 @@ use crate::context::Cx;
 use crate::deadlines::after;
 use crate::effect::Lingering;
 use crate::effect::{Effect, Effects};
-use crate::event::EventKind;
 use crate::failure::{Failure, FailureKind};
 use crate::sa::active::Active;
 use crate::sa::child::{ChildSa, ChildState, History};
@@ -172,7 +171,7 @@ impl Session {
                 cx.out.failures.note(cx.now, &self.tunnel.name, failure);
             }
             effects.push(Effect::SessionDown);
-            cx.out.event(&self.tunnel.name, None, EventKind::Closed { reason });
+            cx.out.close(cx.now, &self.tunnel, None, reason);
         } else {
             cx.out.fail(cx.now, &self.tunnel.name, None, failure);
         }
@@ -200,7 +199,7 @@ impl Session {
         }
         let mut told = std::collections::BTreeSet::new();
         for name in names.into_iter().filter(|n| told.insert(n.clone())) {
-            cx.out.event(&self.tunnel.name, Some(&name), EventKind::Closed { reason });
+            cx.out.close(cx.now, &self.tunnel, Some(&name), reason);
         }
         effects
     }

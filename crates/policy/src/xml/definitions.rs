@@ -39,6 +39,9 @@ impl Definitions {
         for (kind, name) in all.keys().filter(|(kind, _)| kind.ends_with("Tunnel")) {
             let mut found = Vec::new();
             collect(&all, (kind, name), &mut found);
+            if let Some((tunnel, _)) = all.get(&(*kind, *name)) {
+                found.extend(preshared_key(root, tunnel, source));
+            }
             by_tunnel.entry((*name).to_owned()).or_default().extend(found);
         }
         Self { file: source.file_name().to_owned(), by_tunnel }
@@ -53,6 +56,28 @@ impl Definitions {
     pub fn of(&self, tunnel: &str) -> &[Definition] {
         self.by_tunnel.get(tunnel).map_or(&[], Vec::as_slice)
     }
+}
+
+/// The preshared key of a tunnel: that of the same remote identity.
+fn preshared_key(
+    root: &Element<'_>,
+    tunnel: &Element<'_>,
+    source: &Source<'_>,
+) -> Option<Definition> {
+    let remote =
+        tunnel.children_named("IKERemoteIdentity").find_map(|side| side.children.first())?;
+    let wanted = (remote.name, remote.attribute("Value")?.trimmed());
+    let is_for = |key: &&Element<'_>| {
+        let side =
+            key.children_named("IKEPresharedRemoteID").find_map(|side| side.children.first());
+        side.is_some_and(|id| {
+            let kind = id.name.strip_prefix("PK_").unwrap_or(id.name);
+            id.attribute("Value").is_some_and(|value| (kind, value.trimmed()) == wanted)
+        })
+    };
+    let key = root.children_named("IKEPresharedKey").find(is_for)?;
+    let (line, _) = source.locate(key.span().range.start);
+    Some(Definition { element: key.name.to_owned(), name: wanted.1.to_owned(), line })
 }
 
 fn collect<'a>(
@@ -90,7 +115,8 @@ mod tests {
             of("site"),
             [
                 ("IKETunnel", "site", line("<IKETunnel")),
-                ("IKEProtection", "site_p1", line("<IKEProtection"))
+                ("IKEProtection", "site_p1", line("<IKEProtection")),
+                ("IKEPresharedKey", "192.0.2.2", line("<IKEPresharedKey"))
             ]
         );
         assert_eq!(

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 ///
 /// # Errors
 /// As [`Failure`].
-pub(super) fn run(session: &mut Session, json: bool) -> Result<ExitCode, Failure> {
+pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCode, Failure> {
     let tunnels = answer!(session, Ask::List { all: true }, Tunnels);
     let mut explanations: Vec<Explanation> = Vec::new();
     for tunnel in &tunnels {
@@ -26,7 +26,7 @@ pub(super) fn run(session: &mut Session, json: bool) -> Result<ExitCode, Failure
         session.line("all tunnels are up")?;
     } else {
         let texts: Vec<String> =
-            explanations.iter().map(|found| report::why(found, session.colour)).collect();
+            explanations.iter().map(|found| report::why(found, all, session.colour)).collect();
         session.text(&texts.join("\n"))?;
     }
     Ok(ExitCode::SUCCESS)
@@ -50,6 +50,8 @@ mod tests {
             phase: 1,
             state: state.to_owned(),
             up_seconds: None,
+            up_since: None,
+            down: None,
             fault: None,
             waits: None,
             failures: Vec::new(),

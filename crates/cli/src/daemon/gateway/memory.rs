@@ -7,6 +7,7 @@ use esp::plane::{DataPlane, Filtering, PacketSummary, Rule, RuleId, Spi, Traffic
 use esp::trace::Trace;
 use ike::event::{Event, EventKind, Negotiated};
 use ike::failure::Failure;
+use ike::failure::facts::Unsendable;
 use ike::negotiation::suite::{ChildSuite, IkeSuite};
 use ike::proof::trust::Trust;
 use ike::status::{ChildSaStatus, ChildStatus, IkeSaStatus, IkeStatus, Next, PastFailure, State};
@@ -22,7 +23,7 @@ use userspace::workers::Workers;
 use vpn::findings::Finding;
 use vpn::manual::ManualStatus;
 use vpn::planes::Found;
-use vpn::{Activation, Events, GatewayError};
+use vpn::{Activation, Begun, Events, GatewayError};
 use xfrm::placement::{Placed, Placement, Report};
 
 /// The twin of [`vpn::Gateway`]. Whole phase 1 tunnels come and go, whichever child is named.
@@ -142,6 +143,20 @@ impl Gateway for MemoryGateway {
         }
         self.tell(&tunnel.name, EventKind::Closed { reason: CloseReason::Deactivated });
         Ok(())
+    }
+
+    async fn begin(&self, names: Vec<String>) -> Result<Vec<Begun>, GatewayError> {
+        let begun =
+            |activation: Activation| Begun::new(activation.name, activation.outcome.is_ok());
+        Ok(self.activate(names).await?.into_iter().map(begun).collect())
+    }
+
+    async fn begin_to_end(&self, name: &str) -> Result<(), GatewayError> {
+        self.deactivate(name).await
+    }
+
+    async fn lacking(&self) -> Result<Vec<(String, Unsendable)>, GatewayError> {
+        Ok(Vec::new())
     }
 
     async fn rekey(&self, name: &str) -> Result<(), GatewayError> {

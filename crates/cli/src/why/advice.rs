@@ -1,0 +1,268 @@
+//! Advice on a failure: what the operator can do about it.
+
+use control::protocol::{Defined, Row};
+use ike::failure::facts::{
+    Addresses, Facts, Identities, Layer, Offers, Proof, Silence, Traffic, Unsendable,
+};
+use ike::failure::{Failure, FailureKind};
+use ike::unreachable::{Lack, Obstacle, Unreachable};
+use std::net::SocketAddr;
+
+/// The element with a preshared key.
+const KEY: &str = "IKEPresharedKey";
+
+/// The facts from which advice is derived.
+pub(super) struct Advice<'a> {
+    pub defined: &'a [Defined],
+    pub by_stranger: bool,
+}
+
+impl Advice<'_> {
+    /// ` in IKEProtection "site_p1" (policy.xml:14)`, or nothing where that is not known.
+    fn place(&self, element: &str) -> String {
+        let found = self.defined.iter().find(|d| d.element == element);
+        found.map_or_else(
+            || format!(" in {element}"),
+            |d| format!(" in {element} {:?} ({}:{})", d.name, d.file, d.line),
+        )
+    }
+
+    pub fn on(&self, failure: &Failure, comparison: &[Row]) -> Vec<String> {
+        match &*failure.facts {
+            Facts::Silence(silence) => self.on_silence(silence),
+            Facts::Offers(offers) => self.on_offers(offers, comparison),
+            Facts::Identities(identities) => self.on_identities(identities),
+            Facts::Proof(proof) if proof.certificate => vec![
+                "see vpnctl certs on both sides: is this side's certificate valid, and its authority known to the peer?".to_owned(),
+                format!(
+                    "is {} among the names of the certificate, and is it whom the peer expects? Its log says what it did not accept, or that it has no certificate itself",
+                    proof.local
+                ),
+            ],
+            Facts::Proof(proof) => self.on_key(proof),
+            Facts::Unsendable(unsendable) => self.on_unsendable(unsendable),
+            Facts::Unprovable(_) => vec![
+                "vpnctl certs lists the certificates of this side; after a change of the files: vpnctl reload".to_owned(),
+            ],
+            Facts::Traffic(traffic) => self.on_traffic(traffic),
+            Facts::Shadowed(claim) => vec![
+                format!(
+                    "give the peer traffic of its own: IPSecRemoteIdentity{} must not lie within that of {}",
+                    self.place("IPSecTunnel"),
+                    claim.shadowing_rule.child
+                ),
+                "gateways in transport mode look alike behind one NAT: use tunnel mode there, with a network of its own for each".to_owned(),
+                format!(
+                    "if {} is an exception to {}, let it stand before that in the policy file, and start vpnd again: a reload does not change the order",
+                    claim.wanted.child, claim.shadowing_rule.child
+                ),
+            ],
+            Facts::Modes(_) => vec![format!(
+                "set ESP_EncapsulationMode{} to the peer's mode, or the peer's to this one",
+                self.place("IPSecProposal")
+            )],
+            Facts::Addresses(Addresses { local, remote, .. }) => vec![
+                format!(
+                    "if {remote} is the peer: give IKERemoteIdentity{} this address, or leave it open for a peer without a fixed one",
+                    self.place("IKETunnel")
+                ),
+                format!("and {local} as the address of IKELocalIdentity"),
+                format!("otherwise {remote} is a stranger, and nothing needs to be done"),
+            ],
+            _ => on_kind(failure.kind),
+        }
+    }
+
+    fn on_key(&self, proof: &Proof) -> Vec<String> {
+        let known = self.defined.iter().any(|d| d.element == KEY);
+        let place = match (known, self.defined.first()) {
+            (false, Some(other)) => format!(" in {KEY} ({})", other.file),
+            _ => self.place(KEY),
+        };
+        // The likeliest first: a peer never says which of the two it is, but its log does.
+        vec![
+            format!(
+                "make the Value{place} the same as the peer's for {}; blanks and Format count",
+                proof.local
+            ),
+            format!(
+                "if the keys are the same, compare the identities: this side is {}, the peer must be {}; which of the two it is, only the side that refuses knows",
+                proof.local, proof.remote
+            ),
+        ]
+    }
+
+    fn on_unsendable(&self, unsendable: &Unsendable) -> Vec<String> {
+        let Unsendable { lack, local, remote } = unsendable;
+        match lack {
+            Lack::Address => vec![
+                format!("add {local} to an interface: ip address add {local} dev DEVICE"),
+                format!(
+                    "or set IKELocalIdentity{} to an address that this host has (ip address)",
+                    self.place("IKETunnel")
+                ),
+            ],
+            Lack::Route => vec![
+                format!("see where packets to {remote} would go: ip route get {remote}"),
+                format!(
+                    "bring up the interface that leads there, or add a route: ip route add {remote} via GATEWAY"
+                ),
+            ],
+        }
+    }
+
+    fn on_silence(&self, silence: &Silence) -> Vec<String> {
+        let Silence { local, remote, was_up, request, unsent, icmp, .. } = silence;
+        let mut cure = Vec::new();
+        if unsent.is_some() {
+            return vec![format!(
+                "see whether this host has {local} (ip address), a route to {} (ip route get {}), and no packet filter that forbids it",
+                remote.ip(),
+                remote.ip()
+            )];
+        }
+        cure.extend(icmp.map(|icmp| on_icmp(icmp, *remote)));
+        if icmp.is_some_and(|icmp| icmp.what == Obstacle::Port) {
+            return cure;
+        }
+        if *was_up {
+            cure.push(format!(
+                "the peer has answered before: see whether {} still runs and can be reached (ping {})",
+                remote.ip(),
+                remote.ip()
+            ));
+        } else {
+            cure.push(format!(
+                "see whether {} runs an IKEv2 daemon, and can be reached",
+                remote.ip()
+            ));
+        }
+        cure.push(format!(
+            "let UDP 500, UDP 4500 and ESP (IP protocol 50) pass every firewall between {local} and {}",
+            remote.ip()
+        ));
+        if !*was_up {
+            cure.push(format!(
+                "see whether the peer's policy has a tunnel with {local}: many daemons do not answer others"
+            ));
+        }
+        if request == "IKE_AUTH" {
+            cure.push(
+                "the peer has answered the first message: see its log for what it makes of this side's proof".to_owned(),
+            );
+        }
+        cure
+    }
+
+    fn on_offers(&self, offers: &Offers, comparison: &[Row]) -> Vec<String> {
+        let place = |item: &str| match (offers.layer, item) {
+            (Layer::Ike, "encryption") => Some(("IKE_Encryption", "IKEProtection")),
+            (Layer::Ike, "integrity") => Some(("IKE_Hash", "IKEProtection")),
+            (Layer::Ike, "PRF") => Some(("IKE_PRF", "IKEProtection")),
+            (Layer::Ike, "group") => Some(("IKE_DHGroup", "IKEProtection")),
+            (Layer::Child, "encryption") => Some(("ESP_Encryption", "IPSecProposal")),
+            (Layer::Child, "integrity") => Some(("ESP_Authentication", "IPSecProposal")),
+            (Layer::Child, "sequence numbers") => Some(("ESP_ExtendedSeqNum", "IPSecProposal")),
+            (Layer::Child, "group") => {
+                Some(("IPSec_InitiatorDHGroup and IPSec_ResponderDHGroup", "IPSecProtection"))
+            }
+            _ => None,
+        };
+        let mut cure: Vec<String> = comparison
+            .iter()
+            .filter(|row| row.differs)
+            .filter_map(|row| {
+                let ((attribute, element), there) = (place(&row.item)?, row.there.as_ref()?);
+                Some(format!(
+                    "set {attribute}{} to the peer's {there}, or the peer's to {}",
+                    self.place(element),
+                    row.here
+                ))
+            })
+            .collect();
+        if offers.theirs.is_none() && offers.wanted_group.is_none() {
+            cure.push(format!(
+                "compare{} with the peer's policy; a peer does not say what it would accept, but its log does (vpnctl why, if it runs vpnd)",
+                match offers.layer {
+                    Layer::Ike => self.place("IKEProtection"),
+                    Layer::Child => self.place("IPSecProposal"),
+                }
+                .replacen(" in", "", 1)
+            ));
+            cure.push(match offers.layer {
+                Layer::Ike => "a peer also answers so if its policy has no tunnel between these addresses".to_owned(),
+                Layer::Child => {
+                    "a peer also answers so if it wants another mode (ESP_EncapsulationMode), or another key exchange (IPSec_InitiatorDHGroup)".to_owned()
+                }
+            });
+        }
+        cure
+    }
+
+    fn on_identities(&self, identities: &Identities) -> Vec<String> {
+        let Identities { peer, asked, known } = identities;
+        let expected: Vec<&str> = known.iter().map(|p| p.remote.as_str()).collect();
+        let mut cure = vec![format!(
+            "set IKERemoteIdentity{} to {peer}, or the peer's own identity to {}",
+            self.place("IKETunnel"),
+            expected.join(" or ")
+        )];
+        if let Some(asked) = asked.as_ref().filter(|a| known.iter().all(|p| p.local != **a)) {
+            cure.push(format!(
+                "set IKELocalIdentity{} to {asked}, or what the peer expects to this side's identity",
+                self.place("IKETunnel")
+            ));
+        }
+        if self.by_stranger {
+            cure.push(
+                "if that is not the peer, it is a stranger, and nothing needs to be done"
+                    .to_owned(),
+            );
+        }
+        cure
+    }
+
+    fn on_traffic(&self, traffic: &Traffic) -> Vec<String> {
+        let mut cure = vec![format!(
+            "IPSecLocalIdentity{} must be the peer's remote traffic, and IPSecRemoteIdentity its local traffic",
+            self.place("IPSecTunnel")
+        )];
+        if traffic.theirs.is_none() {
+            cure.push(
+                "a peer does not say what it would protect, but its log does (vpnctl why, if it runs vpnd)".to_owned(),
+            );
+        }
+        cure
+    }
+}
+
+/// Advice about failures of which only the kind is known.
+fn on_kind(kind: FailureKind) -> Vec<String> {
+    let cure: &[&str] = match kind {
+        FailureKind::DataPlane => &[
+            "the system has refused it: see the log of vpnd at that time, the memory left, and the limits of its service",
+        ],
+        FailureKind::ProtocolError => &[
+            "see the log with vpnctl log debug at the next attempt; if the peer is no vpnd, see whether it is up to date",
+        ],
+        FailureKind::Refused => &["see the log of the peer at that time: it knows the reason"],
+        FailureKind::NoAnswer => &["see the log of vpnd at that time"],
+        _ => &[],
+    };
+    cure.iter().map(|c| (*c).to_owned()).collect()
+}
+
+fn on_icmp(icmp: Unreachable, peer: SocketAddr) -> String {
+    let Unreachable { by, what } = icmp;
+    let address = peer.ip();
+    match what {
+        Obstacle::Port => format!(
+            "start the IKE daemon on {address}; if one runs there, see whether it listens on UDP {}",
+            peer.port()
+        ),
+        Obstacle::Prohibited => format!("have the packet filter of {by} let UDP 500 and 4500 pass"),
+        _ => {
+            format!("see why {by} cannot reach {address}: is {address} up, is {by} the right way?")
+        }
+    }
+}
