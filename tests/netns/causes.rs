@@ -77,7 +77,7 @@ fn is_named(lack: (&str, &str, &str), spoil: &str, mend: &[&str]) {
 
 fn missing_address() {
     is_named(
-        ("no_local_address", LOCAL, "ip address add 192.0.2.1 dev"),
+        ("no_local_address", LOCAL, "ip address add 192.0.2.1/PREFIX dev"),
         "address del 192.0.2.1/24 dev wire",
         &["address add 192.0.2.1/24 dev wire"],
     );

@@ -56,7 +56,7 @@ fn network_down_and_up() {
     left.space.ip("link set wire down");
     right.start();
     left.start();
-    left.await_log(&["\"event\":\"failed\"", "no answer", "Network is unreachable"]);
+    left.await_log(&["\"event\":\"failed\"", "this host has no route to 192.0.2.2"]);
     left.space.ip("link set wire up");
     left.await_list(&["site_lan"]);
     passes(&hosts(&left, &right), b"at first");

@@ -169,6 +169,29 @@ fn icmp_is_told_of_and_changes_nothing() {
 }
 
 #[test]
+fn icmp_ends_no_ike_sa() {
+    let site = Site::default();
+    let (mut world, left, right) = up(1, &site);
+    let before = world.host(left).engine.inventory();
+    let deadline = world.host(left).engine.deadline();
+    let (initiator, responder) = crate::ike_spis(&mut world, left);
+    let quoted = [initiator.to_be_bytes(), responder.to_be_bytes()].concat();
+    for what in [Obstacle::Port, Obstacle::Host, Obstacle::Network, Obstacle::Prohibited] {
+        let unreachable = Unreachable { by: site.right, what };
+        for (host, peer) in [(left, site.right), (right, site.left)] {
+            world.command(host, "icmp", |e, _| {
+                e.handle_unreachable((peer, 500).into(), &quoted, unreachable);
+            });
+        }
+    }
+    assert_eq!(world.host(left).engine.inventory(), before);
+    assert_eq!(world.host(left).engine.deadline(), deadline);
+    world.run_for(SETTLED);
+    assert_agreement(&mut world, left, right, &site);
+    assert_clean_stop(&mut world, left, right);
+}
+
+#[test]
 fn a_tunnel_that_went_down_knows_why_and_since_when() {
     let site = Site::default();
     let (mut world, left, right) = up(1, &site);

@@ -132,7 +132,9 @@ impl New {
         for (name, text) in names.iter().zip(&texts) {
             faultless(name, text)?;
         }
-        let paths = names.map(|name| self.output.join(name));
+        let here = self.output == Path::new(".");
+        let paths =
+            names.map(|name| if here { PathBuf::from(name) } else { self.output.join(name) });
         if let Some(path) = paths.iter().find(|path| !self.force && path.exists()) {
             return Err(NewError::Exists(path.clone()));
         }

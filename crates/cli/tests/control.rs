@@ -745,7 +745,10 @@ fn why_names_the_failure_the_cure_and_its_place() {
     assert_eq!(explanation.children[0].name, "site_lan");
     let story = &explanation.failures[0];
     assert_eq!((story.kind.as_str(), story.authenticated), ("authentication_failed", true));
-    assert!(story.cure[0].contains("IKEPresharedKey in"), "{:?}", story.cure);
+    let key = SAMPLE.lines().position(|l| l.contains("<IKEPresharedKey ")).expect("there") + 1;
+    let place = format!("policy.xml:{key})");
+    assert!(story.cure[0].contains("IKEPresharedKey \"192.0.2.2\" ("), "{:?}", story.cure);
+    assert!(story.cure[0].contains(&place), "{:?}", story.cure);
     let line = SAMPLE.lines().position(|l| l.contains("<IKETunnel ")).expect("it is there") + 1;
     assert_eq!(
         (explanation.defined[0].element.as_str(), explanation.defined[0].line),

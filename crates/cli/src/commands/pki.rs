@@ -281,7 +281,7 @@ fn list_told(authority: &Authority) -> String {
     let until = crl_until.as_ref().map(|until| format!(", until {until}")).unwrap_or_default();
     format!(
         "{list}: revocation list number {crl_number}{until}\n\nnext, for every gateway\n  ssh root@GATEWAY 'cat > \
-         /etc/vpnd/crls/{name} && vpnctl reload' < {list}\nThe gateways' policies need IKE_Flags_UseCRL=\"Yes\". A tunnel \
+         /etc/vpnd/crls/{name} && vpnctl reload' < {list}\nThe gateways' policies need IKE_Flags_UseCRL=\"Yes\".\nA tunnel \
          that is up stays up until its ends authenticate again: vpnctl deactivate NAME ends it.\n"
     )
 }

@@ -91,13 +91,29 @@ where
 
 /// Writes every event of the engine to the log until the engine is gone.
 pub async fn follow(mut events: Events, format: LogFormat) {
+    let mut before = None;
     while let Some(event) = events.recv().await {
         let count = events.missed();
         if count > 0 {
             warn!(count, "events came faster than the log took them");
         }
-        write(&event, format);
+        match before.filter(|before| format == LogFormat::Human && repeats(before, &event)) {
+            Some(_) => warn!("{}: failed for the same reason", event.tunnel),
+            None => write(&event, format),
+        }
+        before = Some(event);
     }
+}
+
+/// Returns `true` if a tunnel has failed together with the phase 2 tunnel of the event before, which told the reason.
+fn repeats(before: &Event, event: &Event) -> bool {
+    let (EventKind::Failed(told), EventKind::Failed(failure)) = (&before.kind, &event.kind) else {
+        return false;
+    };
+    told == failure
+        && before.tunnel == event.tunnel
+        && before.child.is_some()
+        && event.child.is_none()
 }
 
 /// Writes an event. For people its sentence says everything, also at the level `debug`; in JSON the fields follow.
@@ -244,6 +260,18 @@ mod tests {
             assert!(line.ends_with(" (peer 192.0.2.2:4500)") && !line.contains('='), "{text}");
         }
         assert_eq!(text.matches("192.0.2.3").count(), 1, "{text}");
+    }
+
+    #[test]
+    fn a_reason_is_told_once_for_both_phases() {
+        let failed = |detail: &str| {
+            EventKind::Failed(Failure::new(FailureKind::NoAnswer, detail.to_owned()))
+        };
+        let (child, both) = (event(Some("lan"), failed("7 sent")), event(None, failed("7 sent")));
+        assert!(repeats(&child, &both));
+        assert!(!repeats(&both, &child) && !repeats(&both, &both));
+        assert!(!repeats(&child, &event(None, failed("3 sent"))));
+        assert!(!repeats(&event(Some("lan"), EventKind::Warning("w".to_owned())), &both));
     }
 
     #[test]

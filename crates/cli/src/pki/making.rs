@@ -2,12 +2,14 @@
 
 use super::error::PkiError;
 use super::index::Index;
+use aws_lc_rs::signature::Ed25519KeyPair;
 use clap::ValueEnum;
 use rcgen::{
     BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
     DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
     RevokedCertParams, RsaKeySize, SanType, SerialNumber,
 };
+use rustls_pki_types::PrivatePkcs8KeyDer;
 use std::fmt::Write;
 use std::fs;
 use std::net::IpAddr;
@@ -126,13 +128,21 @@ pub(super) fn key(kind: KeyKind) -> Result<(KeyPair, Zeroizing<String>), PkiErro
     let made = match kind {
         KeyKind::Ecdsa256 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256),
         KeyKind::Ecdsa384 => KeyPair::generate_for(&rcgen::PKCS_ECDSA_P384_SHA384),
-        KeyKind::Ed25519 => KeyPair::generate_for(&rcgen::PKCS_ED25519),
+        KeyKind::Ed25519 => ed25519(),
         KeyKind::Rsa3072 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_3072),
         KeyKind::Rsa4096 => KeyPair::generate_rsa_for(&rcgen::PKCS_RSA_SHA256, RsaKeySize::_4096),
     };
     let key = made.map_err(making("making a private key"))?;
     let text = Zeroizing::new(key.serialize_pem());
     Ok((key, text))
+}
+
+/// A key in the first version of PKCS#8. OpenSSL 3.0 and strongSwan do not read the second one, with the public key in it.
+fn ed25519() -> Result<KeyPair, rcgen::Error> {
+    let unusable = |_| rcgen::Error::CouldNotParseKeyPair;
+    let made = Ed25519KeyPair::generate().and_then(|key| key.to_pkcs8v1()).map_err(unusable)?;
+    let octets = PrivatePkcs8KeyDer::from(made.as_ref());
+    KeyPair::from_pkcs8_der_and_sign_algo(&octets, &rcgen::PKCS_ED25519)
 }
 
 /// The authority's key and name, which sign.

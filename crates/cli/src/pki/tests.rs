@@ -70,6 +70,9 @@ fn a_gateway_uses_what_is_issued_with_every_kind_of_key() {
         let issued = authority.issue(&wanted, now()).expect("nothing is in the way");
         let material = loaded(&issued.directory).material;
         let certificate = Certificate::read(&material.certificates[0].der).expect("DER");
+        // Version 0 comes first in the SEQUENCE, which others than vpnd can read (RFC 5208).
+        let key = material.keys[0].der.expose();
+        assert!((2..=4).any(|at| key[at..].starts_with(&[2, 1, 0])), "{kind:?}");
         assert!(certificate.may_sign() && !certificate.is_authority());
         assert!(list(&issued.directory).is_current(unix(now())));
         let (trust, defects) = Trust::new(material);

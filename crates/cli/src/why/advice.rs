@@ -76,8 +76,8 @@ impl Advice<'_> {
     fn on_key(&self, proof: &Proof) -> Vec<String> {
         let known = self.defined.iter().any(|d| d.element == KEY);
         let place = match (known, self.defined.first()) {
-            (false, Some(other)) => format!(" in {KEY} ({})", other.file),
-            _ => self.place(KEY),
+            (false, Some(other)) => format!(" of {KEY} in {}", other.file),
+            _ => self.place(KEY).replacen(" in ", " of ", 1),
         };
         // The likeliest first: a peer never says which of the two it is, but its log does.
         vec![
@@ -96,7 +96,7 @@ impl Advice<'_> {
         let Unsendable { lack, local, remote } = unsendable;
         match lack {
             Lack::Address => vec![
-                format!("add {local} to an interface: ip address add {local} dev DEVICE"),
+                format!("add {local} to an interface: ip address add {local}/PREFIX dev DEVICE"),
                 format!(
                     "or set IKELocalIdentity{} to an address that this host has (ip address)",
                     self.place("IKETunnel")
