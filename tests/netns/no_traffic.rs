@@ -405,8 +405,12 @@ fn steady(text: &str) -> Vec<String> {
             || before == "outer_mtu"
             || before == "="
     };
-    // As in `1m 2s`.
+    // As in `1m 2s`, and clock times.
     let is_time = |word: &str| {
+        let word = word.trim_end_matches(',');
+        if word.split(':').count() == 3 {
+            return true;
+        }
         let number = word.trim_end_matches(['s', 'm', 'h']);
         number.len() + 1 == word.len() && number.parse::<u32>().is_ok()
     };
