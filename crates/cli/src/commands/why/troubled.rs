@@ -2,8 +2,15 @@
 
 use super::super::session::{Failure, Session, answer};
 use crate::report;
-use control::protocol::{Command as Ask, Explanation};
+use control::protocol::{Child, Command as Ask, Explanation, Tunnel};
 use std::process::ExitCode;
+
+/// With so many tunnels, each one is asked about. With more, those that are up are left out: the daemon looks at the host for
+/// each of them.
+const FEW: usize = 32;
+
+/// Explanations that people are shown.
+const SHOWN: usize = 16;
 
 /// Explains every tunnel that is not up, and those that are up with a fault or a finding.
 ///
@@ -11,8 +18,12 @@ use std::process::ExitCode;
 /// As [`Failure`].
 pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCode, Failure> {
     let tunnels = answer!(session, Ask::List { all: true }, Tunnels);
+    let few = tunnels.len() <= FEW;
+    let mut asked: Vec<&Tunnel> = tunnels.iter().filter(|t| few || is_troubled(t)).collect();
+    let left = if json || few { 0 } else { asked.len().saturating_sub(SHOWN) };
+    asked.truncate(asked.len() - left);
     let mut explanations: Vec<Explanation> = Vec::new();
-    for tunnel in &tunnels {
+    for tunnel in asked {
         let found = answer!(session, Ask::Why { name: tunnel.name.clone() }, Why);
         if needs_explanation(&found) {
             explanations.push(found);
@@ -28,15 +39,29 @@ pub(super) fn run(session: &mut Session, all: bool, json: bool) -> Result<ExitCo
         let texts: Vec<String> =
             explanations.iter().map(|found| report::why(found, all, session.colour)).collect();
         session.text(&texts.join("\n"))?;
+        if left > 0 {
+            session.line(&format!(
+                "{left} more tunnels are not up; vpnctl list --all shows all of them"
+            ))?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
+/// Returns `true` unless the tunnel and all its phase 2 tunnels are up with their whole traffic.
+fn is_troubled(tunnel: &Tunnel) -> bool {
+    let child = |c: &Child| !is_up(&c.state) || c.fault.is_some() || c.narrowed.is_some();
+    !is_up(&tunnel.state) || tunnel.children.iter().any(child)
+}
+
+fn is_up(state: &str) -> bool {
+    matches!(state, "established" | "rekeying")
+}
+
 /// Returns `true` unless the tunnel and all its phase 2 tunnels are up, and packets pass as far as is known.
 fn needs_explanation(found: &Explanation) -> bool {
-    let is_up = matches!(found.state.as_str(), "established" | "rekeying");
     let passes = found.fault.is_none() && found.findings.is_empty();
-    !is_up || !passes || found.children.iter().any(needs_explanation)
+    !is_up(&found.state) || !passes || found.children.iter().any(needs_explanation)
 }
 
 #[cfg(test)]
