@@ -290,15 +290,14 @@ fn networks_behind() {
     // Behind the default route may be anything.
     left.space.ip("route add default via 192.0.2.9");
     only(&left, "no_route_behind", false);
-    left.space.ip("link add lan type dummy");
-    left.space.ip("address add 10.1.0.1/24 dev lan");
-    left.space.ip("link set lan up");
+    let behind = Space::new("behind");
+    Space::connect((&left.space, "lan", &["10.1.0.1/24"]), (&behind, "lan", &["10.1.0.7/24"]));
     assert_eq!(findings(&left), []);
     left.space.pings("-I 10.1.0.1", 3, "10.2.0.1").expect("echoes");
 
-    left.space.ip("link add twice type dummy");
-    left.space.ip("address add 10.2.0.77/24 dev twice");
-    left.space.ip("link set twice up");
+    let neighbour = Space::new("neighbour");
+    let ends = [["10.2.0.77/24"], ["10.2.0.78/24"]];
+    Space::connect((&left.space, "twice", &ends[0]), (&neighbour, "twice", &ends[1]));
     let finding = only(&left, "duplicate_subnet", false);
     let message = finding["message"].as_str().expect("text");
     assert!(message.contains("10.2.0.77 (twice)"), "{message}");

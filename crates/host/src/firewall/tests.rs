@@ -33,8 +33,8 @@ fn rule_of(chain: &str, handle: u64, expr: Value) -> Value {
     json!({"rule": {"family": "inet", "table": "t", "chain": chain, "handle": handle, "expr": expr}})
 }
 
-fn fate(policy: &str, rules: &[Value], packet: &Packet) -> Fate {
-    let rules = (10..).zip(rules).map(|(handle, expr)| rule_of("forward", handle, expr.clone()));
+fn fate(policy: &str, rules: &[&Value], packet: &Packet) -> Fate {
+    let rules = (10..).zip(rules).map(|(handle, expr)| rule_of("forward", handle, (*expr).clone()));
     let mut all = vec![json!({"metainfo": {"version": "1.0.6"}}), chain(policy)];
     all.extend(rules);
     Firewall::parse(&json!({ "nftables": all }).to_string()).fate(Hook::Forward, packet)
@@ -76,14 +76,14 @@ fn a_policy_drops_what_no_rule_accepts() {
         accept(field("ip", "daddr"), json!({"range": ["10.1.0.0", "10.1.0.255"]})),
         json!([compared(meta("iifname"), "!=", json!("wan0")), {"accept": null}]),
     ] {
-        assert_eq!(fate("drop", &[rule.clone()], &packet), Fate::Passes, "{rule}");
+        assert_eq!(fate("drop", &[&rule], &packet), Fate::Passes, "{rule}");
     }
     for rule in [
         accept(meta("iifname"), json!("eth*")),
         accept(field("ip6", "saddr"), json!("fd00::1")),
         accept(field("ip", "saddr"), json!({"prefix": {"addr": "10.3.0.0", "len": 16}})),
     ] {
-        assert_eq!(fate("drop", &[rule.clone()], &packet), dropped(None), "{rule}");
+        assert_eq!(fate("drop", &[&rule], &packet), dropped(None), "{rule}");
     }
 }
 
@@ -98,16 +98,16 @@ fn a_rule_that_asks_for_the_unknown_decides_nothing() {
         [port, part, set, json!({"limit": {"rate": 5, "per": "second"}}), json!({"xt": null})]
     {
         let accept = json!([condition, {"accept": null}]);
-        assert!(matches!(fate("drop", &[accept], &packet), Fate::Unknown(_)), "{condition}");
+        assert!(matches!(fate("drop", &[&accept], &packet), Fate::Unknown(_)), "{condition}");
         let drop = json!([condition, {"drop": null}]);
-        assert_eq!(fate("accept", &[drop], &packet), unknown(Some(10)), "{condition}");
+        assert_eq!(fate("accept", &[&drop], &packet), unknown(Some(10)), "{condition}");
     }
     // Behind it, a sure rule decides.
     let refused = json!([{"reject": {"type": "icmpx", "expr": "admin-prohibited"}}]);
     let open = json!([{"accept": null}]);
     let limited = json!([{"limit": {"rate": 5, "per": "second"}}, {"drop": null}]);
-    assert_eq!(fate("accept", &[limited.clone(), refused], &packet), dropped(Some(10)));
-    assert_eq!(fate("drop", &[limited, open], &packet), unknown(Some(10)));
+    assert_eq!(fate("accept", &[&limited, &refused], &packet), dropped(Some(10)));
+    assert_eq!(fate("drop", &[&limited, &open], &packet), unknown(Some(10)));
 }
 
 #[test]
@@ -115,14 +115,14 @@ fn flows_that_are_known_may_pass_where_new_ones_do_not() {
     let state = |words: Value| compared(json!({"ct": {"key": "state"}}), "in", words);
     let known = json!([state(json!(["established", "related"])), {"accept": null}]);
     let reply = Packet { established: true, ..inward() };
-    assert_eq!(fate("drop", &[known.clone()], &reply), Fate::Passes);
-    assert_eq!(fate("drop", &[known], &inward()), dropped(None));
+    assert_eq!(fate("drop", &[&known], &reply), Fate::Passes);
+    assert_eq!(fate("drop", &[&known], &inward()), dropped(None));
     let map = json!([{"vmap": {"key": {"ct": {"key": "state"}}, "data": {"set": [
         ["established", {"accept": null}], ["invalid", {"drop": null}]]}}}]);
-    assert_eq!(fate("drop", &[map.clone()], &reply), Fate::Passes);
-    assert_eq!(fate("drop", &[map.clone()], &inward()), dropped(None));
+    assert_eq!(fate("drop", &[&map], &reply), Fate::Passes);
+    assert_eq!(fate("drop", &[&map], &inward()), dropped(None));
     let mark = json!([{"vmap": {"key": {"ct": {"key": "mark"}}, "data": {"set": [[1, {"accept": null}]]}}}]);
-    assert!(matches!(fate("drop", &[mark], &reply), Fate::Unknown(_)));
+    assert!(matches!(fate("drop", &[&mark], &reply), Fate::Unknown(_)));
 }
 
 #[test]
@@ -155,11 +155,11 @@ fn verdict_maps_are_looked_up() {
         |elements: Value| json!([{"vmap": {"key": meta("iifname"), "data": {"set": elements}}}]);
     let packet = inward();
     let ours = map(json!([["lo", {"drop": null}], ["vpn0", {"accept": null}]]));
-    assert_eq!(fate("drop", &[ours], &packet), Fate::Passes);
+    assert_eq!(fate("drop", &[&ours], &packet), Fate::Passes);
     let others = map(json!([["lo", {"accept": null}]]));
-    assert_eq!(fate("drop", &[others], &packet), dropped(None));
+    assert_eq!(fate("drop", &[&others], &packet), dropped(None));
     let named = json!([{"vmap": {"key": meta("iifname"), "data": "@zones"}}]);
-    assert!(matches!(fate("drop", &[named], &packet), Fate::Unknown(_)));
+    assert!(matches!(fate("drop", &[&named], &packet), Fate::Unknown(_)));
 }
 
 #[test]
@@ -167,17 +167,17 @@ fn protocols_and_ports_are_compared() {
     let esp = Packet { protocol: Some((50, None)), ..inward() };
     let udp = Packet { protocol: Some((17, Some((4500, 4500)))), ..inward() };
     let drop = |left, right| json!([compared(left, "==", right), {"drop": null}]);
-    assert_eq!(fate("accept", &[drop(meta("l4proto"), json!("esp"))], &esp), dropped(Some(10)));
+    assert_eq!(fate("accept", &[&drop(meta("l4proto"), json!("esp"))], &esp), dropped(Some(10)));
     assert_eq!(
-        fate("accept", &[drop(field("ip", "protocol"), json!(50))], &esp),
+        fate("accept", &[&drop(field("ip", "protocol"), json!(50))], &esp),
         dropped(Some(10))
     );
-    assert_eq!(fate("accept", &[drop(meta("l4proto"), json!("esp"))], &udp), Fate::Passes);
+    assert_eq!(fate("accept", &[&drop(meta("l4proto"), json!("esp"))], &udp), Fate::Passes);
     let port = drop(field("udp", "dport"), json!({"set": [500, {"range": [4500, 4501]}]}));
-    assert_eq!(fate("accept", &[port.clone()], &udp), dropped(Some(10)));
-    assert_eq!(fate("accept", &[port], &esp), Fate::Passes);
+    assert_eq!(fate("accept", &[&port], &udp), dropped(Some(10)));
+    assert_eq!(fate("accept", &[&port], &esp), Fate::Passes);
     let any = drop(field("th", "dport"), json!(4500));
-    assert_eq!(fate("accept", &[any], &udp), dropped(Some(10)));
+    assert_eq!(fate("accept", &[&any], &udp), dropped(Some(10)));
 }
 
 #[test]
