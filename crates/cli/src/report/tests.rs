@@ -327,6 +327,8 @@ fn findings_are_told_at_length_and_named_in_a_line() {
         phase: 2,
         state: "established".to_owned(),
         up_seconds: Some(5),
+        up_since: None,
+        down: None,
         fault: None,
         waits: None,
         failures: Vec::new(),
@@ -336,11 +338,11 @@ fn findings_are_told_at_length_and_named_in_a_line() {
         findings,
     };
     assert_eq!(
-        why(&explanation(Vec::new()), PLAIN),
+        why(&explanation(Vec::new()), false, PLAIN),
         "lan  phase 2, established for 5s\n  no recent failure\n"
     );
     assert_eq!(
-        why(&explanation(vec![finding("firewall", true), finding("one_way", false)]), PLAIN),
+        why(&explanation(vec![finding("firewall", true), finding("one_way", false)]), false, PLAIN),
         "\
 lan  phase 2, established for 5s
   packets do not pass: because of firewall\\u{1b}[2J

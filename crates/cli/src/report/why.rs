@@ -277,6 +277,7 @@ mod tests {
             turned_away: Vec::new(),
             defined: Vec::new(),
             children: Vec::new(),
+            findings: Vec::new(),
         }
     }
 
