@@ -120,7 +120,7 @@ conn {NAME}
 
     fn world(&self) -> World<Pluto> {
         let [peer, own] = self.outer();
-        let secrets = format!("{own} {peer} : PSK \"replace-this-key-before-use\"\n");
+        let secrets = format!("{own} {peer} : PSK \"tests-replace-this-key-before-use\"\n");
         let inner = self.inner().map(|address| address.parse().expect("an address"));
         World::new(self.plane, &self.policy(), self.outer(), inner, ["site", "site_lan"], |space| {
             if !self.transport {

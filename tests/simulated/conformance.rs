@@ -348,32 +348,6 @@ fn an_ike_sa_comes_up_without_a_child_sa() {
 }
 
 #[test]
-fn a_responder_that_wants_no_child_sa_in_ike_auth_is_asked_for_it_afterwards() {
-    // RFC 6023, as initiator. Only a responder that has said so: others are not asked again.
-    for childless in [true, false] {
-        let mut puppet = Puppet::new(&Site::default(), calm());
-        if childless {
-            puppet.introduction.push(notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED, &[]));
-        }
-        puppet.pick_up();
-        let (request, _) = puppet.next_request();
-        let mut answer = puppet.auth_payloads();
-        answer.truncate(2);
-        answer.push(notify(NotifyType::INVALID_SYNTAX, &[]));
-        puppet.answer(&request, &answer);
-        let (request, payloads) = puppet.next_request();
-        if !childless {
-            assert_eq!(payloads, [Payload::Delete(Delete::IkeSa)]);
-            continue;
-        }
-        assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
-        let answer = granted(&puppet, payloads, CHILD_SPI);
-        puppet.answer(&request, &answer);
-        assert_eq!((puppet.child_sas(), puppet.sending()), (1, vec![CHILD_SPI]));
-    }
-}
-
-#[test]
 fn deletes_of_what_is_not_there_are_answered_with_nothing() {
     let mut puppet = Puppet::calling(&Site::default());
     let delete = |protocol, spi| Payload::Delete(Delete::ChildSas { protocol, spis: vec![spi] });

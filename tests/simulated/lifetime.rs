@@ -181,11 +181,9 @@ fn nothing_passes_on_an_sa_past_its_lifetime_while_its_delete_waits() {
     while puppet.world.now() < end - Duration::from_secs(1) {
         puppet.world.run_for(Duration::from_millis(500));
         for (request, _) in puppet.sent() {
-            // The last way to replace it, a new IKE SA, is not answered.
-            if request.exchange == ExchangeType::CREATE_CHILD_SA {
-                puppet.answer(&request, &[notify(NotifyType::NO_PROPOSAL_CHOSEN, &[])]);
-                refused += 1;
-            }
+            assert_eq!(request.exchange, ExchangeType::CREATE_CHILD_SA);
+            puppet.answer(&request, &[notify(NotifyType::NO_PROPOSAL_CHOSEN, &[])]);
+            refused += 1;
         }
     }
     assert!(refused > 1, "it is tried again");

@@ -49,7 +49,7 @@ mod tests {
 
     fn remarks(rules: &str) -> Vec<String> {
         let config: Config = toml::from_str(rules).expect("a configuration");
-        let text = include_str!("../../../config/left.xml");
+        let text = include_str!("../../../tests/policies/site/left.xml");
         let policy = policy::xml::read("left.xml", text).expect("the sample is valid").policy;
         of(&policy, &config.filter.filter())
     }

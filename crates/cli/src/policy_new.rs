@@ -116,7 +116,7 @@ impl From<Diagnostics> for NewError {
     }
 }
 
-/// Both ends, in the order of [`Site::ends`].
+/// Both ends, in the order of the ends of a site.
 const SIDES: [&str; 2] = ["left", "right"];
 
 impl New {

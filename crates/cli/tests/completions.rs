@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-const SITE: &str = include_str!("../../../config/left.xml");
+const SITE: &str = include_str!("../../../tests/policies/site/left.xml");
 
 /// The characters at which bash parts words, beside blanks, as far as they occur here.
 const BREAKS: [char; 2] = ['=', ':'];

@@ -55,13 +55,14 @@ pub fn all() -> Vec<Scenario> {
     both("ipv6_inside", Setup::default().with_inner_v6());
     both("ipv6_outside", Setup { outer_v6: true, ..Setup::default() });
     both("ipv6_both", Setup { outer_v6: true, ..Setup::default().with_inner_v6() });
-    // strongSwan sends IKE_AUTH without a Child SA, and takes none there (RFC 6023).
-    both("childless", Setup { charon_connection: "childless = force", ..Setup::default() });
     // What strongSwan does where its operator names no algorithms.
     both(
         "charon_defaults",
         Setup { charon_ike: "default", charon_esp: "default", pfs: "0", ..Setup::default() },
     );
+    // strongSwan sends IKE_AUTH without a Child SA (RFC 6023).
+    let childless = Setup { charon_connection: "childless = force", ..Setup::default() };
+    scenarios.push(scenario("establish::childless::from_charon".into(), childless, from_charon));
     let converted = |setup: Setup| Setup { converted: true, names: true, ..setup };
     let lists = converted(Setup {
         charon_ike: "aes128gcm16-prfsha384-ecp384, aes256-sha384-x25519-modp2048",

@@ -250,11 +250,6 @@ fn finish(
     }
     match conclude_child(session, cx, index, &child, spi_in, nonces, &parts) {
         Ok(installed) => effects += installed,
-        // RFC 6023: the responder may want the Child SA in an exchange of its own.
-        Err(_) if handshake.childless && refuses_syntax(&parts) => {
-            cx.release_spi(spi_in);
-            session.tasks.push_front(Task::CreateChild(child.name.clone()));
-        }
         Err(failure) => {
             cx.release_spi(spi_in);
             effects.push(Effect::Unserved(child.name.clone()));
@@ -268,10 +263,6 @@ fn finish(
         }
     }
     effects
-}
-
-fn refuses_syntax(parts: &Parts<'_>) -> bool {
-    parts.sa.is_none() && parts.error().is_some_and(|e| e.kind == NotifyType::INVALID_SYNTAX)
 }
 
 fn established(cx: &mut Cx<'_>, tunnel: &IkeTunnel, keys: Keys) -> Established {
@@ -676,7 +667,7 @@ fn establish(
         answer.extend(address_update::introduction(&mut session, cx));
     }
     let child = ChildRequest { rekeys: None, in_auth: true, nonces };
-    // RFC 6023 §5: the peer asks for Child SAs later, if at all.
+    // RFC 6023 §3: the peer asks for Child SAs later, if at all.
     let childless =
         parts.sa.is_none() && parts.ts_initiator.is_none() && parts.ts_responder.is_none();
     if !childless {

@@ -435,7 +435,7 @@ fn conclude_error(
 }
 
 /// The peer refuses for good. A Child SA that it does not rekey is replaced in other ways: first by a new Child SA whose request
-/// does not name the old one, then with the whole IKE SA.
+/// does not name the old one, then with the whole IKE SA. If the algorithms do not match, no way helps.
 fn refused(
     session: &mut Session,
     cx: &mut Cx<'_>,
@@ -446,6 +446,9 @@ fn refused(
     let tunnel = &pending.tunnel;
     let failure = failure_of(error, Asked::child(tunnel, &tunnel.pfs.offer));
     let effects = fail(session, cx, (tunnel, pending.rekeys), failure);
+    if matches!(error.kind, NotifyType::NO_PROPOSAL_CHOSEN | NotifyType::INVALID_KE_PAYLOAD) {
+        return effects;
+    }
     let begun_here = session.begun_here;
     let Some(mut old) = pending.rekeys.and_then(|old| session.child_mut(old)) else {
         return effects;

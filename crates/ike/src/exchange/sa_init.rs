@@ -111,7 +111,7 @@ fn takes_fragments() -> Payload {
     status(NotifyType::IKEV2_FRAGMENTATION_SUPPORTED, vec![])
 }
 
-/// Tells an initiator that IKE_AUTH needs no Child SA (RFC 6023 §4).
+/// Tells an initiator that IKE_AUTH needs no Child SA (RFC 6023 §3).
 fn sets_up_without_child() -> Payload {
     let kind = NotifyType::CHILDLESS_IKEV2_SUPPORTED;
     Payload::Notify(Notify { protocol: ProtocolId::IKE, spi: vec![], kind, data: vec![] })
@@ -324,7 +324,6 @@ pub(crate) fn conclude(
         response: datagram.octets.to_vec(),
         proof_keys,
         wishes: Wishes::of(&payloads),
-        childless: parts.notify(NotifyType::CHILDLESS_IKEV2_SUPPORTED).is_some(),
     };
     auth::ask(session, cx, index, keys, init.child, handshake)
 }

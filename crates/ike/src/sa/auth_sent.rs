@@ -16,8 +16,6 @@ pub(crate) struct Handshake {
     pub response: Vec<u8>,
     pub proof_keys: ProofKeys,
     pub wishes: Wishes,
-    /// The responder sets up IKE SAs without a first Child SA (RFC 6023).
-    pub childless: bool,
 }
 
 impl Handshake {
