@@ -31,6 +31,7 @@ pub struct Patience {
 }
 
 /// The end of a wait.
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 pub enum Waited {
     /// The daemon has answered.
     Answered(Reply),
@@ -38,6 +39,7 @@ pub enum Waited {
     Left(String, ExitCode),
 }
 
+#[allow(clippy::large_enum_variant, reason = "there is one at a time")]
 enum Heard {
     Answer(Result<Reply, ClientError>),
     Interrupt,
