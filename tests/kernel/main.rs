@@ -47,6 +47,7 @@ use std::process::ExitCode;
 fn groups() -> Vec<Group> {
     // The longest first.
     let single = [
+        libreswan::group(),
         crowd::group(),
         planes::group(),
         bound::group(),
@@ -56,12 +57,7 @@ fn groups() -> Vec<Group> {
         routes::group(),
     ];
     let longest = [offloaded::group()].into_iter().chain(cleartext::groups());
-    longest
-        .chain(strongswan::groups())
-        .chain(libreswan::groups())
-        .chain(single)
-        .chain(manual::groups())
-        .collect()
+    longest.chain(strongswan::groups()).chain(single).chain(manual::groups()).collect()
 }
 
 fn main() -> ExitCode {

@@ -44,20 +44,6 @@ impl Pluto {
         pluto
     }
 
-    /// Ends it as a crash would, and starts it again.
-    pub fn crash_and_start(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-        // Its SAs and policies would outlive it.
-        self.space.ip("xfrm state flush");
-        self.space.ip("xfrm policy flush");
-        for name in ["pluto.ctl", "pluto.pid"] {
-            let _ = fs::remove_file(self.directory.path().join(name));
-        }
-        self.process = spawn(&self.space, &self.root, self.directory.path());
-        self.load();
-    }
-
     /// What a command of `whack` prints.
     pub fn whack(&self, arguments: &[&str]) -> String {
         self.try_whack(arguments).unwrap_or_else(|said| panic!("whack {arguments:?}: {said}"))
