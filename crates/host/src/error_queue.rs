@@ -88,6 +88,7 @@ pub fn take_icmp_error(socket: BorrowedFd<'_>) -> io::Result<Option<IcmpError>> 
 }
 
 /// The error that came along with a message, and the address of whoever reported it.
+#[allow(clippy::unnecessary_cast, reason = "with musl, lengths have another type")]
 fn extended_error(message: &msghdr) -> Option<(sock_extended_err, IpAddr)> {
     // SAFETY: the kernel has filled `msg_control` with headers as far as `msg_controllen` says.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(message) };
@@ -99,12 +100,13 @@ fn extended_error(message: &msghdr) -> Option<(sock_extended_err, IpAddr)> {
             size_of::<cmsghdr>() + size_of::<sock_extended_err>() + size_of::<libc::sockaddr_in>();
         if (kind == (libc::IPPROTO_IP, libc::IP_RECVERR)
             || kind == (libc::IPPROTO_IPV6, libc::IPV6_RECVERR))
-            && cmsg_len >= needed
+            && cmsg_len as usize >= needed
         {
             // SAFETY: the kernel puts this type there, and behind it the address of the reporter: a `sockaddr_in` at least.
             return unsafe {
                 let error = libc::CMSG_DATA(header).cast::<sock_extended_err>();
-                let room = cmsg_len - size_of::<cmsghdr>() - size_of::<sock_extended_err>();
+                let room =
+                    cmsg_len as usize - size_of::<cmsghdr>() - size_of::<sock_extended_err>();
                 let by = reporter(error.add(1).cast(), room)?;
                 Some((error.read_unaligned(), by))
             };
