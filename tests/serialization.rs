@@ -81,6 +81,7 @@ fn a_tunnel_that_is_up() {
         json!([{
             "failure": {"kind": "no_answer", "facts": {"words": "silent"}, "unauthenticated": false},
             "ago": seconds(5), "times": 1, "peer": null, "overcome": false,
+            "overcome_ago": null, "outdated_ago": null,
         }])
     );
     let child = &value["children"][0];
